@@ -17,6 +17,7 @@ mod digest;
 mod heads;
 mod ids;
 mod kind;
+mod order;
 pub mod planted;
 mod prefetch;
 mod seqno;
@@ -25,6 +26,7 @@ pub use digest::{DigestFn, DigestKind, KeyDigest, hashes_on_this_thread};
 pub use heads::LayeredHeads;
 pub use ids::{Age, KeyspaceId, LogNo, RunId};
 pub use kind::EntryKind;
+pub use order::internal_cmp;
 pub use prefetch::{prefetch_address, prefetch_line, prefetch_slice};
 pub use seqno::SeqNo;
 

@@ -17,13 +17,15 @@ use shamba_key::{DigestKind, EntryKind};
 
 use crate::block::DataBlock;
 use crate::compression::Compression;
+use crate::file::TableFile;
 use crate::files::OpenFiles;
 use crate::format::{Section, VERSION};
 use crate::id::{BirthId, TableId};
 use crate::ledger::Ledger;
 use crate::range::RangeTombstone;
-use crate::reader::{ListedBlock, Residency, TableFile, load};
-use crate::writer::TableSummary;
+use crate::reader::{ListedBlock, load};
+use crate::residency::Residency;
+use crate::summary::TableSummary;
 use crate::{Error, Result};
 
 /// Maximum number of printed bytes of a key: a screen's width.

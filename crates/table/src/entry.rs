@@ -3,8 +3,6 @@
 //! Internal order: user key ascending (bytewise), then sequence number descending, so that the
 //! newest version of a key comes first. No two entries have the same key and sequence number.
 
-use std::cmp::Ordering;
-
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
@@ -20,12 +18,6 @@ pub struct Entry {
     pub kind: EntryKind,
     /// Its value; for a large value, the reference to it ([`crate::TableReader::read_large`]).
     pub value: Value,
-}
-
-/// Compares two positions in internal order.
-#[inline]
-pub fn internal_cmp(a_key: &[u8], a_seq: SeqNo, b_key: &[u8], b_seq: SeqNo) -> Ordering {
-    a_key.cmp(b_key).then(b_seq.cmp(&a_seq))
 }
 
 /// The parts of an entry, borrowed.

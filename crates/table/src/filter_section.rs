@@ -21,9 +21,9 @@ use std::sync::Arc;
 use shamba_filter::{Filter, FilterGeometry, Line, MAX_MODULES};
 
 use crate::checksum::checksum;
+use crate::file::TableFile;
 use crate::format::Section;
 use crate::id::BirthId;
-use crate::reader::TableFile;
 use crate::{Error, Result};
 
 pub(crate) const CHECKSUM_BYTES: usize = 4;

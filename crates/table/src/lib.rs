@@ -52,26 +52,41 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
-mod block;
-mod cache;
+// Names, checksums, memory accounts.
 mod checksum;
 mod compression;
+mod counters;
+mod id;
+mod ledger;
+mod residency;
+mod slot;
+
+// Blocks and what holds them.
+mod block;
+mod cache;
 mod content;
-mod describe;
 mod entry;
 mod files;
+mod fragments;
+mod range;
+mod value;
+
+// Sections of a file.
+mod file;
 mod filter_section;
 mod format;
-mod fragments;
-mod id;
 mod index;
-mod ledger;
-mod range;
-mod reader;
-mod salvage;
-mod value;
+mod summary;
 mod values;
+mod written;
+
+// Whole tables.
+mod reader;
 mod writer;
+
+// Tables that may be damaged, and descriptions.
+mod describe;
+mod salvage;
 
 #[cfg(test)]
 mod tests;
@@ -84,11 +99,13 @@ pub use compression::Compression;
 pub use content::{ContentDigest, StreamedEntry};
 
 pub use describe::{BlockDescription, TableDescription, describe};
-pub use entry::{Entry, EntryIter, EntryView, internal_cmp};
+pub use entry::{Entry, EntryIter, EntryView};
 pub use shamba_env::FileError as Error;
+pub use shamba_key::internal_cmp;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+pub use counters::{ReadCounters, Reads};
 pub use files::{OpenFiles, open_files_within};
 pub use format::origin::Origin;
 pub use format::{FIXED_BYTES, Section, SectionKind};
@@ -98,10 +115,13 @@ pub use index::Located;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, CacheUnit, CacheUnits, Held, LoadedBlock, ReadCounters, ReaderOptions, Reads, Residency,
-    ResidentFilter, TableIter, TableReader, Unasked, ValueMode, Walk, WrittenBlocks,
+    AHEAD_BYTES, CacheUnit, CacheUnits, Held, LoadedBlock, ReaderOptions, ResidentFilter, TableIter,
+    TableReader, Unasked, ValueMode, Walk,
 };
+pub use residency::Residency;
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};
+pub use summary::TableSummary;
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use values::LargeValues;
-pub use writer::{TableSummary, TableWriter, UnsyncedTable, ValueSource, WriterOptions};
+pub use writer::{TableWriter, UnsyncedTable, ValueSource, WriterOptions};
+pub use written::WrittenBlocks;

@@ -20,7 +20,6 @@ pub use self::finish::UnsyncedTable;
 pub use self::large::ValueSource;
 use self::output::Output;
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -32,16 +31,16 @@ use crate::block::frame::FRAME_BYTES;
 use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
 use crate::compression::{Compression, Compressor};
 use crate::content::ContentDigest;
-use crate::format::FEATURE_TAGGED_BLOCKS;
 use crate::format::header::Header;
 use crate::format::origin::Origin;
 use crate::format::placement::Placement;
-use crate::format::properties::Properties;
+use crate::format::{BLOCK_BYTES_ALLOWED, FEATURE_TAGGED_BLOCKS};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
 use crate::range::RangeTombstone;
-use crate::reader::WrittenBlocks;
+use crate::summary::TableSummary;
 use crate::values::{ChunkCutter, LargeValues};
+use crate::written::WrittenBlocks;
 use crate::{Error, Result};
 
 /// Length of a write call; each starts at a multiple of it. A call per block would cost more than
@@ -49,9 +48,6 @@ use crate::{Error, Result};
 /// such a piece takes two thirds of the time of a read from single pages, and larger pieces gain
 /// little more.
 const GATHER_BYTES: usize = 256 << 10;
-
-/// Allowed block sizes. The smallest are for tests; the largest bounds the cost of decoding.
-pub(crate) const BLOCK_BYTES_ALLOWED: RangeInclusive<usize> = 64..=(64 << 10);
 
 /// Options for writing a table.
 #[derive(Clone, Copy, Debug)]
@@ -76,61 +72,6 @@ pub struct WriterOptions {
     pub block_tags: bool,
     /// Which values are stored in chunks outside the blocks.
     pub large_values: LargeValues,
-}
-
-/// Metadata of a finished table, for the manifest.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TableSummary {
-    /// Number of the file.
-    pub id: TableId,
-    /// Random id of the file.
-    pub birth: BirthId,
-    /// Length of the file.
-    pub file_bytes: u64,
-    /// Entries, including point tombstones, without range tombstones.
-    pub entries: u64,
-    /// Point tombstones among the entries.
-    pub deletes: u64,
-    /// Range tombstones.
-    pub range_deletes: u64,
-    /// First key of any entry or range tombstone.
-    pub smallest: Bytes,
-    /// Exclusive upper bound of all entries and range tombstones (the successor of a key is the key
-    /// and a zero byte); `None`: a range tombstone has no end.
-    pub upper: Option<Bytes>,
-    /// Smallest sequence number of any entry or range tombstone.
-    pub smallest_seq: SeqNo,
-    /// Largest sequence number of any entry or range tombstone.
-    pub largest_seq: SeqNo,
-    /// Digest of all entries, without range tombstones.
-    pub content: ContentDigest,
-    /// Total length of the keys of all entries.
-    pub raw_key_bytes: u64,
-    /// Total length of all values.
-    pub raw_value_bytes: u64,
-    /// Requested filter bits per distinct key; 0: no filter.
-    pub bits_per_key: f64,
-}
-
-impl TableSummary {
-    pub(crate) fn of(id: TableId, birth: BirthId, file_bytes: u64, properties: &Properties) -> Self {
-        Self {
-            id,
-            birth,
-            file_bytes,
-            entries: properties.entries,
-            deletes: properties.deletes,
-            range_deletes: properties.range_deletes,
-            smallest: properties.smallest.clone(),
-            upper: properties.upper.clone(),
-            smallest_seq: properties.smallest_seq,
-            largest_seq: properties.largest_seq,
-            content: properties.content,
-            raw_key_bytes: properties.raw_key_bytes,
-            raw_value_bytes: properties.raw_value_bytes,
-            bits_per_key: properties.bits_per_key,
-        }
-    }
 }
 
 /// Relation of an entry to the previous one.

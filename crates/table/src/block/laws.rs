@@ -5,7 +5,7 @@ use shamba_env::{Rng, SeededRng};
 use shamba_key::{DigestFn, DigestKind};
 
 use super::*;
-use crate::entry::internal_cmp;
+use shamba_key::internal_cmp;
 
 /// One entry of the oracle.
 #[derive(Clone, PartialEq, Eq, Debug)]

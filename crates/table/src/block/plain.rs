@@ -27,7 +27,7 @@ use shamba_key::{EntryKind, SeqNo};
 use std::cmp::Ordering;
 
 use super::EntryParts;
-use crate::entry::internal_cmp;
+use shamba_key::internal_cmp;
 
 /// The layout byte of plain blocks.
 pub(super) const LAYOUT_PLAIN: u8 = 1;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::entry::internal_cmp;
+use shamba_key::internal_cmp;
 
 fn block_of(entries: &[(Vec<u8>, u64, EntryKind, Vec<u8>)]) -> Vec<u8> {
     let mut builder = BlockBuilder::new();

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::BlockCache;
 use super::pin::{FramePin, PinnedBlock};
 use super::slab::{BlockKey, FRAME_SIZE, Record};
-use crate::index::FrameSlot;
+use crate::slot::FrameSlot;
 
 /// A frame that the holder owns, a multiple of [`FRAME_SIZE`] long. Returned to the cache when
 /// dropped.

@@ -59,8 +59,8 @@ use self::hand::{Hand, LARGE_PART_MAX, Shelf};
 use self::reuse::Reuse;
 use self::slab::{NUMBERS_MAX, Slabs};
 use crate::id::TableId;
-use crate::index::FrameSlot;
 use crate::ledger::Ledger;
+use crate::slot::FrameSlot;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{IS_EXPLORED, Mutex, MutexGuard, PoisonError};
 

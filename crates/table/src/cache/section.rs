@@ -12,7 +12,7 @@ use super::BlockCache;
 use super::epoch::Inside;
 use super::pin::FramePin;
 use super::slab::{BlockKey, Record};
-use crate::index::FrameSlot;
+use crate::slot::FrameSlot;
 
 /// A section of the cache, entered until dropped.
 pub(crate) struct Section<'a> {

@@ -23,6 +23,7 @@ pub(crate) mod placement;
 pub(crate) mod properties;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Length of the header page; the data section starts after it, page-aligned.
 pub(crate) const HEADER_BYTES: usize = 4_096;
@@ -32,6 +33,9 @@ pub(crate) const FOOTER_BYTES: usize = 256;
 pub const FIXED_BYTES: u64 = (HEADER_BYTES + FOOTER_BYTES) as u64;
 /// A page of the file, for placing uncompressed data blocks: the unit of direct I/O.
 pub(crate) const PAGE_BYTES: usize = 4_096;
+
+/// Allowed block sizes. The smallest are for tests; the largest bounds the cost of decoding.
+pub(crate) const BLOCK_BYTES_ALLOWED: RangeInclusive<usize> = 64..=(64 << 10);
 
 /// The version that this build writes, and the only one that it reads.
 pub(crate) const VERSION: u32 = 1;

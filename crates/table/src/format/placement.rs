@@ -104,7 +104,7 @@ mod tests {
     use shamba_env::{Rng, SeededRng};
 
     use super::*;
-    use crate::writer::BLOCK_BYTES_ALLOWED;
+    use crate::format::BLOCK_BYTES_ALLOWED;
 
     #[test]
     fn few_zeros_are_left_for_a_page_and_else_it_is_a_line() {

@@ -137,7 +137,7 @@ impl Properties {
             return Err(format!("{} filter bits per key", self.bits_per_key));
         }
         let block_bytes = usize::try_from(self.block_bytes).unwrap_or(usize::MAX);
-        if !crate::writer::BLOCK_BYTES_ALLOWED.contains(&block_bytes) {
+        if !crate::format::BLOCK_BYTES_ALLOWED.contains(&block_bytes) {
             return Err(format!("blocks of {block_bytes} bytes"));
         }
         Ok(())

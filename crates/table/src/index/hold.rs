@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::{ArcSwapOption, Guard};
 
 use super::partition::Partition;
-use super::slot::FrameSlot;
-use crate::reader::Residency;
+use crate::residency::Residency;
+use crate::slot::FrameSlot;
 
 /// The partitions, by residency mode.
 #[derive(Debug)]

@@ -14,9 +14,10 @@ use super::top::TopBuilder;
 use super::{Handle, Index, PARTITION, TOP, payload_of};
 use crate::Result;
 use crate::block::Block;
+use crate::file::TableFile;
 use crate::format::Section;
 use crate::ledger::Ledger;
-use crate::reader::{Residency, TableFile};
+use crate::residency::Residency;
 
 /// Bytes of the section per read.
 const READ_BYTES: u64 = 64 << 10;

@@ -30,7 +30,6 @@ mod load;
 mod located;
 mod partition;
 mod separators;
-mod slot;
 mod stored;
 mod tails;
 mod top;
@@ -43,7 +42,6 @@ pub(crate) use self::load::listed_partitions;
 pub use self::located::Located;
 pub(crate) use self::located::{BlockNo, Find};
 pub(crate) use self::partition::Partition;
-pub(crate) use self::slot::FrameSlot;
 pub(crate) use self::stored::{Bounds, StoredPartition};
 
 use std::sync::Arc;
@@ -56,8 +54,10 @@ use self::hold::{Cell, HeldPartitions};
 use self::top::Top;
 use crate::block::frame::check;
 use crate::compression::Compression;
+use crate::file::TableFile;
 use crate::ledger::Ledger;
-use crate::reader::{Residency, TableFile};
+use crate::residency::Residency;
+use crate::slot::FrameSlot;
 use crate::{Error, Result};
 
 /// Name of an index partition in errors.

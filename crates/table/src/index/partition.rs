@@ -16,9 +16,9 @@ use shamba_key::{LayeredHeads, SeqNo, prefetch_slice};
 
 use super::handle::{Handle, Handles};
 use super::separators::{Found, SeparatorsBuilder};
-use super::slot::FrameSlot;
 use super::tails::Tails;
 use crate::ledger::Charge;
+use crate::slot::FrameSlot;
 
 /// Bytes besides the heap parts: the partition itself, and the two counts of its `Arc`.
 const FIXED_BYTES: usize = size_of::<Partition>() + 2 * size_of::<usize>();

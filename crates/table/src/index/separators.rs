@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use shamba_key::{LayeredHeads, SeqNo};
 
-use crate::entry::internal_cmp;
+use shamba_key::internal_cmp;
 
 /// Result of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

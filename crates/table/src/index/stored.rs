@@ -18,8 +18,8 @@ use super::handle::Handle;
 use super::partition::{Estimate, Partition, PartitionBuilder};
 use super::separators::Found;
 use crate::block::PlainView;
-use crate::entry::internal_cmp;
 use crate::ledger::{Charge, Ledger, LedgerPart};
+use shamba_key::internal_cmp;
 
 /// Bounds that the top level sets for a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use shamba_key::EntryKind;
 use super::top::TopBuilder;
 use super::*;
 use crate::block::BlockBuilder;
-use crate::entry::internal_cmp;
+use shamba_key::internal_cmp;
 
 /// An index over `separators`, all in memory, in partitions of `sizes` blocks, used cyclically.
 fn index(separators: &[(Vec<u8>, u64)], sizes: &[usize]) -> Index {

@@ -11,9 +11,10 @@
 //! Not here: the cache ([`crate::cache`]), which is searched before anything is read.
 
 use super::walked::IndexCursor;
-use super::{DATA_BLOCK, ReadCounters, TableReader};
+use super::{DATA_BLOCK, TableReader};
 use crate::Result;
 use crate::cache::PinnedBlock;
+use crate::counters::ReadCounters;
 use crate::index::{BlockNo, Handle};
 use crate::ledger::{Charge, LedgerPart};
 

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_key::KeyDigest;
 
-use super::{DATA_BLOCK, ReadCounters, TableReader, payload_limit_bytes};
+use super::{DATA_BLOCK, TableReader, payload_limit_bytes};
 use crate::block::DataBlock;
 use crate::block::frame::{FRAME_BYTES, check};
 use crate::cache::{BlockKey, FreshFrame, Miss, PinnedBlock};
 use crate::compression::{Compression, decompress, decompress_into, payload_bytes};
+use crate::counters::ReadCounters;
 use crate::index::{BlockNo, Handle, Located, SlotRef};
 use crate::ledger::{Charge, LedgerPart};
 use crate::{Error, Result};

@@ -18,7 +18,6 @@
 //! ([`crate::filter_section`]).
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,59 +26,19 @@ use shamba_key::KeyDigest;
 use shamba_key::planted::{Defect, is_planted};
 
 use super::resident::{ResidentFilter, Slice, Unasked, held_modules};
-use super::{CacheUnit, ReadCounters, TableReader};
+use super::{CacheUnit, TableReader};
 use crate::cache::{BlockCache, CachedTable};
+use crate::counters::ReadCounters;
 use crate::filter_section::{CHECKSUM_BYTES, SlicePlace, StoredFilter};
-use crate::index::FrameSlot;
 use crate::ledger::{Charge, Ledger, LedgerPart};
+use crate::residency::Residency;
+use crate::slot::FrameSlot;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Error, Result};
 
 /// Memory of a slice besides its lines: the two reference counts before them, on a line of their
 /// own, and its charge.
 const SLICE_EXTRA_BYTES: usize = 64 + size_of::<Charge>() + 16;
-
-/// Residency mode of filters (and of index partitions).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Residency {
-    /// All of them, always resident, even if that exceeds the budget.
-    Pinned,
-    /// As blocks of the block cache, where they compete with data: read when a lookup misses them.
-    /// The baseline.
-    Cached,
-    /// The pieces that save most for their bytes.
-    #[default]
-    Budgeted,
-}
-
-impl Residency {
-    /// All modes.
-    pub const ALL: [Self; 3] = [Self::Pinned, Self::Cached, Self::Budgeted];
-
-    /// The name in options and output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pinned => "pinned",
-            Self::Cached => "cached",
-            Self::Budgeted => "budgeted",
-        }
-    }
-}
-
-impl fmt::Display for Residency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Residency {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == text);
-        known.ok_or_else(|| format!("residency must be pinned, cached or budgeted, not {text:?}"))
-    }
-}
 
 /// The filter of an open table.
 #[derive(Debug)]

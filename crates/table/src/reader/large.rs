@@ -6,8 +6,9 @@
 //!
 //! Not here: the format of a chunk ([`crate::values`]).
 
-use super::{Loaded, ReadCounters, TableReader};
+use super::{Loaded, TableReader};
 use crate::Result;
+use crate::counters::ReadCounters;
 use crate::format::{FEATURE_VALUES, Section, SectionKind};
 use crate::values::{self, VALUE_REFERENCE, ValueRef};
 

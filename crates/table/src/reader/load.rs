@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use super::Residency;
-use super::file::TableFile;
 use crate::compression::ZSTD_IS_MISSING;
+use crate::file::TableFile;
 use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
 use crate::format::header::{self, Header};
@@ -18,6 +17,7 @@ use crate::id::BirthId;
 use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::range::{self, RangeTombstone};
+use crate::residency::Residency;
 use crate::{Error, Result};
 
 /// Name of the properties in errors.

@@ -8,12 +8,14 @@
 
 use shamba_key::{KeyDigest, SeqNo};
 
-use super::{LoadedBlock, ReadCounters, TableReader};
+use super::{LoadedBlock, TableReader};
 use crate::Result;
 use crate::block::{DataBlock, EntryParts};
 use crate::cache::PinnedBlock;
+use crate::counters::ReadCounters;
 use crate::entry::Entry;
-use crate::index::{FrameSlot, Located};
+use crate::index::Located;
+use crate::slot::FrameSlot;
 use crate::value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 
 /// How a lookup returns the value.

@@ -5,16 +5,14 @@
 //! usually reads at most one data block, if the cache does not have it. A reader can be shared
 //! between threads; only the resident parts of filter and index, and the warnings, change.
 //!
-//! Not here: the file ([`file`]), loading ([`load`]), the filter ([`filter`]), lookups ([`lookup`])
+//! Not here: the file ([`crate::file`]), loading ([`load`]), the filter ([`filter`]), lookups ([`lookup`])
 //! and reading their blocks ([`blocks`]), iteration ([`iter`]) and its read-ahead ([`ahead`]),
 //! sizes of key ranges ([`extent`]), large values ([`large`]), the check of a table just written
 //! ([`written`]) and the full check ([`verify`]).
 
 mod ahead;
 mod blocks;
-mod counters;
 mod extent;
-mod file;
 mod filter;
 mod iter;
 mod large;
@@ -31,9 +29,7 @@ mod written;
 
 pub use self::ahead::{AHEAD_BYTES, Walk};
 pub use self::blocks::LoadedBlock;
-pub use self::counters::{ReadCounters, Reads};
-pub(crate) use self::file::TableFile;
-pub use self::filter::{Held, Residency};
+pub use self::filter::Held;
 use self::filter::{TableFilter, warning};
 pub use self::iter::TableIter;
 pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer};
@@ -41,7 +37,6 @@ pub use self::lookup::ValueMode;
 pub use self::resident::{ResidentFilter, Unasked};
 pub(crate) use self::walked::ListedBlock;
 pub use self::whole::{CacheUnit, CacheUnits};
-pub use self::written::WrittenBlocks;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,6 +50,8 @@ use crate::block::frame::{FRAME_BYTES, unseal};
 use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
 use crate::cache::{BlockCache, CachedTable};
 use crate::compression::Compression;
+use crate::counters::ReadCounters;
+use crate::file::TableFile;
 use crate::files::OpenFiles;
 use crate::format::properties::Properties;
 use crate::format::{FOOTER_BYTES, footer};
@@ -62,8 +59,9 @@ use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, Located};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
+use crate::residency::Residency;
+use crate::summary::TableSummary;
 use crate::sync::Mutex;
-use crate::writer::TableSummary;
 use crate::{Error, Result};
 
 /// Bytes of an open table besides its filter, its index and its keys: the reader, its path, its

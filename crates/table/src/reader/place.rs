@@ -11,9 +11,10 @@
 
 use shamba_key::SeqNo;
 
-use super::{ReadCounters, TableReader};
+use super::TableReader;
 use crate::Result;
 use crate::block::frame::FRAME_BYTES;
+use crate::counters::ReadCounters;
 use crate::index::{self, BlockNo, Find, Handle, Listed, Located, Read};
 
 impl TableReader {

@@ -8,8 +8,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Residency, TableReader, Unasked};
+use super::{TableReader, Unasked};
 use crate::Result;
+use crate::residency::Residency;
 
 impl TableReader {
     /// The residency mode of the index.

@@ -8,18 +8,19 @@ use shamba_key::{EntryKind, SeqNo};
 
 use std::collections::BTreeSet;
 
+use super::TableReader;
 use super::load::{load_footer, load_header, load_properties, load_tombstones};
 use super::walked::ListedBlock;
-use super::{Reads, TableReader};
 use crate::block::DataBlock;
 use crate::compression::Compression;
 use crate::content::ContentDigest;
-use crate::entry::internal_cmp;
+use crate::counters::Reads;
 use crate::filter_section::StoredFilter;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer, placement};
 use crate::index::{self, Handle};
 use crate::values::{self, VALUE_REFERENCE};
 use crate::{Error, Result};
+use shamba_key::internal_cmp;
 
 /// Name of the zeros between blocks in errors.
 const PADDING: &str = "padding";

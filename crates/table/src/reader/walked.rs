@@ -13,10 +13,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_key::SeqNo;
 
-use super::{Loaded, ReadCounters, TableReader};
+use super::{Loaded, TableReader};
 use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::cache::PinnedBlock;
+use crate::counters::ReadCounters;
 use crate::index::{self, BlockNo, Handle, Listed, Partition};
 use crate::ledger::{Charge, LedgerPart};
 

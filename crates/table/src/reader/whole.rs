@@ -14,10 +14,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::TableReader;
 use super::filter::TableFilter;
-use super::{ReadCounters, TableReader};
 use crate::Result;
 use crate::block::frame::FRAME_BYTES;
+use crate::counters::ReadCounters;
 use crate::filter_section::{CHECKSUM_BYTES, SLICE};
 use crate::index::{self, Read};
 

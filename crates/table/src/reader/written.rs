@@ -13,44 +13,19 @@ use shamba_key::EntryKind;
 use shamba_key::planted::{Defect, is_planted};
 
 use super::walked::ListedBlock;
-use super::{DATA_BLOCK, Reads, TableReader};
+use super::{DATA_BLOCK, TableReader};
 use crate::Result;
 use crate::block::DataBlock;
 use crate::block::frame::check;
 use crate::content::ContentDigest;
+use crate::counters::Reads;
 use crate::format::{HEADER_BYTES, SectionKind};
 use crate::index::Handle;
 use crate::values;
+use crate::written::WrittenBlocks;
 
-/// One block in this many is compared entry by entry; in builds with debug assertions, which tests
-/// use, every block.
-const SAMPLE_EVERY_BLOCKS: u64 = if cfg!(debug_assertions) { 1 } else { 16 };
 /// Bytes per read.
 const READ_BYTES: u64 = 256 << 10;
-
-/// Samples of a table's blocks that its writer took for this check.
-#[derive(Clone, Default, Debug)]
-pub struct WrittenBlocks {
-    samples: Vec<Sample>,
-}
-
-#[derive(Clone, Debug)]
-struct Sample {
-    offset: u64,
-    content: ContentDigest,
-}
-
-impl WrittenBlocks {
-    /// Whether block `number` of the table, counted from 0, is a sample.
-    pub(crate) fn wants(&self, number: u64) -> bool {
-        number.checked_rem(SAMPLE_EVERY_BLOCKS) == Some(0)
-    }
-
-    /// Adds the block at `offset` as a sample; `content` is the digest of its entries.
-    pub(crate) fn remember(&mut self, offset: u64, content: ContentDigest) {
-        self.samples.push(Sample { offset, content });
-    }
-}
 
 impl TableReader {
     /// Reads back all data of a table that was written with the samples `blocks`.
@@ -75,7 +50,7 @@ impl TableReader {
         }
         let data_end =
             self.loaded.footer.section(SectionKind::Data).map_or(0, |data| data.offset + data.bytes);
-        let mut samples = blocks.samples.iter().peekable();
+        let mut samples = blocks.samples().iter().peekable();
         let (mut piece, mut piece_at) = (Vec::new(), 0u64);
         let mut next = HEADER_BYTES as u64;
         for number in 0..self.loaded.index.partitions() {

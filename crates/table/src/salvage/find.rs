@@ -24,11 +24,11 @@ use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::checksum::{checksum, salted};
 use crate::compression::{Compression, decompress, zstd_stream_bytes};
+use crate::file::TableFile;
+use crate::format::BLOCK_BYTES_ALLOWED;
 use crate::format::placement::LINE_BYTES;
 use crate::format::properties::Properties;
-use crate::reader::TableFile;
 use crate::values::{CHUNK_BYTES_MAX, CHUNK_OVERHEAD_BYTES};
-use crate::writer::BLOCK_BYTES_ALLOWED;
 
 /// Maximum length of a frame that is found: a key of maximum length and a value of about the same
 /// length.

@@ -29,6 +29,8 @@ use shamba_key::SeqNo;
 
 use crate::block::Block;
 use crate::checksum::checksum;
+use crate::counters::Reads;
+use crate::file::TableFile;
 use crate::files::OpenFiles;
 use crate::filter_section::StoredFilter;
 use crate::format::footer::Footer;
@@ -40,7 +42,7 @@ use crate::id::BirthId;
 use crate::index::{self, Handle};
 use crate::range::{self, RangeTombstone};
 use crate::reader::load::check_is_readable;
-use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, Reads, TableFile, load_footer};
+use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, load_footer};
 use crate::values::{self, ValueRef};
 use crate::{Error, Result};
 

@@ -17,10 +17,10 @@ use super::find::{Finder, Found};
 use super::{ListedPartition, Salvage, corrupt};
 use crate::block::frame::{FRAME_BYTES, unseal};
 use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
-use crate::entry::internal_cmp;
 use crate::index::{self, Bounds, Handle, StoredPartition};
 use crate::values;
 use crate::{Error, Result};
+use shamba_key::internal_cmp;
 
 /// Name of a data block in errors.
 const DATA_BLOCK: &str = "data block";

@@ -11,7 +11,8 @@ use shamba_key::planted::{Defect, is_planted};
 use super::{CHUNK_BYTES_MAX, CHUNK_OVERHEAD_BYTES, VALUE_CHUNK, ValueRef};
 use crate::checksum::checksum;
 use crate::compression::{Compression, decompress};
-use crate::reader::{Reads, TableFile};
+use crate::counters::Reads;
+use crate::file::TableFile;
 use crate::{Error, Result};
 
 /// Bytes per read: a chunk of maximum length, or several small ones.

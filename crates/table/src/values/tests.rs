@@ -7,9 +7,10 @@ use shamba_env::{Env, MemFs, append_all};
 
 use super::*;
 use crate::compression::{Compression, Compressor};
+use crate::counters::Reads;
+use crate::file::TableFile;
 use crate::format::SectionKind;
 use crate::id::BirthId;
-use crate::reader::{Reads, TableFile};
 use crate::{Error, Result};
 
 const DATA: Section = Section { kind: SectionKind::Data, offset: 4_096, bytes: 100_000 };

@@ -15,7 +15,7 @@ use crate::format::properties::Properties;
 use crate::format::{FEATURE_VALUES, HEADER_BYTES, Section, SectionKind};
 use crate::index::last_separator;
 use crate::range;
-use crate::reader::WrittenBlocks;
+use crate::written::WrittenBlocks;
 use crate::{Error, Result};
 
 impl TableWriter {

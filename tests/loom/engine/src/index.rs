@@ -1,6 +1,6 @@
 //! The one part of a table's index that the block cache knows.
 
-#[path = "../../../../crates/table/src/index/slot.rs"]
+#[path = "../../../../crates/table/src/slot.rs"]
 mod slot;
 
 pub(crate) use slot::FrameSlot;

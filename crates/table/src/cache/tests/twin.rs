@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::cache::{BlockCache, CachedTable, FramePin};
 use crate::id::TableId;
-use crate::index::FrameSlot;
+use crate::slot::FrameSlot;
 
 /// The bytes of a block. Every eight of them are different, within a block and between blocks.
 pub(super) fn payload(table: CachedTable, number: u32, length: usize) -> Vec<u8> {

@@ -1,0 +1,63 @@
+//! Metadata of a finished table: what its writer hands to the manifest, and a reader can tell again.
+
+use bytes::Bytes;
+use shamba_key::SeqNo;
+
+use crate::content::ContentDigest;
+use crate::format::properties::Properties;
+use crate::id::{BirthId, TableId};
+
+/// Metadata of a finished table, for the manifest.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TableSummary {
+    /// Number of the file.
+    pub id: TableId,
+    /// Random id of the file.
+    pub birth: BirthId,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Entries, including point tombstones, without range tombstones.
+    pub entries: u64,
+    /// Point tombstones among the entries.
+    pub deletes: u64,
+    /// Range tombstones.
+    pub range_deletes: u64,
+    /// First key of any entry or range tombstone.
+    pub smallest: Bytes,
+    /// Exclusive upper bound of all entries and range tombstones (the successor of a key is the key
+    /// and a zero byte); `None`: a range tombstone has no end.
+    pub upper: Option<Bytes>,
+    /// Smallest sequence number of any entry or range tombstone.
+    pub smallest_seq: SeqNo,
+    /// Largest sequence number of any entry or range tombstone.
+    pub largest_seq: SeqNo,
+    /// Digest of all entries, without range tombstones.
+    pub content: ContentDigest,
+    /// Total length of the keys of all entries.
+    pub raw_key_bytes: u64,
+    /// Total length of all values.
+    pub raw_value_bytes: u64,
+    /// Requested filter bits per distinct key; 0: no filter.
+    pub bits_per_key: f64,
+}
+
+impl TableSummary {
+    pub(crate) fn of(id: TableId, birth: BirthId, file_bytes: u64, properties: &Properties) -> Self {
+        Self {
+            id,
+            birth,
+            file_bytes,
+            entries: properties.entries,
+            deletes: properties.deletes,
+            range_deletes: properties.range_deletes,
+            smallest: properties.smallest.clone(),
+            upper: properties.upper.clone(),
+            smallest_seq: properties.smallest_seq,
+            largest_seq: properties.largest_seq,
+            content: properties.content,
+            raw_key_bytes: properties.raw_key_bytes,
+            raw_value_bytes: properties.raw_value_bytes,
+            bits_per_key: properties.bits_per_key,
+        }
+    }
+}

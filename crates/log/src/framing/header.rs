@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT),
-//!                         SHAMBAVL (values), SHAMBAST (statistics)
+//!                           SHAMBAVL (values), SHAMBAST (statistics)
 //!  8  4  version          1
 //! 12  8  required feature bits    an unknown one: the file must not be opened
 //! 20  8  optional feature bits    an unknown one: ignored

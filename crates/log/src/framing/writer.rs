@@ -197,7 +197,7 @@ impl FrameWriter {
         self.promised_in = Some(offset / SECTOR_BYTES);
     }
 
-    /// Appends one frame with the next `bytes` payload bytes, taken from `rest` and then from
+    /// Appends one frame with the next `bytes` payload bytes, from `rest` and then from
     /// `parts`. They hold at least that many.
     fn push_frame<'a>(
         &mut self,

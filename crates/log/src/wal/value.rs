@@ -27,7 +27,7 @@ use shamba_key::LogNo;
 /// Name of the frame structure in error messages.
 const STRUCTURE: &str = "log frame";
 
-/// Where a value lies in a log.
+/// Place of a value in a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValuePlace {
     /// Number of the log, or of the value file.

@@ -5,8 +5,8 @@
 //!
 //! If only `CURRENT` is lost, a manifest is trusted if it is intact and the only one. Of several
 //! manifests the current one is unknown. One newer than `CURRENT` names may be a draft that found
-//! no space, after which the old one continued. A current one may still have its predecessor beside
-//! it. An untrusted manifest is used at most for settings and names.
+//! no space, after which the old one continued. Next to the current one, its predecessor may still
+//! exist. An untrusted manifest is used at most for settings and names.
 //!
 //! Without a trusted manifest, every table in the directory is used entirely. Each states its
 //! keyspace, and its entries carry the sequence numbers that decide which version is newer. Entries

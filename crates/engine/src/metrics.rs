@@ -282,7 +282,7 @@ impl Stats {
         stats
     }
 
-    /// Bytes written to disk: logs, flushes, merges, manifests.
+    /// Bytes written to disk: logs, flushes, compactions, manifests.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_wal + self.bytes_flushed + self.bytes_merged + self.bytes_manifest
     }

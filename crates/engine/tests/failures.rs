@@ -284,7 +284,7 @@ fn ingested_pairs_are_newer_than_what_was_there_and_older_than_what_follows() ->
     assert_eq!(before.get("a")?.as_deref(), Some(&b"old"[..]));
     assert_eq!(before.get("c")?, None);
     drop(before);
-    // Like a killed process: the log contains reserved sequence numbers for the pairs.
+    // Like a killed process: a no-op in the log reserves the sequence number of the pairs.
     drop(db);
     let db = open()?;
     check(&db)?;

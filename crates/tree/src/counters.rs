@@ -231,7 +231,7 @@ impl Shard {
 
     /// Counts the next `lookups` lookups and returns the index among them of the sampled one, if
     /// any. `lookups` is less than the minimum distance, so there is at most one. `number`
-    /// identifies the counters for [`MARKED`].
+    /// identifies the counters for `MARKED`.
     #[inline]
     fn count_down(&self, lookups: u64, number: u64) -> Option<u64> {
         let left = self.countdown.load(Ordering::Relaxed);

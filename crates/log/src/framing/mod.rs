@@ -19,9 +19,10 @@
 //! frames of a record except the last have the maximum length.
 //!
 //! *Promises* decide whether damage is corruption. A bad frame at offset `x` is corruption if any
-//! valid promise in the file states a synced offset above `x`. Otherwise it is a torn tail, even if
-//! valid records follow it, because page write-back is unordered. [`survey`] finds the highest
-//! promise. [`reader`] returns the records up to the first damage. The caller compares the two.
+//! valid promise about the file, wherever it is stored, states a synced offset above `x`. Otherwise
+//! it is a torn tail, even if valid records follow it, because page write-back is unordered.
+//! [`survey`] finds the highest promise in a file. [`reader`] returns the records up to the first
+//! damage. The caller compares the two.
 //!
 //! A promise's checksum is salted with the file number, which the file name states, and not with
 //! the birth id. So a promise stays readable when the file header is lost. A promise is written

@@ -188,8 +188,8 @@ impl ValueLogs {
         self.0.load().is_empty()
     }
 
-    /// Keeps `log` open for readers. Must be called before any entry that refers to it becomes
-    /// visible.
+    /// Adds `log`, which keeps its file from being removed. Must be called before any entry that
+    /// refers to it becomes visible.
     pub fn add(&self, log: &Arc<ValueLog>) {
         self.0.rcu(|before| {
             let mut logs = Vec::clone(before);

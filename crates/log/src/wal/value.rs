@@ -9,7 +9,8 @@
 //! A [`ValueLog`] is a file that memtables refer to: a log or, in a database without a log, a
 //! separate value file. The file is not removed while a reference to its [`ValueLog`] exists.
 //!
-//! Not here: which values stay in the log (the commit path and recovery).
+//! Not here: which values stay in the log (the commit path and recovery); the value files and the
+//! removal of files (package `shamba`, `write::side` and `garbage`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The reader of a table: open as long as the table is part of a tree, or opened for one use.
 //!
 //! If the memory budget has room, every table has a reader. Otherwise recovery leaves some tables
-//! closed ([`crate::memory::tables_to_open`]). A caller that needs a closed table opens it through
-//! [`TableMeta::open`] and drops the reader afterwards. Trees without files (tests, simulation)
-//! have neither readers nor an opener.
+//! closed (package `shamba`, `memory::tables_to_open`). A caller that needs a closed table opens it
+//! through [`TableMeta::open`] and drops the reader afterwards. Trees without files (tests,
+//! simulation) have neither readers nor an opener.
 //!
 //! Invariant: tables with range tombstones are never closed, so that [`super::Run::tombstones`]
 //! needs no reads.

@@ -1,11 +1,13 @@
-//! Logs, manifests and tables in words: what `shamba wal FILE`, `manifest DB` and `table FILE` print.
+//! Descriptions of logs, manifests and tables: the output of `shamba wal FILE`, `manifest DB` and
+//! `table FILE`.
 //!
-//! One file at a time. Whether an odd end is a torn tail or corruption is judged as an open judges it: by the
-//! promises in the file itself, a manifest also by its snapshot, which is whole before it comes into force, and
-//! a log among the files of its database also by what those promise, unless a writer is at work beside. Nothing
-//! is written.
+//! Each call describes one file. Whether an irregular end is a torn tail or corruption is decided
+//! as in an open: by the promises in the file itself. A manifest must also contain a complete
+//! snapshot, because the snapshot is synced before the manifest becomes current. For a log in the
+//! directory of its database, the promises of the other files count, too, unless a writer is
+//! active. Nothing is written.
 //!
-//! Not here: how tables are described (crate `shamba-table`), the check of a whole database.
+//! Not here: the description of tables (crate `shamba-table`), the check of a whole database.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,16 +31,17 @@ pub use shamba_filter::ModuleShape;
 pub use shamba_table::TableDescription;
 pub use wal::wal_file;
 
-/// Describes the table at `path`, every data block read.
+/// Describes the table at `path`; reads every data block.
 ///
 /// # Errors
-/// `Corruption` naming the damaged structure, `Unsupported` for a newer version, `Io` as reading fails.
+/// `Corruption` that names the damaged structure, `Unsupported` for a newer version, `Io` if a read
+/// fails.
 pub fn table_file(env: &Env, path: &Path) -> Result<TableDescription> {
     Ok(shamba_table::describe(env, path, None)?)
 }
 
-/// The redesigns that the setting `redesigns` of a manifest tells, oldest first. What is none, as from a later version, is left
-/// out.
+/// Parses the setting `redesigns` of a manifest: the redesigns, oldest first. Unknown entries, for
+/// example of a later version, are skipped.
 pub fn redesigns(setting: &str) -> Vec<Redesigned> {
     History::from_text(setting).list().to_vec()
 }
@@ -47,17 +50,18 @@ pub fn redesigns(setting: &str) -> Vec<Redesigned> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RecordDescription {
-    /// Where it begins.
+    /// Offset of the record.
     pub offset: u64,
     /// Its length, frame headers included.
     pub bytes: u64,
-    /// How many frames hold it.
+    /// Number of frames.
     pub frames: u32,
     /// "head", "batch", "edit", "promise" or "end".
     pub kind: &'static str,
-    /// Everything in the file below this offset was synced before the record was written; 0: nothing said.
+    /// Everything in the file below this offset was synced before the record was written; 0 if the
+    /// record is no promise.
     pub promise: u64,
-    /// What it says, as (name, value), in order; names repeat.
+    /// The content as (name, value), in order; a name may occur several times.
     pub fields: Vec<(&'static str, String)>,
 }
 
@@ -65,29 +69,29 @@ pub struct RecordDescription {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Ending {
-    /// With an end marker: it was closed in order.
+    /// With an end marker: the file was closed cleanly.
     Clean,
-    /// After a whole record.
+    /// At a record boundary, without an end marker.
     Open,
-    /// In something unreadable that was never promised: the tail of an unclean stop.
+    /// With damage that no promise covers: the tail of an unclean stop.
     Torn {
-        /// Where the readable part ends.
+        /// End of the readable part.
         offset: u64,
-        /// How much follows.
+        /// Number of bytes after it.
         bytes: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         detail: String,
     },
-    /// In something unreadable, or missing, that was promised.
+    /// With damage, or missing data, that a promise covers.
     Corrupt {
-        /// Where.
+        /// Offset of the damage.
         offset: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         detail: String,
     },
 }
 
-/// What a framed file holds.
+/// Content of a framed file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LogDescription {
@@ -101,18 +105,18 @@ pub struct LogDescription {
     pub birth: u64,
     /// Optional feature bits.
     pub optional_features: u64,
-    /// Its length.
+    /// Length of the file.
     pub bytes: u64,
-    /// The highest promise in any of its frames, readable records or not.
+    /// The highest promise in the file, in readable records or after damage.
     pub promise: u64,
     /// The readable records from the beginning.
     pub records: Vec<RecordDescription>,
-    /// What comes after them.
+    /// The end of the file.
     pub ending: Ending,
 }
 
 impl LogDescription {
-    /// Whether something that was promised is damaged.
+    /// Whether promised data is damaged.
     pub fn is_corrupt(&self) -> bool {
         matches!(self.ending, Ending::Corrupt { .. })
     }
@@ -149,7 +153,7 @@ impl fmt::Display for LogDescription {
     }
 }
 
-/// Walks a framed file; `describe` turns the payload of each record into its kind and fields.
+/// Describes a framed file; `describe` converts the payload of each record to its kind and fields.
 fn describe_file(
     env: &Env,
     path: &Path,
@@ -171,7 +175,7 @@ fn describe_file(
         reader.hold_one_frame();
     }
     let mut records: Vec<RecordDescription> = Vec::new();
-    // A manifest's first edit is its snapshot.
+    // The first edit of a manifest is its snapshot.
     let snapshot_is_due = |read: &[RecordDescription]| {
         kind == FileKind::Manifest && read.iter().all(|record| record.kind != EDIT)
     };
@@ -221,14 +225,14 @@ fn describe_file(
     })
 }
 
-/// The kind of a manifest's records that say something.
+/// The kind of a manifest's edit records.
 const EDIT: &str = "edit";
 
 type Fields = Vec<(&'static str, String)>;
-/// What a record is and what it says, or why it cannot be decoded.
+/// Kind and fields of a record, or the reason why it cannot be decoded.
 type Described = Decoded<(&'static str, Fields)>;
 
-/// Bytes as text: printable ASCII as it is, the rest as `\xNN`.
+/// Bytes as text: printable ASCII is unchanged, other bytes are `\xNN`.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {

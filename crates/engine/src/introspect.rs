@@ -1,4 +1,5 @@
-//! What the database looks like now: statistics by level, the tree in words, the invariants walked; and what a handle tells of it.
+//! The current state of the database: statistics per level, the text of the tree, the check of
+//! invariants, and the methods of [`Db`] that return them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +18,7 @@ use shamba_tree::statistics::{Probes, Window};
 use shamba_tree::version::{Run, Version};
 
 impl Db {
-    /// What it has done since it was opened, and what it looks like now.
+    /// Counters since the database was opened, and its current state.
     pub fn stats(&self) -> Stats {
         self.core().stats(&self.keyspace)
     }
@@ -27,7 +28,7 @@ impl Db {
         Core::tables(&self.keyspace)
     }
 
-    /// Switches the timing of lookups' parts on or off.
+    /// Turns the timing of the phases of lookups on or off.
     pub fn set_timers(&self, on: bool) {
         self.core().timers.store(on, Ordering::Relaxed);
     }
@@ -37,17 +38,17 @@ impl Db {
         self.core().describe()
     }
 
-    /// Where memory goes.
+    /// Memory in use, by consumer.
     pub fn memory(&self) -> MemoryReport {
         self.core().memory()
     }
 
-    /// The design in force.
+    /// The current design.
     pub fn design(&self) -> Design {
         self.core().settings.live.get().design
     }
 
-    /// All settings in force, as (name, value) text.
+    /// All current settings, as (name, value) text.
     pub fn settings(&self) -> Vec<(String, String)> {
         self.core().settings.to_pairs()
     }
@@ -57,18 +58,18 @@ impl Db {
         self.core().visible().0
     }
 
-    /// The directory.
+    /// The directory of the database.
     pub fn path(&self) -> &Path {
         self.core().path()
     }
 
-    /// What was wrong, but not in the way of a right answer, since the open: dropped log tails, damaged filters. Each once,
-    /// and the first thousand.
+    /// Problems since the open that affect no answer: dropped log tails, damaged filters. Each
+    /// once, at most a thousand.
     pub fn warnings(&self) -> Vec<String> {
         lock(&self.core().warnings).clone()
     }
 
-    /// Checks every invariant of the trees and their shapes, walking all entries.
+    /// Checks every invariant of the trees and their shapes by reading all entries.
     ///
     /// # Errors
     /// The first violation, with the tree.
@@ -78,7 +79,7 @@ impl Db {
 }
 
 impl Core {
-    /// Counters of the database, levels of `keyspace`.
+    /// The counters of the database, with the levels of `keyspace`.
     pub(crate) fn stats(&self, keyspace: &Arc<KeyspaceCore>) -> Stats {
         let mut stats = Stats::from_counters(&self.lookups, &self.work);
         let view = keyspace.load_full();
@@ -107,7 +108,7 @@ impl Core {
         stats
     }
 
-    /// Tables that the memory budget keeps closed.
+    /// Number of tables that the memory budget keeps closed.
     fn closed_tables(&self) -> u64 {
         let views: Vec<_> = self.keyspaces.load().values().map(|keyspace| keyspace.load_full()).collect();
         let tables = views.iter().flat_map(|view| view.version.tables());
@@ -139,7 +140,8 @@ impl Core {
         tables
     }
 
-    /// `wanted`: the bits per key of its tables, and of those of the levels below it.
+    /// The statistics of one level. `wanted` yields the target bits per key of its tables, and then
+    /// those of the levels below it.
     fn level_stats(
         level: u32,
         capacity_bytes: u64,
@@ -178,7 +180,7 @@ impl Core {
         stats
     }
 
-    /// Every keyspace's tree in the notation of versions.
+    /// Text of every keyspace's tree in the notation of versions.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for keyspace in self.keyspaces.load().values() {
@@ -193,14 +195,15 @@ impl Core {
         text
     }
 
-    /// Walks every tree and checks what must hold.
+    /// Checks every tree by reading all entries.
     pub(crate) fn check_invariants(&self) -> std::result::Result<(), String> {
         for keyspace in self.keyspaces.load().values() {
             let version: Arc<Version> = Arc::clone(&keyspace.load().version);
             let checked = version.check().and_then(|()| shamba_tree::version::deep_check(&version));
             let state = shamba_env::lock(&self.background.state);
             let is_idle = self.settings.auto_compaction && self.is_idle(&state);
-            // Of the tree at rest: the one above may be of before the last merge.
+            // The shape holds only for an idle tree: the version above may precede the last
+            // compaction.
             let at_rest: Arc<Version> = Arc::clone(&keyspace.load().version);
             let shape = if is_idle { at_rest.check_shape(&self.rules(true)) } else { Ok(()) };
             drop(state);

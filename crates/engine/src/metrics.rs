@@ -1,7 +1,8 @@
-//! Counters: what the engine has done since it was opened, and the [`Stats`] that callers read.
+//! Counters of the engine since it was opened, and the [`Stats`] that callers read.
 //!
-//! Lookups count in shards by thread ([`shamba_tree::counters`]); everything else, which is rarer, in plain atomics.
-//! `hashes` comes from the counter inside the hashing function, not from what the lookup believes it did.
+//! Lookups are counted in per-thread shards ([`shamba_tree::counters`]); all other, rarer events in
+//! plain atomics. `hashes` comes from the counter in the hash function itself, not from an estimate
+//! of the lookup.
 //!
 //! Not here: bytes held in memory (crate `shamba-table`, `Ledger`).
 
@@ -11,7 +12,7 @@ use shamba_tree::counters::{LookupCounters, ReadsByKind};
 
 macro_rules! work_counters {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// Counters of everything that is not a lookup.
+        /// Counters of everything except lookups.
         #[derive(Default)]
         pub(crate) struct WorkCounters {
             $(pub $field: AtomicU64,)*
@@ -23,7 +24,7 @@ macro_rules! work_counters {
             }
         }
 
-        /// What the database has done since it was opened, and what it looks like now.
+        /// Counters since the database was opened, and its current state.
         #[derive(Clone, Default, Debug, PartialEq)]
         #[non_exhaustive]
         pub struct Stats {
@@ -36,25 +37,26 @@ macro_rules! work_counters {
             pub filters_consulted: u64,
             /// Filter modules tested.
             pub modules_tested: u64,
-            /// Tables searched after their filter said "maybe" that did not hold the key.
+            /// Tables searched because their filter said "maybe", but which did not contain the
+            /// key.
             pub false_positives: u64,
-            /// What lookups read from files.
+            /// Reads from files by lookups.
             pub reads: ReadsByKind,
             /// Filter slices that lookups found in the block cache.
             pub filter_hits: u64,
-            /// Filter modules passed over by lookups because memory does not hold them, or because they rest.
+            /// Filter modules that lookups skipped, because they are not in memory or dormant.
             pub modules_skipped: u64,
             /// Data blocks that lookups found in the cache.
             pub cache_hits: u64,
-            /// Lookups that a memtable answered.
+            /// Lookups answered by a memtable.
             pub memtable_hits: u64,
             /// Lookups that found a value.
             pub found: u64,
-            /// Scans that began somewhere, and have ended.
+            /// Scans that were positioned and have ended.
             pub ranges: u64,
-            /// Entries that they read.
+            /// Entries read by these scans.
             pub range_entries: u64,
-            /// Nanoseconds hashing (with timers on; as the others).
+            /// Nanoseconds spent hashing. This and the following times need timers to be on.
             pub hash_ns: u64,
             /// Nanoseconds probing filters.
             pub probe_ns: u64,
@@ -62,21 +64,24 @@ macro_rules! work_counters {
             pub index_ns: u64,
             /// Nanoseconds reading and searching data blocks.
             pub data_ns: u64,
-            /// Nanoseconds of lookups spent elsewhere: view, memtables, candidates, values.
+            /// Nanoseconds of lookups spent elsewhere: view, memtables, candidate selection,
+            /// values.
             pub other_ns: u64,
-            /// Nanoseconds of lookups spent reading the clock; in none of the parts above.
+            /// Nanoseconds of lookups spent reading the clock; not included in any of the phases
+            /// above.
             pub timer_ns: u64,
-            /// Bytes that merges still have to move for the tree to have its shape, and unflushed sealed memtables.
+            /// Compaction debt: bytes that compactions must still move until the tree has its
+            /// shape, plus unflushed sealed memtables.
             pub debt_bytes: u64,
             /// Acknowledged log bytes that are not yet synced.
             pub unsynced_bytes: u64,
-            /// Files that wait for their last reader to be removed.
+            /// Obsolete files that are not removed yet because a reader uses them.
             pub dead_files: u64,
-            /// Tables, of all keyspaces, that the memory budget keeps closed: each use opens them.
+            /// Tables of all keyspaces that the memory budget keeps closed: each use opens them.
             pub tables_closed: u64,
-            /// How often a closed table was opened for one use.
+            /// Number of times that a closed table was opened for one use.
             pub table_opens: u64,
-            /// Iterators whose idle view was taken back.
+            /// Idle iterators whose view was revoked.
             pub iterators_revoked: u64,
             /// Levels of the default keyspace, level 0 first.
             pub levels: Vec<LevelStats>,
@@ -84,12 +89,13 @@ macro_rules! work_counters {
             pub deepest_level: u32,
             /// Runs that a lookup in the default keyspace may consult.
             pub runs: u64,
-            /// Whether files are behind a latency layer.
+            /// Whether the files are behind an emulated-latency layer.
             pub emulated: bool,
         }
 
         impl Stats {
-            /// Counters since `earlier`; what describes the present stays as it is now.
+            /// Returns the counters since `earlier`; fields that describe the current state are
+            /// unchanged.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 let mut stats = self.clone();
@@ -133,45 +139,46 @@ work_counters! {
     range_deletes,
     /// Batches acknowledged.
     batches,
-    /// Bytes of keys and values in them.
+    /// Bytes of keys and values in these operations.
     bytes_user,
     /// Bytes written to logs.
     bytes_wal,
     /// Bytes of tables written by flushes.
     bytes_flushed,
-    /// Bytes of tables written by merges.
+    /// Bytes of tables written by compactions.
     bytes_merged,
-    /// Bytes of tables read by merges.
+    /// Bytes of tables read by compactions.
     bytes_merge_read,
     /// Bytes written to manifests.
     bytes_manifest,
-    /// Microseconds that flushes took.
+    /// Microseconds spent in flushes.
     flush_us,
-    /// Microseconds that merges took.
+    /// Microseconds spent in compactions.
     merge_us,
     /// Flushes installed.
     flushes,
-    /// Merges finished.
+    /// Compactions finished.
     merges,
-    /// Key-range slices of merges installed.
+    /// Key-range slices of compactions installed.
     merge_slices,
     /// Tables that changed level without being rewritten.
     trivial_moves,
-    /// Entries that merges and flushes dropped.
+    /// Entries dropped by compactions and flushes.
     entries_dropped,
-    /// Times a writer had to wait or was slowed.
+    /// Number of times that a writer was slowed down or stalled.
     stalls,
-    /// Microseconds that writers waited.
+    /// Microseconds that writers were slowed down or stalled.
     stall_us,
     /// Syncs of logs.
     wal_syncs,
-    /// Commit groups written (batches / groups = writes that shared one).
+    /// Commit groups written; `batches / commit_groups` is the average number of batches in a
+    /// group.
     commit_groups,
-    /// Times another design was put in force.
+    /// Number of times that another design was adopted.
     redesigns,
-    /// Dead files that could not be removed yet.
+    /// Failed removals of obsolete files; they are retried.
     removals_failed,
-    /// Background failures.
+    /// Errors of background work.
     background_errors,
 }
 
@@ -180,7 +187,8 @@ impl WorkCounters {
         counter.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// [`Self::add`] for a counter that only the holder of one certain lock changes: no bus lock.
+    /// [`Self::add`] for a counter that only the holder of one specific lock changes: no locked
+    /// instruction.
     pub fn add_alone(counter: &AtomicU64, value: u64) {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
     }
@@ -190,15 +198,15 @@ impl WorkCounters {
 #[derive(Clone, Default, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LevelStats {
-    /// Number; 0 is the inbox of flushed runs.
+    /// Number of the level; level 0 holds flushed runs.
     pub level: u32,
     /// Sorted runs.
     pub runs: u64,
     /// Tables in them.
     pub tables: u64,
-    /// Bytes of the parts in use.
+    /// Bytes in use.
     pub bytes: u64,
-    /// Bytes that the design allows here (0 for level 0, which is counted in runs).
+    /// Capacity in bytes by the design; 0 for level 0, which is limited by its number of runs.
     pub capacity_bytes: u64,
     /// Entries, tombstones included.
     pub entries: u64,
@@ -208,37 +216,41 @@ pub struct LevelStats {
     pub range_deletes: u64,
     /// Bytes of filters in memory.
     pub filter_bytes: u64,
-    /// Filter bits per key that were written, weighted by entries.
+    /// Filter bits per key as written, weighted by entries.
     pub bits_per_key: f64,
-    /// Those that its tables would get if they were written now.
+    /// Filter bits per key that the tables would get if they were written now.
     pub bits_per_key_wanted: f64,
-    /// Those in memory.
+    /// Filter bits per key in memory.
     pub bits_per_key_resident: f64,
-    /// Tables that have many more or fewer bits than they would get now; the next merge that meets them puts it right.
+    /// Stale filters: tables with many more or fewer bits per key than they would get now. The next
+    /// compaction of such a table corrects it.
     pub tables_misfit: u64,
-    /// Probes a second of its tables for keys that they do not hold, estimated from sampled lookups.
+    /// Estimated probes per second of its tables for keys that they do not contain, from sampled
+    /// lookups.
     pub empty_probes_per_s: f64,
-    /// Probes a second of its tables that found their key, tombstones included, estimated alike.
+    /// Estimated probes per second of its tables that found their key or a tombstone of it, from
+    /// sampled lookups.
     pub found_probes_per_s: f64,
 }
 
-/// One table of a tree and its filter as it was written.
+/// One table of a tree, and its filter as written.
 #[derive(Clone, Default, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TableStats {
-    /// Number of its level; 0 is the inbox of flushed runs.
+    /// Number of its level; level 0 holds flushed runs.
     pub level: u32,
-    /// Its run among all of the tree, from 0 in the order in which lookups ask them.
+    /// Index of its run in lookup order over the whole tree, from 0.
     pub run: u32,
     /// Entries, tombstones included.
     pub entries: u64,
-    /// The first key that it answers for, or a little before.
+    /// The first key of its range in use, or a key a little before.
     pub lower: Vec<u8>,
-    /// The first key behind those that it answers for; `None`: no end.
+    /// The first key after its range in use; `None`: no end.
     pub upper: Option<Vec<u8>>,
-    /// Filter bits per key that it was given.
+    /// Filter bits per key, as written.
     pub bits_per_key: f64,
-    /// The share of absent keys that its filter lets pass with all modules, by the measured rates; 1 without a filter.
+    /// False-positive rate of its filter with all modules, by the measured rates; 1 without a
+    /// filter.
     pub false_positive_rate: f64,
 }
 
@@ -270,7 +282,7 @@ impl Stats {
         stats
     }
 
-    /// Bytes written to disk: logs, flushes, merges, manifests.
+    /// Bytes written to disk: logs, flushes, compactions, manifests.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_wal + self.bytes_flushed + self.bytes_merged + self.bytes_manifest
     }
@@ -300,7 +312,7 @@ impl Stats {
         self.per_get(self.found)
     }
 
-    /// `count` per lookup; 0 when there was none.
+    /// `count` per lookup; 0 if there were no lookups.
     pub fn per_get(&self, count: u64) -> f64 {
         if self.lookups == 0 { 0.0 } else { count as f64 / self.lookups as f64 }
     }

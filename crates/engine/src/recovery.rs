@@ -1,15 +1,17 @@
-//! Opening: from whatever a process left behind to a database that can promise again.
+//! Opening a database: from the files that a process left behind to a database that accepts writes.
 //!
-//! In order: the lock; the manifest, or a new database; the options, checked against what is fixed and
-//! put over what is recorded; the tables; the logs, replayed into memtables and, unless read-only or
-//! short, from there into tables ([`rebuild`]). Then a new log is made, which begins with a copy of a short
-//! log tail, and synced, and a new manifest with all of it is put in force by one rename. Only then may
-//! anything be acknowledged. So a crash at any point of an open
-//! leaves either the state before, which recovers alike, or the state after; nothing is ever appended to
-//! an old log, and a dropped tail cannot come back.
+//! An open takes these steps in order: the lock; the manifest, or a new database; the options,
+//! checked against the fixed ones and merged over the recorded ones; the tables; the logs. The logs
+//! are replayed into memtables and, unless the open is read-only or the log tail short, written
+//! from there to tables ([`rebuild`]). Then a new log is created and synced, which begins with a
+//! copy of a short log tail. A new manifest with the result becomes current by one rename. Only
+//! then may a write be acknowledged.
 //!
-//! Files that the manifest in force does not name are removed at the end: whatever they were, no version
-//! needs them.
+//! So a crash at any point of an open leaves either the state before, which recovers in the same
+//! way, or the state after. Nothing is ever appended to an old log, and a dropped tail cannot come
+//! back.
+//!
+//! Files that the current manifest does not name are removed at the end; no version needs them.
 
 mod locking;
 mod rebuild;
@@ -64,7 +66,7 @@ use self::locking::lock_directory;
 pub(crate) use self::locking::{LOCK, locked, take_lock};
 use self::rebuild::{Rebuilt, Tail};
 
-/// The name of the keyspace that `Db`'s own methods use.
+/// Name of the keyspace that the methods of `Db` use.
 pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
 /// Opens the database that the builder describes.
@@ -74,7 +76,7 @@ pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
     open_locked(builder, env, file_lock)
 }
 
-/// Opens the database in a directory of which the caller holds the lock.
+/// Opens the database in a directory whose lock the caller holds.
 pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLock>) -> Result<Arc<Core>> {
     let dir = builder.path.clone();
     let loaded = ManifestReader::load(&env, &dir)?;
@@ -91,14 +93,15 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
             return Err(Error::no_database(&dir, "the directory holds none"));
         }
         None => {
-            // Also when the directory is there: an earlier try may have made it and failed after that.
+            // Even if the directory exists: an earlier attempt may have created it and then failed.
             sync_names_above(&env, &dir)?;
             (new_state(&env, &builder)?, true)
         }
     };
     let recorded = Settings::from_pairs(&state.settings)?;
     let settings = settings_of(&builder, &recorded)?;
-    // A new database has recorded what it always records; the rest was given as it is to a later open.
+    // A new database has just recorded its creation settings; other given options are recorded as
+    // at a later open.
     let given = if builder.record { settings.given_over(&recorded) } else { Vec::new() };
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
@@ -118,11 +121,11 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     Ok(core)
 }
 
-/// Makes the name of `dir`, and of every directory above it, durable.
+/// Makes the names of `dir` and of every directory above it durable.
 ///
 /// # Errors
-/// `Io`, but not for directories that this process may not open or that cannot be synced: those it did not
-/// make.
+/// `Io`. Directories that this process may not open or that cannot be synced are skipped: it did
+/// not create those.
 pub(crate) fn sync_names_above(env: &Env, dir: &Path) -> Result<()> {
     for parent in dir.ancestors().skip(1) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -136,7 +139,7 @@ pub(crate) fn sync_names_above(env: &Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The state of a database that does not exist yet.
+/// The initial state of a new database.
 fn new_state(env: &Env, builder: &Builder) -> Result<ManifestState> {
     let mut settings = Settings {
         digest: builder.digest.unwrap_or_default(),
@@ -155,7 +158,8 @@ fn new_state(env: &Env, builder: &Builder) -> Result<ManifestState> {
     Ok(state)
 }
 
-/// The settings of this open: what is fixed must agree, what is given overrules what is recorded.
+/// The settings of this open: fixed ones must agree with the recorded ones, given ones override the
+/// recorded ones.
 fn settings_of(builder: &Builder, recorded: &Settings) -> Result<Settings> {
     if let Some(digest) = builder.digest.filter(|digest| *digest != recorded.digest) {
         return Err(Error::invalid(format!(
@@ -183,7 +187,7 @@ fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
 }
 
-/// The number in a file name of ours.
+/// The number in the name of a database file.
 pub(crate) fn file_number(name: &str) -> Option<u64> {
     parse_log_file_name(name)
         .map(|log| log.0)
@@ -202,14 +206,14 @@ fn build_core(
     file_lock: Box<dyn FileLock>,
 ) -> Result<Arc<Core>> {
     let ledger = Arc::new(Ledger::new());
-    // Reading ahead is the first that a walk does without.
+    // Read-ahead is the first memory that iterators give up, so it gets half of their share.
     ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
     let iterators = IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
     let cache_bytes = |kept_bytes| {
         cache_share_bytes(settings.memory_budget_bytes, 0, kept_bytes)
             .min(settings.cache_bytes_max.unwrap_or(u64::MAX))
     };
-    // Made for the most that it may become.
+    // Created for the maximum capacity, then reduced to the initial one.
     let cache = BlockCache::new(cache_bytes(0), Arc::clone(&ledger));
     cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
     let cache = cache.observing_reuse(sampled_blocks_max(settings.memory_budget_bytes));
@@ -301,11 +305,11 @@ fn build_core(
     Ok(core)
 }
 
-/// Opens every table that the manifest names, and closes again those that the memory budget has no room
-/// for. So a table that is missing or damaged is found here, whether it stays open or not.
+/// Opens every table that the manifest names, and keeps closed those for which the memory budget
+/// has no room. So a missing or damaged table is found here, whether it stays open or not.
 fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     let versions = state.keyspaces.values().map(|keyspace| &keyspace.version);
-    // Runs may share a file.
+    // Several runs may share a file.
     let metas: BTreeMap<TableId, &TableMeta> = versions
         .flat_map(|version| version.tables().map(|(_, _, table)| (table.meta.id, table.meta.as_ref())))
         .collect();
@@ -327,18 +331,19 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
             false => meta.reader.set_opener(core.opener.get_or_init(|| Opener::new(core)).clone()),
         }
     }
-    core.balance_memory(); // Filters and indexes have come.
-    // The views were made before their tables were open.
+    // Filters and indexes were loaded.
+    core.balance_memory();
+    // The views were created before their tables were open.
     for keyspace in core.keyspaces.load().values() {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
     }
     core.charge_trees();
-    // All tables are known now: what is held is chosen among all of them, before the first lookup.
+    // All tables are known now, so residency is decided over all of them, before the first lookup.
     core.settle();
     Ok(())
 }
 
-/// A table that the manifest names and the directory lacks is damage, not a missing database.
+/// A table that the manifest names but the directory lacks is corruption, not a missing database.
 fn missing_table(core: &Core, id: shamba_table::TableId, error: Error) -> Error {
     let path = core.dir.join(shamba_table::table_file_name(id));
     match core.env.vfs.exists(&path) {
@@ -357,7 +362,8 @@ fn warn_of_filters(core: &Core) {
     }
 }
 
-/// Makes the recovered state the one in force, with the options `given` recorded; read-only, only shows it.
+/// Makes the recovered state current, with the options `given` recorded. A read-only open only
+/// publishes it.
 fn begin(
     core: &Arc<Core>,
     mut state: ManifestState,
@@ -382,11 +388,11 @@ fn begin(
     let log = core.new_log_no();
     edit.first_log = Some(log);
     let wal = if is_new {
-        // Without a log file and a manifest there is no database yet: the manifest comes first.
+        // The database exists only once the manifest does, so the manifest comes before the log.
         put_in_force(core, &mut state, edit)?;
         let mut wal = create_log(core, log, last_seq)?;
         wal.sync()?;
-        // From here on the loss of the log is noticed.
+        // From here on the loss of the log is detected.
         let promise = ManifestEdit { log_promise: Some((log, wal.synced())), ..ManifestEdit::default() };
         state.apply(&promise).map_err(Error::invalid)?;
         if let Some(installing) = lock(&core.installing).as_mut() {
@@ -416,7 +422,7 @@ fn begin(
     core.charge_trees();
     lock(&core.writing).active = core.active_memtables();
     if core.settings.no_wal {
-        // The log stays as it is: a head and an end. It is what the manifest must find.
+        // The log keeps only a head and an end marker; the manifest requires that it exists.
         wal.finish_clean()?;
     } else {
         lock(&core.writing).wal = Some(wal);
@@ -429,7 +435,8 @@ fn create_log(core: &Core, log: LogNo, base_seq: SeqNo) -> Result<WalWriter> {
     Ok(WalWriter::create(&core.env, &core.dir, log, None, base_seq)?)
 }
 
-/// Creates a log that begins with a copy of the batches that the logs from `copy_of` on still count for.
+/// Creates a log that begins with a copy of the batches still needed from the logs from `copy_of`
+/// on.
 fn create_log_with(core: &Core, log: LogNo, copy_of: LogNo, tail: &Tail) -> Result<WalWriter> {
     let base_seq = tail.base_seq().unwrap_or_default();
     let mut wal = WalWriter::create_copy(&core.env, &core.dir, log, copy_of, base_seq)?;
@@ -443,7 +450,7 @@ fn create_log_with(core: &Core, log: LogNo, copy_of: LogNo, tail: &Tail) -> Resu
     }
 }
 
-/// Applies the recovery's edit and puts a new manifest with the result in force.
+/// Applies the recovery's edit and makes a new manifest with the result current.
 fn put_in_force(core: &Core, state: &mut ManifestState, mut edit: ManifestEdit) -> Result<()> {
     let number = core.new_id();
     edit.next_id = Some(core.next_id.load(std::sync::atomic::Ordering::Relaxed));
@@ -455,7 +462,7 @@ fn put_in_force(core: &Core, state: &mut ManifestState, mut edit: ManifestEdit) 
     Ok(())
 }
 
-/// Dooms every file of ours that the manifest in force does not name.
+/// Marks every database file obsolete that the current manifest does not name.
 fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files: &[String]) {
     if is_planted(Defect::LeftOversKept) {
         return;
@@ -484,8 +491,8 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
 }
 
 impl Core {
-    /// Ends the log in order: everything in it synced, an end marker, and its length promised in the manifest, which also
-    /// gets the workload as it was seen.
+    /// Closes the log cleanly: syncs everything in it, writes an end marker, and promises its
+    /// length in the manifest. The same edit records the observed workload.
     pub(crate) fn finish_log(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
@@ -494,14 +501,14 @@ impl Core {
         if let Some(cause) = lock(&self.failure).clone() {
             return Err(cause);
         }
-        // Also when there is no log at hand, because it was sealed for lack of space.
+        // Also if there is no current log, because it was sealed for lack of space.
         self.sync_sealed(&mut writing)?;
         let promise = match writing.wal.take() {
             Some(mut wal) => {
                 wal.predecessor_is_synced();
                 Some(wal.finish_clean()?)
             }
-            // What was seen is worth keeping also of a database without a log.
+            // The observed workload is recorded for a database without a log, too.
             None if self.settings.no_wal => None,
             None => return Ok(()),
         };

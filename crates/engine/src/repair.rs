@@ -1,23 +1,28 @@
-//! Repair: a new database of everything that a damaged one still holds.
+//! Repair: creates a new database from everything that a damaged one still holds.
 //!
-//! The original is read and never written: not a byte, and of the lock no more than an open for reading takes. In order:
-//! [what there is](found) (the manifest's word for which tables count, or, where that is lost, all tables, taken by what
-//! they themselves say); the [logs](logs), replayed up to their first damage; a new database with the old one's settings and
-//! keyspaces; and into it, keyspace by keyspace, the [newest version](merge) of every key that is left and that no
-//! tombstone that is left has deleted. What is lost is told as ranges of keys ([`report`]).
+//! The original is only read; its lock is taken as by an open for reading. A repair takes these
+//! steps in order. It looks for [the tables in use](found): as the manifest states, or, if that is
+//! lost, all tables, according to their own properties. It replays the [logs](logs) up to their
+//! first damage. It creates a new database with the old settings and keyspaces. Into it, it writes,
+//! per keyspace, the [newest readable version](merge) of every key that no readable tombstone
+//! deletes. Losses are reported as ranges of keys ([`report`]).
 //!
-//! The new database counts once it is whole: until then its directory has a file [`REPAIRING`], with which it does not open. A
-//! repair into the directory of one that did not end begins by removing what that one left.
+//! The new database is valid once it is complete. Until then its directory contains a file
+//! [`REPAIRING`], with which it does not open. A repair into the directory of an incomplete one
+//! first removes the files of that one.
 //!
-//! In memory are, beside the new database: of log operations and of files that are searched as much as the caller allows;
-//! for each table its footer, its index's top level and its range tombstones; and one data block and the list of one partition
-//! for each table that has keys on both sides of where the merge is.
+//! Besides the new database, these are held in memory:
+//! - log operations and searched files, up to the limit that the caller sets;
+//! - for each table its footer, its top index and its range tombstones;
+//! - one data block and the list of one partition for each table that overlaps the current position
+//!   of the merge.
 //!
-//! Nothing is made up: every value was written under its key in its keyspace. It may be an older one, or one deleted
-//! since, only within a range that is told as lost: where the newer version, or the tombstone, is what is damaged.
+//! Nothing is invented: every value was written under its key in its keyspace. An older or a
+//! deleted value can appear only within a range that is reported as lost, where the newer version
+//! or the tombstone is damaged.
 //!
-//! Not here: what can be read of a damaged table (crate `shamba-table`, `salvage`); which records of a log count
-//! ([`shamba_log::wal::replay`]).
+//! Not here: reading a damaged table (crate `shamba-table`, `salvage`); which records of a log are
+//! valid ([`shamba_log::wal::replay`]).
 
 mod found;
 mod logs;
@@ -45,24 +50,29 @@ use shamba_tree::version::current::{CURRENT, CURRENT_TEMPORARY};
 use shamba_tree::version::manifest::state::KeyspaceState;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 
-/// Lies in a directory in which a repair has not ended.
+/// Marks a directory whose repair is incomplete.
 pub(crate) const REPAIRING: &str = "REPAIRING";
-/// What a repair holds of logs and searched files unless told otherwise, in bytes.
+/// Default memory limit of a repair for logs and searched files, in bytes.
 const MEMORY_BYTES: u64 = 64 << 20;
 
-/// Makes a new database in `target` of everything that is left of the one in `dir`, which is not changed.
+/// Creates a new database in `target` from everything readable of the one in `dir`, which is not
+/// changed.
 ///
 /// # Errors
-/// `Invalid` when `target` lies in `dir`, or holds anything but what a repair that did not end has left; `Io` when there is
-/// nothing in `dir`, or a call fails; `Locked` while somebody writes to the original or has `target`; `Unsupported`
-/// when a file that is whole is of a newer version; `Corruption` when `dir` is itself a repair that did not end; what
-/// writing the new database says. What was written by then stays, and does not open as a database.
+/// - `Invalid`: `target` lies in `dir`, or holds anything but the files of an incomplete repair.
+/// - `Io`: `dir` holds no database, or a call fails.
+/// - `Locked`: the original is open for writing, or `target` is open.
+/// - `Unsupported`: an undamaged file is of a newer version.
+/// - `Corruption`: `dir` is itself an incomplete repair.
+/// - Errors of writing the new database.
+///
+/// After an error the files written so far remain; they do not open as a database.
 pub fn repair(env: &Env, dir: &Path, target: &Path) -> Result<RepairReport> {
     repair_within(env, dir, target, MEMORY_BYTES)
 }
 
-/// [`repair`] that holds at most about `memory_bytes` of logs and of tables that have to be searched, instead of 64 MiB. With less
-/// it reads them more often.
+/// [`repair`] with a memory limit of about `memory_bytes`, instead of 64 MiB, for logs and for
+/// tables that must be searched. With less memory it reads them more often.
 ///
 /// # Errors
 /// As [`repair`].
@@ -79,11 +89,12 @@ pub fn repair_within(env: &Env, dir: &Path, target: &Path, memory_bytes: u64) ->
     let last_seq = found.state.last_seq.max(found.largest_seq()).max(logs.last_seq);
     let lock = begin(env, target)?;
     create(env, target, &found, last_seq, &mut report)?;
-    // One lock from the mark to its removal: nobody else opens, or begins anew, what is half done.
+    // One lock from the creation of the mark to its removal: no other process can open or replace
+    // an incomplete database.
     let builder = Db::builder(target).env(env.clone()).info_log(false).create_if_missing(false);
     let db = Db::open_begun(builder, lock)?;
     merge::fill(&db, found, logs, half_bytes, &mut report)?;
-    // All of it is in tables and durable: from here on it is a database.
+    // Everything is in durable tables: from here on it is a database.
     db.flush()?;
     let mark = target.join(REPAIRING);
     env.vfs.unlink(&mark).map_err(|error| Error::io("remove", &mark, error))?;
@@ -93,32 +104,33 @@ pub fn repair_within(env: &Env, dir: &Path, target: &Path, memory_bytes: u64) ->
     Ok(report)
 }
 
-/// Whether a repair into `dir` has not ended.
+/// Whether a repair into `dir` is incomplete.
 pub(crate) fn is_unfinished(env: &Env, dir: &Path) -> Result<bool> {
     let mark = dir.join(REPAIRING);
     env.vfs.exists(&mark).map_err(|error| Error::io("look for", &mark, error))
 }
 
-/// What an open of such a directory says.
+/// The error for opening a directory with an incomplete repair.
 pub(crate) fn unfinished(dir: &Path) -> Error {
     let detail = "the repair that was to write this database did not end: repair the original again";
     Error::corruption(&dir.join(REPAIRING), 0, "unfinished repair", detail)
 }
 
-/// Whether a repair that did not end may have left a file of this name.
+/// Whether an incomplete repair may have left a file of this name.
 fn is_left_over(name: &str) -> bool {
     [REPAIRING, LOCK, CURRENT, CURRENT_TEMPORARY, STATISTICS, STATISTICS_TEMPORARY].contains(&name)
         || file_number(name).is_some()
 }
 
-/// A new database needs a directory outside the original, empty but for what a repair has left there.
+/// Checks the target: a directory outside the original, empty but for the files of an incomplete
+/// repair.
 fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
     let vfs = &env.vfs;
     let exists = |path: &Path| vfs.exists(path).map_err(|error| Error::io("look at", path, error));
     if !exists(dir)? {
         return Err(Error::no_database(dir, "the directory does not exist"));
     }
-    // Links are the caller's affair: names are all that a file system of any kind has.
+    // Links are the caller's responsibility: not every file system can resolve them.
     let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io("look at", path, error));
     let (from, to): (PathBuf, PathBuf) =
         (absolute(dir)?.components().collect(), absolute(target)?.components().collect());
@@ -129,11 +141,11 @@ fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
     if exists(target)? { left_overs(env, target).map(drop) } else { Ok(()) }
 }
 
-/// What a repair that did not end has left in `target`, where nothing else may be.
+/// Lists the files of an incomplete repair in `target`; any other file is an error.
 fn left_overs(env: &Env, target: &Path) -> Result<Vec<DirEntry>> {
     let names = env.vfs.list(target).map_err(|error| Error::io("list", target, error))?;
     let is_begun = names.iter().any(|entry| entry.name == REPAIRING);
-    // The lock comes before the mark.
+    // The lock file is created before the mark.
     let is_left_over = |name: &str| name == LOCK || (is_begun && is_left_over(name));
     match names.iter().find(|entry| entry.is_dir || !is_left_over(&entry.name)) {
         None => Ok(names),
@@ -144,18 +156,19 @@ fn left_overs(env: &Env, target: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
-/// Keeps writers out, as an open for reading does.
+/// Keeps writers out by a shared lock, as an open for reading does.
 fn share(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
     match take_lock(env, dir, LockKind::Shared, 0) {
         Ok(lock) => Ok(Some(lock)),
         Err(error) if error.kind() == ErrorKind::Locked => Err(error),
-        // A lock file that cannot be opened is one more thing that is damaged.
+        // A lock file that cannot be opened is treated as damaged.
         Err(_) => Ok(None),
     }
 }
 
-/// Begins a repair into `target`: locks it, marks it as unfinished, durably, and removes what one before has left. Reading the
-/// original took its time, so what lies there is looked at once more, now that nobody else can put anything there.
+/// Begins a repair into `target`: takes the lock, marks the directory durably as incomplete, and
+/// removes the files of an earlier repair. Reading the original took time, so the directory is
+/// checked again, now that the lock excludes other writers.
 fn begin(env: &Env, target: &Path) -> Result<Box<dyn FileLock>> {
     let vfs = &env.vfs;
     let failed = |what: &'static str| move |error| Error::io(what, target, error);
@@ -166,7 +179,7 @@ fn begin(env: &Env, target: &Path) -> Result<Box<dyn FileLock>> {
     if !left_overs.iter().any(|entry| entry.name == REPAIRING) {
         write_file_synced(vfs.as_ref(), &target.join(REPAIRING), b"").map_err(failed("mark"))?;
     }
-    // Before anything else is there: a database must not outlive its mark.
+    // Before any other file is created: the mark must be durable before the database can be.
     vfs.sync_dir(target).map_err(failed("sync directory"))?;
     for entry in left_overs {
         if ![REPAIRING, LOCK].contains(&entry.name.as_str()) {
@@ -177,7 +190,7 @@ fn begin(env: &Env, target: &Path) -> Result<Box<dyn FileLock>> {
     Ok(lock)
 }
 
-/// Makes an empty database with the settings and the keyspaces of the old one.
+/// Creates an empty database with the settings and keyspaces of the old one.
 fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut RepairReport) -> Result<()> {
     let mut state = ManifestState { settings: found.state.settings.clone(), last_seq, ..Default::default() };
     let read = Settings::from_pairs(&state.settings).and_then(|settings| settings.validate());
@@ -194,7 +207,7 @@ fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut
         state.next_id = state.next_id.max(u64::from(id.0) + 1);
     }
     debug_assert!(state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE));
-    // As a checkpoint does: an empty log that was closed in order, and a manifest that names it.
+    // As in a checkpoint: an empty log that was closed cleanly, and a manifest that names it.
     let number = state.next_id.max(found.state.next_id).max(1);
     state.first_log = LogNo(number + 1);
     state.next_id = number + 2;

@@ -1,19 +1,24 @@
-//! Traces: what a database was asked, in the order in which it came, as a text file that can be carried out again.
+//! Traces: the operations of a database, in order, as a text file that can be replayed.
 //!
-//! [`Db::record_trace`] begins a [`Recording`]; until it ends, every operation of every handle that did not
-//! fail becomes a [`Line`], with its key and the length of its value. One thing is tested on the way of an operation:
-//! whether there is a recording. A file that cannot be written ends the recording, never an operation.
+//! [`Db::record_trace`] begins a [`Recording`]. Until it ends, every successful operation of every
+//! handle becomes a [`Line`], with its key and the length of its value. An operation only tests
+//! whether there is a recording. A file that cannot be written ends the recording and never fails
+//! an operation.
 //!
-//! Writes are noted between their log and their readers, under the recording's lock, which is held until they are visible;
-//! so no read that sees a write is noted before it. What a lookup found is noted only where nothing was written between
-//! its beginning and its note, and it read no snapshot: then it is what a database finds that carries the trace out line by line.
-//! Batches are their operations, `multi_get` its lookups; a scan is noted when it ends or goes elsewhere, with the entries that it
-//! read until then. Flushes, merges, `explain` and checks leave no line. Ingested entries are not in it: a remark says how
-//! many there were.
+//! Writes are recorded between their log append and their publication. The recording's lock is held
+//! until they are visible, so no read that sees a write is recorded before it. The result of a
+//! lookup is recorded only if nothing was written between its start and its record, and it did not
+//! read a snapshot. Then a database that replays the trace line by line returns the same result.
 //!
-//! Lock order: the recording's lock is taken last, inside that of `Core::writing` where that is held.
+//! Batches are recorded as their operations, `multi_get` as its lookups. A scan is recorded when it
+//! ends or is repositioned, with the number of entries read until then. Flushes, compactions,
+//! `explain` and checks are not recorded. Ingested entries are not recorded either; a remark states
+//! their number.
 //!
-//! Not here: what a line says ([`Line`]), reading a file of them and carrying it out (crate `shamba-workload`).
+//! Lock order: the recording's lock is taken last, after that of `Core::writing` if that is held.
+//!
+//! Not here: the format of a line ([`Line`]), reading and replaying a trace file (crate
+//! `shamba-workload`).
 
 pub(crate) mod line;
 
@@ -36,19 +41,19 @@ use shamba_key::KeyspaceId;
 use shamba_log::wal::OpRef;
 use shamba_tree::iter::notes::{ScanObserver, ScanPart};
 
-/// The file is written once so much has gathered.
+/// The buffer is written to the file when it reaches this size.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The place of a database's recording, if it has one.
+/// The recording of a database, if there is one.
 #[derive(Default)]
 pub(crate) struct Recorder {
     is_on: AtomicBool,
     open: Mutex<Option<Open>>,
 }
 
-/// A recording that has not been finished; it may have ended by a failure.
+/// A recording that has not been finished; a failure may have ended it.
 struct Open {
-    /// Tells it from others of this database.
+    /// Distinguishes it from other recordings of this database.
     number: u64,
     path: PathBuf,
     file: Box<dyn WriteFile>,
@@ -56,14 +61,14 @@ struct Open {
     _charge: Charge,
     operations: u64,
     bytes: u64,
-    /// How often the content has changed since it began.
+    /// Number of changes to the content since the recording began.
     changes: u64,
-    /// The keyspace that the next line is about.
+    /// The keyspace of the next line.
     keyspace: KeyspaceId,
     failure: Option<Error>,
 }
 
-/// A moment in a recording, at which a lookup begins.
+/// State of a recording at which a lookup begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
     number: u64,
@@ -75,7 +80,7 @@ impl Open {
         Moment { number: self.number, changes: self.changes }
     }
 
-    /// Notes an operation on a keyspace.
+    /// Records an operation on a keyspace.
     fn operation(&mut self, id: KeyspaceId, name: &str, line: &Line<'_>) {
         if id != self.keyspace {
             Line::Keyspace { name: Cow::Borrowed(name) }.write(&mut self.buffer);
@@ -86,7 +91,7 @@ impl Open {
         self.write_if(BUFFER_BYTES);
     }
 
-    /// Writes what has gathered, if that is `least_bytes`.
+    /// Writes the buffer to the file, if it holds at least `least_bytes`.
     fn write_if(&mut self, least_bytes: usize) {
         if self.failure.is_none() && self.buffer.len() >= least_bytes {
             match append_all(self.file.as_mut(), &self.buffer) {
@@ -101,19 +106,19 @@ impl Open {
 }
 
 impl Recorder {
-    /// Whether operations are to be noted.
+    /// Whether operations must be recorded.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Where a lookup begins.
+    /// Returns the current state of the recording, at which a lookup begins.
     pub fn moment(&self) -> Option<Moment> {
         lock(&self.open).as_ref().map(Open::moment)
     }
 }
 
-/// The recording while somebody notes something. Nothing else is noted before this goes.
+/// A guard of the recording; no other thread records anything until it is dropped.
 pub(crate) struct Noting<'a> {
     core: &'a Core,
     open: Option<MutexGuard<'a, Option<Open>>>,
@@ -124,7 +129,7 @@ impl Noting<'_> {
         self.open.as_mut()?.as_mut()
     }
 
-    /// Notes a write to a keyspace that is there; to a dropped one it goes nowhere.
+    /// Records a write to an existing keyspace; a write to a dropped one has no effect.
     pub fn write(&mut self, id: KeyspaceId, op: OpRef<'_>) {
         let keyspaces = self.core.keyspaces.load();
         if let Some(keyspace) = keyspaces.get(&id) {
@@ -135,17 +140,18 @@ impl Noting<'_> {
         }
     }
 
-    /// Notes that the keyspace is dropped.
+    /// Records that the keyspace was dropped.
     pub fn gone(&mut self, keyspace: &KeyspaceCore) {
         if let Some(open) = self.open() {
             open.changes += 1;
             open.operation(open.keyspace, "", &Line::Gone { name: Cow::Borrowed(&keyspace.name) });
-            // Whatever comes next names its keyspace, also one that has the number of this.
+            // The next line must name its keyspace, even if it is one with the same number as the
+            // dropped one.
             open.keyspace = KeyspaceId(u32::MAX);
         }
     }
 
-    /// Remarks that so many entries came past the trace.
+    /// Adds a remark that `entries` entries were ingested without being recorded.
     pub fn ingested(&mut self, entries: u64) {
         if let Some(open) = self.open() {
             open.changes += 1;
@@ -159,7 +165,7 @@ impl Drop for Noting<'_> {
     fn drop(&mut self) {
         let Some(failure) = self.open().and_then(|open| open.failure.clone()) else { return };
         let was_on = self.core.recorder.is_on.swap(false, Ordering::Relaxed);
-        // A listener may want to end the recording.
+        // Released first, because a listener may end the recording.
         self.open = None;
         if was_on {
             self.core.warn(format!("the recording has ended: {}", failure.chain()));
@@ -168,13 +174,13 @@ impl Drop for Noting<'_> {
 }
 
 impl Core {
-    /// The recording, to note something in it.
+    /// Locks the recording, to record an operation in it.
     #[cold]
     pub(crate) fn noting(&self) -> Noting<'_> {
         Noting { core: self, open: Some(lock(&self.recorder.open)) }
     }
 
-    /// Notes lookups that began at `asked`, or at a snapshot.
+    /// Records lookups that began at `asked`; `None` if they read a snapshot.
     pub(crate) fn note_lookups<'k>(
         &self,
         keyspace: &KeyspaceCore,
@@ -190,7 +196,7 @@ impl Core {
         }
     }
 
-    /// Where a scan that begins now is to be noted.
+    /// The observer that records a scan which begins now.
     #[cold]
     pub(crate) fn scan_notes(
         self: &Arc<Self>,
@@ -210,7 +216,8 @@ impl Core {
         }
         let mut charge = Charge::new(&self.ledger, LedgerPart::Logs, 0);
         self.charge_memory(&mut charge, BUFFER_BYTES as u64);
-        // Nobody writes meanwhile: every write is before the recording and seen by all of its reads, or in it.
+        // Excludes writers: every write is either before the recording and visible to all recorded
+        // reads, or part of it.
         let _writing = lock(&self.writing);
         let mut open = lock(&self.recorder.open);
         if let Some(other) = &*open {
@@ -233,7 +240,7 @@ impl Core {
             keyspace: KeyspaceId::DEFAULT,
             failure: None,
         };
-        // Whoever cannot write at all is told at once.
+        // Writes the header at once, so that an unwritable file is an error of this call.
         begun.write_if(0);
         if let Some(error) = begun.failure {
             return Err(error);
@@ -245,17 +252,19 @@ impl Core {
 }
 
 impl Db {
-    /// Begins to write down every operation of every handle, with keys and the lengths of values, in the order in which
-    /// they come: a text file that `shamba bench DB replay` carries out again (`docs/formats/trace.md`). It does so until
-    /// [`Recording::finish`], or until the file cannot be written: that is a warning, and what `finish` then says,
-    /// and no operation fails for it. Operations wait for the file while 64 KiB of it are written.
+    /// Begins to record every operation of every handle, with keys and the lengths of values, in
+    /// order. The result is a text file that `shamba bench DB replay` replays
+    /// (`docs/formats/trace.md`). The recording ends with [`Recording::finish`], or when the file
+    /// cannot be written. A write failure is a warning and the result of `finish`; it fails no
+    /// operation. Operations wait while 64 KiB are written to the file.
     ///
-    /// Batches and [`Db::multi_get`] are recorded as their parts, scans with the entries that they read, when they end;
-    /// what failed, what [`Db::ingest`] adds and scans that began before are not in it.
+    /// Batches and [`Db::multi_get`] are recorded as their parts. Scans are recorded when they end,
+    /// with the number of entries that they read. Failed operations, entries added by
+    /// [`Db::ingest`] and scans that began before the recording are not recorded.
     ///
     /// # Errors
-    /// `Invalid` while a trace of this database is being recorded already; `Io`, `NoSpace`, `ReadOnly`: the file is there already or
-    /// cannot be made; `Closed`.
+    /// `Invalid` if a trace of this database is being recorded already; `Io`, `NoSpace` or
+    /// `ReadOnly` if the file exists or cannot be created; `Closed`.
     pub fn record_trace(&self, path: impl AsRef<Path>) -> Result<Recording> {
         self.core().record_trace(path.as_ref())
     }
@@ -273,9 +282,9 @@ fn line_of(op: OpRef<'_>) -> Line<'_> {
     }
 }
 
-/// A trace that is being recorded. Made by [`Db::record_trace`]; it may outlive the handle.
+/// A trace that is being recorded. Created by [`Db::record_trace`]; it may outlive the handle.
 ///
-/// Dropped, it is finished as far as that goes; what goes wrong then is a warning.
+/// Dropping it finishes the recording; an error is then only a warning.
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording {
     core: Arc<Core>,
@@ -289,22 +298,22 @@ impl std::fmt::Debug for Recording {
     }
 }
 
-/// What was recorded.
+/// Summary of a finished recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Recorded {
     /// Operations in the trace.
     pub operations: u64,
-    /// Bytes of the file.
+    /// Length of the file.
     pub bytes: u64,
 }
 
 impl Recording {
-    /// Ends the recording; the file is whole and durable then.
+    /// Ends the recording and makes the file complete and durable.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`: why the file could not be written, now or earlier. What it holds then ends somewhere, perhaps within a
-    /// line, and has no line that says that nothing is missing.
+    /// `NoSpace` or `Io` if the file could not be written, now or earlier. The file is then cut
+    /// off, possibly within a line, and lacks the end line.
     pub fn finish(mut self) -> Result<Recorded> {
         self.end()
     }
@@ -342,9 +351,9 @@ impl Drop for Recording {
     }
 }
 
-/// Records the parts of the scans of an iterator or cursor, if the recording still runs.
+/// Records the parts of the scans of an iterator or cursor, as long as the recording runs.
 pub(crate) struct ScanNotes {
-    /// Iterators keep no database alive.
+    /// Weak, because an iterator must not keep the database alive.
     core: Weak<Core>,
     keyspace: Arc<KeyspaceCore>,
     /// The recording in which the scan began.

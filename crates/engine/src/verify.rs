@@ -1,10 +1,12 @@
-//! `verify`: reads every byte of every file and reports all damage, not just the first.
+//! `verify`: reads every byte of every file and reports all damage, not only the first.
 //!
-//! Tables are verified section by section, and the trees' invariants checked. The logs and the manifest in force are
-//! read as recovery would read them; what the log gained since its last sync is no promise, and no damage. Works
-//! beside readers and writers; installs wait while logs and manifest are read.
+//! Tables are verified section by section, and the invariants of the trees are checked. The logs
+//! and the current manifest are read as recovery would read them. Bytes appended to a log since its
+//! last sync are not promised, so they are not reported as damage. Reads and writes can run
+//! concurrently; installs wait while logs and manifest are read.
 //!
-//! Damage to a filter is a warning: every answer is right without it. All other damage is a problem.
+//! Damage to a filter is a warning, because every answer is right without it. All other damage is a
+//! problem.
 //!
 //! Not here: the check of a database that cannot be opened ([`files`]).
 
@@ -26,26 +28,28 @@ use shamba_log::wal::{Recovery, ReplayOptions, ReplayReport, parse_log_file_name
 use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::{ManifestReader, ManifestState, manifest_file_name};
 
-/// One damaged place.
+/// One damaged place in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
-    /// Where in it, in bytes.
+    /// Offset of the damage in the file, in bytes.
     pub offset: u64,
     /// The structure that is damaged.
     pub structure: String,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub detail: String,
-    /// What cannot be answered because of it, in words.
+    /// The data or operations affected, in words.
     pub affected: String,
-    /// The file is of a version, or has a feature, that this build does not know: not read, and perhaps not damaged.
+    /// The file is of a version, or has a feature, that this build does not know. It was not read,
+    /// and may be undamaged.
     pub is_unsupported: bool,
 }
 
 impl Problem {
-    /// An error met in the file at `path`, unless it names another one.
+    /// Creates a problem from an error of reading `path`. The error may name another file, which
+    /// then takes precedence.
     pub(crate) fn of(path: &Path, error: &Error, affected: String) -> Self {
         let (file, offset, structure) = match error.damage() {
             Some(damage) => (damage.file.clone(), damage.offset, damage.structure.to_owned()),
@@ -60,7 +64,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, offset, structure, detail, affected, .. } = self;
         let file = file.display().to_string();
-        // An error's text names its file, structure and offset itself.
+        // The text of an error already contains file, structure and offset.
         if !detail.contains(&file) {
             write!(f, "{file}: damaged {structure} at offset {offset}: ")?;
         }
@@ -69,11 +73,11 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// All damage.
+    /// All damage except that of filters.
     pub problems: Vec<Problem>,
     /// Tables checked.
     pub tables: u64,
@@ -83,21 +87,22 @@ pub struct CheckReport {
     pub logs: u64,
     /// Batches in them.
     pub log_batches: u64,
-    /// Operations of those.
+    /// Operations in these batches.
     pub log_operations: u64,
     /// Bytes read: tables, logs and the manifest.
     pub bytes_checked: u64,
-    /// What is wrong but not in the way of a right answer.
+    /// Damage and anomalies that affect no answer.
     pub warnings: Vec<String>,
 }
 
 impl CheckReport {
-    /// Whether nothing is damaged but filters.
+    /// Whether nothing but filters is damaged.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// With what kept the database in `dir` from being opened, if nothing in the report accounts for that.
+    /// Adds the error with which the open of the database in `dir` failed, unless a problem in the
+    /// report explains it.
     #[must_use]
     pub fn with(mut self, error: &Error, dir: &Path) -> Self {
         let is_told = match error.damage() {
@@ -110,14 +115,14 @@ impl CheckReport {
         self
     }
 
-    /// Adds a warning that is not there yet.
+    /// Adds a warning, unless the report contains it already.
     fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
 
-    /// Adds an error met in the file at `path` as a problem.
+    /// Adds an error of reading `path` as a problem.
     pub(crate) fn add(&mut self, path: &Path, error: &Error, affected: String) {
         self.problems.push(Problem::of(path, error, affected));
     }
@@ -128,7 +133,7 @@ impl Core {
         let mut report = CheckReport::default();
         for keyspace in self.keyspaces.load().values() {
             match keyspace.check_usable() {
-                // Dropped since the list was taken: nothing of it counts any more.
+                // Dropped since the list was loaded: it need not be checked.
                 Err(error) if error.kind() == ErrorKind::Invalid => continue,
                 usable => usable?,
             }
@@ -150,7 +155,7 @@ impl Core {
                     }
                 }
             }
-            // Order between runs can be walked only where tables can be read.
+            // The order of runs can be checked only if all tables can be read.
             let tables_are_whole = report.problems.is_empty();
             let walked =
                 || if tables_are_whole { shamba_tree::version::deep_check(&version) } else { Ok(()) };
@@ -170,9 +175,10 @@ impl Core {
         Ok(report)
     }
 
-    /// Reads manifest and logs again.
+    /// Reads the manifest and the logs again.
     fn verify_logs(&self, report: &mut CheckReport) {
-        // While this is held no log that the state names is given up. Read-only there is nobody who could.
+        // While this lock is held, no log that the state names is removed. In a read-only database
+        // nothing removes logs.
         let installing = lock(&self.installing);
         let loaded = match ManifestReader::load(&self.env, &self.dir) {
             Ok(Some(loaded)) => Ok(loaded.state),
@@ -202,7 +208,7 @@ impl Core {
         }
     }
 
-    /// Length of the manifest in force, which was read just now; 0 if it cannot be told.
+    /// Length of the current manifest, which was just read; 0 if it cannot be determined.
     fn manifest_bytes(&self) -> u64 {
         let current = read_current(&self.env, &self.dir).ok().flatten();
         let path = current.map(|current| self.dir.join(manifest_file_name(current.number)));
@@ -210,7 +216,8 @@ impl Core {
     }
 }
 
-/// Reads the logs of the database in `dir` as an open does that accepts no damage, and keeps nothing of them.
+/// Reads the logs of the database in `dir` like an open that accepts no damage, and discards the
+/// content.
 ///
 /// # Errors
 /// As [`replay`].
@@ -238,7 +245,8 @@ fn verify_table(reader: &Arc<TableReader>, affected: &str, report: &mut CheckRep
         match error.damage() {
             Some(damage) if damage.structure.contains("filter") => {
                 let text = error.chain().to_string();
-                // What loading the filter found has the consequence beside it, and may have been told at the open.
+                // The warning from loading the filter states the consequence, too, and may be in
+                // the report already; prefer it.
                 let loaded = reader.filter_warnings().into_iter().find(|warning| warning.starts_with(&text));
                 report.warn(loaded.unwrap_or(text));
             }

@@ -1,5 +1,5 @@
-//! Lookups with filters and indexes cached in slices or as a whole answer as a sorted map does, however small
-//! the cache is; and the statistics count reads of whole units.
+//! Tests of filters and indexes cached in slices or as a whole: lookups agree with a sorted map for
+//! any cache size, and the statistics count reads of whole units.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use shamba::env::{Env, MemFs};
 use shamba::{CacheUnit, Db, Residency};
 
-/// Every layout with every residency and unit, under a cache that holds everything, and one that holds little.
+/// Every layout with every residency and unit, with a cache that holds everything and one that
+/// holds little.
 #[test]
 fn answers_are_a_sorted_maps_whatever_the_units() {
     let seed = std::env::var("SHAMBA_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -57,7 +58,8 @@ fn answers_are_a_sorted_maps_whatever_the_units() {
                     if residency == Residency::Cached && cache_bytes > 1 << 20 {
                         let (tables, whole) = (db.tables().len() as u64, CacheUnit::Whole);
                         assert!(indexes != whole || reads.index.count <= tables, "each index is read once");
-                        let modules = 3 * tables; // At most, of any layout here.
+                        // The maximum for all layouts of this test.
+                        let modules = 3 * tables;
                         assert!(
                             filters != whole || reads.filter.count <= modules,
                             "each module is read once"

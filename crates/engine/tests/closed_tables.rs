@@ -1,4 +1,5 @@
-//! A budget below what open tables need: some stay closed, nothing is refused, every answer is the same.
+//! Tests of a budget too small to keep all tables open: some stay closed, no operation is refused,
+//! and every answer is the same.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use shamba::{Builder, Db, ErrorKind};
 use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 
-/// Tables that take more than half of the smallest budget when all are open.
+/// Number of tables; open, they take more than half of the smallest budget.
 const TABLES: u64 = 2_500;
 
 fn builder(env: &Env) -> Builder {
@@ -18,9 +19,10 @@ fn key(number: u64) -> String {
     format!("key{number:08}")
 }
 
-/// Level 0 has one run of many small tables: every second key, one a table.
+/// Creates a database whose level 0 has one run of many small tables, with one even-numbered key
+/// per table.
 fn filled(env: &Env) -> shamba::Result<BTreeMap<String, Vec<u8>>> {
-    // One table an entry: an ingest cuts by size, and each value fills a table.
+    // One table per entry: an ingest cuts tables by size, and each value fills a table.
     let db = builder(env).memory_budget(64 << 20).file_size(1 << 10).open()?;
     let model: BTreeMap<String, Vec<u8>> =
         (0..TABLES).map(|number| (key(2 * number), vec![number as u8; 2_000])).collect();
@@ -68,10 +70,11 @@ fn a_small_budget_keeps_tables_closed_and_refuses_nothing() -> shamba::Result<()
         assert!(db.explain(key(0))?.to_string().contains("level"), "{}", db.explain(key(0))?);
         assert!(db.verify()?.is_clean());
         let memory = db.memory();
-        // Views and versions, some 600 bytes a table, and what one walk opens come on top of open tables.
+        // The peak includes views and versions, about 600 bytes per table, and the tables that one
+        // walk opens, in addition to the tables that stay open.
         assert!(memory.peak_bytes <= 6 << 20, "{} bytes at most", memory.peak_bytes);
     }
-    // Writes and compactions go on, and join the tables.
+    // Writes and compactions still work, and compactions merge the tables.
     let db = builder(&env).memory_budget(4 << 20).open()?;
     for number in (0..TABLES).step_by(100) {
         db.delete(key(2 * number))?;
@@ -105,7 +108,8 @@ fn many_keys_of_a_closed_table_open_it_a_few_times() -> shamba::Result<()> {
     let found = db.multi_get((0..KEYS).map(|_| key(2 * number)))?;
     assert!(found.iter().all(|value| value.as_deref() == Some(&model[&key(2 * number)][..])));
     let opened = db.stats().table_opens - before;
-    // The same tables for each part of the keys: the run of this one and what else could hold the key.
+    // The same tables are opened for each part of the keys: the one in this run, and others that
+    // may contain the key.
     assert!((1..=KEYS / 100).contains(&opened), "opened {opened} times for {KEYS} keys");
     assert!(db.memory().peak_bytes <= 6 << 20, "{} bytes at most", db.memory().peak_bytes);
     db.close()
@@ -159,7 +163,7 @@ fn damage_and_read_errors_of_closed_tables_are_told() -> shamba::Result<()> {
     faults.clear_rules();
     check(&db, &model, 17)?;
     drop(db);
-    // A lost file is found at the open, whether the table would stay closed or not.
+    // A missing file is found at the open, whether or not the table would stay closed.
     let lost = env
         .vfs
         .list(Path::new("/db"))

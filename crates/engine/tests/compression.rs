@@ -1,4 +1,4 @@
-//! What a build can compress: a build without the feature `zstd` says so when a database asks for it.
+//! Test of compression support: a build without the feature `zstd` rejects a database that uses it.
 
 #[cfg(not(feature = "zstd"))]
 #[test]

@@ -1,5 +1,6 @@
-//! What is left, and what is promised, after something went wrong: one small case for each defect that a review
-//! of the engine's core found. The suites of the workspace's `tests` enumerate; these name.
+//! Tests of the state and the promises after failures: one small case for each defect that a review
+//! of the engine's core found. The suites of the workspace's `tests` enumerate failures; these
+//! cases are specific.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +18,7 @@ fn faulty(inner: Arc<dyn Vfs>) -> (Arc<FaultFs>, Env) {
     (faults, env)
 }
 
-/// The so-manieth table cannot be created, once.
+/// Injects one failure of the creation of the `nth` table.
 fn fail_table(faults: &FaultFs, nth: u64) {
     faults.clear_rules();
     faults.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Create]).at_path(".sst"));
@@ -28,7 +29,7 @@ fn tables(env: &Env) -> u64 {
     names.iter().filter(|entry| entry.name.ends_with(".sst")).count() as u64
 }
 
-/// Some entries in two keyspaces, enough for several tables in the first and one in the second.
+/// Writes entries to two keyspaces, enough for several tables in the first and one in the second.
 fn put_some(db: &Db) -> Result<()> {
     (0..100).try_for_each(|i| db.put(format!("key{i:05}"), [b'v'; 100]))?;
     db.keyspace("other")?.put("k", "v")
@@ -38,7 +39,8 @@ fn kind<T>(result: Result<T>) -> std::result::Result<(), ErrorKind> {
     result.map(|_| ()).map_err(|error| error.kind())
 }
 
-/// Whichever table fails, those before it, of this keyspace or another, must not fill the disk meanwhile.
+/// If the creation of any table fails, the tables written before it, of this keyspace or another,
+/// are removed.
 #[test]
 fn a_failed_flush_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> {
     let mut nth = 0;
@@ -60,7 +62,7 @@ fn a_failed_flush_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> {
     }
 }
 
-/// The same for what an open replays.
+/// The same for the tables that an open writes from replayed logs.
 #[test]
 fn a_failed_recovery_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> {
     let mut nth = 0;
@@ -70,7 +72,7 @@ fn a_failed_recovery_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> 
         put_some(&db)?;
         drop(db);
         fail_table(&faults, nth);
-        // Without a log nothing that is replayed can stay in one.
+        // Without a log, all replayed entries must go to tables.
         let opened = builder(&env).auto_compaction(false).no_wal(true).open();
         if faults.faults_injected() == 0 {
             assert!(opened.is_ok() && nth == tables(&env) && nth > 3);
@@ -84,8 +86,8 @@ fn a_failed_recovery_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> 
     }
 }
 
-/// A read that fails behind the first block of an input must not pass for its end: what was not read would be lost
-/// with the inputs.
+/// A read error after the first block of an input must not be taken for its end: unread entries
+/// would be lost with the inputs.
 #[test]
 fn a_read_error_in_the_middle_of_a_merge_loses_nothing() -> Result<()> {
     const ENTRIES: usize = 3_000;
@@ -102,7 +104,8 @@ fn a_read_error_in_the_middle_of_a_merge_loses_nothing() -> Result<()> {
         faults.add_rule(FaultRule::nth(nth, Effect::Eio).on(&[OpKind::Read]).at_path(".sst"));
         let merged = db.compact();
         let struck = faults.faults_injected() > 0;
-        // What was read for a filter that is to be in memory may fail: lookups do without.
+        // A failed read of a filter for memory does not fail the compaction: lookups work without
+        // the filter.
         assert!(struck || merged.is_ok(), "read {nth}: {merged:?}");
         failed += u32::from(merged.is_err());
         faults.clear_rules();
@@ -117,7 +120,7 @@ fn a_read_error_in_the_middle_of_a_merge_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A lookup that could not read says so: an error is never "not there".
+/// A lookup with a failed read returns an error, never "not found".
 #[test]
 fn a_failed_read_is_an_error_however_a_key_is_looked_up() -> Result<()> {
     let (faults, env) = faulty(Arc::new(MemFs::new()));
@@ -136,7 +139,7 @@ fn a_failed_read_is_an_error_however_a_key_is_looked_up() -> Result<()> {
     Ok(())
 }
 
-/// Once writes are off they stay off: what the disk holds is unknown.
+/// After a failed sync the database stays read-only, because the state of the disk is unknown.
 #[test]
 fn no_write_is_taken_after_a_failed_sync() -> Result<()> {
     let (faults, env) = faulty(Arc::new(MemFs::new()));
@@ -151,7 +154,7 @@ fn no_write_is_taken_after_a_failed_sync() -> Result<()> {
     Ok(())
 }
 
-/// The log was sealed for lack of space and no write came after: close still owes its sync.
+/// The log was sealed for lack of space, and no write followed: close must still sync it.
 #[test]
 fn close_syncs_a_log_that_was_sealed_for_lack_of_space() -> Result<()> {
     let disk = SimFs::new();
@@ -167,7 +170,7 @@ fn close_syncs_a_log_that_was_sealed_for_lack_of_space() -> Result<()> {
     Ok(())
 }
 
-/// A drop is durable at once, so what was written before it must be, too.
+/// A drop is durable at once, so earlier writes must be durable, too.
 #[test]
 fn a_dropped_keyspace_takes_no_earlier_write_along() -> Result<()> {
     let disk = SimFs::new();
@@ -183,7 +186,8 @@ fn a_dropped_keyspace_takes_no_earlier_write_along() -> Result<()> {
     Ok(())
 }
 
-/// A write may name an interval that the database does not have; whoever writes next keeps it.
+/// A write may specify an interval other than that of the database; a later write performs the sync
+/// when it is due.
 #[test]
 fn an_interval_of_one_write_is_kept() -> Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
@@ -231,7 +235,7 @@ fn a_listener_may_ask_for_statistics_during_a_stall() -> Result<()> {
     Ok(())
 }
 
-/// Without merges nothing would ever end the slow-down.
+/// Without compactions a slowdown would never end.
 #[test]
 fn writes_are_not_slowed_where_nothing_merges() -> Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
@@ -256,7 +260,7 @@ fn a_snapshot_shows_nothing_of_another_database() -> Result<()> {
     Ok(())
 }
 
-/// Pairs that were ingested are newer than everything written before, wherever that was.
+/// Ingested pairs are newer than everything written before, in memtables or tables.
 #[test]
 fn ingested_pairs_are_newer_than_what_was_there_and_older_than_what_follows() -> Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
@@ -280,15 +284,17 @@ fn ingested_pairs_are_newer_than_what_was_there_and_older_than_what_follows() ->
     assert_eq!(before.get("a")?.as_deref(), Some(&b"old"[..]));
     assert_eq!(before.get("c")?, None);
     drop(before);
-    drop(db); // As a kill would: the log has a place reserved for the pairs.
+    // Like a killed process: a no-op in the log reserves the sequence number of the pairs.
+    drop(db);
     let db = open()?;
     check(&db)?;
     db.compact()?;
     check(&db)
 }
 
-/// Writers fill and seal memtables all the time, also between the steps of an ingest, which must neither be
-/// hidden by what they sealed nor wait for a flush that waits for it.
+/// Writers fill and seal memtables concurrently, also between the steps of an ingest. The sealed
+/// memtables must not hide the ingested pairs, and the ingest must not deadlock with a flush that
+/// waits for it.
 #[test]
 fn ingest_beside_writers_wins_over_what_was_written_before() -> Result<()> {
     let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
@@ -324,7 +330,8 @@ fn ingest_beside_writers_wins_over_what_was_written_before() -> Result<()> {
     db.close()
 }
 
-/// Damage to a log or manifest is found while the database is open, not only by the next open.
+/// `verify` finds damage to a log or manifest while the database is open, not only at the next
+/// open.
 #[test]
 fn verify_reads_logs_and_manifest_again() -> Result<()> {
     for (suffix, structure) in [(".log", "log head"), ("MANIFEST", "manifest frame")] {
@@ -338,7 +345,8 @@ fn verify_reads_logs_and_manifest_again() -> Result<()> {
         let name = names.iter().map(|entry| &entry.name).find(|name| name.contains(suffix)).expect("a file");
         let path = Path::new("/db").join(name);
         let mut bytes = shamba::env::read_file(env.vfs.as_ref(), &path).expect("readable");
-        bytes[60] ^= 1; // In the first frame, which was synced.
+        // In the first frame, which was synced.
+        bytes[60] ^= 1;
         env.vfs.unlink(&path).expect("removed");
         shamba::env::write_file_synced(env.vfs.as_ref(), &path, &bytes).expect("written");
         let problems = db.verify()?.problems;
@@ -349,7 +357,8 @@ fn verify_reads_logs_and_manifest_again() -> Result<()> {
     Ok(())
 }
 
-/// While no new log can be made, the memtables grow to twice their size and no further; then writes fail.
+/// While no new log can be created, the memtables grow to at most twice their size; then writes
+/// fail.
 #[test]
 fn memtables_do_not_grow_without_end_while_no_log_can_be_made() -> Result<()> {
     let (faults, env) = faulty(Arc::new(MemFs::new()));
@@ -364,7 +373,8 @@ fn memtables_do_not_grow_without_end_while_no_log_can_be_made() -> Result<()> {
     Ok(())
 }
 
-/// The next log's name must be durable before a manifest names it, whatever became of the one before.
+/// The name of the next log must be durable before a manifest names it, even if creating the
+/// previous one failed.
 #[test]
 fn no_space_for_the_first_write_and_a_power_loss_leave_a_database() -> Result<()> {
     let disk = SimFs::new();
@@ -385,7 +395,7 @@ fn no_space_for_the_first_write_and_a_power_loss_leave_a_database() -> Result<()
     Ok(())
 }
 
-/// Whichever read fails on the way to a large value, what is shown is the value or an error, not where it lies.
+/// If any read of a large value fails, the result is the value or an error, never its reference.
 #[test]
 fn a_read_error_on_the_way_back_to_a_large_value_shows_no_reference() -> Result<()> {
     let (faults, env) = faulty(Arc::new(MemFs::new()));

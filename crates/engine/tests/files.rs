@@ -1,4 +1,5 @@
-//! A database whose tables are read past the page cache, and with fewer open files than it has tables.
+//! Test of a database whose tables are read with direct I/O, with a limit of open files below the
+//! number of tables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 #[test]
 fn few_open_files_and_direct_reads_change_no_answer() -> shamba::Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    // Files in memory refuse reads that are not aligned; real ones may have no direct I/O, and then are read as usual.
+    // Files in memory reject unaligned reads. Real files may not support direct I/O, and are then
+    // read through the page cache.
     let memory = Env::deterministic(Arc::new(MemFs::new()), 7);
     for (env, path) in [(memory, std::path::Path::new("/db")), (Env::real(), dir.path())] {
         let open = || {

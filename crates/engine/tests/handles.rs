@@ -1,4 +1,5 @@
-//! The one rule of handles: each keeps the database open and locked, and answers `Closed` after `close`.
+//! Tests of the rule for handles: each keeps the database open and locked, and returns `Closed`
+//! after `close`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,7 @@ fn is_locked(env: &Env) -> bool {
     }
 }
 
-/// What `of` makes of a database outlives it, works, and is all that keeps the lock.
+/// Checks that the handle which `of` creates outlives the `Db`, works, and alone keeps the lock.
 fn keeps_open<H>(of: impl Fn(&Db) -> H, works: impl Fn(&mut H)) -> shamba::Result<()> {
     let env = env();
     let mut handle = {

@@ -1,4 +1,5 @@
-//! Values too long to be held: kept in the log, streamed into tables, read back by every way.
+//! Tests of values too long to be held in memtables: kept in the log, streamed into tables, and
+//! read back in every way.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +9,8 @@ use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
 use shamba::{Builder, Db, Durability, ErrorKind, Result};
 
 const DIR: &str = "/db";
-/// A quarter of it is 16 KiB; a value stays in the log if its batch does not fit one frame of 64 KiB.
+/// A quarter of it is 16 KiB. A value above that stays in the log if its batch does not fit one
+/// frame of 64 KiB.
 const WRITE_BUFFER: u64 = 64 << 10;
 
 fn builder(env: &Env) -> Builder {
@@ -19,12 +21,13 @@ fn memory() -> Env {
     Env::deterministic(Arc::new(MemFs::new()), 1)
 }
 
-/// Bytes that say where they are.
+/// A value whose bytes depend on their position.
 fn value(bytes: usize, salt: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at / 251 + at + salt * 7) as u8).collect()
 }
 
-/// Lengths around every boundary: of chunks in tables, of frames and of what stays in the log.
+/// Lengths around every boundary: of chunks in tables, of log frames, and of the threshold for
+/// staying in the log.
 fn lengths() -> Vec<usize> {
     let around =
         [16 << 10, WRITE_BUFFER as usize / 4, 65_500, 65_529, 64 << 10, 2 * 65_529, 128 << 10, 1 << 20];
@@ -37,7 +40,7 @@ fn lengths() -> Vec<usize> {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Everything that can be asked gives what the model says.
+/// Checks that every kind of read agrees with the model.
 fn check(db: &Db, model: &Model, what: &str) -> Result<()> {
     for (key, wanted) in model {
         assert!(db.get(key)?.as_deref() == Some(&wanted[..]), "{what}: get {}", key.escape_ascii());
@@ -101,7 +104,7 @@ fn values_of_every_length_come_back_from_memory_tables_and_log() -> Result<()> {
                 continue;
             }
             let env = memory();
-            // Nothing rotates by itself: first all of it is in one memtable.
+            // No automatic rotation: at first everything is in one memtable.
             let open = |env: &Env| {
                 let builder = builder(env).durability(durability).no_wal(no_wal).max_wal_bytes(1 << 30);
                 builder.auto_compaction(false).write_buffer(WRITE_BUFFER)
@@ -135,7 +138,7 @@ fn values_of_every_length_come_back_from_memory_tables_and_log() -> Result<()> {
     Ok(())
 }
 
-/// A value's length that stays in the log.
+/// Length of a value that stays in the log.
 const LONG: usize = 200_000;
 
 #[test]
@@ -154,7 +157,7 @@ fn what_values_lie_in_goes_when_they_are_in_tables() -> Result<()> {
         db.put("key2", value(LONG, 9))?;
         db.flush()?;
         assert_eq!((files(&env, ".val"), files(&env, ".log")), (0, 1), "no_wal {no_wal}");
-        // An iterator that began in memory goes on in tables.
+        // An iterator that began on memtables continues on tables.
         let rest: Vec<_> = from_before.collect::<Result<_>>()?;
         assert_eq!(rest.len(), 4);
         assert!(rest.iter().zip(1..).all(|((_, found), salt)| found[..] == value(LONG, salt)));
@@ -177,7 +180,7 @@ fn a_file_of_values_that_a_crash_left_is_removed() -> Result<()> {
     let db = builder(&env).no_wal(true).open()?;
     assert_eq!(files(&env, ".val"), 0);
     assert!(db.get("lost")?.is_none() && db.get("flushed")?.is_some());
-    // Its number is not given out again while it is there.
+    // Its number is not reused while the file exists.
     db.put("again", value(LONG, 2))?;
     assert!(db.get("again")?.as_deref() == Some(&value(LONG, 2)[..]));
     Ok(())
@@ -223,7 +226,7 @@ fn old_versions_of_long_values_are_kept_for_snapshots_and_else_never_read() -> R
     Ok(())
 }
 
-/// Flips a byte in the middle of the newest file of this kind.
+/// Flips a byte of the newest file with this suffix, `from_end` bytes before its end.
 fn damage(env: &Env, suffix: &str, from_end: u64) {
     let names = env.vfs.list(Path::new(DIR)).expect("the directory");
     let newest = names.iter().filter(|entry| entry.name.ends_with(suffix)).map(|entry| &entry.name).max();
@@ -268,7 +271,7 @@ fn damage_to_a_value_is_reported_and_spares_the_others() -> Result<()> {
             assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
             assert_eq!(report.problems[0].structure, "value chunk");
         } else {
-            // What cannot be read is not flushed as something else.
+            // An unreadable value is not flushed as something else.
             assert_eq!(db.flush().expect_err("damaged").kind(), ErrorKind::Corruption);
             assert_eq!(files(&env, ".sst"), 0);
         }
@@ -348,7 +351,7 @@ fn batches_mix_long_values_with_everything_else() -> Result<()> {
             Ok(())
         };
         check_all(&db, "at once")?;
-        // A dropped keyspace's values go nowhere, and those of the others are not mistaken for them.
+        // Values of a dropped keyspace are discarded, and those of other keyspaces are kept.
         let mut batch = db.batch();
         batch.put_in(&db.keyspace("dropped")?, "x", value(LONG, 6)).put("e", value(LONG, 7));
         batch.commit()?;

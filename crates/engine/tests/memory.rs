@@ -1,4 +1,5 @@
-//! One number for memory: whatever is written, merged and read, what the engine counts stays within the budget.
+//! Tests of the memory budget: during writes, compactions and reads, the charged memory stays
+//! within it.
 
 use shamba::{Db, MergePolicy, Sizing};
 use tempfile::TempDir;
@@ -8,7 +9,8 @@ fn key(number: u64) -> [u8; 16] {
     mixed.to_be_bytes()
 }
 
-/// Fills, merges, reads by point and range, and writes again; the highest sum of all that was charged.
+/// Fills the database, compacts it, reads by point and range, and writes again. Returns the peak of
+/// all memory charged.
 fn peak_bytes(budget_bytes: u64, policy: MergePolicy, sizing: Sizing, entries: u64) -> u64 {
     let dir = TempDir::new().expect("a directory");
     let db = Db::builder(dir.path())
@@ -41,7 +43,8 @@ fn peak_bytes(budget_bytes: u64, policy: MergePolicy, sizing: Sizing, entries: u
     }
     drop(cursors);
     db.compact().expect("compact");
-    // The merge may have replaced every table that a cached block belonged to: what is read now is cached anew.
+    // The compaction may have replaced every table with cached blocks, so these reads fill the
+    // cache again.
     for number in (0..entries).step_by(1_000) {
         assert!(db.get(key(number)).expect("get").is_some(), "{number}");
     }
@@ -96,12 +99,12 @@ fn what_is_counted_stays_within_the_budget() {
     ] {
         let peak = peak_bytes(budget_bytes, policy, sizing, 150_000);
         assert!(peak <= budget_bytes, "{policy} {sizing}: {peak} of {budget_bytes}");
-        // The budget is there to be used: the cache fills what the rest leaves, or holds all there is.
+        // The budget should be used: the cache fills the remaining memory, or holds all data.
         assert!(peak >= (budget_bytes / 2).min(16 << 20), "{policy} {sizing}: {peak} of {budget_bytes}");
     }
 }
 
-/// What is held is charged, part by part: a budget that counts too little is none.
+/// Each part is charged for the memory that it holds; otherwise the budget would not bound memory.
 #[test]
 fn memtables_and_filters_are_charged_for_what_they_hold() {
     const ENTRIES: u64 = 20_000;
@@ -124,7 +127,7 @@ fn memtables_and_filters_are_charged_for_what_they_hold() {
     assert!(filters >= ENTRIES * 10 / 8, "{ENTRIES} keys of 10 bits are charged {filters} bytes");
 }
 
-/// A copy of the files as they are now: what a crash of the process leaves.
+/// A copy of the current files: the state after a crash of the process.
 fn copy_of(dir: &TempDir) -> TempDir {
     let copy = TempDir::new().expect("a directory");
     for entry in std::fs::read_dir(dir.path()).expect("readable") {
@@ -140,7 +143,8 @@ fn a_log_larger_than_the_budget_is_replayed_within_it() {
     let dir = TempDir::new().expect("a directory");
     let db = Db::builder(dir.path()).memory_budget(1 << 30).write_buffer(256 << 20).open().expect("opens");
     let other = db.keyspace("other").expect("made");
-    // Two keyspaces, so that neither fills the write buffer alone; keys written twice, with range deletes between.
+    // Two keyspaces, so that neither fills the write buffer alone. Keys are written twice, with
+    // range deletes in between.
     for number in 0..ENTRIES {
         db.put(key(number), [1; 100]).expect("put");
         other.put(key(number % (ENTRIES / 2)), number.to_be_bytes()).expect("put");
@@ -169,7 +173,7 @@ fn a_log_larger_than_the_budget_is_replayed_within_it() {
     check(&db);
     db.close().expect("close");
 
-    // Nothing can be written here: it takes what it takes, and says so.
+    // A read-only open can not write tables: it exceeds the budget, and warns.
     let db = Db::builder(read_only.path()).memory_budget(budget_bytes).read_only(true).open().expect("opens");
     let memory = db.memory();
     let memtables = memory.parts.iter().find(|(name, _)| name == "memtables").map_or(0, |(_, bytes)| *bytes);
@@ -184,7 +188,7 @@ fn a_budget_too_small_for_the_tables_keeps_some_closed() {
     let open =
         |budget_bytes| Db::builder(dir.path()).memory_budget(budget_bytes).auto_compaction(false).open();
     let db = open(4 << 20).expect("opens");
-    // Two keys to a table of 65,000 bytes each: bounds that take memory as long as the tables are open.
+    // Two keys of 65,000 bytes per table: the bounds take memory as long as the tables are open.
     for number in 0..40u32 {
         let mut long = vec![b'k'; 65_000];
         long[..4].copy_from_slice(&number.to_be_bytes());
@@ -199,7 +203,7 @@ fn a_budget_too_small_for_the_tables_keeps_some_closed() {
     let enough_bytes: u64 = enough.parse().expect("a number");
     assert!((4 << 20..8 << 20).contains(&enough_bytes), "{warning}");
     db.close().expect("close");
-    // More tables came after the warning, which is given once.
+    // More tables were created after the warning, which is emitted once.
     for (budget_bytes, closes) in [(4 << 20, true), (2 * enough_bytes, false)] {
         let db = open(budget_bytes).expect("no budget from 4 MiB on is refused");
         assert_eq!(db.stats().tables_closed > 0, closes, "{budget_bytes}");
@@ -208,8 +212,8 @@ fn a_budget_too_small_for_the_tables_keeps_some_closed() {
     }
 }
 
-/// Small tables were asked for, and there would be so many that what they take while they are open had no room: larger ones are
-/// written, whether keys come at random or in order, when nothing is ever merged.
+/// The configured table size is small, and open tables of that size would exceed the budget. So
+/// larger ones are written, for random and for ascending keys, without compactions.
 #[test]
 fn a_database_of_many_times_its_budget_opens_again() {
     const TABLE_BYTES: u64 = 16 << 10;

@@ -1,4 +1,5 @@
-//! The observed miss ratio of the block cache: against an exact simulation of the same references, and against reads.
+//! Tests of the observed miss ratio of the block cache: against an exact simulation of the same
+//! references, and against reads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use shamba::env::{Env, MemFs};
 use shamba::{Db, Residency};
 
-/// One entry takes most of a block of 4 KiB, so that keys and blocks are the same.
+/// One entry takes most of a block of 4 KiB, so that each block holds one key.
 const VALUE_BYTES: usize = 2_800;
 const BLOCK_BYTES: u64 = 4_096;
 const KEYS: usize = 6_000;
@@ -18,7 +19,7 @@ fn key(number: usize) -> [u8; 8] {
     (number as u64).to_be_bytes()
 }
 
-/// Keys of Zipf's popularities, scattered.
+/// A stream of keys with Zipf popularity, scattered over the key space.
 struct Stream {
     rng: fastrand::Rng,
     sums: Vec<f64>,
@@ -45,7 +46,8 @@ impl Stream {
     }
 }
 
-/// A database of all keys in one run, with a cache of so many bytes which keeps every block that it misses.
+/// A database of all keys in one run, with a cache of `cache_bytes` bytes that admits every block
+/// it misses.
 fn database_of(cache_bytes: u64, value_bytes: usize, block_bytes: usize) -> Db {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let db = Db::builder("/db").env(env).filter_residency(Residency::Pinned).count_ios(true);
@@ -60,12 +62,12 @@ fn database_of(cache_bytes: u64, value_bytes: usize, block_bytes: usize) -> Db {
     db
 }
 
-/// The same with a cache of so many blocks of 4 KiB, of one key each.
+/// A database with a cache of `cache_blocks` blocks of 4 KiB, of one key each.
 fn database(cache_blocks: f64) -> Db {
     database_of((cache_blocks * BLOCK_BYTES as f64) as u64, VALUE_BYTES, BLOCK_BYTES as usize)
 }
 
-/// The exact miss ratios of LRU caches over the later half of a stream.
+/// The exact miss ratios of LRU caches over the second half of a stream.
 fn simulated(alpha: f64) -> Vec<f64> {
     let miss_ratio = |share: f64| {
         let (mut stream, mut last, mut by_time) = (Stream::new(alpha), HashMap::new(), BTreeMap::new());
@@ -97,7 +99,8 @@ fn the_observed_miss_ratio_is_that_of_an_exact_simulation() {
         for number in 0..LOOKUPS {
             assert!(db.get(key(stream.next())).expect("get").is_some());
             if number % 10_000 == 0 {
-                db.miss_ratio(0); // As the observer does by time.
+                // The background observer does the same periodically.
+                db.miss_ratio(0);
             }
         }
         for (share, exact) in SHARES.into_iter().zip(exact) {
@@ -105,7 +108,7 @@ fn the_observed_miss_ratio_is_that_of_an_exact_simulation() {
             let observed = db.miss_ratio(bytes).expect("enough was looked up");
             println!("Zipf {alpha}, {share} of the blocks: {observed:.4}, exactly {exact:.4}");
             assert!((observed / exact - 1.0).abs() < 0.15, "{alpha} {share}: {observed} {exact}");
-            // The bound tells skew from none.
+            // The tolerance is small enough to distinguish skewed from uniform keys.
             assert!(((1.0 - share) / exact - 1.0).abs() > 0.02 * alpha, "{alpha} {share}: {exact}");
         }
         assert!(db.miss_ratio(0).expect("seen") > 0.95 && db.miss_ratio(u64::MAX).expect("seen") < 0.1);
@@ -141,7 +144,8 @@ fn the_observed_miss_ratio_foretells_reads_also_of_multi_get() {
 
 #[test]
 fn the_observed_miss_ratio_counts_the_frames_of_blocks_of_other_sizes() {
-    // Blocks of a key each: of 300 bytes, which take a frame of 4 KiB, and of 10,000 bytes, which take 12 KiB.
+    // One key per block: blocks of 300 bytes, which take a frame of 4 KiB, and of 10,000 bytes,
+    // which take 12 KiB.
     for (value_bytes, block_bytes, frame_bytes) in [(300, 512, 4_096), (10_000, 4_096, 12_288)] {
         let cache_bytes = (0.3 * KEYS as f64 * f64::from(frame_bytes)) as u64;
         let (db, mut stream) = (database_of(cache_bytes, value_bytes, block_bytes), Stream::new(0.99));
@@ -159,7 +163,8 @@ fn the_observed_miss_ratio_counts_the_frames_of_blocks_of_other_sizes() {
         let measured = stats.reads.data.count as f64 / stats.lookups as f64;
         println!("blocks of {value_bytes} bytes: predicted {expected:.4}, measured {measured:.4}");
         assert!((expected / measured - 1.0).abs() < 0.15, "{value_bytes}: {expected} {measured}");
-        // What it would be if a block took its own bytes (a block of 512), or a page (one of 10,000).
+        // The prediction if a block took only its own bytes (a block of 512), or one page (a block
+        // of 10,000).
         let wrong = predicted(if value_bytes < 4_096 { cache_bytes * 8 } else { cache_bytes * 3 });
         assert!((wrong / measured - 1.0).abs() > 0.3, "{value_bytes}: {wrong} {measured}");
     }

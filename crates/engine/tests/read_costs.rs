@@ -1,4 +1,5 @@
-//! What the statistics say of reads is what the file system was asked for: number, bytes and pages, by kind.
+//! Tests that the read statistics agree with the calls to the file system: number, bytes and pages,
+//! by kind.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -6,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use shamba::env::{Env, Layer, MemFs, RandomFile, Vfs};
 use shamba::{Compression, Db, Reads, Residency, Stats};
 
-/// The length of a page.
+/// Length of a page, in bytes.
 const PAGE_BYTES: u64 = 4_096;
 const ENTRIES: u32 = 4_000;
-/// Every so many entries there is a value in chunks of its own.
+/// One in this many entries has a large value, stored in chunks.
 const LARGE_EVERY: u32 = 50;
 
-/// A file system that notes where and how much is read.
+/// A file system that records the offset and length of reads.
 #[derive(Clone, Debug)]
 struct Noting {
     below: Arc<dyn Vfs>,
@@ -47,7 +48,7 @@ impl RandomFile for NotingFile {
 }
 
 impl Noting {
-    /// What was read since the last call, added up here and not by the engine.
+    /// The reads since the last call, computed independently of the engine.
     fn take(&self) -> Reads {
         let mut sum = Reads::default();
         for (offset, bytes) in self.reads.lock().expect("no panic").drain(..) {
@@ -66,11 +67,11 @@ fn key(number: u32) -> String {
 
 fn value(number: u32) -> Vec<u8> {
     let bytes = if number % LARGE_EVERY == 0 { 20_000 } else { 100 };
-    // Not one that compresses to nothing.
+    // The bytes must not be highly compressible.
     (0..bytes).map(|at| (at as u32 ^ number).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
 }
 
-/// Lookups of keys that are there and of others, alone and together.
+/// Looks up existing and absent keys, singly and together.
 fn look_up(db: &Db) {
     for number in (0..ENTRIES).step_by(3) {
         assert_eq!(db.get(key(number)).expect("get").as_deref(), Some(&value(number)[..]), "{number}");
@@ -81,7 +82,7 @@ fn look_up(db: &Db) {
     assert!(found.iter().all(Option::is_some));
 }
 
-/// What lookups read of a database with this residency, by the statistics, which are held to what was asked for.
+/// The statistics of lookups with this residency, after a comparison with the recorded reads.
 fn cost(residency: Residency, compression: Compression) -> Stats {
     let fs = Noting { below: Arc::new(MemFs::new()), reads: Arc::default() };
     let env = Env::deterministic(Arc::new(fs.clone()), 1);
@@ -91,7 +92,7 @@ fn cost(residency: Residency, compression: Compression) -> Stats {
     for number in 0..ENTRIES {
         db.put(key(number), value(number)).expect("put");
     }
-    // Before the flush large values lie in the log alone.
+    // Before the flush, large values are only in the log.
     fs.take();
     let before = db.stats();
     look_up(&db);
@@ -113,7 +114,7 @@ fn the_statistics_count_what_the_file_system_is_asked_for() {
     for compression in [Compression::None, Compression::Lz4] {
         let pinned = cost(Residency::Pinned, compression);
         assert_eq!((pinned.reads.filter, pinned.reads.index), (Reads::default(), Reads::default()));
-        // With a cache that keeps nothing, each filter slice and index partition is read when it is asked.
+        // With a cache that holds nothing, each use of a filter slice or index partition is a read.
         let cached = cost(Residency::Cached, compression);
         assert!(cached.reads.filter.count >= cached.lookups / 2, "{:?}", cached.reads);
         assert!(cached.reads.index.count > 0, "{:?}", cached.reads);

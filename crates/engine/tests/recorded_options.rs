@@ -1,4 +1,4 @@
-//! Which options a database records, and for how long the others hold.
+//! Tests of the options that a database records, and of the lifetime of the others.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn builder(env: &Env) -> Builder {
     Db::builder("/db").env(env.clone())
 }
 
-/// The option's value in force.
+/// The current value of the option.
 fn option(db: &Db, name: &str) -> String {
     let options = db.settings();
     let found = options.iter().find(|(other, _)| other == name);
@@ -52,7 +52,7 @@ fn what_a_later_open_is_given_holds_for_that_open() -> shamba::Result<()> {
         .memory_budget(16 << 20)
         .open()?;
     assert_eq!(values(&db), ["6", "none", "always", "16777216", "on"]);
-    // A checkpoint holds what is recorded.
+    // A checkpoint contains the recorded options.
     db.checkpoint("/copy")?;
     db.close()?;
     for path in ["/db", "/copy"] {
@@ -73,12 +73,12 @@ fn an_open_that_records_does_so_for_all_that_it_is_given() -> shamba::Result<()>
     let db = builder(&env).open()?;
     assert_eq!(values(&db), ["6", "none", "always", "16777216", "on"]);
     db.close()?;
-    // The way back.
+    // A recorded option can be changed again.
     builder(&env).durability(Durability::NoSync).record().open()?.close()?;
     let db = builder(&env).hash_sharing(false).open()?;
     assert_eq!(values(&db), ["6", "none", "never", "16777216", "off"]);
     db.close()?;
-    // At creation, too.
+    // Options can also be recorded at creation.
     let new = || Db::builder("/new").env(env.clone());
     given(new()).record().open()?.close()?;
     let db = new().open()?;

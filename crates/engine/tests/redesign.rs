@@ -1,4 +1,5 @@
-//! Redesigns of live databases: what is in force, what is recorded, and what a crash at any call leaves.
+//! Tests of redesigns of live databases: the current design, the recorded one, and the state after
+//! a crash at any call.
 //!
 //! Random redesigns among all other operations are in the suites (`Op::Redesign`).
 
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use shamba::env::{CrashPolicy, Env, MemFs, SimFs};
 use shamba::{Allocation, Builder, Db, Design, ErrorKind, MergePolicy, RedesignedBy, Sizing, TreeDesign};
 
-/// Tiny, so that a few hundred writes make some levels.
+/// Tiny limits, so that a few hundred writes create several levels.
 fn builder(env: &Env) -> Builder {
     Db::builder("/db").env(env.clone()).info_log(false).file_size(4 << 10).block_bytes(512)
 }
@@ -41,7 +42,8 @@ fn a_design_is_in_force_at_once_and_recorded() -> shamba::Result<()> {
     assert_eq!(db.tree_design(), wanted);
     db.close()?;
 
-    // What is not given at an open is as it was recorded; a policy is a rule that follows T.
+    // Options not given at an open keep their recorded values. A policy determines the number of
+    // runs from the size ratio T.
     let db = builder(&env).open()?;
     assert_eq!(db.tree_design(), wanted);
     db.close()?;
@@ -57,8 +59,8 @@ fn a_design_is_in_force_at_once_and_recorded() -> shamba::Result<()> {
     Ok(())
 }
 
-/// Merges move a tiered tree to leveling, step by step, until it has the new shape; nothing is lost and readers of old
-/// versions see what they saw.
+/// Compactions move a tiered tree to leveling, step by step, until it has the new shape. No data is
+/// lost, and readers of old versions see unchanged data.
 #[test]
 fn trees_take_the_new_shape_by_ordinary_merges() -> shamba::Result<()> {
     for sizing in Sizing::ALL {
@@ -130,7 +132,7 @@ fn redesigns_run_beside_reads_and_writes() {
     db.check_invariants().unwrap_or_else(|why| panic!("{why}"));
     for thread in 0..2u32 {
         for key in 0..3_000u32 {
-            // Each key was written twice: by the number below 3,000, and by the same plus 3,000.
+            // Each key was written twice: by a number below 3,000, and by that number plus 3,000.
             let value = db.get(format!("{thread} {key:04}")).expect("get").expect("written");
             let number: u32 = std::str::from_utf8(&value).expect("text").parse().expect("a number");
             assert!(number >= 3_000 && number * 31 % 3_000 == key, "{key}: {number}");
@@ -139,8 +141,9 @@ fn redesigns_run_beside_reads_and_writes() {
     assert!(db.verify().expect("verify").is_clean());
 }
 
-/// A crash behind any call of a redesign, and of the merges that follow, leaves the old design or the new one, and the
-/// new one once `redesign` has returned; and a tree that is right under either.
+/// A crash after any call of a redesign or of the compactions that follow leaves the old design or
+/// the new one; once `redesign` has returned, it leaves the new one. The tree is valid under
+/// either.
 #[test]
 fn a_crash_at_any_call_leaves_one_of_both_designs() -> shamba::Result<()> {
     let sim = SimFs::new();
@@ -193,7 +196,8 @@ fn a_crash_at_any_call_leaves_one_of_both_designs() -> shamba::Result<()> {
     Ok(())
 }
 
-/// What was asked of a database is known to the next open, and scans count where they began and what they read.
+/// The observed workload persists across a reopen, and scans are counted with their start and the
+/// entries read.
 #[test]
 fn the_workload_is_observed_and_outlives_the_process() -> shamba::Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 7);
@@ -221,7 +225,8 @@ fn the_workload_is_observed_and_outlives_the_process() -> shamba::Result<()> {
     Ok(())
 }
 
-/// A tiered tree that is only read is advised to have fewer runs; the move is made, told, remembered and taken back.
+/// For a tiered tree that is only read, the advice is fewer runs. The redesign is executed,
+/// reported, recorded and undone.
 #[test]
 fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 7);
@@ -242,7 +247,8 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
         }
         db.wait_idle()?;
         env.clock.sleep_us(60_000_000);
-        db.workload(); // A window of writing has ended.
+        // Ends a window of writes.
+        db.workload();
         for _ in 0..12 {
             for _ in 0..2_000 {
                 db.get(format!("absent {:06}", rng.u32(..20_000)))?;
@@ -268,7 +274,7 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
     db.wait_idle()?;
     assert_eq!(db.tree_design(), better.design);
     assert!(db.stats().runs < runs, "{}", db.describe());
-    // Files have a head and an index beside what the forecast counts.
+    // Files have a header and an index in addition to the bytes that the forecast counts.
     let written = db.stats().bytes_merged - merged;
     assert!(written <= better.written_bytes * 5 / 4, "{written} bytes, {} foreseen", better.written_bytes);
     let told = db.redesigns();
@@ -286,7 +292,8 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
     assert_eq!((db.tree_design(), db.redesigns().len()), (before, 2));
     assert_eq!(db.undo_redesign().map_err(|error| error.kind()), Err(ErrorKind::Invalid), "once is enough");
     db.wait_idle()?;
-    // The same workload again: the undone design would be the best, and is not offered for an hour.
+    // The same workload again: the undone design would be the best, but is not proposed for an
+    // hour.
     write_then_read(&db)?;
     let again = db.advise()?;
     let is_near = |other: &shamba::Better| {
@@ -300,7 +307,7 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
     let later = db.advise()?;
     assert!(later.better.is_some() && !later.reason.contains("undone"), "{later}");
     db.close()?;
-    // What an open sets is no redesign that could be undone.
+    // A design set by an open is no redesign, so it cannot be undone.
     let db = tiered().size_ratio(3.0).open()?;
     assert_eq!(db.undo_redesign().map_err(|error| error.kind()), Err(ErrorKind::Invalid));
     Ok(())

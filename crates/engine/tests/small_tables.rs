@@ -1,4 +1,5 @@
-//! Sessions that write little: their tables do not pile up, and opening stays cheap.
+//! Tests of sessions that write little: their small tables do not accumulate, and opening stays
+//! cheap.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shamba::{Builder, Db};
 use shamba_env::{Env, Layer, MemFs, RandomFile, Vfs, write_file_synced};
 
-/// Tables below this many bytes are small, those of this many full, under the smallest budget.
+/// Thresholds for small and for full tables under the smallest budget, in bytes.
 const SMALL_BYTES: u64 = 512 << 10;
 const FULL_BYTES: u64 = 2 << 20;
 
-/// Counts what is read.
+/// A file system that counts reads.
 #[derive(Debug)]
 struct Counted {
     below: MemFs,
@@ -57,13 +58,13 @@ impl RandomFile for CountedFile {
 }
 
 impl Reads {
-    /// Calls and bytes since the last time.
+    /// Returns and resets the number of calls and bytes.
     fn take(&self) -> (u64, u64) {
         (self.calls.swap(0, Ordering::Relaxed), self.bytes.swap(0, Ordering::Relaxed))
     }
 }
 
-/// An environment in memory, and what is read in it.
+/// An environment in memory, and its read counters.
 fn counted() -> (Env, Arc<Reads>) {
     let reads = Arc::<Reads>::default();
     let below = MemFs::new();
@@ -91,9 +92,11 @@ fn check(db: &Db, model: &BTreeMap<String, Vec<u8>>) -> shamba::Result<()> {
     Ok(())
 }
 
-/// One key a session: in order, so that no merge for overlapping keys would ever join the tables.
+/// Runs sessions that each write one key. The keys ascend, so that no compaction of overlapping
+/// keys joins the tables.
 ///
-/// An open may make `opens.0` reads of `opens.1` bytes: here merges are done inside of it.
+/// An open may make at most `opens.0` reads with `opens.1` bytes in total; in this environment
+/// compactions run inside the open.
 fn sessions(count: u32, value_bytes: usize, flushes: bool, opens: (u64, u64)) -> shamba::Result<()> {
     let (env, reads) = counted();
     let mut model = BTreeMap::new();
@@ -112,7 +115,7 @@ fn sessions(count: u32, value_bytes: usize, flushes: bool, opens: (u64, u64)) ->
         if session % 97 == 0 {
             check(&db, &model)?;
         }
-        // Every third session ends as a kill would.
+        // Every third session ends like a killed process.
         if session % 3 > 0 {
             db.close()?;
         }
@@ -123,7 +126,7 @@ fn sessions(count: u32, value_bytes: usize, flushes: bool, opens: (u64, u64)) ->
     assert!(tables(&db) < 10 + data_bytes / SMALL_BYTES, "{} tables after {count} sessions", tables(&db));
     assert!(most.0 <= opens.0 && most.1 <= opens.1, "{most:?} reads and bytes at an open");
     db.compact()?;
-    // A table of half a full one is merged no more.
+    // Tables of at least half the full size are no longer merged.
     assert!(tables(&db) <= 1 + 2 * data_bytes / FULL_BYTES, "{} tables after a compaction", tables(&db));
     check(&db, &model)?;
     db.close()
@@ -141,7 +144,7 @@ fn two_thousand_sessions_that_flush_leave_few_tables() -> shamba::Result<()> {
 
 #[test]
 fn sessions_that_outgrow_the_copied_log_tail_leave_few_tables() -> shamba::Result<()> {
-    // A job has up to sixteen small tables, and reads them again when they are written.
+    // A compaction reads up to sixteen small tables, and reads its outputs again to verify them.
     sessions(300, 20_000, false, (600, 2 * 16 * SMALL_BYTES))
 }
 

@@ -1,4 +1,4 @@
-//! The public surface end to end, on real files and on files in memory.
+//! Tests of the public surface end to end, on real files and on files in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ fn what_is_put_is_there_after_close_and_after_a_drop() -> shamba::Result<()> {
     Ok(())
 }
 
-/// A few thousand writes with tiny limits under each policy: every key right, both ways, after reopen, too.
+/// A few thousand writes with tiny limits under each policy: every key is right, in both directions
+/// and after a reopen.
 #[test]
 fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<()> {
     for policy in MergePolicy::ALL {

@@ -1,5 +1,6 @@
-//! Writes that fail, and what callers are told: errors with their causes, batches that are kept, back-pressure behind
-//! work that fails; the order within a batch; which calls create keyspaces and refuse keys.
+//! Tests of writes: errors with their causes, batches kept after a failure, back-pressure while
+//! background work fails, the order within a batch, and the calls that create keyspaces and reject
+//! keys.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -28,7 +29,7 @@ fn kind<T>(result: Result<T>) -> std::result::Result<(), ErrorKind> {
     result.map(|_| ()).map_err(|error| error.kind())
 }
 
-/// The system call's own error at the end of the causes.
+/// The error code of the system call, at the end of the chain of causes.
 fn os_error(error: &shamba::Error) -> Option<i32> {
     let mut cause = error.source();
     while let Some(below) = cause.and_then(|cause| cause.source()) {
@@ -37,7 +38,8 @@ fn os_error(error: &shamba::Error) -> Option<i32> {
     cause?.downcast_ref::<io::Error>()?.raw_os_error()
 }
 
-/// Writes until a write fails; gives that error and how many were acknowledged before.
+/// Writes until a write fails. Returns that error and adds the number of acknowledged writes to
+/// `acked`.
 fn fill(db: &Db, acked: &mut u32) -> shamba::Error {
     loop {
         match db.put(format!("{acked:06}"), [0; 200]) {
@@ -64,7 +66,7 @@ fn a_writer_gets_the_error_of_table_syncs_that_fail_in_a_row_and_writes_resume()
         if !env.spawner.is_inline() {
             assert!(faults.faults_injected() >= 3, "one failure may pass: {}", faults.faults_injected());
         }
-        // As long as the disk fails, each write is answered by a try of its own.
+        // While the disk fails, each write waits for a new attempt of the flush.
         let before = faults.faults_injected();
         let again = db.put("refused", "").expect_err("the disk still fails");
         assert_eq!((again.kind(), os_error(&again)), (ErrorKind::Io, Some(EIO)), "{again:?}");
@@ -74,7 +76,8 @@ fn a_writer_gets_the_error_of_table_syncs_that_fail_in_a_row_and_writes_resume()
         assert_eq!(os_error(&hasty), Some(EIO), "what kept it waiting is told: {hasty:?}");
         assert_eq!(db.get("000000")?.as_deref(), Some(&[0; 200][..]), "reads go on");
         faults.clear_rules();
-        // A try that began before the disk recovered may end in an error after the write began to wait.
+        // An attempt that began before the disk recovered may still fail after the write began to
+        // wait.
         db.put("after", "").or_else(|_| db.put("after", "")).expect("writes resume by themselves");
         db.wait_idle()?;
         drop(db);
@@ -97,13 +100,13 @@ fn a_failed_commit_leaves_the_batch_to_be_tried_again() -> Result<()> {
     let users = db.create_keyspace("users")?;
     let mut batch = db.batch();
     batch.put("a", "1").put_in(&users, "b", "2").delete("c");
-    // The log has no space.
+    // The log runs out of space.
     faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".log"));
     assert_eq!(kind(batch.commit()), Err(ErrorKind::NoSpace));
     assert_eq!((batch.len(), db.contains_key("a")?, users.contains_key("b")?), (3, false, false));
     batch.commit()?;
     assert!(batch.is_empty() && db.contains_key("a")? && users.contains_key("b")?);
-    // Nothing can be flushed, and the write has no time.
+    // No flush succeeds, and the deadline of the write is short.
     faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncAll]).at_path(".sst").sticky());
     let mut acked = 0;
     fill(&db, &mut acked);
@@ -113,7 +116,7 @@ fn a_failed_commit_leaves_the_batch_to_be_tried_again() -> Result<()> {
     faults.clear_rules();
     batch.commit()?;
     assert_eq!((batch.len(), db.get("a")?.as_deref()), (0, Some(&b"2"[..])));
-    // A durability that the database cannot give.
+    // A durability that the database does not support.
     let db = Db::builder("/other").env(env.clone()).info_log(false).no_wal(true).open()?;
     let mut batch = db.batch();
     batch.put("a", "1");
@@ -142,8 +145,8 @@ fn a_wrong_operation_is_told_by_each_commit_until_the_batch_is_cleared() -> Resu
     Ok(())
 }
 
-/// Later operations of a batch win over earlier ones; a range delete removes what was there before the batch and what
-/// the batch put before it.
+/// Later operations of a batch override earlier ones. A range delete removes keys from before the
+/// batch and from earlier puts of the batch.
 #[test]
 fn operations_of_a_batch_take_effect_in_their_order() -> Result<()> {
     const KEYS: u8 = 12;
@@ -268,7 +271,7 @@ fn a_key_that_is_too_long_is_invalid_to_reads_as_to_writes_and_a_bound_is_not() 
             kind(db.delete_range(&long[..]..)),
         ];
         assert_eq!(refused, [Err(ErrorKind::Invalid); 11]);
-        // A bound need not be a key.
+        // A bound may exceed the maximum length of a key.
         assert_eq!((db.range(&long[..]..).count(), db.range(..&long[..]).count()), (0, 1));
         assert_eq!(db.prefix(&long).count(), 0);
         let mut cursor = db.cursor();

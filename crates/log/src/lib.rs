@@ -1,14 +1,14 @@
-//! Framed logs, and the write-ahead log made of them.
+//! Framed logs, and the write-ahead log built on them.
 //!
-//! [`framing`] puts records into a file so that damage can be told from a torn tail; the write-ahead
-//! log, the manifest and the statistics file use it. [`wal`] is the write-ahead log of a database:
-//! it appends batches, syncs, and replays a chain of logs after a crash.
+//! [`framing`] puts records into a file such that a reader can tell damage from a torn tail; the
+//! write-ahead log, the manifest and the statistics file use it. [`wal`] is the write-ahead log of
+//! a database: it appends batches, syncs, and replays a chain of logs after a crash.
 //!
-//! Errors are [`FileError`](shamba_env::FileError)s: each names the file, and damage also names the
-//! offset and the structure.
+//! Errors are [`FileError`](shamba_env::FileError)s: each names the file, and corruption also names
+//! the offset and the structure.
 //!
-//! Not here: which caller syncs for a group of writers, and what a batch does to memtables (package
-//! `shamba`); the meaning of manifest records (crate `shamba-tree`).
+//! Not here: group commit, and the application of batches to memtables (package `shamba`); the
+//! meaning of manifest records (crate `shamba-tree`).
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

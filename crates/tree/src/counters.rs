@@ -1,17 +1,20 @@
-//! Counters of lookups: gathered on the stack, kept in shards that one thread writes.
+//! Lookup counters: gathered on the stack, accumulated in shards that each have one writing thread.
 //!
-//! A lookup gathers its figures in a [`LookupCounts`] and adds them at its end to the shard of its thread. A
-//! shard has one owner, so adding is a load and a store: no instruction that locks a cache line, and no line
-//! that two threads write. Readers sum all shards at any time; what a thread added before it was joined (or
-//! before anything else that orders the two) is in the sum, and what runs beside is in it as of a moment ago.
-//! A thread finds its shard in a list of its own, where the last used one comes first; when a thread ends,
-//! its shard keeps its figures and goes to the next thread that asks.
+//! A lookup gathers its counts in a [`LookupCounts`] and adds them at its end to the shard of its
+//! thread. A shard has one owner, so an addition is a load and a store, without a locked
+//! instruction, and no two threads write to one cache line. A reader can sum all shards at any
+//! time. The sum includes everything that a thread added before it was joined (or before any other
+//! event that orders the two). Of concurrent lookups it includes a recent state.
 //!
-//! In the shard is also the countdown to the thread's next *sampled* lookup ([`LookupCounters::next_sampled`]): the
-//! distances are random from 33 to 95, so that no rhythm of the caller's is met, and follow from the database's seed
-//! alone, so that runs that are alike sample alike.
+//! A thread finds its shard in a thread-local list, with the last used one first. When a thread
+//! ends, its shard keeps the counts and is reused by the next thread that needs one.
 //!
-//! Not here: what the figures mean to callers ([`super::Stats`]).
+//! The shard also holds the countdown to the thread's next *sampled* lookup
+//! ([`LookupCounters::next_sampled`]). The distances are random, from 33 to 95, so that sampling
+//! does not align with a pattern of the caller. They depend only on the database's seed, so equal
+//! runs sample equal lookups.
+//!
+//! Not here: the meaning of the counts to callers (`Stats` of package `shamba`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -19,7 +22,7 @@ use std::sync::{Arc, PoisonError};
 
 use shamba_table::{ReadCounters, Reads};
 
-/// Reads of tables' files by what was read. In the log there are only values.
+/// Reads of table files by structure. Reads of logs are all of values.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct ReadsByKind {
@@ -29,7 +32,7 @@ pub struct ReadsByKind {
     pub index: Reads,
     /// Data blocks.
     pub data: Reads,
-    /// Pieces of large values, of tables or of the log.
+    /// Pieces of large values, of tables or of logs.
     pub value: Reads,
 }
 
@@ -53,7 +56,7 @@ impl ReadsByKind {
 
 macro_rules! lookup_counts {
     ($($field:ident,)*) => {
-        /// Counts of one lookup. The fields mean what the statistics of the same name mean.
+        /// Counts of one lookup. The fields have the meaning of the statistics of the same name.
         #[derive(Clone, Copy, Default, Debug)]
         #[allow(missing_docs, reason = "documented where they are reported")]
         pub struct LookupCounts {
@@ -75,7 +78,7 @@ macro_rules! lookup_counts {
     };
 }
 
-// The first `OFTEN` are those that most lookups change.
+// The first `OFTEN` fields are those that most lookups change.
 lookup_counts! {
     lookups, hashes, filters, modules, found,
     memtable_hits, cache_hits, false_positives, filter_hits, modules_skipped,
@@ -88,11 +91,11 @@ lookup_counts! {
 
 const OFTEN: usize = 5;
 
-/// Between one sampled lookup of a thread and the next: more than are looked up together.
+/// Minimum distance between two sampled lookups of a thread: more than the 32 keys of one group.
 const LEAST_DISTANCE: u64 = 33;
 const DISTANCES: u64 = 63;
 
-/// A number below `most`.
+/// A random number below `most`.
 fn below(most: u64, state: &mut u64) -> u64 {
     // SplitMix64.
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -101,12 +104,12 @@ fn below(most: u64, state: &mut u64) -> u64 {
     ((mixed >> 32) * most) >> 32
 }
 
-/// From 33 to 95, 64 on average.
+/// A random distance from 33 to 95, 64 on average.
 fn distance(state: &mut u64) -> u64 {
     LEAST_DISTANCE + below(DISTANCES, state)
 }
 
-/// A countdown of its own to what is sampled next, for whoever counts alone.
+/// A separate countdown to the next sample, for callers that do not use the shards.
 #[derive(Clone, Copy, Debug)]
 pub struct Countdown {
     left: u64,
@@ -114,8 +117,9 @@ pub struct Countdown {
 }
 
 impl Countdown {
-    /// From the seed follows what is sampled. It begins as if it had gone on for ever: each of the first is sampled as often as
-    /// any other, so that many countdowns that soon end sample as much as one that does not.
+    /// Creates a countdown; the seed decides which calls are sampled. It starts in the stationary
+    /// state: each of the first calls is sampled with the same probability as any later one. So
+    /// many short-lived countdowns sample the same share as one long-lived one.
     pub fn new(seed: u64) -> Self {
         let mut random = seed;
         loop {
@@ -126,7 +130,7 @@ impl Countdown {
         }
     }
 
-    /// Whether the next one is sampled.
+    /// Counts one call, and returns whether it is sampled.
     #[inline]
     pub fn is_sampled(&mut self) -> bool {
         self.left -= 1;
@@ -139,7 +143,7 @@ impl Countdown {
 }
 
 impl LookupCounts {
-    /// What a search of a table cost.
+    /// Adds the cost of searching a table.
     pub fn add_reads(&mut self, io: &ReadCounters) {
         self.filter_hits += io.filter_hits;
         self.cache_hits += io.cache_hits;
@@ -151,7 +155,7 @@ impl LookupCounts {
         self.timer_ns += io.timer_ns;
     }
 
-    /// Rare beside lookups, and slow anyway.
+    /// Rare compared to lookups, and slow anyway.
     #[cold]
     fn add_file_reads(&mut self, io: &ReadCounters) {
         self.filter_reads += io.filter.count;
@@ -172,7 +176,7 @@ impl LookupCounts {
         self.value_pages_touched += io.value.pages_touched;
     }
 
-    /// Reads from files.
+    /// The reads from files.
     pub fn reads(&self) -> ReadsByKind {
         ReadsByKind {
             filter: Reads {
@@ -203,13 +207,14 @@ impl LookupCounts {
     }
 }
 
-/// The counters of one thread; whole pairs of cache lines, so that neighbours never share one.
+/// The counters of one thread. The alignment to pairs of cache lines prevents false sharing between
+/// shards.
 #[repr(align(128))]
 struct Shard {
     counts: [AtomicU64; LookupCounts::COUNT],
-    /// Lookups up to the next sampled one, that one included.
+    /// Number of lookups up to and including the next sampled one.
     countdown: AtomicU64,
-    /// What the next distance follows from.
+    /// State of the random number generator for the distances.
     random: AtomicU64,
 }
 
@@ -224,8 +229,9 @@ impl Shard {
         shard
     }
 
-    /// The number among the next `lookups`, which are counted by this, of the one that is sampled. Fewer than the least
-    /// distance, so one at most. The mark is for the counters of this number.
+    /// Counts the next `lookups` lookups and returns the index among them of the sampled one, if
+    /// any. `lookups` is less than the minimum distance, so there is at most one. `number`
+    /// identifies the counters for `MARKED`.
     #[inline]
     fn count_down(&self, lookups: u64, number: u64) -> Option<u64> {
         let left = self.countdown.load(Ordering::Relaxed);
@@ -236,7 +242,7 @@ impl Shard {
         self.sample(left, lookups, number)
     }
 
-    /// The sampled lookup is among these, or the one after them.
+    /// The slow path: the sampled lookup is among these, or is the one after them.
     #[cold]
     fn sample(&self, left: u64, lookups: u64, number: u64) -> Option<u64> {
         let sampled = (left <= lookups).then(|| left.saturating_sub(1));
@@ -247,7 +253,7 @@ impl Shard {
         sampled
     }
 
-    /// From 33 to 95, 64 on average.
+    /// The next random distance, from 33 to 95, 64 on average.
     fn next_distance(&self) -> u64 {
         let mut state = self.random.load(Ordering::Relaxed);
         let distance = distance(&mut state);
@@ -255,7 +261,8 @@ impl Shard {
         distance
     }
 
-    /// Adds one lookup's figures. Only the owner calls this, so nothing is lost between load and store.
+    /// Adds the counts of a lookup. Only the owner calls this, so nothing is lost between load and
+    /// store.
     #[inline]
     fn add(&self, counts: &LookupCounts) {
         let fields = counts.fields();
@@ -270,36 +277,38 @@ impl Shard {
     }
 }
 
-/// A thread's claim on a shard; while it exists nobody else writes there.
+/// A thread's claim on a shard; while it exists, no other thread writes to the shard.
 struct Claim {
-    /// Of the counters that the shard belongs to.
+    /// Number of the counters that the shard belongs to.
     counters: u64,
     shard: Arc<Shard>,
 }
 
 thread_local! {
-    /// The last used one first.
+    /// The thread's claims, the last used one first.
     static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
-    /// The number, plus 1, of the counters of which this thread's next lookup is to be sampled; 0: of none. Beside the
-    /// countdown, so that who looks something up need not go to the shard twice. Two databases that one thread reads in
-    /// turn may take each other's mark away: a sample less.
+    /// The number, plus 1, of the counters whose next lookup on this thread is to be sampled; 0 if
+    /// there are none. It duplicates a part of the countdown, so that a lookup need not access the
+    /// shard twice. Two databases that one thread reads alternately may overwrite each other's
+    /// mark, which loses a sample.
     static MARKED: Cell<u64> = const { Cell::new(0) };
 }
 
 static NEXT_COUNTERS: AtomicU64 = AtomicU64::new(0);
 
-/// Lookup counters of a database, by thread.
+/// The lookup counters of a database, sharded by thread.
 pub struct LookupCounters {
-    /// Tells these counters from those of another database.
+    /// Distinguishes these counters from those of another database.
     number: u64,
-    /// What the distances between sampled lookups follow from.
+    /// Seed of the distances between sampled lookups.
     seed: u64,
-    /// Held for moments only, while the thread's list of claims is borrowed: searches over schedules need not see it.
+    /// Held only briefly, while the thread's list of claims is borrowed, so schedule exploration
+    /// does not need to model it.
     shards: std::sync::Mutex<Vec<Arc<Shard>>>,
 }
 
 impl LookupCounters {
-    /// Counters at zero. From the seed follows which lookups are sampled.
+    /// Creates counters at zero. The seed decides which lookups are sampled.
     pub fn new(seed: u64) -> Self {
         Self {
             number: NEXT_COUNTERS.fetch_add(1, Ordering::Relaxed),
@@ -308,7 +317,8 @@ impl LookupCounters {
         }
     }
 
-    /// Adds the figures of lookups; `alone`: of one that was not counted by [`Self::next_sampled`].
+    /// Adds the counts of lookups. `alone` means one lookup that [`Self::next_sampled`] did not
+    /// count.
     #[inline]
     pub fn add(&self, counts: &LookupCounts, alone: bool) {
         self.with_shard(|shard| {
@@ -319,13 +329,14 @@ impl LookupCounters {
         });
     }
 
-    /// Whether this thread's next lookup, if it comes alone, is to be sampled: one load.
+    /// Whether this thread's next lookup, if it is a single one, is to be sampled. One load.
     #[inline]
     pub fn is_next_sampled(&self) -> bool {
         MARKED.get() == self.number + 1
     }
 
-    /// Of this thread's next `lookups`, 32 at most, the number of the one that is to be sampled, if one is.
+    /// Counts this thread's next `lookups` lookups, at most 32, and returns the index of the one to
+    /// sample, if any.
     #[inline]
     pub fn next_sampled(&self, lookups: u64) -> Option<u64> {
         self.with_shard(|shard| shard.count_down(lookups, self.number)).flatten()
@@ -333,7 +344,7 @@ impl LookupCounters {
 
     #[inline]
     fn with_shard<T>(&self, body: impl FnOnce(&Shard) -> T) -> Option<T> {
-        // A thread that is ending has no list any more, and looks nothing up.
+        // A thread that is ending has no list of claims any more, and performs no lookups.
         let done = CLAIMS.try_with(|claims| {
             let mut claims = claims.borrow_mut();
             match claims.first() {
@@ -344,13 +355,13 @@ impl LookupCounters {
         done.ok()
     }
 
-    /// This thread's shard, which is first in `claims` afterwards.
+    /// Returns this thread's shard and moves its claim to the front of `claims`.
     #[cold]
     fn claim<'c>(&self, claims: &'c mut Vec<Claim>) -> &'c Shard {
         match claims.iter().position(|claim| claim.counters == self.number) {
             Some(at) => claims.swap(0, at),
             None => {
-                // A shard that nobody else holds belongs to counters that are gone.
+                // A shard without any other reference belongs to counters that were dropped.
                 claims.retain(|claim| Arc::strong_count(&claim.shard) > 1);
                 claims.insert(0, Claim { counters: self.number, shard: self.free_shard() });
             }
@@ -358,11 +369,12 @@ impl LookupCounters {
         &claims[0].shard
     }
 
-    /// A shard without an owner, be it that its thread ended or that it is new.
+    /// Returns a shard without an owner: one whose thread has ended, or a new one.
     fn free_shard(&self) -> Arc<Shard> {
         let mut shards = self.shards();
         if let Some(shard) = shards.iter().find(|shard| Arc::strong_count(shard) == 1) {
-            // The last owner's stores come before it gave up its claim, which the count shows.
+            // The last owner's stores happen before it dropped its claim, which the reference count
+            // shows.
             fence(Ordering::Acquire);
             return Arc::clone(shard);
         }
@@ -428,7 +440,7 @@ mod tests {
         assert!(seen.windows(2).all(|pair| (33..=95).contains(&(pair[1] - pair[0]))));
         assert_eq!(seen, sampled(1));
         assert_ne!(seen, sampled(2));
-        // However soon they end.
+        // The rate does not depend on the lifetime of the countdowns.
         for lifetime in [1, 5, 40, 100] {
             let countdowns = 640_000 / lifetime;
             let sampled: usize = (0..countdowns)
@@ -461,7 +473,7 @@ mod tests {
         let distances: Vec<u64> = one_by_one.array_windows().map(|[a, b]| b - a).collect();
         assert!(distances.iter().all(|distance| (33..=95).contains(distance)));
         assert!((33..=95).all(|distance| distances.contains(&distance)), "every distance comes about");
-        // The same lookups, whatever else is looked up beside them, by whichever database, one by one or in groups.
+        // The same lookups are sampled, independent of lookups in other databases, and of grouping.
         assert_eq!(sampled(7, 1), one_by_one);
         assert_eq!(sampled(7, 32), one_by_one);
         assert_ne!(sampled(8, 1), one_by_one);

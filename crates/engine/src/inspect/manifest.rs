@@ -1,4 +1,4 @@
-//! The edits of a manifest in words.
+//! Descriptions of the edits of a manifest.
 
 use std::path::Path;
 
@@ -13,14 +13,14 @@ use shamba_tree::version::manifest::load::no_database_without_current;
 use shamba_tree::version::manifest::{ManifestState, manifest_file_name};
 use shamba_tree::version::{Change, KeyRange, ManifestEdit};
 
-/// Describes the manifest at `path`; of a database directory, the manifest in force.
+/// Describes the manifest at `path`; if `path` is a database directory, its current manifest.
 ///
 /// # Errors
-/// `Corruption` when `CURRENT` or the file header is damaged, or a database has no `CURRENT` or not the
-/// manifest that it names (later damage is in [`LogDescription::ending`]), `Unsupported` for a newer version,
-/// `NotFound` when there is no database, what reading says.
+/// `Corruption` if `CURRENT` or the file header is damaged, if a database has no `CURRENT`, or if
+/// the manifest that it names is missing (later damage is in [`LogDescription::ending`]).
+/// `Unsupported` for a newer version, `NotFound` if there is no database, or a failed read.
 pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
-    // A path that can be listed is a directory.
+    // Only a directory can be listed.
     if env.vfs.list(path).is_err() {
         return describe_manifest(env, path);
     }
@@ -42,7 +42,8 @@ pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
 }
 
 fn describe_manifest(env: &Env, path: &Path) -> Result<LogDescription> {
-    // Edits are applied, too: one that does not fit what came before it is damage that no checksum shows.
+    // Edits are also applied: an edit that does not fit the state before it is damage that no
+    // checksum reveals.
     let mut state = ManifestState::default();
     describe_file(env, path, FileKind::Manifest, &mut |_, record, _| match record.kind {
         RecordKind::Promise => Ok(Ok(("promise", Vec::new()))),

@@ -1,4 +1,4 @@
-//! Tests of the descriptions: how the end of a file is judged.
+//! Tests of the descriptions: classification of the end of a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use shamba_testkit::memory_env as new_env;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
 
-/// A log of three batches, the first two synced, with or without an end.
+/// A log of three batches, of which the first two are synced, with or without an end marker.
 fn log(finish: bool) -> Vec<u8> {
     let env = new_env(1);
     let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo::ZERO).expect("a log");

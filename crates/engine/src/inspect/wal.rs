@@ -1,4 +1,4 @@
-//! The records of a log in words.
+//! Descriptions of the records of a log.
 
 use std::path::Path;
 
@@ -21,8 +21,8 @@ use shamba_tree::version::manifest::ManifestReader;
 /// Describes the log at `path`.
 ///
 /// # Errors
-/// `Corruption` when the file header is damaged (later damage is in [`LogDescription::ending`]),
-/// `Unsupported` for a newer version, what reading says.
+/// `Corruption` if the file header is damaged (later damage is in [`LogDescription::ending`]),
+/// `Unsupported` for a newer version, or a failed read.
 pub fn wal_file(env: &Env, path: &Path) -> Result<LogDescription> {
     let mut last_seq = SeqNo::ZERO;
     let mut described = describe_file(env, path, FileKind::Wal, &mut |reader, record, number| {
@@ -39,9 +39,9 @@ pub fn wal_file(env: &Env, path: &Path) -> Result<LogDescription> {
     Ok(described)
 }
 
-/// What an open says against log `number`, where the file has its name in a database: the manifest and the logs
-/// beside it may promise more of it than it does itself. Nothing where they cannot be read, which is no fault of
-/// this log's, or where a writer changes them meanwhile.
+/// The error that an open would report for log `number`, if the file has its name in a database:
+/// the manifest and the other logs may promise more of it than the log itself. `None` if they
+/// cannot be read, which is no fault of this log, or if a writer is changing them.
 fn damage_by_the_others(env: &Env, path: &Path, number: LogNo) -> Option<(u64, String)> {
     let (dir, name) = (path.parent()?, path.file_name()?);
     if name != log_file_name(number).as_str() {
@@ -52,13 +52,13 @@ fn damage_by_the_others(env: &Env, path: &Path, number: LogNo) -> Option<(u64, S
     let loaded = ManifestReader::load(env, dir).ok()??;
     let error = replay_strictly(env, dir, &loaded.state, Settings::default().held_value_bytes_max()).err()?;
     let damage = error.damage().filter(|damage| damage.file.file_name() == Some(name))?;
-    // File and place are told beside the detail.
+    // The description contains file and offset separately.
     let place = format!("damaged {} at offset {}: ", damage.structure, damage.offset);
     let detail = error.context().split_once(&place).map_or(error.context(), |(_, detail)| detail);
     Some((damage.offset, detail.to_owned()))
 }
 
-/// Describes a record that is too long to be held.
+/// Describes a record that is too long to be held in memory.
 fn describe_streamed(
     reader: &mut FrameReader,
     record: &Record,
@@ -111,7 +111,7 @@ fn range_delete(seq: SeqNo, keyspace: KeyspaceId, start: &[u8], end: Option<&[u8
     ("range_delete", format!("@{seq} [{keyspace}] {}..{end}", escaped(start)))
 }
 
-/// Describes a record that follows `last_seq`, and moves that on.
+/// Describes a record that follows `last_seq`, and advances `last_seq`.
 fn describe(record: &Record, number: LogNo, last_seq: &mut SeqNo) -> Described {
     match record.kind {
         RecordKind::Promise => Ok(("promise", Vec::new())),

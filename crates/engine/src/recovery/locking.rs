@@ -1,9 +1,9 @@
-//! The lock of a database's directory: who may open it, and whether a database may be made there.
+//! The lock of a database directory, and the check whether a database may be created in it.
 //!
-//! One file, [`LOCK`], is locked: by one opener that writes, or by any number that only read. The
-//! operating system frees it when the process ends, however it ends.
+//! The file [`LOCK`] is locked by one opener that writes, or by any number of openers that only
+//! read. The operating system releases the lock when the process ends, for any reason.
 //!
-//! Not here: what an open does under the lock ([`super`]).
+//! Not here: the steps of an open under the lock ([`super`]).
 
 use std::io;
 use std::path::Path;
@@ -17,12 +17,12 @@ use crate::planted::{Defect, is_planted};
 use crate::repair::{REPAIRING, is_unfinished, unfinished};
 use shamba_tree::version::current::{CURRENT, CURRENT_TEMPORARY};
 
-/// The file that is locked.
+/// Name of the locked file.
 pub(crate) const LOCK: &str = "LOCK";
-/// Between two tries to take a lock that another holder has: short beside what an open takes.
+/// Delay between two attempts to take a lock that another holder has: short compared to an open.
 const LOCK_RETRY_US: u64 = 10_000;
 
-/// Takes the lock, making the directory if that is wanted.
+/// Takes the lock; creates the directory if the options allow it.
 pub(super) fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn FileLock>> {
     let exists = env.vfs.exists(dir).map_err(|error| Error::io("open", dir, error))?;
     let may_create = !builder.read_only && builder.create_if_missing;
@@ -32,7 +32,7 @@ pub(super) fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result
         }
         env.vfs.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
     } else {
-        // Fails for a file in the place of the directory, say.
+        // Fails, for example, if a file is in the place of the directory.
         let entries = env.vfs.list(dir).map_err(|error| Error::io("open", dir, error))?;
         if entries.iter().any(|entry| entry.name == REPAIRING) {
             return Err(unfinished(dir));
@@ -44,14 +44,16 @@ pub(super) fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result
     let is_shared = builder.read_only || is_planted(Defect::SecondOpener);
     let kind = if is_shared { LockKind::Shared } else { LockKind::Exclusive };
     let lock = take_lock(env, dir, kind, builder.open_timeout_ms)?;
-    // A repair may have begun since, and ended half-way: only who has the lock knows that none does.
+    // A repair may have begun since the first check and stopped half-way; only the lock holder can
+    // be sure that it did not.
     if is_unfinished(env, dir)? { Err(unfinished(dir)) } else { Ok(lock) }
 }
 
-/// Locks the database in `dir`; tries again for `timeout_ms` while another holder has it.
+/// Locks the database in `dir`; retries for `timeout_ms` while another holder has the lock.
 ///
 /// # Errors
-/// `Locked` when another holder is in the way, `ReadOnly` where none can be taken, `Io`.
+/// `Locked` if another holder has the lock, `ReadOnly` if the file system does not permit one,
+/// `Io`.
 pub(crate) fn take_lock(env: &Env, dir: &Path, kind: LockKind, timeout_ms: u64) -> Result<Box<dyn FileLock>> {
     let path = dir.join(LOCK);
     let until_us = env.clock.now_us().saturating_add(timeout_ms.saturating_mul(1_000));
@@ -80,7 +82,8 @@ pub(crate) fn take_lock(env: &Env, dir: &Path, kind: LockKind, timeout_ms: u64) 
     }
 }
 
-/// Says who has the lock of `dir`, as `error` has it, and what frees it.
+/// Builds the error for a lock that is taken: the holder according to `error`, and how to release
+/// it.
 pub(crate) fn locked(dir: &Path, error: &io::Error, waited_ms: u64) -> Error {
     let is_own = LockHeld::of(error).is_some_and(|held| held.by_this_process);
     let holder = match is_own {
@@ -94,17 +97,19 @@ pub(crate) fn locked(dir: &Path, error: &io::Error, waited_ms: u64) -> Error {
     Error::new(ErrorKind::Locked, format!("{} is {holder}{waited}", dir.display()))
 }
 
-/// A database is made only in an empty directory, or over what is left of a creation that did not end: not
-/// among somebody's files, of which one might have a name of ours.
+/// Checks that `dir` may receive a new database: it must be empty, or hold only the files of an
+/// incomplete creation. Otherwise a foreign file might have the name of a database file.
 fn refuse_foreign(dir: &Path, entries: &[DirEntry]) -> Result<()> {
     if entries.iter().any(|entry| entry.name == CURRENT) {
         return Ok(());
     }
-    // The info log begins after `CURRENT` is durable, so alone it is not ours either.
+    // The info log begins after `CURRENT` is durable, so without `CURRENT` it is not a database
+    // file either.
     let is_ours = |entry: &&DirEntry| {
         let name = entry.name.as_str();
         if entry.is_dir {
-            return name == "lost+found"; // The root of a file system has one.
+            // The root directory of a file system has one.
+            return name == "lost+found";
         }
         name == LOCK || name == CURRENT_TEMPORARY || file_number(name).is_some()
     };

@@ -1,15 +1,17 @@
-//! Replay of the logs into memtables, and what becomes of these.
+//! Replay of the logs into memtables, and from there into the new log or into tables.
 //!
-//! A short tail stays in the log: it is copied, batch by batch, to the beginning of the new log, and
-//! its memtables become the active ones ([`Tail`]). So a process that writes a little and closes, over
-//! and over, makes no table each time. A longer tail is written to tables: a log may hold more than
-//! this open may keep in memory, since it was written under a larger budget, or by several opens that
-//! crashed. So whenever the replayed entries fill the write buffer they go to tables. No manifest names
-//! these until the whole replay is over; then all of them come into force in one edit. An open for
-//! reading may write nothing: it keeps all entries in memtables, charged to the ledger, whatever their
-//! size.
+//! A short tail stays in the log: it is copied, batch by batch, to the beginning of the new log,
+//! and its memtables become the active ones ([`Tail`]). So a process that repeatedly opens, writes
+//! a little and closes does not create a table each time.
 //!
-//! Not here: which records count ([`shamba_log::wal::replay`]), the edit that makes it all count ([`super`]).
+//! A longer tail is written to tables. A log may hold more than this open may keep in memory,
+//! because it was written under a larger budget, or by several opens that crashed. So replayed
+//! entries are written to tables whenever they fill the write buffer. No manifest names these
+//! tables until the whole replay is over; then one edit adds all of them. A read-only open may not
+//! write: it keeps all entries in memtables of any size, charged to the ledger.
+//!
+//! Not here: which records are valid ([`shamba_log::wal::replay`]), and the edit that installs the
+//! result ([`super`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,20 +33,22 @@ use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::version::manifest::ManifestState;
 use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
 
-/// The charge is ahead of what memtables take by this part of the write buffer.
+/// The charge is ahead of the memtables' size by the write buffer divided by this.
 const STEP_PART: u64 = 16;
 
-/// Longest tail, in bytes of its operations, that is copied to the new log and not written to tables.
-/// Each open copies it again, so it is bounded by what an open costs anyway: writing 256 KiB takes
-/// about as long as the two syncs of an open.
+/// Maximum length of a tail, in bytes of its operations, that is copied to the new log instead of
+/// written to tables. Each open copies it again, so it is bounded by the other costs of an open:
+/// writing 256 KiB takes about as long as the two syncs of an open.
 const TAIL_BYTES_MAX: usize = 256 << 10;
-/// A tail of more than this part of the write buffer goes to tables: soon the next writes would flush it.
+/// A tail larger than the write buffer divided by this goes to tables: the next writes would soon
+/// flush it anyway.
 const TAIL_BUFFER_PART: u64 = 2;
 
-/// The batches of a short log tail, in order, to be copied to the new log with the same sequence numbers.
+/// The batches of a short log tail, in order, which are copied to the new log with the same
+/// sequence numbers.
 #[derive(Default)]
 pub(super) struct Tail {
-    /// The operations of all batches, as the log holds them.
+    /// The operations of all batches, in the encoding of the log.
     operations: Vec<u8>,
     batches: Vec<TailBatch>,
 }
@@ -52,12 +56,12 @@ pub(super) struct Tail {
 struct TailBatch {
     first_seq: SeqNo,
     count: u32,
-    /// Where in [`Tail::operations`] it ends.
+    /// End offset of the batch in [`Tail::operations`].
     end: usize,
 }
 
 impl Tail {
-    /// Appends a batch; `None` when the tail is too long then.
+    /// Appends a batch; `None` if the tail is then too long.
     fn with(mut self, batch: &BatchView<'_>) -> Option<Self> {
         self.operations.extend_from_slice(batch.encoded());
         let (first_seq, count, end) = (batch.first_seq(), batch.count(), self.operations.len());
@@ -73,7 +77,7 @@ impl Tail {
     /// Appends all batches to `wal`, without a sync.
     ///
     /// # Errors
-    /// What appending says.
+    /// I/O errors of the log.
     pub(super) fn append_to(&self, wal: &mut WalWriter) -> Result<()> {
         let mut begin = 0;
         let copied = self.batches.len() - usize::from(is_planted(Defect::TailCopyShort));
@@ -85,27 +89,28 @@ impl Tail {
     }
 }
 
-/// The memtables and tables that a replay has made so far.
+/// The memtables and tables that a replay has created so far.
 pub(super) struct Rebuilt<'a> {
     core: &'a Core,
-    /// Memtables that are not in tables, of each keyspace, oldest first. All but the last take no more.
+    /// Memtables that are not in tables, per keyspace, oldest first. Only the last one of each is
+    /// active.
     memtables: BTreeMap<KeyspaceId, Vec<Arc<dyn Memtable>>>,
-    /// Bytes of all but the last of each keyspace.
+    /// Bytes of all memtables except the last of each keyspace.
     sealed_bytes: u64,
     charge: Charge,
-    /// The tables written so far, each in a run of its own, and the keyspaces that they are of.
+    /// The tables written so far, each memtable's in a separate run.
     written: Vec<VersionEdit>,
     flushed: BTreeSet<KeyspaceId>,
     /// Operations applied so far.
     applied: u64,
-    /// Everything replayed so far, while it is short enough to stay in the log.
+    /// Everything replayed so far, as long as it is short enough to stay in the log.
     tail: Option<Tail>,
 }
 
 /// Replays the logs among `files`.
 ///
 /// # Errors
-/// What replaying and writing say; no table stays behind.
+/// Errors of replay and of writing tables; the tables written so far are removed.
 pub(super) fn replay_logs<'a>(
     core: &'a Core,
     state: &ManifestState,
@@ -136,7 +141,8 @@ pub(super) fn replay_logs<'a>(
         };
         let applied_before = rebuilt.applied;
         batch.for_each(&mut |seq, id, op| {
-            // A dropped keyspace's operations may still be in the log; what is in tables must not come twice.
+            // The log may contain operations of dropped keyspaces, and operations that are in
+            // tables already: skip both.
             if state.keyspaces.get(&id).is_none_or(|keyspace| seq <= keyspace.flushed) {
                 return Ok(());
             }
@@ -155,7 +161,8 @@ pub(super) fn replay_logs<'a>(
     }
 }
 
-/// Removes tables that will never be in force: the next try, on a disk that may be full, must not find them in its way.
+/// Removes tables that will never be installed. Otherwise a retry, on a disk that may be full,
+/// would find its space taken.
 fn abandon(core: &Core, written: Vec<VersionEdit>) {
     let added = written.into_iter().flat_map(|version| version.changes);
     core.garbage.doom_tables(added.filter_map(|change| match change {
@@ -166,9 +173,10 @@ fn abandon(core: &Core, written: Vec<VersionEdit>) {
 }
 
 impl Rebuilt<'_> {
-    /// Adds a batch to the tail; `None`: one too long to be held. The tail begins with the first batch that
-    /// was applied. Behind it batches of dropped keyspaces come along: without them the new log would have
-    /// gaps in its sequence numbers, which nothing but the manifest explains.
+    /// Adds a batch to the tail; `None` stands for one that is too long to be held. The tail begins
+    /// with the first batch that was applied. After it, batches of dropped keyspaces are copied,
+    /// too: without them the new log would have gaps in its sequence numbers, which only the
+    /// manifest explains.
     fn extend_tail(&mut self, batch: Option<BatchView<'_>>, is_applied: bool) {
         self.tail = self.tail.take().and_then(|tail| {
             if tail.batches.is_empty() && !is_applied { Some(tail) } else { tail.with(&batch?) }
@@ -200,7 +208,8 @@ impl Rebuilt<'_> {
         self.keep_within(is_full(active.as_ref()))
     }
 
-    /// Charges what the memtables take, and writes them if they fill the write buffer together.
+    /// Charges the memory of the memtables, and writes them to tables if together they fill the
+    /// write buffer.
     fn keep_within(&mut self, is_full: bool) -> Result<()> {
         let core = self.core;
         let active = self.memtables.values().filter_map(|memtables| memtables.last());
@@ -214,7 +223,7 @@ impl Rebuilt<'_> {
         Ok(())
     }
 
-    /// Writes all memtables as runs of level 0, older ones first, and lets go of them.
+    /// Writes all memtables as runs of level 0, older ones first, and drops them.
     fn write(&mut self) -> Result<()> {
         self.tail = None;
         for (id, memtables) in std::mem::take(&mut self.memtables) {
@@ -234,11 +243,12 @@ impl Rebuilt<'_> {
         Ok(())
     }
 
-    /// Brings all that was replayed, up to `last_seq`, to where it stays: in memtables that take writes
-    /// from now on, and the returned tail must begin the new log; or in tables, which `edit` then adds.
+    /// Moves everything replayed, up to `last_seq`, to its final place. A short tail stays in
+    /// memtables that accept writes from now on, and is returned: the new log must begin with it.
+    /// Otherwise everything is in tables, which the returned edit adds.
     ///
     /// # Errors
-    /// What writing says; then no table stays behind.
+    /// Errors of writing tables; the tables written so far are removed.
     pub(super) fn settle(
         mut self,
         last_seq: SeqNo,
@@ -257,7 +267,7 @@ impl Rebuilt<'_> {
         Ok((edit, None))
     }
 
-    /// The tail, if it is short enough to stay in the log and there is one.
+    /// Returns the tail, if it is not empty and short enough to stay in the log.
     fn take_short_tail(&mut self) -> Option<Tail> {
         let most_bytes = self.core.settings.memtable_bytes() / TAIL_BUFFER_PART;
         let is_one_memtable = self.memtables.values().all(|memtables| memtables.len() == 1);
@@ -266,7 +276,8 @@ impl Rebuilt<'_> {
         })
     }
 
-    /// Publishes the memtables as they are. The newest of a keyspace takes writes, if there are any.
+    /// Publishes the memtables. The newest of each keyspace accepts writes, unless the database is
+    /// read-only.
     pub(super) fn show(self) {
         let core = self.core;
         for (id, memtables) in self.memtables {

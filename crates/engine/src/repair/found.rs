@@ -1,14 +1,20 @@
-//! What there is to repair: the manifest, and the tables that count.
+//! The input of a repair: the manifest, and the tables in use.
 //!
-//! With a whole manifest, its tree says which tables count and for which keys: what a merge has replaced stays away. Where
-//! `CURRENT` alone is lost, the manifest is taken if it is whole and the only one there. Of several nobody knows which was in
-//! force: a newer one than `CURRENT` names may be a draft that found no space, after which the old one went on, and one in force may have
-//! its predecessor beside it. Such a one serves for settings and names at most. Otherwise every table that is there counts, whole: each says of which keyspace it is, and its
-//! entries carry the sequence numbers by which newer ones win. What merges have dropped may then be back out of
-//! inputs that were not removed yet, and is told as lost deletes. A table whose own word for its keyspace is damaged, too, goes
-//! into a keyspace of its own: in any other it could be what was never written there.
+//! An intact manifest states which tables are in use, and for which keys. So inputs that a
+//! compaction has replaced are not used.
 //!
-//! A table is found by its birth id where its name has another file.
+//! If only `CURRENT` is lost, a manifest is trusted if it is intact and the only one. Of several
+//! manifests the current one is unknown. One newer than `CURRENT` names may be a draft that found
+//! no space, after which the old one continued. Next to the current one, its predecessor may still
+//! exist. An untrusted manifest is used at most for settings and names.
+//!
+//! Without a trusted manifest, every table in the directory is used entirely. Each states its
+//! keyspace, and its entries carry the sequence numbers that decide which version is newer. Entries
+//! that compactions dropped may then reappear from inputs that were not removed yet; this is
+//! reported as lost deletions. A table whose keyspace is unreadable, too, goes into a separate
+//! keyspace: in any other, its entries could be data that was never written there.
+//!
+//! A table whose file name holds another file is found by its birth id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,37 +38,37 @@ use shamba_tree::version::manifest::{
 };
 use shamba_tree::version::{KeyRange, TableUse};
 
-/// Where entries go whose table says no keyspace, and of which the manifest is lost.
+/// Name of the keyspace for entries of tables without a readable keyspace, if the manifest is lost.
 const UNATTRIBUTED: &str = "unattributed";
-/// Its number: ids count up from 1, and no database has had so many keyspaces.
+/// Id of that keyspace. Ids count up from 1, and no database reaches this number.
 const UNATTRIBUTED_ID: KeyspaceId = KeyspaceId(1 << 30);
 
-/// A table of which something is left, and the keys for which it counts.
+/// A readable table, and the range of it in use.
 pub(super) struct Part {
     pub(super) table: Arc<Salvage>,
     pub(super) range: KeyRange,
 }
 
-/// What there is of a keyspace.
+/// The readable content of a keyspace.
 #[derive(Default)]
 pub(super) struct Space {
     pub(super) name: String,
     pub(super) parts: Vec<Part>,
-    /// Operations in logs up to this one are in tables.
+    /// Operations in logs up to this sequence number are in tables.
     pub(super) flushed: SeqNo,
 }
 
-/// What there is.
+/// The readable content of the database, except for the logs.
 pub(super) struct Found {
-    /// What the manifest says, or as much of it as could be read.
+    /// The state in the manifest, as far as it could be read.
     pub(super) state: ManifestState,
-    /// Whether that is all of it.
+    /// Whether that state is complete and trusted.
     pub(super) is_whole: bool,
     pub(super) spaces: BTreeMap<KeyspaceId, Space>,
 }
 
 impl Found {
-    /// Looks at everything in `dir` but the logs.
+    /// Reads everything in `dir` but the logs.
     pub(super) fn look(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Self> {
         let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
         if !entries.iter().any(is_ours) {
@@ -86,7 +92,8 @@ impl Found {
         Ok(found)
     }
 
-    /// The first keyspace is there and has its name, and no other has it, whatever the manifest says.
+    /// Ensures that the default keyspace exists and has its name, and that no other keyspace has
+    /// that name.
     fn name_the_default(&mut self) {
         for (id, space) in &mut self.spaces {
             if *id != KeyspaceId::DEFAULT && space.name == DEFAULT_KEYSPACE {
@@ -97,7 +104,7 @@ impl Found {
         DEFAULT_KEYSPACE.clone_into(&mut first.name);
     }
 
-    /// The tables that the manifest names.
+    /// Opens the tables that the manifest names.
     fn take_named(&mut self, tables: &mut Tables<'_>, report: &mut RepairReport) -> Result<()> {
         for (id, keyspace) in &self.state.keyspaces {
             let Some(space) = self.spaces.get_mut(id) else { continue };
@@ -126,7 +133,8 @@ impl Found {
         Ok(())
     }
 
-    /// Every table that is there, of the keyspace that it says or that as much of the manifest as is left says.
+    /// Opens every table in the directory; its keyspace is the one that it states, or else the one
+    /// in the readable part of the manifest.
     fn take_all(&mut self, tables: &mut Tables<'_>, report: &mut RepairReport) -> Result<()> {
         let mut known: BTreeMap<TableId, KeyspaceId> = BTreeMap::new();
         for (id, keyspace) in &self.state.keyspaces {
@@ -171,7 +179,8 @@ impl Found {
         Ok(())
     }
 
-    /// The keyspace `id`, by the name that `name` says if it is new and nobody has that name.
+    /// Returns the keyspace `id`. A new one gets the name that `name` returns, made unique if
+    /// necessary.
     pub(super) fn space(&mut self, id: KeyspaceId, name: impl FnOnce() -> String) -> &mut Space {
         if !self.spaces.contains_key(&id) {
             let mut name = name();
@@ -183,7 +192,7 @@ impl Found {
         self.spaces.entry(id).or_default()
     }
 
-    /// The largest sequence number of any table that tells it.
+    /// The largest known sequence number of any table.
     pub(super) fn largest_seq(&self) -> SeqNo {
         let parts = self.spaces.values().flat_map(|space| &space.parts);
         parts.filter_map(|part| part.table.largest_seq()).max().unwrap_or(SeqNo::ZERO)
@@ -194,7 +203,7 @@ fn affected(keyspace: &str) -> String {
     format!("keyspace \"{}\"", keyspace.escape_default())
 }
 
-/// Whether the name is one that a database has and nothing else would.
+/// Whether the name is specific to files of a database.
 fn is_ours(entry: &DirEntry) -> bool {
     let name = entry.name.as_str();
     name == CURRENT
@@ -203,7 +212,7 @@ fn is_ours(entry: &DirEntry) -> bool {
         || parse_manifest_file_name(name).is_some()
 }
 
-/// What the manifest says, and whether that can be relied on.
+/// Reads the manifest, and decides whether it can be trusted.
 fn read_state(
     env: &Env,
     dir: &Path,
@@ -219,7 +228,7 @@ fn read_state(
         Err(error) => error.into(),
     };
     report.damaged(&dir.join(CURRENT), &error, "which tables count");
-    // Of which one `CURRENT` speaks, if it can be read: no other is in force.
+    // If `CURRENT` can be read, only the manifest that it names can be the current one.
     let current = read_current(env, dir).ok().flatten();
     let files = entries.iter().filter(|entry| !entry.is_dir);
     let numbers: Vec<u64> = files.filter_map(|entry| parse_manifest_file_name(&entry.name)).collect();
@@ -262,19 +271,20 @@ fn read_state(
     }
 }
 
-/// Nobody knows any more what merges have dropped, nor which tables there were.
+/// Reports a lost manifest: it is unknown which entries compactions dropped, and which tables
+/// existed.
 fn lose_manifest(path: &Path, error: &Error, report: &mut RepairReport) {
     report.warn("without a manifest, a table or log that is missing altogether is not noticed".to_owned());
     report.lose(None, Some(KeyRange::everything()), Loss::Deletions, path, error);
 }
 
-/// The files of tables.
+/// The table files.
 struct Tables<'a> {
     env: &'a Env,
     dir: &'a Path,
     files: Arc<OpenFiles>,
     by_id: BTreeSet<TableId>,
-    /// Which file has which birth id; made when a name has another file than it should.
+    /// Paths by birth id; computed when a file name first turns out to hold another file.
     by_birth: Option<BTreeMap<u64, PathBuf>>,
     opened: BTreeMap<TableId, std::result::Result<Arc<Salvage>, (PathBuf, Error)>>,
 }
@@ -288,7 +298,8 @@ impl<'a> Tables<'a> {
         Self { env, dir, files, by_id, by_birth: None, opened: BTreeMap::new() }
     }
 
-    /// The table that the manifest names, by its name or by its birth id; or why there is none.
+    /// Opens a table that the manifest names, by its file name or else by its birth id; or returns
+    /// the reason for a failure.
     fn of(
         &mut self,
         used: &TableUse,
@@ -320,7 +331,7 @@ impl<'a> Tables<'a> {
         Ok(opened)
     }
 
-    /// Where the file with this birth id is.
+    /// The path of the file with this birth id.
     fn elsewhere(&mut self, birth: BirthId) -> Result<Option<PathBuf>> {
         if self.by_birth.is_none() {
             let mut by_birth = BTreeMap::new();
@@ -335,7 +346,7 @@ impl<'a> Tables<'a> {
         Ok(self.by_birth.as_ref().and_then(|by_birth| by_birth.get(&birth.0).cloned()))
     }
 
-    /// Opens what is left of a table, and tells what is damaged beside its data.
+    /// Opens the readable part of a table, and reports damage outside its data.
     fn open(
         &self,
         path: &Path,

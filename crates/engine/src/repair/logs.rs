@@ -1,13 +1,16 @@
-//! What the logs still say: the batches up to the first damage, as the newest operation on each key.
+//! The readable content of the logs: the batches up to the first damage, as the newest operation on
+//! each key.
 //!
-//! A log counts as far as the contract lets it be replayed: never past damage, so that no batch is there without those
-//! before it. Damage below a promise is a loss of the last writes; a tail that was never promised is a warning, as at
-//! an open. Without a manifest the logs from the newest chain on are taken, and what they say and tables too is
-//! the same by its sequence number.
+//! A log is used as far as the contract permits its replay, never past damage, so that no batch
+//! appears without those before it. Damage below a promise is reported as a loss of the last
+//! writes. A tail that was never promised is a warning, as in an open. Without a manifest, the logs
+//! from the newest chain on are used. An operation that is both in a log and in a table has the
+//! same sequence number in both.
 //!
-//! A log tells operations in the order of their writes, and a repair wants them in the order of keys. So the logs are replayed
-//! several times if they have to be: each time the operations from some key on are kept, as many as memory has room for,
-//! long values apart, which stay in their log. Range tombstones are all kept, as in an open database.
+//! A log has operations in write order, but a repair needs them in key order. So the logs may be
+//! replayed several times. Each pass keeps the operations from some key on, as many as fit in
+//! memory. Long values are not counted; they stay in their log. Range tombstones are all kept, as
+//! in an open database.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,24 +32,26 @@ use shamba_log::wal::{
 };
 use shamba_tree::version::KeyRange;
 
-/// What is wrong with a log, and which.
+/// A damaged log file and the error.
 type Broken = (PathBuf, Error);
 
-/// A key of a keyspace: in this order logs are told.
+/// A key of a keyspace; the order in which operations are returned.
 type Place = (KeyspaceId, Vec<u8>);
 
 type Tombstones = BTreeMap<KeyspaceId, Vec<RangeTombstone>>;
 
-/// What is done with each operation besides: of which keyspace it is, its number, itself; and the tombstones kept so far.
+/// Additional action for each operation. Its arguments: the tombstones kept so far, the operation's
+/// keyspace, its sequence number, and the operation.
 type Also<'a> = dyn FnMut(&mut Tombstones, KeyspaceId, SeqNo, ReplayedOp<'_>) + 'a;
 
-/// What keeping an operation costs beside its key and value: nodes of the map and allocations, generously.
+/// Overhead of a kept operation besides its key and value: map nodes and allocations, a generous
+/// estimate.
 const ENTRY_BYTES: usize = 160;
 
-/// The newest operation on a key.
+/// Value of the newest operation on a key.
 pub(super) enum LogValue {
     Held(Bytes),
-    /// Where in a log it is: see [`ValueLogs`].
+    /// Encoded place in a log: see [`ValueLogs`].
     InLog([u8; 28]),
     Deleted,
 }
@@ -60,14 +65,14 @@ impl LogValue {
     }
 }
 
-/// The newest operations on the keys from one on, as many as there is room for.
+/// The newest operations on a range of keys, as many as fit in memory.
 #[derive(Default)]
 struct Window {
     entries: BTreeMap<Place, (SeqNo, LogValue)>,
     bytes: usize,
-    /// What comes before is not wanted any more.
+    /// Keys before this one were returned already.
     from: Option<Place>,
-    /// What comes from here on did not fit.
+    /// Keys from this one on did not fit.
     until: Option<Place>,
 }
 
@@ -77,7 +82,8 @@ impl Window {
         self.from.as_ref().is_none_or(is_from) && !self.until.as_ref().is_some_and(is_from)
     }
 
-    /// Keeps an operation that is newer than those before it; gives up the last keys for it if it must.
+    /// Keeps an operation that is newer than those before it; evicts the last keys if the window is
+    /// too large.
     fn keep(&mut self, place: Place, seq: SeqNo, value: LogValue, most_bytes: usize) {
         let cost = |place: &Place, value: &LogValue| ENTRY_BYTES + place.1.len() + value.bytes();
         self.bytes += cost(&place, &value);
@@ -93,20 +99,21 @@ impl Window {
     }
 }
 
-/// What the logs say.
+/// The readable content of the logs.
 pub(super) struct LogContent<'a> {
     env: &'a Env,
     dir: &'a Path,
     numbers: Vec<LogNo>,
     options: ReplayOptions,
-    /// Up to where operations are in tables already; without a manifest nobody knows.
+    /// Per keyspace: operations up to this sequence number are in tables already. `None` without a
+    /// manifest.
     flushed: Option<BTreeMap<KeyspaceId, SeqNo>>,
     tombstones: Tombstones,
     values: ValueLogs,
     window: Window,
-    /// The window may be so large.
+    /// Maximum size of the window.
     most_bytes: usize,
-    /// The last sequence number that the logs account for.
+    /// The last sequence number in the logs.
     pub(super) last_seq: SeqNo,
 }
 
@@ -128,7 +135,8 @@ impl<'a> LogContent<'a> {
             held_bytes_max: Settings::default().held_value_bytes_max().min(most_bytes as u64 / 4),
         };
         if !found.is_whole {
-            // Numbers up to there may have gone to writes that only tables have, or of which nothing is left.
+            // Sequence numbers up to there may belong to writes that only tables hold, or that are
+            // lost.
             options.known_seq = found.largest_seq().max(found.state.last_seq);
             options.first_log = first_of_chain(env, dir, &numbers, options.known_seq);
             options.promise = None;
@@ -180,7 +188,8 @@ impl<'a> LogContent<'a> {
             }
             Err(error) => _ = broken.get_or_insert((dir.to_path_buf(), error)),
         }
-        // Every write is in a log before it is in a table, so the last log ends behind them all.
+        // Every write is in a log before it is in a table, so the last log must end after all
+        // tables.
         if !found.is_whole && broken.is_none() && content.last_seq < found.largest_seq() {
             let detail = "a log is missing: the tables hold later writes than the logs that are there";
             broken = Some((dir.to_path_buf(), Error::corruption(dir, 0, "log file", detail)));
@@ -198,7 +207,8 @@ impl<'a> LogContent<'a> {
         Ok(content)
     }
 
-    /// Replays the logs into the window; `also` is given every operation that counts.
+    /// Replays the logs into the window; `also` is called for every operation that is not in
+    /// tables.
     fn replay(&mut self, also: &mut Also<'_>) -> Result<ReplayReport> {
         let Self { env, dir, numbers, options, flushed, tombstones, values, window, most_bytes, .. } = self;
         replay(env, dir, numbers, options, &mut |batch| {
@@ -227,25 +237,25 @@ impl<'a> LogContent<'a> {
                         (key, LogValue::InLog(place.encode()))
                     }
                 };
-                // Later batches have larger numbers.
+                // Later batches have larger sequence numbers.
                 window.keep((id, key.to_vec()), seq, value, *most_bytes);
                 Ok(())
             })
         })
     }
 
-    /// Where the logs are.
+    /// The directory of the logs.
     pub(super) fn dir(&self) -> &Path {
         self.dir
     }
 
-    /// The range tombstones of a keyspace; once.
+    /// Removes and returns the range tombstones of a keyspace.
     pub(super) fn take_tombstones(&mut self, keyspace: KeyspaceId) -> Vec<RangeTombstone> {
         self.tombstones.remove(&keyspace).unwrap_or_default()
     }
 
-    /// The next key of `keyspace` and the newest operation on it; `None` at its end. Keyspaces are asked for in ascending
-    /// order.
+    /// Returns the next key of `keyspace` and the newest operation on it; `None` at the end.
+    /// Keyspaces must be requested in ascending order.
     pub(super) fn next(
         &mut self,
         keyspace: KeyspaceId,
@@ -265,16 +275,16 @@ impl<'a> LogContent<'a> {
             let from = self.window.until.take_if(|(id, _)| *id <= keyspace)?;
             self.window = Window { from: Some(from), ..Window::default() };
             if let Err(error) = self.replay(&mut |_, _, _, _| {}) {
-                // They could be replayed before: the disk fails.
+                // The first replay succeeded, so this is a read error.
                 lose_writes(self.dir, &error, report);
             }
         }
     }
 
-    /// The value that an operation says is in a log.
+    /// Reads a value that stays in a log.
     ///
     /// # Errors
-    /// What reading says.
+    /// A read failed, or the value is damaged.
     pub(super) fn read_value(&self, place: &[u8]) -> Result<Bytes> {
         Ok(self.values.read_whole(place, &mut Reads::default())?.into())
     }
@@ -285,13 +295,13 @@ fn lose_writes(path: &Path, error: &Error, report: &mut RepairReport) {
     report.lose(None, Some(KeyRange::everything()), Loss::Writes, path, error);
 }
 
-/// The range of one key.
+/// The range that contains only `key`.
 pub(super) fn only(key: &[u8]) -> KeyRange {
     KeyRange { lower: Bytes::copy_from_slice(key), upper: Some(Bytes::from([key, &[0]].concat())) }
 }
 
-/// The logs that may be replayed, and the first thing that is wrong with the others: one that cannot be read at all
-/// ends the row.
+/// Returns the logs that can be replayed, and the first error of the others. An unreadable log ends
+/// the sequence.
 fn readable(
     env: &Env,
     dir: &Path,
@@ -321,10 +331,11 @@ fn readable(
     Ok((good, broken))
 }
 
-/// First log of the newest chain, as far as the logs themselves say. A recovery begins a chain once
-/// everything before is in tables or copied to the first log of the chain. A log that has no more than
-/// its head may belong to a recovery that did not end, and so may an unpromised copy: of a copy and the
-/// logs that it was made from, those count that reach further.
+/// Returns the first log of the newest chain, as far as the logs themselves state it. A recovery
+/// begins a chain once everything before is in tables or copied to the first log of the chain. A
+/// log with only a head may belong to a recovery that did not complete, and so may an unpromised
+/// copy. Of a copy and the logs that it was made from, the one that reaches the higher sequence
+/// number is chosen.
 fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) -> LogNo {
     let survey = |number: LogNo| SurveyedLog::survey(env, dir, number).ok();
     let begins = |number: &&LogNo| {
@@ -339,7 +350,7 @@ fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) ->
         replay(env, dir, numbers, &options, &mut |_| Ok::<(), Error>(()))
             .map_or(SeqNo::ZERO, |report| report.last_seq)
     };
-    // Ends: a copy is made from earlier logs.
+    // Terminates, because a copy is made from earlier logs.
     loop {
         let origin = match survey(first) {
             Some(SurveyedLog { head: Ok((head, _)), promise: 0, .. }) => head.copy_of,

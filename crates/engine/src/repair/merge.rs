@@ -1,11 +1,11 @@
-//! The newest version of every key that is left, written to the new database.
+//! Writes the newest readable version of every key to the new database.
 //!
-//! All tables of a keyspace and the logs' operations are walked side by side, key by key. Of a key's versions the newest
-//! counts, if it is a put above every range tombstone over the key; if its value is long and damaged, that key is told as
-//! lost, and the next older version counts.
+//! All tables of a keyspace and the log operations are merged by key. Of the versions of a key the
+//! newest one counts, if it is a put and newer than every range tombstone that covers the key. If
+//! its value is large and damaged, the key is reported as lost, and the next older version is used.
 //!
-//! A table is walked from its first key to its last and held open no longer: of what does not overlap, one at a time. All that
-//! search together hold so much of their files as memory is given for it.
+//! A table is open only between its first and its last key, so of tables that do not overlap, only
+//! one at a time is open. All searches of tables together hold at most the given amount of memory.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,10 +25,10 @@ use shamba_key::KeyspaceId;
 use shamba_table::{FragmentedTombstones, clip};
 use shamba_tree::version::KeyRange;
 
-/// A batch of the new database has about so many bytes, unless one value has more.
+/// Approximate size of a batch written to the new database; a single larger value exceeds it.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Writes everything that is left to `db`, which has the keyspaces and nothing in them. Searches hold at most
+/// Writes everything readable to `db`, whose keyspaces exist and are empty. Searches hold at most
 /// `window_bytes` of their files between two entries.
 pub(super) fn fill(
     db: &Db,
@@ -86,13 +86,13 @@ fn fill_space(
     Ok(())
 }
 
-/// The range tombstones of a table, for the keys for which it counts.
+/// The range tombstones of a table, clipped to the range of it in use.
 fn tombstones_of(part: &Part) -> impl Iterator<Item = RangeTombstone> {
     let KeyRange { lower, upper } = &part.range;
     part.table.range_tombstones().iter().filter_map(move |tombstone| clip(tombstone, lower, upper.as_deref()))
 }
 
-/// What is written to the new database.
+/// The writer to one keyspace of the new database.
 struct Output<'a> {
     batch: Batch,
     keyspace: &'a Keyspace,
@@ -107,7 +107,8 @@ impl Output<'_> {
         self.entries += 1;
         if self.bytes >= BATCH_BYTES {
             self.bytes = 0;
-            // What is written counts once the whole is there: the close makes it durable.
+            // No sync per batch: the database becomes valid only at the end, when the flush makes
+            // it durable.
             self.batch.commit_with(Durability::NoSync)?;
         }
         Ok(())
@@ -121,45 +122,45 @@ impl Output<'_> {
     }
 }
 
-/// What a version of a key says.
+/// Content of a version of a key.
 enum Content {
     Held(Bytes),
-    /// In chunks of the source's table.
+    /// Stored in chunks of the source's table.
     Large(Bytes),
     InLog([u8; 28]),
     Deleted,
 }
 
-/// A version of a key, and where it comes from.
+/// A version of a key, and its source.
 struct Version {
     key: Vec<u8>,
     seq: SeqNo,
     value: Content,
-    /// The number of the table; the logs come after the last one.
+    /// Index of the table; the logs have the index after the last table.
     source: usize,
 }
 
 struct Source {
     part: Part,
-    /// Nothing that counts is before it.
+    /// No entry in use lies before this key.
     first: Bytes,
-    /// Between its first key and its end.
+    /// Set while the merge is between the table's first key and its end.
     walk: Option<SalvageWalk>,
 }
 
-/// What orders versions: the key, then the newest first.
+/// The order of versions: by key, then newest first.
 type Place = Reverse<(Vec<u8>, Reverse<SeqNo>, usize)>;
 
-/// All versions of a keyspace in internal order.
+/// All versions of a keyspace, in internal order.
 struct Merged<'a, 'l> {
     keyspace: &'a str,
     id: KeyspaceId,
-    /// By their first keys.
+    /// Sorted by their first keys.
     sources: Vec<Source>,
-    /// So many of them are begun.
+    /// Number of sources that were begun.
     begun: usize,
     logs: &'a mut LogContent<'l>,
-    /// Each search may hold so much between two entries.
+    /// Maximum number of bytes that each search holds between two entries.
     window_bytes: usize,
     current: Vec<Option<Content>>,
     heap: BinaryHeap<Place>,
@@ -196,7 +197,8 @@ impl<'a, 'l> Merged<'a, 'l> {
         Ok(Some(Version { key, seq, value, source }))
     }
 
-    /// Begins the tables that may have the next key, or, where there is none, the next table.
+    /// Begins the tables that may contain the next key; if no version is pending, also the next
+    /// table.
     fn begin_due(&mut self, report: &mut RepairReport) -> Result<()> {
         while let Some(source) = self.sources.get_mut(self.begun) {
             if self.heap.peek().is_some_and(|Reverse((key, ..))| key[..] < source.first[..]) {
@@ -209,7 +211,7 @@ impl<'a, 'l> Merged<'a, 'l> {
         Ok(())
     }
 
-    /// Goes to the next version of a source.
+    /// Moves a source to its next version.
     fn advance(&mut self, number: usize, report: &mut RepairReport) -> Result<()> {
         let Some(source) = self.sources.get_mut(number) else {
             if let Some((key, seq, value)) = self.logs.next(self.id, report) {
@@ -235,7 +237,7 @@ impl<'a, 'l> Merged<'a, 'l> {
                 }
                 Ok(None) => break None,
                 Err(error) => {
-                    // A disk that fails takes the rest of the table.
+                    // A failed read loses the rest of the table.
                     let error = Error::from(error);
                     report.damaged(path, &error, affected());
                     let range = Some(source.part.range.clone());
@@ -278,7 +280,7 @@ impl<'a, 'l> Merged<'a, 'l> {
         }
     }
 
-    /// Tells a key as lost, whose value in a source cannot be read.
+    /// Reports a key as lost whose value in a source cannot be read.
     fn lose(&self, source: usize, key: &[u8], error: &Error, report: &mut RepairReport) {
         let path = match (self.sources.get(source), error.damage()) {
             (Some(source), _) => source.part.table.path(),

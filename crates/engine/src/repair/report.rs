@@ -1,4 +1,4 @@
-//! What a repair tells: damage, what was kept, and what is lost, as ranges of keys.
+//! The report of a repair: damage, counts, and losses as ranges of keys.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,15 +8,15 @@ use crate::error::Error;
 use crate::verify::Problem;
 use shamba_tree::version::KeyRange;
 
-/// What of a range of keys is lost.
+/// Kind of data that is lost in a range of keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Entries: a key may be missing, have an older value, or be back although it was deleted.
+    /// Entries: a key may be missing, have an older value, or reappear after its deletion.
     Entries,
-    /// Deletes: what they deleted is back, as far as it was still there.
+    /// Deletions: the entries that they deleted reappear, if they still existed.
     Deletions,
-    /// The last writes, to any key.
+    /// The last writes, of any key.
     Writes,
 }
 
@@ -31,28 +31,28 @@ impl Loss {
     }
 }
 
-/// Keys of which something is lost.
+/// A range of keys with lost data.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct LostRange {
-    /// The keyspace; `None`: it may be any.
+    /// The keyspace; `None` if it is unknown.
     pub keyspace: Option<String>,
-    /// First key inside.
+    /// The first key of the range.
     pub lower: Vec<u8>,
-    /// First key beyond; `None`: no end.
+    /// The first key after the range; `None`: no end.
     pub upper: Option<Vec<u8>>,
-    /// What of it is lost.
+    /// The kind of data lost.
     pub loss: Loss,
     /// The damaged file.
     pub file: PathBuf,
-    /// Where in it, in bytes.
+    /// Offset of the damage in the file, in bytes.
     pub offset: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub detail: String,
 }
 
 impl LostRange {
-    /// Whether something of `key` may be lost.
+    /// Whether data of `key` may be lost.
     pub fn contains(&self, keyspace: &str, key: &[u8]) -> bool {
         self.keyspace.as_ref().is_none_or(|own| own == keyspace)
             && self.lower.as_slice() <= key
@@ -75,23 +75,24 @@ impl fmt::Display for LostRange {
     }
 }
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// All damage that was met, as a check tells it.
+    /// All damage that was found, as in a check.
     pub problems: Vec<Problem>,
-    /// What is lost. Empty: the new database holds what the old one did.
+    /// The losses. If empty, the new database holds the same data as the old one.
     pub lost: Vec<LostRange>,
-    /// What is wrong but takes no answer away: damaged filters, log tails that were never promised, settings.
+    /// Damage that affects no answer: damaged filters, log tails that were never promised,
+    /// settings.
     pub warnings: Vec<String>,
-    /// Whether the manifest told which tables count.
+    /// Whether a complete manifest stated which tables are in use.
     pub manifest: bool,
     /// Keyspaces of the new database.
     pub keyspaces: u64,
-    /// Tables that something was read of.
+    /// Tables of which at least a part was read.
     pub tables: u64,
-    /// Entries read from them: puts and deletes, older versions too.
+    /// Entries read from them: puts and deletes, including older versions.
     pub entries_read: u64,
     /// Operations replayed from logs.
     pub log_operations: u64,
@@ -105,19 +106,19 @@ impl RepairReport {
         self.lost.is_empty()
     }
 
-    /// Adds damage by itself.
+    /// Adds damage, without a lost range.
     pub(super) fn damaged(&mut self, path: &Path, error: &Error, affected: impl Into<String>) {
         self.problems.push(Problem::of(path, error, affected.into()));
     }
 
-    /// Adds damage to a filter, or to anything else that no answer depends on.
+    /// Adds a warning: damage to a filter, or to another structure that no answer depends on.
     pub(super) fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
 
-    /// Adds a range, if it holds any key, and the damage that it is lost by.
+    /// Adds a lost range, unless it is empty, with the damage that caused the loss.
     pub(super) fn lose(
         &mut self,
         keyspace: Option<&str>,
@@ -143,7 +144,7 @@ impl RepairReport {
         self.lost.push(lost);
     }
 
-    /// Takes out what is said twice, and sorts by place in the keys.
+    /// Removes duplicates, and sorts the losses by keyspace and key.
     pub(super) fn tidy(&mut self) {
         let mut seen = HashSet::new();
         self.lost.retain(|lost| seen.insert(lost.clone()));

@@ -1,36 +1,36 @@
-//! The lines of a trace: one operation each, as text, both ways.
+//! The lines of a trace: encoding and decoding of one operation each, as text.
 //!
-//! The letters are those of the K-V-Workload-Generator (`I U D Q S R`), so that its files are traces as they are, and
-//! some more for what a database is asked beside (`X N P K G`). A line is split at single spaces; a byte that is no
-//! printing ASCII character, a space or a backslash is written `\xNN`, the empty key `\e`, and a value of which only the
-//! length is known `*LENGTH`.
+//! The letters `I U D Q S R` are those of the K-V-Workload-Generator, so its files are valid
+//! traces; `X N P K G` are additions for other operations of a database. A line is split at single
+//! spaces. Spaces, backslashes and bytes that are not printable ASCII are written `\xNN`, the empty
+//! key `\e`, and a value of which only the length is known `*LENGTH`.
 //!
-//! All of it is pure; the page with an example is `docs/formats/trace.md`.
+//! All functions are pure. The format with an example is in `docs/formats/trace.md`.
 
 use std::borrow::Cow;
 use std::io::Write as _;
 
 use shamba_key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
-/// How a recorded trace begins; the number is the version of the format.
+/// First line of a recorded trace; the number is the version of the format.
 pub const HEADER: &str = "# shamba trace 1";
 
-/// How the first line of a trace of any version begins.
+/// Prefix of the first line of a trace of any version.
 const HEADER_OF_ANY: &[u8] = b"# shamba trace ";
-/// How the last line of a whole trace begins.
+/// Prefix of the last line of a complete trace.
 const END: &[u8] = b"# end ";
 
-/// What is written under a key.
+/// The value of a put.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Payload<'a> {
-    /// These bytes.
+    /// The bytes of the value.
     Bytes(Cow<'a, [u8]>),
-    /// So many bytes, whatever they are.
+    /// Only the length of the value is known.
     Length(usize),
 }
 
 impl Payload<'_> {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -38,7 +38,7 @@ impl Payload<'_> {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -47,18 +47,18 @@ impl Payload<'_> {
 /// One line of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line<'a> {
-    /// `I KEY VALUE`: a put; in generated files of a key that is not there, in recorded ones of any.
+    /// `I KEY VALUE`: a put; in generated files of a new key, in recorded ones of any key.
     Insert {
         /// The key.
         key: Cow<'a, [u8]>,
-        /// What is put.
+        /// The value.
         value: Payload<'a>,
     },
-    /// `U KEY VALUE`: a put of a key that is there.
+    /// `U KEY VALUE`: a put of an existing key.
     Update {
         /// The key.
         key: Cow<'a, [u8]>,
-        /// What is put.
+        /// The value.
         value: Payload<'a>,
     },
     /// `D KEY`: a delete.
@@ -68,47 +68,48 @@ pub enum Line<'a> {
     },
     /// `R FROM TO`: a range delete, `TO` included.
     DeleteThrough {
-        /// The first key that goes.
+        /// The first key deleted.
         from: Cow<'a, [u8]>,
-        /// The last one.
+        /// The last key deleted.
         to: Cow<'a, [u8]>,
     },
-    /// `X FROM TO` or `X FROM`: a range delete, `TO` not included, or without an end.
+    /// `X FROM TO` or `X FROM`: a range delete, `TO` excluded, or without an end.
     DeleteUpTo {
-        /// The first key that goes.
+        /// The first key deleted.
         from: Cow<'a, [u8]>,
-        /// The first one that stays.
+        /// The first key after the range; `None`: no end.
         to: Option<Cow<'a, [u8]>>,
     },
-    /// `Q KEY`, `Q KEY +` or `Q KEY -`: a lookup, and whether there was a value.
+    /// `Q KEY`, `Q KEY +` or `Q KEY -`: a lookup, and whether it found a value.
     Get {
         /// The key.
         key: Cow<'a, [u8]>,
-        /// `None`: no saying.
+        /// Whether it found a value; `None` if unknown.
         found: Option<bool>,
     },
     /// `S FROM TO`: a scan, `TO` included.
     Scan {
-        /// Where it begins.
+        /// The first key.
         from: Cow<'a, [u8]>,
-        /// Where it ends.
+        /// The last key.
         to: Cow<'a, [u8]>,
     },
-    /// `N FROM COUNT`: a scan of so many entries from the first key at or after `FROM`.
+    /// `N FROM COUNT`: a scan of `COUNT` entries from the first key at or after `FROM`.
     Next {
-        /// Where it begins.
+        /// The start key.
         from: Cow<'a, [u8]>,
-        /// How many entries it reads.
+        /// Number of entries read.
         entries: u64,
     },
-    /// `P FROM COUNT`: a scan backward of so many entries from the last key at or before `FROM`.
+    /// `P FROM COUNT`: a backward scan of `COUNT` entries from the last key at or before `FROM`.
     Previous {
-        /// Where it begins.
+        /// The start key.
         from: Cow<'a, [u8]>,
-        /// How many entries it reads.
+        /// Number of entries read.
         entries: u64,
     },
-    /// `K NAME`: the lines after it are about this keyspace; those before the first `K` about `default`.
+    /// `K NAME`: the following lines apply to this keyspace; lines before the first `K` apply to
+    /// `default`.
     Keyspace {
         /// Its name.
         name: Cow<'a, str>,
@@ -118,25 +119,25 @@ pub enum Line<'a> {
         /// Its name.
         name: Cow<'a, str>,
     },
-    /// `# shamba trace N` as the first line: what follows is in version `N` of this format.
+    /// `# shamba trace N` as the first line: the trace is in version `N` of this format.
     Header {
         /// The version.
         version: u64,
     },
-    /// `# end N`: nothing of the trace is missing.
+    /// `# end N`: the last line of a complete trace.
     End {
-        /// The lines with operations before it.
+        /// Number of operations before it.
         operations: u64,
     },
-    /// `#...`: nothing.
+    /// `#...`: a remark without effect.
     Comment,
 }
 
 impl<'a> Line<'a> {
-    /// What a line, without the end of the line, says.
+    /// Parses a line, given without its line end.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the fault.
     pub fn parse(line: &'a [u8]) -> Result<Self, String> {
         if line.first() == Some(&b'#') {
             return remark(line);
@@ -152,7 +153,7 @@ impl<'a> Line<'a> {
         let line = match (verb, rest) {
             (b"I", [Some(of), Some(value), None]) => Self::Insert { key: key(of)?, value: payload(value)? },
             (b"U", [Some(of), Some(value), None]) => Self::Update { key: key(of)?, value: payload(value)? },
-            // The K-V-Workload-Generator writes a space behind the key.
+            // The K-V-Workload-Generator writes a space after the key.
             (b"D", [Some(of), None | Some(b""), None]) => Self::Delete { key: key(of)? },
             (b"R", [Some(from), Some(to), None]) => Self::DeleteThrough { from: key(from)?, to: key(to)? },
             (b"X", [Some(from), None, None]) => Self::DeleteUpTo { from: key(from)?, to: None },
@@ -180,7 +181,7 @@ impl<'a> Line<'a> {
         Ok(line)
     }
 
-    /// Appends the line, with its end, to `out`.
+    /// Appends the line, with its line end, to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Insert { key, value } => put(out, b'I', key, value),
@@ -215,13 +216,13 @@ impl<'a> Line<'a> {
         out.push(b'\n');
     }
 
-    /// Whether it is about data: neither a remark nor the name of a keyspace.
+    /// Whether the line is an operation, not a remark or the name of a keyspace.
     pub fn is_operation(&self) -> bool {
         !matches!(self, Self::Keyspace { .. } | Self::Header { .. } | Self::End { .. } | Self::Comment)
     }
 }
 
-/// How an operation is written.
+/// The syntax of an operation.
 fn usage(verb: &[u8]) -> Option<&'static str> {
     Some(match verb {
         b"I" => "I KEY VALUE",
@@ -280,7 +281,7 @@ fn name(text: &[u8]) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// Digits, without a sign.
+/// Parses digits, without a sign.
 fn number(text: &[u8]) -> Result<u64, String> {
     let digits = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     digits
@@ -354,7 +355,7 @@ fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// The bytes that the text stands for.
+/// Decodes the escapes of a text.
 fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if let Some(at) = text.iter().position(|byte| !byte.is_ascii_graphic()) {
         let byte = text[at];

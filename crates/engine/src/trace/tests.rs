@@ -1,5 +1,5 @@
-//! What a recording holds: every operation of every handle, answers that are true where they stand, and no operation that failed
-//! for it.
+//! Tests of recordings: every operation of every handle is recorded, the recorded results are right
+//! at their place, and no operation fails because of a recording.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex as StdMutex;
@@ -118,7 +118,7 @@ fn a_trace_that_cannot_be_written_fails_no_operation() {
     }
 }
 
-/// What a trace says, line by line, beside a map that is kept by it.
+/// Replays a trace line by line against a map, and checks the recorded results.
 fn check_answers(text: &str) -> (usize, BTreeMap<Vec<u8>, usize>) {
     let mut content = BTreeMap::new();
     let mut answered = 0;

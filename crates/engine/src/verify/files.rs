@@ -1,8 +1,10 @@
-//! The check of a database that cannot be opened: every file by itself, so that one report names everything that is wrong.
+//! The check of a database that cannot be opened. It reads each file separately, so that one report
+//! names all damage.
 //!
-//! `CURRENT` and the manifest come first; as long as they can be read they say which tables and logs there must be, and
-//! which do not matter. Of a table every structure is looked at, whatever became of the others; of a log, what lies
-//! before its first damage, for nothing behind counts. Nothing is written.
+//! `CURRENT` and the manifest come first. If they can be read, they state which tables and logs
+//! must exist and which are obsolete. In a table every structure is checked, independent of damage
+//! to the others. A log is checked up to its first damage, because nothing after it is valid.
+//! Nothing is written.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,8 +26,8 @@ use shamba_tree::version::manifest::{ManifestReader, ManifestState};
 /// Checks every file of the database in `dir` without opening it.
 ///
 /// # Errors
-/// `Io` when there is no such directory, or it cannot be listed; `Locked` while somebody writes. What is wrong with
-/// a file is in the report.
+/// `Io` if the directory does not exist or cannot be listed; `Locked` while a writer has it open.
+/// Damage to a file is part of the report.
 pub fn check_files(env: &Env, dir: &Path) -> Result<CheckReport> {
     let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
     let _no_writer = match env.vfs.lock(&dir.join(LOCK), LockKind::Shared) {
@@ -55,7 +57,7 @@ struct FileCheck<'a> {
 }
 
 impl FileCheck<'_> {
-    /// No name of ours may be a directory's.
+    /// Reports directories that have the name of a database file.
     fn directories(&mut self) {
         for entry in self.entries.iter().filter(|entry| entry.is_dir) {
             let name = entry.name.as_str();
@@ -90,7 +92,7 @@ impl FileCheck<'_> {
         }
     }
 
-    /// The tables that the manifest names; without one, all that are there.
+    /// Checks the tables that the manifest names; without a manifest, all tables in the directory.
     fn tables(&mut self, state: Option<&ManifestState>) {
         let there: BTreeSet<TableId> = self
             .entries
@@ -109,7 +111,8 @@ impl FileCheck<'_> {
         for keyspace in state.keyspaces.values() {
             for (level, _, used) in keyspace.version.tables() {
                 if !seen.insert(used.meta.id) {
-                    continue; // Runs may share a file.
+                    // Several runs may share a file.
+                    continue;
                 }
                 let (name, lower) = (keyspace.name.escape_default(), used.range.lower.escape_ascii());
                 let affected = format!("level {level} of keyspace \"{name}\", keys from \"{lower}\"");
@@ -130,7 +133,7 @@ impl FileCheck<'_> {
         match survey_damage(self.env, &path, files, birth) {
             Ok((damage, entries)) => {
                 let damage: Vec<Error> = damage.into_iter().map(Error::from).collect();
-                // Of a version that is not known nothing is taken at its word, readable or not.
+                // A table of an unknown version is not counted as checked, even if it was readable.
                 if damage.iter().all(|error| error.kind() != ErrorKind::Unsupported) {
                     self.report.tables += 1;
                     self.report.entries += entries;
@@ -149,7 +152,8 @@ impl FileCheck<'_> {
         }
     }
 
-    /// A file that is not as long as the manifest says and in which nothing else is damaged.
+    /// Reports a file whose length differs from that in the manifest, if no other damage of it is
+    /// known.
     fn length(&mut self, id: TableId, expected: u64, affected: &str) {
         let path = self.dir.join(table_file_name(id));
         let found = self.length_of(&path);
@@ -166,7 +170,8 @@ impl FileCheck<'_> {
         for number in numbers.filter(|number| *number >= first) {
             self.log(number);
         }
-        // What only the logs and the manifest together can tell: a log that is missing, or shorter than promised.
+        // Faults that only the logs and the manifest together reveal: a log that is missing, or
+        // shorter than promised.
         if let Some(state) = state {
             if let Err(error) =
                 replay_strictly(self.env, self.dir, state, Settings::default().held_value_bytes_max())
@@ -203,7 +208,7 @@ impl FileCheck<'_> {
         }
     }
 
-    /// Adds a problem whose place is not told yet.
+    /// Adds a problem, unless the report contains one at the same place.
     fn add(&mut self, path: &Path, error: &Error, affected: &str) {
         let (file, offset) = match error.damage() {
             Some(damage) => (damage.file.as_path(), damage.offset),
@@ -217,7 +222,7 @@ impl FileCheck<'_> {
         }
     }
 
-    /// The file of which an error without a place speaks.
+    /// The file that an error without a damage position refers to.
     fn named_in(&self, error: &Error) -> Option<PathBuf> {
         if let Some(damage) = error.damage() {
             return Some(damage.file.clone());

@@ -1,12 +1,14 @@
-//! Numbers and byte strings inside records: fixed little-endian, varints, length prefixes.
+//! Encoding of numbers and byte strings inside records: fixed-width little-endian, varints, length
+//! prefixes.
 //!
-//! Decoding never trusts: every length is checked against what is left, so nothing is allocated, indexed
-//! or cast on the word of the input alone.
+//! Decoding checks every length against the remaining input before it allocates, indexes or casts.
+//! Hostile input causes an error, never a panic or a large allocation.
 
-/// Why bytes could not be decoded, as a phrase for an error message.
+/// A decoded value, or the reason for the failure as a phrase for an error message.
 pub type Decoded<T> = Result<T, String>;
 
-/// Appends `value` in groups of seven bits, low ones first, the top bit saying that more follow.
+/// Appends `value` as a varint: groups of seven bits, low groups first. The top bit of a byte is
+/// set if more bytes follow.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -21,24 +23,24 @@ pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes values off the front of a byte string.
+/// A cursor that decodes values from the front of a byte string.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder at the start of `bytes`.
+    /// Creates a decoder at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Whether all bytes were taken.
+    /// Whether all bytes were consumed.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// What was not taken yet.
+    /// The bytes that were not consumed yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -85,31 +87,31 @@ impl<'a> Decoder<'a> {
         read_varint(|| self.u8())
     }
 
-    /// A varint that must fit in 32 bits.
+    /// The next variable-length integer, which must fit in 32 bits.
     pub fn varint_u32(&mut self) -> Decoded<u32> {
         let value = self.varint()?;
         u32::try_from(value).map_err(|_| format!("{value} where 32 bits were due"))
     }
 
-    /// A length, then that many bytes.
+    /// The next length-prefixed byte string.
     pub fn prefixed(&mut self) -> Decoded<&'a [u8]> {
         let bytes = self.varint()?;
-        // A length beyond the address space is beyond what is left, too.
+        // A length above the address space is also above the remaining input, so `take` rejects it.
         self.take(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
-    /// A length, then that many bytes of UTF-8.
+    /// The next length-prefixed string, which must be UTF-8.
     pub fn text(&mut self) -> Decoded<&'a str> {
         std::str::from_utf8(self.prefixed()?).map_err(|error| format!("text that is not UTF-8: {error}"))
     }
 
-    /// That nothing is left.
+    /// Succeeds if no bytes are left.
     pub fn finish(self) -> Decoded<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(format!("{} bytes too many", self.rest.len())) }
     }
 }
 
-/// The varint whose bytes `next` gives.
+/// Decodes a varint from the bytes that `next` returns.
 pub fn read_varint<E: From<String>>(mut next: impl FnMut() -> Result<u8, E>) -> Result<u64, E> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

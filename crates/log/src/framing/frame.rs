@@ -1,40 +1,40 @@
-//! Frames: seven bytes of header, a payload, one checksum over both. Picture in [`super`].
+//! Frames: a seven-byte header, a payload, and one checksum over both. The layout is in [`super`].
 
 use shamba_table::{BirthId, checksum};
 
 use super::codec::{Decoded, Decoder};
 use shamba_key::planted::{Defect, is_planted};
 
-/// The longest frame, header included.
+/// Maximum length of a frame, header included.
 pub const FRAME_BYTES_MAX: usize = 64 << 10;
 /// Length of a frame header.
 pub const FRAME_HEADER_BYTES: usize = 7;
-/// The longest payload of one frame.
+/// Maximum payload length of one frame.
 pub const PAYLOAD_BYTES_MAX: usize = FRAME_BYTES_MAX - FRAME_HEADER_BYTES;
 const _: () = assert!(PAYLOAD_BYTES_MAX <= u16::MAX as usize, "the length field has two bytes");
 
-/// Payload of a promise: the offset, the birth tag.
+/// Payload length of a promise: the synced offset (8 bytes) and the birth tag (4 bytes).
 const PROMISE_PAYLOAD_BYTES: usize = 12;
-/// Length of a promise.
+/// Length of a promise frame.
 pub const PROMISE_BYTES: usize = FRAME_HEADER_BYTES + PROMISE_PAYLOAD_BYTES;
 
-/// What a frame is. The bytes are part of the format: never reuse one.
+/// Kind of a frame. The byte values are part of the format and are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
     /// A whole record.
     Full = 1,
-    /// The beginning of a record.
+    /// The first frame of a record.
     First = 2,
-    /// More of a record.
+    /// A frame of a record that is neither the first nor the last.
     Middle = 3,
-    /// The end of a record.
+    /// The last frame of a record.
     Last = 4,
-    /// The first record of a log: what came before it.
+    /// The first record of a log: it describes the preceding log.
     Head = 5,
-    /// The last record of a file that was closed in order.
+    /// The last record of a file that was closed cleanly.
     End = 6,
-    /// How much of the file was synced before it was written.
+    /// The offset up to which the file was synced before this frame was written.
     Promise = 7,
 }
 
@@ -52,7 +52,7 @@ impl FrameKind {
         })
     }
 
-    /// The name in descriptions.
+    /// The name of the kind in descriptions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -66,7 +66,7 @@ impl FrameKind {
     }
 }
 
-/// Which file, in which life of it: what its checksums are salted with.
+/// The number and birth id of a file: the salt of its checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileIdentity {
     /// Number in the file's name.
@@ -84,13 +84,13 @@ impl FileIdentity {
         }
     }
 
-    /// What only promises of this life of the file carry.
+    /// The birth tag: 32 bits that tie a promise to this birth id.
     fn birth_tag(&self) -> u32 {
         checksum(self.birth, u64::MAX, &self.number.to_le_bytes())
     }
 
-    /// Fills in the header of a frame that will lie at `offset` and has its payload in place; gives its
-    /// checksum. A payload has at most [`PAYLOAD_BYTES_MAX`] bytes.
+    /// Fills in the header of a frame that will lie at `offset` and whose payload is already in
+    /// place. Returns the frame's checksum. The payload has at most [`PAYLOAD_BYTES_MAX`] bytes.
     pub fn seal(&self, kind: FrameKind, offset: u64, frame: &mut [u8]) -> u32 {
         let payload_bytes = frame.len() - FRAME_HEADER_BYTES;
         debug_assert!(payload_bytes <= PAYLOAD_BYTES_MAX);
@@ -101,7 +101,7 @@ impl FileIdentity {
         sum
     }
 
-    /// A promise, to lie at `offset`, that everything below `below` is synced.
+    /// Encodes a promise frame for `offset`: everything below `below` is synced.
     pub fn promise(&self, below: u64, offset: u64) -> [u8; PROMISE_BYTES] {
         let mut frame = [0; PROMISE_BYTES];
         frame[FRAME_HEADER_BYTES..15].copy_from_slice(&below.to_le_bytes());
@@ -112,12 +112,13 @@ impl FileIdentity {
 }
 
 fn promise_checksum(number: u64, offset: u64, checked: &[u8]) -> u32 {
-    // Not salted with the birth id: a promise must stay readable when the file header is lost. The birth
-    // tag inside the checked bytes keeps those of another life of the file out.
+    // Not salted with the birth id, so that a promise stays readable when the file header is lost.
+    // The checked bytes contain the birth tag, which excludes promises of an earlier file of the
+    // same number.
     checksum(BirthId(number), offset, checked)
 }
 
-/// What a frame's header says before its checksum was looked at.
+/// A decoded frame header. The checksum is not verified yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameHeader {
     /// Kind of the frame.
@@ -153,7 +154,7 @@ impl FrameHeader {
     }
 }
 
-/// A frame whose checksum is right.
+/// A frame with a verified checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
     /// Kind of the frame.
@@ -162,12 +163,13 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
     /// Checksum of kind, length and payload.
     pub checksum: u32,
-    /// What a promise says; 0 in every other frame.
+    /// The synced offset that a promise states; 0 in every other frame.
     pub promise: u64,
 }
 
 impl<'a> Frame<'a> {
-    /// Checks the frame at `offset`, whose header is `header`. `bytes` begins there and may go on behind it.
+    /// Verifies the frame at `offset`, whose header is `header`. `bytes` begins at the frame and
+    /// may extend past its end.
     pub fn decode(file: FileIdentity, header: FrameHeader, offset: u64, bytes: &'a [u8]) -> Decoded<Self> {
         let FrameHeader { kind, payload_bytes } = header;
         let Some(bytes) = bytes.get(..header.frame_bytes()) else {
@@ -192,7 +194,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What a promise says, and its birth tag.
+/// Decodes the payload of a promise: the synced offset and the birth tag.
 fn decode_promise(payload: &[u8], offset: u64) -> Decoded<(u64, u32)> {
     let mut decoder = Decoder::new(payload);
     let (below, tag) = (decoder.u64()?, decoder.u32()?);
@@ -203,10 +205,11 @@ fn decode_promise(payload: &[u8], offset: u64) -> Decoded<(u64, u32)> {
     }
 }
 
-/// What is promised at `offset` of file `number`, if a promise begins there: for the search of a file whose
-/// frames, and perhaps header, are lost. Without a birth id any self-consistent promise counts.
+/// Returns the synced offset of the promise that begins at `offset` of file `number`, if one does.
+/// Used to search a file whose frames, and possibly header, are damaged. Without a birth id, every
+/// promise with a valid checksum counts.
 pub fn promise_at(number: u64, birth: Option<BirthId>, offset: u64, bytes: &[u8]) -> Option<u64> {
-    // Three bytes turn nearly every place away before a checksum is made.
+    // These three bytes reject nearly every position without a checksum computation.
     const BEGIN: [u8; 3] = [FrameKind::Promise as u8, PROMISE_PAYLOAD_BYTES as u8, 0];
     let frame = bytes.get(..PROMISE_BYTES)?;
     if frame.get(4..FRAME_HEADER_BYTES)? != BEGIN {

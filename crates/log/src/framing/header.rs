@@ -1,8 +1,9 @@
-//! The file header: who a file is, before its first frame. `CURRENT` is a file header and nothing else.
+//! The file header: identifies a file, before its first frame. `CURRENT` consists of a file header
+//! only.
 //!
 //! ```text
-//!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT), SHAMBAVL (values),
-//!                           SHAMBAST (statistics)
+//!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT),
+//!                           SHAMBAVL (values), SHAMBAST (statistics)
 //!  8  4  version          1
 //! 12  8  required feature bits    an unknown one: the file must not be opened
 //! 20  8  optional feature bits    an unknown one: ignored
@@ -11,8 +12,9 @@
 //! 44  4  checksum of bytes 0..44, salted with the birth id and offset 0
 //! ```
 //!
-//! These 48 bytes keep their places in every later version. A newer version or an unknown required bit is
-//! reported as such even when the checksum is wrong: refusing a file can be undone, dropping one cannot.
+//! The layout of these 48 bytes is the same in every later version. A newer version or an unknown
+//! required bit is reported as unsupported even when the checksum is wrong: a refused file can
+//! still be read later, a dropped one is lost.
 
 use shamba_table::{BirthId, checksum};
 
@@ -26,18 +28,18 @@ const VERSION: u32 = 1;
 const KNOWN_REQUIRED: u64 = 0;
 const CHECKED_BYTES: usize = 44;
 
-/// Which file it is.
+/// Kind of a framed file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
     /// A write-ahead log.
     Wal,
     /// A manifest.
     Manifest,
-    /// The file `CURRENT`.
+    /// The `CURRENT` file.
     Current,
-    /// Long values of a database without a log.
+    /// Long values of a database that has no log.
     Values,
-    /// The statistics of lookups.
+    /// The lookup statistics.
     Statistics,
 }
 
@@ -52,7 +54,7 @@ impl FileKind {
         }
     }
 
-    /// What messages call the header.
+    /// The name of the header structure in error messages.
     pub fn header_structure(self) -> &'static str {
         match self {
             Self::Wal => "log header",
@@ -63,13 +65,13 @@ impl FileKind {
         }
     }
 
-    /// What messages call a frame.
+    /// The name of the frame structure in error messages.
     pub fn frame_structure(self) -> &'static str {
         match self {
             Self::Wal => "log frame",
             Self::Manifest | Self::Current => "manifest frame",
             Self::Values => "value frame",
-            // It has no frames.
+            // The statistics file has no frames.
             Self::Statistics => "statistics",
         }
     }
@@ -86,22 +88,22 @@ pub struct FileHeader {
     pub optional: u64,
 }
 
-/// Why a file header cannot be used.
+/// The reason why a file header cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HeaderFault {
-    /// Not the bytes that were written; perhaps never written.
+    /// The bytes differ from those of a valid header; possibly the header was never written.
     Damaged(String),
     /// Written by a newer version, or with a feature that this build does not know.
     Unsupported(String),
 }
 
 impl FileHeader {
-    /// A header of this version.
+    /// Creates a header of the current version.
     pub fn new(birth: BirthId, number: u64) -> Self {
         Self { birth, number, optional: 0 }
     }
 
-    /// The bytes of the header.
+    /// Encodes the header.
     pub fn encode(&self, kind: FileKind) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         bytes.extend_from_slice(kind.magic());
@@ -115,7 +117,8 @@ impl FileHeader {
         bytes
     }
 
-    /// Decodes the first bytes of a file; `number` is what the file's name says, if it says anything.
+    /// Decodes a header from the first bytes of a file. `number` is the number in the file's name,
+    /// or `None` if the name has none.
     pub fn decode(kind: FileKind, number: Option<u64>, bytes: &[u8]) -> Result<Self, HeaderFault> {
         let cut = |_| HeaderFault::Damaged(format!("{} bytes where {HEADER_BYTES} were due", bytes.len()));
         let mut decoder = Decoder::new(bytes);
@@ -175,7 +178,7 @@ mod tests {
                 let mut bytes = example();
                 bytes[at] ^= mask;
                 let fault = FileHeader::decode(FileKind::Wal, Some(7), &bytes).expect_err("damaged");
-                // 1 ^ 1 = 0 is an older version, not a newer one.
+                // Version 1 with bit 0 flipped is version 0: an older version, not a newer one.
                 let refused = (8..20).contains(&at) && !(at == 8 && mask == 0x01);
                 assert_eq!(matches!(fault, HeaderFault::Unsupported(_)), refused, "byte {at} mask {mask:x}");
             }

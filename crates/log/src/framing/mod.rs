@@ -1,34 +1,40 @@
-//! Framing: how the write-ahead log and the manifest put records into a file so that damage can be told
-//! from a torn tail.
+//! Framing: the record format shared by the write-ahead log and the manifest. It lets a reader tell
+//! corruption from a torn tail.
 //!
 //! ```text
 //! file   = file header (48 bytes)  frame*
 //! frame  = frame header (7 bytes)  payload (0 to 65,529 bytes)
 //!
 //! frame header, little-endian:
-//!   0  4  checksum of everything behind it, payload included; salted with birth id and offset of the frame
+//!   0  4  checksum of kind, length and payload; salted with the birth id and the frame's offset
 //!   4  1  kind                         1 full, 2 first, 3 middle, 4 last, 5 head, 6 end, 7 promise
 //!   5  2  payload length
 //!
 //! payload of a promise:
-//!   0  8  everything in this file below this offset was synced before the promise was written
-//!   8  4  birth tag                    32 bits that only this life of the file has
+//!   0  8  synced offset: every byte below it was synced before the promise was written
+//!   8  4  birth tag                    32 bits derived from the birth id and the file number
 //! ```
 //!
-//! A record is one frame, or a first, any number of middle ones and a last; all of these but the last are
-//! full. *Promises* make damage decidable: a bad frame at offset `x` is corruption if some valid promise is
-//! of more than `x`, wherever it is, and a torn tail otherwise, even if valid records follow it (page
-//! write-back is unordered). [`survey`] finds the highest promise; [`reader`] gives the records up to the
-//! first damage; whoever reads the file compares the two.
+//! A record is one full frame, or a first frame, any number of middle frames and a last frame. All
+//! frames of a record except the last have the maximum length.
 //!
-//! A promise's checksum is salted with the file's number, which its name tells, not with the birth id: it
-//! survives the loss of the file header. It is written after a sync and, from then on, again before the first
-//! record in each further sector of 512 bytes: a lost sector does not take every promise about it along.
+//! *Promises* decide whether damage is corruption. A bad frame at offset `x` is corruption if any
+//! valid promise about the file, wherever it is stored, states a synced offset above `x`. Otherwise
+//! it is a torn tail, even if valid records follow it, because page write-back is unordered.
+//! [`survey`] finds the highest promise in a file. [`reader`] returns the records up to the first
+//! damage. The caller compares the two.
 //!
-//! Invariants: promises lie between records; a promise is of at most its own offset; nothing is ever
-//! appended after a failed append or sync.
+//! A promise's checksum is salted with the file number, which the file name states, and not with
+//! the birth id. So a promise stays readable when the file header is lost. A promise is written
+//! after a sync, and again before the first record in each further 512-byte sector. So the loss of
+//! one sector does not destroy every promise that covers it.
 //!
-//! Not here: what records mean ([`crate::wal`], [`crate::version::manifest`]).
+//! Invariants:
+//! - Promises lie between records.
+//! - A promise states at most its own offset.
+//! - Nothing is appended after a failed append or sync.
+//!
+//! Not here: the meaning of records ([`crate::wal`], and the manifest in crate `shamba-tree`).
 
 pub mod codec;
 pub mod frame;

@@ -1,9 +1,11 @@
-//! The payload of a record of several frames, read front to back one frame at a time.
+//! Reads the payload of a multi-frame record front to back, one frame at a time.
 //!
-//! Such a record may be longer than anybody wants to hold. Its frames are full but for the last one, so any
-//! place in its payload is found without walking there. Every frame is checked when it is read.
+//! Such a record may be too long to hold in memory. All its frames but the last have the maximum
+//! length, so the frame of any payload position is computed, not searched. Every frame is verified
+//! when it is read.
 //!
-//! Not here: what the payload says ([`crate::wal::stream`]); whether the record is whole ([`super::reader`]).
+//! Not here: the meaning of the payload ([`crate::wal::stream`]); whether the record is complete
+//! ([`super::reader`]).
 
 use super::codec::Decoded;
 use super::frame::{FRAME_BYTES_MAX, FileIdentity, PAYLOAD_BYTES_MAX};
@@ -11,12 +13,12 @@ use super::reader::read_frame;
 use super::window::Window;
 use crate::{Error, Result};
 
-/// Why a payload could not be read on.
+/// The reason why a payload cannot be read further.
 #[derive(Debug)]
 pub enum Stop {
-    /// What reading says.
+    /// A read failed.
     Failed(Error),
-    /// What is wrong with the bytes, as a phrase for an error message.
+    /// The bytes are malformed; the phrase describes how, for an error message.
     Malformed(String),
 }
 
@@ -32,39 +34,40 @@ impl From<String> for Stop {
     }
 }
 
-/// Takes bytes off the front of a record's payload.
+/// A cursor that reads from the front of a record's payload.
 #[derive(Debug)]
 pub struct PayloadReader<'w> {
     window: &'w mut Window,
     file: FileIdentity,
-    /// Where the first frame begins.
+    /// Offset in the file of the record's first frame.
     record: u64,
-    /// Where the last one ends.
+    /// Offset in the file of the end of the record's last frame.
     end: u64,
     bytes: u64,
     at: u64,
-    /// The payload of the frame that `at` lies in, once it was read.
+    /// The payload of the frame that contains `at`, once it has been read.
     frame: Vec<u8>,
     frame_number: Option<u64>,
 }
 
 impl<'w> PayloadReader<'w> {
-    /// Reads the record whose frames lie from `record` to `end` and hold `bytes` bytes.
+    /// Creates a reader of the record whose frames lie from `record` to `end` and hold `bytes`
+    /// payload bytes.
     pub(super) fn new(window: &'w mut Window, file: FileIdentity, record: u64, end: u64, bytes: u64) -> Self {
         Self { window, file, record, end, bytes, at: 0, frame: Vec::new(), frame_number: None }
     }
 
-    /// Where in the payload the next byte lies.
+    /// Offset in the payload of the next byte.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// How much is left.
+    /// Number of bytes not consumed yet.
     pub fn left(&self) -> u64 {
         self.bytes - self.at
     }
 
-    /// Passes over the next `bytes` bytes without reading them.
+    /// Skips the next `bytes` bytes without reading them.
     pub fn skip(&mut self, bytes: u64) -> std::result::Result<(), Stop> {
         self.check_left(bytes)?;
         self.at += bytes;
@@ -101,7 +104,8 @@ impl<'w> PayloadReader<'w> {
         }
     }
 
-    /// The bytes from `at` to the end of its frame; some, as `at` is before the end.
+    /// The bytes from `at` to the end of its frame. They are not empty, because `at` lies before
+    /// the end of the payload.
     fn held(&mut self) -> std::result::Result<&[u8], Stop> {
         let (number, skip) = (self.at / PAYLOAD_BYTES_MAX as u64, self.at % PAYLOAD_BYTES_MAX as u64);
         if self.frame_number != Some(number) {
@@ -120,7 +124,8 @@ impl<'w> PayloadReader<'w> {
     }
 }
 
-/// What reading says is an error; what is wrong with the bytes is an answer.
+/// Separates the two kinds of [`Stop`]: a failed read stays an error, malformed bytes become part
+/// of the result.
 pub fn decoded<T>(read: std::result::Result<T, Stop>) -> Result<Decoded<T>> {
     match read {
         Ok(value) => Ok(Ok(value)),

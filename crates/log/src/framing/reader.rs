@@ -1,10 +1,12 @@
-//! Reading frames back as records, up to the end or the first damage.
+//! Reads frames back as records, up to the end of the file or the first damage.
 //!
-//! The reader judges nothing: whether damage is corruption or a torn tail depends on promises that may be in
-//! other files. It reports where the damaged record begins and stays there; asking again gives the same
-//! answer. Half-read records live in the call, not in the reader, so nothing is left over after an error. A
-//! record may be longer than what should be in memory: all its frames are checked when it is met, and its
-//! payload is read again, a frame at a time ([`super::payload`]).
+//! The reader does not judge damage: whether it is corruption or a torn tail depends on promises
+//! that may lie in other files. It reports the offset of the bad frame and stays at the record that
+//! contains it, so a repeated call returns the same result. A partly read record is local to the
+//! call, so an error leaves no state behind.
+//!
+//! A record may be too long to hold in memory. All its frames are verified when it is first met,
+//! and its payload is read again later, one frame at a time ([`super::payload`]).
 
 use bytes::Bytes;
 use shamba_table::BirthId;
@@ -17,57 +19,57 @@ use super::window::Window;
 use crate::Result;
 use shamba_key::planted::{Defect, is_planted};
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
-    /// Batches or an edit.
+    /// Batches of a log, or an edit of a manifest.
     Data,
-    /// What came before this log.
+    /// The head of a log, which describes the preceding log.
     Head,
-    /// The file was closed in order.
+    /// The end marker of a file that was closed cleanly.
     End,
-    /// Nothing but its promise.
+    /// A promise; it has no other content.
     Promise,
 }
 
-/// One whole record.
+/// One complete record.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Kind of the record.
     pub kind: RecordKind,
-    /// Where its first frame begins.
+    /// Offset of its first frame.
     pub offset: u64,
-    /// Where its last frame ends.
+    /// Offset of the end of its last frame.
     pub end: u64,
-    /// Empty if it is longer than what the reader holds.
+    /// The payload; empty if it is longer than the reader holds.
     pub payload: Bytes,
     /// Length of the payload, held or not.
     pub payload_bytes: u64,
-    /// What a promise says; 0 for every other record.
+    /// The synced offset that a promise states; 0 for every other record.
     pub promise: u64,
     /// Checksum of its last frame.
     pub checksum: u32,
-    /// How many frames hold it.
+    /// Number of frames.
     pub frames: u32,
 }
 
-/// What is next in a file.
+/// Result of reading on in a file.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A whole record.
+    /// A complete record.
     Record(Record),
-    /// The file ends here, right after a record.
+    /// The file ends here, at a record boundary.
     End,
-    /// What is here is not a record.
+    /// The bytes here are not a valid record.
     Damage {
-        /// Where the bad frame begins.
+        /// Offset of the bad frame.
         offset: u64,
-        /// Expected and found.
+        /// Expected and actual content.
         detail: String,
     },
 }
 
-/// Reads one file's records in order.
+/// Reads the records of one file in order.
 #[derive(Debug)]
 pub struct FrameReader {
     window: Window,
@@ -78,38 +80,38 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// Reads from behind the file header.
+    /// Creates a reader that starts after the file header.
     pub fn new(window: Window, number: u64, birth: BirthId) -> Self {
         let limit = window.file_bytes();
         let (file, offset) = (FileIdentity { number, birth }, HEADER_BYTES);
         Self { window, file, offset, limit, held_bytes_max: u64::MAX }
     }
 
-    /// Gives records of several frames without their payload, checked all the same: [`Self::payload_of`]
-    /// reads it.
+    /// Returns multi-frame records without their payload. All their frames are still verified;
+    /// [`Self::payload_of`] reads the payload.
     pub fn hold_one_frame(&mut self) {
         self.held_bytes_max = PAYLOAD_BYTES_MAX as u64;
     }
 
-    /// The payload of a record of this file that is not held.
+    /// Returns a reader of the payload of a record of this file that is not held in memory.
     pub fn payload_of(&mut self, record: &Record) -> PayloadReader<'_> {
         PayloadReader::new(&mut self.window, self.file, record.offset, record.end, record.payload_bytes)
     }
 
-    /// Takes the file as ending at `bytes`, if it is longer.
+    /// Treats the file as ending at `bytes`, if it is longer.
     pub fn limit_to(&mut self, bytes: u64) {
         self.limit = self.limit.min(bytes);
     }
 
-    /// Where the next record begins: everything before is good.
+    /// Offset of the next record; everything before it is valid.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next record, or why there is none.
+    /// Returns the next record, or the reason why there is none.
     ///
     /// # Errors
-    /// What reading says; an error is never the end of the file.
+    /// A read failed. A read error is never taken for the end of the file.
     pub fn next(&mut self) -> Result<Step> {
         if self.offset == self.limit {
             return Ok(Step::End);
@@ -172,10 +174,11 @@ impl FrameReader {
     }
 }
 
-/// Checks the frame at `at` of a file that is taken to end at `limit`; gives it, and where it ends.
+/// Verifies the frame at `at` of a file that is treated as ending at `limit`. Returns the frame and
+/// the offset of its end.
 ///
 /// # Errors
-/// What reading says. What is wrong with the bytes is in the answer.
+/// A read failed. Malformed bytes are reported in the result, not as an error.
 pub(super) fn read_frame(
     window: &mut Window,
     file: FileIdentity,

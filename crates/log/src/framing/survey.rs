@@ -1,7 +1,9 @@
-//! Promises: how much of a file is known to have been on the disk, from the file itself.
+//! Finds the highest promise in a file: the offset up to which the file is known to have been
+//! synced.
 //!
-//! Frames are walked from the front. Where one is bad, the rest of the file is searched for promises byte by
-//! byte: a hole does not hide what is promised behind it. Both are linear in the file, on any bytes.
+//! Frames are read from the front. After a bad frame, the rest of the file is searched for promises
+//! at every byte offset, so damage does not hide the promises after it. Both passes are linear in
+//! the file size, for any content.
 
 use shamba_table::BirthId;
 
@@ -12,14 +14,15 @@ use super::window::Window;
 use crate::Result;
 use shamba_key::planted::{Defect, is_planted};
 
-/// Bytes of a file searched at a time.
+/// Number of offsets searched per chunk.
 const STRIDE_BYTES: usize = 128 << 10;
 
-/// The highest promise in file `number`; 0 if none. `birth` is absent when the file header could not be read:
-/// then every self-consistent promise counts, whatever its birth tag.
+/// Returns the highest synced offset promised in file `number`; 0 if there is none. `birth` is
+/// absent when the file header could not be read; then every promise with a valid checksum counts,
+/// whatever its birth tag.
 ///
 /// # Errors
-/// What reading says.
+/// A read failed.
 pub fn highest_promise(window: &mut Window, number: u64, birth: Option<BirthId>) -> Result<u64> {
     let mut highest = 0;
     let mut at = HEADER_BYTES;
@@ -35,7 +38,7 @@ pub fn highest_promise(window: &mut Window, number: u64, birth: Option<BirthId>)
     Ok(highest.max(look_ahead(window, at, number, birth)?))
 }
 
-/// The highest promise that begins at or after `from`.
+/// Returns the highest synced offset of the promises that begin at or after `from`.
 fn look_ahead(window: &mut Window, from: u64, number: u64, birth: Option<BirthId>) -> Result<u64> {
     if is_planted(Defect::LookAheadSkipped) {
         return Ok(0);

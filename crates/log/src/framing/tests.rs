@@ -1,4 +1,5 @@
-//! Tests of the framing: splitting, promises found behind holes, and the example of `docs/formats/log.md`.
+//! Tests of the framing: splitting into frames, promises found behind holes, and the example of
+//! `docs/formats/log.md`.
 
 use std::path::Path;
 
@@ -135,7 +136,7 @@ fn a_promise_is_found_behind_any_hole() {
     let env = new_env(1);
     let mut writer = create(&env);
     let rng = SeededRng::new(11);
-    // Beyond several strides of the search, so that frames straddle its joints.
+    // Longer than several strides of the search, so that frames straddle the stride boundaries.
     for _ in 0..400 {
         writer.append_record(&[&vec![7; (rng.next_u64() % 3_000) as usize]]).expect("buffered");
     }
@@ -157,10 +158,10 @@ fn a_promise_is_found_behind_any_hole() {
         let end = start + (rng.next_u64() % (promised - start as u64)) as usize;
         bytes[start..end].fill(if start.is_multiple_of(2) { 0 } else { 0xa5 });
         assert_eq!(highest(&bytes, true), promised, "a hole from {start} to {end}");
-        // Without the file header, too.
+        // The search also works without the file header.
         assert_eq!(highest(&bytes, false), promised, "a hole from {start} to {end}");
     }
-    // A frame at another place, or of another life of the file, says nothing.
+    // A promise at another offset, or of an earlier file of the same number, is not valid.
     let mut bytes = good.clone();
     bytes.drain(100..101);
     bytes.extend_from_slice(&good[100..]);

@@ -1,7 +1,8 @@
-//! A file read front to back through one buffer of bounded size.
+//! Reads a file front to back through one buffer of bounded size.
 //!
-//! The length is taken once, at opening: a file that ends before it is damaged, and one that grows is read
-//! to where it ended. The buffer is dropped after an error, so bytes of a failed read are never served.
+//! The length is taken once, when the file is opened. A file that ends before this length is
+//! damaged. Bytes appended later are not read. A failed read discards the buffer, so its bytes are
+//! never returned.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use shamba_env::{Env, RandomFile, read_exact_at};
 
 use crate::{Error, Result};
 
-/// Bytes read at a time: several frames, and little beside the memtables that replay fills.
+/// Bytes read at a time: several frames, but little compared to the memtables that replay fills.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// A file and the chunk of it that is in memory.
+/// A file and the chunk of it that is held in memory.
 #[derive(Debug)]
 pub struct Window {
     file: Arc<dyn RandomFile>,
@@ -36,7 +37,7 @@ impl Window {
         self.file_bytes
     }
 
-    /// The `bytes` bytes at `offset`, fewer only where the file ends.
+    /// Returns the `bytes` bytes at `offset`; fewer only at the end of the file.
     pub fn at(&mut self, offset: u64, bytes: usize) -> Result<&[u8]> {
         let left = self.file_bytes.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes);
@@ -49,7 +50,7 @@ impl Window {
         Ok(held.unwrap_or_default())
     }
 
-    /// Where in the chunk `offset` is, if `wanted` bytes from there are in it.
+    /// Index in the chunk of `offset`, if the chunk holds `wanted` bytes from there.
     fn held(&self, offset: u64, wanted: usize) -> Option<usize> {
         let skip = usize::try_from(offset.checked_sub(self.start)?).ok()?;
         (skip.checked_add(wanted)? <= self.chunk.len()).then_some(skip)

@@ -1,18 +1,19 @@
-//! Writing frames: records go into a buffer, to the operating system, to the disk.
+//! Writes frames: records go into a buffer, then to the operating system, then to the disk.
 //!
-//! Three watermarks, `synced <= flushed <= offset`, all on record boundaries. They count records that say
-//! something: a promise behind the last of these need not be durable, so it leaves the watermarks where they
-//! are. A failed append cuts the file back to what was flushed and *seals* the writer: what was buffered is
-//! lost and reported, nothing is ever appended again. What was flushed before may still be synced. A failed
-//! sync seals for good: after it nobody knows what is on the disk, and a second sync that succeeds would not
-//! tell.
+//! Three watermarks, `synced <= flushed <= offset`, all lie on record boundaries. A promise at the
+//! end of the file does not advance them, because it need not be durable.
 //!
-//! What may share a fate may share a frame ([`FrameWriter::join`]): the frame stays open in the buffer until
-//! it is full or flushed. A record of several frames is written out while it is framed, so it never needs a
-//! buffer of its length.
+//! A failed append truncates the file to the flushed watermark and *seals* the writer: the buffered
+//! records are lost, the error is returned, and nothing is ever appended again. Records flushed
+//! earlier can still be synced. A failed sync also prevents any further sync: after it the state of
+//! the disk is unknown, and a second sync that succeeds would not prove anything.
 //!
-//! Not here: making the file's name durable, which is the caller's (and must come before a promise is
-//! relied upon).
+//! Records that may be lost together can share a frame ([`FrameWriter::join`]): the frame stays
+//! open in the buffer until it is full or flushed. A multi-frame record is written out while it is
+//! framed, so the buffer never holds all of it.
+//!
+//! Not here: the sync of the directory that makes the file's name durable. The caller does it,
+//! before any promise is relied upon.
 
 use std::path::{Path, PathBuf};
 
@@ -24,35 +25,36 @@ use super::header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::{Error, Result};
 use shamba_key::planted::{Defect, is_planted};
 
-/// A buffer that grew past this for one large batch gives the memory back.
+/// Capacity that the buffer keeps after a flush: memory above it, grown for one large batch, is
+/// freed.
 const BUFFER_KEPT_BYTES: usize = 256 << 10;
-/// A record of several frames goes to the operating system in pieces of at least this.
+/// Minimum size of the pieces in which a multi-frame record is handed to the operating system.
 const PIECE_BYTES: usize = 128 << 10;
-/// The unit in which a disk loses what was written.
+/// The unit in which a disk loses writes.
 const SECTOR_BYTES: u64 = 512;
 
-/// Why nothing more may be appended.
+/// The reason why nothing more may be appended.
 #[derive(Clone, Debug)]
 struct Seal {
     cause: Error,
-    /// The file ends where the last flush left it, as far as the operating system said.
+    /// The file was truncated to where the last flush left it, according to the operating system.
     cut: bool,
-    /// A sync failed: not even what was flushed can be made durable any more.
+    /// A sync failed: even flushed records can no longer be made durable.
     sync_failed: bool,
 }
 
-/// The one writer of a framed file.
+/// The only writer of a framed file.
 #[derive(Debug)]
 pub struct FrameWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
     identity: FileIdentity,
     buffer: Vec<u8>,
-    /// Where in the buffer the frame begins that still takes more.
+    /// Offset in the buffer of the open frame, which accepts more data.
     open_at: Option<usize>,
-    /// Bytes in the file that a failure does not take back, promises included.
+    /// Bytes in the file that a failed append does not remove, promises included.
     file_bytes: u64,
-    /// Bytes behind them: the beginning of a record whose end is not written yet.
+    /// Bytes in the file after `file_bytes`: the start of a record that is not complete yet.
     begun_bytes: u64,
     /// The sector in which the last promise begins; `None` before the first.
     promised_in: Option<u64>,
@@ -62,19 +64,19 @@ pub struct FrameWriter {
     seal: Option<Seal>,
 }
 
-/// Where the records that say something end.
+/// The end of the records, not counting a promise at the end of the file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watermark {
     offset: u64,
-    /// Checksum of the last frame before it; of no meaning while that is open.
+    /// Checksum of the last frame before `offset`; meaningless while that frame is open.
     checksum: u32,
 }
 
 impl FrameWriter {
-    /// Creates the file; its header waits in the buffer.
+    /// Creates the file. Its header stays in the buffer until the first flush.
     ///
     /// # Errors
-    /// What the file system says; `AlreadyExists` if the name is taken.
+    /// I/O errors of the file system; `AlreadyExists` if the file exists.
     pub fn create(env: &Env, path: &Path, kind: FileKind, number: u64) -> Result<Self> {
         let birth = BirthId(env.rng.next_u64());
         let file = env.vfs.create(path).map_err(|error| Error::io(path, "create", error))?;
@@ -94,8 +96,9 @@ impl FrameWriter {
         })
     }
 
-    /// Buffers up to `room` bytes, which `write` appends to the buffer, as part of a record that what comes
-    /// next may join, too; `begin` is what such a record begins with. The two fit one frame.
+    /// Buffers up to `room` bytes, which `write` appends to the buffer, as part of a record that
+    /// later calls may extend. `begin` is the start of the payload if a new record is begun.
+    /// `begin` and `room` together fit one frame.
     ///
     /// # Errors
     /// The cause of the seal, if the writer is sealed.
@@ -116,19 +119,19 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Ends the record that [`Self::join`] would add to: the next one begins anew.
+    /// Closes the record that [`Self::join`] would extend; the next call begins a new one.
     pub fn close_frame(&mut self) {
         if let Some(open_at) = self.open_at.take() {
             self.seal_frame(FrameKind::Full, open_at);
         }
     }
 
-    /// Buffers a record of its own, made of parts, one after the other; splits it into frames as needed. Gives
-    /// the offset at which its first frame begins.
+    /// Buffers a separate record whose payload is the concatenation of `parts`, split into frames
+    /// as needed. Returns the offset of its first frame.
     ///
     /// # Errors
-    /// The cause of the seal, if the writer is sealed. Of a record of several frames, what the file system
-    /// says; from then on the writer is sealed and nothing of the record is in the file.
+    /// The cause of the seal, if the writer is sealed. For a multi-frame record also I/O errors;
+    /// then the writer is sealed and the file contains nothing of the record.
     pub fn append_record(&mut self, parts: &[&[u8]]) -> Result<u64> {
         self.check_open()?;
         self.close_frame();
@@ -141,7 +144,8 @@ impl FrameWriter {
             self.push_frame(FrameKind::Full, left, &mut rest, &mut parts);
             return Ok(offset);
         }
-        // What came before is whole: a failure must not take it along.
+        // Earlier records are complete: flush them first, so that a failure below does not remove
+        // them.
         self.flush()?;
         self.promise_again();
         let offset = self.end();
@@ -158,7 +162,7 @@ impl FrameWriter {
         Ok(offset)
     }
 
-    /// Buffers a record of one frame and of a kind of its own.
+    /// Buffers a single-frame record of kind `kind`.
     ///
     /// # Errors
     /// The cause of the seal, if the writer is sealed.
@@ -170,10 +174,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Buffers a promise of what is synced.
-    ///
-    /// # Errors
-    /// The cause of the seal, if the writer is sealed.
+    /// Buffers a promise of the synced offset.
     pub fn append_promise(&mut self) -> Result<()> {
         self.check_open()?;
         self.close_frame();
@@ -181,8 +182,8 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Repeats the promise, if there is one, where the last is in another sector: what takes a sector away must not take
-    /// the knowledge along that it was promised.
+    /// Repeats the last promise if it lies in another sector than the next record. So the loss of a
+    /// sector does not also destroy the promise that covers it.
     fn promise_again(&mut self) {
         if self.promised_in.is_some_and(|sector| sector != self.end() / SECTOR_BYTES) {
             self.push_promise();
@@ -196,7 +197,8 @@ impl FrameWriter {
         self.promised_in = Some(offset / SECTOR_BYTES);
     }
 
-    /// Appends one frame with the next `bytes` bytes of `rest` and, behind it, `parts`, which have them.
+    /// Appends one frame with the next `bytes` payload bytes, from `rest` and then from
+    /// `parts`. They hold at least that many.
     fn push_frame<'a>(
         &mut self,
         kind: FrameKind,
@@ -226,12 +228,12 @@ impl FrameWriter {
         self.appended = Watermark { offset: self.end(), checksum };
     }
 
-    /// Where what is buffered will end.
+    /// Offset at which the buffered bytes will end in the file.
     fn end(&self) -> u64 {
         self.file_bytes + self.begun_bytes + self.buffer.len() as u64
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffered bytes to the file.
     fn write_out(&mut self) -> Result<()> {
         if let Err(error) = append_all(self.file.as_mut(), &self.buffer) {
             let cause = Error::io(&self.path, "append to", error);
@@ -255,10 +257,10 @@ impl FrameWriter {
         self.appended = self.flushed;
     }
 
-    /// Hands everything buffered to the operating system.
+    /// Hands all buffered bytes to the operating system.
     ///
     /// # Errors
-    /// What the file system says; from then on the writer is sealed and the buffered records are gone.
+    /// I/O errors of the file system; then the writer is sealed and the buffered records are lost.
     pub fn flush(&mut self) -> Result<()> {
         self.check_open()?;
         self.close_frame();
@@ -272,11 +274,11 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Flushes and makes everything flushed durable. A writer sealed by a failed append can still do the
-    /// second half; one sealed by a failed sync gives the same error for ever.
+    /// Flushes, then makes everything flushed durable. After a failed append the flushed records
+    /// can still be synced; after a failed sync every call returns the same error.
     ///
     /// # Errors
-    /// What the file system says; from then on the writer is sealed.
+    /// I/O errors of the file system; then the writer is sealed.
     pub fn sync(&mut self) -> Result<()> {
         self.check_syncable()?;
         if self.seal.is_none() {
@@ -302,16 +304,16 @@ impl FrameWriter {
         }
     }
 
-    /// Ends the life of the writer: neither append nor sync succeeds any more.
+    /// Seals the writer permanently: no append and no sync succeeds any more.
     pub fn seal_for_good(&mut self, cause: Error) {
         self.forget_buffered();
         self.seal = Some(Seal { cause, cut: false, sync_failed: true });
     }
 
-    /// That no sync has failed.
+    /// Succeeds if no sync has failed.
     ///
     /// # Errors
-    /// The failure: nothing may be tried again after it.
+    /// The error of the failed sync, after which nothing may be retried.
     pub fn check_syncable(&self) -> Result<()> {
         match &self.seal {
             Some(seal) if seal.sync_failed => Err(seal.cause.clone()),
@@ -323,13 +325,13 @@ impl FrameWriter {
         self.seal.as_ref().map_or(Ok(()), |seal| Err(seal.cause.clone()))
     }
 
-    /// What sealed the writer, if it is sealed.
+    /// The error that sealed the writer, if it is sealed.
     pub fn failure(&self) -> Option<&Error> {
         self.seal.as_ref().map(|seal| &seal.cause)
     }
 
-    /// Whether a further file may carry on where this one stopped: no sync failed, and after a failed
-    /// append the file was cut to its last good record.
+    /// Whether a new file may continue after this one: no sync failed, and after a failed append
+    /// the file was truncated to its last complete record.
     pub fn may_be_followed(&self) -> bool {
         self.seal.as_ref().is_none_or(|seal| seal.cut && !seal.sync_failed)
     }
@@ -344,32 +346,32 @@ impl FrameWriter {
         self.identity.birth
     }
 
-    /// Where the last record ends.
+    /// Offset of the end of the last record.
     pub fn offset(&self) -> u64 {
         self.appended.offset
     }
 
-    /// The same for what was handed to the operating system.
+    /// Offset of the end of the last record that was handed to the operating system.
     pub fn flushed(&self) -> u64 {
         self.flushed.offset
     }
 
-    /// The same for what is known to be on the disk.
+    /// Offset of the end of the last record that is known to be durable.
     pub fn synced(&self) -> u64 {
         self.synced
     }
 
-    /// Bytes that a failure would lose.
+    /// Number of bytes that a failure would lose.
     pub fn buffered(&self) -> u64 {
         self.begun_bytes + self.buffer.len() as u64
     }
 
-    /// Memory of the buffer, whatever is in it.
+    /// Allocated size of the buffer.
     pub fn memory_bytes(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// The checksum of the last record's last frame.
+    /// Checksum of the last frame of the last record.
     pub fn last_checksum(&self) -> u32 {
         self.appended.checksum
     }

@@ -1,8 +1,8 @@
-//! Floors: how much of each log is promised, over all the places where a promise can stand.
+//! Floors: the promised offset of each log, over all places where a promise can stand.
 //!
-//! A promise about a log is in the log itself, in the head of the log after it, in any later log, and in the
-//! manifest. This is the first pass of recovery; it reads every log once and keeps nothing but headers,
-//! heads and one number a log.
+//! A promise about a log is in the log itself, in the head of the log after it, in any later log,
+//! or in the manifest. This is the first pass of recovery. It reads every log once and keeps only
+//! headers, heads and one offset per log.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 use shamba_key::LogNo;
 use shamba_key::planted::{Defect, is_planted};
 
-/// What the first pass learns of one log.
+/// Result of the first pass over one log.
 #[derive(Debug)]
 pub struct SurveyedLog {
     /// Number of the log.
@@ -27,19 +27,19 @@ pub struct SurveyedLog {
     pub path: PathBuf,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Why not, if the file header is not readable.
+    /// The file header, or the reason why it is not readable.
     pub header: Decoded<FileHeader>,
-    /// The head and where its record ends; why not, if it is not readable.
+    /// The head and the offset of its end, or the reason why it is not readable.
     pub head: Decoded<(Head, u64)>,
     /// The highest promise in the log itself.
     pub promise: u64,
 }
 
 impl SurveyedLog {
-    /// Reads a log for its promises.
+    /// Reads a log and collects its promises.
     ///
     /// # Errors
-    /// What reading says; `Unsupported` for a log of a newer version.
+    /// A read failed; `Unsupported` for a log of a newer version.
     pub fn survey(env: &Env, dir: &Path, number: LogNo) -> Result<Self> {
         let path = dir.join(log_file_name(number));
         let mut window = Window::open(env, &path)?;
@@ -61,13 +61,13 @@ impl SurveyedLog {
         Ok(Self { number, path, file_bytes, header, head, promise })
     }
 
-    /// The number of the log that this one says it follows.
+    /// Number of the predecessor that the head names.
     pub fn follows(&self) -> Option<LogNo> {
         let (head, _) = self.head.as_ref().ok()?;
         head.predecessor.map(|before| before.number)
     }
 
-    /// Whether anything comes after the head.
+    /// Whether any bytes follow the head.
     pub fn has_more_than_head(&self) -> bool {
         !matches!(self.head, Ok((_, end)) if end >= self.file_bytes)
     }
@@ -84,19 +84,19 @@ fn read_head(mut reader: FrameReader, number: LogNo) -> Result<Decoded<(Head, u6
     })
 }
 
-/// How much of a log is promised, and by whom.
+/// The promised extent of a log, and the file that promises it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Floor {
-    /// Nothing: the log may be damaged anywhere, or missing, after a crash.
+    /// No promise: after a crash the log may be damaged anywhere, or missing.
     Nothing,
-    /// Everything below this offset.
+    /// Every byte below this offset is promised.
     Below {
         /// The end of the promised bytes.
         offset: u64,
         /// The file that promises them.
         by: String,
     },
-    /// Everything that was ever written to it.
+    /// Everything that was ever written to the log is promised.
     Whole {
         /// The file that promises it.
         by: String,
@@ -104,7 +104,7 @@ pub enum Floor {
 }
 
 impl Floor {
-    /// Whether what lies at `offset` must be there.
+    /// Whether the byte at `offset` is promised to be durable.
     pub fn covers(&self, offset: u64) -> bool {
         match self {
             _ if is_planted(Defect::PromiseIgnored) => false,
@@ -114,7 +114,7 @@ impl Floor {
         }
     }
 
-    /// The least length that the log must have.
+    /// The minimum length that the log must have.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Below { offset, .. } => *offset,
@@ -122,7 +122,7 @@ impl Floor {
         }
     }
 
-    /// Who promised what, for messages.
+    /// The promise and its source, for error messages.
     pub fn reason(&self) -> String {
         match self {
             Self::Nothing => "nothing of the log was promised".to_owned(),
@@ -132,7 +132,7 @@ impl Floor {
     }
 }
 
-/// The floor of log `number`, which need not be among `logs`.
+/// Returns the floor of log `number`, which need not be in `logs`.
 pub fn floor_of(number: LogNo, logs: &[SurveyedLog], manifest: Option<(LogNo, u64)>) -> Floor {
     let mut floor = Floor::Nothing;
     let mut raise = |about: LogNo, offset: u64, by: &dyn Fn() -> String| {

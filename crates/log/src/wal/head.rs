@@ -1,55 +1,56 @@
-//! The head: the first record of a log, which ties it to what came before.
+//! The head: the first record of a log, which links it to its predecessor.
 //!
 //! ```text
-//!  0  8  number of the log before this one; 0: none
-//!  8  8  its length in bytes; without a log before this one: the first log whose batches are
-//!        copied to the beginning of this one, 0: none
-//! 16  8  the last sequence number when it ended
-//! 24  4  the checksum of its last frame
-//! 28  8  how much of it was synced: a promise
-//! 36  8  the sequence number before this log's first batch
+//!  0  8  number of the predecessor; 0: none
+//!  8  8  length of the predecessor in bytes; without a predecessor: number of the first log whose
+//!        batches are copied to the beginning of this one, 0: none
+//! 16  8  the last sequence number at the end of the predecessor
+//! 24  4  the checksum of the predecessor's last frame
+//! 28  8  synced offset of the predecessor: a promise
+//! 36  8  base: the sequence number before this log's first batch
 //! ```
 //!
-//! An open copies a short log tail into the new log (`recovery::rebuild`). Until the manifest names the
-//! new log, the log that the copy was made from stays the one that counts: see [`super::replay`].
+//! An open copies a short log tail into the new log (`recovery::rebuild`). Until the manifest names
+//! the new log, the original logs remain the valid ones: see [`super::replay`].
 //!
-//! The length, the sequence number and the checksum show a log that was cut exactly between two records,
-//! which frames alone cannot. The last field may be above the predecessor's last sequence number when
-//! numbers went to writes that no log has, such as ingested tables.
+//! The length, the sequence number and the checksum reveal a log that was cut exactly between two
+//! records, which frames alone cannot show. The base may exceed the predecessor's last sequence
+//! number, when numbers went to writes that no log records, such as ingested tables.
 
 use shamba_key::SeqNo;
 
 use crate::framing::codec::{Decoded, Decoder};
 use shamba_key::LogNo;
 
-/// Where a log stopped, as the next one states it.
+/// End of a log, as the head of the next log states it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Predecessor {
     /// Number of the log.
     pub number: LogNo,
-    /// Where its last record ends.
+    /// Offset of the end of its last record.
     pub bytes: u64,
-    /// The last sequence number that it or a log before it holds.
+    /// The last sequence number in this log or an earlier one.
     pub last_seq: SeqNo,
     /// The checksum of its last frame.
     pub last_checksum: u32,
-    /// How much of it is known to be on the disk.
+    /// Offset up to which it is known to be durable.
     pub synced: u64,
 }
 
 /// The content of a head record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// `None`: everything before this log is in tables or copied to its beginning.
+    /// `None`: everything before this log is in tables, or copied to the beginning of this log.
     pub predecessor: Option<Predecessor>,
-    /// The first of the logs whose batches this log begins with; only without a predecessor.
+    /// The first of the logs whose batches are copied to the beginning of this log; only without a
+    /// predecessor.
     pub copy_of: Option<LogNo>,
-    /// The first batch carries on from here.
+    /// The sequence number before the first batch, if that batch has no gap.
     pub base_seq: SeqNo,
 }
 
 impl Head {
-    /// The payload of the head record.
+    /// Encodes the payload of the head record.
     pub fn encode(&self) -> Vec<u8> {
         debug_assert!(self.predecessor.is_none() || self.copy_of.is_none(), "{self:?}");
         let copy_of = self.copy_of.map_or(0, |log| log.0);

@@ -1,15 +1,18 @@
-//! The write-ahead log: every batch of every keyspace, in sequence order, before it is acknowledged.
+//! The write-ahead log: records every batch of every keyspace, in sequence order, before it is
+//! acknowledged.
 //!
-//! A log is a framed file ([`crate::framing`]) named `000007.log`. Its first record, the *head*, says what came
-//! before it ([`head`]); then batches, those of one commit group in one record ([`record`]); a log that was
-//! closed in order ends with an end marker. [`writer`] appends, [`replay`] reads a chain of logs back.
+//! A log is a framed file ([`crate::framing`]) named `000007.log`. Its first record, the *head*,
+//! describes the preceding log ([`head`]). Then come batches; the batches of one commit group share
+//! a record ([`record`]). A log that was closed cleanly ends with an end marker. [`writer`]
+//! appends, [`replay`] reads a chain of logs back.
 //!
-//! Promises go along the chain: a log is synced before any later one is, so a promise above 0 in a log
-//! covers all of every earlier log, and a head's `synced` covers its predecessor up to there. The *length*
-//! that a head states is no promise (without a sync it may never have reached the disk), but it is where
-//! the predecessor ends: what lies beyond was never acknowledged.
+//! Promises extend along the chain. A log is synced before any later one, so a promise above 0 in a
+//! log covers all of every earlier log. The `synced` field of a head promises its predecessor up to
+//! that offset. The *length* in a head is no promise, because without a sync the bytes may never
+//! have reached the disk. But it is where the predecessor ends: nothing beyond it was acknowledged.
 //!
-//! Not here: who shares a sync (the commit path), what a batch does (memtables).
+//! Not here: which thread syncs for a commit group (the commit path), how a batch changes
+//! memtables.
 
 pub mod floor;
 pub mod head;
@@ -42,6 +45,6 @@ pub fn log_file_name(number: LogNo) -> String {
 pub fn parse_log_file_name(name: &str) -> Option<LogNo> {
     let digits = name.strip_suffix(".log")?;
     let number = LogNo(digits.parse().ok()?);
-    // Signs and surplus zeros parse, too, but are no names of ours.
+    // Signs and leading zeros parse, too, but never occur in a log's file name.
     (number.0 > 0 && log_file_name(number) == name).then_some(number)
 }

@@ -1,8 +1,9 @@
-//! Batch records: the operations of one or more batches, as the log holds them.
+//! Batch records: the encoding of the operations of one or more batches.
 //!
 //! ```text
-//! record:     gap        varint    sequence numbers that no log has between the last operation before
-//!                                  the record (or the head's base) and its first one; nearly always 0
+//! record:     gap        varint    number of sequence numbers that no log has, between the last
+//!                                  operation before the record (or the head's base) and the first
+//!                                  one in it; nearly always 0
 //!             operations           one after the other; each takes the next sequence number
 //!
 //! operation:  kind       1         1 put, 2 delete, 3 range delete (the bytes of entry kinds)
@@ -11,26 +12,26 @@
 //!             keyspace   varint    if stated
 //!             key        varint length, bytes
 //!             put only:            value: varint length, bytes
-//!             range delete only:   1 byte: 1 if an end follows, 0 if everything from the key on goes
+//!             range delete only:   1 byte: 1 if an end follows, 0 if the range has no end;
 //!                                  end (exclusive): varint length, bytes
 //! ```
 //!
-//! Batches that were written together lie in one record, so they need one checksum and no header of their
-//! own. A record is decoded whole before any of it is applied: its batches are replayed entirely or not at
-//! all. Keys and values are slices of the record.
+//! Batches that were written together share a record, so they need one checksum and no header of
+//! their own. A record is decoded completely before any of it is applied, so its batches are
+//! replayed entirely or not at all. Keys and values are slices of the record.
 
 use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 
 use crate::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
 use shamba_key::KeyspaceId;
 
-/// In the kind of an operation: the first of its batch.
+/// Flag in an operation's kind: the operation is the first of its batch.
 pub(super) const FIRST: u8 = 0x80;
-/// In the kind of an operation: the keyspace is stated.
+/// Flag in an operation's kind: the keyspace is stated.
 pub(super) const STATED: u8 = 0x40;
-/// The longest that a varint of 32 bits gets.
+/// Maximum length of a varint of 32 bits.
 const VARINT_32_BYTES: usize = 5;
-/// The longest that a gap gets.
+/// Maximum length of an encoded gap.
 pub(super) const GAP_BYTES_MAX: usize = 10;
 
 /// One operation.
@@ -48,7 +49,8 @@ pub enum OpRef<'a> {
         /// User key.
         key: &'a [u8],
     },
-    /// Everything from `start` up to `end`, exclusive; `None`: to the end of the keyspace.
+    /// Deletes every key from `start` up to `end`, exclusive. `None`: up to the end of the
+    /// keyspace.
     RangeDelete {
         /// First key of the range.
         start: &'a [u8],
@@ -58,7 +60,7 @@ pub enum OpRef<'a> {
 }
 
 impl OpRef<'_> {
-    /// No encoding of it is longer.
+    /// Upper bound of the encoded length.
     pub fn encoded_bytes_max(&self) -> usize {
         let (first, second) = match self {
             Self::Put { key, value } => (key.len(), value.len()),
@@ -69,14 +71,14 @@ impl OpRef<'_> {
     }
 }
 
-/// Appends one operation to the operations of a record; `is_first`: it begins a batch.
+/// Appends one operation to the operations of a record. `is_first` says that it begins a batch.
 pub fn encode_op(out: &mut Vec<u8>, is_first: bool, keyspace: KeyspaceId, op: OpRef<'_>) {
     out.reserve(op.encoded_bytes_max());
     let tail = encode_op_head(out, is_first, keyspace, op);
     out.extend_from_slice(tail);
 }
 
-/// Appends all of an operation but its last byte string, a put's value say, and gives that.
+/// Appends an operation except its last byte string (for a put, the value) and returns that string.
 pub fn encode_op_head<'a>(
     out: &mut Vec<u8>,
     is_first: bool,
@@ -124,7 +126,7 @@ fn decode_key<'a>(decoder: &mut Decoder<'a>) -> Decoded<&'a [u8]> {
     Ok(key)
 }
 
-/// An operation, and whether it begins a batch.
+/// Decodes an operation, and whether it begins a batch.
 fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(bool, KeyspaceId, OpRef<'a>)> {
     let flags = decoder.u8()?;
     let kind = flags & !(FIRST | STATED);
@@ -155,7 +157,7 @@ fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(bool, KeyspaceId, OpRef<
     Ok((flags & FIRST != 0, keyspace, op))
 }
 
-/// As [`encoded_ops`], each with where in `encoded` it ends.
+/// As [`encoded_ops`], with the end offset in `encoded` of each operation.
 pub fn encoded_ops_and_ends(encoded: &[u8]) -> impl Iterator<Item = (usize, OpRef<'_>)> {
     let mut decoder = Decoder::new(encoded);
     std::iter::from_fn(move || {
@@ -164,14 +166,15 @@ pub fn encoded_ops_and_ends(encoded: &[u8]) -> impl Iterator<Item = (usize, OpRe
     })
 }
 
-/// The operations in `encoded`, which [`encode_op`] wrote or [`RecordView::decode`] has seen.
+/// Iterates over the operations in `encoded`, which [`encode_op`] wrote or [`RecordView::decode`]
+/// verified.
 pub fn encoded_ops(encoded: &[u8]) -> impl Iterator<Item = (KeyspaceId, OpRef<'_>)> {
     let mut decoder = Decoder::new(encoded);
-    // The end is the only reason not to get on.
+    // Decoding fails only at the end, because the bytes were verified.
     std::iter::from_fn(move || decode_op(&mut decoder).ok().map(|(_, keyspace, op)| (keyspace, op)))
 }
 
-/// A record, checked in full.
+/// A record whose operations were all verified.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordView<'a> {
     first_seq: SeqNo,
@@ -179,10 +182,10 @@ pub struct RecordView<'a> {
 }
 
 impl<'a> RecordView<'a> {
-    /// Decodes a record, which follows the sequence number `after`, and checks every operation.
+    /// Decodes a record that follows the sequence number `after`, and verifies every operation.
     ///
     /// # Errors
-    /// A phrase that says what is wrong.
+    /// A phrase that describes the fault.
     pub fn decode(payload: &'a [u8], after: SeqNo) -> Decoded<Self> {
         let mut decoder = Decoder::new(payload);
         let gap = decoder.varint()?;
@@ -221,7 +224,7 @@ impl<'a> RecordView<'a> {
             let mut count = 0;
             while !decoder.is_empty() {
                 let at = rest.len() - decoder.rest().len();
-                // Never an error: `decode` saw every operation.
+                // Never an error: `decode` verified every operation.
                 let (is_first, _, _) = decode_op(&mut decoder).ok()?;
                 if is_first && count > 0 {
                     end = at;
@@ -252,7 +255,7 @@ impl<'a> BatchView<'a> {
         SeqNo(self.first_seq.0.saturating_add(u64::from(self.count).saturating_sub(1)))
     }
 
-    /// How many operations there are.
+    /// Number of operations.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -262,7 +265,7 @@ impl<'a> BatchView<'a> {
         self.first_seq
     }
 
-    /// The operations as the log holds them.
+    /// The operations in their encoding.
     pub fn encoded(&self) -> &'a [u8] {
         self.ops
     }
@@ -282,7 +285,7 @@ mod tests {
 
     type Batch = Vec<(KeyspaceId, OpRef<'static>)>;
 
-    /// A record of these batches.
+    /// Encodes a record of the given batches.
     fn encode(gap: u64, batches: &[Batch]) -> Vec<u8> {
         let mut payload = Vec::new();
         put_varint(&mut payload, gap);
@@ -340,7 +343,7 @@ mod tests {
     fn cut_and_overlong_records_are_refused() {
         let payload = encode(0, &example());
         for cut in 0..payload.len() {
-            // Whole operations are a record, too; but they are not these.
+            // A prefix of whole operations is a valid record, but has fewer operations.
             if let Ok(record) = RecordView::decode(&payload[..cut], SeqNo(9)) {
                 assert!(record.batches().map(|batch| batch.count()).sum::<u32>() < 5, "cut at {cut}");
             }

@@ -1,30 +1,36 @@
-//! Replay: what a chain of logs says, up to where it can be trusted.
+//! Replay: reads the batches of a chain of logs, up to the first damage.
 //!
-//! Two passes: the first finds what is promised ([`super::floor`]), the second gives the batches in order and
-//! stops at the first thing that is not as it was written: a damaged frame, a log shorter than a promise or
-//! than its successor says, a missing log, a gap in the sequence. If a promise covers the place it is
-//! corruption and the open fails ([`Recovery::Strict`]); else it is the tail of an unclean stop: everything
-//! from there on is left out, valid or not, and a warning says how much. A read error is neither.
+//! There are two passes. The first finds the promises ([`super::floor`]). The second returns the
+//! batches in order and stops at the first fault: a damaged frame, a log shorter than a promise or
+//! than its successor states, a missing log, a gap in the sequence numbers. If a promise covers the
+//! place of the fault, it is corruption and the open fails ([`Recovery::Strict`]). Otherwise it is
+//! the tail of an unclean stop: everything from there on is left out, valid or not, and a warning
+//! states its length. A read error is neither; it is returned.
 //!
-//! What the caller must do, so that a tail once left out never comes back and no recovery needs another's
-//! luck. Nothing here writes, and no log is ever appended to again; then, in this order:
-//! 1. put everything replayed into tables, all keyspaces, synced; or, if it is little, keep it for step 2;
-//! 2. create a log *without predecessor*, and sync it. Its base is the last sequence number of tables and
-//!    logs, and it is empty; or it begins with a copy of what was replayed, its head names the first log
-//!    that the copy was made from (`copy_of`), and none of its frames promises anything yet;
-//! 3. append one manifest edit that adds the tables, moves `first_log` to that log exactly and promises its
-//!    length (`log_promise`), so that even its loss is noticed;
-//! 4. only then append to the log and acknowledge; unlink the old logs when convenient.
+//! Replay writes nothing, and no old log is ever appended to again. The caller must do the
+//! following, in this order, so that a tail once left out never comes back and a crash during
+//! recovery is harmless:
+//! 1. Put everything replayed, of all keyspaces, into synced tables; or, if it is little, keep it
+//!    for step 2.
+//! 2. Create a log *without predecessor*, and sync it. Either it is empty, and its base is the last
+//!    sequence number of tables and logs. Or it begins with a copy of the replayed batches, its
+//!    head names the first log that was copied (`copy_of`), and none of its frames contains a
+//!    promise yet.
+//! 3. Append one manifest edit that adds the tables, sets `first_log` to exactly that log and
+//!    promises its length (`log_promise`), so that even its loss is detected.
+//! 4. Only then append to the log and acknowledge writes. Unlink the old logs at any later time.
 //!
-//! A crash before 3 leaves a log without predecessor that replay ignores: it has nothing but a head, or it
-//! is an unpromised copy of the logs that still count. A crash after 3 leaves the old logs obsolete. The
-//! promises continue with the new log: the manifest promises the copy, and the first sync of a later write
-//! promises all of the log, which by then is the only one. A new database does the same with a manifest whose `first_log` is
-//! the log that it is about to create. Later, a log follows another with [`WalWriter::predecessor`] and
-//! `first_log` moves to a log whose name is durable; a flush is installed after the log is synced through it,
-//! with the promise in the same edit.
+//! A crash before step 3 leaves a log without predecessor that replay ignores: it has only a head,
+//! or it is an unpromised copy of the logs that are still valid. A crash after step 3 leaves the
+//! old logs obsolete. Promises continue with the new log: the manifest promises the copy, and the
+//! first sync of a later write promises all of the log, which by then is the only one.
 //!
-//! Not here: the manifest, and what to do with a batch.
+//! A new database does the same, with a manifest whose `first_log` is the log that it creates next.
+//! Later, a log follows another with [`WalWriter::predecessor`], and `first_log` moves to a log
+//! whose name is durable. A flush is installed after the log is synced through its highest sequence
+//! number, with the promise in the same edit.
+//!
+//! Not here: the manifest, and how a batch is applied.
 //!
 //! [`WalWriter::predecessor`]: super::WalWriter::predecessor
 
@@ -47,38 +53,39 @@ use crate::{Error, Result};
 use shamba_key::LogNo;
 use shamba_key::planted::{Defect, is_planted};
 
-/// What to do about damage that a promise covers.
+/// Handling of damage that a promise covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recovery {
-    /// Fail.
+    /// The replay fails.
     #[default]
     Strict,
-    /// Keep what comes before it and warn.
+    /// The replay keeps everything before the damage and adds a warning.
     PointInTime,
 }
 
-/// What replay must know from elsewhere.
+/// Inputs of replay besides the logs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayOptions {
-    /// Logs below this one are dead.
+    /// Logs below this one are obsolete.
     pub first_log: LogNo,
-    /// What the manifest promises.
+    /// The promise in the manifest: a log and an offset.
     pub promise: Option<(LogNo, u64)>,
-    /// Sequence numbers up to this one may have gone to writes that no log has, says the manifest: a gap
-    /// below it is no damage.
+    /// Last sequence number recorded in the manifest. Numbers up to it may belong to writes that no
+    /// log records, so a gap below it is no damage.
     pub known_seq: SeqNo,
-    /// What to do about damage below a promise.
+    /// Handling of damage below a promise.
     pub recovery: Recovery,
-    /// Values longer than this stay in the log, if their batch has a record of several frames.
+    /// Longer values stay in the log, if their batch is a multi-frame record.
     pub held_bytes_max: u64,
 }
 
-/// Gives every batch of the logs from `first_log` on to `apply`, in order. `logs` are the numbers of the log
-/// files in `dir`, in any order.
+/// Passes every batch of the logs from `first_log` on to `apply`, in order. `logs` are the numbers
+/// of the log files in `dir`, in any order.
 ///
 /// # Errors
-/// `Corruption` as described above, `Unsupported` for a log of a newer version, what reading says, what
-/// `apply` says. Batches before the error were applied: the caller drops what it made of them.
+/// `Corruption` as described above, `Unsupported` for a log of a newer version, a failed read, or
+/// an error of `apply`. Batches before the error were applied already: the caller discards the
+/// results.
 pub fn replay<E: From<Error>>(
     env: &Env,
     dir: &Path,
@@ -98,11 +105,11 @@ pub fn replay<E: From<Error>>(
     replay.run()
 }
 
-/// Where the log replayed last ended.
+/// End of the log replayed last.
 struct Chained {
     number: LogNo,
     end: u64,
-    /// Where its last record begins.
+    /// Offset of its last record.
     last_offset: u64,
     last_checksum: u32,
     clean: bool,
@@ -151,9 +158,9 @@ impl<E: From<Error>> Replay<'_, E> {
         Ok(self.report)
     }
 
-    /// A log that the manifest promises something of must be there, even if nothing follows it. So must the
-    /// first one once the manifest has promised anything: only that of a new database is made after the
-    /// edit that names it, and that edit promises nothing.
+    /// Checks that the log which the manifest promises exists, even if no log follows it. The first
+    /// log must exist, too, once the manifest contains any promise: only the first log of a new
+    /// database is created after the edit that names it, and that edit contains no promise.
     fn look_for_the_promised_log(&mut self) -> Result<()> {
         let Some((promised, bytes)) = self.options.promise.filter(|(_, bytes)| *bytes > 0) else {
             return Ok(());
@@ -168,16 +175,18 @@ impl<E: From<Error>> Replay<'_, E> {
             false => (0, "the manifest names it".to_owned()),
         };
         self.disagreement(&path, 0, bytes, "log file", format!("it is missing; {reason}"))?;
-        // Earlier logs are still good; where the chain is broken, it stops by itself.
+        // Earlier logs are still valid; replay stops by itself where the chain is broken.
         self.stopped = false;
         Ok(())
     }
 
-    /// Whether the log carries on where the one before it ended. `false`: it is not to be read.
+    /// Checks that the log continues where the one before it ended. Returns `false` if the log must
+    /// not be read.
     fn link(&mut self, log: &SurveyedLog) -> Result<bool> {
         if let Err(detail) = &log.header {
             if log.file_bytes == 0 && !self.floor(log.number).covers(0) {
-                // Created and never synced. Whether anything was in it nobody knows, so it is worth a word.
+                // Created and never synced. Whether it ever held a batch is unknown, hence the
+                // warning.
                 self.stop(&log.path, 0, 0, "it is empty: nothing of it reached the disk".to_owned());
                 return Ok(false);
             }
@@ -211,7 +220,8 @@ impl<E: From<Error>> Replay<'_, E> {
         }
     }
 
-    /// A log without predecessor begins a chain, or was made by a recovery that did not end.
+    /// Handles a log without predecessor: it begins a chain, or belongs to a recovery that did not
+    /// complete.
     fn link_first(&mut self, log: &SurveyedLog, head_end: u64) -> Result<bool> {
         if log.number == self.options.first_log {
             return Ok(true);
@@ -222,12 +232,12 @@ impl<E: From<Error>> Replay<'_, E> {
         }
         let first = self.options.first_log;
         let detail = format!("it begins a new chain, but the manifest needs the logs from {first} on");
-        // No crash leaves this: the manifest moves to a log before anything is appended to it.
+        // No crash causes this: the manifest names a log before anything is appended to it.
         self.disagreement(&log.path, head_end, log.file_bytes.saturating_sub(head_end), "log head", detail)?;
         Ok(false)
     }
 
-    /// Holds the end of a log against what the next one says of it.
+    /// Compares the end of a log with the predecessor fields in the head of the next one.
     fn check_joint(&mut self, chained: &Chained, before: &Predecessor, log: &SurveyedLog) -> Result<()> {
         if is_planted(Defect::JointUnchecked) {
             return Ok(());
@@ -249,14 +259,14 @@ impl<E: From<Error>> Replay<'_, E> {
         Ok(())
     }
 
-    /// Applies a log's batches.
+    /// Applies the batches of a log.
     fn read(&mut self, log: &SurveyedLog) -> Result<(), E> {
         let (Ok(header), Ok((head, _))) = (&log.header, &log.head) else { return Ok(()) };
         let window = Window::open(self.env, &log.path)?;
         let mut reader = FrameReader::new(window, log.number.0, header.birth);
         reader.hold_one_frame();
         if let Some(stated) = self.stated_bytes(log.number) {
-            // What lies beyond was left by an append that failed.
+            // Bytes beyond the stated length are the remains of a failed append.
             reader.limit_to(stated);
         }
         self.report.last_seq = self.report.last_seq.max(head.base_seq);
@@ -277,8 +287,9 @@ impl<E: From<Error>> Replay<'_, E> {
                 }
                 Step::End => break,
                 Step::Damage { offset, detail } => {
-                    // Promises lie between records: if one covers the bad frame it covers the record. What
-                    // is left out is the record; what is corrupt is the frame.
+                    // Promises lie between records: one that covers the bad frame covers the whole
+                    // record. A torn tail begins at the record; corruption is reported at the
+                    // frame.
                     let bytes = log.file_bytes.saturating_sub(at);
                     let place = if self.floor(log.number).covers(at) { offset } else { at };
                     self.fault(log.number, &log.path, place, bytes, "log frame", detail)?;
@@ -302,7 +313,7 @@ impl<E: From<Error>> Replay<'_, E> {
         Ok(())
     }
 
-    /// Takes one record.
+    /// Applies one record.
     fn record(
         &mut self,
         log: &SurveyedLog,
@@ -332,7 +343,7 @@ impl<E: From<Error>> Replay<'_, E> {
         }
         let batches = match RecordView::decode(&record.payload, self.report.last_seq) {
             Ok(batches) => batches,
-            // Checksums say that it was written so: not the work of a crash.
+            // The checksum is valid, so the record was written like this: no crash causes it.
             Err(detail) => return Ok(self.disagreement(&log.path, record.offset, bytes, "batch", detail)?),
         };
         if self.follows(log, record, batches.first_seq())? {
@@ -346,7 +357,7 @@ impl<E: From<Error>> Replay<'_, E> {
         Ok(())
     }
 
-    /// Takes a record that is not held.
+    /// Applies a record that is not held in memory.
     fn long_record(&mut self, log: &SurveyedLog, reader: &mut FrameReader, record: &Record) -> Result<(), E> {
         let checked = match check(reader.payload_of(record), self.report.last_seq) {
             Ok(checked) => checked,
@@ -372,7 +383,7 @@ impl<E: From<Error>> Replay<'_, E> {
         }))
     }
 
-    /// Whether a record's first sequence number is the one that is due.
+    /// Whether a record's first sequence number is the expected one.
     fn follows(&mut self, log: &SurveyedLog, record: &Record, first_seq: SeqNo) -> Result<bool> {
         let due = self.report.last_seq.0.saturating_add(1);
         let first = first_seq.0;
@@ -386,7 +397,7 @@ impl<E: From<Error>> Replay<'_, E> {
         Ok(false)
     }
 
-    /// How long the log was when the next one took over.
+    /// Length of the log according to the head of the next one.
     fn stated_bytes(&self, number: LogNo) -> Option<u64> {
         self.logs.iter().find_map(|log| match &log.head {
             Ok((Head { predecessor: Some(before), .. }, _)) if before.number == number => Some(before.bytes),
@@ -398,7 +409,7 @@ impl<E: From<Error>> Replay<'_, E> {
         floor_of(number, self.logs, self.options.promise)
     }
 
-    /// Something is not as it was written: an error below a promise, else the end of replay.
+    /// Handles a fault at `offset`: an error if a promise covers it, otherwise the end of replay.
     fn fault(
         &mut self,
         number: LogNo,
@@ -416,7 +427,7 @@ impl<E: From<Error>> Replay<'_, E> {
         self.disagreement(path, offset, bytes, structure, format!("{detail}; {}", floor.reason()))
     }
 
-    /// Something that no crash explains: an error, unless the caller wants what comes before it.
+    /// Handles a fault that no crash explains: an error, except in point-in-time recovery.
     fn disagreement(
         &mut self,
         path: &Path,
@@ -442,8 +453,8 @@ impl<E: From<Error>> Replay<'_, E> {
     }
 }
 
-/// Logs whose creation failed after the file was there: a later log names an earlier predecessor, and
-/// nothing was ever promised of them.
+/// Logs whose creation failed after the file existed: a later log names an earlier predecessor, and
+/// no promise covers them.
 fn abandoned(logs: &[SurveyedLog]) -> Vec<LogNo> {
     let mut abandoned = Vec::new();
     let mut followed = None;

@@ -1,6 +1,6 @@
-//! What replay gives out: operations, and of long values only where they are.
+//! Output of replay: operations in order. A long value is represented by its place in the log.
 //!
-//! Not here: which records count ([`super::replay`]).
+//! Not here: which records are valid ([`super::replay`]).
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::framing::{FrameReader, Record};
 use crate::{Error, Result};
 use shamba_key::KeyspaceId;
 
-/// What replay gives out at a time: a batch, or the batches of a record that is too long to be held.
+/// One unit of replay: a batch, or the batches of a record that is too long to be held in memory.
 pub enum Replayed<'a> {
     /// A batch whose record is in memory.
     Held(BatchView<'a>),
-    /// The batches of a record that is read while they are applied.
+    /// The batches of a record that is read again while they are applied.
     Streamed(StreamedBatches<'a>),
 }
 
-/// The batches of a record that was checked, and is read again while they are applied.
+/// The batches of a record that was verified, and is read again while they are applied.
 pub struct StreamedBatches<'a> {
     pub(super) reader: &'a mut FrameReader,
     pub(super) record: &'a Record,
@@ -31,12 +31,12 @@ pub struct StreamedBatches<'a> {
     pub(super) log: Arc<ValueLog>,
 }
 
-/// One operation that replay gives out.
+/// One replayed operation.
 #[derive(Clone, Copy, Debug)]
 pub enum ReplayedOp<'a> {
     /// An operation with its value in memory.
     Op(OpRef<'a>),
-    /// A put whose value stays where it is.
+    /// A put whose value stays in the log.
     PutInLog {
         /// User key.
         key: &'a [u8],
@@ -48,11 +48,11 @@ pub enum ReplayedOp<'a> {
 }
 
 impl Replayed<'_> {
-    /// Gives every operation, in order, to `apply`.
+    /// Passes every operation, in order, to `apply`.
     ///
     /// # Errors
-    /// What reading says, what `apply` says; the record was checked, so that nothing else can be wrong with
-    /// it.
+    /// A read failed, or `apply` returned an error. The record was verified before, so a malformed
+    /// operation means that the file changed in between.
     pub fn for_each<E: From<Error>>(
         self,
         apply: &mut dyn FnMut(SeqNo, KeyspaceId, ReplayedOp<'_>) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! What replay says about the logs that it read.
+//! Report of a replay: state of each log and warnings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use shamba_key::SeqNo;
 
 use shamba_key::LogNo;
 
-/// Something that was left out.
+/// A part of a log that was not replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplayWarning {
     /// The damaged file.
     pub file: PathBuf,
     /// Offset of the first byte that was left out.
     pub offset: u64,
-    /// How many bytes were left out.
+    /// Number of bytes that were left out.
     pub bytes: u64,
-    /// Why the bytes do not count.
+    /// The reason.
     pub reason: String,
 }
 
@@ -27,38 +27,38 @@ impl fmt::Display for ReplayWarning {
     }
 }
 
-/// What became of one log.
+/// Result of replay for one log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplayedLog {
     /// Number of the log.
     pub number: LogNo,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Where its last used record ends; 0 for a log that was left out whole.
+    /// Offset of the end of its last replayed record; 0 for a log that was left out entirely.
     pub valid_bytes: u64,
-    /// The last sequence number when it ended.
+    /// The last sequence number at the end of the log.
     pub last_seq: SeqNo,
     /// The checksum of the frame that ends at `valid_bytes`.
     pub last_checksum: u32,
-    /// How much of it was promised; all of it: `u64::MAX`.
+    /// The promised offset; `u64::MAX` if the whole log is promised.
     pub promised: u64,
-    /// It was closed in order.
+    /// The log was closed cleanly.
     pub clean: bool,
 }
 
-/// What replay found.
+/// Result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayReport {
     /// The last sequence number that the logs account for; 0 if there are none.
     pub last_seq: SeqNo,
-    /// Batches given to the caller.
+    /// Number of batches passed to the caller.
     pub batches: u64,
-    /// Operations in them.
+    /// Number of operations in these batches.
     pub ops: u64,
     /// Every log from `first_log` on.
     pub logs: Vec<ReplayedLog>,
-    /// What was left out, and why.
+    /// The parts that were left out, and the reasons.
     pub warnings: Vec<ReplayWarning>,
-    /// The last log was closed in order, and nothing was left out.
+    /// The last log was closed cleanly, and nothing was left out.
     pub clean: bool,
 }

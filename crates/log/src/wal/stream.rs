@@ -1,7 +1,8 @@
-//! The operations of a record that is too long to be held, decoded as it is read.
+//! Decodes the operations of a record that is too long to be held in memory, while it is read.
 //!
-//! [`OpStream`] gives one operation after the other, long values as places. A record is streamed twice: once
-//! to check all of it ([`check`]), so that it is applied entirely or not at all, once to apply it.
+//! [`OpStream`] returns the operations in order, with long values as places. A record is streamed
+//! twice: once to verify all of it ([`check`]), so that it is applied entirely or not at all, and
+//! once to apply it.
 //!
 //! Not here: the encoding, which is that of [`super::record`].
 
@@ -14,7 +15,7 @@ use shamba_key::KeyspaceId;
 
 type Result<T> = std::result::Result<T, Stop>;
 
-/// One operation of a record that is not held.
+/// One operation of a streamed record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamedOp<'s> {
     /// Stores a value under a key.
@@ -29,7 +30,7 @@ pub enum StreamedOp<'s> {
         /// User key.
         key: &'s [u8],
     },
-    /// Deletes the keys from `start` up to `end`, exclusive; `None`: to the end of the keyspace.
+    /// Deletes the keys from `start` up to `end`, exclusive. `None`: up to the end of the keyspace.
     RangeDelete {
         /// First key of the range.
         start: &'s [u8],
@@ -38,12 +39,12 @@ pub enum StreamedOp<'s> {
     },
 }
 
-/// The value of a put of a record that is not held.
+/// The value of a put of a streamed record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamedValue<'s> {
     /// A value in memory.
     Held(&'s [u8]),
-    /// So many bytes at this place of the record's payload.
+    /// The place of the value in the record's payload.
     At {
         /// Offset in the record's payload.
         at: u64,
@@ -52,7 +53,7 @@ pub enum StreamedValue<'s> {
     },
 }
 
-/// What a record's operations are, all of them checked.
+/// Summary of a record whose operations were all verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Checked {
     /// Sequence number of the first operation.
@@ -71,15 +72,16 @@ pub struct OpStream<'w> {
     payload: PayloadReader<'w>,
     /// Sequence numbers that no log has before the first operation.
     gap: u64,
-    /// Longer values are not held.
+    /// Maximum length of values that are held in memory.
     held_bytes_max: u64,
     key: Vec<u8>,
-    /// The value of a put, the end of a range delete.
+    /// The value of a put, or the end of a range delete.
     second: Vec<u8>,
 }
 
 impl<'w> OpStream<'w> {
-    /// Values of up to `held_bytes_max` bytes are given, longer ones told.
+    /// Creates a stream. Values of at most `held_bytes_max` bytes are returned in memory, longer
+    /// ones as places.
     pub fn new(mut payload: PayloadReader<'w>, held_bytes_max: u64) -> Result<Self> {
         let gap = read_varint(|| payload.u8())?;
         Ok(Self { payload, gap, held_bytes_max, key: Vec::new(), second: Vec::new() })
@@ -139,7 +141,8 @@ impl<'w> OpStream<'w> {
     }
 }
 
-/// Reads a record, which follows the sequence number `after`, to its end and checks every operation.
+/// Reads a record that follows the sequence number `after` to its end, and verifies every
+/// operation.
 pub fn check(payload: PayloadReader<'_>, after: SeqNo) -> Result<Checked> {
     let mut stream = OpStream::new(payload, 0)?;
     let (mut batches, mut ops) = (0u64, 0u64);

@@ -1,8 +1,8 @@
-//! Tests of the log: what replay makes of it after every kind of damage.
+//! Tests of the log: the result of replay after every kind of damage.
 //!
-//! A [`Story`] is a small sequence of logs, written by the real writer, taken apart frame by frame. From its
-//! frames a test knows what is promised and where each batch ends, and so what replay must answer to any
-//! damage, exactly.
+//! A [`Story`] is a small sequence of logs, written by the real writer and then parsed frame by
+//! frame. From the frames a test knows which bytes are promised and where each batch ends. So it
+//! can compute the exact result of replay after any damage.
 
 mod chain;
 mod damage;
@@ -25,7 +25,7 @@ use shamba_key::KeyspaceId;
 
 pub(super) const DIR: &str = "/db";
 
-/// One operation, with memory of its own.
+/// One operation with owned keys and values.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Op {
     Put { key: Vec<u8>, value: Vec<u8> },
@@ -47,7 +47,7 @@ impl From<OpRef<'_>> for Op {
 
 type Ops = Vec<(SeqNo, KeyspaceId, Op)>;
 
-/// An environment of its own.
+/// Creates a fresh environment.
 pub(super) fn new_env(seed: u64) -> Env {
     let vfs = MemFs::new();
     let env = Env::deterministic(Arc::new(vfs), seed);
@@ -55,7 +55,7 @@ pub(super) fn new_env(seed: u64) -> Env {
     env
 }
 
-/// A random batch: its operations and how many there are.
+/// Returns a random batch: the number of operations and their encoding.
 pub(super) fn random_ops(rng: &SeededRng, value_bytes: usize) -> (u32, Vec<u8>) {
     let count = 1 + (rng.next_u64() % 3) as u32;
     let mut ops = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn random_ops(rng: &SeededRng, value_bytes: usize) -> (u32, Vec<u8>) 
         let key = format!("k{}", rng.next_u64() % 50);
         let value = vec![rng.next_u64() as u8; value_bytes];
         let end = format!("{key}~");
-        // A large batch is large for sure.
+        // A large batch contains only puts, so that it is certainly large.
         let choice = if value_bytes < 1_000 { rng.next_u64() % 5 } else { 4 };
         let op = match choice {
             0 => OpRef::Delete { key: key.as_bytes() },
@@ -77,18 +77,18 @@ pub(super) fn random_ops(rng: &SeededRng, value_bytes: usize) -> (u32, Vec<u8>) 
     (count, ops)
 }
 
-/// What a story does next.
+/// One step of a story.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
-    /// Appends a batch with values of so many bytes.
+    /// Appends a batch with values of this many bytes.
     Batch(usize),
     Flush,
     Sync,
-    /// A next log takes over; with or without a sync of this one.
+    /// A next log takes over, with or without a sync of this one.
     Rotate {
         sync: bool,
     },
-    /// Ends the last log in order.
+    /// Closes the last log cleanly.
     Finish,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct FrameAt {
     pub(super) promise: u64,
 }
 
-/// One log of a story, taken apart.
+/// One log of a story and its frames.
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {
     pub(super) number: LogNo,
@@ -125,7 +125,7 @@ pub(super) struct BatchAt {
     pub(super) ops: Ops,
 }
 
-/// A sequence of logs and what it holds.
+/// A sequence of logs and the batches in it.
 #[derive(Clone, Debug)]
 pub(super) struct Story {
     pub(super) logs: Vec<LogFile>,
@@ -133,7 +133,7 @@ pub(super) struct Story {
 }
 
 impl Story {
-    /// Writes logs.
+    /// Writes the logs of a story.
     pub(super) fn write(seed: u64, acts: &[Act]) -> Self {
         let env = new_env(seed);
         let rng = SeededRng::new(seed);
@@ -177,14 +177,15 @@ impl Story {
         }
         let logs: Vec<LogFile> = numbers.into_iter().map(|number| take_apart(&env, number)).collect();
         for batch in &mut batches {
-            // Batches that were flushed together share a frame, and its fate.
+            // Batches that were flushed together share a frame and are lost together.
             let ends = logs[batch.log].frames.iter().map(|frame| frame.end);
             batch.end = ends.filter(|&end| end >= batch.end).min().expect("a frame holds it");
         }
         Self { logs, batches }
     }
 
-    /// The story's files, some of them replaced (`None`: deleted), in an environment of their own.
+    /// Restores the story's files in a fresh environment, with some of them replaced (`None`:
+    /// deleted).
     pub(super) fn restore(&self, replaced: &[(usize, Option<Vec<u8>>)]) -> Env {
         let env = new_env(1);
         for (index, log) in self.logs.iter().enumerate() {
@@ -204,13 +205,14 @@ impl Story {
         ReplayOptions { first_log: self.logs[0].number, ..ReplayOptions::default() }
     }
 
-    /// Where a log ends for replay: where the next one says, or else at the end of the file.
+    /// Offset at which replay ends a log: the length stated by the next head, otherwise the file
+    /// length.
     pub(super) fn used_bytes(&self, index: usize) -> u64 {
         let next = self.logs.get(index + 1).and_then(|next| next.head.predecessor);
         next.map_or(self.logs[index].bytes.len() as u64, |before| before.bytes)
     }
 
-    /// That `got` are the first `count` batches.
+    /// Checks that `got` are the first `count` batches.
     pub(super) fn check_prefix(&self, got: &[Ops], count: usize) {
         assert_eq!(got.len(), count, "batches replayed");
         for (got, batch) in got.iter().zip(&self.batches) {
@@ -239,7 +241,7 @@ fn take_apart(env: &Env, number: LogNo) -> LogFile {
     LogFile { number, bytes, frames, head }
 }
 
-/// All logs in the directory.
+/// Numbers of all logs in the directory.
 pub(super) fn list_logs(env: &Env) -> Vec<LogNo> {
     let entries = env.vfs.list(Path::new(DIR)).expect("a directory");
     entries.iter().filter_map(|entry| parse_log_file_name(&entry.name)).collect()
@@ -247,7 +249,7 @@ pub(super) fn list_logs(env: &Env) -> Vec<LogNo> {
 
 type Replayed = (ReplayReport, Vec<Ops>);
 
-/// Replays everything there is.
+/// Replays all logs in the directory.
 pub(super) fn replay_all(env: &Env, options: &ReplayOptions) -> Result<Replayed> {
     let mut got = Vec::new();
     let logs = list_logs(env);
@@ -278,7 +280,7 @@ pub(super) fn damaged_file(error: &Error) -> PathBuf {
     file.clone()
 }
 
-/// The stories that the damage tests tell: with and without promises, clean and unclean ends.
+/// The stories of the damage tests: with and without promises, with clean and unclean ends.
 pub(super) fn stories() -> Vec<Story> {
     use Act::{Batch, Finish, Flush, Rotate, Sync};
     let told: [&[Act]; 6] = [
@@ -321,7 +323,7 @@ pub(super) fn stories() -> Vec<Story> {
     told.iter().enumerate().map(|(index, acts)| Story::write(index as u64 + 1, acts)).collect()
 }
 
-/// One record that needs several frames.
+/// A story with records of several frames.
 pub(super) fn long_story() -> Story {
     use Act::{Batch, Flush, Sync};
     Story::write(3, &[Batch(2), Batch(150_000), Sync, Batch(70_000), Flush])

@@ -1,16 +1,16 @@
-//! Values that stay in a log: where they lie, and reading them back.
+//! Values that stay in a log: their place, and reading them back.
 //!
-//! A value that would fill much of a write buffer is not copied into it: its memtable entry has the kind
-//! [`shamba_key::EntryKind::ValueRef`] and says where in the log the value is ([`ValuePlace`]). Only values
-//! of records of several frames stay there; such a record's frames are full, but for the last one, so that a
-//! place in its payload tells the frame. The frames' own checksums, salted with file and place, are checked
-//! on every read.
+//! A value that would fill much of a write buffer is not copied into it. Its memtable entry has the
+//! kind [`shamba_key::EntryKind::ValueRef`] and holds the value's place in the log
+//! ([`ValuePlace`]). Only values of multi-frame records stay in the log. All frames of such a
+//! record but the last have the maximum length, so the frame of any payload position is computed.
+//! The checksums of the frames, salted with birth id and offset, are verified on every read.
 //!
-//! A [`ValueLog`] is one file that memtables refer to, a log or, in a database without one, a file for
-//! nothing else ([`crate::write::side`]). As long as anybody holds it the file is not removed
-//! ([`crate::garbage`]).
+//! A [`ValueLog`] is a file that memtables refer to: a log or, in a database without a log, a
+//! separate value file. The file is not removed while a reference to its [`ValueLog`] exists.
 //!
-//! Not here: which values stay (the commit path and recovery).
+//! Not here: which values stay in the log (the commit path and recovery); the value files and the
+//! removal of files (package `shamba`, `write::side` and `garbage`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,24 +25,24 @@ use crate::framing::frame::{
 };
 use shamba_key::LogNo;
 
-/// Frames as they are named in errors.
+/// Name of the frame structure in error messages.
 const STRUCTURE: &str = "log frame";
 
-/// Where a value lies in a log.
+/// Place of a value in a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValuePlace {
-    /// The log, or the file of values.
+    /// Number of the log, or of the value file.
     pub log: LogNo,
-    /// Where its record's first frame begins.
+    /// Offset in the file of the first frame of its record.
     pub record: u64,
-    /// Where in the record's payload the value begins.
+    /// Offset in the record's payload of the value.
     pub at: u64,
-    /// How long it is.
+    /// Length of the value.
     pub bytes: u32,
 }
 
 impl ValuePlace {
-    /// As a memtable keeps it in the value's place.
+    /// Encodes the place as a memtable stores it instead of the value.
     pub fn encode(self) -> [u8; 28] {
         let mut bytes = [0; 28];
         bytes[..8].copy_from_slice(&self.log.0.to_le_bytes());
@@ -66,30 +66,30 @@ pub struct ValueLog {
     env: Env,
     path: PathBuf,
     identity: FileIdentity,
-    /// Opened at the first read, by whoever comes first.
+    /// Opened by the first read.
     file: ArcSwapOption<OpenFile>,
 }
 
 struct OpenFile(Arc<dyn RandomFile>);
 
 impl ValueLog {
-    /// The file `path`, which is opened at the first read.
+    /// Creates a handle of the file `path`, which is opened at the first read.
     pub fn new(env: &Env, path: &Path, number: LogNo, birth: BirthId) -> Arc<Self> {
         let identity = FileIdentity { number: number.0, birth };
         Arc::new(Self { env: env.clone(), path: path.to_path_buf(), identity, file: ArcSwapOption::empty() })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its number.
+    /// Number of the file.
     pub fn number(&self) -> LogNo {
         LogNo(self.identity.number)
     }
 
-    /// Gives the value at `place`, a piece for each frame; holds one frame.
+    /// Passes the value at `place` to `sink`, one piece per frame; holds one frame in memory.
     /// `cost` counts the reads.
     fn read(
         &self,
@@ -133,7 +133,8 @@ impl ValueLog {
         self.fill(file, offset, buffer)?;
         let header = FrameHeader::decode(buffer).map_err(damaged)?;
         if !is_full {
-            // Whether anything follows the value in its last frame is not known.
+            // The length of the last frame is not known in advance: more data may follow the value
+            // in it.
             buffer.resize(header.frame_bytes(), 0);
             let payload = buffer.get_mut(FRAME_HEADER_BYTES..).unwrap_or_default();
             cost.note(offset + FRAME_HEADER_BYTES as u64, payload.len() as u64);
@@ -178,17 +179,18 @@ impl std::fmt::Debug for ValueLog {
     }
 }
 
-/// The files that one memtable refers to: nearly always none, else one or two.
+/// The files that one memtable refers to: almost always none, otherwise one or two.
 #[derive(Debug, Default)]
 pub struct ValueLogs(ArcSwap<Vec<Arc<ValueLog>>>);
 
 impl ValueLogs {
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.load().is_empty()
     }
 
-    /// Keeps `log` from now on. Before any entry that refers to it can be found.
+    /// Adds `log`, which keeps its file from being removed. Must be called before any entry that
+    /// refers to it becomes visible.
     pub fn add(&self, log: &Arc<ValueLog>) {
         self.0.rcu(|before| {
             let mut logs = Vec::clone(before);
@@ -199,28 +201,28 @@ impl ValueLogs {
         });
     }
 
-    /// How long the value is whose place `place` tells.
+    /// Length of the value at the encoded place `place`.
     ///
     /// # Errors
-    /// `Invalid` if it tells none.
+    /// `Invalid` if `place` is malformed, or its log is not in the list.
     pub fn value_bytes(&self, place: &[u8]) -> Result<u64> {
         let (_, place) = self.find(place)?;
         Ok(u64::from(place.bytes))
     }
 
-    /// Gives the value whose place `place` tells, piece by piece.
+    /// Passes the value at the encoded place `place` to `sink`, piece by piece.
     ///
     /// # Errors
-    /// What reading says, or `sink`.
+    /// A read failed, or `sink` returned an error.
     pub fn read(&self, place: &[u8], sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (log, place) = self.find(place)?;
         log.read(place, &mut Reads::default(), sink)
     }
 
-    /// The whole value whose place `place` tells; `cost` counts the reads.
+    /// Returns the whole value at the encoded place `place`; `cost` counts the reads.
     ///
     /// # Errors
-    /// What reading says.
+    /// A read failed.
     pub fn read_whole(&self, place: &[u8], cost: &mut Reads) -> Result<Vec<u8>> {
         let (log, place) = self.find(place)?;
         let mut value = Vec::with_capacity(place.bytes as usize);

@@ -1,13 +1,14 @@
-//! Appending to one log.
+//! Appends batches to one log.
 //!
-//! The life of a log: [`WalWriter::create`]; batches, flushes and syncs in any number; then either a next log
-//! takes over ([`WalWriter::predecessor`]) or [`WalWriter::finish_clean`] ends the chain. A log must not be
-//! synced before its predecessor is synced to its end: its promise would cover the predecessor, too.
-//! [`WalWriter::sync`] refuses until [`WalWriter::predecessor_is_synced`] was called.
+//! Life cycle of a log: [`WalWriter::create`]; batches, flushes and syncs in any number; then
+//! either a next log takes over ([`WalWriter::predecessor`]) or [`WalWriter::finish_clean`] ends
+//! the chain. A log must not be synced before its predecessor is synced to its end, because its
+//! promise would cover the predecessor, too. [`WalWriter::sync`] fails until
+//! [`WalWriter::predecessor_is_synced`] was called.
 //!
-//! Thread safety: one owner; the commit path shares it under its lock.
+//! Thread safety: a single owner; the commit path holds it under its lock.
 //!
-//! Not here: which number the log gets, when to rotate, who waits for which sync.
+//! Not here: the choice of the log number, when to rotate, which writer waits for which sync.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,44 +27,45 @@ use crate::{Error, Result};
 use shamba_key::planted::{Defect, is_planted};
 use shamba_key::{KeyspaceId, LogNo};
 
-/// The longest batch that can share a record with others.
+/// Maximum length of a batch that can share a record with others.
 pub const SHARED_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - GAP_BYTES_MAX;
 
-/// Where a batch lies that has a record of its own.
+/// Place of a batch that has a record of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LargeRecord {
-    /// Where the record's first frame begins.
+    /// Offset in the file of the record's first frame.
     pub offset: u64,
-    /// Where in its payload the operations begin.
+    /// Offset in the record's payload of the operations.
     pub ops_at: usize,
-    /// How long they are.
+    /// Length of the operations.
     pub ops_bytes: usize,
 }
 
-/// The one writer of a log.
+/// The only writer of a log.
 #[derive(Debug)]
 pub struct WalWriter {
     env: Env,
     dir: PathBuf,
     number: LogNo,
     frames: FrameWriter,
-    /// The sequence number that everything up to `frames.offset()` ends with.
+    /// Sequence number of the last operation appended (up to `frames.offset()`).
     last_seq: SeqNo,
-    /// The same for `frames.flushed()`: what is left after a failed append.
+    /// Sequence number of the last operation flushed (up to `frames.flushed()`). A failed append
+    /// resets `last_seq` to it.
     flushed_seq: SeqNo,
-    /// Where the head ends.
+    /// Offset of the end of the head.
     head_end: u64,
     name_synced: bool,
     predecessor_synced: bool,
 }
 
 impl WalWriter {
-    /// Creates a log and hands its head to the operating system. The first batch follows `base_seq` or the
-    /// predecessor's last sequence number, whichever is larger. Without a predecessor, everything up to
-    /// `base_seq` must be in tables.
+    /// Creates a log and hands its head to the operating system. The first batch follows `base_seq`
+    /// or the predecessor's last sequence number, whichever is larger. Without a predecessor,
+    /// everything up to `base_seq` must be in tables.
     ///
     /// # Errors
-    /// What the file system says; what was created is removed, if possible.
+    /// I/O errors of the file system; the created file is removed, if possible.
     pub fn create(
         env: &Env,
         dir: &Path,
@@ -75,9 +77,10 @@ impl WalWriter {
         Self::begin(env, dir, number, Head { predecessor, copy_of: None, base_seq })
     }
 
-    /// Creates a log that begins with a copy of the batches of the logs from `copy_of` on, which the
-    /// caller appends next. Everything up to `base_seq` must be in tables, or of keyspaces that were dropped. Until the manifest names this
-    /// log it must not promise anything: use [`Self::sync_unpromised`].
+    /// Creates a log that begins with a copy of the batches of the logs from `copy_of` on, which
+    /// the caller appends next. Everything up to `base_seq` must be in tables, or belong to dropped
+    /// keyspaces. The log must contain no promise until the manifest names it: use
+    /// [`Self::sync_unpromised`].
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -97,7 +100,7 @@ impl WalWriter {
         let mut frames = FrameWriter::create(env, &path, FileKind::Wal, number.0)?;
         let written = frames.append_special(FrameKind::Head, &head.encode()).and_then(|()| frames.flush());
         if let Err(error) = written {
-            // Best effort: a log of a head or less holds nothing and promises nothing.
+            // Best effort: a log with at most a head holds no batch and no promise.
             let _ = env.vfs.unlink(&path);
             return Err(error);
         }
@@ -115,13 +118,13 @@ impl WalWriter {
         })
     }
 
-    /// Buffers one batch of `count` operations (as [`super::encode_op`] wrote them) that take the sequence
-    /// numbers from `first_seq` on. Batches share records until the next flush; one that does not fit one
-    /// frame has a record of its own, and is told where.
+    /// Buffers one batch of `count` operations (encoded by [`super::encode_op`]) that take the
+    /// sequence numbers from `first_seq` on. Batches share records until the next flush. A batch
+    /// that does not fit one frame gets a record of its own, whose place is returned.
     ///
     /// # Errors
-    /// The cause of the seal, if the log is sealed; as [`Self::append_large`] for a batch that does not fit
-    /// one frame.
+    /// The cause of the seal, if the log is sealed; as [`Self::append_large`] for a batch that does
+    /// not fit one frame.
     pub fn append_batch(&mut self, first_seq: SeqNo, count: u32, ops: &[u8]) -> Result<Option<LargeRecord>> {
         if ops.len() > SHARED_BYTES_MAX {
             let (offset, ops_at) = self.append_large(first_seq, count, &[ops])?;
@@ -134,7 +137,8 @@ impl WalWriter {
         Ok(None)
     }
 
-    /// What [`Defect::BatchSplitInLog`] makes of a batch: the first operation is a record by itself.
+    /// The injected defect [`Defect::BatchSplitInLog`]: the first operation of a batch becomes a
+    /// separate record.
     #[cold]
     fn append_split(&mut self, first_seq: SeqNo, count: u32, ops: &[u8]) -> Result<Option<LargeRecord>> {
         let first_end = encoded_ops_and_ends(ops).next().map_or(0, |(end, _)| end);
@@ -147,7 +151,7 @@ impl WalWriter {
         Ok(None)
     }
 
-    /// Buffers a batch of one operation; encodes it in place.
+    /// Buffers a batch of one operation, encoded directly into the buffer.
     ///
     /// # Errors
     /// As [`Self::append_batch`].
@@ -179,7 +183,7 @@ impl WalWriter {
         if first_seq == self.last_seq.next() {
             self.frames.join(&[0], room, write)?;
         } else {
-            // Only the beginning of a record can tell of a gap.
+            // A gap can only be stated at the beginning of a record.
             self.frames.close_frame();
             self.frames.join(&self.gap_before(first_seq), room, write)?;
         }
@@ -187,28 +191,29 @@ impl WalWriter {
         Ok(())
     }
 
-    /// What a record begins with.
+    /// The encoded gap, with which a record begins.
     fn gap_before(&self, first_seq: SeqNo) -> Vec<u8> {
         let mut gap = Vec::with_capacity(GAP_BYTES_MAX);
         put_varint(&mut gap, first_seq.0.saturating_sub(self.last_seq.next().0));
         gap
     }
 
-    /// Appends one batch, given in parts, as a record of its own. A record of several frames is handed to the
-    /// operating system while it is framed, so nothing of its length is in memory beside `parts`.
+    /// Appends one batch, given in parts, as a record of its own. A multi-frame record is handed to
+    /// the operating system while it is framed, so no second copy of `parts` is held in memory.
     ///
-    /// Gives the offset of the record's first frame, and where in the record's payload the parts begin. All
-    /// its frames but the last have payloads of [`PAYLOAD_BYTES_MAX`] bytes.
+    /// Returns the offset of the record's first frame, and the offset in its payload at which the
+    /// parts begin. All frames but the last have payloads of [`PAYLOAD_BYTES_MAX`] bytes.
     ///
     /// # Errors
-    /// The cause of the seal, if the log is sealed; what the file system says, and then the log is sealed
-    /// and cut, as by [`Self::flush`], with nothing of the batch in it.
+    /// The cause of the seal, if the log is sealed; I/O errors of the file system. After an I/O
+    /// error the log is sealed and truncated as by [`Self::flush`], and contains nothing of the
+    /// batch.
     pub fn append_large(&mut self, first_seq: SeqNo, count: u32, parts: &[&[u8]]) -> Result<(u64, usize)> {
         debug_assert!(count > 0 && first_seq > self.last_seq, "{first_seq} after {}", self.last_seq);
         let gap = self.gap_before(first_seq);
         let all: Vec<&[u8]> = std::iter::once(&gap[..]).chain(parts.iter().copied()).collect();
         if all.iter().map(|part| part.len()).sum::<usize>() > PAYLOAD_BYTES_MAX {
-            // What came before must not share the fate of what is written out now.
+            // Flush earlier records first, so that a failure of this batch does not lose them.
             self.flush()?;
         }
         let offset = self.frames.append_record(&all).inspect_err(|_| self.last_seq = self.flushed_seq)?;
@@ -216,11 +221,11 @@ impl WalWriter {
         Ok((offset, gap.len()))
     }
 
-    /// Hands what is buffered to the operating system.
+    /// Hands the buffered bytes to the operating system.
     ///
     /// # Errors
-    /// What the file system says. The log is sealed then, cut to what was flushed before if possible; the
-    /// batches that were buffered are not in it.
+    /// I/O errors of the file system. Then the log is sealed and, if possible, truncated to its
+    /// flushed length. The buffered batches are not in it.
     pub fn flush(&mut self) -> Result<()> {
         let flushed = self.frames.flush();
         self.last_seq = if flushed.is_ok() { self.last_seq } else { self.flushed_seq };
@@ -228,25 +233,26 @@ impl WalWriter {
         flushed
     }
 
-    /// Makes everything appended so far durable, the file's name included. Still possible, for what was
-    /// flushed, after a failed append; never again after a failed sync.
+    /// Makes everything appended so far durable, and the file's name, too. After a failed append
+    /// the flushed part can still be synced; after a failed sync nothing can.
     ///
     /// # Errors
-    /// What the file system says, and then the log is sealed for good; `Invalid` while the predecessor is
-    /// not known to be synced.
+    /// I/O errors of the file system, and then the log is sealed permanently; `Invalid` while the
+    /// predecessor is not known to be synced.
     pub fn sync(&mut self) -> Result<()> {
         let before = self.frames.synced();
         self.sync_records()?;
-        // Without a promise, rot of what was just synced would pass for a torn tail until more is written.
-        // Not before the first batch: until the manifest has moved to this log, a promise of it would
-        // cover logs of an unclean stop. A failure is the next append's to report: the sync succeeded.
+        // Without a promise, damage to the part just synced would pass for a torn tail until more
+        // is written. No promise before the first batch: until the manifest names this log, a
+        // promise in it would cover logs of an unclean stop. A failure here is reported by the next
+        // append; the sync itself succeeded.
         if self.frames.synced() > before.max(self.head_end) {
             let _ = self.frames.append_promise().and_then(|()| self.flush());
         }
         Ok(())
     }
 
-    /// As [`Self::sync`], but no later frame promises it: for a log that the manifest does not name yet. A
+    /// As [`Self::sync`], but writes no promise: for a log that the manifest does not name yet. A
     /// promise would cover all earlier logs, whose unsynced tail may be damaged.
     ///
     /// # Errors
@@ -275,16 +281,17 @@ impl WalWriter {
         self.frames.sync()
     }
 
-    /// Says that every earlier log is synced to its end, so that this one may be.
+    /// Records that every earlier log is synced to its end, which permits syncs of this one.
     pub fn predecessor_is_synced(&mut self) {
         self.predecessor_synced = true;
     }
 
-    /// Syncs, writes the end marker with its promise, and syncs again. Gives the log and its synced length,
-    /// for a last manifest edit: with `log_promise` there, even the loss of the whole file is noticed.
+    /// Syncs, writes a promise and the end marker, and syncs again. Returns the log's number and
+    /// synced length, for a last manifest edit: with a `log_promise` of them, even the loss of the
+    /// whole file is detected.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors of the file system.
     pub fn finish_clean(mut self) -> Result<(LogNo, u64)> {
         self.sync_records()?;
         self.frames.append_promise()?;
@@ -294,8 +301,8 @@ impl WalWriter {
         Ok((self.number, self.frames.synced()))
     }
 
-    /// What the head of the next log says about this one. Flush before: what is only buffered would be
-    /// counted, though it may never be written.
+    /// Returns the predecessor fields for the head of the next log. The caller flushes first:
+    /// buffered bytes would be counted, although they may never be written.
     pub fn predecessor(&self) -> Predecessor {
         debug_assert_eq!(self.frames.buffered(), 0, "flush, then follow");
         Predecessor {
@@ -312,37 +319,37 @@ impl WalWriter {
         self.number
     }
 
-    /// As memtables refer to it for values that stay in it.
+    /// Returns a handle for the memtables whose values stay in this log.
     pub fn values(&self) -> Arc<ValueLog> {
         ValueLog::new(&self.env, self.frames.path(), self.number, self.frames.birth())
     }
 
-    /// The log's file.
+    /// Path of the log's file.
     pub fn path(&self) -> &Path {
         self.frames.path()
     }
 
-    /// Where the next record will begin.
+    /// Offset of the next record.
     pub fn offset(&self) -> u64 {
         self.frames.offset()
     }
 
-    /// Bytes handed to the operating system.
+    /// Number of bytes handed to the operating system.
     pub fn flushed(&self) -> u64 {
         self.frames.flushed()
     }
 
-    /// Bytes that are on the disk.
+    /// Number of bytes that are durable.
     pub fn synced(&self) -> u64 {
         self.frames.synced()
     }
 
-    /// Bytes that only this process has, or that a failure would take back.
+    /// Number of bytes that are only buffered, or that a failed append would remove.
     pub fn buffered(&self) -> u64 {
         self.frames.buffered()
     }
 
-    /// Memory that the log takes.
+    /// Memory that the writer holds.
     pub fn memory_bytes(&self) -> usize {
         self.frames.memory_bytes()
     }
@@ -352,8 +359,8 @@ impl WalWriter {
         self.last_seq
     }
 
-    /// Whether a next log may take over (after `NoSpace`, say): no sync failed, and a failed append left
-    /// the file cut to its last good record.
+    /// Whether a next log may take over (for example after `NoSpace`): no sync failed, and a failed
+    /// append left the file truncated to its last complete record.
     pub fn may_be_followed(&self) -> bool {
         self.frames.may_be_followed()
     }

@@ -1,15 +1,18 @@
-//! Checks: what must hold of every version, and what must hold of one that needs no merge.
+//! Checks of the invariants of every version, and of the shape of a tree that needs no compaction.
 //!
-//! [`Version::check`] looks only at what the tree states of its tables, so tests run it after every edit:
-//! 1. within a run, tables ascend, no range is empty or goes beyond its file, no key is in two ranges;
-//! 2. run ids are unique, ages strictly descend within a level, runs of a file used twice share no key;
-//! 3. the newer run's versions of a key are all newer: *stated* numbers decide this only between flushed
-//!    runs, whose sequence numbers cannot interleave, and between tables that begin with the same key.
+//! [`Version::check`] looks only at the metadata of the tables, so tests run it after every edit:
+//! 1. Within a run, tables are sorted, no range is empty or exceeds its file, and no key is in two
+//!    ranges.
+//! 2. Run ids are unique, ages strictly descend within a level, and runs that share a file use
+//!    disjoint ranges of it.
+//! 3. The newer run's versions of a key are all newer. The metadata decides this only between
+//!    flushed runs, whose sequence numbers cannot interleave, and between tables that begin with
+//!    the same key.
 //!
-//! [`Version::check_shape`] holds a tree that the policy leaves alone to the bounds of its design.
-//! [`deep_check`] proves the third point for every key, by reading every entry.
+//! [`Version::check_shape`] checks a tree that the policy does not compact against the bounds of
+//! its design. [`deep_check`] proves the third point for every key by reading every entry.
 //!
-//! Not here: whether files hold what the tree states of them (`TableReader::verify`).
+//! Not here: whether files agree with their metadata (`TableReader::verify`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,10 +24,10 @@ use super::version::Version;
 use crate::compaction::policy::Rules;
 
 impl Version {
-    /// Whether the tree is one that the engine could have made.
+    /// Checks the invariants of every version that the engine creates.
     ///
     /// # Errors
-    /// The first violation: which level, run and table.
+    /// The first violation: level, run and table.
     pub fn check(&self) -> Result<(), String> {
         let mut run_ids = HashSet::new();
         for (level, runs) in self.levels() {
@@ -50,11 +53,11 @@ impl Version {
         self.check_first_keys()
     }
 
-    /// Whether the levels are within the bounds of the rules, as full and with as many runs as they allow, and
-    /// the inbox is not due. Holds whenever the policy finds nothing to merge.
+    /// Checks that the levels are within the bounds of the rules for bytes and runs, and that level
+    /// 0 is below its compaction trigger. This holds whenever the policy finds nothing to compact.
     ///
     /// # Errors
-    /// The first level that is not, with the bound.
+    /// The first level that violates its bound, with the bound.
     pub fn check_shape(&self, rules: &Rules) -> Result<(), String> {
         let last = self.deepest_level().max(1);
         let capacities = rules.capacities(self);
@@ -78,7 +81,7 @@ impl Version {
         Ok(())
     }
 
-    /// A file may be used by several runs, each another part of it.
+    /// Several runs may use a file, each a different part of it.
     fn check_shared_files(&self) -> Result<(), String> {
         let mut uses: Vec<_> = self.tables().map(|(_, run, table)| (table.meta.id, run.id, table)).collect();
         uses.sort_unstable_by_key(|(table, run, _)| (*table, *run));
@@ -92,7 +95,7 @@ impl Version {
         Ok(())
     }
 
-    /// Flushed runs hold what memtables held, one after the other.
+    /// Flushed runs hold the contents of consecutive memtables.
     fn check_inbox_order(&self) -> Result<(), String> {
         let mut newer: Option<(_, SeqNo)> = None;
         for run in self.level(0) {
@@ -110,10 +113,11 @@ impl Version {
         Ok(())
     }
 
-    /// A table that counts from its first key on holds a version of that key; two that begin with the same
-    /// key can be compared.
+    /// A table whose range in use begins at its first key holds a version of that key. So two
+    /// tables that begin with the same key can be compared.
     fn check_first_keys(&self) -> Result<(), String> {
-        // For each first key: the table of the newer runs whose versions of it end lowest.
+        // For each first key: the table, among those of newer runs, whose largest sequence number
+        // is the lowest.
         let mut newest: HashMap<&[u8], &TableUse> = HashMap::with_capacity(self.tables().count());
         for (level, run, table) in self.tables() {
             if !is_numbered(table) || table.range.lower != table.meta.smallest {
@@ -135,8 +139,8 @@ impl Version {
     }
 }
 
-/// Whether the sequence numbers are known (trees on paper may leave them out) and are those of point
-/// entries alone: a range tombstone is not a version of the key at which it begins.
+/// Whether the sequence numbers are known (trees without files may omit them) and are those of
+/// point entries only: a range tombstone is not a version of the key at which it begins.
 fn is_numbered(table: &TableUse) -> bool {
     table.meta.largest_seq > SeqNo::ZERO && table.meta.range_deletes == 0
 }
@@ -161,11 +165,12 @@ fn check_tables(tables: &[TableUse]) -> Result<(), String> {
     }
 }
 
-/// Reads every entry that counts and proves that, in lookup order, the versions of every key descend. All
-/// tables must be open.
+/// Reads every entry in use and checks that, in lookup order, the versions of every key descend.
+/// All tables must be open.
 ///
 /// # Errors
-/// The first key whose versions do not, with both runs; a table that is not open or cannot be read.
+/// The first key whose versions do not descend, with both runs; a table that is not open or cannot
+/// be read.
 pub fn deep_check(version: &Version) -> Result<(), String> {
     let mut walks = Vec::new();
     for (_, run) in version.runs() {
@@ -193,10 +198,10 @@ pub fn deep_check(version: &Version) -> Result<(), String> {
     }
 }
 
-/// A walk over the entries of a run that count.
+/// A walk over the entries in use of a run.
 struct Walk<'v> {
     name: String,
-    /// The tables not yet done; the first one is the one that `iter` walks.
+    /// The remaining tables; `iter` walks the first one.
     tables: &'v [TableUse],
     iter: Option<Box<dyn EntryIter>>,
 }
@@ -206,7 +211,7 @@ impl Walk<'_> {
         self.iter.as_ref().map(|iter| iter.key())
     }
 
-    /// The number of the entry at hand; moves to the next one.
+    /// Returns the sequence number of the current entry and moves to the next one.
     fn step(&mut self) -> Result<SeqNo, String> {
         let Some(iter) = &mut self.iter else { return Err("the walk is over".to_owned()) };
         let seq = iter.seq();
@@ -215,7 +220,7 @@ impl Walk<'_> {
         Ok(seq)
     }
 
-    /// Leaves the iterator on an entry that counts, or the walk at its end.
+    /// Moves the iterator to the next entry in use, or the walk to its end.
     fn settle(&mut self) -> Result<(), String> {
         loop {
             let Some((table, rest)) = self.tables.split_first() else { return Ok(()) };
@@ -247,7 +252,7 @@ mod tests {
     use shamba_table::FragmentedTombstones;
     use shamba_testkit::Row;
 
-    /// What `check` says of a tree in the notation.
+    /// The result of `check` for a tree in the notation.
     fn check(text: &str) -> Result<(), String> {
         text.parse::<Version>().and_then(|version| version.check())
     }
@@ -269,7 +274,8 @@ mod tests {
             check("L1: r9@9[000019:a..z 5 seq=1-9]\nL2: r8@8[000018:a..c 5 seq=10-20]\n").unwrap_err(),
             "level 2: run 8: table 000018 begins with newer versions of its first key than table 000019 of a newer run"
         );
-        // Interleaved numbers are what partial merges make, and a table that begins elsewhere proves nothing.
+        // Partial compactions interleave sequence numbers, and a table that begins at another key
+        // proves nothing.
         assert_eq!(check("L1: r9@9[000019:a..z 5 seq=1-99]\nL2: r8@8[000018:a..c 5 seq=10-20]\n"), Ok(()));
         assert_eq!(check("L1: r9@9[000019:a..z 5 seq=1-9]\nL2: r8@8[000018:b..c 5 seq=10-20]\n"), Ok(()));
         assert_eq!(
@@ -320,7 +326,8 @@ mod tests {
         assert_eq!(shape(last, LazyLeveling).unwrap_err(), "level 1 has 2 runs, 1 allowed");
     }
 
-    /// A tree with real tables: runs of (key, sequence number), all on level 0, newest first.
+    /// Creates a tree with real tables: runs of (key, sequence number), all on level 0, newest
+    /// first.
     fn on_disk(runs: &[&[(&str, u64)]]) -> Version {
         let store = Store::new();
         let mut changes = Vec::new();
@@ -341,7 +348,7 @@ mod tests {
         let why = "key c: run 1 has version 7, run 0 before it in lookup order has 7";
         assert_eq!(deep_check(&bad).unwrap_err(), why);
 
-        // What does not count is not looked at.
+        // Entries outside the range in use are ignored.
         let table = bad.level(0)[1].tables().last().expect("a table").clone();
         assert_eq!(table.range.lower, "c");
         let change = Change::Remove { level: 0, run: RunId(1), table: table.meta.id };

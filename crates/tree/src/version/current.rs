@@ -1,8 +1,8 @@
-//! `CURRENT`: the one small file that names the manifest in force.
+//! `CURRENT`: the small file that names the current manifest.
 //!
-//! It is a file header ([`shamba_log::framing::header`]) with the magic `SHAMBACU` and the number and birth id of the
-//! manifest, 48 bytes in all. It is replaced by a rename, so it is either the old one or the new one; the
-//! rename is durable once the directory is synced.
+//! It consists of a file header ([`shamba_log::framing::header`]) with the magic `SHAMBACU` and the
+//! number and birth id of the manifest, 48 bytes in all. It is replaced by a rename, so it always
+//! has either the old content or the new. The rename is durable once the directory is synced.
 
 use std::io;
 use std::path::Path;
@@ -16,13 +16,13 @@ use shamba_log::framing::{FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 
 /// The name of the file.
 pub const CURRENT: &str = "CURRENT";
-/// Where the next one is written before it is renamed.
+/// Temporary name under which the next `CURRENT` is written before the rename.
 pub const CURRENT_TEMPORARY: &str = "CURRENT.tmp";
 
-/// What `CURRENT` says; `None` if there is none.
+/// Reads `CURRENT`; `None` if the file does not exist.
 ///
 /// # Errors
-/// `Corruption` if it is not what was written, `Unsupported` for a newer version, what reading says.
+/// `Corruption` if the content is damaged, `Unsupported` for a newer version, or a failed read.
 pub fn read_current(env: &Env, dir: &Path) -> Result<Option<FileHeader>> {
     let path = dir.join(CURRENT);
     let damaged = |detail: String| Error::corruption(&path, 0, FileKind::Current.header_structure(), detail);
@@ -41,10 +41,11 @@ pub fn read_current(env: &Env, dir: &Path) -> Result<Option<FileHeader>> {
     }
 }
 
-/// Writes the `CURRENT` that will name the manifest with this number and birth id, under its other name.
+/// Writes a `CURRENT` that names the manifest with this number and birth id, under the temporary
+/// name.
 ///
 /// # Errors
-/// What the file system says; nothing that is in force has changed then.
+/// I/O errors of the file system; the current manifest is unchanged then.
 pub fn draft_current(env: &Env, dir: &Path, number: u64, birth: BirthId) -> Result<()> {
     let temporary = dir.join(CURRENT_TEMPORARY);
     let bytes = FileHeader::new(birth, number).encode(FileKind::Current);
@@ -57,10 +58,10 @@ pub fn draft_current(env: &Env, dir: &Path, number: u64, birth: BirthId) -> Resu
     written.map_err(|error| Error::io("write", &temporary, error))
 }
 
-/// Puts in force, durably, what [`draft_current`] wrote.
+/// Renames the file that [`draft_current`] wrote to `CURRENT`, durably.
 ///
 /// # Errors
-/// What the file system says; then either manifest may be in force.
+/// I/O errors of the file system; then either manifest may be the current one.
 pub fn install_current(env: &Env, dir: &Path) -> Result<()> {
     let (path, temporary) = (dir.join(CURRENT), dir.join(CURRENT_TEMPORARY));
     env.vfs.rename(&temporary, &path).map_err(|error| Error::io("rename", &temporary, error))?;

@@ -1,8 +1,9 @@
-//! Edits: what turns one version of the tree into the next, and what the manifest records.
+//! Edits: the changes from one version of the tree to the next, as the manifest records them.
 //!
-//! A [`VersionEdit`] is a list of changes to one keyspace's tree; a [`ManifestEdit`] is one atomic step of
-//! the whole database: tree changes of any number of keyspaces together with the counters, log numbers
-//! and settings that must change with them. Bytes: [`super::manifest`]. Applying: [`super::version`].
+//! A [`VersionEdit`] is a list of changes to one keyspace's tree. A [`ManifestEdit`] is one atomic
+//! step of the whole database: tree changes of any number of keyspaces, together with the counters,
+//! log numbers and settings that must change with them. The encoding is in [`super::manifest`], the
+//! application in [`super::version`].
 
 use std::sync::Arc;
 
@@ -14,83 +15,83 @@ use super::slot::ReaderSlot;
 use crate::statistics::TableStatistics;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 
-/// Keys from `lower` up to `upper`, exclusive; `None` means no end.
+/// The keys from `lower` up to `upper`, exclusive. `None` means no end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyRange {
-    /// First key inside.
+    /// The first key of the range.
     pub lower: Bytes,
-    /// First key beyond; `None`: everything from `lower` on.
+    /// The first key after the range. `None`: the range has no end.
     pub upper: Option<Bytes>,
 }
 
 impl KeyRange {
-    /// Every key.
+    /// The range of every key.
     pub fn everything() -> Self {
         Self { lower: Bytes::new(), upper: None }
     }
 
-    /// Whether `key` is inside.
+    /// Whether the range contains `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.lower.as_ref() <= key && self.is_above(key)
     }
 
-    /// Whether the range ends beyond `key`.
+    /// Whether the range ends after `key`.
     pub fn is_above(&self, key: &[u8]) -> bool {
         self.upper.as_ref().is_none_or(|upper| key < upper.as_ref())
     }
 
-    /// Whether some key could be inside both.
+    /// Whether a key could lie in both ranges.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.is_above(&other.lower) && other.is_above(&self.lower)
     }
 }
 
-/// What the manifest knows of one table file, and its reader.
+/// The manifest's metadata of one table file, and its reader.
 #[derive(Debug)]
 pub struct TableMeta {
-    /// The file.
+    /// Number of the file.
     pub id: TableId,
-    /// Random id that salts the file's checksums; a swapped file does not have it.
+    /// Random id that salts the file's checksums; it reveals a swapped file.
     pub birth: BirthId,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Entries, tombstones included, range tombstones not.
+    /// Number of entries; counts point tombstones, but not range tombstones.
     pub entries: u64,
-    /// Point tombstones among the entries.
+    /// Number of point tombstones among the entries.
     pub deletes: u64,
-    /// Range tombstones.
+    /// Number of range tombstones.
     pub range_deletes: u64,
-    /// First key of an entry or range tombstone.
+    /// The first key of any entry or range tombstone.
     pub smallest: Bytes,
-    /// First key beyond every entry and range tombstone; `None`: no end.
+    /// The first key after every entry and range tombstone. `None`: no end.
     pub upper: Option<Bytes>,
     /// Smallest sequence number in the file.
     pub smallest_seq: SeqNo,
     /// Largest sequence number in the file.
     pub largest_seq: SeqNo,
-    /// Filter bits per key that were written.
+    /// Filter bits per key, as written.
     pub bits_per_key: f64,
-    /// The open file.
+    /// The open reader, if there is one.
     pub reader: ReaderSlot,
-    /// What sampled lookups and seeks saw there.
+    /// Statistics of sampled lookups and seeks in this table.
     pub statistics: TableStatistics,
 }
 
 /// The part of a table that a run uses.
 #[derive(Clone, Debug)]
 pub struct TableUse {
-    /// The file.
+    /// The table.
     pub meta: Arc<TableMeta>,
-    /// The keys of it that count; entries outside belong to nobody.
+    /// The range of keys in use; entries outside are ignored.
     pub range: KeyRange,
-    /// About how many of the file's bytes lie in `range`.
+    /// Approximate number of the file's bytes that lie in `range`.
     pub live_bytes: u64,
 }
 
 /// One change to a keyspace's tree.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The table joins the run, which is made if it does not exist.
+    /// Adds the table to the run, which is created if it does not exist.
     Add {
         /// Level of the run.
         level: u32,
@@ -98,10 +99,10 @@ pub enum Change {
         run: RunId,
         /// Age of the run (the same in every change that names the run).
         age: Age,
-        /// The table and the part of it that counts.
+        /// The table and the range in use.
         table: TableUse,
     },
-    /// The table leaves the run; a run without tables is gone.
+    /// Removes the table from the run. A run without tables is removed.
     Remove {
         /// Level of the run.
         level: u32,
@@ -110,7 +111,7 @@ pub enum Change {
         /// The table.
         table: TableId,
     },
-    /// Less of the table counts from now on.
+    /// Reduces the range of the table that the run uses.
     Narrow {
         /// Level of the run.
         level: u32,
@@ -118,9 +119,9 @@ pub enum Change {
         run: RunId,
         /// The table.
         table: TableId,
-        /// What still counts.
+        /// The new range.
         range: KeyRange,
-        /// About how many bytes that is.
+        /// Approximate number of bytes in it.
         live_bytes: u64,
     },
 }
@@ -130,33 +131,36 @@ pub enum Change {
 pub struct VersionEdit {
     /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// In order.
+    /// The changes, in the order of application.
     pub changes: Vec<Change>,
 }
 
 /// Settings as (name, value) text.
 pub type Pairs = Vec<(String, String)>;
 
-/// One atomic step of the whole database. Absent fields leave things as they are.
+/// One atomic step of the whole database. Absent fields leave the state unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestEdit {
-    /// Options fixed at creation and settings adopted at open, as (name, value) text; replaces named entries.
+    /// Options fixed at creation and settings changed since, as (name, value) text. Replaces
+    /// entries of the same name.
     pub settings: Pairs,
-    /// Keyspaces that come into being: id, name, and the settings of its design.
+    /// New keyspaces: id, name, and the settings of the design.
     pub keyspaces_created: Vec<(KeyspaceId, String, Pairs)>,
-    /// Settings of existing keyspaces that change.
+    /// Changed settings of existing keyspaces.
     pub keyspace_settings: Vec<(KeyspaceId, Pairs)>,
-    /// Keyspaces that are gone.
+    /// Dropped keyspaces.
     pub keyspaces_dropped: Vec<KeyspaceId>,
     /// Tree changes.
     pub versions: Vec<VersionEdit>,
-    /// Per keyspace: operations of batches with a sequence number up to this one are in tables; replay skips them.
+    /// Per keyspace: operations with a sequence number up to this one are in tables; replay skips
+    /// them.
     pub flushed: Vec<(KeyspaceId, SeqNo)>,
     /// Logs below this one are no longer needed.
     pub first_log: Option<LogNo>,
-    /// Everything in this log below this offset, and every earlier log, was synced before the edit was written.
+    /// Everything in this log below this offset, and every earlier log, was synced before the edit
+    /// was written.
     pub log_promise: Option<(LogNo, u64)>,
-    /// No sequence number up to this one may be given out again.
+    /// Sequence numbers up to this one must not be assigned again.
     pub last_seq: Option<SeqNo>,
     /// The next unused number of files, runs and ages.
     pub next_id: Option<u64>,

@@ -1,15 +1,17 @@
-//! The manifest: the log of edits from which the state of the whole database is rebuilt at open.
+//! The manifest: the log of edits from which an open rebuilds the state of the whole database.
 //!
-//! A framed file ([`crate::log`]) named `MANIFEST-000005`: the first record is a snapshot of the state, each
-//! further one an edit ([`codec`]). `CURRENT` names the one in force ([`super::current`]). [`writer`] appends
-//! and syncs, [`load`] reads back into a [`ManifestState`].
+//! A manifest is a framed file ([`shamba_log::framing`]) named `MANIFEST-000005`. Its first record
+//! is a snapshot of the state, each further one an edit ([`codec`]). `CURRENT` names the current
+//! manifest ([`super::current`]). [`writer`] appends and syncs, [`load`] reads a manifest back into
+//! a [`ManifestState`].
 //!
-//! An edit counts once it is synced. Right after, a frame that promises it is written and not synced: with
-//! it, rot of the last edit is told from an edit that was torn by a crash. A torn edit at the end was never
-//! acted upon and is dropped with a warning; damage below a promise, or in the snapshot, is corruption.
-//! A manifest is never appended to after a reopen: each open for writing begins a new one.
+//! An edit is valid once it is synced. Right after the sync, a promise of it is written and not
+//! synced. The promise distinguishes corruption of the last edit from an edit that a crash tore. A
+//! torn edit at the end never took effect and is dropped with a warning. Damage below a promise, or
+//! in the snapshot, is corruption. A manifest is never appended to after a reopen: each open for
+//! writing creates a new one.
 //!
-//! Not here: when to edit, and which files an edit makes dead.
+//! Not here: when to edit, and which files an edit makes obsolete.
 
 pub mod codec;
 pub mod load;

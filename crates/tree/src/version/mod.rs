@@ -1,4 +1,5 @@
-//! Versions: the tree as an immutable value, the edits between values, and the manifest that records them.
+//! Versions: the tree as an immutable value, the edits between values, and the manifest that
+//! records them.
 
 mod check;
 pub mod current;

@@ -1,20 +1,24 @@
-//! The notation: a version as text that people read and tests write. What is printed can be parsed, and
-//! printing that gives the same text.
+//! The text notation of a version, which people read and tests write. Printed text can be parsed,
+//! and printing the result gives the same text.
 //!
-//! One line a level, runs newest first, tables ascending:
+//! One line per level, runs newest first, tables in ascending order:
 //!
 //! ```text
 //! L0: r9@9[000012:a..c 100, 000013:d..f 90]
 //! L2: r5@5[000007:b..d of a..d 60 of 100 n=40 del=3 rdel=1 seq=5-90] r3@3[000002:a.. 800]
 //! ```
 //!
-//! `r9@9` is run 9 of age 9; `000012:a..c 100` is table 12, which counts for the keys from `a` up to `c`,
-//! exclusive, with about 100 bytes. A table of which less counts than the file holds shows both, `of` between. What
-//! follows is left out where it is zero: entries, deletes among them, range tombstones, first and last sequence number.
-//! A range without an upper bound ends at its dots. Bytes of keys that are not printable ASCII, blanks and
-//! `\ , [ ]` are written `\xNN`, and so is a dot that begins or ends a key or follows another dot.
+//! `r9@9` is run 9 of age 9. `000012:a..c 100` is table 12, of which the keys from `a` up to `c`,
+//! exclusive, are used, about 100 bytes. If only a part of the file is used, the text shows both
+//! the part and the whole, with `of` between them. The counts that follow are omitted where zero:
+//! entries, deletes among them, range tombstones, first and last sequence number.
 //!
-//! Not printed, and zero after parsing: birth ids and filter bits. Not here: bytes on disk ([`super::manifest`]).
+//! A range without an upper bound ends with its dots. In keys, bytes that are not printable ASCII,
+//! spaces and `\ , [ ]` are written `\xNN`. So is a dot that begins or ends a key or follows
+//! another dot.
+//!
+//! Birth ids and filter bits are not printed, and are zero after parsing. Not here: the on-disk
+//! format ([`super::manifest`]).
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -88,7 +92,7 @@ fn write_key(f: &mut fmt::Formatter<'_>, key: &[u8]) -> fmt::Result {
     for (at, &byte) in key.iter().enumerate() {
         let is_plain = match byte {
             b'\\' | b',' | b'[' | b']' => false,
-            // Two plain dots in a row are the range's own.
+            // Two unescaped dots in a row separate the bounds of the range.
             b'.' => !after_dot && at + 1 < key.len(),
             _ => byte.is_ascii_graphic(),
         };
@@ -115,7 +119,7 @@ impl FromStr for Version {
     }
 }
 
-/// The version with the runs of one line.
+/// Parses one line and adds its runs to the version.
 fn add_level(version: &Version, line: &str) -> Result<Version, String> {
     let (level, mut rest) = line
         .strip_prefix('L')

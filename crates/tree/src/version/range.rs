@@ -1,7 +1,8 @@
-//! Arithmetic of key ranges and of the parts of tables that runs use.
+//! Arithmetic of key ranges, and of the parts of tables that runs use.
 //!
-//! A range is `[lower, upper)`; no upper means no end, so a missing upper bound is the *largest* one and
-//! cannot be compared as the `Option` that it is stored in: [`cmp_upper`] does it.
+//! A range is `[lower, upper)`. A missing upper bound means that the range has no end, so it is the
+//! *largest* upper bound. Comparing the stored `Option`s would order it first; [`cmp_upper`]
+//! compares correctly.
 //!
 //! Not here: the types themselves ([`super::edit`]), and the ranges that callers pass to scans
 //! (`crate::key_range`).
@@ -13,10 +14,10 @@ use bytes::Bytes;
 
 use super::edit::{KeyRange, TableMeta, TableUse};
 
-/// The reference counts of a table and of its two keys, and what the allocator adds.
+/// The reference counts of a table and of its two keys, and the allocator's overhead.
 const COUNTS_BYTES: usize = 96;
 
-/// The order of two exclusive upper bounds.
+/// Compares two exclusive upper bounds.
 pub fn cmp_upper(a: Option<&Bytes>, b: Option<&Bytes>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => a.cmp(b),
@@ -27,17 +28,17 @@ pub fn cmp_upper(a: Option<&Bytes>, b: Option<&Bytes>) -> Ordering {
 }
 
 impl KeyRange {
-    /// Whether no key can be inside.
+    /// Whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         !self.is_above(&self.lower)
     }
 
-    /// Whether every key of `other` is inside.
+    /// Whether the range contains every key of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         self.lower <= other.lower && cmp_upper(other.upper.as_ref(), self.upper.as_ref()).is_le()
     }
 
-    /// The keys inside both; `None` when there are none.
+    /// The keys in both ranges; `None` if there are none.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let lower = self.lower.clone().max(other.lower.clone());
         let upper = match cmp_upper(self.upper.as_ref(), other.upper.as_ref()) {
@@ -48,7 +49,7 @@ impl KeyRange {
         (!both.is_empty()).then_some(both)
     }
 
-    /// The smallest range that holds both.
+    /// The smallest range that contains both.
     #[must_use]
     pub fn hull(&self, other: &Self) -> Self {
         let lower = self.lower.clone().min(other.lower.clone());
@@ -61,21 +62,22 @@ impl KeyRange {
 }
 
 impl TableMeta {
-    /// Every key that the file has something to say about.
+    /// The range that covers every entry and range tombstone of the file.
     pub fn key_range(&self) -> KeyRange {
         KeyRange { lower: self.smallest.clone(), upper: self.upper.clone() }
     }
 }
 
 impl TableUse {
-    /// The whole of a table.
+    /// Creates a use of the whole table.
     pub fn whole(meta: Arc<TableMeta>) -> Self {
         let (range, live_bytes) = (meta.key_range(), meta.file_bytes);
         Self { meta, range, live_bytes }
     }
 
-    /// Memory of this use and of what the manifest knows of the table, bounds apart: the open table counts those, and
-    /// shares them. Where less than the whole table counts, the range has keys of its own.
+    /// Memory of this use and of the table's manifest metadata. The bounds are not counted: the
+    /// open table counts them, and shares them. A narrowed range has keys of its own, which are
+    /// counted.
     pub fn memory_bytes(&self) -> usize {
         let own = |key: &Bytes, shared: Option<&Bytes>| if shared == Some(key) { 0 } else { key.len() };
         let lower_bytes = own(&self.range.lower, Some(&self.meta.smallest));
@@ -83,7 +85,7 @@ impl TableUse {
         size_of::<Self>() + size_of::<TableMeta>() + COUNTS_BYTES + lower_bytes + upper_bytes
     }
 
-    /// Whether some of the file counts no longer.
+    /// Whether only a part of the file is used.
     pub fn is_narrowed(&self) -> bool {
         self.range.lower != self.meta.smallest || self.range.upper != self.meta.upper
     }

@@ -1,15 +1,16 @@
-//! Runs: sorted lists of tables; what a level is made of.
+//! Runs: sorted lists of tables that do not overlap. A level consists of runs.
 //!
-//! A run uses of each of its tables the keys in `range`, which may be less than the file holds. At most
-//! one table of a run can hold a key, and [`Run::number_for`] finds it by the run's *fences*: the lower and
-//! upper bounds of all tables in one ascending list under [heads](LayeredHeads). The number of fences at or
-//! below a key says everything: odd, the key lies in a table; even, between two. So no bound is compared in
-//! full unless the heads leave one question open at the end. A run is immutable; an edit makes a new one that
-//! shares the files.
+//! A run uses a range of keys of each of its tables, which may be smaller than the file's range. At
+//! most one table of a run can contain a key. [`Run::number_for`] finds it through the run's
+//! *fences*: the lower and upper bounds of all tables in one ascending list, indexed by
+//! [heads](LayeredHeads). If the number of fences at or below a key is odd, the key lies in a
+//! table; if even, between two tables. A bound is compared in full only if the heads leave the
+//! comparison undecided. A run is immutable; an edit creates a new run that shares the files.
 //!
-//! Invariant (held by [`Run::new`]): the tables ascend by range, ranges are not empty and share no key.
+//! Invariant (enforced by [`Run::new`]): the tables are sorted by range; ranges are not empty and
+//! do not overlap.
 //!
-//! Not here: the order between runs ([`super::version`]), reading entries (`read::run_iter`).
+//! Not here: the order of runs ([`super::version`]), reading entries (`read::run_iter`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,12 +25,13 @@ use shamba_table::FragmentedTombstones;
 /// One sorted run.
 #[derive(Debug)]
 pub struct Run {
-    /// Its number, never reused.
+    /// Number of the run, never reused.
     pub id: RunId,
-    /// Larger is newer, among the runs of a level.
+    /// Age: a larger one is newer, among the runs of a level.
     pub age: Age,
     tables: Box<[TableUse]>,
-    /// Over each table's lower and upper bound, in turn; without the last upper one if there is no end.
+    /// The lower and upper bound of each table, in order; without the last upper bound if it has no
+    /// end.
     fences: LayeredHeads,
     bytes: u64,
     metadata_bytes: usize,
@@ -38,10 +40,10 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run of `tables`, given in any order.
+    /// Creates a run of `tables`, given in any order.
     ///
     /// # Errors
-    /// A table whose range is empty, and tables that share keys: which.
+    /// A phrase that names a table with an empty range, or two tables that overlap.
     pub fn new(id: RunId, age: Age, mut tables: Vec<TableUse>) -> Result<Self, String> {
         tables.sort_by(|a, b| a.range.lower.cmp(&b.range.lower));
         if let Some(table) = tables.iter().find(|table| table.range.is_empty()) {
@@ -77,66 +79,67 @@ impl Run {
         &self.tables
     }
 
-    /// About how many bytes count.
+    /// Approximate number of bytes in use.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Memory of the run and of what it says of its tables; not that of the open tables, which count their own.
+    /// Memory of the run and its table metadata. Open tables count their own memory.
     pub fn metadata_bytes(&self) -> usize {
         size_of::<Self>() + self.metadata_bytes
     }
 
-    /// The one table whose range holds `key`.
+    /// Returns the table whose range contains `key`.
     pub fn table_for(&self, key: &[u8]) -> Option<&TableUse> {
         self.tables.get(self.number_for(key)?)
     }
 
-    /// The number of the table whose range holds `key`.
+    /// Returns the index of the table whose range contains `key`.
     #[inline]
     pub fn number_for(&self, key: &[u8]) -> Option<usize> {
         let passed = self.fences_up_to(key);
-        // An even number of fences: the key lies before a table and after the one before it.
+        // An even number of fences: the key lies between two tables.
         if passed % 2 == 1 { Some(passed / 2) } else { None }
     }
 
-    /// The number of the first table that does not lie wholly below `key`; how many there are if all do.
+    /// Returns the index of the first table that does not lie entirely below `key`; the number of
+    /// tables if all do.
     #[inline]
     pub fn first_reaching(&self, key: &[u8]) -> usize {
         self.fences_up_to(key) / 2
     }
 
-    /// How many bounds of tables stand in the list of fences.
+    /// Number of fences.
     pub fn fence_count(&self) -> usize {
         self.fences.len()
     }
 
-    /// The bound that fence `number` stands for.
+    /// The bound of fence `number`.
     pub fn fence(&self, number: usize) -> &[u8] {
         fence(&self.tables, number)
     }
 
-    /// How many fences are at or below `key`.
+    /// Number of fences at or below `key`.
     #[inline]
     fn fences_up_to(&self, key: &[u8]) -> usize {
         self.fences.upper_bound(key, |number| fence(&self.tables, number))
     }
 
-    /// The tables that share keys with `range`.
+    /// The tables that overlap `range`.
     pub fn overlapping(&self, range: &KeyRange) -> &[TableUse] {
         let first = self.tables.partition_point(|table| !table.range.is_above(&range.lower));
         let rest = &self.tables[first..];
         &rest[..rest.partition_point(|table| range.is_above(&table.range.lower))]
     }
 
-    /// Whether any table has range tombstones: when not, a lookup need not ask for them.
+    /// Whether any table has range tombstones; if not, a lookup can skip them.
     #[inline]
     pub fn has_range_deletes(&self) -> bool {
         self.has_range_deletes
     }
 
-    /// The range tombstones of all tables, each cut to the range in which its table counts. Made at the
-    /// first call; nothing is read, because an open table holds its tombstones in memory.
+    /// The range tombstones of all tables, each clipped to the range in use of its table. Computed
+    /// at the first call, without reads, because an open table holds its tombstones in memory.
     pub fn tombstones(&self) -> &Arc<FragmentedTombstones> {
         self.tombstones.get_or_init(|| {
             if !self.has_range_deletes {
@@ -144,7 +147,7 @@ impl Run {
             }
             let mut tombstones = Vec::new();
             for table in self.tables.iter().filter(|table| table.meta.range_deletes > 0) {
-                // A table that counts and is not open would let deleted keys come back.
+                // A table with tombstones that is not open would make deleted keys visible again.
                 debug_assert!(table.meta.reader.get().is_some(), "table {} is not open", table.meta.id);
                 let Some(reader) = table.meta.reader.get() else { continue };
                 tombstones.extend(reader.range_tombstones().iter().filter_map(|t| cut(t, &table.range)));
@@ -154,11 +157,11 @@ impl Run {
     }
 }
 
-/// The bound that fence `number` stands for.
+/// The bound of fence `number`.
 fn fence(tables: &[TableUse], number: usize) -> &[u8] {
     match tables.get(number / 2) {
         Some(table) if number % 2 == 0 => &table.range.lower,
-        // The last table's missing end has no fence.
+        // If the last table has no end, its upper bound has no fence.
         Some(table) => table.range.upper.as_deref().unwrap_or_default(),
         None => &[],
     }
@@ -189,7 +192,8 @@ mod tests {
 
     #[test]
     fn the_table_for_a_key_is_the_one_whose_range_holds_it() {
-        // The last three share a head of eight bytes, and the head of a key that is not theirs.
+        // The last three bounds share a head of eight bytes, which is also the head of a key
+        // outside the tables.
         let run = run("000001:a..c 1, 000002:d..d\\x00 1, 000003:prefix--1..prefix--2 1, \
                        000004:prefix--2..prefix--5 1, 000005:prefix--7.. 1");
         let found = |key: &str| run.table_for(key.as_bytes()).map(|table| table.meta.id.0);

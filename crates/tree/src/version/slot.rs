@@ -1,12 +1,12 @@
-//! The reader of a table: open for as long as the table is part of a tree, or opened for one use.
+//! The reader of a table: open as long as the table is part of a tree, or opened for one use.
 //!
-//! Every table has a reader where the memory budget has room for all of them. Where it has not, recovery
-//! leaves some closed ([`crate::memory::tables_to_open`]); whoever needs a closed one opens it for itself
-//! through [`TableMeta::open`] and drops it afterwards. Trees that exist only on paper (tests, simulation)
-//! have neither readers nor an opener.
+//! If the memory budget has room, every table has a reader. Otherwise recovery leaves some tables
+//! closed (package `shamba`, `memory::tables_to_open`). A caller that needs a closed table opens it
+//! through [`TableMeta::open`] and drops the reader afterwards. Trees without files (tests,
+//! simulation) have neither readers nor an opener.
 //!
-//! Invariant: tables with range tombstones are never closed, so that [`super::Run::tombstones`] needs no
-//! reads.
+//! Invariant: tables with range tombstones are never closed, so that [`super::Run::tombstones`]
+//! needs no reads.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -17,14 +17,14 @@ use super::TableMeta;
 
 /// Opens tables for one use.
 pub trait OpenTables: Send + Sync {
-    /// A reader of the table, which holds nothing in memory but what each reader needs.
+    /// Opens a reader of the table that holds no memory beyond the minimum of every reader.
     ///
     /// # Errors
-    /// As [`TableReader::open`]; a file that is missing is `Corruption`.
+    /// As [`TableReader::open`]; a missing file is `Corruption`.
     fn open(&self, meta: &TableMeta) -> Result<Arc<TableReader>, Error>;
 }
 
-/// Where a table's reader is, if it is open, and who opens it otherwise.
+/// The reader of a table, if it is open, and the opener for the case that it is not.
 #[derive(Default)]
 pub struct ReaderSlot {
     reader: OnceLock<Arc<TableReader>>,
@@ -38,12 +38,12 @@ impl ReaderSlot {
         self.reader.get()
     }
 
-    /// Keeps the table open from now on. The first reader stays.
+    /// Keeps the table open from now on. A second call has no effect.
     pub fn set(&self, reader: Arc<TableReader>) {
         let _ = self.reader.set(reader);
     }
 
-    /// Says who opens the table for one use.
+    /// Sets the opener that opens the table for one use.
     pub fn set_opener(&self, opener: Arc<dyn OpenTables>) {
         let _ = self.opener.set(opener);
     }
@@ -62,10 +62,10 @@ impl fmt::Debug for ReaderSlot {
 }
 
 impl TableMeta {
-    /// The table's reader, or one for this use only.
+    /// Returns the table's reader, or opens one for this use.
     ///
     /// # Errors
-    /// What opening says; `Invalid` for a table that exists only on paper.
+    /// The error of opening the file; `Invalid` for a table without a file.
     pub fn open(&self) -> Result<Arc<TableReader>, Error> {
         match (self.reader.get(), self.reader.opener.get()) {
             (Some(reader), _) => Ok(Arc::clone(reader)),

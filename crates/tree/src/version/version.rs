@@ -1,14 +1,16 @@
 //! Versions: the tree of one keyspace at one moment, as an immutable value.
 //!
-//! Level 0 is the inbox of flushed runs, levels 1 and deeper hold what merges made. A lookup asks runs in
-//! *lookup order*: level 0 first, within a level the newest run (largest age) first, and stops at the
-//! first answer; so everything that a run holds of a key must be newer than what any later run holds of it.
-//! [`Version::apply`] makes the next version; it shares every run that the edit does not name.
+//! Level 0 holds flushed runs; level 1 and deeper levels hold the outputs of compactions. A lookup
+//! searches runs in *lookup order*: level 0 first, and within a level the newest run (largest age)
+//! first. It stops at the first match, so every version of a key in a run must be newer than any
+//! version of it in a later run. [`Version::apply`] creates the next version, which shares every
+//! run that the edit does not name.
 //!
-//! Invariants: held by `apply`, at any edit: run ids are unique, ages differ within a level, what
-//! [`Run::new`] asks. The rest is asked for by `Version::check` in tests and `check`.
+//! Invariants that `apply` enforces for any edit: run ids are unique, ages differ within a level,
+//! and those of [`Run::new`]. `Version::check` verifies the remaining ones, in tests and in
+//! `check`.
 //!
-//! Not here: text ([`super::notation`]), bytes ([`super::manifest`]), what to merge
+//! Not here: text ([`super::notation`]), encoding ([`super::manifest`]), the choice of compactions
 //! ([`crate::compaction::policy`]).
 
 use std::collections::BTreeMap;
@@ -24,22 +26,22 @@ use shamba_key::{Age, RunId};
 /// The tree of one keyspace.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
-    /// Runs of each level, newest first. The last level is not empty, others may be.
+    /// Runs of each level, newest first. The last level is not empty; others may be.
     levels: Vec<Vec<Arc<Run>>>,
 }
 
 impl Version {
-    /// A tree without runs.
+    /// Creates a tree without runs.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// The runs of a level, newest first; none for a level that the tree does not have.
+    /// The runs of a level, newest first; empty for a level that the tree does not have.
     pub fn level(&self, level: u32) -> &[Arc<Run>] {
         usize::try_from(level).ok().and_then(|level| self.levels.get(level)).map_or(&[], Vec::as_slice)
     }
 
-    /// Every level that could hold runs, the inbox first, with its number.
+    /// Every level with its number, level 0 first. Levels may be empty.
     pub fn levels(&self) -> impl DoubleEndedIterator<Item = (u32, &[Arc<Run>])> + ExactSizeIterator {
         self.levels.iter().enumerate().map(|(level, runs)| (level as u32, runs.as_slice()))
     }
@@ -49,7 +51,7 @@ impl Version {
         self.levels().flat_map(|(level, runs)| runs.iter().map(move |run| (level, run)))
     }
 
-    /// The levels down to `deepest`, of those runs that `keeps` names.
+    /// A version with the levels down to `deepest`, restricted to the runs that `keeps` accepts.
     pub fn upper(&self, deepest: u32, keeps: impl Fn(RunId) -> bool) -> Self {
         let kept = |(_, runs): (u32, &[Arc<Run>])| runs.iter().filter(|run| keeps(run.id)).cloned().collect();
         let mut levels: Vec<Vec<Arc<Run>>> =
@@ -65,35 +67,35 @@ impl Version {
         self.runs().find(|(_, run)| run.id == id)
     }
 
-    /// Every use of a table, with the level and the run that uses it, in lookup order.
+    /// Every use of a table, with its level and run, in lookup order.
     pub fn tables(&self) -> impl Iterator<Item = (u32, &Arc<Run>, &TableUse)> {
         self.runs().flat_map(|(level, run)| run.tables().iter().map(move |table| (level, run, table)))
     }
 
-    /// The deepest level that is not empty; 0 when nothing is below the inbox.
+    /// The deepest level that is not empty; 0 if only level 0 holds runs.
     pub fn deepest_level(&self) -> u32 {
         (self.levels.len() as u32).saturating_sub(1)
     }
 
-    /// Runs, level 0 included: as many as a lookup may have to ask.
+    /// Number of runs, level 0 included: the maximum that a lookup may have to search.
     pub fn run_count(&self) -> usize {
         self.levels.iter().map(Vec::len).sum()
     }
 
-    /// About how many bytes of a level count.
+    /// Approximate number of bytes in use on a level.
     pub fn level_bytes(&self, level: u32) -> u64 {
         self.level(level).iter().fold(0, |sum, run| sum.saturating_add(run.bytes()))
     }
 
-    /// About how many bytes count.
+    /// Approximate number of bytes in use in the tree.
     pub fn bytes(&self) -> u64 {
         self.runs().fold(0, |sum, (_, run)| sum.saturating_add(run.bytes()))
     }
 
-    /// The tree after an edit.
+    /// Returns the tree after an edit.
     ///
     /// # Errors
-    /// An edit that does not fit this tree: which level, run or table, and why.
+    /// A phrase that names the level, run or table that the edit does not fit, and the reason.
     pub fn apply(&self, edit: &VersionEdit) -> Result<Self, String> {
         let mut drafts = Drafts { version: self, by_run: BTreeMap::new() };
         for change in &edit.changes {
@@ -126,7 +128,7 @@ impl Version {
     }
 }
 
-/// The runs that an edit touches, while it is applied.
+/// The runs that an edit changes, while it is applied.
 struct Drafts<'v> {
     version: &'v Version,
     by_run: BTreeMap<RunId, Draft>,
@@ -167,9 +169,10 @@ impl Drafts<'_> {
         Ok(())
     }
 
-    /// The draft of a run. Only a change that states an age can make a run.
+    /// Returns the draft of a run. Only a change that states an age can create a run.
     fn draft(&mut self, level: u32, run: RunId, age: Option<Age>) -> Result<&mut Draft, String> {
-        // Levels come from a file: without this bound one byte could ask for four thousand million lists.
+        // The level comes from a file: without this bound, a damaged number could allocate 4
+        // billion lists.
         if level > MAX_LEVELS {
             return Err(format!("run {run} is on level {level}; the deepest there can be is {MAX_LEVELS}"));
         }

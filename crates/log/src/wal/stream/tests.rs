@@ -1,4 +1,4 @@
-//! Values read back from a log, piece by piece: whole, cut and damaged.
+//! Tests of values read back from a log, piece by piece: intact, cut and damaged.
 
 use std::path::Path;
 
@@ -18,13 +18,13 @@ fn bytes_of(length: usize, salt: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 251 + at + salt) as u8).collect()
 }
 
-/// Bytes that a batch is made of.
+/// Owned keys and values of a batch.
 struct Parts {
     values: [Vec<u8>; 2],
     keys: [Vec<u8>; 4],
 }
 
-/// What makes a batch whose keys and values straddle frames: `shift` puts each boundary at another byte.
+/// Keys and values of a batch that straddle frames; `shift` moves each boundary by that many bytes.
 fn parts(shift: usize) -> Parts {
     Parts {
         values: [bytes_of(PAYLOAD_BYTES_MAX - 30 + shift, 1), bytes_of(150_000, 6)],
@@ -44,7 +44,7 @@ fn long_batch(parts: &Parts) -> Vec<(KeyspaceId, OpRef<'_>)> {
     ]
 }
 
-/// A log with the batch as its only record, and where it lies.
+/// Writes a log with the batch as its only record; returns its birth id and the record's place.
 fn log_of(env: &Env, ops: &[(KeyspaceId, OpRef<'_>)]) -> (BirthId, LargeRecord) {
     let mut wal = WalWriter::create(env, Path::new("/"), LogNo(7), None, SeqNo(9)).expect("a log");
     let mut encoded = Vec::new();
@@ -64,7 +64,7 @@ fn reader_of(env: &Env, birth: BirthId) -> FrameReader {
     reader
 }
 
-/// The first record of data.
+/// Returns the first data record.
 fn data_record(reader: &mut FrameReader) -> Option<Record> {
     loop {
         match reader.next().expect("read") {
@@ -132,8 +132,8 @@ fn sequence_numbers_and_batch_beginnings_are_checked() {
     for after in [SeqNo::MAX.0 - 5, u64::MAX] {
         assert!(matches!(check(reader.payload_of(&record), SeqNo(after)), Err(Stop::Malformed(_))));
     }
-    // Checksums that are right over operations that are not: a batch that lacks its beginning, a value beyond
-    // the end.
+    // Records with valid checksums but malformed operations: a batch that lacks its beginning, a
+    // value that extends past the end.
     let filler = bytes_of(PAYLOAD_BYTES_MAX, 1);
     for bad in [&[1, 1, b'k', 1, b'v'][..], &[0x81, 1, b'k', 0xff, 0xff, 0x7f], &[0x89, 1, b'k']] {
         let env = new_env(2);
@@ -178,7 +178,7 @@ fn damage_to_a_frame_is_found_by_the_value_that_lies_in_it() {
             }
         }
     }
-    // Neither a place that is none nor a log that is not held is answered.
+    // A malformed place and a log that is not in the list are errors.
     let values = ValueLogs::default();
     assert!(
         values.read_whole(&place.encode(), &mut Reads::default()).is_err()

@@ -1,4 +1,4 @@
-//! The chain of logs: gaps, leftovers, branches, and errors that are not damage.
+//! Tests of the chain of logs: gaps, left-over files, branches, and errors that are not damage.
 
 use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
 
@@ -61,7 +61,7 @@ fn a_log_that_a_recovery_left_behind_is_ignored_while_it_is_empty() {
     left.sync().expect("synced");
     let (report, got) = replay_all(&env, &options(3)).expect("replayed");
     assert_eq!((sequences(&got), report.warnings.len()), (vec![1], 0));
-    // With anything in it the manifest should have moved on: something was lost.
+    // If the new log contains a batch, the manifest should name it: something was lost.
     put(&mut left, 2);
     left.flush().expect("flushed");
     let error = replay_all(&env, &options(3)).expect_err("the manifest disagrees");
@@ -74,13 +74,13 @@ fn a_copy_of_the_tail_counts_once_the_manifest_names_it() {
     let mut old = create(&env, 3, None, 0);
     (1..=3).for_each(|seq| put(&mut old, seq));
     old.flush().expect("flushed");
-    // Numbers 1 and 2 are in tables; the copy begins behind them.
+    // Sequence numbers 1 and 2 are in tables; the copy begins after them.
     let mut copy = WalWriter::create_copy(&env, Path::new(DIR), LogNo(6), LogNo(3), SeqNo(2)).expect("a log");
     put(&mut copy, 3);
     copy.sync_unpromised().expect("synced");
     let (report, got) = replay_all(&env, &options(3)).expect("an open crashed before it renamed CURRENT");
     assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 2, 3], 0));
-    // A damaged copy that nothing names is ignored as well.
+    // A damaged copy that the manifest does not name is ignored as well.
     let path = Path::new(DIR).join(log_file_name(LogNo(6)));
     let whole = shamba_env::read_file(env.vfs.as_ref(), &path).expect("read");
     env.vfs.unlink(&path).expect("removed");
@@ -88,12 +88,12 @@ fn a_copy_of_the_tail_counts_once_the_manifest_names_it() {
     assert_eq!(sequences(&replay_all(&env, &options(3)).expect("replayed").1), [1, 2, 3]);
     env.vfs.unlink(&path).expect("removed");
     shamba_env::write_file_synced(env.vfs.as_ref(), &path, &whole).expect("written");
-    // In force: the old log is obsolete, and the copy is promised by the manifest.
+    // Once the manifest names the copy, the old log is obsolete and the manifest promises the copy.
     let promise = Some((LogNo(6), whole.len() as u64));
     let in_force = ReplayOptions { promise, known_seq: SeqNo(2), ..options(6) };
     let (report, got) = replay_all(&env, &in_force).expect("replayed");
     assert_eq!((sequences(&got), report.last_seq, report.warnings.len()), (vec![3], SeqNo(3), 0));
-    // A copy of another chain than the one that the manifest names means that the manifest is too old.
+    // A copy of other logs than those the manifest names means that the manifest is too old.
     let error = replay_all(&env, &options(2)).expect_err("the manifest disagrees");
     assert!(damaged_file(&error).ends_with("000003.log"), "{error}");
 }
@@ -108,7 +108,8 @@ fn a_copy_that_promises_more_is_not_ignored() {
     put(&mut copy, 1);
     copy.sync_unpromised().expect("synced");
     put(&mut copy, 2);
-    copy.sync().expect("synced"); // Only a log that is in force takes writes.
+    // Writes go only to a log that the manifest names.
+    copy.sync().expect("synced");
     let error = replay_all(&env, &options(3)).expect_err("the manifest disagrees");
     assert!(damaged_file(&error).ends_with("000006.log"), "{error}");
 }
@@ -135,7 +136,7 @@ fn what_lies_behind_the_length_that_the_next_log_states_was_never_acknowledged()
     put(&mut first, 1);
     first.flush().expect("flushed");
     let before = first.predecessor();
-    // An append that failed, and could not be cut off either.
+    // A failed append whose bytes could not be truncated either.
     put(&mut first, 2);
     first.flush().expect("flushed");
     let mut second = create(&env, 6, Some(before), 0);
@@ -158,7 +159,7 @@ fn a_gap_in_the_sequence_needs_an_explanation() {
     let known = ReplayOptions { known_seq: SeqNo(4), ..options(3) };
     let (report, got) = replay_all(&env, &known).expect("replayed");
     assert_eq!((sequences(&got), report.warnings.len()), (vec![1, 5], 0));
-    // Between two logs the head explains it.
+    // Between two logs, the base in the head explains the gap.
     let mut next = create(&env, 4, Some(wal.predecessor()), 9);
     put(&mut next, 10);
     next.flush().expect("flushed");
@@ -168,7 +169,7 @@ fn a_gap_in_the_sequence_needs_an_explanation() {
 
 #[test]
 fn a_log_written_over_by_an_older_self_is_a_hole() {
-    // The predecessor has the right length but not the right last record.
+    // The predecessor has the right length but another last record.
     let env = new_env(1);
     let mut first = create(&env, 3, None, 0);
     put(&mut first, 1);

@@ -1,8 +1,9 @@
-//! Every byte flipped, every length, every file gone: replay answers exactly as the promises say.
+//! Damage sweep: every byte flipped, every length, every file missing. Replay must return exactly
+//! the result that the promises imply.
 //!
-//! The expectation is computed from the frames of the undamaged story: a promise counts if the damage left
-//! its carrier readable; damage that a promise covers must be an error naming the damaged file, any other
-//! must leave exactly the batches before it.
+//! The expected result is computed from the frames of the undamaged story. A promise counts if the
+//! damage left it readable. Damage that a promise covers must be an error that names the damaged
+//! file; any other damage must leave exactly the batches before it.
 
 use super::*;
 
@@ -41,7 +42,7 @@ impl Damage {
         story.restore(&[(self.log(), replacement)])
     }
 
-    /// Whether the bytes from `start` to `end` of log `log` are as they were.
+    /// Whether the bytes from `start` to `end` of log `log` are unchanged.
     fn spares(self, log: usize, start: u64, end: u64) -> bool {
         if log != self.log() {
             return true;
@@ -53,7 +54,7 @@ impl Damage {
         }
     }
 
-    /// Where replay meets the damage: the beginning of the file header or frame that is not whole.
+    /// Offset of the damage for replay: the beginning of the file header or frame that is damaged.
     fn place(self, log: &LogFile) -> u64 {
         let at = match self {
             Self::Flip { at, .. } => at as u64,
@@ -82,7 +83,7 @@ impl Damage {
             return Expected::Batches(story.batches.len());
         }
         let place = match self {
-            // A cut between two frames is met at the cut.
+            // A cut between two frames is found at the cut.
             Self::Cut { bytes, .. } if damaged.frames.iter().any(|frame| frame.end == bytes as u64) => {
                 bytes as u64
             }
@@ -130,7 +131,8 @@ impl Damage {
             (Expected::Corruption, Err(error)) => {
                 assert!(matches!(error, Error::Corruption { .. }), "{told}: {error:?}");
                 assert_eq!(damaged_file(&error), story.logs[self.log()].path(), "{told}: {error}");
-                // Point in time: the same damage is no error, and costs no more than what follows it.
+                // Point-in-time recovery: the same damage is no error, and loses only what follows
+                // it.
                 let options = ReplayOptions { recovery: Recovery::PointInTime, ..options };
                 let (report, got) = replay_all(&env, &options).expect("kept what comes before");
                 story.check_prefix(&got, got.len());
@@ -148,7 +150,7 @@ impl Damage {
     }
 }
 
-/// The promises that a manifest could hold: none, some of the first log, all of the last.
+/// Promises that a manifest could hold: none, a part of the first log, all of the last log.
 fn manifests(story: &Story) -> Vec<Option<(LogNo, u64)>> {
     let (first, last) = (&story.logs[0], &story.logs[story.logs.len() - 1]);
     let said =
@@ -266,7 +268,7 @@ fn any_damage_leaves_whole_batches_or_an_error_that_names_a_file() {
             }
             Err(error) => assert!(matches!(error, Error::Unsupported { .. }), "round {round}: {error:?}"),
         }
-        // Replay changes nothing: a second one says the same.
+        // Replay changes nothing: a second replay returns the same result.
         let second = replay_all(&env, &story.options());
         match (first, second) {
             (Ok((first, _)), Ok((second, _))) => assert_eq!(first.last_seq, second.last_seq),
@@ -278,7 +280,7 @@ fn any_damage_leaves_whole_batches_or_an_error_that_names_a_file() {
 
 #[test]
 fn hostile_bytes_are_read_in_linear_time_and_bounded_memory() {
-    // Every third place looks like a promise until its checksum is made, and none is one.
+    // Every third offset looks like a promise until its checksum is computed, and none is one.
     let story = Story::write(9, &[Act::Batch(1), Act::Flush]);
     let mut bytes = story.logs[0].bytes.clone();
     bytes.extend([7, 12, 0].iter().copied().cycle().take(1 << 20));

@@ -1,4 +1,4 @@
-//! The example of `docs/formats/wal.md`.
+//! Test of the example in `docs/formats/wal.md`.
 
 use super::*;
 use shamba_testkit::{FRAME_FIELDS, HEADER_FIELDS, PROMISE_FIELDS, annotated};

@@ -1,4 +1,5 @@
-//! The writer under failing calls: sealed at the last good record, never retried, never appended to again.
+//! Tests of the writer under I/O errors: sealed at the last complete record, never retried, never
+//! appended to again.
 
 use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
 
@@ -35,12 +36,12 @@ fn a_failed_append_seals_and_cuts_and_another_log_may_follow() {
         faults.add_rule(FaultRule::nth(0, effect).on(&[OpKind::Append]));
         let failed = wal.flush().expect_err("the append failed");
         faults.clear_rules();
-        // From now on the file system is well again: the writer must not try its luck.
+        // The file system works again, but the writer must not retry.
         assert_eq!(batch(&mut wal).expect_err("sealed").to_string(), failed.to_string());
         assert_eq!(wal.flush().expect_err("sealed").to_string(), failed.to_string());
         assert!(wal.may_be_followed());
         assert_eq!((wal.offset(), wal.last_seq()), (good, SeqNo(1)));
-        // What was flushed before can still be made durable, and a next log carries on there.
+        // The flushed part can still be synced, and a next log continues there.
         wal.sync().expect("synced");
         assert_eq!(wal.synced(), good);
         let mut next = create(&env, 5, Some(wal.predecessor())).expect("a log");
@@ -61,7 +62,7 @@ fn a_large_batch_that_fails_half_way_leaves_no_trace_and_takes_nothing_along() {
         faults.add_rule(FaultRule::nth(nth, Effect::Enospc).on(&[OpKind::Append]));
         let value = vec![7; 500_000];
         let op = OpRef::Put { key: b"large", value: &value };
-        // The first append is that of the batch before; the large one is written in pieces.
+        // The first append is that of the earlier batch; the large one is written in pieces.
         let appended = wal.append_op(SeqNo(2), KeyspaceId(0), op);
         let flushed = appended.clone().and_then(|_| wal.flush());
         faults.clear_rules();
@@ -186,7 +187,7 @@ fn what_was_synced_is_promised_at_once_but_a_log_without_batches_promises_nothin
     assert_eq!(with_promise, synced + PROMISE_BYTES as u64);
     wal.sync().expect("nothing to do");
     assert_eq!(size(&env), with_promise);
-    // Rot of the last batch is no torn tail.
+    // Damage to the last batch is not a torn tail.
     let path = Path::new(DIR).join(log_file_name(LogNo(3)));
     let mut bytes = read_file(env.vfs.as_ref(), &path).expect("the log");
     bytes[synced as usize - 1] ^= 1;

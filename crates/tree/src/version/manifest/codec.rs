@@ -1,4 +1,4 @@
-//! The bytes of an edit.
+//! The encoding of an edit.
 //!
 //! ```text
 //! edit   = field*
@@ -24,10 +24,10 @@
 //! bound  = 0, or 1 and a key: no end, or an exclusive one
 //! ```
 //!
-//! Numbers are varints unless a size stands there; names, values and keys are a varint length and bytes.
-//! Tags are never reused. A reader skips a tag that it does not know if the tag is below 0x80 and refuses
-//! the manifest as unsupported otherwise. Fields apply together, whatever their order; changes of a tree
-//! keep theirs.
+//! Numbers are varints unless a size is given. Names, values and keys are a varint length and
+//! bytes. Tags are never reused. A reader skips an unknown tag below 0x80; an unknown tag of 0x80
+//! or above makes the manifest unsupported. The fields of an edit apply together, in any order. The
+//! changes of a tree apply in their order.
 
 use std::sync::Arc;
 
@@ -50,19 +50,19 @@ const FIRST_LOG: u8 = 0x87;
 const LOG_PROMISE: u8 = 0x88;
 const LAST_SEQ: u8 = 0x89;
 const NEXT_ID: u8 = 0x8a;
-/// Tags from here on must be understood.
+/// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
 
 const ADD: u8 = 1;
 const REMOVE: u8 = 2;
 const NARROW: u8 = 3;
 
-/// Why an edit cannot be used.
+/// The reason why an edit cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EditFault {
-    /// Not an edit.
+    /// The bytes are not a valid edit.
     Malformed(String),
-    /// It has a field that this build does not know and must not skip.
+    /// The edit has an unknown field that must not be skipped.
     Unsupported(String),
 }
 
@@ -72,7 +72,7 @@ impl From<String> for EditFault {
     }
 }
 
-/// The record of an edit.
+/// Encodes the record of an edit.
 pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
     let mut out = Pieces::default();
     for (name, value) in &edit.settings {
@@ -120,7 +120,7 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
     out
 }
 
-/// The record of an edit, in one.
+/// Encodes the record of an edit as one byte string.
 #[cfg(test)]
 pub fn encode_edit(edit: &ManifestEdit) -> Vec<u8> {
     edit_pieces(edit).parts().concat()
@@ -144,7 +144,7 @@ pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
     Ok(edit)
 }
 
-/// Whether the tag is known; then `body` was taken into `edit`.
+/// Decodes `body` into `edit`. Returns whether the tag is known.
 fn decode_field(edit: &mut ManifestEdit, tag: u8, body: &mut Decoder<'_>) -> Decoded<bool> {
     match tag {
         SETTING => edit.settings.push(texts(body)?),
@@ -224,7 +224,7 @@ fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
 
 fn settings(decoder: &mut Decoder<'_>) -> Decoded<Vec<(String, String)>> {
     let count = decoder.varint()?;
-    // The count is only believed pair by pair: the input ends before a false one fills memory.
+    // No allocation by the stated count: the input of a false count ends before memory fills.
     let mut settings = Vec::new();
     for _ in 0..count {
         settings.push(texts(decoder)?);
@@ -253,7 +253,7 @@ fn bound(decoder: &mut Decoder<'_>) -> Decoded<Option<Bytes>> {
 
 fn key(decoder: &mut Decoder<'_>) -> Decoded<Bytes> {
     let key = decoder.prefixed()?;
-    // The bound right behind the longest key is one byte longer.
+    // The smallest upper bound above a key of maximum length is one byte longer.
     if key.len() > MAX_KEY_BYTES + 1 {
         return Err(format!("a key of {} bytes", key.len()));
     }
@@ -312,7 +312,8 @@ fn change(kind: u8, decoder: &mut Decoder<'_>) -> Decoded<Change> {
     })
 }
 
-/// The range with the table's own bounds in place of copies of them: most tables count as a whole.
+/// Replaces bounds that equal the table's own by shared references to them: most tables are used as
+/// a whole.
 fn shared_bounds(mut range: KeyRange, meta: &TableMeta) -> KeyRange {
     if range.lower == meta.smallest {
         range.lower = meta.smallest.clone();

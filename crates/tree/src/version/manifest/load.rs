@@ -1,4 +1,4 @@
-//! Reading the manifest in force. Writes nothing.
+//! Reads the current manifest. Writes nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use shamba_log::framing::{
     FileHeader, FileKind, FrameReader, HeaderFault, Record, RecordKind, Step, Window, survey,
 };
 
-/// What a manifest says.
+/// The result of loading a manifest.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The state after the last edit.
     pub state: ManifestState,
-    /// A torn edit that was dropped.
+    /// A warning for a torn edit that was dropped.
     pub warnings: Vec<String>,
 }
 
@@ -30,12 +30,12 @@ pub struct Loaded {
 pub struct ManifestReader;
 
 impl ManifestReader {
-    /// The state of the database in `dir`; `None` if there is no database, or one whose creation did not get
-    /// as far as `CURRENT`.
+    /// Returns the state of the database in `dir`. `None` if there is no database, or only one
+    /// whose creation did not reach `CURRENT`.
     ///
     /// # Errors
-    /// `Corruption` for damage below a promise, a missing manifest, or a database without `CURRENT`;
-    /// `Unsupported` for a newer version; what reading says.
+    /// `Corruption` for damage below a promise, a missing manifest, or a database without
+    /// `CURRENT`; `Unsupported` for a newer version; a failed read.
     pub fn load(env: &Env, dir: &Path) -> Result<Option<Loaded>> {
         let Some(current) = read_current(env, dir)? else {
             no_database_without_current(env, dir)?;
@@ -54,22 +54,22 @@ impl ManifestReader {
             })
         })?;
         let warnings = torn.iter().map(TornEdit::to_string).collect();
-        // The manifest's own number may have been drawn after the snapshot was made.
+        // The manifest's own number may have been assigned after the snapshot was made.
         state.next_id = state.next_id.max(current.number.saturating_add(1));
         Ok(Some(Loaded { state, warnings }))
     }
 }
 
-/// The end of a manifest that a crash left unfinished.
+/// An incomplete edit at the end of a manifest, torn by a crash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TornEdit {
-    /// File of the manifest.
+    /// Path of the manifest.
     pub path: PathBuf,
-    /// Offset of the edit that is not whole.
+    /// Offset of the incomplete edit.
     pub offset: u64,
     /// Bytes from that offset to the end of the file.
     pub bytes: u64,
-    /// Expected and found.
+    /// Expected and actual content.
     pub detail: String,
 }
 
@@ -84,10 +84,11 @@ impl std::fmt::Display for TornEdit {
     }
 }
 
-/// Gives every edit of a manifest to `take`, the snapshot first; returns the torn end, if there is one.
+/// Passes every edit of a manifest to `take`, the snapshot first. Returns the torn edit at the end,
+/// if there is one.
 ///
 /// # Errors
-/// As [`ManifestReader::load`]; what `take` says.
+/// As [`ManifestReader::load`], or an error of `take`.
 pub fn read_edits(
     env: &Env,
     path: &Path,
@@ -100,7 +101,8 @@ pub fn read_edits(
     let header = match FileHeader::decode(FileKind::Manifest, Some(number), start) {
         Ok(header) => header,
         Err(HeaderFault::Unsupported(detail)) => return Err(unsupported(path, &detail)),
-        // The file is in force, so its header and snapshot were synced: damage is never a torn tail.
+        // The manifest is current, so its header and snapshot were synced: damage to them is never
+        // a torn tail.
         Err(HeaderFault::Damaged(detail)) => {
             return Err(Error::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
         }
@@ -160,10 +162,11 @@ fn unsupported(path: &Path, detail: &str) -> Error {
     Error::unsupported(&path, detail)
 }
 
-/// Without `CURRENT` there may be what a creation leaves behind that did not end, and nothing else of ours.
+/// Checks that a directory without `CURRENT` holds no log and no table, only files that an
+/// incomplete creation may leave.
 ///
 /// # Errors
-/// `Corruption` if there is more; what reading says.
+/// `Corruption` if there is a log or a table; a failed read.
 pub fn no_database_without_current(env: &Env, dir: &Path) -> Result<()> {
     let entries = match env.vfs.list(dir) {
         Ok(entries) => entries,

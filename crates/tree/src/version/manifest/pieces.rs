@@ -1,30 +1,31 @@
-//! A record in the making that shares its long keys instead of copying them.
+//! A record under construction that shares its long keys instead of copying them.
 //!
-//! An edit names each table by four keys, and a snapshot names all tables. Keys may have 64 KiB: a record of copies
-//! would for a moment take many times what the tables themselves take. So only short things are copied, one after the
-//! other; a long key stays where it is, and the record knows before which byte it comes.
+//! An edit names each table by up to four keys, and a snapshot names all tables. Keys may have 64
+//! KiB, so a record of copies could temporarily need several times the memory of the tables' own
+//! metadata. Only short fields are copied, one after the other. A long key is shared, and the
+//! record stores its position among the copied bytes.
 //!
-//! Not here: what a record says ([`super::codec`]), its frames ([`crate::log`]).
+//! Not here: the encoding ([`super::codec`]), the frames ([`shamba_log::framing`]).
 
 use bytes::Bytes;
 
 use shamba_log::framing::codec::put_varint;
 
-/// Shorter keys are copied: a place of its own takes about as much.
+/// Shorter keys are copied: a shared entry takes about as much memory.
 const SHARED_FROM_BYTES: usize = 256;
 
-/// Bytes, some of them shared.
+/// A byte sequence of copied and shared pieces.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// What is copied.
+    /// The copied bytes.
     pub short: Vec<u8>,
-    /// Long keys, and before which byte of `short` each stands; ascending.
+    /// Long keys, each with the index in `short` before which it stands; in ascending order.
     long: Vec<(usize, Bytes)>,
     long_bytes: usize,
 }
 
 impl Pieces {
-    /// How long the record is.
+    /// Length of the record.
     pub fn len(&self) -> usize {
         self.short.len() + self.long_bytes
     }
@@ -49,7 +50,7 @@ impl Pieces {
         self.long_bytes += other.long_bytes;
     }
 
-    /// The record's bytes, in parts.
+    /// The record's bytes, as consecutive parts.
     pub fn parts(&self) -> Vec<&[u8]> {
         let mut parts = Vec::with_capacity(2 * self.long.len() + 1);
         let mut from = 0;

@@ -1,7 +1,7 @@
-//! The state of the whole database, as the manifest knows it.
+//! The state of the whole database, as the manifest records it.
 //!
-//! A pure value: edits go in with [`ManifestState::apply`], and [`ManifestState::snapshot_edit`] is the one
-//! edit that makes the same state from nothing.
+//! A pure value. [`ManifestState::apply`] applies an edit. [`ManifestState::snapshot_edit`] returns
+//! the single edit that creates the same state from an empty one.
 
 use std::collections::BTreeMap;
 
@@ -14,40 +14,41 @@ use shamba_key::{KeyspaceId, LogNo};
 /// One keyspace.
 #[derive(Clone, Debug, Default)]
 pub struct KeyspaceState {
-    /// Its name, unique among the living.
+    /// Its name, unique among existing keyspaces.
     pub name: String,
     /// The settings of its design.
     pub settings: BTreeMap<String, String>,
     /// Its tree.
     pub version: Version,
-    /// Operations of batches with a sequence number up to this one are in tables.
+    /// Operations with a sequence number up to this one are in tables.
     pub flushed: SeqNo,
 }
 
 /// The whole database.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestState {
-    /// Options fixed at creation and settings adopted since.
+    /// Options fixed at creation and settings changed since.
     pub settings: BTreeMap<String, String>,
-    /// The living keyspaces.
+    /// The existing keyspaces.
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
-    /// Logs below this one are not needed.
+    /// Logs below this one are obsolete.
     pub first_log: LogNo,
-    /// Everything in this log below this offset, and every earlier log, is on the disk.
+    /// Everything in this log below this offset, and every earlier log, is durable.
     pub log_promise: Option<(LogNo, u64)>,
-    /// No sequence number up to this one may be given out again.
+    /// Sequence numbers up to this one must not be assigned again.
     pub last_seq: SeqNo,
     /// The next unused number of files, runs and ages.
     pub next_id: u64,
 }
 
 impl ManifestState {
-    /// Takes an edit in, or leaves everything as it is.
+    /// Applies an edit, entirely or not at all.
     ///
-    /// The counters only rise: an edit that was made earlier and is applied later takes nothing back.
+    /// The counters never decrease: an edit that was created earlier and is applied later does not
+    /// reset them.
     ///
     /// # Errors
-    /// A phrase that says what does not fit.
+    /// A phrase that describes the mismatch.
     pub fn apply(&mut self, edit: &ManifestEdit) -> Result<(), String> {
         let mut keyspaces = self.keyspaces.clone();
         for (id, name, settings) in &edit.keyspaces_created {
@@ -86,7 +87,7 @@ impl ManifestState {
         Ok(())
     }
 
-    /// The edit that makes this state from an empty one.
+    /// The edit that creates this state from an empty one.
     pub fn snapshot_edit(&self) -> ManifestEdit {
         let pairs = |settings: &BTreeMap<String, String>| {
             settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Tests of the manifest: round trips, and what a load makes of every kind of damage.
+//! Tests of the manifest: round trips, and loads after every kind of damage.
 
 mod damage;
 mod edits;
@@ -27,7 +27,7 @@ pub(super) fn new_env(seed: u64) -> Env {
     env
 }
 
-/// A table of the keys from `lower` to `upper`.
+/// A table with the keys from `lower` to `upper`.
 pub(super) fn table(id: u64, lower: &str, upper: Option<&str>) -> TableUse {
     let smallest = Bytes::copy_from_slice(lower.as_bytes());
     let upper = upper.map(|upper| Bytes::copy_from_slice(upper.as_bytes()));
@@ -57,7 +57,8 @@ pub(super) fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A short life: a new database, two flushes, a merge, a keyspace that comes and goes.
+/// The edits of a short life: a new database, two flushes, a compaction, a keyspace that is created
+/// and dropped.
 pub(super) fn life() -> Vec<ManifestEdit> {
     let on = |keyspace, changes| VersionEdit { keyspace: KeyspaceId(keyspace), changes };
     vec![
@@ -121,12 +122,13 @@ pub(super) fn states(edits: &[ManifestEdit]) -> Vec<ManifestState> {
     states
 }
 
-/// Everything of a state, as text that can be compared.
+/// Text of a whole state, for comparisons.
 pub(super) fn text(state: &ManifestState) -> String {
     format!("{:?}", state.snapshot_edit())
 }
 
-/// A manifest, number 3 and in force, whose snapshot is the first state and whose edits are the rest.
+/// Writes a manifest, number 3 and current, whose snapshot is the first state and whose edits are
+/// the remaining ones.
 pub(super) fn written(env: &Env, edits: &[ManifestEdit]) -> ManifestWriter {
     let first = &states(edits)[0];
     let mut writer = ManifestWriter::create(env, Path::new(DIR), 3, first).expect("created");

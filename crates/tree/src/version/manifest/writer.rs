@@ -1,10 +1,13 @@
-//! Writing a manifest: create with a snapshot, append and sync edits.
+//! Writes a manifest: creates it with a snapshot, appends and syncs edits.
 //!
-//! Creation takes effect with the rename of `CURRENT`, and only after the new manifest and its name are
-//! durable; until then there is a draft, and the old one is in force. Any failure seals the writer: what the disk holds is
-//! unknown then, and the caller turns writes off until a reopen reads it. But for one: an append that found no space and was
-//! cut back leaves the manifest as it was before the edit, and another, written anew, may take its place
-//! ([`ManifestWriter::is_out_of_space`]). Nothing is appended to it any more, nor synced again.
+//! A new manifest becomes current with the rename of `CURRENT`, which happens only after the
+//! manifest and its name are durable. Until then it is a draft, and the old manifest stays current.
+//!
+//! Any failure seals the writer: the content of the disk is unknown then, and the caller rejects
+//! writes until a reopen reads it. There is one exception. An append that found no space and was
+//! truncated leaves the manifest as it was before the edit, and a new manifest may replace it
+//! ([`ManifestWriter::is_out_of_space`]). Nothing more is appended to the old one, and it is not
+//! synced again.
 
 use std::path::Path;
 
@@ -18,31 +21,33 @@ use crate::version::current::{draft_current, install_current, read_current};
 use shamba_key::planted::{Defect, is_planted};
 use shamba_log::framing::{FileKind, FrameWriter};
 
-/// The one writer of a manifest.
+/// The only writer of a manifest.
 #[derive(Debug)]
 pub struct ManifestWriter {
     number: u64,
-    /// How long the file was with nothing but the snapshot in it.
+    /// Length of the file with only the snapshot in it.
     snapshot_bytes: u64,
     frames: FrameWriter,
 }
 
 impl ManifestWriter {
-    /// Writes a manifest that holds `state`, syncs it, and puts it in force. A file of the same name that is
-    /// not in force, left by a creation that did not end, is replaced.
+    /// Writes a manifest that holds `state`, syncs it, and makes it current. A file of the same
+    /// name that is not current, left by an incomplete creation, is replaced.
     ///
     /// # Errors
-    /// What the file system says; `Invalid` when `number` is in force already. If the error came late the
-    /// new manifest may be in force nonetheless: it says the same as the old one did.
+    /// I/O errors of the file system; `Invalid` if manifest `number` is current already. After a
+    /// late error the new manifest may be current nonetheless; its state is the same as that of the
+    /// old one.
     pub fn create(env: &Env, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
         Self::draft(env, dir, number, state)?.put_in_force(env, dir)
     }
 
-    /// Writes and syncs a manifest that holds `state`, and the `CURRENT` that will name it. Both have names of their own
-    /// yet: the one in force is, whatever becomes of the draft. A file of the same name that is not in force is replaced.
+    /// Writes and syncs a manifest that holds `state`, and a temporary `CURRENT` that names it.
+    /// Neither replaces a file in use, so the current manifest stays valid if the draft is
+    /// abandoned. A file of the same name that is not current is replaced.
     ///
     /// # Errors
-    /// What the file system says; `Invalid` when `number` is in force already.
+    /// I/O errors of the file system; `Invalid` if manifest `number` is current already.
     pub fn draft(env: &Env, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
         let in_force = read_current(env, dir)?.map(|header| header.number);
         if in_force == Some(number) {
@@ -63,12 +68,12 @@ impl ManifestWriter {
         Ok(Self { number, snapshot_bytes: frames.offset(), frames })
     }
 
-    /// Puts a draft in force.
+    /// Makes a draft the current manifest.
     ///
     /// # Errors
-    /// What the file system says; then it may be in force nonetheless.
+    /// I/O errors of the file system; the draft may be current nonetheless.
     pub fn put_in_force(mut self, env: &Env, dir: &Path) -> Result<Self> {
-        // Before the rename: a CURRENT that survives a crash must not name a file that did not.
+        // Before the rename: a `CURRENT` that survives a crash must not name a file that did not.
         env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
         if is_planted(Defect::ManifestUnlinkedEarly) {
             if let Some(before) = read_current(env, dir)? {
@@ -83,8 +88,9 @@ impl ManifestWriter {
     /// Appends an edit and makes it durable.
     ///
     /// # Errors
-    /// What the file system says, and every later call fails with the same error. The edit may or may not be in force
-    /// after a reopen; where the writer [is out of space](Self::is_out_of_space) it is not.
+    /// I/O errors of the file system; then every later call fails with the same error. After a
+    /// reopen the edit may or may not be part of the state; if the writer [is out of
+    /// space](Self::is_out_of_space), it is not.
     pub fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
         self.frames.append_record(&edit_pieces(edit).parts())?;
         if is_planted(Defect::EditUnsynced) {
@@ -94,16 +100,17 @@ impl ManifestWriter {
         self.write_promise()
     }
 
-    /// Says in the file what was just synced. Not synced itself: if it is lost, so is only the knowledge that
-    /// damage to the last edit would be corruption. So a disk that has no room for it takes nothing from the edit.
+    /// Writes a promise of the last sync. The promise is not synced: if it is lost, damage to the
+    /// last edit is only no longer recognized as corruption. So if the disk has no space for it,
+    /// the edit still succeeds.
     fn write_promise(&mut self) -> Result<()> {
         let written = self.frames.append_promise().and_then(|()| self.frames.flush());
         if self.is_out_of_space() { Ok(()) } else { Ok(written?) }
     }
 
-    /// Whether the last append found no space, and the file ends where it did before it, as far as the operating system
-    /// said: then what it holds is known, and another manifest that says the same may be put in its place. Not after a
-    /// failed sync.
+    /// Whether the last append found no space, and the operating system reported that the file was
+    /// truncated to its length before it. Then the content is known, and a new manifest with the
+    /// same state may replace this one. Always false after a failed sync.
     pub fn is_out_of_space(&self) -> bool {
         self.frames.failure().is_some_and(|cause| cause.is_no_space()) && self.frames.may_be_followed()
     }
@@ -113,8 +120,9 @@ impl ManifestWriter {
         self.frames.offset()
     }
 
-    /// Whether edits take more than `most_bytes` and more than the snapshot: then a new manifest pays. A large
-    /// tree's snapshot alone may be longer than any fixed limit, and must not be written anew for each edit.
+    /// Whether the edits take more than `most_bytes` and more than the snapshot, so that a new
+    /// manifest pays off. The second bound prevents that a large tree, whose snapshot alone exceeds
+    /// any fixed limit, is rewritten for each edit.
     pub fn is_outgrown(&self, most_bytes: u64) -> bool {
         self.bytes() - self.snapshot_bytes > most_bytes.max(self.snapshot_bytes)
     }

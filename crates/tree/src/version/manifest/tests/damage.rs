@@ -1,4 +1,4 @@
-//! Every byte flipped and every length, of the manifest and of `CURRENT`.
+//! Damage sweep of the manifest and of `CURRENT`: every byte flipped, every length.
 
 use super::*;
 use crate::version::current::CURRENT;
@@ -28,7 +28,7 @@ fn frames(bytes: &[u8]) -> Vec<FrameAt> {
     frames
 }
 
-/// Loads with other bytes for one of the files.
+/// Loads with the content of one file replaced.
 fn load_with(name: &str, bytes: &[u8]) -> crate::error::Result<Option<Loaded>> {
     let env = new_env(1);
     written(&env, &life());
@@ -38,8 +38,9 @@ fn load_with(name: &str, bytes: &[u8]) -> crate::error::Result<Option<Loaded>> {
     load(&env)
 }
 
-/// Holds a load of a damaged manifest against what is promised. `place`: where the bad frame begins;
-/// `promise`: the highest promise that survived; `edits`: how many edits end before the damage.
+/// Compares the load of a damaged manifest with the result that the promises imply. `place` is the
+/// offset of the bad frame, `promise` the highest promise that survived, and `edits` the number of
+/// edits that end before the damage.
 fn check(result: crate::error::Result<Option<Loaded>>, place: u64, promise: u64, edits: usize, told: &str) {
     let states = states(&life());
     match result {

@@ -1,4 +1,4 @@
-//! Edits as bytes and as steps of the state.
+//! Tests of edits: their encoding, and their effect on the state.
 
 use super::*;
 use crate::version::manifest::codec::{EditFault, decode_edit, encode_edit};

@@ -1,4 +1,4 @@
-//! Creating, replacing and loading manifests.
+//! Tests of creating, replacing and loading manifests.
 
 use super::*;
 use crate::version::current::{CURRENT, CURRENT_TEMPORARY, read_current};
@@ -34,7 +34,7 @@ fn no_directory_and_an_unfinished_creation_are_no_database() {
         put_file(&env, &Path::new(DIR).join(name), &manifest[..manifest.len() / 2]);
         assert!(load(&env).expect("unfinished").is_none(), "{name}");
     }
-    // The creation is simply done again, under the same number.
+    // The creation can be repeated under the same number.
     written(&env, &life());
     assert!(load(&env).expect("loaded").is_some());
 }

@@ -1,4 +1,4 @@
-//! The example of `docs/formats/manifest.md`.
+//! Test of the example in `docs/formats/manifest.md`.
 
 use super::*;
 use crate::version::current::CURRENT;

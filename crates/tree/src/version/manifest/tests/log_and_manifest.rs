@@ -1,7 +1,7 @@
-//! Log and manifest together under simulated power loss: the order of recovery that [`replay`]
-//! prescribes keeps the prefix rule, also when recovery itself is cut short.
+//! Log and manifest together under simulated power loss: the recovery order that [`replay`]
+//! prescribes keeps the prefix rule, even when recovery itself is interrupted.
 //!
-//! [`Mini`] is the smallest engine that follows it: its "tables" are settings in the manifest.
+//! [`Mini`] is a minimal engine that follows this order; its "tables" are settings in the manifest.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ struct Mini {
     manifest: ManifestWriter,
     state: ManifestState,
     wal: WalWriter,
-    /// Earlier logs that still count; the flag says whether they are synced.
+    /// Earlier logs that are still needed.
     sealed: Vec<WalWriter>,
     last_seq: u64,
     next_id: u64,
@@ -40,7 +40,7 @@ impl Mini {
     fn open(env: &Env) -> Result<Self> {
         let dir = Path::new(DIR);
         env.vfs.create_dir_all(dir).expect("a directory");
-        // As every engine must: the name of the directory itself has to last.
+        // As in every engine, the name of the directory itself must be durable.
         env.vfs.sync_dir(Path::new("/")).expect("synced");
         let loaded = ManifestReader::load(env, dir)?;
         let entries = env.vfs.list(dir).expect("a directory");
@@ -98,7 +98,8 @@ impl Mini {
         Ok(Self { env, manifest, state, wal, sealed, last_seq: last_seq.0, next_id })
     }
 
-    /// What is in the tables; right after `open` that is everything.
+    /// Checks that the tables hold every operation without a gap; right after `open` they hold
+    /// everything.
     fn check_contiguous(&self) {
         let expected: Vec<(String, String)> = (1..=self.last_seq).map(table_entry).collect();
         let got: Vec<(String, String)> =
@@ -134,7 +135,7 @@ impl Mini {
         self.sealed.push(std::mem::replace(&mut self.wal, next.expect("a log")));
     }
 
-    /// Everything in sealed logs goes to tables.
+    /// Moves everything in sealed logs to tables.
     fn flush(&mut self) {
         let Some(sealed) = self.sealed.last() else { return };
         let through = sealed.last_seq();
@@ -142,7 +143,8 @@ impl Mini {
             log.predecessor_is_synced();
             log.sync().expect("synced");
         }
-        // Tables do that in the engine: what `first_log` moves to must be there after a crash.
+        // In the engine, the sync of the tables does this: the log that `first_log` names must
+        // survive a crash.
         self.env.vfs.sync_dir(Path::new(DIR)).expect("synced");
         let promise = self.sealed.last().map(|log| (log.number(), log.synced()));
         let edit = ManifestEdit {
@@ -161,7 +163,7 @@ impl Mini {
     }
 }
 
-/// What had happened by the time that so many calls had been made.
+/// A sequence number that was reached by the time that `calls` file system calls had been made.
 struct Mark {
     calls: u64,
     seq: u64,
@@ -217,8 +219,8 @@ fn any_crash_keeps_a_prefix_with_everything_that_was_synced() {
             assert!(recovered >= at_least, "{}: {recovered} of {at_least}", told());
             assert!(recovered <= reached(&begun, k), "{}: {recovered} was never written", told());
             assert!(boundaries.contains(&recovered), "{}: {recovered} is inside a batch", told());
-            // A crash inside that recovery, at a few places, changes nothing; nor does a write after it
-            // get lost.
+            // A crash inside that recovery, at a few places, changes nothing, and a write after it
+            // is not lost.
             if rng.next_u64().is_multiple_of(8) {
                 let inner = crashed.op_count();
                 for (j, policy) in crashed.crash_points(0, seed) {

@@ -1,6 +1,8 @@
-//! A fuzz target under libFuzzer: `cargo xtask fuzz TARGET` builds and starts it, guided by coverage, on stable Rust.
+//! A fuzz target under libFuzzer: `cargo xtask fuzz TARGET` builds and starts it, coverage-guided,
+//! on stable Rust.
 //!
-//! Which target the environment says (`SHAMBA_FUZZ_TARGET`). Not here: the targets (`shamba_tests::fuzz`).
+//! The environment variable `SHAMBA_FUZZ_TARGET` selects the target. Not here: the targets
+//! (`shamba_tests::fuzz`).
 #![no_main]
 
 use std::sync::OnceLock;

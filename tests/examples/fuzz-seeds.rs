@@ -1,5 +1,5 @@
-//! Writes the seeds of a fuzz target: `fuzz-seeds TARGET DIRECTORY`, started by `cargo xtask fuzz`; without arguments, lists the
-//! targets.
+//! Writes the seeds of a fuzz target: `fuzz-seeds TARGET DIRECTORY`, started by `cargo xtask fuzz`.
+//! Without arguments it lists the targets.
 
 use std::process::ExitCode;
 

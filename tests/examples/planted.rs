@@ -1,8 +1,10 @@
-//! Suite O, all of it: asks every killer about its defect, and about none. `cargo xtask planted` starts this.
+//! Suite O in full: runs every killer test with its defect, and without any. `cargo xtask planted`
+//! starts this.
 //!
-//! Prints a JSON object for each defect (`docs/json.md`) and a table for people to standard error; with `--write` the table
-//! goes to `docs/results/planted.md`. Arguments that are names choose defects. Fails if one is not noticed within the limit, by
-//! a failed check, or if a killer fails without it.
+//! Prints a JSON object for each defect (`docs/json.md`), and a readable table to standard error;
+//! with `--write` the table goes to `docs/results/planted.md`. Arguments that are names select
+//! defects. Fails if a defect is not detected within the limit by a failed check, or if a killer
+//! fails without its defect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,9 +16,9 @@ use std::time::{Duration, Instant};
 use shamba_tests::planted::{KILLERS, Killer, LIMIT, Verdict, ask};
 use shamba_tests::tally::Tally;
 
-/// The packages whose tests are asked.
+/// The packages with killer tests.
 const PACKAGES: [&str; 5] = ["shamba-key", "shamba-filter", "shamba-table", "shamba", "shamba-tests"];
-/// Without a defect a killer may take longer: it runs to its end.
+/// Time limit without a defect: a killer then runs to its end, which takes longer.
 const CONTROL_LIMIT: Duration = Duration::from_secs(120);
 const HEAD: &str = "| defect | what the engine then does | noticed by | seconds |\n|---|---|---|---|\n";
 
@@ -98,7 +100,7 @@ fn object(killer: &Killer, verdict: &Verdict, took: Duration) -> serde_json::Val
     })
 }
 
-/// Builds the tests; their binaries by name.
+/// Builds the tests and returns their binaries by name.
 fn executables() -> Result<BTreeMap<String, PathBuf>, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
@@ -123,7 +125,7 @@ fn executables() -> Result<BTreeMap<String, PathBuf>, String> {
     Ok(executables)
 }
 
-/// Puts the rows in the place of those that the page has.
+/// Replaces the rows of the page.
 fn write_table(rows: &str) -> Result<(), String> {
     let page = root().join("docs/results/planted.md");
     let failed = |error: std::io::Error| format!("{}: {error}", page.display());

@@ -1,8 +1,9 @@
-//! The real binary killed, traced and starved, and the soak, on demand: `cargo xtask kill`, `syscalls`, `scarce` and `soak`
-//! start it.
+//! The tests of the real binary (kills, injected system call faults, scarce resources) and the
+//! soak, on demand: `cargo xtask kill`, `syscalls`, `scarce` and `soak` start it.
 //!
-//! Text goes to standard error as it comes, one JSON object to standard output at the end; the first violation
-//! ends it with a failure and the command that runs it again. The binary is the one that was built beside this program.
+//! Progress goes to standard error, one JSON object to standard output at the end. The first
+//! violation ends the run with a failure and the command that reproduces it. The binary is the one
+//! in this program's own build directory.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use shamba_tests::victim::life::beside_this_program;
 use shamba_tests::victim::syscalls::{self, sweeps};
 use shamba_tests::victim::{kill, place, scarce};
 
-/// So many commits of each life, on the average, must have been acknowledged. Seen were 400.
+/// Minimum mean number of acknowledged commits per life. The observed number is 400.
 const ACKED_PER_KILL: u64 = 50;
 
 const USAGE: &str = "usage: victim kill [--cycles N] [--seed N]
@@ -126,7 +127,7 @@ fn report(name: &str, seed: u64, begun: Instant, rest: &str) -> String {
     )
 }
 
-/// The value after `name`, if it is there.
+/// The value after the option `name`, if there is one.
 fn option<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
     let at = words.iter().position(|word| word == name)?;
     words.get(at + 1).map(String::as_str)

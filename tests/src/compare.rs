@@ -1,7 +1,7 @@
-//! Comparing what the engine says with what the oracle says.
+//! Comparison of the engine's answers with the oracle's.
 //!
-//! [`Surface`] is what a database, a keyspace and a snapshot have in common, so that each is compared by the
-//! same code. Every function returns what differs, in words.
+//! [`Surface`] is the common interface of a database, a keyspace and a snapshot, so that the same
+//! code compares each. Every function returns the difference as text.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use shamba::{Cursor, Db, Iter, Keyspace, Slice, Snapshot};
 use crate::ops::{Move, shown, shown_span};
 use crate::oracle::{Oracle, Pair, SPACES, Span, State};
 
-/// Where keys can be read.
+/// A readable set of keys.
 pub trait Surface {
     /// A point read.
     fn read(&self, key: &[u8]) -> shamba::Result<Option<Slice>>;
-    /// Several.
+    /// Several point reads in one call.
     fn read_many(&self, keys: &[Vec<u8>]) -> shamba::Result<Vec<Option<Slice>>>;
-    /// Whether there is a value.
+    /// Whether the key has a value.
     fn has(&self, key: &[u8]) -> shamba::Result<bool>;
     /// A scan.
     fn scan(&self, span: &Span) -> Iter;
@@ -53,7 +53,7 @@ macro_rules! surface {
 
 surface!(Db, Keyspace, Snapshot);
 
-/// A failed call, in words.
+/// The message of a failed call.
 pub fn failed(what: &str) -> impl Fn(shamba::Error) -> String + '_ {
     move |error| format!("{what} failed: {error:?}")
 }
@@ -65,7 +65,7 @@ fn value_shown(value: Option<&[u8]>) -> String {
 /// Compares a value.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub fn same_value(what: &str, key: &[u8], got: Option<&[u8]>, want: Option<&[u8]>) -> Result<(), String> {
     if got == want {
         return Ok(());
@@ -76,7 +76,7 @@ pub fn same_value(what: &str, key: &[u8], got: Option<&[u8]>, want: Option<&[u8]
 /// Compares a key's value by `get` and `contains_key`.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub fn point(surface: &dyn Surface, key: &[u8], want: Option<&[u8]>) -> Result<(), String> {
     let got = surface.read(key).map_err(failed("get"))?;
     same_value("get", key, got.as_deref(), want)?;
@@ -90,7 +90,7 @@ pub fn point(surface: &dyn Surface, key: &[u8], want: Option<&[u8]>) -> Result<(
 /// Compares one scanned pair.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub fn same_pair(
     what: &str,
     got: Option<shamba::Result<(Slice, Slice)>>,
@@ -116,7 +116,7 @@ pub fn same_pair(
 /// Compares a whole scan, forward or backward.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub fn scan(surface: &dyn Surface, span: &Span, reverse: bool, want: &[Pair]) -> Result<(), String> {
     let what = format!("scan of {} reverse={reverse}", shown_span(span));
     ends(surface.scan(span), &what, |_| reverse, want)
@@ -125,7 +125,7 @@ pub fn scan(surface: &dyn Surface, span: &Span, reverse: bool, want: &[Pair]) ->
 /// Compares a scan whose step `i` comes from the back if `back(i)`.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub fn ends(mut iter: Iter, what: &str, back: impl Fn(usize) -> bool, want: &[Pair]) -> Result<(), String> {
     let mut want = want.iter();
     let mut step = 0;
@@ -140,17 +140,17 @@ pub fn ends(mut iter: Iter, what: &str, back: impl Fn(usize) -> bool, want: &[Pa
         }
         step += 1;
     }
-    // It stays at its end.
+    // The iterator stays at its end.
     same_pair(&format!("{what} past its end"), iter.next(), None)?;
     same_pair(&format!("{what} past its end, backward"), iter.next_back(), None)
 }
 
-/// Walks a cursor and the oracle's list side by side.
+/// Moves a cursor and a position in the oracle's list in parallel.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[Pair]) -> Result<(), String> {
-    /// Before the first pair, at one, or behind the last.
+    /// Before the first pair, at a pair, or after the last.
     #[derive(Clone, Copy)]
     enum Place {
         Unset,
@@ -206,24 +206,24 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[Pair]) -> Result<(), St
 pub struct Spaces {
     /// The database.
     pub db: Db,
-    /// The others; `None` where there is none of that name.
+    /// The other keyspaces; `None` for one that does not exist.
     pub others: Vec<Option<Keyspace>>,
 }
 
 impl Spaces {
-    /// Opens the keyspaces of the suites, making them where they are missing.
+    /// Opens the keyspaces of the suites, creating missing ones.
     ///
     /// # Errors
-    /// What failed.
+    /// The error of the call that failed.
     pub fn create(db: Db) -> shamba::Result<Self> {
         let others = SPACES[1..].iter().map(|name| db.keyspace(name).map(Some)).collect::<Result<_, _>>()?;
         Ok(Self { db, others })
     }
 
-    /// Opens those that exist.
+    /// Opens the keyspaces that exist.
     ///
     /// # Errors
-    /// What failed.
+    /// The error of the call that failed.
     pub fn existing(db: Db) -> shamba::Result<Self> {
         let names = db.keyspaces();
         let open = |name: &&str| match names.iter().any(|known| known == name) {
@@ -242,10 +242,10 @@ impl Spaces {
         }
     }
 
-    /// Everything, by one forward scan of each keyspace.
+    /// The whole state, by one forward scan of each keyspace.
     ///
     /// # Errors
-    /// The first error that a scan met.
+    /// The first error of a scan.
     pub fn dump(&self) -> shamba::Result<State> {
         let mut state = State::new();
         for (space, name) in SPACES.iter().enumerate() {
@@ -263,16 +263,16 @@ impl Spaces {
     }
 }
 
-/// All keys.
+/// The span of all keys.
 pub fn everything() -> Span {
     (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)
 }
 
-/// Compares everything that can be read with the oracle after commit `at`: scans both ways, and every key
-/// that was ever written together with its neighbours.
+/// Compares everything that can be read with the oracle after commit `at`: scans in both
+/// directions, and every key that was ever written together with its neighbours.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub fn everything_at(spaces: &Spaces, oracle: &Oracle, at: u64) -> Result<(), String> {
     for (space, name) in SPACES.iter().enumerate() {
         let span = everything();
@@ -296,10 +296,7 @@ pub fn everything_at(spaces: &Spaces, oracle: &Oracle, at: u64) -> Result<(), St
     Ok(())
 }
 
-/// Compares a state that was read with one that is wanted.
-///
-/// # Errors
-/// The first difference.
+/// Compares a state that was read with the expected one.
 pub fn same_state(got: &State, want: &State) -> Result<(), String> {
     for name in SPACES {
         let none = BTreeMap::new();

@@ -1,14 +1,17 @@
-//! Crash states: a recorded life on the simulated disk, and the check of every disk that a crash may leave.
+//! Crash states: a recorded life on the simulated disk, and the check of every disk that a crash
+//! may leave.
 //!
-//! [`Recording::record`] runs operations and notes, around each, how many calls the disk had seen and what was
-//! issued and durable. A crash right behind call k must then leave the state of one commit P with
-//! `durable <= P <= issued`: everything whose acknowledgement came at or before k is durable as promised, and
-//! nothing whose operation began after k can be there. If every pending call arrives (which is what a kill of
-//! the process leaves), P must reach all that was acknowledged.
+//! [`Recording::record`] runs operations. Around each it records the number of calls that the disk
+//! had seen, and the numbers of issued and durable commits. A crash right after call k must then
+//! leave the state of one commit P with `durable <= P <= issued`. Everything acknowledged at or
+//! before k is durable as promised, and no operation that began after k is visible. If every
+//! pending call survives (as after a kill of the process), P must include all acknowledged commits.
 //!
-//! [`Explorer`] recovers a disk and demands more: all ways of reading agree, every byte verifies, no file
-//! is left over, a synced write survives the next crash, and a crash at any call *of the recovery* leads to
-//! the same state, as does one at any call of the recovery after that, if so deep is asked for. Equal disks are checked once: recovery is a function of the disk.
+//! [`Explorer`] recovers a disk and checks more: all ways of reading agree, every byte verifies, no
+//! unneeded file remains, and a synced write survives the next crash. A crash at any call *of the
+//! recovery* must lead to the same state, and so must one at any call of the recovery after that,
+//! if the requested depth includes it. Equal disks are checked once: recovery is a function of the
+//! disk.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,22 +29,22 @@ use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
 
-/// Of so many disks, one is opened read-only, too.
+/// One disk in this many is also opened read-only.
 const READ_ONLY_ONE_IN: u64 = 4;
 
-/// Operations before a crash that its story tells.
+/// Number of operations before a crash in a failure report.
 const STORY_OPS: usize = 12;
 
-/// What one operation took and promised.
+/// The calls and the guarantees of one operation.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// Calls before it.
+    /// Number of calls before it.
     start: u64,
-    /// Calls when it was acknowledged.
+    /// Number of calls when it was acknowledged.
     end: u64,
-    /// Commits issued with it.
+    /// Number of commits issued, including it.
     issued: u64,
-    /// Commits that survive power loss after it.
+    /// Number of commits that survive a power loss after it.
     durable: u64,
 }
 
@@ -52,16 +55,16 @@ pub struct Recording {
     ops: Vec<Op>,
     marks: Vec<Mark>,
     oracle: Oracle,
-    /// The fingerprint of the state after each commit, from none.
+    /// The fingerprint of the state after each commit, starting with the empty state.
     states: Vec<u64>,
-    /// Names of keyspaces that were dropped on the way: a drop is durable at once, whatever writes are lost, so
-    /// their content is that of no one commit and is not compared.
+    /// Names of keyspaces that were dropped during the life. A drop is durable at once, whatever
+    /// writes are lost. Their content therefore matches no single commit and is not compared.
     dropped: Vec<&'static str>,
-    /// What a verdict on a disk depends on besides the disk.
+    /// Hash of everything besides the disk on which a verdict depends.
     context: u64,
 }
 
-/// What a crash may leave.
+/// The states that a crash may leave.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     durable: u64,
@@ -70,18 +73,19 @@ struct Window {
 }
 
 impl Recording {
-    /// Runs the operations on a new simulated disk. The database is dropped without close at the end.
+    /// Runs the operations on a new simulated disk. The database is dropped without close at the
+    /// end.
     ///
     /// # Errors
-    /// What failed or differed while nothing had crashed yet.
+    /// A failure or difference before any crash.
     pub fn record(vector: &Vector, seed: u64, ops: &[Op]) -> Result<Self, String> {
         Self::record_through(vector, seed, ops, |sim| Arc::new(sim))
     }
 
-    /// The same with something between the engine and the disk.
+    /// The same with a layer between the engine and the disk.
     ///
     /// # Errors
-    /// What failed or differed while nothing had crashed yet.
+    /// A failure or difference before any crash.
     pub fn record_through(
         vector: &Vector,
         seed: u64,
@@ -111,19 +115,19 @@ impl Recording {
         Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, states, dropped, context })
     }
 
-    /// A number that is equal for equal calls.
+    /// A hash of the recorded calls: equal for equal runs.
     pub fn trace_hash(&self) -> u64 {
         self.sim.trace_hash()
     }
 
-    /// Calls of the whole life.
+    /// Number of calls of the whole life.
     pub fn calls(&self) -> u64 {
         self.sim.op_count()
     }
 
     fn window(&self, k: u64) -> Window {
         let done = self.marks.iter().rev().find(|mark| mark.end <= k);
-        // One that needed no call is over as soon as it has begun.
+        // An operation without any call ends as soon as it begins.
         let begun = self.marks.iter().rev().find(|mark| mark.start < k || mark.end <= k);
         Window {
             durable: done.map_or(0, |mark| mark.durable),
@@ -136,7 +140,7 @@ impl Recording {
         let op = self.marks.iter().position(|mark| mark.end >= k).unwrap_or(self.ops.len());
         let name =
             op.checked_sub(1).and_then(|op| self.ops.get(op)).map_or("open".into(), |op| format!("{op:?}"));
-        // The end of the story: what came long before is seldom the cause.
+        // Only the last operations: much earlier ones are rarely the cause.
         let begin = op.saturating_sub(STORY_OPS);
         let ops = self.ops[begin..op.min(self.ops.len())].iter();
         let ops = ops.map(|op| format!("    {op:?}\n")).collect::<String>();
@@ -154,42 +158,42 @@ impl Recording {
     }
 }
 
-/// How much to explore.
+/// The extent of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Policies tried at each crash point; the others of the sample come at other points.
+    /// Policies tried at each crash point; the others of the sample are tried at other points.
     pub policies_per_point: usize,
-    /// Of so many new disks, one has its recovery crashed too; and of those that this leaves, again.
+    /// One new disk in this many also has its recovery crashed, and so on for the resulting disks.
     pub nested_one_in: u64,
-    /// How many crashes follow one another at most: 2 is one of a life and one of the recovery after it.
+    /// Maximum number of successive crashes: 2 is one of a life and one of the recovery after it.
     pub depth: u32,
 }
 
 impl Effort {
-    /// Whether crash number `depth` in a row comes to what is recovered from this disk.
+    /// Whether successive crash number `depth` is applied to the recovery of this disk.
     fn goes_on(self, depth: u32, image: &SimFs) -> bool {
         depth <= self.depth && image.image_hash().is_multiple_of(self.nested_one_in.max(1))
     }
 }
 
-/// Recovers disks and remembers what they held.
+/// Recovers disks and caches the recovered states.
 #[derive(Default)]
 pub struct Explorer {
-    /// By vector and disk: the fingerprint of the recovered state, and how many of our writes it took.
+    /// By vector and disk: the fingerprint of the recovered state.
     seen: Mutex<HashMap<(u64, u64), u64>>,
 }
 
 impl Explorer {
-    /// How many different disks were recovered and checked.
+    /// Number of different disks that were recovered and checked.
     pub fn distinct_images(&self) -> usize {
         let seen = self.seen.lock().expect("no check panics while it holds the map");
         seen.keys().map(|(_, image)| image).collect::<std::collections::HashSet<_>>().len()
     }
 
-    /// Crashes a recording at every call.
+    /// Crashes a recording after every call.
     ///
     /// # Errors
-    /// The first violation, with its story.
+    /// The first violation, with its report.
     pub fn explore(&self, recording: &Recording, effort: Effort, seed: u64) -> Result<Tally, String> {
         let mut tally = Tally::default();
         for k in 0..=recording.calls() {
@@ -245,7 +249,7 @@ impl Explorer {
         ))
     }
 
-    /// Recovers a disk, checks what it holds in itself, writes to it and crashes it again.
+    /// Recovers a disk, checks its consistency, writes to it and crashes it again.
     fn recover(
         &self,
         recording: &Recording,
@@ -254,7 +258,7 @@ impl Explorer {
         tally: &mut Tally,
     ) -> Result<u64, String> {
         let vector = &recording.vector;
-        // What recovery will do to the disk must not be done to the one that nested crashes start from.
+        // Recovery works on a copy: nested crashes start from the original disk.
         let disk = image.crash(u64::MAX, &CrashPolicy::All);
         let spaces = open(vector, &disk, 1).map_err(|error| format!("recovery: {error}"))?;
         let recovered_at = disk.op_count();
@@ -272,7 +276,8 @@ impl Explorer {
             tally.add("disks also opened read-only", 1);
         }
 
-        // A write acknowledged right after recovery survives the next crash, and so does everything else.
+        // A write acknowledged right after recovery survives the next crash, and so does everything
+        // else.
         let (key, value) = (b"written after the crash".as_slice(), b"value".as_slice());
         let written = match vector.no_wal {
             true => spaces.db.put(key, value).and_then(|()| spaces.db.flush()),
@@ -304,8 +309,8 @@ impl Explorer {
         Ok(found)
     }
 
-    /// Crashes a recovery behind each of its `calls`, which `disk` has recorded: every disk that this leaves must recover to the
-    /// same state. It is crash number `depth` in a row.
+    /// Crashes a recovery after each of its `calls`, which `disk` has recorded: every resulting
+    /// disk must recover to the same state. This is successive crash number `depth`.
     fn crash_recovery(
         &self,
         recovery: &Recovery<'_>,
@@ -351,7 +356,7 @@ impl Explorer {
     }
 }
 
-/// A recovery that is crashed, and what every one after it must find.
+/// A recovery that is crashed, and the state that every later recovery must find.
 struct Recovery<'a> {
     recording: &'a Recording,
     state: &'a State,
@@ -359,7 +364,7 @@ struct Recovery<'a> {
     effort: Effort,
 }
 
-/// A checkpoint that has come far enough to be a database is a whole one.
+/// Checks that a checkpoint that can be opened is complete.
 fn check_copy(recording: &Recording, image: &SimFs) -> Result<(), String> {
     let disk = image.crash(u64::MAX, &CrashPolicy::All);
     let env = Env::deterministic(Arc::new(disk), 5);
@@ -372,13 +377,13 @@ fn check_copy(recording: &Recording, image: &SimFs) -> Result<(), String> {
     }
 }
 
-/// A read-only open sees what recovery saw, and changes nothing.
+/// Checks that a read-only open sees the recovered state and changes nothing.
 fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result<(), String> {
     let disk = image.crash(u64::MAX, &CrashPolicy::All);
     let env = Env::deterministic(Arc::new(disk.clone()), 4);
     let opened = vector.builder(Path::new(HOME), &env).read_only(true).open();
     let checked = match opened {
-        // No database was made yet.
+        // No database was created yet.
         Err(error) if error.kind() == ErrorKind::NotFound && state.is_empty() => Ok(()),
         Err(error) => Err(format!("open failed: {error:?}")),
         Ok(db) => Spaces::existing(db)
@@ -394,13 +399,13 @@ fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result
 }
 
 fn open(vector: &Vector, disk: &SimFs, life: u64) -> Result<Spaces, String> {
-    // Another seed in each life, as real randomness would have: birth ids must not repeat.
+    // A different seed for each life, as with real randomness: birth ids must not repeat.
     let env = Env::deterministic(Arc::new(disk.clone()), mixed(0xc4a5, life));
     let db = vector.builder(Path::new(HOME), &env).open().map_err(failed("open"))?;
     Spaces::existing(db).map_err(failed("keyspace"))
 }
 
-/// Reads everything by scans and holds point reads of every known key to it.
+/// Reads everything by scans and compares point reads of every known key with it.
 fn read_all(spaces: &Spaces, oracle: &Oracle) -> Result<State, String> {
     let state = spaces.dump().map_err(failed("scan"))?;
     for (space, name) in SPACES.iter().enumerate() {
@@ -419,7 +424,7 @@ fn read_all(spaces: &Spaces, oracle: &Oracle) -> Result<State, String> {
     Ok(state)
 }
 
-/// Every byte verifies, and no file lies around that the database does not use.
+/// Checks that every byte verifies, and that there is no file that the database does not use.
 fn verify(spaces: &Spaces, disk: &SimFs) -> Result<(), String> {
     let report = spaces.db.verify().map_err(failed("verify"))?;
     if let Some(problem) = report.problems.first() {
@@ -429,10 +434,10 @@ fn verify(spaces: &Spaces, disk: &SimFs) -> Result<(), String> {
     orphans(&files, report.tables)
 }
 
-/// Names of files that a database does not need.
+/// Checks a list of files for names that a database does not need.
 ///
 /// # Errors
-/// What is left over.
+/// The unneeded files.
 pub fn orphans(files: &[DirEntry], tables: u64) -> Result<(), String> {
     let count = |test: &dyn Fn(&str) -> bool| files.iter().filter(|file| test(&file.name)).count() as u64;
     let found = count(&|name| name.ends_with(".sst"));
@@ -446,13 +451,13 @@ pub fn orphans(files: &[DirEntry], tables: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The fingerprint of what is compared of a state.
+/// The fingerprint of the compared part of a state.
 fn compared(mut state: State, dropped: &[&str]) -> u64 {
     dropped.iter().for_each(|name| drop(state.remove(*name)));
     fingerprint(&state)
 }
 
-/// What a verdict on a disk depends on besides the disk.
+/// Hash of everything besides the disk on which a verdict depends.
 fn context_key(vector: &Vector, dropped: &[&str]) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

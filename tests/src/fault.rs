@@ -1,11 +1,13 @@
-//! Faults: a scripted life in which one call fails, or two, and what must hold during, after, and at the next open.
+//! Faults: a scripted life with one or two failing calls, and the guarantees during, after, and at
+//! the next open.
 //!
-//! Every write carries a marker of its own, which no other write touches. So the set of writes that a
-//! database holds can be read off, and its state must be exactly that of those writes in their order.
-//! A write is *acked* (the call returned Ok), *rejected* (it failed before it could reach the log: read-only,
-//! stalled) or *unknown* (it failed with an I/O error). While the database stays open, exactly the acked ones are
-//! visible. After a kill and reopen the acked ones are there, the rejected ones are not, and an unknown one
-//! is there as a whole or not at all. After a power cut what is there is a prefix that holds everything durable.
+//! Every write has a marker key of its own, which no other write touches. So the set of writes that
+//! a database holds can be determined, and its state must be exactly that of those writes in their
+//! order. A write is *acked* (the call returned Ok), *rejected* (it failed before it could reach
+//! the log: read-only, stalled) or *unknown* (it failed with an I/O error). While the database
+//! stays open, exactly the acked ones are visible. After a kill and reopen the acked writes are
+//! present, the rejected ones are absent, and an unknown one is present as a whole or absent. After
+//! a power cut the writes present are a prefix that includes everything durable.
 
 mod script;
 
@@ -28,49 +30,49 @@ use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
 
-/// What fails.
+/// An injected fault.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// The nth call on which the effect can show.
+    /// The nth call on which the effect is possible.
     Call {
-        /// Which.
+        /// The number of the call.
         nth: u64,
-        /// How.
+        /// The effect.
         effect: Effect,
-        /// Once or from then on.
+        /// Once, or from that call on.
         persistence: Persistence,
     },
-    /// The nth append stops half-way, and the next call that goes on with it fails: a torn tail.
+    /// The nth append writes only half, and the next call that continues it fails: a torn tail.
     Torn {
-        /// Which.
+        /// The number of the append.
         nth: u64,
-        /// How the rest fails.
+        /// The effect on the continuation.
         effect: Effect,
-        /// Once or from then on.
+        /// Once, or from that call on.
         persistence: Persistence,
     },
-    /// The nth sync, leaving the disk in one of three ways.
+    /// The nth sync, with one of three resulting disk states.
     Fsync {
-        /// Which.
+        /// The number of the sync.
         nth: u64,
-        /// What it leaves.
+        /// The state of the disk after it.
         failure: FsyncFailure,
-        /// From then on, all.
+        /// Whether all later syncs fail too.
         sticky: bool,
     },
-    /// Each call on which the effect can show, with a probability.
+    /// Each call on which the effect is possible, with a probability.
     Storm {
-        /// How.
+        /// The effect.
         effect: Effect,
-        /// One call in so many.
+        /// The probability is 1 / `one_in`.
         one_in: u32,
-        /// Which.
+        /// Seed of the random choice.
         seed: u64,
     },
 }
 
 impl Fault {
-    /// Whether the engine must get over it without any call failing.
+    /// Whether the engine must handle it without any engine call failing.
     fn is_harmless(self) -> bool {
         match self {
             Self::Call { effect, .. } => {
@@ -83,7 +85,8 @@ impl Fault {
         }
     }
 
-    /// Whether bytes that were handed to the system may be lost, so that only the durable part must survive a kill.
+    /// Whether bytes that were passed to the system may be lost, so that only the durable part must
+    /// survive a kill.
     fn loses_bytes(self) -> bool {
         match self {
             Self::Call { effect, .. } | Self::Storm { effect, .. } => {
@@ -115,31 +118,32 @@ struct Life<'a> {
     env: Env,
     spaces: Option<Spaces>,
     written: Vec<(&'a [Change], Status)>,
-    /// The first so many writes are durable, those of them that were acked.
+    /// Number of first writes that are durable, if they were acked.
     durable: usize,
-    /// Writes before the last open of which nobody could read yet whether they are there,
+    /// Writes before the last open whose presence is not known yet,
     unsettled: Vec<usize>,
-    /// and how many were durable then.
+    /// and the number of durable ones at that time.
     durable_at_open: usize,
     failures: u64,
-    /// How often it was opened.
+    /// Number of opens.
     opens: u64,
-    /// Syncs of the disk before it.
+    /// Number of syncs of the disk before the run.
     syncs_before: u64,
 }
 
-/// What a run saw.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// Calls that were made to fail.
+    /// Number of calls that were made to fail.
     pub faults: u64,
-    /// Which of the planned faults came, however often.
+    /// Number of the injected faults that occurred, each counted once.
     pub struck: usize,
-    /// Engine calls that failed.
+    /// Number of engine calls that failed.
     pub failures: u64,
 }
 
-/// Runs the script with these faults together and checks everything. At most one of them is a sync that fails.
+/// Runs the script with all these faults and checks everything. At most one of them is a failing
+/// sync.
 ///
 /// # Errors
 /// The violation.
@@ -167,7 +171,8 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
         opens: 0,
         syncs_before: 0,
     };
-    // The directory is there: what a failed sync takes from the one above it, nobody could bring back.
+    // The directory exists and is durable: nothing could restore a name lost by a failed sync of
+    // its parent.
     let above = life.sim.create_dir_all(Path::new(HOME)).and_then(|()| life.sim.sync_dir(Path::new("/")));
     above.map_err(|error| format!("making the directory: {error}"))?;
     life.syncs_before = life.sim.sync_count();
@@ -193,7 +198,7 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
 }
 
 impl<'a> Life<'a> {
-    /// Lets the fault come.
+    /// Arms the fault.
     fn plan(&self, fault: Fault) {
         let before = self.syncs_before;
         match fault {
@@ -229,7 +234,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Plays the script to its end, or to an open that fails.
+    /// Runs the script to its end, or to an open that fails.
     fn play(&mut self, steps: &'a [Step]) -> Result<(), String> {
         if self.open().is_err() {
             self.failures += 1;
@@ -295,7 +300,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// The state of the writes that the test is true for.
+    /// The state after the writes for which `holds` is true.
     fn state_of(&self, holds: impl Fn(usize, Status) -> bool) -> Oracle {
         let mut oracle = Oracle::new();
         for (at, (changes, status)) in self.written.iter().enumerate() {
@@ -306,11 +311,12 @@ impl<'a> Life<'a> {
         oracle
     }
 
-    /// What can be read is what was acked; a read may fail instead while faults go on.
+    /// Checks that exactly the acked writes are visible; a read may fail instead while faults
+    /// continue.
     fn read(&mut self) -> Result<(), String> {
         self.settle()?;
         let Some(spaces) = &self.spaces else { return Ok(()) };
-        // What should be there is not known before a read of what may be gone succeeds.
+        // The expected state is unknown until a read of the uncertain writes succeeds.
         if self.unsettled.iter().any(|at| self.may_be_gone(*at)) {
             return Ok(());
         }
@@ -331,8 +337,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// After an open: a write of unknown outcome is now there or gone. Where the read that asks fails, it is asked again before
-    /// the next one that is compared.
+    /// After an open, a write of unknown outcome is either present or absent. If the read that
+    /// determines it fails, it is repeated before the next comparison.
     fn settle(&mut self) -> Result<(), String> {
         let Some(spaces) = &self.spaces else { return Ok(()) };
         for at in std::mem::take(&mut self.unsettled) {
@@ -355,7 +361,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Whether a write before the last open may be there or not.
+    /// Whether a write before the last open may be absent.
     fn may_be_gone(&self, at: usize) -> bool {
         match self.written[at].1 {
             Status::Unknown => true,
@@ -364,7 +370,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Nothing fails any more: reads, writes, a power cut, a kill and a reopen.
+    /// After the faults have ended: reads, writes, a power cut, a kill and a reopen.
     fn aftermath(mut self) -> Result<(), String> {
         let must_resume =
             self.faults.iter().all(|fault| fault.is_full_disk()) && self.struck_where_space_returns();
@@ -385,7 +391,8 @@ impl<'a> Life<'a> {
             self.resume(must_resume)?;
         }
         self.spaces = None;
-        // What is pending in a sync that fails for ever stays so; the machine is started anew instead.
+        // Pending data of a sync that always fails stays pending; the power cut covers this case
+        // instead.
         if self.syncs_still_fail() {
             return Ok(());
         }
@@ -408,9 +415,10 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// How many of the faults have come.
+    /// Number of the faults that have occurred.
     fn struck(&self) -> usize {
-        // Rules were added in the order of the faults; of a torn append the first says whether it came.
+        // Rules were added in the order of the faults; for a torn append the first rule tells
+        // whether it occurred.
         let mut rules = self.faulty.rules_struck().into_iter();
         let has_come = |fault: &&Fault| match fault {
             Fault::Fsync { .. } => self.has_struck_sync(**fault),
@@ -424,7 +432,7 @@ impl<'a> Life<'a> {
         self.faults.iter().filter(has_come).count()
     }
 
-    /// Whether it is a sync that has failed.
+    /// Whether the fault is a sync that has failed.
     fn has_struck_sync(&self, fault: Fault) -> bool {
         matches!(fault, Fault::Fsync { nth, .. } if self.sim.sync_count() > self.syncs_before + nth)
     }
@@ -433,8 +441,9 @@ impl<'a> Life<'a> {
         self.faults.iter().any(|fault| matches!(fault, Fault::Fsync { sticky: true, .. }))
     }
 
-    /// Whether the one call that failed is one that a full disk must not stop for good: an append to a file or the making
-    /// of one. (A failed sync, rename or truncation does: they turn writes off.)
+    /// Whether the one call that failed is one after which a full disk must not stop writes for
+    /// good: an append to a file or the creation of one. (A failed sync, rename or truncation does:
+    /// it makes the database read-only.)
     fn struck_where_space_returns(&self) -> bool {
         let [Fault::Call { nth, persistence: Persistence::Once, .. }] = *self.faults else { return false };
         let takes_space = |kind: &OpKind| {
@@ -455,7 +464,8 @@ impl<'a> Life<'a> {
         })
     }
 
-    /// Writes go on, or are refused for good as `ReadOnly`; on a disk that is full no more they must go on.
+    /// Checks that writes continue, or are refused permanently as `ReadOnly`; on a disk that is no
+    /// longer full they must continue.
     fn resume(&mut self, must: bool) -> Result<(), String> {
         let changes: &'a [Change] = &[];
         let spaces = self.spaces.as_ref().ok_or("not open")?;
@@ -465,7 +475,7 @@ impl<'a> Life<'a> {
             if !matches!(&result, Err(error) if error.kind() != ErrorKind::ReadOnly) {
                 break;
             }
-            // Back-off counts in the clock of the environment.
+            // Back-off uses the environment's clock.
             self.env.clock.sleep_us(10_000_000);
             result = spaces.db.put(&key, "resumed");
         }
@@ -500,7 +510,7 @@ impl<'a> Life<'a> {
         orphans(&files, report.tables)
     }
 
-    /// What the power cut left is a prefix with everything durable in it.
+    /// Checks that the state after the power cut is a prefix that includes everything durable.
     fn power_cut(&self, disk: &SimFs) -> Result<(), String> {
         let env = Env::deterministic(Arc::new(disk.clone()), mixed(77, self.opens));
         let db = self.vector.builder(Path::new(HOME), &env).open().map_err(failed("open"))?;
@@ -557,7 +567,7 @@ pub fn checked(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen
     checked.map_err(|error| format!("{faults:?}: {error}\n  {vector:?}"))
 }
 
-/// Fails every call in turn, until a run meets no fault.
+/// Fails every call in turn, until a run has no fault.
 ///
 /// # Errors
 /// The first violation, with the fault.

@@ -1,6 +1,7 @@
-//! A database's files as bytes by name, and a disk in memory that holds them: for suites that damage, swap and keep them.
+//! A database's files as bytes by name, and a disk in memory that holds them: for suites that
+//! damage, swap and keep files.
 //!
-//! The directory is [`HOME`]; what lies in directories below it is not looked at.
+//! The directory is [`HOME`]; subdirectories are ignored.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,17 +29,17 @@ pub fn files_of(fs: &dyn Vfs) -> Files {
 /// A disk with these files.
 ///
 /// # Panics
-/// If a name is none.
+/// If a name is invalid.
 pub fn disk_of(files: &Files) -> MemFs {
     let fs = MemFs::new();
     put_files(&fs, files);
     fs
 }
 
-/// Puts these files on a disk that has none.
+/// Writes these files to a disk that has none.
 ///
 /// # Panics
-/// If a name is none.
+/// If a name is invalid.
 pub fn put_files(fs: &dyn Vfs, files: &Files) {
     fs.create_dir_all(Path::new(HOME)).expect("mkdir");
     for (name, bytes) in files {

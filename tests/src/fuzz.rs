@@ -1,16 +1,21 @@
-//! Fuzz targets: hostile bytes for every decoder, and operations with a crash, each a function of bytes.
+//! Fuzz targets: hostile bytes for every decoder, and operations with a crash, each a function of
+//! bytes.
 //!
-//! A target puts the bytes where a database has its own (a log, a manifest, a table, ...) and does all that one does with it:
-//! describes the file, checks the database without opening it, opens it, reads everything both ways, verifies, and repairs. Nothing
-//! may panic; what is said may be anything. Those named `...-file` only describe the file, and get through a hundred times as
-//! many in the same time. Others are what users type and what files of theirs hold. So that mutations pass the checksums, a process that fuzzes runs with the planted
-//! defect `checksum-constant` ([`shamba::planted`], read at run time): then files are written, and read, with one
-//! checksum. `operations` reads the bytes as a short life and a crash, and holds what is recovered to the model.
+//! A target puts the bytes in the place of a database's own file (a log, a manifest, a table, ...).
+//! It then describes the file, checks the database without opening it, opens it, reads everything
+//! in both directions, verifies, and repairs. Nothing may panic; the results may be anything.
+//! Targets named `...-file` only describe the file, and process a hundred times as many inputs in
+//! the same time. Other targets take user input and the content of user files. So that mutations
+//! pass the checksums, a fuzzing process runs with the injected defect `checksum-constant`
+//! ([`shamba::planted`], read at run time): files are then written and read with one constant
+//! checksum. `operations` interprets the bytes as a short life and a crash, and compares the
+//! recovered state with the model.
 //!
-//! [`seeds`] are where mutations start; `tests/data/fuzz/TARGET` holds what was found worth keeping. The same functions are run by
-//! the suite `fuzz` (mutations by chance, in CI) and by `fuzz/` (guided by coverage, on demand).
+//! [`seeds`] are the starting points of mutations; `tests/data/fuzz/TARGET` holds inputs worth
+//! keeping. The same functions are run by the suite `fuzz` (random mutations, in CI) and by `fuzz/`
+//! (coverage-guided, on demand).
 //!
-//! Not here: how command lines and users' files are taken apart (`crates/cli/src/fuzz.rs`).
+//! Not here: parsing of command lines and users' files (`crates/cli/src/fuzz.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -31,23 +36,23 @@ use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
 
-/// Entries read of a keyspace: mutated lengths may make many.
+/// Maximum entries read of a keyspace: mutated lengths may produce many.
 const ENTRIES_MOST: usize = 4_000;
 
-/// What is fuzzed.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name: of its corpus, too.
+    /// Its name, also that of its corpus.
     pub name: &'static str,
-    /// Whether it wants constant checksums.
+    /// Whether it needs constant checksums.
     pub is_decoder: bool,
-    /// Mutations by chance in CI: about what takes a second.
+    /// Number of random mutations in CI: about one second's worth.
     pub in_ci: u64,
     run: fn(&[u8]),
 }
 
 impl Target {
-    /// Does it. A panic is a finding.
+    /// Runs the target. A panic is a finding.
     pub fn run(&self, bytes: &[u8]) {
         (self.run)(bytes);
     }
@@ -78,7 +83,7 @@ const fn decoder(name: &'static str, in_ci: u64, run: fn(&[u8])) -> Target {
     Target { name, is_decoder: true, in_ci, run }
 }
 
-/// The target of a name.
+/// The target with this name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
@@ -139,7 +144,7 @@ impl Subject {
             batch.commit_with(Durability::Sync)?;
             db.delete_range("key/020"..)?;
             db.put("large/in the log", vec![7; 700])?;
-            // Enough lookups that some are sampled, and the statistics saved at the close.
+            // Enough lookups that some are sampled, and statistics are saved at the close.
             for number in 0..2_000u32 {
                 db.get(format!("key/{:03}", number % 40))?;
             }
@@ -154,12 +159,12 @@ impl Subject {
     }
 }
 
-/// Whether a file of a database is of a kind: by its ending, or its beginning.
+/// Whether a file of a database is of a kind, by its suffix or its prefix.
 fn is_kind(name: &str, kind: &str) -> bool {
     name.ends_with(kind) || name.starts_with(kind)
 }
 
-/// The database with the last file of a kind replaced, and all that one does with it.
+/// Replaces the last file of a kind in the database and runs all operations on it.
 fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     let files = subject.files();
     let name = files.keys().rfind(|name| is_kind(name, kind)).map_or(kind, String::as_str);
@@ -167,7 +172,7 @@ fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     replaced.insert(name.to_owned(), bytes.to_vec());
     let env = Env::deterministic(Arc::new(disk_of(&replaced)), 1);
     let path = Path::new(HOME).join(name);
-    // What they say is theirs to say.
+    // The results may be anything.
     match kind {
         ".log" => _ = inspect::wal_file(&env, &path),
         ".sst" => _ = inspect::table_file(&env, &path),
@@ -180,11 +185,11 @@ fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     _ = read_all(builder(&env).recovery_point_in_time(true));
 }
 
-/// The file alone, described.
+/// Describes the file alone.
 fn described(name: &str, bytes: &[u8]) {
     let env = Env::deterministic(Arc::new(disk_of(&Files::from([(name.to_owned(), bytes.to_vec())]))), 1);
     let path = Path::new(HOME).join(name);
-    // In words, too: what is said of it may be long, but not fail.
+    // Format it too: the description may be long, but must not fail.
     match name {
         _ if name.ends_with(".log") => {
             if let Ok(log) = inspect::wal_file(&env, &path) {
@@ -204,7 +209,7 @@ fn described(name: &str, bytes: &[u8]) {
     }
 }
 
-/// The redesigns that a manifest's setting tells, in words.
+/// Parses and formats the redesigns recorded in a setting of a manifest.
 fn history(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for redesigned in inspect::redesigns(&text) {
@@ -235,7 +240,7 @@ fn read_all(builder: Builder) -> shamba::Result<()> {
     db.close()
 }
 
-/// A life that the bytes tell, and every crash of it that a sample of policies makes.
+/// The life that the bytes encode, and every crash of it under a sample of policies.
 fn operations(bytes: &[u8]) {
     let [kind, seed, rest @ ..] = bytes else { return };
     let (kind, seed) = (*kind, *seed);
@@ -251,7 +256,7 @@ fn operations(bytes: &[u8]) {
     }
 }
 
-/// Three bytes as one operation.
+/// Decodes three bytes as one operation.
 fn operation(bytes: &[u8]) -> Op {
     let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
     let space = usize::from(at(0) >> 7);
@@ -277,7 +282,7 @@ fn operation(bytes: &[u8]) -> Op {
     }
 }
 
-/// Where mutations of a target start.
+/// Starting points of a target's mutations.
 pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
     let of = |subject: Subject, kind: &str| {
         let files = subject.files().iter().filter(|(name, _)| is_kind(name, kind));
@@ -315,7 +320,7 @@ const HISTORIES: [&str; 2] = [
     "7\tfuture\ta\tb\tc\n\t\t\t\t\n1\ttuner\tsize-ratio=1e308\tsize-ratio=nan\twhy",
 ];
 
-/// Words, one a line.
+/// Arguments, one per line.
 const COMMAND_LINES: [&str; 7] = [
     "put\n/db\nkey\nvalue\n--sync\nalways\n--memory-budget\n64MiB\n--policy\nlazy-leveling\n--hex",
     "load\n/db\n-\n--format\ncsv\n--key\nname\n--skip-bad\n--json\n--filter-layout\nmodular:3",
@@ -356,10 +361,11 @@ const ROCKSDB_OPTIONS: [&str; 2] = [
      filter_policy={id=ribbonfilter\\:10;bloom_before_level=3;};cache_index_and_filter_blocks=true;}\n",
 ];
 
-/// What is kept of a target in `tests/data/fuzz`, with the names of the files.
+/// The kept inputs of a target in `tests/data/fuzz`, with the names of the files.
 ///
 /// # Panics
-/// If a file there cannot be read, or there is none: else a directory that was renamed would pass for a target that has nothing to say.
+/// If a file there cannot be read, or there is none: otherwise a renamed directory would look like
+/// a target without findings.
 pub fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/fuzz").join(target.name);
     let entries = std::fs::read_dir(&path).unwrap_or_else(|error| {
@@ -375,7 +381,7 @@ pub fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Numbers on which decoders break.
+/// Numbers that often break decoders.
 const HARD: [u64; 10] = [0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 40, u64::MAX];
 
 /// A few changes of `from`, with parts of `other`.
@@ -417,13 +423,13 @@ pub fn mutated(from: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Mutations by chance: of each of `targets` as many as it has in CI, `times` over; what panicked is told with its bytes in
-/// hexadecimal.
+/// Random mutations: for each of `targets` its number in CI, multiplied by `times`. A panic is
+/// reported with its bytes in hexadecimal.
 ///
 /// # Errors
 /// The first finding.
 pub fn by_chance(targets: &[&Target], times: f64, seed: u64) -> Result<Tally, String> {
-    // In pieces, so that threads end together.
+    // In pieces, so that threads finish at about the same time.
     const PIECES: u64 = 4;
     let tallies = pool::run(targets.len() * PIECES as usize, |number| {
         let (target, piece) = (targets[number / PIECES as usize], number as u64 % PIECES);

@@ -1,23 +1,26 @@
-//! Whether what threads did to one key, and what they were answered, can have happened one after the other.
+//! Linearizability check: whether concurrent operations on one key and their results are possible
+//! in some sequential order.
 //!
-//! Each write gives the key a value that no other write gives it, so a read says which write it saw. An operation takes effect at
-//! some moment between its start and its end. Of one value, the write and all reads of it are a cluster: between the first end and
-//! the last start of its operations the key must have had that value (a *forward* zone, if that is a time at all), or
-//! somewhere between the last start and the first end (a *backward* zone). A history is linearizable if and only if no read ended before the write
-//! that it saw began, no two forward zones overlap, and no backward zone lies within a forward one: Gibbons and Korach, Testing
-//! Shared Memories, SIAM Journal on Computing 26(4), 1997.
+//! Each write gives the key a unique value, so a read identifies the write that it saw. An
+//! operation takes effect at some moment between its start and its end. The write of a value and
+//! all reads of it are a cluster. Consider the first end and the last start of its operations. If
+//! the first end comes earlier, the key must have had that value from then until the last start (a
+//! *forward* zone). Otherwise it had the value at some moment between the last start and the first
+//! end (a *backward* zone). A history is linearizable if and only if no read ended before the write
+//! that it saw began, no two forward zones overlap, and no backward zone lies within a forward one:
+//! Gibbons and Korach, Testing Shared Memories, SIAM Journal on Computing 26(4), 1997.
 //!
-//! Not here: the threads, and what they do (suite `linear`).
+//! Not here: the threads and their operations (suite `linear`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The order in which operations began and ended, which all threads share.
+/// A logical clock of the starts and ends of operations, shared by all threads.
 #[derive(Debug, Default)]
 pub struct Ticks(AtomicU64);
 
 impl Ticks {
-    /// The next moment.
+    /// Returns the next tick.
     pub fn now(&self) -> u64 {
         self.0.fetch_add(1, Ordering::SeqCst)
     }
@@ -26,13 +29,13 @@ impl Ticks {
 /// An operation on the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// When it was called.
+    /// Time of the call.
     pub start: u64,
-    /// When it returned.
+    /// Time of the return.
     pub end: u64,
-    /// The value that it wrote or saw.
+    /// The value that it wrote or read.
     pub value: u64,
-    /// Whether it wrote.
+    /// Whether it is a write.
     pub is_write: bool,
 }
 
@@ -45,10 +48,10 @@ struct Cluster {
     first_read_end: u64,
 }
 
-/// Holds a history to what it must be; gives the number of its operations.
+/// Checks that a history is linearizable; returns the number of its operations.
 ///
 /// # Errors
-/// Which values contradict each other.
+/// The values that contradict each other.
 pub fn check(events: &[Event]) -> Result<u64, String> {
     let mut clusters: BTreeMap<u64, Cluster> = BTreeMap::new();
     for event in events {
@@ -85,7 +88,8 @@ pub fn check(events: &[Event]) -> Result<u64, String> {
         return Err(format!("the key had value {} while it had value {}: {pair:?}", pair[1].2, pair[0].2));
     }
     for (from, to, value) in backward {
-        // Forward zones are disjoint by now, so only the last that begins before can hold this one.
+        // Forward zones are disjoint here, so only the last one that begins earlier can contain
+        // this one.
         let before = forward.partition_point(|(begin, ..)| *begin < from);
         if let Some((begin, end, other)) = before.checked_sub(1).map(|at| forward[at])
             && to < end
@@ -102,7 +106,7 @@ pub fn check(events: &[Event]) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    /// `w 1 0-3` wrote value 1 from 0 to 3; `r` saw it.
+    /// `w 1 0-3` wrote value 1 from 0 to 3; `r` read it.
     fn history(text: &str) -> Result<u64, String> {
         let number = |word: &str| word.parse::<u64>().expect("a number");
         let event = |line: &str| {
@@ -133,14 +137,14 @@ mod tests {
     #[test]
     fn what_cannot_have_happened_is_refuted() {
         for text in [
-            // Never written; from the future.
+            // Never written; read before the write.
             "r 1 0-1",
             "r 1 0-1, w 1 2-3",
-            // Stale: another write was over before the read began.
+            // Stale: another write ended before the read began.
             "w 1 0-1, w 2 2-3, r 1 4-5",
             // Back again: the second reader saw the newer value, the third the older one.
             "w 1 0-1, w 2 2-11, r 2 3-4, r 1 5-6",
-            // Two readers who saw two concurrent writes in both orders.
+            // Two readers saw two concurrent writes in both orders.
             "w 1 0-9, w 2 0-9, r 1 1-2, r 2 3-4, r 1 5-6, r 2 7-8",
         ] {
             assert!(history(text).is_err(), "{text}");

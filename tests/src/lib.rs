@@ -1,20 +1,22 @@
-//! The suites' common parts: a reference model, operations, option vectors, and what runs and compares them.
+//! Common parts of the suites: a reference model, operations, option vectors, and the runners that
+//! apply and compare them.
 //!
-//! A run is a list of [`ops::Op`] made from a seed, applied by [`runner::Runner`] to a database of one
-//! [`vectors::Vector`] (tiny limits, so that a few hundred operations reach every level) and to the
-//! [`oracle::Oracle`], which is an ordered map of histories and shares no code with the engine. The same
-//! runner records a life on the simulated disk for [`crash`], which then takes every crash point.
-//! A failure is shrunk by [`shrink`] and ends with one command that runs it again ([`seed`]).
+//! A run is a list of [`ops::Op`] made from a seed. [`runner::Runner`] applies it to a database of
+//! one [`vectors::Vector`] (tiny limits, so that a few hundred operations reach every level) and to
+//! the [`oracle::Oracle`], an ordered map of histories that shares no code with the engine. The
+//! same runner records a life on the simulated disk for [`crash`], which then tests every crash
+//! point. A failure is shrunk by [`shrink`] and reported with one command that reproduces it
+//! ([`seed`]).
 //!
-//! The real binary, killed, traced and starved from outside, is [`victim`]'s. What threads do beside one another is [`stress`]'s;
-//! [`soak`] mixes all of it for as long as it is told.
+//! [`victim`] kills, traces and starves the real binary from outside. [`stress`] runs concurrent
+//! threads. [`soak`] combines all of it for a given time.
 //!
 //! Not here: the suites themselves (`tests/tests/suites`).
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-/// The examples of the project's front page are compiled, here because no published package holds
-/// that page.
+/// The examples of the project's front page are compiled here, because no published package
+/// contains that page.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -1,8 +1,9 @@
 //! Operations: everything that a caller can do, and the seeded generator of runs.
 //!
-//! Keys come from a small space so that writes meet: a few awkward ones (empty, NUL, 0xFF, prefixes of each
-//! other, longer than a block), the rest path-like with long common prefixes, so that eight-byte heads tie.
-//! Values vary from empty to larger than a write buffer, and each differs from all others.
+//! Keys come from a small space so that writes collide. A few are unusual (empty, NUL, 0xFF,
+//! prefixes of each other, longer than a block). The others are path-like with long common
+//! prefixes, so that eight-byte heads tie. Values range from empty to larger than a write buffer,
+//! and each differs from all others.
 
 use std::fmt;
 use std::ops::Bound;
@@ -13,19 +14,19 @@ use shamba::{Allocation, MergePolicy};
 use crate::oracle::{Change, Span};
 use crate::vectors::Shape;
 
-/// One thing that a caller does.
+/// One operation of a caller.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Op {
     /// A single write.
     Write(Change),
-    /// A batch; `sync` asks for `Durability::Sync`.
+    /// A batch; `sync` requests `Durability::Sync`.
     Batch {
-        /// In order.
+        /// The changes, in order.
         changes: Vec<Change>,
         /// Whether the commit must be durable when acknowledged.
         sync: bool,
     },
-    /// Point reads of a key by every way there is.
+    /// Point reads of a key by every available method.
     Get {
         /// Index into `SPACES`.
         space: usize,
@@ -43,18 +44,18 @@ pub enum Op {
     Scan {
         /// Index into `SPACES`.
         space: usize,
-        /// The keys.
+        /// The range of keys.
         span: Span,
-        /// Backward.
+        /// Whether it is backward.
         reverse: bool,
     },
-    /// A scan taken from both ends: bit i of `pattern` says from which end step i comes.
+    /// A scan consumed from both ends: bit i of `pattern` selects the end of step i.
     BothEnds {
         /// Index into `SPACES`.
         space: usize,
-        /// The keys.
+        /// The range of keys.
         span: Span,
-        /// Which ends.
+        /// The end of each step.
         pattern: u64,
     },
     /// A scan of a prefix.
@@ -63,124 +64,124 @@ pub enum Op {
         space: usize,
         /// The prefix.
         prefix: Vec<u8>,
-        /// Backward.
+        /// Whether it is backward.
         reverse: bool,
     },
-    /// A cursor's walk.
+    /// A sequence of cursor moves.
     Walk {
         /// Index into `SPACES`.
         space: usize,
-        /// In order.
+        /// The moves, in order.
         moves: Vec<Move>,
     },
-    /// A snapshot is taken.
+    /// Takes a snapshot.
     SnapshotTake,
-    /// An old snapshot is read: one key and a span of it.
+    /// Reads an old snapshot: one key and a span of it.
     SnapshotRead {
-        /// Which one, modulo those that live.
+        /// Its index, modulo the number of live ones.
         slot: usize,
         /// Index into `SPACES`.
         space: usize,
         /// The key.
         key: Vec<u8>,
-        /// The keys of the scan.
+        /// The range of the scan.
         span: Span,
     },
-    /// An old snapshot goes.
+    /// Drops an old snapshot.
     SnapshotDrop {
-        /// Which one, modulo those that live.
+        /// Its index, modulo the number of live ones.
         slot: usize,
     },
-    /// An iterator is opened and kept.
+    /// Opens an iterator and keeps it.
     IterOpen {
         /// Index into `SPACES`.
         space: usize,
-        /// The keys.
+        /// The range of keys.
         span: Span,
     },
-    /// A kept iterator takes some steps.
+    /// Advances a kept iterator by some steps.
     IterStep {
-        /// Which one, modulo those that live.
+        /// Its index, modulo the number of live ones.
         slot: usize,
-        /// From the back.
+        /// Whether it moves from the back.
         back: bool,
-        /// How many.
+        /// Number of steps.
         steps: usize,
     },
-    /// Memtables become tables.
+    /// Flushes the memtables.
     Flush,
-    /// Everything is merged.
+    /// Compacts everything.
     Compact,
-    /// The log is synced.
+    /// Syncs the log.
     Sync,
-    /// Background work is waited for.
+    /// Waits for background work.
     WaitIdle,
-    /// The database goes and comes back.
+    /// Closes or drops the database and opens it again.
     Reopen {
-        /// Closed, as against dropped (which equals a kill).
+        /// Whether it is closed rather than dropped (which equals a kill).
         clean: bool,
-        /// Whether adoptable options change.
+        /// Whether changeable options change.
         change_options: bool,
     },
-    /// A copy is made, opened and compared.
+    /// Makes a checkpoint, opens it and compares it.
     Checkpoint,
-    /// Sorted pairs come in as tables.
+    /// Ingests sorted pairs as tables.
     Ingest(Vec<(Vec<u8>, Vec<u8>)>),
-    /// A keyspace is dropped and made anew.
+    /// Drops a keyspace and creates it again.
     DropSpace {
         /// Index into `SPACES`, not 0.
         space: usize,
     },
-    /// The live database moves to another design.
+    /// Moves the live database to another design.
     Redesign(Redesign),
-    /// Every byte is verified.
+    /// Verifies every byte.
     Verify,
-    /// A lookup is explained.
+    /// Explains a lookup.
     Explain(Vec<u8>),
 }
 
-/// A design to move to.
+/// The target of a redesign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Redesign {
     /// T in tenths.
     pub size_ratio_tenths: u32,
     /// K and Z.
     pub shape: Shape,
-    /// Bytes of a memtable.
+    /// Memtable size in bytes.
     pub write_buffer: u64,
     /// Filter bits per key in tenths.
     pub bits_tenths: u32,
-    /// Whether filters have bytes in all, too.
+    /// Total filter memory in bytes, if limited.
     pub filter_memory: Option<u64>,
-    /// What filter bits follow.
+    /// The basis of the allocation of filter bits.
     pub allocation: Allocation,
 }
 
 /// One move of a cursor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Move {
-    /// To the first key at or after.
+    /// To the first key at or after this one.
     Seek(Vec<u8>),
-    /// To the last key at or before.
+    /// To the last key at or before this one.
     SeekForPrev(Vec<u8>),
     /// To the first key.
     First,
     /// To the last key.
     Last,
-    /// One on.
+    /// To the next key.
     Next,
-    /// One back.
+    /// To the previous key.
     Prev,
 }
 
-/// The keys of one run.
+/// The keys and values of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyShape {
-    /// How many different keys.
+    /// Number of different keys.
     pub universe: u32,
-    /// Longest ordinary value in bytes.
+    /// Maximum length of an ordinary value in bytes.
     pub value_bytes: usize,
-    /// One value in so many does not fit a frame of the log.
+    /// One value in this many exceeds a frame of the log.
     pub huge_one_in: u32,
 }
 
@@ -199,7 +200,7 @@ impl KeyShape {
     }
 
     fn any(self, rng: &mut Rng) -> Vec<u8> {
-        // One key in eight comes from the few that everybody knows, so that versions pile up.
+        // One key in eight comes from a few frequent ones, so that versions accumulate.
         let number = if rng.u8(..) < 32 { rng.u32(..16) } else { rng.u32(..self.universe) };
         self.key(number)
     }
@@ -223,7 +224,7 @@ impl KeyShape {
             _ => Bound::Included(key),
         };
         let (mut low, mut high) = (self.near(rng), self.near(rng));
-        // Reversed spans stay in, rarely: they must be empty, not a panic.
+        // Reversed spans are kept with low probability: they must be empty and must not panic.
         if low > high && rng.u8(..16) != 0 {
             std::mem::swap(&mut low, &mut high);
         }
@@ -258,7 +259,7 @@ impl KeyShape {
     }
 }
 
-/// Makes operations.
+/// Generates operations.
 #[derive(Debug)]
 pub struct Generator {
     rng: Rng,
@@ -267,7 +268,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator whose operations depend on nothing but its arguments.
+    /// A generator that is a function of its arguments.
     pub fn new(seed: u64, shape: KeyShape) -> Self {
         Self { rng: Rng::with_seed(seed), shape, values: 0 }
     }
@@ -363,7 +364,7 @@ impl Generator {
     }
 
     fn space(&mut self) -> usize {
-        // Most goes to the first keyspace, so that its tree grows deep.
+        // Most operations go to the first keyspace, so that its tree grows deep.
         match self.rng.u8(..16) {
             0 | 1 => 1,
             2 => 2,
@@ -412,7 +413,7 @@ impl Generator {
     }
 }
 
-/// Bytes as escaped text, long ones cut: what failures print.
+/// Bytes as escaped text, with long ones abbreviated, for failure reports.
 pub fn shown(bytes: &[u8]) -> String {
     match bytes.get(..32) {
         Some(start) => format!("\"{}\"..{}B", start.escape_ascii(), bytes.len()),

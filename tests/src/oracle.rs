@@ -1,35 +1,36 @@
-//! The oracle: what the database must hold, as an ordered map from key to history.
+//! The oracle: the expected content of the database, as an ordered map from key to history.
 //!
-//! Every commit (a batch, or a single write) takes the next number; a history is the list of a key's values
-//! by commit, newest last, with `None` for "deleted". So the state after any commit can be read back:
-//! that is what a crash may leave behind, and what a snapshot sees. A range delete writes `None` into every
-//! key that it covers, so the model knows no range tombstones and cannot share a mistake about them.
+//! Every commit (a batch, or a single write) gets the next number. A history is the list of a key's
+//! values by commit, newest last, with `None` for "deleted". So the state after any commit can be
+//! read back: the state that a crash may leave, or that a snapshot sees. A range delete writes
+//! `None` into every key that it covers, so the model has no range tombstones and cannot share a
+//! mistake about them.
 //!
-//! Two watermarks: `issued`, the commits that were asked for and acknowledged, and `durable`, those that
-//! survive a power cut by promise.
+//! There are two watermarks: `issued`, the number of acknowledged commits, and `durable`, the
+//! number of commits that are promised to survive a power cut.
 //!
-//! The oracle lives outside the file system under test.
+//! The oracle is outside the file system under test.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 
-/// A range of keys as the engine takes it.
+/// A range of keys, as the engine takes it.
 pub type Span = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// Names of the keyspaces that the suites use; the first one is the database's own.
+/// Names of the keyspaces that the suites use; the first is the default keyspace.
 pub const SPACES: [&str; 3] = ["default", "users", "ix"];
 
-/// The live pairs of every keyspace that has any.
+/// The live pairs of every keyspace that is not empty.
 pub type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// One operation of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// The key gets the value.
+    /// Sets the key to the value.
     Put {
         /// Index into [`SPACES`].
         space: usize,
@@ -38,18 +39,18 @@ pub enum Change {
         /// The value.
         value: Vec<u8>,
     },
-    /// The key goes.
+    /// Deletes the key.
     Delete {
         /// Index into [`SPACES`].
         space: usize,
         /// The key.
         key: Vec<u8>,
     },
-    /// Every key of the span goes.
+    /// Deletes every key of the span.
     DeleteRange {
         /// Index into [`SPACES`].
         space: usize,
-        /// The keys.
+        /// The range of keys.
         span: Span,
     },
 }
@@ -60,7 +61,7 @@ struct Written {
     value: Option<Vec<u8>>,
 }
 
-/// The reference model. See the module.
+/// The reference model; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     spaces: BTreeMap<usize, BTreeMap<Vec<u8>, Vec<Written>>>,
@@ -100,17 +101,17 @@ impl Oracle {
         push(history, commit, value);
     }
 
-    /// The commits so far.
+    /// The number of commits so far.
     pub fn issued(&self) -> u64 {
         self.issued
     }
 
-    /// The commits that a power cut must leave.
+    /// The number of commits that must survive a power cut.
     pub fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// Everything issued so far is promised to survive a power cut.
+    /// Marks all commits issued up to now as durable.
     pub fn mark_durable(&mut self) {
         self.durable = self.issued;
     }
@@ -157,7 +158,7 @@ impl Oracle {
         state
     }
 
-    /// Forgets every commit after `at`: what recovery dropped.
+    /// Removes every commit after `at`: those that recovery dropped.
     pub fn roll_back_to(&mut self, at: u64) {
         for keys in self.spaces.values_mut() {
             for history in keys.values_mut() {
@@ -169,20 +170,20 @@ impl Oracle {
         self.durable = self.durable.min(at);
     }
 
-    /// The keyspace is dropped: no state, old or new, has its keys any more.
+    /// Drops the keyspace: its keys vanish from all states, old and new.
     pub fn drop_space(&mut self, space: usize) {
         self.spaces.remove(&space);
     }
 }
 
-/// A number that is equal for equal states.
+/// A hash of a state: equal for equal states.
 pub fn fingerprint(state: &State) -> u64 {
     let mut hasher = DefaultHasher::new();
     state.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Whether the key lies in the span. A reversed span holds nothing.
+/// Whether the key is in the span. A reversed span is empty.
 pub fn contains(span: &Span, key: &[u8]) -> bool {
     let after_lower = match &span.0 {
         Bound::Included(lower) => key >= lower.as_slice(),

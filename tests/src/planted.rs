@@ -1,11 +1,11 @@
-//! Suite O: which test notices which planted defect, and asking it.
+//! Suite O: the tests that detect the injected defects, and how to run one of them.
 //!
-//! [`ask`] runs one test in a process of its own, with a defect switched on by the environment
-//! ([`shamba::planted::VARIABLE`]). It must fail by what it checks: a crash of the process, a hang, or a name that
-//! names no test do not count. Tests that take long run a small part of themselves when the variable is set, so they are
-//! asked with `none` too, and must pass then.
+//! [`ask`] runs one test in a separate process, with a defect activated through the environment
+//! ([`shamba::planted::VARIABLE`]). The test must fail by one of its checks: a crash of the
+//! process, a hang, or the name of a missing test do not count. Long tests run a small part of
+//! themselves when the variable is set. So they are also run with `none`, and must then pass.
 //!
-//! The whole list is gone through by `cargo xtask planted`, a handful of it in CI. Not here: the defects
+//! `cargo xtask planted` runs the whole list, CI a few of it. Not here: the defects
 //! ([`shamba::planted`]), the table of results (`docs/results/planted.md`).
 
 use std::io::{Read, Seek};
@@ -15,15 +15,16 @@ use std::time::{Duration, Instant};
 
 use shamba::planted::{Defect, VARIABLE};
 
-/// No killer may take longer.
+/// Maximum run time of a killer.
 pub const LIMIT: Duration = Duration::from_secs(15);
 
-/// Whether this process is asked about a defect (or about none): a suite then runs a small part of itself.
+/// Whether this process is run for a defect (or for `none`): a suite then runs a small part of
+/// itself.
 pub fn is_asked() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// A defect and the test that notices it.
+/// A defect and the test that detects it.
 #[derive(Clone, Copy, Debug)]
 pub struct Killer {
     /// The defect.
@@ -32,12 +33,12 @@ pub struct Killer {
     pub binary: &'static str,
     /// The test, as the harness names it.
     pub test: &'static str,
-    /// The one vector of it that is enough, if it has vectors.
+    /// The one vector that suffices, if the test has vectors.
     pub vector: Option<u32>,
 }
 
 impl Killer {
-    /// Binary and test, and the vector if it is one.
+    /// Binary and test, and the vector if there is one.
     pub fn label(&self) -> String {
         match self.vector {
             None => format!("{}: {}", self.binary, self.test),
@@ -46,23 +47,23 @@ impl Killer {
     }
 }
 
-/// What became of a test.
+/// The result of a test.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It passed.
     Passed,
-    /// It failed, with this as the first line of what it said.
+    /// It failed; with the first line of its failure message.
     Failed(String),
-    /// It was not done after [`LIMIT`].
+    /// It was still running after [`LIMIT`].
     TimedOut,
-    /// Anything else: no such test, a signal.
+    /// Any other result: no such test, a signal.
     Broken(String),
 }
 
 /// Runs the killer's test in `executable` with `defect`, or with none.
 ///
 /// # Errors
-/// The process did not start.
+/// The process could not be started.
 pub fn ask(
     executable: &Path,
     killer: &Killer,
@@ -72,13 +73,13 @@ pub fn ask(
     let mut said = tempfile::tempfile()?;
     let mut command = Command::new(executable);
     command.args([killer.test, "--exact", "--nocapture"]).env(VARIABLE, defect.map_or("none", Defect::name));
-    // What a part of a suite reaches is not what it reaches.
+    // The tallies of a partial run must not count as those of the suite.
     command.env_remove("SHAMBA_TALLIES");
     match killer.vector {
         Some(vector) => command.env("SHAMBA_VECTOR", vector.to_string()),
         None => command.env_remove("SHAMBA_VECTOR"),
     };
-    // Into a file: nobody has to read while it runs.
+    // Into a file: no reader is needed while the test runs.
     command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?);
     let begin = Instant::now();
     let mut child = command.spawn()?;
@@ -100,13 +101,13 @@ pub fn ask(
     Ok((verdict(status.code(), &String::from_utf8_lossy(&bytes)), took))
 }
 
-/// What the harness means by its exit status and by what it said.
+/// Interprets the harness's exit status and output.
 fn verdict(code: Option<i32>, said: &str) -> Verdict {
     let has_one = said.contains("running 1 test");
     match code {
         _ if !has_one => Verdict::Broken("there is no such test".to_owned()),
         Some(0) => Verdict::Passed,
-        // The harness's own status for "a test failed"; a signal, an abort or an exit have another.
+        // The harness's status for "a test failed"; a signal, an abort or an exit have another.
         Some(101) if said.contains("test result: FAILED. 0 passed; 1 failed") => {
             Verdict::Failed(reason(said))
         }

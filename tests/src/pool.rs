@@ -1,11 +1,11 @@
-//! Running many independent cases on all processors.
+//! A pool that runs many independent cases on all processors.
 
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs `work` on 0..count, some at a time, and gathers what it returns in order of the numbers. After the
-/// first failure no further case is started; the failure with the smallest number is returned.
+/// Runs `work` on 0..count in parallel, and collects its results in the order of the numbers. After
+/// the first failure no further case is started; the failure with the smallest number is returned.
 ///
 /// # Errors
 /// The failure of a case.

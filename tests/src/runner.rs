@@ -1,10 +1,12 @@
 //! The runner: applies operations to a database and to the oracle, and compares after each.
 //!
-//! The world is deterministic: no threads, a manual clock, a seeded generator, files in memory. So a run is
-//! a function of its vector, seed and operations, and a failure can be run again and shrunk.
+//! The environment is deterministic: no threads, a manual clock, a seeded generator, files in
+//! memory. So a run is a function of its vector, seed and operations, and a failure can be
+//! reproduced and shrunk.
 //!
-//! What a drop without close may lose is the contract's: nothing that was acknowledged, except under
-//! `Buffered` and without a log, where a prefix survives; the runner finds out which and goes on from there.
+//! A drop without close may lose only what the contract allows: no acknowledged write, except under
+//! `Buffered` and without a log, where a prefix survives. The runner determines the prefix and
+//! continues from there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -21,7 +23,7 @@ use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
 
-/// A held iterator and what it still must give.
+/// A held iterator and the pairs that it must still return.
 struct Held {
     space: usize,
     iter: Iter,
@@ -39,27 +41,27 @@ pub struct Runner {
     snapshots: Vec<(Snapshot, u64)>,
     iterators: Vec<Held>,
     reopens: u64,
-    /// Lookups of this life that came with their hash.
+    /// Lookups of this life that were given their hash.
     hashed_gets: u64,
-    /// Merges of this life that are in the tally.
+    /// Compactions of this life that are already in the tally.
     merges_counted: u64,
     tally: Tally,
 }
 
-/// Where the runner's database lies in its file system.
+/// The runner's database in its file system.
 pub const HOME: &str = "/db";
 
-/// Where its checkpoints go.
+/// The directory of its checkpoints.
 pub const COPY: &str = "/copy";
 
-/// At most so many snapshots and held iterators at a time.
+/// Maximum number of snapshots and held iterators at a time.
 const READERS_MAX: usize = 6;
 
 impl Runner {
     /// Creates the database.
     ///
     /// # Errors
-    /// What failed.
+    /// The call that failed.
     pub fn new(vector: Vector, vfs: Arc<dyn Vfs>, seed: u64) -> Result<Self, String> {
         let mut runner = Self {
             env: Env::deterministic(vfs, seed),
@@ -101,14 +103,14 @@ impl Runner {
         self.spaces.as_ref().ok_or_else(|| "the database is not open".to_owned())
     }
 
-    /// Compares everything, counts what the last life did, and gives the counts.
+    /// Compares everything, counts the work of the last life, and returns the counts.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference.
     pub fn finish(mut self) -> Result<Tally, String> {
         self.compare_all()?;
         self.count_life()?;
-        // With the last readers gone, a merge of everything leaves no file that is not in use.
+        // Without readers, a full compaction leaves no file that is not in use.
         self.snapshots.clear();
         self.iterators.clear();
         let spaces = self.spaces()?;
@@ -126,12 +128,12 @@ impl Runner {
     /// Compares everything that can be read now.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference.
     pub fn compare_all(&self) -> Result<(), String> {
         compare::everything_at(self.spaces()?, &self.oracle, self.oracle.issued())
     }
 
-    /// Counts the merges since the last time, or the open.
+    /// Counts the compactions since the last count, or since the open.
     fn count_merges(&mut self) -> Result<(), String> {
         let merges = self.spaces()?.db.stats().merges;
         let more = merges - std::mem::replace(&mut self.merges_counted, merges);
@@ -159,10 +161,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Applies one operation and compares what it answers.
+    /// Applies one operation and compares its result.
     ///
     /// # Errors
-    /// What failed or differs.
+    /// The failure or difference.
     pub fn apply(&mut self, op: &Op) -> Result<(), String> {
         self.tally.add("operations", 1);
         match op {
@@ -240,7 +242,7 @@ impl Runner {
             false => batch.commit(),
         };
         result.map_err(failed("commit"))?;
-        // An empty batch writes nothing, so it can promise nothing about what was before it.
+        // An empty batch writes nothing, so it promises nothing about earlier commits.
         let durable = !changes.is_empty() && (sync || self.vector.durability == Durability::Sync);
         self.commit(changes, durable);
         Ok(())
@@ -424,7 +426,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Finds the commit whose state is there, at or after what was durable, and makes it the oracle's newest.
+    /// Finds the commit whose state is present, at or after the durable one, and makes it the
+    /// oracle's newest.
     fn accept_prefix(&mut self) -> Result<(), String> {
         let found = fingerprint(&self.spaces()?.dump().map_err(failed("scan"))?);
         let legal = self.oracle.durable()..=self.oracle.issued();
@@ -454,7 +457,7 @@ impl Runner {
         self.spaces()?.db.ingest(pairs.iter().map(|(k, v)| (k, v))).map_err(failed("ingest"))?;
         let put = |(key, value): &Pair| Change::Put { space: 0, key: key.clone(), value: value.clone() };
         self.oracle.commit(&pairs.iter().map(put).collect::<Vec<_>>());
-        // Ingested tables are installed, and nothing before them may be lost while they stay.
+        // Ingested tables are installed, and nothing before them may be lost while they remain.
         if !pairs.is_empty() {
             self.oracle.mark_durable();
         }
@@ -509,7 +512,8 @@ impl Runner {
     }
 }
 
-/// Removes a database that nobody has open: first what makes it one, so that a crash leaves none or all of it.
+/// Removes a database that is not open, `CURRENT` first, so that a crash leaves either no database
+/// or all of it.
 fn remove_database(vfs: &dyn Vfs, dir: &Path) -> std::io::Result<()> {
     vfs.unlink(&dir.join("CURRENT"))?;
     vfs.sync_dir(dir)?;
@@ -519,11 +523,11 @@ fn remove_database(vfs: &dyn Vfs, dir: &Path) -> std::io::Result<()> {
     vfs.remove_dir(dir)
 }
 
-/// Runs a list of operations on a new database in memory and compares everything at the end. A panic is a
-/// failure like any other.
+/// Runs a list of operations on a new database in memory and compares everything at the end. A
+/// panic is a failure like any other.
 ///
 /// # Errors
-/// The operation that failed, and how.
+/// The operation that failed, and the reason.
 pub fn run(vector: &Vector, seed: u64, ops: &[Op]) -> Result<Tally, Failure> {
     let mut at = 0;
     let result = caught(|| {
@@ -538,21 +542,21 @@ pub fn run(vector: &Vector, seed: u64, ops: &[Op]) -> Result<Tally, Failure> {
     result.map_err(|message| Failure { at, message })
 }
 
-/// Makes a panic a failure like any other.
+/// Converts a panic into an error.
 ///
 /// # Errors
-/// What `work` failed with, or the panic's message.
+/// The error of `work`, or the panic's message.
 pub fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(format!("panic: {}", panic_message(&*panic))))
 }
 
-/// Which operation failed, and how.
+/// The operation that failed, and the reason.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// Its index; the number of operations if the comparison at the end failed.
     pub at: usize,
-    /// How.
+    /// The reason.
     pub message: String,
 }
 

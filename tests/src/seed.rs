@@ -1,11 +1,11 @@
-//! Seeds: where a suite's randomness starts, and the one command that runs a failure again.
+//! Seeds: the start of a suite's randomness, and the one command that reproduces a failure.
 
 use std::fmt;
 
 /// Reads a number from the environment, decimal or 0x-hexadecimal.
 ///
 /// # Panics
-/// If it is set to something else: a rerun must not silently run another seed.
+/// If it is set to something else: a rerun must not silently use another seed.
 pub fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     let number = match text.strip_prefix("0x") {
@@ -15,7 +15,8 @@ pub fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name}={text:?} is no number")))
 }
 
-/// The seed of a suite: `SHAMBA_SEED`, or its fixed one. CI is the same run every time; a soak rolls seeds.
+/// The seed of a suite: `SHAMBA_SEED`, or its fixed one. CI runs the same seed every time; a soak
+/// draws new seeds.
 pub fn base(fixed: u64) -> u64 {
     number("SHAMBA_SEED").unwrap_or(fixed)
 }
@@ -25,7 +26,7 @@ pub fn only_vector() -> Option<usize> {
     number("SHAMBA_VECTOR").and_then(|index| usize::try_from(index).ok())
 }
 
-/// Prints as the command that runs one failing case again.
+/// Formats as the command that reproduces one failing case.
 #[derive(Clone, Copy, Debug)]
 pub struct Rerun<'a> {
     /// The test, as the harness names it.
@@ -46,7 +47,7 @@ impl fmt::Display for Rerun<'_> {
     }
 }
 
-/// Two numbers made one, with every bit of both in every bit of the result.
+/// Mixes two numbers into one; every bit of both affects every bit of the result.
 pub fn mixed(a: u64, b: u64) -> u64 {
     let mut x = a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

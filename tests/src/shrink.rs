@@ -1,13 +1,13 @@
 //! Shrinking: the shortest list of operations that still fails, by delta debugging.
 //!
-//! First everything after the failure goes, then ever smaller pieces are left out as long as a failure of
+//! First everything after the failure is removed, then ever smaller pieces as long as a failure of
 //! any kind remains. The number of runs is bounded, so a failure in CI is reported soon.
 
 use crate::ops::Op;
 use crate::runner::{Failure, run};
 use crate::vectors::Vector;
 
-/// Most runs that one shrink may take.
+/// Maximum number of runs of one shrink.
 const RUNS_MAX: usize = 400;
 
 /// The shortest failing list found, and its failure.
@@ -17,7 +17,7 @@ pub fn shrink(vector: &Vector, seed: u64, ops: &[Op], failure: Failure) -> (Vec<
     if let Err(failure) = run(vector, seed, &best) {
         last = failure;
     } else {
-        // It needs the comparison at the end: keep all.
+        // The failure occurs only in the comparison at the end: keep all operations.
         best = ops.to_vec();
     }
     let mut runs = 0;
@@ -40,7 +40,7 @@ pub fn shrink(vector: &Vector, seed: u64, ops: &[Op], failure: Failure) -> (Vec<
     (best, last)
 }
 
-/// A failure as a report: the shrunk operations, one a line, and the vector.
+/// The report of a failure: the shrunk operations, one per line, and the vector.
 pub fn report(vector: &Vector, seed: u64, ops: &[Op], failure: Failure) -> String {
     let before = failure.message.clone();
     let (ops, failure) = shrink(vector, seed, ops, failure);

@@ -1,10 +1,12 @@
-//! Suite N: faults, kills and threads for as long as one likes, with options drawn anew for each life.
+//! Suite N: faults, kills and threads for any length of time, with new options for each life.
 //!
-//! A life is one of five kinds, and follows from the soak's seed and its number, but for the moments at which threads
-//! and processes run. What it is, and the command that runs it alone, are printed before it begins: so even a life that takes
-//! the machine down can be had again. The first violation ends the soak.
+//! A life is one of five kinds. It is determined by the soak's seed and its number, except for the
+//! timing of threads and processes. The kind and the command that reproduces the life are printed
+//! before it begins, so even a life that crashes the machine can be reproduced. The first violation
+//! ends the soak.
 //!
-//! Not here: what lives do and what must hold of them ([`crate::fault`], [`crate::stress`], [`crate::victim::kill`]).
+//! Not here: the lives and their guarantees ([`crate::fault`], [`crate::stress`],
+//! [`crate::victim::kill`]).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,38 +23,38 @@ use crate::tally::Tally;
 use crate::vectors::Vector;
 use crate::victim::kill;
 
-/// Kills of the binary in a life: with as many lives of its process over one database.
+/// Kills of the binary in a life, each of one process over the same database.
 const KILLS: u64 = 10;
 /// Scripts with faults in a life.
 const SCRIPTS: u64 = 40;
-/// Writes of a script.
+/// Number of writes in a script.
 const WRITES: usize = 30;
 /// Rounds of each writer in a life on threads.
 const ROUNDS: u64 = 1_500;
 /// Closes under load in a life.
 const CLOSES: u64 = 5;
-/// Storms under threads in a life.
+/// Storms with threads in a life.
 const STORMS: u64 = 8;
 
-/// What the lives of a soak are.
+/// The kind of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Scripts in which calls fail, and power cuts after them (suite D).
+    /// Scripts in which calls fail, followed by power cuts (suite D).
     Faults,
-    /// The real binary killed over one database (suite F).
+    /// The real binary, killed repeatedly over one database (suite F).
     Kills,
-    /// Everything at once on threads (suite G).
+    /// All operations concurrently on threads (suite G).
     Threads,
-    /// Closes while writers write (suite G).
+    /// Closes with concurrent writers (suite G).
     Closes,
-    /// Faults under threads (suites D and G).
+    /// Faults with concurrent threads (suites D and G).
     Storms,
 }
 
 impl Kind {
     const ALL: [Self; 5] = [Self::Faults, Self::Kills, Self::Threads, Self::Closes, Self::Storms];
 
-    /// That of life `number`: all of them in turn.
+    /// The kind of life `number`; the kinds alternate.
     pub fn of(number: u64) -> Self {
         Self::ALL[(number % Self::ALL.len() as u64) as usize]
     }
@@ -63,17 +65,17 @@ impl Kind {
 pub struct Soak<'a> {
     /// The binary to kill.
     pub binary: &'a Path,
-    /// Where its databases are made.
+    /// The directory of its databases.
     pub dir: &'a Path,
-    /// What everything follows from.
+    /// The seed of all lives.
     pub seed: u64,
 }
 
 impl Soak<'_> {
-    /// Lives until the time is over: at least one of each kind.
+    /// Runs lives until the time is over: at least one of each kind.
     ///
     /// # Errors
-    /// The first violation, and the command that runs its life again.
+    /// The first violation, and the command that reproduces its life.
     pub fn run(&self, time: Duration) -> Result<Tally, String> {
         let begun = Instant::now();
         let mut tally = Tally::default();
@@ -87,10 +89,10 @@ impl Soak<'_> {
         Ok(tally)
     }
 
-    /// Life `number`.
+    /// Runs life number `number`.
     ///
     /// # Errors
-    /// The violation, and the command that runs it again.
+    /// The violation, and the command that reproduces it.
     pub fn life(&self, number: u64) -> Result<Tally, String> {
         let kind = Kind::of(number);
         let again = format!("cargo xtask soak --seed {} --only {number}", self.seed);
@@ -115,7 +117,7 @@ impl Soak<'_> {
         let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
         std::fs::create_dir_all(&dir).map_err(failed)?;
         let done = kill::cycles(self.binary, &dir, seed, KILLS)?;
-        // What a violation was about stays there until somebody has looked.
+        // After a violation the directory remains for inspection.
         std::fs::remove_dir_all(&dir).map_err(failed)?;
         Ok(Tally::of(&[
             ("kills", done.get("kills")),
@@ -124,7 +126,7 @@ impl Soak<'_> {
     }
 }
 
-/// Options by chance, of a database that keeps what it acknowledged over a kill.
+/// Random options of a database that keeps acknowledged writes over a kill.
 fn keeping(rng: &mut Rng) -> Vector {
     let mut vector = Vector::numbered(rng.u64(..), rng.usize(..1 << 20));
     vector.no_wal = false;
@@ -147,7 +149,7 @@ fn faults(seed: u64) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// A storm, or one call that fails somewhere in the script.
+/// A storm, or one failing call somewhere in the script.
 fn fault(rng: &mut Rng) -> Fault {
     let effects = [Effect::Eio, Effect::Enospc, Effect::ShortWrite, Effect::Emfile, Effect::FlipBitOnRead];
     let effect = effects[rng.usize(..effects.len())];
@@ -158,7 +160,7 @@ fn fault(rng: &mut Rng) -> Fault {
             Fault::Fsync { nth: rng.u64(..60), failure: failures[rng.usize(..3)], sticky: false }
         }
         1 => Fault::Torn { nth: rng.u64(..200), effect: Effect::Enospc, persistence },
-        // A read that lies may do so once: for good it is another disk.
+        // A corrupted read may occur once; a permanent one would be a different disk.
         2 if effect != Effect::FlipBitOnRead => Fault::Call { nth: rng.u64(..600), effect, persistence },
         _ => Fault::Storm { effect, one_in: [10, 40, 150, 600][rng.usize(..4)], seed: rng.u64(..) },
     }

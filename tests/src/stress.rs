@@ -1,10 +1,13 @@
-//! Everything at once on real threads: what single-threaded suites cannot make meet.
+//! All operations concurrently on real threads: combinations that single-threaded suites cannot
+//! produce.
 //!
-//! Each writer owns keys and knows what they hold, so it checks itself as it goes; around the writers others
-//! flush, compact, verify, checkpoint, make and drop keyspaces, scan, hold iterators, and explain. Further: close while
-//! everybody is at it, and storms of faults under writers. What fails panics, on whatever thread that is.
+//! Each writer owns keys and knows their values, so it checks itself as it goes. Concurrently other
+//! threads flush, compact, verify, checkpoint, create and drop keyspaces, scan, hold iterators, and
+//! explain. There are also closes under full load, and storms of faults under writers. A violation
+//! panics, on whichever thread it occurs.
 //!
-//! Not here: which of these run in CI (`tests/tests/suites/stress.rs`) and which on demand ([`crate::soak`]).
+//! Not here: the tests that run in CI (`tests/tests/suites/stress.rs`) and on demand
+//! ([`crate::soak`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -70,7 +73,7 @@ fn holds(db: &Db, writer: u64, own: &BTreeMap<String, String>) -> bool {
         .eq(own.iter().map(|(key, value)| (key.clone().into_bytes(), value.clone().into_bytes())))
 }
 
-/// One kind of disturbance, once.
+/// Performs one disturbance of the given kind.
 fn disturb(db: &Db, vector: &Vector, env: &Env, kind: u64, round: u64) {
     match kind {
         0 => db.flush().expect("flush"),
@@ -122,7 +125,7 @@ fn disturb(db: &Db, vector: &Vector, env: &Env, kind: u64, round: u64) {
     }
 }
 
-/// Writers beside everything else, so many rounds each; gives how much there was of what.
+/// Runs writers for `rounds` each, concurrently with all other operations; returns the counts.
 ///
 /// # Panics
 /// At a violation.
@@ -138,7 +141,7 @@ pub fn everything_at_once(vector: &Vector, seed: u64, rounds: u64) -> Tally {
                 while !stop.load(Ordering::Relaxed) || round == 0 {
                     disturb(&db, vector, env, kind, round);
                     round += 1;
-                    // Writers are to get on, too, where processors are few.
+                    // A pause, so that writers make progress on few processors.
                     env.clock.sleep_us(2_000);
                 }
             });
@@ -168,7 +171,8 @@ pub fn everything_at_once(vector: &Vector, seed: u64, rounds: u64) -> Tally {
     ])
 }
 
-/// Close after about so many writes while writers go on: every acknowledged write is there, none other, and no tail.
+/// Closes after about `after_puts` writes while writers continue: every acknowledged write is
+/// present, no other, and the log has no tail.
 ///
 /// # Panics
 /// At a violation.
@@ -207,7 +211,7 @@ pub fn close_under_load(vector: &Vector, after_puts: u64) {
     assert!(db.warnings().is_empty(), "a closed database has no tail: {:?}", db.warnings());
 }
 
-/// How a write of a storm ended.
+/// The outcome of a write in a storm.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Ended {
     Acked { sync: bool },
@@ -215,7 +219,7 @@ enum Ended {
     Unknown,
 }
 
-/// Writes numbered keys through a storm until all are tried; a write that is refused is tried no more.
+/// Writes numbered keys through a storm until all have been tried; a refused write is not retried.
 fn write_through_storm(db: &Db, writer: u64, seed: u64) -> Vec<Ended> {
     let mut rng = fastrand::Rng::with_seed(seed ^ writer);
     let write = |number: u64| {
@@ -251,18 +255,18 @@ fn check_after_storm(db: &Db, ended: &[Vec<Ended>], only_synced: bool) {
     }
 }
 
-/// What a storm came to.
+/// The result of a storm.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stormed {
-    /// Calls that failed.
+    /// Number of calls that failed.
     pub faults: u64,
-    /// Writes that were acknowledged.
+    /// Number of acknowledged writes.
     pub acked: u64,
 }
 
-/// Writers while calls fail with this probability, in this way: what is open shows what was acknowledged and nothing else; after a
-/// power cut what was synced is there, after a kill all that was acknowledged. The vector must keep acknowledged
-/// writes over a kill.
+/// Writers while calls fail with this probability and effect. The open database shows exactly the
+/// acknowledged writes; after a power cut the synced writes are present, after a kill all
+/// acknowledged ones. The vector must keep acknowledged writes over a kill.
 ///
 /// # Panics
 /// At a violation.
@@ -281,7 +285,7 @@ pub fn storm(vector: &Vector, seed: u64, probability: f64, effect: Effect) -> St
         writers.into_iter().map(|writer| writer.join().expect("no panic")).collect::<Vec<_>>()
     });
     faulty.clear_rules();
-    // What is open shows what was acknowledged and nothing else.
+    // The open database shows exactly the acknowledged writes.
     for (writer, ended) in ended.iter().enumerate() {
         for (number, ended) in ended.iter().enumerate() {
             let there = db.contains_key(format!("{writer}/{number:04}")).expect("get");

@@ -1,4 +1,5 @@
-//! What a suite has done: counted, printed, and held to minima, so that a suite cannot quietly do nothing.
+//! Counts of a suite's work: printed and compared with minima, so that a suite cannot silently do
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +11,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// These counts.
+    /// A tally of these counts.
     pub fn of(counts: &[(&str, u64)]) -> Self {
         Self { counts: counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect() }
     }
 
-    /// Tells what a suite has done: prints it, and keeps it.
+    /// Prints the work of a suite and keeps its counts.
     ///
     /// # Panics
     /// As [`Self::keep`].
@@ -24,11 +25,11 @@ impl Tally {
         self.keep(suite);
     }
 
-    /// Keeps the counts in the directory that `SHAMBA_TALLIES` names (an absolute path), which is made if need be, as lines of a count, a tab and its name,
-    /// for `cargo xtask reliability`.
+    /// Writes the counts to the directory that `SHAMBA_TALLIES` names (an absolute path, created if
+    /// necessary), one line each of count, tab and name, for `cargo xtask reliability`.
     ///
     /// # Panics
-    /// If that is named and cannot be written.
+    /// If the variable is set and the file cannot be written.
     pub fn keep(&self, suite: &str) {
         let Some(directory) = std::env::var_os("SHAMBA_TALLIES") else { return };
         let lines: String = self.counts.iter().map(|(name, count)| format!("{count}\t{name}\n")).collect();
@@ -52,12 +53,12 @@ impl Tally {
         *count = (*count).max(to);
     }
 
-    /// A count; 0 if never touched.
+    /// A count; 0 if it does not exist.
     pub fn get(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// Takes over another tally: names that start with "max " are maxima, the others are sums.
+    /// Merges another tally: names that start with "max " are maxima, the others are sums.
     pub fn merge(&mut self, other: &Self) {
         for (name, count) in &other.counts {
             if name.starts_with("max ") {
@@ -68,16 +69,16 @@ impl Tally {
         }
     }
 
-    /// The counts as a JSON object. Names are the suites' own, without anything to escape.
+    /// The counts as a JSON object. Names are the suites' own and need no escaping.
     pub fn json(&self) -> String {
         let pairs = self.counts.iter().map(|(name, count)| format!("{name:?}:{count}"));
         format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
     }
 
-    /// Holds counts to their minima.
+    /// Checks that counts reach their minima.
     ///
     /// # Panics
-    /// If one falls short.
+    /// If a count is below its minimum.
     pub fn require(&self, minima: &[(&str, u64)]) {
         for (name, least) in minima {
             let count = self.get(name);

@@ -1,7 +1,8 @@
-//! Option vectors: the many ways to run the same engine, with limits so tiny that everything happens soon.
+//! Option vectors: many configurations of the same engine, with limits so small that all mechanisms
+//! run soon.
 //!
-//! Vector `i` of a seed is the same for ever. Some options go round by number (policy, digest kind,
-//! compression), so that any run of 24 vectors has each of them; the rest is drawn.
+//! Vector `i` of a seed never changes. Some options cycle with the number (policy, digest kind,
+//! compression), so that any run of 24 vectors has each of them; the others are random.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use shamba::{
 use crate::ops::Redesign;
 use crate::seed::mixed;
 
-/// How the tree merges.
+/// The merge policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// One of the three policies.
@@ -29,62 +30,62 @@ pub enum Shape {
     },
 }
 
-/// One choice of all options.
+/// A setting of all options.
 #[derive(Clone, Debug)]
 pub struct Vector {
     /// K and Z.
     pub shape: Shape,
-    /// Where level capacities come from.
+    /// The source of level capacities.
     pub sizing: Sizing,
     /// T.
     pub size_ratio: f64,
-    /// Bytes of a memtable.
+    /// Memtable size in bytes.
     pub write_buffer: u64,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_bytes: usize,
-    /// Bytes of a table.
+    /// Table size in bytes.
     pub file_size: u64,
-    /// Filter bits.
+    /// Filter bits per key.
     pub bits_per_key: f64,
-    /// Of all levels, or of each.
+    /// One for all levels, or one for each level.
     pub compression: Vec<Compression>,
     /// Fixed at creation.
     pub digest: DigestKind,
     /// Fixed at creation.
     pub digest_seed: u64,
-    /// One hash a lookup.
+    /// Whether a lookup computes one hash.
     pub hash_sharing: bool,
-    /// Prefetch before probing.
+    /// Whether filters are prefetched before they are probed.
     pub prefetch: bool,
     /// Family of the filters, and their modules.
     pub filter_layout: FilterLayout,
-    /// How filters and indexes are held.
+    /// Residency of filters and indexes.
     pub residency: Residency,
-    /// Which modules may be passed over.
+    /// The modules that may be skipped.
     pub skipping: Skipping,
-    /// The most that filters and indexes hold.
+    /// Maximum memory of filters and indexes.
     pub resident_limit: Option<u64>,
-    /// Of a commit that does not say.
+    /// Durability of commits without one of their own.
     pub durability: Durability,
-    /// Without a log.
+    /// Whether there is no log.
     pub no_wal: bool,
     /// Bytes of log that force a flush.
     pub max_wal_bytes: Option<u64>,
-    /// Soft and hard caps of level 0.
+    /// Slowdown and stop thresholds of level 0.
     pub inbox: Option<(u32, u32)>,
-    /// Sealed memtables that may wait.
+    /// Maximum number of sealed memtables that await their flush.
     pub immutable: Option<u32>,
-    /// From where on values are cut into chunks, and the chunks.
+    /// Minimum size of values that are cut into chunks, and the chunk size.
     pub large_values: Option<(usize, usize)>,
-    /// All memory; `None` for as much as the engine takes by itself.
+    /// Memory budget; `None` for the engine's default.
     pub memory_budget: Option<u64>,
-    /// How filter bits are shared out among the levels.
+    /// Allocation of filter bits to levels.
     pub allocation: Allocation,
-    /// Tags in data blocks.
+    /// Whether data blocks have tags.
     pub block_tags: bool,
-    /// Keys of the memtable found by digest.
+    /// Whether memtable keys are found by digest.
     pub memtable_index: bool,
-    /// Statistics of lookups.
+    /// Whether lookup statistics are kept.
     pub statistics: bool,
 }
 
@@ -92,8 +93,8 @@ const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering,
 const KINDS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 impl Vector {
-    /// A plain vector: the policy, T = 3 (at 2 all three policies are one), a write buffer of 1 KiB, trees as in
-    /// the papers, which merge most often, everything else as a user gets it.
+    /// A plain vector: the policy, T = 3 (at 2 all three policies are equal), a write buffer of 1
+    /// KiB, manual sizing as in the papers, which compacts most often, and user defaults otherwise.
     pub fn plain(policy: MergePolicy) -> Self {
         Self {
             shape: Shape::Named(policy),
@@ -118,7 +119,7 @@ impl Vector {
             inbox: None,
             immutable: None,
             large_values: None,
-            // The least there is: an open takes the least time then, and suites open thousands of disks.
+            // The minimum: it makes an open fastest, and suites open thousands of disks.
             memory_budget: Some(4 << 20),
             allocation: Allocation::Monkey,
             block_tags: true,
@@ -136,7 +137,7 @@ impl Vector {
             _ => Shape::Named(policy),
         };
         let size_ratio = match rng.u8(..4) {
-            // At 2 all three policies are one.
+            // At 2 all three policies are equal.
             0 => 2.0,
             1 | 2 => 2.0 + rng.f64() * 2.0,
             _ => f64::from(rng.u8(2..=10)),
@@ -182,9 +183,10 @@ impl Vector {
             filter_layout: *pick(&mut rng, &every_layout()),
             residency: Residency::ALL[index / 2 % 3],
             skipping: *pick(&mut rng, &Skipping::ALL),
-            // Tables of this size have filters of a few lines: often some of them, seldom all are held.
+            // Tables of this size have filters of a few lines: often some of them are resident,
+            // rarely all.
             resident_limit: (rng.u8(..2) == 0).then(|| rng.u64(..4 << 10)),
-            // The least that is taken, some more, and the usual.
+            // The minimum, somewhat more, and the default.
             memory_budget: [None, Some(4 << 20), Some(7 << 20), None, Some(16 << 20)][index / 4 % 5],
             allocation: Allocation::ALL[index / 2 % Allocation::ALL.len()],
             block_tags: index % 7 != 3,
@@ -193,7 +195,7 @@ impl Vector {
         }
     }
 
-    /// The builder that opens a database so.
+    /// The builder that opens a database with these options.
     pub fn builder(&self, path: &Path, env: &Env) -> Builder {
         let mut builder = shamba::Db::builder(path)
             .env(env.clone())
@@ -246,8 +248,8 @@ impl Vector {
         builder
     }
 
-    /// Takes over another vector's options, but for those that are fixed at creation and for what an
-    /// acknowledgement means.
+    /// Adopts another vector's options, except those that are fixed at creation and those that
+    /// define an acknowledgement.
     pub fn adopt(&mut self, other: Self) {
         let kept = self.clone();
         *self = Self {
@@ -259,7 +261,7 @@ impl Vector {
         };
     }
 
-    /// Takes over a design that the live database has moved to; gives it as the database takes it.
+    /// Adopts a design that the live database has moved to; returns it in the database's type.
     pub fn redesign(&mut self, target: &Redesign) -> TreeDesign {
         self.shape = target.shape;
         self.size_ratio = f64::from(target.size_ratio_tenths) / 10.0;
@@ -283,7 +285,7 @@ impl Vector {
         }
     }
 
-    /// The name under which merges are counted.
+    /// The name under which compactions are counted.
     pub fn policy_name(&self) -> &'static str {
         match self.shape {
             Shape::Named(MergePolicy::Leveling) => "leveling",
@@ -299,7 +301,7 @@ impl Vector {
     }
 }
 
-/// Every family, one to seven modules, equal and not.
+/// Every family, one to seven modules, equal and proportional.
 pub fn every_layout() -> Vec<FilterLayout> {
     let names = ["blocked", "standard", "standard-double", "modular:2:200", "modular:3:100", "modular:7:500"];
     let named = names.iter().filter_map(|name| name.parse().ok());

@@ -1,11 +1,14 @@
-//! What hostile bytes may make a decoder allocate: no more than their own size and [`BEYOND_INPUT_BYTES`], whatever lengths they tell.
+//! Memory that hostile bytes may make a decoder allocate: at most their own size plus
+//! [`BEYOND_INPUT_BYTES`], whatever lengths they claim.
 //!
-//! The targets and mutations of the suite `fuzz`, and its corpora, one after the other in a process with an allocator that remembers the most that
-//! was allocated at a time. That process is a child, for checksums are all the same in it (as there), and alone, for the allocator
-//! counts everybody's bytes. Databases live in memory there: copies of the small files around the hostile one, and what a repair makes of
-//! them, count as well.
+//! The test runs the targets, mutations and corpora of the suite `fuzz` serially, with an allocator
+//! that records the peak. It runs in a child process, because all checksums are equal in it (as in
+//! that suite). It is the only test there, because the allocator counts the bytes of all threads.
+//! Databases are in memory there: copies of the small files around the hostile one, and the results
+//! of a repair, count as well.
 //!
-//! `SHAMBA_FUZZ` makes so many times as many mutations, `SHAMBA_SEED` rolls others. Not here: the targets (`tests/src/fuzz.rs`).
+//! `SHAMBA_FUZZ` multiplies the number of mutations, `SHAMBA_SEED` selects others. Not here: the
+//! targets (`tests/src/fuzz.rs`).
 
 use std::process::{Command, Stdio};
 
@@ -20,12 +23,14 @@ use shamba_tests::tally::Tally;
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
 const CHILD: &str = "SHAMBA_HOSTILE_MEMORY_CHILD";
-/// What may be allocated beside the input (row 16 of `docs/results/reliability.md`): the budget of the database is 4 MiB of it.
+/// Maximum allocation besides the input (row 16 of `docs/results/reliability.md`): the budget of
+/// the database is 4 MiB of it.
 const BEYOND_INPUT_BYTES: usize = 16 << 20;
-/// One in so many of the mutations that suite `fuzz` makes: here is one thread.
+/// Fraction of the mutations of suite `fuzz` that run here: this test has one thread.
 const ONE_IN: u64 = 4;
 
-/// The most that was allocated at a time while `target` had `bytes`, beyond these and what was there before.
+/// Peak allocation while `target` processes `bytes`, minus the bytes themselves and the allocation
+/// before.
 fn beyond_input(target: &Target, bytes: &[u8]) -> Result<usize, String> {
     ALLOCATED.reset_peak_usage();
     let before = ALLOCATED.current_usage();
@@ -41,7 +46,7 @@ fn beyond_input(target: &Target, bytes: &[u8]) -> Result<usize, String> {
     Err(format!("{beyond} bytes were allocated for an input of {}:\n{hex}", bytes.len()))
 }
 
-/// The child's body; a test that does nothing unless a parent asks.
+/// The child's body; a test that does nothing unless started by the parent.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -52,7 +57,7 @@ fn child() {
     let mut tally = Tally::default();
     for (number, target) in TARGETS.iter().enumerate().filter(|(_, target)| target.is_decoder) {
         let (seeds, mut rng) = (seeds(target), Rng::with_seed(mixed(base, number as u64)));
-        // What is built once, at the first use, is not an input's.
+        // Data that is built once, at the first use, does not count for an input.
         target.run(&seeds[0]);
         let count = (target.in_ci / ONE_IN).max(40) * times;
         let made = (0..count).map(|_| {
@@ -67,7 +72,7 @@ fn child() {
             tally.raise(&format!("max KiB beyond the input, {}", target.name), beyond as u64 >> 10);
         }
     }
-    // Opening a database takes memory, so an allocator that counts nothing would be seen.
+    // Opening a database takes memory, so an allocator that counts nothing is detected.
     assert!(tally.get("max KiB beyond the input") > 64, "nothing was counted: {tally}");
     tally.tell("hostile-memory", "suite I, memory");
 }

@@ -1,5 +1,5 @@
-//! The largest value there is, through a budget sixteen times smaller. Alone in its process, which it asks
-//! for its memory.
+//! The largest possible value with a budget sixteen times smaller. It is the only test of its
+//! process, whose resident memory it measures.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use shamba::{Compression, Db, Result};
 
 const BYTES: usize = 256 << 20;
 const BUDGET: u64 = 16 << 20;
-/// What the process may take beside the budget and the caller's own copies: the binary, stacks, what the
-/// allocator keeps.
+/// Memory of the process besides the budget and the caller's own copies: the binary, stacks, memory
+/// kept by the allocator.
 const SLACK: u64 = 8 << 20;
 
-/// Notes the most that the process takes while `work` runs.
+/// Records the peak memory of the process while `work` runs.
 fn peak_during<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let (stop, peak) = (AtomicBool::new(false), AtomicU64::new(0));
     let result = std::thread::scope(|scope| {
@@ -31,7 +31,7 @@ fn peak_during<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (result, peak.into_inner())
 }
 
-/// A generator of the value, so that comparing takes no second copy.
+/// Generates the bytes of the value, so that a comparison needs no second copy.
 fn byte(at: usize) -> u8 {
     ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -46,7 +46,7 @@ fn open(path: &Path, no_wal: bool) -> Result<Db> {
     builder.no_wal(no_wal).info_log(false).open()
 }
 
-/// Does something that may take no more than the budget beside what the process has.
+/// Runs `work`, which may take at most the budget more than the process has.
 fn within_budget(what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let before = process_rss_bytes().unwrap_or(0);
     let (done, peak) = peak_during(work);
@@ -64,7 +64,7 @@ fn the_largest_value_passes_through_a_small_budget() -> Result<()> {
         for number in 0..1_000 {
             db.put(format!("small{number:04}"), "1")?;
         }
-        // The caller's value is there before; what its going in takes beside is the database's.
+        // The caller's value exists before; the additional memory of the put is the database's.
         let value: Vec<u8> = (0..BYTES).map(byte).collect();
         within_budget("put", || db.put("huge", &value))?;
         drop(value);
@@ -75,7 +75,7 @@ fn the_largest_value_passes_through_a_small_budget() -> Result<()> {
         }
         drop(db);
         let mut reopened = None;
-        // A log is replayed, and the value goes from it into a table.
+        // The log is replayed, and the value moves from it into a table.
         within_budget("reopen", || {
             reopened = Some(open(&dir, no_wal)?);
             Ok(())

@@ -1,6 +1,8 @@
-//! All file systems answer a random script of calls alike: results, error kinds, contents, listings.
+//! All file systems give the same answers to a random script of calls: results, error kinds,
+//! contents, listings.
 //!
-//! The real one is the reference. What the others promise beyond that (crashes, faults) is tested beside them.
+//! The real file system is the reference. The additional guarantees of the others (crashes, faults)
+//! are tested in their own modules.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,11 +16,11 @@ use crate::{
 
 const CALLS_PER_SCRIPT: usize = 400;
 
-/// Few names, so that they collide: files where directories are wanted, and the other way round.
+/// Few names, so that they collide: files where directories are wanted, and vice versa.
 const NAMES: [&str; 12] =
     ["a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f", "a/x", "missing/x", "d/e/f/g"];
 
-/// What a call gave, in words, without the parts that may differ: error messages and free bytes.
+/// The result of a call as text, without the parts that may differ: error messages and free bytes.
 fn outcome<T: std::fmt::Debug>(result: io::Result<T>) -> String {
     match result {
         Ok(value) => format!("{value:?}"),
@@ -26,7 +28,7 @@ fn outcome<T: std::fmt::Debug>(result: io::Result<T>) -> String {
     }
 }
 
-/// Runs the script of `seed` below `root` and gives what each call answered.
+/// Runs the script of `seed` below `root` and returns the result of each call.
 fn run_script(vfs: &dyn Vfs, root: &Path, seed: u64) -> Vec<String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut writers: BTreeMap<usize, Box<dyn WriteFile>> = BTreeMap::new();
@@ -136,7 +138,7 @@ fn check_locks(vfs: &dyn Vfs, root: &Path) {
         Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
     };
 
-    // A shared lock neither creates the file nor stands in a later writer's way.
+    // A shared lock neither creates the file nor blocks a later writer.
     let nothing = vfs.lock(&path, LockKind::Shared).expect("shared, no file");
     assert!(!vfs.exists(&path).expect("asked"));
     let writer = vfs.lock(&path, LockKind::Exclusive).expect("exclusive creates");
@@ -154,7 +156,7 @@ fn check_locks(vfs: &dyn Vfs, root: &Path) {
     drop(second);
     let writer = vfs.lock(&path, LockKind::Exclusive).expect("free again");
 
-    // The lock is of the file, not of its name.
+    // The lock belongs to the file, not to its name.
     vfs.unlink(&path).expect("unlinked");
     let other = vfs.lock(&path, LockKind::Exclusive).expect("another file");
     drop(writer);

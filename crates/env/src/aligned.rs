@@ -8,13 +8,13 @@ use std::ops::{Deref, DerefMut};
 
 use crate::vfs::RandomFile;
 
-/// What offset, length and address of a direct read are multiples of: no device in use asks for more.
+/// Alignment of offset, length and address of a direct read: no device in use requires more.
 pub const DIRECT_ALIGNMENT_BYTES: usize = 4_096;
 
 /// A zeroed buffer whose address and length are multiples of [`DIRECT_ALIGNMENT_BYTES`].
 #[derive(Default)]
 pub struct AlignedBuf {
-    /// Never changes its capacity: the bytes would move.
+    /// Its capacity never changes: the bytes would move.
     bytes: Vec<u8>,
     start: usize,
     length: usize,
@@ -29,12 +29,13 @@ impl AlignedBuf {
         }
         let buf = vec![0; length + DIRECT_ALIGNMENT_BYTES - 1];
         let start = buf.as_ptr().align_offset(DIRECT_ALIGNMENT_BYTES);
-        // `align_offset` may give up (in const evaluation); a page's slack is all that it can ask for here.
+        // `align_offset` may fail (in const evaluation); a page of slack is the most that it can
+        // need here.
         assert!(start < DIRECT_ALIGNMENT_BYTES);
         Self { bytes: buf, start, length }
     }
 
-    /// Makes room for `bytes`; what it held is lost if it had less.
+    /// Ensures space for `bytes`; the content is lost if the buffer had less.
     pub fn reserve(&mut self, bytes: usize) {
         if self.length < bytes {
             *self = Self::new(bytes);
@@ -62,17 +63,18 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
-/// Reads at least `needed` bytes from `offset` into the front of `buf`, looping over short and interrupted
-/// reads; what lies behind `needed` is whatever the file had there. For files that ask for alignment: `offset`,
-/// address and length of `buf` must have it.
+/// Reads at least `needed` bytes from `offset` into the front of `buf`, looping over short and
+/// interrupted reads. The bytes after `needed` hold whatever the file has there, or are unchanged.
+/// For files that require alignment: `offset`, address and length of `buf` must be aligned.
 ///
 /// # Errors
-/// `UnexpectedEof` when the file ends before `needed` bytes; else what the read says.
+/// `UnexpectedEof` when the file ends before `needed` bytes; else the error of the read.
 pub fn read_aligned_at(file: &dyn RandomFile, offset: u64, buf: &mut [u8], needed: usize) -> io::Result<()> {
     let alignment = file.alignment_bytes().max(1);
     let mut filled = 0;
     while filled < needed {
-        // A short read may end anywhere, the next must start at a multiple again.
+        // A short read may end anywhere; the next one must start at a multiple of the alignment
+        // again.
         let from = filled - filled % alignment;
         let at = offset.checked_add(from as u64).ok_or(io::ErrorKind::InvalidInput)?;
         let rest = buf.get_mut(from..).unwrap_or_default();
@@ -95,7 +97,7 @@ pub fn read_aligned_at(file: &dyn RandomFile, offset: u64, buf: &mut [u8], neede
 mod tests {
     use super::*;
 
-    /// A file that reads at most one page at a time and insists on alignment.
+    /// A file that reads at most one page at a time and requires alignment.
     #[derive(Debug)]
     struct Strict(Vec<u8>);
 

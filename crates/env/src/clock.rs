@@ -1,9 +1,9 @@
 //! Time, as a trait: a monotonic counter, the wall clock, and waiting.
 //!
-//! [`RealClock`] is the machine's; [`ManualClock`] moves only when told to, and a sleep on it moves it, so
-//! that a run under it depends on nothing but its calls. Both are shared freely between threads.
+//! [`RealClock`] is the machine's. [`ManualClock`] moves only when told to, and a sleep on it moves
+//! it, so that a run under it depends only on its calls. Both are shared freely between threads.
 //!
-//! Not here: deadlines and rate limits (they are the engine's, built on [`Clock::now_us`]).
+//! Not here: deadlines and rate limits (part of the engine, built on [`Clock::now_us`]).
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,29 +11,30 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync + Debug {
-    /// Microseconds since some fixed moment; never goes back.
+    /// Microseconds since a fixed moment; monotonic.
     fn now_us(&self) -> u64;
     /// Nanoseconds on the same scale as [`Clock::now_us`], for timing parts of a lookup.
     fn now_ns(&self) -> u64 {
         self.now_us().saturating_mul(1_000)
     }
-    /// Milliseconds since 1970-01-01 UTC; may jump when somebody sets the clock.
+    /// Milliseconds since 1970-01-01 UTC; may jump when the system clock is set.
     fn unix_ms(&self) -> u64;
     /// Waits for `us` microseconds.
     fn sleep_us(&self, us: u64);
-    /// Waits for `ns` nanoseconds and hardly longer, at the price of processor time: what a sleep would overrun is spent
-    /// looking at the clock.
+    /// Waits for `ns` nanoseconds with little overrun, at the cost of CPU time: it sleeps for less
+    /// than `ns` and then polls the clock.
     fn wait_ns(&self, ns: u64);
-    /// Waits in the same way until [`Self::now_ns`] is `until_ns`, with no look at the clock more than that takes.
+    /// Waits in the same way until [`Self::now_ns`] is `until_ns`, without an additional reading of
+    /// the clock.
     fn wait_until_ns(&self, until_ns: u64) {
         self.wait_ns(until_ns.saturating_sub(self.now_ns()));
     }
 }
 
-/// How much later than asked a sleep may end, about.
+/// Approximate overrun of a sleep.
 const SLEEP_LATE: Duration = Duration::from_micros(60);
 
-/// The machine's clock; `now_us` counts from its making.
+/// The machine's clock; `now_us` counts from its creation.
 #[derive(Debug)]
 pub struct RealClock {
     start: Instant,
@@ -62,7 +63,7 @@ impl Clock for RealClock {
     }
 
     fn unix_ms(&self) -> u64 {
-        // A wall clock set before 1970 reads as 1970: nothing here depends on it being right.
+        // A wall clock set before 1970 reads as 1970: no code here depends on its being right.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
     }
@@ -95,8 +96,8 @@ impl Clock for RealClock {
     }
 }
 
-/// What the wall clock of a new [`ManualClock`] shows, in milliseconds since 1970: 2024-01-01 00:00 UTC. Not
-/// 0, so that times in files look like times.
+/// Initial wall clock of a [`ManualClock`], in milliseconds since 1970: 2024-01-01 00:00 UTC. It is
+/// not 0, so that times in files look like times.
 const MANUAL_START_UNIX_MS: u64 = 1_704_067_200_000;
 
 /// A clock that moves only by [`ManualClock::advance_us`] and by sleeping on it.
@@ -111,9 +112,9 @@ impl ManualClock {
         Self::default()
     }
 
-    /// Moves the clock forward, both kinds of time alike.
+    /// Advances both the counter and the wall clock.
     pub fn advance_us(&self, us: u64) {
-        // Saturating, by a loop: a wrapped clock would go back.
+        // Saturating, by a loop: a counter that wraps around would go back.
         let _ = self
             .now_us
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now_us| Some(now_us.saturating_add(us)));
@@ -164,7 +165,7 @@ mod tests {
             clock.wait_ns(ns);
             assert!(clock.now_ns() >= before_ns + ns);
         }
-        // 2020-01-01: a machine that shows less has no clock at all.
+        // 2020-01-01: a smaller value means that the machine has no clock.
         assert!(clock.unix_ms() > 1_577_836_800_000);
     }
 }

@@ -1,10 +1,11 @@
-//! Direct I/O: reads that go past the operating system's page cache.
+//! Direct I/O: reads that bypass the operating system's page cache.
 //!
-//! A file system may refuse it when a file is opened, or only at the first read (the block device below may
-//! ask for more than a page); then the file is read as any other. A reader can tell by
-//! [`RandomFile::is_direct`].
+//! A file system may refuse it when a file is opened, or only at the first read (the block device
+//! below may require more than page alignment). The file is then read with buffered reads.
+//! [`RandomFile::is_direct`] tells a reader which case applies.
 //!
-//! Not here: the buffers ([`crate::AlignedBuf`]); systems that know no such flag: every file is read as usual.
+//! Not here: the buffers ([`crate::AlignedBuf`]); systems without such a flag, where every read is
+//! buffered.
 
 use std::fs::File;
 use std::io;
@@ -22,14 +23,14 @@ struct DirectFile {
     refused: AtomicBool,
 }
 
-/// Opens for direct reads; `None` where the system or the file system has none.
+/// Opens for direct reads; `None` if the system or the file system does not support them.
 pub(crate) fn open(path: &Path) -> io::Result<Option<Arc<dyn RandomFile>>> {
     let Some(file) = system::open_direct(path)? else { return Ok(None) };
     Ok(Some(Arc::new(DirectFile { file, refused: AtomicBool::new(false) })))
 }
 
 impl DirectFile {
-    /// Reads as usual from now on.
+    /// Switches to buffered reads for all later reads.
     fn give_up(&self) -> io::Result<()> {
         system::end_direct(&self.file)?;
         self.refused.store(true, Ordering::Relaxed);
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
     use crate::{AlignedBuf, RealFs, Vfs, read_aligned_at, write_file_synced};
 
-    /// A file of `bytes` in a new directory; where the system keeps temporary files is up to it.
+    /// A file of `content` in a new temporary directory of the system.
     fn file_of(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
@@ -96,7 +97,8 @@ mod tests {
     fn a_refused_read_turns_into_a_usual_one() {
         let (_dir, path) = file_of(&[7; 10_000]);
         let file = RealFs::new().open_read_direct(&path).expect("opened");
-        // Not aligned in any way: what a device with larger sectors would say to an aligned one.
+        // Not aligned at all: a device with larger sectors would refuse an aligned read in the same
+        // way.
         let mut buf = [0; 101];
         assert_eq!(file.read_at(3, &mut buf).expect("read"), 101);
         assert_eq!(buf, [7; 101]);

@@ -1,22 +1,22 @@
-//! What every user of a [`Vfs`] needs on top of its raw calls: loops over short and interrupted calls, whole
-//! files, and the process's memory.
+//! Helpers for users of a [`Vfs`]: loops over short and interrupted calls, whole files, and the
+//! process's memory.
 //!
-//! Not here: making a name durable. [`write_file_synced`] syncs the file only; its directory is the caller's
-//! to sync, once for all the names it made.
+//! Not here: making a name durable. [`write_file_synced`] syncs the file only; the caller syncs the
+//! directory, once for all the names that it made.
 
 use std::io;
 use std::path::Path;
 
 use crate::vfs::{RandomFile, Vfs, WriteFile};
 
-/// The most that [`read_file`] reserves before it has seen bytes; past it the buffer grows with the data, so
-/// a file system that states a wrong length costs nothing.
+/// Maximum that [`read_file`] reserves before it has read bytes. Beyond it the buffer grows with
+/// the data, so that a wrong length from the file system costs nothing.
 const RESERVE_BYTES_MAX: u64 = 16 << 20;
 
 /// Fills `buf` from `offset`, looping over short and interrupted reads.
 ///
 /// # Errors
-/// `UnexpectedEof` when the file ends first; else what the read says.
+/// `UnexpectedEof` when the file ends first; else the error of the read.
 pub fn read_exact_at(file: &dyn RandomFile, offset: u64, buf: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < buf.len() {
@@ -44,7 +44,8 @@ pub fn read_exact_at(file: &dyn RandomFile, offset: u64, buf: &mut [u8]) -> io::
 /// Appends all of `bytes`, looping over short and interrupted writes.
 ///
 /// # Errors
-/// What the write says, `WriteZero` if it takes nothing; then a part of `bytes` may be in the file.
+/// The error of the write, or `WriteZero` if it takes nothing; part of `bytes` may then be in the
+/// file.
 pub fn append_all(file: &mut dyn WriteFile, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.append(bytes) {
@@ -57,16 +58,16 @@ pub fn append_all(file: &mut dyn WriteFile, mut bytes: &[u8]) -> io::Result<()> 
     Ok(())
 }
 
-/// The whole of a file.
+/// Reads a whole file.
 ///
 /// # Errors
-/// What opening or reading says.
+/// The error of opening or reading.
 pub fn read_file(vfs: &dyn Vfs, path: &Path) -> io::Result<Vec<u8>> {
     let file = vfs.open_read(path)?;
     let stated_bytes = file.len()?;
     let mut content = Vec::with_capacity(usize::try_from(stated_bytes.min(RESERVE_BYTES_MAX)).unwrap_or(0));
     let mut filled = 0;
-    // Read until the end shows itself: the file may be longer than it was when asked.
+    // Read up to the end of file: the file may have grown since its length was read.
     loop {
         if filled == content.len() {
             let room = (content.capacity() - filled).clamp(4_096, 1 << 20);
@@ -87,14 +88,15 @@ pub fn read_file(vfs: &dyn Vfs, path: &Path) -> io::Result<Vec<u8>> {
 /// [`Vfs::sync_dir`] of its directory.
 ///
 /// # Errors
-/// `AlreadyExists` if the name is taken; else what the calls say, and then a partial file may be there.
+/// `AlreadyExists` if the name is taken; else the error of the call that failed, after which a
+/// partial file may exist.
 pub fn write_file_synced(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = vfs.create(path)?;
     append_all(file.as_mut(), bytes)?;
     file.sync_all()
 }
 
-/// The process's resident memory in bytes, where the system tells.
+/// The process's resident memory in bytes, where the system reports it.
 pub fn process_rss_bytes() -> Option<u64> {
     memory_stats::memory_stats().and_then(|stats| u64::try_from(stats.physical_mem).ok())
 }
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
     use crate::MemFs;
 
-    /// Gives one byte a call, and an interruption before each.
+    /// Transfers one byte per call, with an interruption before each.
     #[derive(Debug, Default)]
     struct Reluctant {
         bytes: std::sync::Mutex<(Vec<u8>, bool)>,

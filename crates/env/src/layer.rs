@@ -1,8 +1,10 @@
-//! A file system that lies over another: names and locks are the other's, open files may read and write otherwise.
+//! A file system over another: names and locks are the other's, reads and writes of open files may
+//! differ.
 //!
-//! What implements [`Layer`] is a [`Vfs`]: it says what it does to a file that was opened, and every other call goes through.
+//! A type that implements [`Layer`] is a [`Vfs`]: it wraps files when they are opened, and every
+//! other call is passed through.
 //!
-//! Not here: what fails calls, which has to see each of them ([`crate::FaultFs`]).
+//! Not here: fault injection, which has to see every call ([`crate::FaultFs`]).
 
 use std::fmt::Debug;
 use std::io;
@@ -13,17 +15,17 @@ use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 
 /// A file system over another.
 pub trait Layer: Send + Sync + Debug {
-    /// The one below.
+    /// The file system below.
     fn below(&self) -> &dyn Vfs;
-    /// What reads of a file go through that was just opened for reading.
+    /// Wraps a file that was just opened for reading.
     fn over_reads(&self, file: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
         file
     }
-    /// What writes of a file go through that was just opened for appending.
+    /// Wraps a file that was just opened for appending.
     fn over_writes(&self, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
         file
     }
-    /// Whether calls take longer here than below, as on a device that is not there.
+    /// Whether calls take longer here than below, as on an emulated device.
     fn emulates(&self) -> bool {
         false
     }

@@ -1,11 +1,11 @@
 //! Files, clock, randomness and threads, behind traits.
 //!
-//! Everything above this crate touches the world only through an [`Env`]: four parts that can each be
-//! real or a stand-in. [`Vfs`] is the file system (real, in memory, crash-simulating, fault-injecting),
-//! [`Clock`] time, [`Rng`] randomness, [`Spawner`] threads. With [`Env::deterministic`] nothing depends on
-//! timing: background work runs on the caller's thread.
+//! Everything above this crate accesses the outside world only through an [`Env`], whose four parts
+//! can each be real or simulated. [`Vfs`] is the file system (real, in memory, crash-simulating,
+//! fault-injecting), [`Clock`] time, [`Rng`] randomness, [`Spawner`] threads. With
+//! [`Env::deterministic`] nothing depends on timing: background work runs on the caller's thread.
 //!
-//! Not here: what files mean (crates `shamba-table` and `shamba`).
+//! Not here: the meaning of files (crates `shamba-table` and `shamba`).
 #![deny(missing_docs)]
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile
 
 use std::sync::Arc;
 
-/// The world that a database lives in. Cheap to clone.
+/// The environment of a database. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Files.
@@ -61,7 +61,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// The real world.
+    /// The real file system, clock, randomness and threads.
     pub fn real() -> Self {
         Self {
             vfs: Arc::new(RealFs::new()),
@@ -71,8 +71,9 @@ impl Env {
         }
     }
 
-    /// A world where the same calls give the same results: the given files, a manual clock, a seeded
-    /// generator, and no threads (background work runs inside the calls that cause it).
+    /// An environment in which the same calls give the same results: the given files, a manual
+    /// clock, a seeded generator, and no threads (background work runs inside the calls that cause
+    /// it).
     pub fn deterministic(vfs: Arc<dyn Vfs>, seed: u64) -> Self {
         Self {
             vfs,

@@ -1,7 +1,7 @@
 //! Files in memory: fast, for tests.
 //!
-//! Behaves as [`crate::RealFs`] does, locks included (among handles of this process). Copies of a [`MemFs`]
-//! share their files. Durability has no meaning here: syncs succeed and do nothing.
+//! Behaves as [`crate::RealFs`], including locks (among handles of this process). Copies of a
+//! [`MemFs`] share their files. There is no durability: syncs succeed and do nothing.
 //!
 //! Not here: crashes ([`crate::SimFs`]), failures ([`crate::FaultFs`]).
 
@@ -13,7 +13,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::tree::{CellReader, FileCell, Tree};
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 
-/// What a file system in memory says is free: more than any test writes.
+/// Free bytes that a file system in memory reports: more than any test writes.
 pub(crate) const FREE_BYTES: u64 = 1 << 40;
 
 /// A file system in memory. Copies share it.

@@ -1,24 +1,26 @@
-//! Zeroed memory that goes back to the system when it is dropped.
+//! Zeroed memory that returns to the operating system when it is dropped.
 //!
-//! What an allocator gets back it may keep for later, and the larger the pieces that a program frees the more it keeps:
-//! one heap for each thread, each up to twice the largest piece that was ever freed. A store that promises a
-//! budget for its memory cannot have that. So large pieces are anonymous maps of their own: the system backs a page
-//! when it is first touched and has it back when the piece is dropped, and the allocator never learns of them. Pieces
-//! of less than 32 KiB come from the allocator: a map and its page faults cost more than they would.
+//! An allocator may keep freed memory for later use, and keeps more of it the larger the freed
+//! pieces are: one heap per thread, each up to twice the largest piece that was ever freed. This
+//! conflicts with a memory budget. So large pieces are separate anonymous maps: the system
+//! allocates a page when it is first touched and gets it back when the piece is dropped, without
+//! the allocator. Pieces of less than 32 KiB come from the allocator: a map and its page faults
+//! would cost more.
 //!
-//! A system that gives no map (there are as many as it allows, or it knows none) gets a request to the allocator.
+//! If the system refuses a map (its limit is reached, or it does not support them), the piece comes
+//! from the allocator.
 //!
-//! Not here: counting (the ledger of `shamba-table`).
+//! Not here: accounting (the ledger of `shamba-table`).
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// From this size on a piece is a map of its own.
+/// Minimum size of a piece with a map of its own.
 const MAPPED_FROM_BYTES: usize = 32 << 10;
 
-/// A piece of memory, zeroed at first. Its bytes never move, also when the value does.
+/// A piece of memory, zeroed at first. Its bytes never move, even if the value does.
 pub struct Pages {
     memory: Memory,
     start: usize,
@@ -32,8 +34,8 @@ enum Memory {
 }
 
 impl Pages {
-    /// `bytes` zeroed bytes at a multiple of `alignment_bytes`, a power of two; `None` if there is no memory. What
-    /// alignment leaves unused is never touched, so it takes addresses only.
+    /// `bytes` zeroed bytes at a multiple of `alignment_bytes`, a power of two; `None` if there is
+    /// no memory. Alignment slack is never touched, so it takes only address space.
     pub fn zeroed(bytes: usize, alignment_bytes: usize) -> Option<Self> {
         let with_slack_bytes = bytes.checked_add(alignment_bytes - 1)?;
         let mapped =
@@ -44,7 +46,7 @@ impl Pages {
         };
         let mut pages = Self { memory, start: 0, length: 0 };
         let start = pages.all().as_ptr().align_offset(alignment_bytes);
-        // `align_offset` may give up in const evaluation; here there is enough slack.
+        // `align_offset` may fail in const evaluation; here there is enough slack.
         assert!(start < alignment_bytes);
         (pages.start, pages.length) = (start, bytes);
         Some(pages)
@@ -58,7 +60,7 @@ impl Pages {
     }
 }
 
-/// Zeroed bytes of the allocator, if it has so many.
+/// Zeroed bytes from the allocator; `None` if it has too little memory.
 fn allocated(bytes: usize) -> Option<Vec<u8>> {
     let mut memory = Vec::new();
     memory.try_reserve_exact(bytes).ok()?;
@@ -126,7 +128,7 @@ mod tests {
         let mut pieces: Vec<Pages> = (0..PIECES).filter_map(|_| Pages::zeroed(1 << 20, 8)).collect();
         pieces.iter_mut().for_each(|piece| piece.fill(1));
         assert!(process_rss_bytes().is_some_and(|bytes| bytes > before_bytes + (200 << 20)));
-        // Every second one: an allocator could not give those back that lie below others.
+        // Every second one: an allocator could not return pieces that lie below others.
         let mut number = 0;
         pieces.retain(|_| {
             number += 1;

@@ -1,9 +1,10 @@
-//! Randomness, as a trait: one call that gives 64 bits.
+//! Randomness, as a trait: one call that returns 64 bits.
 //!
-//! [`RealRng`] cannot be foreseen from outside (it seeds digests, so that nobody can aim collisions at a
-//! database); [`SeededRng`] gives the same numbers for the same seed. Both are shared freely.
+//! [`RealRng`] is unpredictable from outside: it seeds digests, so that an attacker cannot
+//! construct collisions for a database. [`SeededRng`] returns the same numbers for the same seed.
+//! Both are shared freely between threads.
 //!
-//! Not here: sampling on hot paths, which keeps its own small generators.
+//! Not here: sampling on hot paths, which has its own small generators.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +20,8 @@ pub trait Rng: Send + Sync + Debug {
 
 /// Unpredictable numbers: a keyed hash (its key drawn from the operating system) of a counter.
 ///
-/// A plain generator would do for spread, but its state can be computed back from what it gave.
+/// A plain generator would suffice for the distribution, but its state can be computed from its
+/// output.
 #[derive(Debug, Default)]
 pub struct RealRng {
     keys: RandomState,
@@ -27,7 +29,7 @@ pub struct RealRng {
 }
 
 impl RealRng {
-    /// A generator with keys of its own.
+    /// A generator with new keys.
     pub fn new() -> Self {
         Self::default()
     }

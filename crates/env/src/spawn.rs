@@ -1,10 +1,10 @@
-//! Threads, as a trait: start named work, wait for its end, learn of its panic.
+//! Threads, as a trait: start named work, wait for its end, report its panic.
 //!
-//! [`ThreadSpawner`] starts real threads. [`InlineSpawner`] starts none: whoever asks
-//! [`Spawner::is_inline`] first runs background work inside the calls that cause it, which makes a run
-//! repeatable.
+//! [`ThreadSpawner`] starts real threads. [`InlineSpawner`] starts none: callers check
+//! [`Spawner::is_inline`] first and then run background work inside the calls that cause it, which
+//! makes a run deterministic.
 //!
-//! Invariant: a panic in spawned work is never lost; it comes out of [`JoinHandle::join`] as text.
+//! Invariant: a panic in spawned work is never lost; [`JoinHandle::join`] returns it as text.
 //!
 //! Not here: queues and priorities of background work (the engine's scheduler).
 
@@ -17,17 +17,19 @@ use crate::sync::thread;
 
 /// Starts threads.
 pub trait Spawner: Send + Sync + Debug {
-    /// Whether background work must run on the caller's thread; then [`Spawner::spawn`] always fails.
+    /// Whether background work must run on the caller's thread; then [`Spawner::spawn`] always
+    /// fails.
     fn is_inline(&self) -> bool;
 
     /// Starts `work` on a thread of this name.
     ///
     /// # Errors
-    /// What the operating system says when it gives no thread; `Unsupported` when inline.
+    /// The error of the operating system when it cannot start a thread; `Unsupported` when inline.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle>;
 
-    /// Starts `work` as [`Spawner::spawn`] does, for work that gives way: where more threads want to run than there
-    /// are processors, this one gets little. Where that cannot be had it is a thread like others.
+    /// Starts `work` as [`Spawner::spawn`] does, on a thread of low priority: it gets little time
+    /// when more threads are runnable than there are processors. If the priority cannot be set, the
+    /// thread has the normal one.
     ///
     /// # Errors
     /// As [`Spawner::spawn`].
@@ -35,7 +37,7 @@ pub trait Spawner: Send + Sync + Debug {
         self.spawn(name, work)
     }
 
-    /// How many threads can run at once.
+    /// Number of threads that can run at once.
     fn parallelism(&self) -> usize {
         1
     }
@@ -48,12 +50,12 @@ pub struct JoinHandle {
 }
 
 impl JoinHandle {
-    /// Wraps a thread, for spawners of one's own.
+    /// Wraps a thread, for other implementations of [`Spawner`].
     pub fn new(thread: thread::JoinHandle<()>) -> Self {
         Self { thread }
     }
 
-    /// Whether the work is over, so that [`JoinHandle::join`] would not wait.
+    /// Whether the work has ended, so that [`JoinHandle::join`] would not wait.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
@@ -110,7 +112,7 @@ impl Spawner for ThreadSpawner {
     }
 }
 
-/// Starts nothing: background work belongs on the caller's thread.
+/// Starts no thread: background work runs on the caller's thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineSpawner;
 

@@ -1,10 +1,10 @@
-//! The file system as a trait: the only way to a file for every crate of the engine.
+//! The file system as a trait: all crates of the engine access files only through it.
 //!
-//! Calls mirror what the operating system offers and promise no more than it does: a write may be short,
-//! a read may be short or interrupted ([`crate::append_all`], [`crate::read_exact_at`] loop), data is
-//! durable after [`WriteFile::sync_data`], a name after [`Vfs::sync_dir`] of its directory.
+//! Calls mirror those of the operating system and promise no more. A write may be short, a read may
+//! be short or interrupted ([`crate::append_all`], [`crate::read_exact_at`] loop). Data is durable
+//! after [`WriteFile::sync_data`], a name after [`Vfs::sync_dir`] of its directory.
 //!
-//! Thread safety: all are shared freely; one [`WriteFile`] has one owner.
+//! Thread safety: all are shared freely between threads; one [`WriteFile`] has one owner.
 
 use std::fmt::Debug;
 use std::io;
@@ -31,31 +31,33 @@ pub enum LockKind {
     Exclusive,
 }
 
-/// A held lock; dropping it frees it. Bound to an open file, not to a process number.
+/// A held lock; dropping it releases it. It belongs to an open file, not to a process id.
 pub trait FileLock: Send + Sync + Debug {}
 
-/// A file open for reading at any place.
+/// A file open for reading at any offset.
 pub trait RandomFile: Send + Sync + Debug {
-    /// Reads up to `buf.len()` bytes at `offset`; 0 means end of file. May be short or `Interrupted`.
+    /// Reads up to `buf.len()` bytes at `offset`; 0 means end of file. May be short or
+    /// `Interrupted`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
-    /// The file's length now, in bytes.
+    /// The file's current length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the file is empty now.
+    /// Whether the file is currently empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// What offset, length and address of every read must be multiples of; 1 unless opened by
+    /// Required alignment of offset, length and address of every read; 1 unless opened by
     /// [`Vfs::open_read_direct`].
     fn alignment_bytes(&self) -> usize {
         1
     }
-    /// Whether reads go past the operating system's cache.
+    /// Whether reads bypass the operating system's cache.
     fn is_direct(&self) -> bool {
         false
     }
 }
 
-/// Why a lock was not taken: another holder has it. Inside of the `WouldBlock` that [`Vfs::lock`] returns.
+/// The reason why a lock was not taken: another holder has it. It is inside the `WouldBlock` error
+/// that [`Vfs::lock`] returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockHeld {
     /// Whether the holder is this process.
@@ -63,7 +65,7 @@ pub struct LockHeld {
 }
 
 impl LockHeld {
-    /// What `error` says of the holder, if it is such an error.
+    /// The holder according to `error`, if it is such an error.
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref::<Self>().copied()
     }
@@ -88,13 +90,14 @@ impl std::error::Error for LockHeld {}
 
 /// A file open for appending.
 pub trait WriteFile: Send + Sync + Debug {
-    /// Appends up to `bytes.len()` bytes and says how many. May be short or `Interrupted`.
+    /// Appends up to `bytes.len()` bytes and returns the number appended. May be short or
+    /// `Interrupted`.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Makes the file's bytes durable (and its length).
     fn sync_data(&mut self) -> io::Result<()>;
     /// Makes bytes and all metadata durable.
     fn sync_all(&mut self) -> io::Result<()>;
-    /// Cuts the file to `bytes`, or extends it to them with zeros.
+    /// Truncates the file to `bytes`, or extends it to that length with zeros.
     fn truncate(&mut self, bytes: u64) -> io::Result<()>;
 }
 
@@ -102,8 +105,9 @@ pub trait WriteFile: Send + Sync + Debug {
 pub trait Vfs: Send + Sync + Debug {
     /// Opens an existing file for reading.
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>>;
-    /// Opens an existing file for reads that go past the operating system's cache; reads must keep to
-    /// [`RandomFile::alignment_bytes`]. Where that cannot be, as [`Self::open_read`].
+    /// Opens an existing file for reads that bypass the operating system's cache; reads must be
+    /// aligned to [`RandomFile::alignment_bytes`]. Where that is not supported, as
+    /// [`Self::open_read`].
     fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn RandomFile>> {
         self.open_read(path)
     }
@@ -117,7 +121,7 @@ pub trait Vfs: Send + Sync + Debug {
     fn unlink(&self, path: &Path) -> io::Result<()>;
     /// Gives a file a second name; fails with `AlreadyExists` if it is taken.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Creates a directory and the ones above it; fine if it exists.
+    /// Creates a directory and its parents; succeeds if it exists.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
@@ -127,16 +131,17 @@ pub trait Vfs: Send + Sync + Debug {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Makes the names in a directory durable: creations, renames, removals.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Locks a file, creating it if need be (a `Shared` lock never creates: where there is no file it succeeds
-    /// and holds nothing). `WouldBlock` at once, with a [`LockHeld`] inside, when another holder is in the way.
+    /// Locks a file, creating it if necessary (a `Shared` lock never creates: without a file it
+    /// succeeds and holds nothing). Fails at once with `WouldBlock`, with a [`LockHeld`] inside, on
+    /// a conflict with another holder.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>>;
     /// Bytes free for this directory's files.
     fn disk_free_bytes(&self, path: &Path) -> io::Result<u64>;
-    /// How many files this process may have open, if there is a limit.
+    /// Maximum number of files that this process may have open, if there is a limit.
     fn open_files_max(&self) -> Option<u64> {
         None
     }
-    /// Whether calls take the time of a device that is not there ([`crate::SlowFs`]).
+    /// Whether calls take the time of an emulated device ([`crate::SlowFs`]).
     fn is_emulated(&self) -> bool {
         false
     }

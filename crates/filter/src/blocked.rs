@@ -1,18 +1,18 @@
-//! The blocked filter: all probes of a key fall into one 64-byte line.
+//! The blocked filter: all probes of a key are in one 64-byte line.
 //!
-//! A lookup costs one cache miss whatever the number of probes, and no branch depends on the bits read.
-//! The price is a false-positive rate a little above the standard filter's, since lines fill unevenly
-//! ([`crate::fpr::blocked_fpr`]): 0.97 % instead of 0.82 % at 10 bits per key.
+//! A lookup costs one cache miss whatever the number of probes, and no branch depends on the bits
+//! read. The price is a false-positive rate slightly above the standard filter's, since lines fill
+//! unevenly ([`crate::fpr::blocked_fpr`]): 0.97 % instead of 0.82 % at 10 bits per key.
 //!
-//! Where a key goes is decided by the 64 bits of the remix of module 0 ([`crate::place`]): this family is the modular
-//! one with a single module, in its first and simplest form.
+//! The 64 bits of the remix of module 0 determine the position of a key ([`crate::place`]): this
+//! family is the modular one with a single module, in its first and simplest form.
 //!
-//! Invariants: every slice has `lines_per_slice` whole lines; there are `2^slices_log2` places for slices,
-//! some possibly empty. A filter is never changed after it was made, so threads share it freely.
+//! Invariants: every slice has `lines_per_slice` whole lines; there are `2^slices_log2` slots for
+//! slices, some possibly empty. A filter is immutable once made, so threads share it freely.
 //!
 //! Not here: the formulas behind the number of probes ([`crate::fpr`]); the stored description
-//! ([`FilterShape`]); filters of more modules, or whose slices somebody else keeps ([`crate::Filter`],
-//! [`crate::FilterGeometry`]).
+//! ([`FilterShape`]); filters with more modules, or with slices that the caller holds
+//! ([`crate::Filter`], [`crate::FilterGeometry`]).
 
 use crate::place::Place;
 use crate::question::Question;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub struct BlockedFilter {
     shape: FilterShape,
     prober: Prober,
-    /// As many as the shape says; those that are absent are empty.
+    /// One per slice of the shape; absent slices are empty.
     slices: Arc<[Lines]>,
 }
 
@@ -42,9 +42,9 @@ impl fmt::Debug for BlockedFilter {
 }
 
 impl BlockedFilter {
-    /// The filter of `digests` at `bits_per_key` (fractions count; at most [`crate::MAX_BITS_PER_KEY`]);
-    /// `None` when there are no keys or no bits. Equal digests in a row, which versions of one key are,
-    /// count as one key.
+    /// Builds the filter of `digests` at `bits_per_key` (may be fractional; at most
+    /// [`crate::MAX_BITS_PER_KEY`]); `None` without keys or bits. Equal consecutive digests, as of
+    /// versions of one key, count as one key.
     pub fn build(digests: &[KeyDigest], bits_per_key: f64) -> Option<Self> {
         let repeated = digests.windows(2).filter(|pair| pair[0] == pair[1]).count();
         let shape = FilterShape::blocked(digests.len() - repeated, bits_per_key)?;
@@ -66,7 +66,7 @@ impl BlockedFilter {
         Self::from_slices_partial(shape, slices.into_iter().map(Some).collect())
     }
 
-    /// The same when some slices are absent, be it that they are damaged or that memory is short: for keys of
+    /// The same when some slices are absent, because they are damaged or not in memory: for keys of
     /// an absent slice the filter answers "may contain".
     ///
     /// # Errors
@@ -88,28 +88,30 @@ impl BlockedFilter {
         Ok(Self { shape, prober: Prober::best(), slices })
     }
 
-    /// What the filter was built as.
+    /// The shape with which the filter was built.
     pub fn shape(&self) -> FilterShape {
         self.shape
     }
 
-    /// The slices that are present, in order; all of them unless made by [`Self::from_slices_partial`].
+    /// The slices that are present, in order; all of them unless made by
+    /// [`Self::from_slices_partial`].
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.slices.iter().filter(|lines| !lines.is_absent()).map(Lines::as_bytes)
     }
 
-    /// How many slices are absent.
+    /// Number of absent slices.
     pub fn absent_slices(&self) -> usize {
         self.slices.iter().filter(|lines| lines.is_absent()).count()
     }
 
-    /// Whether the key of `digest` may be among those that the filter was built from; `false` is certain.
+    /// Whether the key of `digest` may be among those that the filter was built from; `false` is
+    /// certain.
     #[inline]
     pub fn may_contain(&self, digest: KeyDigest) -> bool {
         self.find(digest).maybe()
     }
 
-    /// Asks the processor for the line of `digest`; the answer, wanted some time later, is in the question.
+    /// Prefetches the line of `digest`; the returned question holds it for a later answer.
     #[inline]
     pub fn ask(&self, digest: KeyDigest) -> Question<'_> {
         let question = self.find(digest);
@@ -117,7 +119,7 @@ impl BlockedFilter {
         question
     }
 
-    /// The same without asking the processor yet.
+    /// The same without the prefetch.
     #[inline]
     pub fn find(&self, digest: KeyDigest) -> Question<'_> {
         let place = place(self.shape, digest);
@@ -125,7 +127,7 @@ impl BlockedFilter {
         Question::new(line, place.probe, self.shape.probes, self.prober)
     }
 
-    /// The bytes that the filter takes in memory, alignment and bookkeeping included.
+    /// Memory of the filter in bytes, including alignment and bookkeeping.
     pub fn resident_bytes(&self) -> usize {
         let content: usize = self.slices.iter().map(Lines::resident_bytes).sum();
         content + size_of_val(&*self.slices) + size_of::<Self>()

@@ -1,10 +1,11 @@
-//! A filter of any family that keeps its own slices.
+//! A filter of any family that owns its slices.
 //!
-//! What a table's writer builds, and what a reader holds that has all slices in memory, or all but the damaged ones.
-//! A clone shares the lines; a filter is never changed after it was made, so threads share it freely.
+//! A table's writer builds it; a reader holds it if all slices are in memory, or all except the
+//! damaged ones. A clone shares the lines. A filter is immutable once made, so threads share it
+//! freely.
 //!
-//! Not here: the same with slices that come and go, which is for whoever decides on it: [`FilterGeometry`] says where
-//! a digest's bits are, and he holds the slices.
+//! Not here: filters whose slices are loaded and evicted. For them [`FilterGeometry`] gives the
+//! position of a digest's bits, and the caller holds the slices.
 
 use crate::geometry::{ALL_MODULES, FilterGeometry, ModuleShape};
 use crate::layout::FilterLayout;
@@ -19,14 +20,14 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Filter {
     geometry: FilterGeometry,
-    /// As many as the geometry says; those that are absent are empty.
+    /// One per slice of the geometry; absent slices are empty.
     slices: Arc<[Lines]>,
 }
 
 impl Filter {
-    /// The filter of `digests` as `layout` has it, at `bits_per_key` over all modules together (fractions count;
-    /// at most [`crate::MAX_BITS_PER_KEY`]); `None` when there are no keys or no bits. Equal digests in a row, which
-    /// versions of one key are, count as one key.
+    /// Builds the filter of `digests` with `layout`, at `bits_per_key` over all modules together
+    /// (may be fractional; at most [`crate::MAX_BITS_PER_KEY`]); `None` without keys or bits. Equal
+    /// consecutive digests, as of versions of one key, count as one key.
     pub fn build(digests: &[KeyDigest], layout: FilterLayout, bits_per_key: f64) -> Option<Self> {
         let repeated = digests.windows(2).filter(|pair| pair[0] == pair[1]).count();
         let geometry = FilterGeometry::new(digests.len() - repeated, bits_per_key, layout)?;
@@ -55,8 +56,8 @@ impl Filter {
         Some(Self { geometry, slices: slices.into() })
     }
 
-    /// The filter of `geometry` whose slices were read from a file, in order; `None` for those that are absent, be
-    /// it that they are damaged or that memory is short: they deny nothing.
+    /// The filter of `geometry` whose slices were read from a file, in order; `None` for absent
+    /// slices, which are damaged or not in memory: they answer "maybe" for every key.
     ///
     /// # Errors
     /// Slices that do not match the geometry in number or size.
@@ -76,7 +77,7 @@ impl Filter {
         Ok(Self { geometry, slices })
     }
 
-    /// What the filter was built as.
+    /// The geometry with which the filter was built.
     pub fn geometry(&self) -> &FilterGeometry {
         &self.geometry
     }
@@ -93,19 +94,20 @@ impl Filter {
         self.slices.get(slice).and_then(Lines::present)
     }
 
-    /// How many slices are absent.
+    /// Number of absent slices.
     pub fn absent_slices(&self) -> usize {
         self.slices.iter().filter(|lines| lines.is_absent()).count()
     }
 
-    /// Whether the key of `digest` may be among those that the filter was built from; `false` is certain.
+    /// Whether the key of `digest` may be among those that the filter was built from; `false` is
+    /// certain.
     #[inline]
     pub fn may_contain(&self, digest: KeyDigest) -> bool {
         self.modules_may_contain(digest, ALL_MODULES)
     }
 
-    /// The same by the modules alone whose bit (the lowest for the first) is set in `asked`, one after the other up
-    /// to the first no. A standard filter has one module.
+    /// The same, but only by the modules whose bit (the lowest for the first) is set in `asked`, in
+    /// order up to the first that rejects the key. A standard filter has one module.
     #[inline]
     pub fn modules_may_contain(&self, digest: KeyDigest, asked: u8) -> bool {
         if self.geometry.is_standard() {
@@ -115,14 +117,14 @@ impl Filter {
         sites.all(|site| site.question(self.lines(site.slice())).maybe())
     }
 
-    /// Apart, so that the other families' way is short.
+    /// Out of line, so that the path of the other families is short.
     #[cold]
     fn standard_may_contain(&self, digest: KeyDigest) -> bool {
         let site = self.geometry.standard_site(digest);
         site.is_none_or(|site| site.maybe(self.lines(site.slice())))
     }
 
-    /// Asks the processor for the lines of `digest` in all modules.
+    /// Prefetches the lines of `digest` in all modules.
     #[inline]
     pub fn prefetch(&self, digest: KeyDigest) {
         for site in self.geometry.sites(digest, ALL_MODULES) {
@@ -133,7 +135,7 @@ impl Filter {
         }
     }
 
-    /// The bytes that the filter takes in memory, alignment and bookkeeping included.
+    /// Memory of the filter in bytes, including alignment and bookkeeping.
     pub fn resident_bytes(&self) -> usize {
         let content: usize = self.slices.iter().map(Lines::resident_bytes).sum();
         content + size_of_val(&*self.slices) + size_of::<Self>()

@@ -1,18 +1,21 @@
 //! False-positive rates in theory.
 //!
-//! The standard filter: after n keys of k probes each in m bits, a bit is set with probability
-//! 1 - e^(-kn/m), and a stranger passes when all its k bits are (paper "hash sharing", equation 1).
+//! The standard filter: after n keys of k probes each in m bits, a bit is set with probability 1 -
+//! e^(-kn/m), and an absent key passes when all its k bits are set (paper "hash sharing", equation
+//! 1).
 //!
-//! The blocked filter: a line is a small standard filter of 512 bits. Keys fall into lines at random, so
-//! a line's number of keys is Poisson with mean 512 / bits per key, and the rate is the mean of the lines'
-//! rates (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007). Lines that got
-//! more than their share cost more than the others save: hence the loss against the standard filter,
-//! which grows with the bits.
+//! The blocked filter: a line is a small standard filter of 512 bits. Keys fall into lines at
+//! random, so a line's number of keys is Poisson with mean 512 / bits per key, and the rate is the
+//! mean of the lines' rates (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom
+//! Filters, 2007). Lines with more keys than average lose more than the others gain. This causes
+//! the loss against the standard filter, which grows with the bits.
 //!
-//! The modular filter: modules fail independently, so the rates multiply. Splitting *lowers* the rate of a blocked
-//! filter: a key in a crowded line of one module has an ordinary line in the next.
+//! The modular filter: modules fail independently, so the rates multiply. Splitting *lowers* the
+//! rate of a blocked filter: a key in an overfull line of one module usually has an average line in
+//! the next.
 //!
-//! Not here: the rates as measured ([`crate::measured`]); how many bits a file should get (crate `shamba-model`).
+//! Not here: measured rates ([`crate::measured`]); the number of bits that a file should get (crate
+//! `shamba-model`).
 
 use std::f64::consts::LN_2;
 
@@ -20,7 +23,8 @@ use crate::LINE_BITS;
 use crate::layout::FilterLayout;
 use crate::shape::{MAX_BITS_PER_KEY, MAX_PROBES};
 
-/// The false-positive rate of a standard Bloom filter with `probes` probes; 1 without bits or probes.
+/// The false-positive rate of a standard Bloom filter with `probes` probes; 1 without bits or
+/// probes.
 pub fn standard_fpr(bits_per_key: f64, probes: u8) -> f64 {
     if bits_per_key.is_nan() || bits_per_key <= 0.0 || probes == 0 {
         return 1.0;
@@ -35,11 +39,12 @@ pub fn blocked_fpr(bits_per_key: f64, probes: u8) -> f64 {
         return 1.0;
     }
     let mean = LINE_BITS as f64 / bits_per_key;
-    // Beyond this a line is full whatever happens, and the sum below would be long.
+    // Beyond this every line is full, and the sum below would be long.
     if mean > 1e6 {
         return 1.0;
     }
-    // Weights relative to the most likely number of keys, so that nothing underflows; then normalised.
+    // Weights relative to the most likely number of keys, so that nothing underflows; then
+    // normalised.
     let mode = mean.floor();
     let (mut weights, mut rates) = (0.0, 0.0);
     let mut add = |keys: f64, weight: f64| {
@@ -65,8 +70,9 @@ pub fn blocked_fpr(bits_per_key: f64, probes: u8) -> f64 {
 
 /// The number of probes, 1 to 16, with the lowest [`blocked_fpr`].
 ///
-/// The rate falls up to that number and rises behind it. The search walks downhill from where a standard filter has its
-/// best, which is close: one rate is a sum of some hundred terms, and each filter that is built asks.
+/// The rate decreases up to that number and increases after it. The search descends from the
+/// optimum of a standard filter, which is close: one rate is a sum of some hundred terms, and the
+/// build of each filter calls this.
 pub fn best_probes(bits_per_key: f64) -> u8 {
     let bits_per_key = if bits_per_key > 0.0 { bits_per_key.min(MAX_BITS_PER_KEY) } else { 0.0 };
     let rate = |probes| blocked_fpr(bits_per_key, probes);
@@ -95,7 +101,8 @@ pub fn best_standard_probes(bits_per_key: f64) -> u8 {
     (1..=MAX_PROBES).min_by(|a, b| rate(*a).total_cmp(&rate(*b))).unwrap_or(1)
 }
 
-/// The false-positive rate of a filter with `bits_per_key` over all its modules, each with its best number of probes.
+/// The false-positive rate of a filter with `bits_per_key` over all its modules, each with its best
+/// number of probes.
 pub fn layout_fpr(layout: FilterLayout, bits_per_key: f64) -> f64 {
     let module = |share: f64| {
         let bits_per_key = bits_per_key * share;
@@ -109,12 +116,13 @@ pub fn layout_fpr(layout: FilterLayout, bits_per_key: f64) -> f64 {
     layout.modules().shares().map(module).product()
 }
 
-/// A line's weight, relative to the likeliest, below which it no longer counts. Far below the rates of
-/// lines that matter at 64 bits per key (about 1e-9).
+/// A line's weight, relative to the most likely one, below which it is ignored. Far below the rates
+/// of lines that matter at 64 bits per key (about 1e-9).
 const NEGLIGIBLE: f64 = 1e-24;
 
-/// The false-positive rate of one line that holds `keys` keys: the mean of (set bits / 512)^probes. The
-/// number of set bits scatters a little around its mean, which a convex power feels: the second term.
+/// The false-positive rate of one line that holds `keys` keys: the mean of (set bits / 512)^probes.
+/// The number of set bits varies slightly around its mean, which a convex power amplifies: the
+/// second term.
 fn line_fpr(keys: f64, probes: u8) -> f64 {
     let bits = LINE_BITS as f64;
     let set = keys * f64::from(probes);
@@ -143,7 +151,8 @@ mod tests {
         // The standard filter at its best: e^(-bits * ln2^2), paper equation 1.
         near(standard_fpr(10.0, 7), 0.008194);
         near(standard_fpr(5.0, 3), 0.091849);
-        // Computed apart from this code: Poisson mixtures over the exact distribution of set bits.
+        // Computed independently of this code: Poisson mixtures over the exact distribution of set
+        // bits.
         near(blocked_fpr(2.0, 1), 0.393469);
         near(blocked_fpr(5.0, 3), 0.093063);
         near(blocked_fpr(10.0, 6), 0.009665);
@@ -176,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Files name their probes: another answer would be another filter.
+    /// The number of probes is stored in files: a different answer would build a different filter.
     #[test]
     fn the_best_probes_are_the_best_of_all() {
         for bits in (0..=1024).map(|step| f64::from(step) / 16.0).chain([1e-9, 1e-4, 0.003, 0.01, 0.7]) {

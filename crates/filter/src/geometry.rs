@@ -1,8 +1,9 @@
-//! The geometry of a filter of any family: which slices it has, and which of them a digest needs.
+//! The geometry of a filter of any family: its slices, and those that hold a digest's bits.
 //!
-//! A filter is one to seven modules. Each is cut into a power of two of equal slices of at most 64 KiB, numbered
-//! through the whole filter, module by module. Whoever holds the slices decides which of them are in memory; the
-//! geometry says where to look, and an absent module or slice means "maybe":
+//! A filter has one to seven modules. Each is cut into a power of two of equal slices of at most 64
+//! KiB, numbered through the whole filter, module by module. The holder of the slices decides which
+//! of them are in memory. The geometry gives the position of a digest's bits, and an absent module
+//! or slice means "maybe":
 //!
 //! ```
 //! # use shamba_filter::{Filter, FilterGeometry, FilterLayout, Line, Modules};
@@ -18,16 +19,17 @@
 //!     asked.prefetch();
 //!     *question = Some(asked);
 //! }
-//! // ...and when every other filter was asked for its lines too:
+//! // ...and after the lines of all other filters have been prefetched too:
 //! let maybe = questions.iter().flatten().all(|question| question.maybe());
 //! assert!(maybe);
 //! ```
 //!
-//! Invariants: every field is within the limits of [`crate::FilterShape`], so sizes never overflow; 32 bytes, so that
-//! residency mask, pointer to slice pointers and more fit beside it on one cache line.
+//! Invariants: every field is within the limits of [`crate::FilterShape`], so sizes never overflow.
+//! The size is at most 32 bytes, so that it fits on one cache line together with the residency mask
+//! and the pointer to the slice pointers.
 //!
-//! Not here: the stored form ([`mod@encode`]); where a key is within a module ([`crate::place`]); a filter that keeps
-//! its own slices ([`crate::Filter`]).
+//! Not here: the stored form ([`mod@encode`]); the position of a key within a module
+//! ([`crate::place`]); a filter that owns its slices ([`crate::Filter`]).
 
 mod encode;
 
@@ -42,7 +44,7 @@ use crate::standard::StandardSite;
 use crate::{LINE_BITS, LINE_BYTES};
 use shamba_key::KeyDigest;
 
-/// Asks every module: the mask for [`FilterGeometry::sites`] of a filter that is all in memory.
+/// The mask of all modules for [`FilterGeometry::sites`]: for a filter that is entirely in memory.
 pub const ALL_MODULES: u8 = u8::MAX;
 
 /// Size and probes of one module.
@@ -65,7 +67,7 @@ pub struct FilterGeometry {
 
 const _: () = assert!(size_of::<FilterGeometry>() <= 32);
 
-/// Where a digest's bits are in one module: [`FilterGeometry::sites`].
+/// The position of a digest's bits in one module: [`FilterGeometry::sites`].
 #[derive(Clone, Copy)]
 pub struct Site {
     slice: u32,
@@ -111,12 +113,13 @@ impl ModuleShape {
 }
 
 impl FilterGeometry {
-    /// The geometry of a filter for `keys` keys at `bits_per_key` (fractions count; at most [`MAX_BITS_PER_KEY`]);
-    /// `None` when there is nothing to build.
+    /// The geometry of a filter for `keys` keys at `bits_per_key` (may be fractional; at most
+    /// [`MAX_BITS_PER_KEY`]); `None` without keys or bits.
     ///
-    /// The bits are kept over all modules together: what one module gains or loses by whole lines and equal slices
-    /// the next one makes up for, so the sum is off by at most half a line for each slice of the last module. A
-    /// filter too small to give each module a line gets fewer modules.
+    /// The total number of bits over all modules is preserved: the next module compensates the bits
+    /// that a module gains or loses by whole lines and equal slices. The sum is off by at most half
+    /// a line per slice of the last module. A filter too small to give each module a line gets
+    /// fewer modules.
     pub fn new(keys: usize, bits_per_key: f64, layout: FilterLayout) -> Option<Self> {
         if keys == 0 || bits_per_key.is_nan() || bits_per_key <= 0.0 {
             return None;
@@ -149,7 +152,7 @@ impl FilterGeometry {
         Self { modules, count: 0, family, prober: Prober::best() }
     }
 
-    /// Adds a module; the caller sees to it that there is room.
+    /// Adds a module; the caller ensures that there is space for it.
     fn push(&mut self, module: ModuleShape) {
         if let Some(place) = self.modules.get_mut(usize::from(self.count)) {
             *place = module;
@@ -162,7 +165,7 @@ impl FilterGeometry {
         self.family
     }
 
-    /// The modules, in the order in which they are asked.
+    /// The modules, in probe order.
     pub fn modules(&self) -> &[ModuleShape] {
         &self.modules[..usize::from(self.count)]
     }
@@ -172,13 +175,13 @@ impl FilterGeometry {
         self.modules().iter().map(|module| module.slices()).sum()
     }
 
-    /// The numbers of the slices of module `module`; none beyond the last module.
+    /// The numbers of the slices of module `module`; empty if there is no such module.
     pub fn slices_of(&self, module: usize) -> std::ops::Range<usize> {
         let before = self.modules().iter().take(module).map(|module| module.slices()).sum();
         before..before + self.modules().get(module).map_or(0, |module| module.slices())
     }
 
-    /// The module that slice number `slice` belongs to; `None` beyond the last slice.
+    /// The module of slice number `slice`; `None` beyond the last slice.
     pub fn module_of(&self, slice: usize) -> Option<usize> {
         (0..self.modules().len()).find(|module| self.slices_of(*module).contains(&slice))
     }
@@ -188,14 +191,15 @@ impl FilterGeometry {
         self.module_of(slice).map(|module| self.modules[module].slice_bytes())
     }
 
-    /// The bytes of all slices, checksums not counted.
+    /// The bytes of all slices, without checksums.
     pub fn total_bytes(&self) -> u64 {
         self.modules().iter().map(|module| module.total_bytes()).sum()
     }
 
-    /// Where the bits of `digest` are, in each module whose bit (the lowest for the first) is set in `asked`: the
-    /// mask of those of which memory holds any and that do not rest. The key is certainly absent when any of the sites says so. Nothing
-    /// comes from a standard filter: see [`Self::standard_site`].
+    /// The positions of the bits of `digest` in each module whose bit (the lowest for the first) is
+    /// set in `asked`: the mask of the modules that are at least partly in memory and not dormant.
+    /// The key is certainly absent if any of the sites says so. A standard filter has no sites: see
+    /// [`Self::standard_site`].
     #[inline(always)]
     pub fn sites(&self, digest: KeyDigest, asked: u8) -> impl Iterator<Item = Site> {
         let count = if self.is_standard() { 0 } else { usize::from(self.count) };
@@ -208,14 +212,15 @@ impl FilterGeometry {
         })
     }
 
-    /// Where the bits of `digest` are in the first module, without the search for it. Of no use in a standard filter.
+    /// The position of the bits of `digest` in the first module, without a search for it. Not
+    /// meaningful for a standard filter.
     #[inline(always)]
     pub fn first_site(&self, digest: KeyDigest) -> Site {
         self.site_at(0, 0, self.modules[0], digest)
     }
 
-    /// Where the bits of `digest` are in module `module` alone; `None` when there is no such module, or in a
-    /// standard filter.
+    /// The position of the bits of `digest` in module `module`; `None` if there is no such module,
+    /// and for a standard filter.
     #[inline]
     pub fn site(&self, digest: KeyDigest, module: usize) -> Option<Site> {
         if module >= MAX_MODULES {
@@ -224,7 +229,7 @@ impl FilterGeometry {
         self.sites(digest, 1 << module).next()
     }
 
-    /// Where the bits of `digest` are in a blocked module of this number and shape.
+    /// The position of the bits of `digest` in a blocked module of this number and shape.
     #[inline(always)]
     pub(crate) fn site_at(
         &self,
@@ -245,14 +250,15 @@ impl FilterGeometry {
         }
     }
 
-    /// Where the bits of `digest` are in a standard filter; `None` in one of another family.
+    /// The position of the bits of `digest` in a standard filter; `None` for another family.
     pub fn standard_site(&self, digest: KeyDigest) -> Option<StandardSite> {
         let (probing, shape) = (self.standard_probing()?, self.modules().first()?);
         let lines = u32::from(shape.lines_per_slice);
         Some(StandardSite::new(digest, probing, shape.probes, shape.slices_log2, lines))
     }
 
-    /// Whether the filter is of a standard family, which has a [`Self::standard_site`] in place of sites.
+    /// Whether the filter is of a standard family, which has a [`Self::standard_site`] instead of
+    /// sites.
     #[inline(always)]
     pub fn is_standard(&self) -> bool {
         self.standard_probing().is_some()
@@ -273,8 +279,9 @@ impl FilterGeometry {
     }
 }
 
-/// Slices and lines of each module when all together are to have `lines`. What one has too much or too little the
-/// next one makes up for. `None` when a module that is not the only one would have no line.
+/// Slices and lines of each module when all together are to have `lines`. The next module
+/// compensates a module's surplus or deficit. `None` when a module that is not the only one would
+/// have no line.
 fn cut_all(sizes: Modules, lines: f64) -> Option<Vec<(u8, u32)>> {
     let (mut wanted, mut given) = (0.0, 0.0);
     let module = |share: f64| {
@@ -326,7 +333,8 @@ impl Site {
         self.line as usize
     }
 
-    /// The question to put, given the lines of the slice. Without them it is answered by "maybe".
+    /// The question for this key, given the lines of the slice. Without lines its answer is
+    /// "maybe".
     #[inline(always)]
     pub fn question(self, lines: Option<&[Line]>) -> Question<'_> {
         let line = lines.and_then(|lines| lines.get(self.line()));

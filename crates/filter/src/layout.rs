@@ -1,32 +1,35 @@
-//! What filter to build: the family, and how a modular one divides its bits.
+//! The layout of a filter to build: the family, and the division of a modular filter's bits.
 //!
-//! A modular filter of b bits per key is D modules over the same keys whose shares of b add up to 1. Sizes are
+//! A modular filter of b bits per key is D modules over the same keys whose shares of b add up
+//! to 1. Sizes are
 //! - *equal*: each module has the share 1/D;
-//! - *proportional*: the first module has a share of its own, the others equal parts of the rest. This is the
-//!   papers' "proportional" (with two modules, all that their code knows: `bits * prop` and what is left), carried
-//!   on to more. A small first module stays in memory when little else does.
+//! - *proportional*: the first module has a share of its own, the others equal parts of the rest.
+//!   This is the papers' "proportional", extended to more than two modules (their code has two:
+//!   `bits * prop` and the rest). A small first module stays in memory when little else does.
 //!
-//! Shares are of fractional bits and nothing is rounded here; whole lines are made in [`crate::FilterGeometry`].
+//! Shares are of fractional bits and nothing is rounded here; [`crate::FilterGeometry`] rounds to
+//! whole lines.
 //!
-//! Not here: how many bits a filter gets (crate `shamba-model`).
+//! Not here: the number of bits of a filter (crate `shamba-model`).
 
 use std::fmt;
 
-/// The most modules of a filter.
+/// Maximum number of modules of a filter.
 pub const MAX_MODULES: usize = 7;
 
-/// A family of filters, with what there is to choose in it.
+/// A family of filters, with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FilterLayout {
     /// The papers' filter: a cache miss for each probe. For their experiments.
     Standard(Probing),
     /// One 64-byte line per key: the cheapest probe.
     Blocked,
-    /// Blocked modules that are read one after the other until one says no. One module is [`Self::Blocked`].
+    /// Blocked modules that are read in order until one rejects the key. One module is
+    /// [`Self::Blocked`].
     Modular(Modules),
 }
 
-/// How a standard filter makes its probes from one digest.
+/// How a standard filter derives its probes from one digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Probing {
     /// The step between probes is the hash itself, rotated by 17 bits.
@@ -50,9 +53,9 @@ impl Modules {
         known.then_some(Self { count: count as u8, first_share_permille: None })
     }
 
-    /// `count` modules, the first with `first_share_permille` thousandths of the bits, the others with equal parts
-    /// of the rest. `None` unless there are 1 to [`MAX_MODULES`] and the share is 1 to 999. A single module has all
-    /// bits whatever the share.
+    /// `count` modules, the first with `first_share_permille` thousandths of the bits, the others
+    /// with equal parts of the rest. `None` unless there are 1 to [`MAX_MODULES`] and the share is
+    /// 1 to 999. A single module has all bits whatever the share.
     pub fn proportional(count: usize, first_share_permille: u16) -> Option<Self> {
         if !(1..=999).contains(&first_share_permille) {
             return None;
@@ -65,7 +68,7 @@ impl Modules {
         })
     }
 
-    /// How many there are.
+    /// The number of modules.
     pub fn count(self) -> usize {
         usize::from(self.count)
     }
@@ -88,7 +91,7 @@ impl Modules {
         (0..self.count()).map(move |module| if module == 0 { first } else { others })
     }
 
-    /// The same with one module fewer; the last one stays.
+    /// The same with one module fewer; one module always remains.
     pub(crate) fn one_fewer(self) -> Self {
         match self.count {
             0..=2 => Self { count: 1, first_share_permille: None },
@@ -98,8 +101,9 @@ impl Modules {
 }
 
 impl FilterLayout {
-    /// As an option is written: `blocked`, `standard`, `standard-double`, `modular:3`, `modular:2:205` (the first
-    /// module's share in thousandths). Parsing takes this, and `modular` for two equal modules.
+    /// The form in options: `blocked`, `standard`, `standard-double`, `modular:3`, `modular:2:205`
+    /// (the first module's share in thousandths). Parsing accepts these, and `modular` for two
+    /// equal modules.
     pub fn to_option(self) -> String {
         match self {
             Self::Modular(Modules { count, first_share_permille: None }) => format!("modular:{count}"),
@@ -150,7 +154,8 @@ impl std::str::FromStr for FilterLayout {
     }
 }
 
-/// As in output: `blocked`, `standard`, `standard-double`, `modular(3)`, `modular(2, first 20.0 %)`.
+/// The form in output: `blocked`, `standard`, `standard-double`, `modular(3)`, `modular(2, first
+/// 20.0 %)`.
 impl fmt::Display for FilterLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

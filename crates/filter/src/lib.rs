@@ -1,22 +1,25 @@
 //! Filters: a digest in, "certainly absent" or "maybe present" out.
 //!
-//! A filter takes a [`KeyDigest`](shamba_key::KeyDigest), has no way to see a key and does no I/O. It never
-//! denies a key that it was built from. The families ([`FilterLayout`]):
+//! A filter takes a [`KeyDigest`](shamba_key::KeyDigest), never sees a key and does no I/O. It
+//! never rejects a key that it was built from. The families ([`FilterLayout`]):
 //!
 //! - *blocked*: one 64-byte line per key, the cheapest probe there is;
-//! - *modular*: one to seven blocked filters over the same keys that share the bits. A lookup reads them in order up
-//!   to the first no, so the later ones are hardly missed when memory lacks them;
+//! - *modular*: one to seven blocked filters over the same keys that share the bits. A lookup reads
+//!   them in order up to the first that rejects the key, so the later ones contribute little and
+//!   may be absent from memory;
 //! - *standard*: the Bloom filter of the papers, for their experiments.
 //!
-//! A filter is cut into equal slices of at most 64 KiB, the unit in which files store it and in which memory may
-//! hold it; a slice that is absent answers "maybe". [`Filter`] keeps its slices; [`FilterGeometry`] says where to look
-//! when somebody else does, and has a stored form from which a filter is put together again. [`BlockedFilter`] with
-//! [`FilterShape`] is the blocked family by itself.
+//! A filter is cut into equal slices of at most 64 KiB, the unit of storage in files and of
+//! residency in memory; an absent slice answers "maybe". [`Filter`] owns its slices.
+//! [`FilterGeometry`] gives the position of a key's bits when another component holds the slices;
+//! its stored form suffices to reconstruct a filter. [`BlockedFilter`] with [`FilterShape`] is the
+//! blocked family by itself.
 //!
-//! [`fpr`] holds the theory of false positives, [`measured`] the rates that were found; [`sim`] is how.
+//! [`fpr`] holds the theory of false positives, [`measured`] the measured rates; [`sim`] measures
+//! them.
 //!
-//! Not here: where slices lie in a file and their checksums (crate `shamba-table`), how many bits a file gets
-//! and which slices stay in memory (crates `shamba-model` and `shamba`).
+//! Not here: the position of slices in a file and their checksums (crate `shamba-table`), the
+//! number of bits of a file and the slices in memory (crates `shamba-model` and `shamba`).
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -46,5 +49,5 @@ pub use standard::StandardSite;
 pub const LINE_BYTES: usize = 64;
 /// The bits of one line.
 pub const LINE_BITS: usize = LINE_BYTES * 8;
-/// The largest slice, in bytes.
+/// Maximum size of a slice in bytes.
 pub const MAX_SLICE_BYTES: usize = 64 << 10;

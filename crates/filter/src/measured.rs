@@ -1,14 +1,15 @@
-//! False-positive rates as measured: what the cost model reckons with.
+//! Measured false-positive rates: the ones that the cost model uses.
 //!
-//! The table is generated and checked in: `cargo xtask fpr-table --write` measures and writes it, `cargo xtask
-//! fpr-table` measures again with another seed and fails where the two differ by more than chance, and tests of this
-//! crate do the same for some of its points. Between two points the logarithm of the rate is taken to be straight,
-//! which is within 1.3 %; beyond the last one the rate falls as theory's does.
+//! The table is generated and checked in. `cargo xtask fpr-table --write` measures and writes it.
+//! `cargo xtask fpr-table` measures again with another seed and fails where the two differ by more
+//! than chance; tests of this crate do the same for some of its points. Between two points the
+//! logarithm of the rate is interpolated linearly, which is within 1.3 %; beyond the last point the
+//! rate falls as in theory.
 //!
-//! One module of b bits per key is a blocked filter of b bits: [`module_fpr`]. Modules of proportional sizes fail
-//! independently, so their rates multiply.
+//! One module of b bits per key is a blocked filter of b bits: [`module_fpr`]. Modules of
+//! proportional sizes fail independently, so their rates multiply.
 //!
-//! Not here: the theory ([`crate::fpr`]); how to measure ([`crate::sim::rates`]).
+//! Not here: the theory ([`crate::fpr`]); the measurement ([`crate::sim::rates`]).
 
 mod table;
 
@@ -16,7 +17,7 @@ use crate::fpr::layout_fpr;
 use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
 use crate::shape::MAX_BITS_PER_KEY;
 
-/// A measured rate and what belongs to it.
+/// A measured rate, with its error and the theoretical rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Point {
     /// Bits per key, over all modules.
@@ -29,8 +30,8 @@ pub struct Point {
     pub theory: f64,
 }
 
-/// The layouts that were measured, with their points in the order of bits: the standard filters, the blocked one,
-/// and two to seven modules of equal size.
+/// The layouts that were measured, with their points in the order of bits: the standard filters,
+/// the blocked one, and two to seven modules of equal size.
 pub fn every_series() -> impl Iterator<Item = (FilterLayout, &'static [Point])> {
     let standard = [Probing::Rotation, Probing::DoubleHashing].map(FilterLayout::Standard);
     let modular = (2..=MAX_MODULES).filter_map(Modules::equal).map(FilterLayout::Modular);

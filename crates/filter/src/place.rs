@@ -1,7 +1,8 @@
-//! Where the bits of a key are in one module of a filter.
+//! The position of a key's bits in one module of a filter.
 //!
-//! Decided by the 64 bits of the module's own remix of the digest, and by nothing else: the base digest also picks
-//! memtable slots and block tags, and two modules that looked at the same bits would agree where they should not.
+//! It depends only on the 64 bits of the module's own remix of the digest. The base digest also
+//! determines memtable slots and block tags, and two modules that used the same bits would have
+//! correlated errors.
 //!
 //! ```text
 //!  63                      63-s                  31-s              0
@@ -14,23 +15,24 @@
 //!  bit i of the key in its line = (p * PROBE_LANES[i] mod 2^32) >> 23, a number below 512
 //! ```
 //!
-//! Bit `b` of a line is bit `b & 7` (the lowest is 0) of byte `b >> 3`. Each probe is one 32-bit multiply, so
-//! that eight or sixteen lanes of a vector register can do them at once.
+//! Bit `b` of a line is bit `b & 7` (the lowest is 0) of byte `b >> 3`. Each probe is one 32-bit
+//! multiply, so that eight or sixteen lanes of a vector register can do them at once.
 //!
-//! Not here: the bits' test ([`crate::simd`]); the standard family, whose probes leave the line
-//! ([`crate::standard`]).
+//! Not here: the test of the bits ([`crate::simd`]); the standard family, whose probes leave the
+//! line ([`crate::standard`]).
 
-/// Makes the probe bits another function of the remix than slice and line, which are its own top bits.
+/// Makes the probe bits a different function of the remix than slice and line, which are its own
+/// top bits.
 const PROBE_MULTIPLIER: u64 = 0x9fb2_1c65_1e98_df25;
 
-/// Where a key's bits are.
+/// The position of a key's bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     /// The slice within the module.
     pub(crate) slice: usize,
     /// The line within the slice.
     pub(crate) line: usize,
-    /// What the bits within the line are made from.
+    /// The 32 bits from which the bits within the line are derived.
     pub(crate) probe: u32,
 }
 
@@ -45,7 +47,7 @@ impl Place {
     }
 }
 
-/// The top bits.
+/// The slice: the top `slices_log2` bits.
 #[inline]
 pub(crate) fn slice_of(bits: u64, slices_log2: u8) -> usize {
     // Shifted twice because with one slice a single shift would be by all 64 bits.

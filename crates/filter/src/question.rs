@@ -1,8 +1,9 @@
-//! A question put to one module of a filter: the key's line, asked for and not yet looked at.
+//! A question to one module of a filter: the key's line, prefetched but not yet read.
 //!
-//! Between the two lies the wait for memory, which a lookup fills by asking all its other filters first.
+//! The memory latency lies between the two; a lookup uses it to prefetch the lines of all its other
+//! filters.
 //!
-//! Not here: which line it is ([`crate::BlockedFilter::ask`], [`crate::Site::question`]).
+//! Not here: the choice of the line ([`crate::BlockedFilter::ask`], [`crate::Site::question`]).
 
 use crate::simd::Prober;
 use crate::simd::lines::Line;
@@ -18,7 +19,8 @@ pub struct Question<'a> {
     prober: Prober,
 }
 
-// A lookup holds one for each module of each candidate: they are passed in two registers.
+// A lookup holds one for each module of each candidate; the size lets them be passed in two
+// registers.
 const _: () = assert!(size_of::<Question<'_>>() == 16);
 
 impl<'a> Question<'a> {
@@ -39,22 +41,24 @@ impl<'a> Question<'a> {
         self.line.is_none_or(|line| self.prober.all_set(line, self.probe, self.probes))
     }
 
-    /// Whether there is a line to look at; without one the answer is "maybe".
+    /// Whether there is a line to read; without one the answer is "maybe".
     #[inline(always)]
     pub fn is_answerable(self) -> bool {
         self.line.is_some()
     }
 
-    /// The same question by a digest that was computed anew: what it asks of the line is there no sooner than the digest is,
-    /// as where nobody had computed one before. `asked` is what it was made of, and both are the same.
+    /// The same question, made dependent on a recomputed digest of the same key: the line is then
+    /// read no earlier than the digest is available, as if no digest had been computed before.
+    /// `asked` is the digest that the question was made of; the two must be equal.
     #[inline(always)]
     pub fn asked_by(self, asked: KeyDigest, anew: KeyDigest) -> Self {
         debug_assert_eq!(asked, anew, "of one key");
-        // The difference is nothing, which neither compiler nor processor can know before they have both.
+        // The difference is 0, which neither compiler nor processor can know before both are
+        // available.
         Self { probe: self.probe ^ (asked.raw() ^ anew.raw()) as u32, ..self }
     }
 
-    /// Asks the processor for the line.
+    /// Prefetches the line.
     #[inline(always)]
     pub fn prefetch(self) {
         if let Some(Line(bytes)) = self.line {

@@ -1,4 +1,4 @@
-//! The shape of a blocked filter: what a file must remember to put it together again.
+//! The shape of a blocked filter: the description that a file must store to reconstruct it.
 //!
 //! ```text
 //! +--------+--------+-------------+----------+-----------------------+
@@ -7,23 +7,23 @@
 //!  0        1        2             3          4                     8
 //! ```
 //!
-//! The field table and a worked example are in `docs/formats/filter.md`. Decoding accepts only shapes that
-//! the limits below allow, so whoever holds a [`FilterShape`] that was decoded or built may multiply its
-//! fields without fear of overflow.
+//! The field table and a worked example are in `docs/formats/filter.md`. Decoding accepts only
+//! shapes within the limits below, so the fields of a [`FilterShape`] that was decoded or built can
+//! be multiplied without overflow.
 //!
 //! Not here: the bits themselves ([`crate::BlockedFilter`]); the same for filters of any family
 //! ([`crate::FilterGeometry`], whose stored form begins with the same eight bytes).
 
 use crate::{LINE_BITS, LINE_BYTES, MAX_SLICE_BYTES};
 
-/// The most bits per key that a filter is built with: above it 16 probes in one line gain nothing more.
+/// Maximum bits per key of a filter: above it 16 probes in one line gain nothing more.
 pub const MAX_BITS_PER_KEY: f64 = 64.0;
 
-/// The most probes per key.
+/// Maximum number of probes per key.
 pub(crate) const MAX_PROBES: u8 = 16;
-/// The largest `slices_log2`: 2^20 slices of 64 KiB are 64 GiB.
+/// Maximum `slices_log2`: 2^20 slices of 64 KiB are 64 GiB.
 pub(crate) const MAX_SLICES_LOG2: u8 = 20;
-/// The lines of the largest slice.
+/// Number of lines of the largest slice.
 pub(crate) const MAX_LINES_PER_SLICE: u32 = (MAX_SLICE_BYTES / LINE_BYTES) as u32;
 
 const _: () = assert!(MAX_SLICE_BYTES == 1024 * LINE_BYTES);
@@ -32,18 +32,18 @@ const _: () = assert!(MAX_SLICE_BYTES == 1024 * LINE_BYTES);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum FilterFamily {
-    /// The papers' filter: probes all over a slice, by bit rotation.
+    /// The papers' filter: probes anywhere in a slice, by bit rotation.
     StandardRotation = 1,
     /// One 64-byte line per key.
     Blocked = 2,
     /// Two to seven blocked modules.
     Modular = 3,
-    /// The papers' filter: probes all over a slice, by double hashing.
+    /// The papers' filter: probes anywhere in a slice, by double hashing.
     StandardDoubleHashing = 4,
 }
 
 impl FilterFamily {
-    /// The family that a stored byte means; `None` for an unknown one.
+    /// The family of a stored byte; `None` for an unknown one.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             1 => Some(Self::StandardRotation),
@@ -68,7 +68,7 @@ impl FilterFamily {
 /// Family, probes and size of a blocked filter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FilterShape {
-    /// How the bits are laid out.
+    /// The layout of the bits.
     pub family: FilterFamily,
     /// The bits that each key sets, 1 to 16.
     pub probes: u8,
@@ -82,8 +82,8 @@ impl FilterShape {
     /// The size of an encoded shape.
     pub const ENCODED_BYTES: usize = 8;
 
-    /// The shape of a blocked filter for `keys` keys at `bits_per_key`, as near to it as whole lines allow;
-    /// `None` when there is nothing to build.
+    /// The shape of a blocked filter for `keys` keys, with the whole lines nearest to
+    /// `bits_per_key`; `None` without keys or bits.
     pub(crate) fn blocked(keys: usize, bits_per_key: f64) -> Option<Self> {
         if keys == 0 || bits_per_key.is_nan() || bits_per_key <= 0.0 {
             return None;
@@ -108,7 +108,7 @@ impl FilterShape {
         self.lines_per_slice as usize * LINE_BYTES
     }
 
-    /// The bytes of all slices, checksums not counted.
+    /// The bytes of all slices, without checksums.
     pub fn total_bytes(self) -> u64 {
         self.slices() as u64 * self.slice_bytes() as u64
     }
@@ -119,12 +119,12 @@ impl FilterShape {
         [self.family as u8, self.probes, self.slices_log2, 0, a, b, c, d]
     }
 
-    /// The shape that `bytes` encode. It may speak of up to 64 GiB: compare [`Self::total_bytes`] with what
-    /// the file has before allocating.
+    /// The shape that `bytes` encode. Its size may be up to 64 GiB: compare [`Self::total_bytes`]
+    /// with the size of the file before allocating.
     ///
     /// # Errors
-    /// What is wrong with them: another length than [`Self::ENCODED_BYTES`], an unknown family, or a field
-    /// outside its limits.
+    /// A length other than [`Self::ENCODED_BYTES`], an unknown family, or a field outside its
+    /// limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let Ok([family, probes, slices_log2, module, a, b, c, d]) =
             <[u8; Self::ENCODED_BYTES]>::try_from(bytes)
@@ -144,7 +144,8 @@ impl FilterShape {
         Ok(shape)
     }
 
-    /// Whether every field is within its limits (the fields are public, so a shape may be made by hand).
+    /// Checks that every field is within its limits (the fields are public, so a shape need not be
+    /// a decoded one).
     pub(crate) fn check(self) -> Result<(), String> {
         if self.family != FilterFamily::Blocked {
             return Err(format!("the filter is {}, expected a blocked one", self.family.name()));
@@ -153,7 +154,8 @@ impl FilterShape {
     }
 }
 
-/// The fewest equal slices, and the lines of each, that come nearest to `lines` lines: at least one line.
+/// The smallest number of equal slices, and the lines of each, nearest to `lines` lines in total;
+/// at least one line.
 pub(crate) fn cut(lines: f64) -> (u8, u32) {
     let largest = f64::from(MAX_LINES_PER_SLICE);
     let per_slice = |slices_log2: u8| (lines / f64::from(1u32 << slices_log2)).round();
@@ -162,7 +164,7 @@ pub(crate) fn cut(lines: f64) -> (u8, u32) {
     (slices_log2, per_slice(slices_log2).clamp(1.0, largest) as u32)
 }
 
-/// Whether these are within their limits.
+/// Checks that these fields are within their limits.
 pub(crate) fn check(probes: u8, slices_log2: u8, lines_per_slice: u32) -> Result<(), String> {
     if !(1..=MAX_PROBES).contains(&probes) {
         return Err(format!("{probes} probes, expected 1 to {MAX_PROBES}"));
@@ -222,7 +224,8 @@ mod tests {
 
     #[test]
     fn no_byte_string_makes_an_illegal_shape() {
-        // Every value of every byte beside legal neighbours: what decodes encodes to the same bytes.
+        // Every value of every byte, with the other bytes legal: what decodes encodes to the same
+        // bytes.
         let good = shape(7, 2, 100).encode();
         for at in 0..good.len() {
             for byte in 0..=255 {

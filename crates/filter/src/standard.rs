@@ -6,15 +6,16 @@
 //!                                                step = (remix of module 1) | 1  (double hashing)
 //! ```
 //!
-//! `s` are the bits that chose the slice: rotated away, or all probes of a slice would begin in one corner of it.
-//! The papers rotate 32 bits; 64 do not run out at 20 bits per key. Bit `b` of a slice is bit `b & 7` (the lowest is
-//! 0) of byte `b >> 3`.
+//! `s` is the number of bits that chose the slice. They are rotated away; otherwise the first
+//! probes of all keys of a slice would fall into one part of it. The papers rotate 32 bits; 64 do
+//! not run out at 20 bits per key. Bit `b` of a slice is bit `b & 7` (the lowest is 0) of byte
+//! `b >> 3`.
 //!
-//! A file of up to 52,000 keys at 10 bits has one slice, as in the papers. Larger ones fill their slices with a
-//! scatter of less than half a percent, which the rate does not show.
+//! A file of up to 52,000 keys at 10 bits has one slice, as in the papers. Larger files fill their
+//! slices with a variation of less than half a percent, which has no visible effect on the rate.
 //!
-//! Here for the papers' experiments: a lookup costs a cache miss for each probe until the first no. Plain code, no
-//! vector instructions.
+//! It exists for the papers' experiments: a lookup costs a cache miss for each probe up to the
+//! first clear bit. Scalar code, no vector instructions.
 //!
 //! Not here: independent digests for each probe ([`crate::sim::raw`]).
 
@@ -23,10 +24,10 @@ use crate::layout::Probing;
 use crate::simd::lines::Line;
 use shamba_key::{KeyDigest, prefetch_line};
 
-/// What the rotation of the papers is by.
+/// The papers' rotation, in bits.
 const ROTATION: u32 = 17;
 
-/// Where the probes of a key are in a standard filter: [`crate::FilterGeometry::standard_site`].
+/// The positions of a key's probes in a standard filter: [`crate::FilterGeometry::standard_site`].
 #[derive(Clone, Copy)]
 pub struct StandardSite {
     slice: u32,
@@ -65,8 +66,9 @@ impl StandardSite {
         (0..self.probes).map(move |i| (((probe(i) >> 32) * u64::from(self.bits)) >> 32) as usize)
     }
 
-    /// Whether the key may be among those that the filter was built from, given the lines of the slice; `false` is
-    /// certain. An absent slice means "maybe", and so do lines that the slice should have and has not.
+    /// Whether the key may be among those that the filter was built from, given the lines of the
+    /// slice; `false` is certain. An absent slice means "maybe", and so do lines that are missing
+    /// from the slice.
     pub fn maybe(self, lines: Option<&[Line]>) -> bool {
         lines.is_none_or(|lines| {
             self.bits().all(|bit| {
@@ -76,7 +78,7 @@ impl StandardSite {
         })
     }
 
-    /// How many bits are looked at for the answer of [`Self::maybe`]: up to the first clear one, or all of them.
+    /// The number of bits that [`Self::maybe`] reads: up to the first clear one, or all of them.
     pub fn bits_looked_at(self, lines: Option<&[Line]>) -> u8 {
         let is_set = |bit: usize| {
             let line = lines.and_then(|lines| lines.get(bit / LINE_BITS));
@@ -86,7 +88,7 @@ impl StandardSite {
         (set + 1).min(self.probes)
     }
 
-    /// Asks the processor for the lines of all probes.
+    /// Prefetches the lines of all probes.
     pub fn prefetch(self, lines: Option<&[Line]>) {
         for bit in self.bits() {
             if let Some(Line(bytes)) = lines.and_then(|lines| lines.get(bit / LINE_BITS)) {

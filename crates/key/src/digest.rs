@@ -1,12 +1,12 @@
 //! The digest: the one hash of a lookup.
 //!
-//! 64 bits of a key under a kind and a seed, both fixed when a database is created. Every kind passes
-//! through one full-avalanche finaliser; the memtable slot, the block tag and each filter module use
-//! *separate* remixes of it, so that none of them is a function of another. A digest is a hint: whoever
-//! finds something by it confirms with the whole key.
+//! A digest is 64 bits of a key under a kind and a seed, both fixed when a database is created.
+//! Every kind passes through one full-avalanche finaliser. The memtable slot, the block tag and
+//! each filter module use *separate* remixes of it, so that they are independent of one another. A
+//! digest is a hint: any match must be confirmed with the whole key.
 //!
-//! The counter sits inside the one function that hashes, in release builds too, so that tests and
-//! benches *prove* one hash per lookup instead of believing it.
+//! The counter is inside the one function that hashes, also in release builds, so that tests and
+//! benchmarks can *prove* one hash per lookup.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,13 +19,15 @@ thread_local! {
     static HASHES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many digests this thread has computed. The difference of two readings is the hashes in between.
+/// Number of digests that this thread has computed. The difference of two readings is the number of
+/// hashes in between.
 #[inline]
 pub fn hashes_on_this_thread() -> u64 {
     HASHES.with(Cell::get)
 }
 
-/// The hash function behind a digest. The byte values are stored in databases and tables: never reuse one.
+/// The hash function behind a digest. The byte values are stored in databases and tables: never
+/// reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum DigestKind {
@@ -71,7 +73,7 @@ impl DigestKind {
         }
     }
 
-    /// The kind that a stored byte means; `None` for an unknown one.
+    /// The kind of a stored byte; `None` for an unknown one.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -88,7 +90,7 @@ impl FromStr for DigestKind {
 
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            // The tests' own kind is for nobody else.
+            // The test kind is not offered.
             let known = Self::ALL.into_iter().filter(|kind| *kind != Self::TestFourBit);
             let known: Vec<_> = known.map(Self::name).collect();
             let known = known.join(", ");
@@ -97,7 +99,7 @@ impl FromStr for DigestKind {
     }
 }
 
-/// The digest of one key: made once, passed down by value.
+/// The digest of one key: computed once, passed down by value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyDigest(u64);
 
@@ -114,19 +116,19 @@ impl KeyDigest {
         self.0
     }
 
-    /// Where the memtable's index looks.
+    /// The bits for the memtable's index.
     #[inline]
     pub fn memtable_slot(self) -> u64 {
         remix(self.0, 0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The tag of an entry inside a data block, which keeps the low byte or both.
+    /// The tag of an entry in a data block, which stores its low byte or both bytes.
     #[inline]
     pub fn block_tag(self) -> u16 {
         (remix(self.0, 0xc2b2_ae3d_27d4_eb4f) >> 48) as u16
     }
 
-    /// The bits that filter module `module` probes with.
+    /// The bits for filter module `module`.
     #[inline]
     pub fn module(self, module: u8) -> u64 {
         const ODD: u64 = 0xd6e8_feb8_6659_fd93;
@@ -164,8 +166,8 @@ impl DigestFn {
         KeyDigest(finalise(self.hash(key)))
     }
 
-    /// The hash of the kind as its authors publish it, before our finaliser: for experiments with hash functions. Not
-    /// counted, and no digest.
+    /// The hash of the kind as published, before the finaliser: for experiments with hash
+    /// functions. It is not counted, and it is not a digest.
     #[inline]
     pub fn published_hash(self, key: &[u8]) -> u64 {
         self.hash(key)
@@ -185,8 +187,8 @@ impl DigestFn {
     }
 }
 
-/// rapidhash v3 with its author's secrets: deriving secrets of our own from the seed would cost eight
-/// multiplications per key, more than hashing a short one.
+/// rapidhash v3 with its author's secrets: deriving secrets from the seed would cost eight
+/// multiplications per key, more than hashing a short key.
 #[inline]
 fn rapid(key: &[u8], seed: u64) -> u64 {
     use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
@@ -213,7 +215,8 @@ fn murmur64a(key: &[u8], seed: u64) -> u64 {
     hash ^ (hash >> 47)
 }
 
-/// Full avalanche over 64 bits (the finaliser of SplitMix64): a bijection, so it loses nothing.
+/// Full avalanche over 64 bits (the finaliser of SplitMix64): a bijection, so no information is
+/// lost.
 #[inline]
 fn finalise(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

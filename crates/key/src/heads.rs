@@ -1,8 +1,9 @@
-//! Finding a key's place among many ascending keys without touching the keys: heads in layers.
+//! The position of a key among many ascending keys, found without reading the keys: heads in
+//! layers.
 //!
-//! A *head* is seven bytes of a key and how many bytes of it were left (8 stands for more than seven), as one
-//! number. Heads order exactly as keys do, so unlike bare bytes they tie for two reasons only: both keys end
-//! here, and are equal, or both go on.
+//! A *head* is seven bytes of a key and the number of its remaining bytes (8 stands for more than
+//! seven), as one number. Heads order exactly as keys do. Unlike bare bytes they tie in only two
+//! cases: both keys end here, and are equal, or both continue.
 //!
 //! ```text
 //! keys                  top layer, prefix "/"       a layer below
@@ -12,13 +13,14 @@
 //! 3  /usr/lib           [usr/lib 7] -> key 3
 //! ```
 //!
-//! Keys whose heads tie and that go on get a layer of their own over their next bytes, after what they have in
-//! common; a layer without ties needs neither prefix nor targets. So random keys cost one binary search in one
-//! dense array, 8 bytes a key; paths, of which nearly all tie in their first bytes, cost one such search for
-//! each directory or so. Where a search ends at the head of a single key that goes on, and only there, the
-//! key itself is asked for: once.
+//! Keys whose heads tie and that continue get a layer of their own over their next bytes, after
+//! their common prefix. A layer without ties needs neither prefix nor targets. So random keys cost
+//! one binary search in one dense array, 8 bytes per key. Paths, which nearly all tie in their
+//! first bytes, cost about one such search per directory. Only if a search ends at the head of a
+//! single key that continues is the key itself read, once.
 //!
-//! Immutable; shared freely. Not here: sequence numbers of equal keys (the table index), ends of ranges.
+//! Immutable; shared freely between threads. Not here: sequence numbers of equal keys (the table
+//! index), ends of ranges.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -26,29 +28,30 @@ use std::ops::Range;
 
 use crate::prefetch_slice;
 
-/// Key bytes in a head.
+/// Number of key bytes in a head.
 const BYTES: usize = 7;
-/// What a head says of a key with more than [`BYTES`] left.
+/// The length field of a head whose key has more than [`BYTES`] left.
 const GOES_ON: u64 = 8;
 /// Marks a target that is a layer, not a key.
 const LAYER: u32 = 1 << 31;
-/// [`Layer::targets`] of a layer whose heads stand for one key each, in order.
+/// [`Layer::targets`] of a layer whose heads each represent one key, in order.
 const DENSE: u32 = u32::MAX;
 
-/// Where keys lie among ascending keys that somebody else holds.
+/// The positions of keys among ascending keys that the caller holds.
 #[derive(Clone, Debug, Default)]
 pub struct LayeredHeads {
-    /// The first search of every lookup: held inline, as most lookups need no other.
+    /// The layer of the first search of every lookup; held inline, as most lookups need no other.
     top: Layer,
     below: Box<[Layer]>,
-    /// The heads of each layer, back to back; within a layer they ascend and differ.
+    /// The heads of each layer, contiguous; within a layer they ascend and differ.
     heads: Box<[u64]>,
-    /// For each head of the layers that have some: a key's number, or [`LAYER`] and a number in `below`.
+    /// For each head of the layers that have targets: a key's number, or [`LAYER`] and a number in
+    /// `below`.
     targets: Box<[u32]>,
     prefixes: Box<[u8]>,
 }
 
-/// One layer: the keys `first..end`, which agree in all bytes before it.
+/// One layer: the keys `first..end`, which have the same bytes before it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Layer {
     first: u32,
@@ -61,11 +64,11 @@ struct Layer {
 }
 
 impl LayeredHeads {
-    /// The most keys that it can be made over.
+    /// Maximum number of keys.
     pub const KEYS_MAX: usize = (1 << 31) - 1;
 
-    /// Heads over the keys `key(0)` to `key(count - 1)`, which must ascend; equal keys are allowed. `count` is
-    /// at most [`Self::KEYS_MAX`].
+    /// Heads over the keys `key(0)` to `key(count - 1)`, which must ascend; equal keys are allowed.
+    /// `count` is at most [`Self::KEYS_MAX`].
     pub fn new<'k>(count: usize, key: impl Fn(usize) -> &'k [u8]) -> Self {
         debug_assert!(count <= Self::KEYS_MAX);
         let mut builder = Builder {
@@ -80,7 +83,7 @@ impl LayeredHeads {
         builder.finish()
     }
 
-    /// Asks for all of it: for heads over few keys, searched soon.
+    /// Prefetches all of it: for heads over few keys that are searched soon.
     #[inline(always)]
     pub fn prefetch(&self) {
         prefetch_slice(&self.heads);
@@ -89,15 +92,15 @@ impl LayeredHeads {
         prefetch_slice(&self.targets);
     }
 
-    /// The number of the first key at or after `wanted`; how many there are if there is none. `full` gives the
-    /// key of a number and is asked at most once.
+    /// The number of the first key at or after `wanted`, or the number of keys if there is none.
+    /// `full` returns the key of a number and is called at most once.
     #[inline]
     pub fn lower_bound<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> usize {
         self.equal_range(wanted, full).start
     }
 
-    /// The number of the first key after `wanted`; how many there are if there is none. Otherwise as
-    /// [`Self::lower_bound`].
+    /// The number of the first key after `wanted`, or the number of keys if there is none.
+    /// Otherwise as [`Self::lower_bound`].
     #[inline]
     pub fn upper_bound<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> usize {
         self.equal_range(wanted, full).end
@@ -110,8 +113,9 @@ impl LayeredHeads {
         self.equal_range_by_rest(wanted, |number, known| full(number).get(known..).unwrap_or_default())
     }
 
-    /// As [`Self::equal_range`], for whoever holds only what heads do not say of a key: `rest` gives what key `number`
-    /// has behind its first `known` bytes, and is asked at most once. For the same key it is always the same `known`.
+    /// As [`Self::equal_range`], for a caller that holds only the bytes of a key that are not in
+    /// its heads: `rest_of` returns the bytes of key `number` after its first `known` bytes. It is
+    /// called at most once, and always with the same `known` for the same key.
     #[inline]
     pub fn equal_range_by_rest<'k>(
         &self,
@@ -121,7 +125,7 @@ impl LayeredHeads {
         let (mut layer, mut rest) = (&self.top, wanted);
         loop {
             let prefix = self.prefix(layer);
-            // Random keys have no prefix: not even a call to find that out.
+            // Random keys have no prefix: skip even the call.
             let after = if prefix.is_empty() { Some(rest) } else { rest.strip_prefix(prefix) };
             let Some(after) = after else {
                 let at = if rest < prefix { layer.first } else { layer.end } as usize;
@@ -140,7 +144,7 @@ impl LayeredHeads {
             match self.layer_at(layer, at) {
                 Some(below) => layer = below,
                 None => {
-                    // One key, the same up to here.
+                    // A single key, equal up to here.
                     let known = wanted.len() - rest.len();
                     return match rest_of(from, known).cmp(rest) {
                         Ordering::Less => from + 1..from + 1,
@@ -152,13 +156,14 @@ impl LayeredHeads {
         }
     }
 
-    /// Whether keys have more in common than a head can tell apart: then searches often ask for a key.
+    /// Whether keys have longer common prefixes than a head can distinguish: then searches often
+    /// read a key.
     #[inline(always)]
     pub fn is_layered(&self) -> bool {
         !self.below.is_empty()
     }
 
-    /// Over how many keys it was made.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.top.end as usize
     }
@@ -184,7 +189,8 @@ impl LayeredHeads {
         &self.prefixes[layer.prefix as usize..layer.prefix_end as usize]
     }
 
-    /// The first key that head `at` of `layer` stands for; past its heads, the first key after the layer.
+    /// The first key that head `at` of `layer` represents; beyond its heads, the first key after
+    /// the layer.
     fn first_key(&self, layer: &Layer, at: usize) -> usize {
         if at >= (layer.heads_end - layer.heads) as usize {
             return layer.end as usize;
@@ -208,7 +214,7 @@ impl LayeredHeads {
     }
 }
 
-/// The next bytes of a key: seven of them, zero-padded, and how many are left, at most [`GOES_ON`].
+/// The next seven bytes of a key, zero-padded, and the number of bytes left, at most [`GOES_ON`].
 #[inline]
 fn head(rest: &[u8]) -> u64 {
     if let Some(next) = rest.first_chunk::<8>() {
@@ -220,7 +226,7 @@ fn head(rest: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Makes the layers, breadth first: what searches touch first lies together.
+/// Builds the layers breadth first, so that the parts that every search reads are adjacent.
 struct Builder<F> {
     key: F,
     made: LayeredHeads,
@@ -232,7 +238,8 @@ struct Builder<F> {
 
 impl<'k, F: Fn(usize) -> &'k [u8]> Builder<F> {
     fn build(&mut self, count: usize) {
-        // Layers found and not made yet: their number in `below`, their keys, the bytes that those share.
+        // Layers found but not built yet: their number in `below`, their keys, the length of their
+        // common prefix.
         let mut open = VecDeque::new();
         self.made.top = self.layer(0..count, 0, &mut open);
         while let Some((number, keys, depth)) = open.pop_front() {
@@ -248,7 +255,7 @@ impl<'k, F: Fn(usize) -> &'k [u8]> Builder<F> {
     ) -> Layer {
         let prefix = self.prefixes.len() as u32;
         let mut depth = depth;
-        // A prefix costs a look at it: it is cut only where heads tie without.
+        // A prefix costs a comparison, so one is cut only if heads tie without it.
         if keys.clone().skip(1).any(|number| self.ties(number, depth)) {
             let (first, last) = (self.rest(keys.start, depth), self.rest(keys.end - 1, depth));
             let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
@@ -288,7 +295,7 @@ impl<'k, F: Fn(usize) -> &'k [u8]> Builder<F> {
         }
     }
 
-    /// Whether key `number` and the one before it go on with the same head.
+    /// Whether key `number` and the one before it have the same head and continue.
     fn ties(&self, number: usize, depth: usize) -> bool {
         let held = head(self.rest(number, depth));
         held & 0xff == GOES_ON && held == head(self.rest(number - 1, depth))

@@ -1,27 +1,28 @@
-//! Entry kinds: what one stored version of a key says.
+//! Entry kinds: the meaning of one stored version of a key.
 //!
 //! The byte values are part of the file formats: never reuse one.
 
-/// What a stored entry means.
+/// The meaning of a stored entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum EntryKind {
     /// The value is the payload.
     Put = 1,
-    /// The key is gone.
+    /// The key is deleted.
     Delete = 2,
-    /// All keys from this key up to the payload (exclusive) are gone. Lives in the range-tombstone section.
+    /// All keys from this key up to the payload (exclusive) are deleted. Stored in the
+    /// range-tombstone section.
     RangeDelete = 3,
     /// An operand of a merge operator (reserved: no operator exists yet).
     Merge = 4,
-    /// A put whose value lies elsewhere, because it is long; the payload says where.
+    /// A put whose long value is stored elsewhere; the payload is its location.
     ValueRef = 5,
     /// An expiry time, then the value (reserved).
     PutWithExpiry = 6,
 }
 
 impl EntryKind {
-    /// The kind that a stored byte means; `None` for an unknown one.
+    /// The kind of a stored byte; `None` for an unknown one.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Put,

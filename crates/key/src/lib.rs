@@ -1,13 +1,15 @@
 //! Keys, sequence numbers, entry kinds and the one digest of a lookup.
 //!
-//! The lowest crate: everything above speaks in these types. A user key is a plain `&[u8]` of at most
-//! [`MAX_KEY_BYTES`]; what the engine stores is ordered by (user key ascending, [`SeqNo`] descending).
-//! A lookup makes one [`KeyDigest`] with [`DigestFn::digest`] and hands it down by value.
+//! This is the lowest crate; all others use its types. A user key is a plain `&[u8]` of at most
+//! [`MAX_KEY_BYTES`]; the engine stores entries ordered by (user key ascending, [`SeqNo`]
+//! descending). A lookup computes one [`KeyDigest`] with [`DigestFn::digest`] and passes it down by
+//! value.
 //!
 //! Not here: filters (crate `shamba-filter`), files (crate `shamba-env`).
 #![deny(missing_docs)]
 
-// Nothing is tested elsewhere: arrays of atomics, the vector probes and the sizes of blocks and values assume it.
+// No other targets are tested: arrays of atomics, the vector probes and the sizes of blocks and
+// values assume this one.
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!(
     "Shamba supports 64-bit little-endian targets only (such as x86-64 and aarch64): no test covers this target"
@@ -30,13 +32,13 @@ pub use order::internal_cmp;
 pub use prefetch::{prefetch_address, prefetch_line, prefetch_slice};
 pub use seqno::SeqNo;
 
-/// The longest key, in bytes.
+/// Maximum key length in bytes.
 pub const MAX_KEY_BYTES: usize = 65_535;
-/// The longest value, in bytes.
+/// Maximum value length in bytes.
 pub const MAX_VALUE_BYTES: usize = 256 << 20;
 
-/// The first eight bytes of `key` as a big-endian number, zero-padded: `head(a) < head(b)` implies `a < b`,
-/// and a tie decides nothing.
+/// The first eight bytes of `key` as a big-endian number, zero-padded: `head(a) < head(b)` implies
+/// `a < b`; a tie decides nothing.
 #[inline]
 pub fn head(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk::<8>() {
@@ -47,8 +49,8 @@ pub fn head(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// The pieces of `N` bytes that `bytes` begins with, and what is left behind the last (fewer than `N` bytes).
-/// `N` must not be 0.
+/// The leading pieces of `N` bytes of `bytes`, and the remainder (fewer than `N` bytes). `N` must
+/// not be 0.
 #[inline(always)]
 pub fn chunks<const N: usize>(bytes: &[u8]) -> (impl ExactSizeIterator<Item = &[u8; N]>, &[u8]) {
     // `<[u8]>::as_chunks` does the same from Rust 1.88 on.

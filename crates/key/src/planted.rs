@@ -1,31 +1,34 @@
-//! Planted defects: switches that break the engine on purpose, so that tests can prove that they bite.
+//! Injected defects: switches that break the engine on purpose, so that tests can prove that they
+//! detect it.
 //!
-//! Each stands where the real bug would be, as one `if is_planted(Defect::X)`. They exist only in builds with debug
-//! assertions (the dev profile, which tests inherit): a release build compiles every check to `false`. At most one is
-//! switched on in a process, by [`VARIABLE`] of the environment, which is read at the first check: so any test of any
-//! crate can be asked whether it notices, and none has to know. Off they cost one relaxed load.
+//! Each is in the place of a real bug, as one `if is_planted(Defect::X)`. They exist only in builds
+//! with debug assertions (the dev profile, which tests inherit): in a release build every check is
+//! the constant `false`. At most one is active in a process. The environment variable [`VARIABLE`]
+//! selects it and is read at the first check, so any test of any crate can be run against it
+//! unchanged. When inactive they cost one relaxed load.
 //!
-//! In the lowest crate because filters, tables and the engine have some. Not here: which test notices which, and how soon
-//! (`docs/results/planted.md`).
+//! They are in the lowest crate because filters, tables and the engine have some. Not here: the
+//! tests that detect each defect, and how soon (`docs/results/planted.md`).
 
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The variable of the environment that names the defect to switch on; `none` for none.
+/// The environment variable that names the active defect; `none` for none.
 pub const VARIABLE: &str = "SHAMBA_PLANT";
 
-/// Nobody has looked at the environment yet.
+/// The environment has not been read yet.
 #[cfg(debug_assertions)]
 const UNREAD: u8 = u8::MAX;
 #[cfg(debug_assertions)]
 const NONE: u8 = u8::MAX - 1;
-/// The number of the defect that is switched on.
+/// The number of the active defect.
 #[cfg(debug_assertions)]
 static PLANTED: AtomicU8 = AtomicU8::new(UNREAD);
 
 macro_rules! defects {
     ($($defect:ident, $name:literal, $breaks:literal;)*) => {
-        /// A defect that can be switched on. The documentation of each says what the engine then does.
+        /// A defect that can be activated. The documentation of each describes the resulting
+        /// behaviour.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -44,7 +47,7 @@ macro_rules! defects {
                 }
             }
 
-            /// What the engine does with it.
+            /// The behaviour of the engine with the defect.
             pub fn breaks(self) -> &'static str {
                 match self {
                     $(Self::$defect => $breaks,)*
@@ -158,13 +161,13 @@ defects! {
 const _: () = assert!(Defect::ALL.len() < (u8::MAX - 1) as usize);
 
 impl Defect {
-    /// The defect of that name.
+    /// The defect with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|defect| defect.name() == name)
     }
 }
 
-/// Whether the defect is switched on.
+/// Whether the defect is active.
 #[inline(always)]
 #[cfg(debug_assertions)]
 pub fn is_planted(defect: Defect) -> bool {
@@ -174,14 +177,14 @@ pub fn is_planted(defect: Defect) -> bool {
     }
 }
 
-/// Whether the defect is switched on: never, in a build without debug assertions.
+/// Whether the defect is active: never, in a build without debug assertions.
 #[inline(always)]
 #[cfg(not(debug_assertions))]
 pub fn is_planted(_: Defect) -> bool {
     false
 }
 
-/// What the environment names, for all later checks.
+/// The defect that the environment names, stored for all later checks.
 #[cold]
 #[cfg(debug_assertions)]
 fn read_environment() -> u8 {
@@ -189,7 +192,7 @@ fn read_environment() -> u8 {
         Err(_) | Ok("" | "none") => NONE,
         Ok(name) => match Defect::by_name(name) {
             Some(defect) => defect as u8,
-            // A misspelt name must not pass for a defect that nobody notices.
+            // A misspelt name must not look like a defect that no test detects.
             None => panic!("{VARIABLE}={name:?} names no planted defect"),
         },
     };

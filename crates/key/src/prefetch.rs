@@ -1,15 +1,16 @@
-//! Asking for a cache line before it is needed.
+//! Prefetching of cache lines.
 //!
-//! A hint only: it never faults and changes no answer. Its safe twin is to do nothing, which is what
-//! other processors than x86-64 get.
+//! A hint only: it never faults and changes no result. Its safe twin does nothing, which is the
+//! implementation for processors other than x86-64.
 #![allow(unsafe_code)]
 
-/// Asks the processor to load the cache line that holds `bytes[offset]`; nothing if out of bounds.
+/// Prefetches the cache line that holds `bytes[offset]`; does nothing if out of bounds.
 #[inline(always)]
 pub fn prefetch_line(bytes: &[u8], offset: usize) {
     if let Some(byte) = bytes.get(offset) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `prefetch` has no memory effect and cannot fault; the pointer comes from a live reference.
+        // SAFETY: `prefetch` has no memory effect and cannot fault; the pointer comes from a live
+        // reference.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast::<i8>());
@@ -19,7 +20,7 @@ pub fn prefetch_line(bytes: &[u8], offset: usize) {
     }
 }
 
-/// Asks the processor to load all the cache lines that `items` lie on: for few of them, soon needed.
+/// Prefetches all cache lines of `items`: for a few lines that are needed soon.
 #[inline(always)]
 pub fn prefetch_slice<T>(items: &[T]) {
     let std::ops::Range { start, end } = items.as_ptr_range();
@@ -30,7 +31,7 @@ pub fn prefetch_slice<T>(items: &[T]) {
     }
 }
 
-/// Asks the processor to load the cache line at an address, whatever is there: nothing is read or checked.
+/// Prefetches the cache line at an address, which need not be valid: nothing is read or checked.
 #[inline(always)]
 pub fn prefetch_address(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

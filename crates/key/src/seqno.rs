@@ -1,22 +1,23 @@
 //! Sequence numbers: the order of all writes of a database, across keyspaces.
 //!
-//! Each operation of a batch takes the next number. 0 is used by no write: as a reader's sequence it
-//! means "the empty database". At most 2^56 - 1, so that a number and a kind fit in eight bytes.
+//! Each operation of a batch gets the next number. No write has the number 0: as a reader's
+//! sequence it means "the empty database". The maximum is 2^56 - 1, so that a number and a kind fit
+//! in eight bytes.
 
 use std::fmt;
 
-/// The place of one write in the order of all writes.
+/// The position of one write in the order of all writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct SeqNo(pub u64);
 
 impl SeqNo {
     /// Before every write.
     pub const ZERO: Self = Self(0);
-    /// At or after every write: what a search for "the newest" uses.
+    /// At or after every write: used to search for the newest version.
     pub const MAX: Self = Self((1 << 56) - 1);
 
-    /// The number after this one. Saturates, far above [`Self::MAX`]: no number read from a file can make
-    /// it panic.
+    /// The number after this one. Saturates, far above [`Self::MAX`], so that no number read from a
+    /// file can cause a panic.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -1,22 +1,24 @@
-//! Allocation: how many filter bits each file gets when it is built.
+//! Allocation: the number of filter bits that each file gets when it is built.
 //!
-//! There is one rule ([`allocate`]): the fewest false positives for the bits. What is called an allocation is
-//! only the answer to the question how often an *empty* probe, one for a key that the file does not hold,
-//! reaches each file:
+//! There is one rule ([`allocate`]): the fewest false positives for the bits. The kinds of
+//! allocation differ only in the assumed frequency w_i of *empty* probes, for keys that the file
+//! does not hold, at each file:
 //!
 //! ```text
-//! Uniform    w_i = n_i                                     every filter gets the same bits per key
-//! Monkey     w_i = n_i / n_run * (e + (1 - e) * n_older / n)     lookups spread evenly over the keys
-//! Workload   w_i = what was measured, and a little of Monkey     lookups as they are
+//! Uniform    w_i = n_i                                         same bits per key in every filter
+//! Monkey     w_i = n_i / n_run * (e + (1 - e) * n_older / n)   lookups spread evenly over the keys
+//! Workload   w_i = measured rate + a little of Monkey's        the observed lookups
 //! ```
 //!
-//! with e the empty fraction of the lookups, n_run the entries of the file's run, n_older those of all older
-//! runs, n all entries. A lookup reaches one file of each run, hence n_i / n_run. One that finds its key does not
-//! go on to older runs, so its empty probes reach a run only if the key lies further down: n_older / n.
-//! With e = 1 this is Monkey for zero-result lookups. The paper's general form (equations 13 to 20) takes every
-//! key that is found for one of the last level; here the real runs count. See [`crate::monkey`] for the paper's.
+//! with e the empty fraction of the lookups, n_run the entries of the file's run, n_older those of
+//! all older runs, n all entries. A lookup reaches one file of each run, hence n_i / n_run. A
+//! lookup that finds its key does not continue to older runs, so its empty probes reach a run only
+//! if the key is in an older run: n_older / n. With e = 1 this is Monkey for zero-result lookups.
+//! The paper's general form (equations 13 to 20) assumes that every key that is found is on the
+//! last level; here the real runs count. See [`crate::monkey`] for the paper's form.
 //!
-//! Worked example: a young run of 1 million keys above an old one of 9 million, 10 bits per key on average.
+//! Worked example: a young run of 1 million keys above an old one of 9 million, 10 bits per key on
+//! average.
 //!
 //! ```
 //! use shamba_model::allocation::{Allocation, FilterSite, Limits, Lookups, Theory, allocate};
@@ -25,12 +27,12 @@
 //! let files = [file(1_000_000, 0), file(9_000_000, 1)];
 //! let loads = Allocation::Monkey.loads(&files, Lookups::default())?;
 //! let shares = allocate(&loads, &Theory, 100_000_000, Limits::default())?;
-//! // 14.1 and 9.5 bits per key: rates in proportion to the runs' entries.
+//! // 14.1 and 9.5 bits per key: rates proportional to the runs' entries.
 //! assert_eq!(shares.bits, [14_115_912, 85_884_088]);
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! Not here: the paper's closed forms ([`crate::monkey`]); which modules of what was written are in memory
+//! Not here: the paper's closed forms ([`crate::monkey`]); the residency of written modules
 //! ([`crate::residency`]).
 
 mod curve;
@@ -46,45 +48,46 @@ pub(crate) use rule::{Site, solve};
 
 use crate::input;
 
-/// (ln 2)^2: what a bit per key takes off the logarithm of the best Bloom filter's rate.
+/// (ln 2)^2: the decrease of the logarithm of the best Bloom filter's rate per bit per key.
 pub(crate) const LN2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
 
-/// What the filter bits of files follow.
+/// The basis on which filter bits are allocated to files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Allocation {
-    /// Nothing: the same bits per key everywhere, as most stores do.
+    /// None: the same bits per key everywhere, as in most stores.
     Uniform,
     /// The sizes of the runs, for lookups spread evenly over the keys.
     #[default]
     Monkey,
-    /// The empty probes that each file was seen to get.
+    /// The measured rate of empty probes of each file.
     Workload,
 }
 
-/// A file, or a whole run, as an allocation sees it.
+/// A file, or a whole run, as input of an allocation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FilterSite {
     /// The entries of the file.
     pub entries: u64,
-    /// The age of its run: 0 is the newest. Files of the same number are one run, and share no key.
+    /// The age of its run: 0 is the newest. Files with the same number form one run and share no
+    /// key.
     pub run: u32,
-    /// The empty probes that were seen to reach it; only [`Allocation::Workload`] asks for them.
+    /// The measured rate of empty probes; only [`Allocation::Workload`] uses it.
     pub empty_probes_per_second: f64,
 }
 
-/// What is known of the lookups as a whole.
+/// Properties of the lookups as a whole.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Lookups {
     /// The share of lookups that find nothing. 1 gives Monkey for zero-result lookups.
     pub empty_fraction: f64,
-    /// For [`Allocation::Workload`]: as if so many more lookups came, spread evenly over the keys. So a file
-    /// that nobody has asked for yet still gets some bits, and without measurements it is Monkey. 0: measured
-    /// only.
+    /// For [`Allocation::Workload`]: the prior, as additional lookups per second that are spread
+    /// evenly over the keys. It gives a file without measured lookups some bits; without any
+    /// measurements the result is Monkey's. 0: measurements only.
     pub prior_per_second: f64,
 }
 
 impl Default for Lookups {
-    /// All empty, and for Workload a weak prior: of one lookup a second.
+    /// All lookups empty, and a weak prior of one lookup per second for Workload.
     fn default() -> Self {
         Self { empty_fraction: 1.0, prior_per_second: 1.0 }
     }
@@ -103,10 +106,10 @@ impl Allocation {
         }
     }
 
-    /// How often empty probes reach each of these files: what [`allocate`] works from.
+    /// The rate of empty probes of each of these files: the input of [`allocate`].
     ///
     /// # Errors
-    /// A file without entries, or a rate or share that is none.
+    /// A file without entries, a rate that is NaN, infinite or negative, or a share outside 0 to 1.
     pub fn loads(self, files: &[FilterSite], lookups: Lookups) -> Result<Vec<FilterLoad>, String> {
         input::share("the empty fraction", lookups.empty_fraction)?;
         input::not_negative("the prior of lookups per second", lookups.prior_per_second)?;
@@ -130,7 +133,7 @@ impl Allocation {
     }
 }
 
-/// The empty probes that one lookup, of a key drawn evenly, is expected to send to each file.
+/// The expected number of empty probes at each file from one lookup of a key drawn evenly.
 fn probes_of_one_lookup(files: &[FilterSite], empty_fraction: f64) -> Vec<f64> {
     let entries_where = |wanted: &dyn Fn(&FilterSite) -> bool| -> f64 {
         files.iter().filter(|file| wanted(file)).map(|file| file.entries as f64).sum()
@@ -139,7 +142,7 @@ fn probes_of_one_lookup(files: &[FilterSite], empty_fraction: f64) -> Vec<f64> {
     let mut runs: Vec<u32> = files.iter().map(|file| file.run).collect();
     runs.sort_unstable();
     runs.dedup();
-    // Of each run: its number, its entries, and the share of a lookup that reaches it and finds nothing there.
+    // For each run: its number, its entries, and the expected number of empty probes of one lookup.
     let of_runs: Vec<(u32, f64, f64)> = runs
         .iter()
         .map(|run| {

@@ -1,30 +1,35 @@
-//! The arbiter: how much memory moves from whom to whom, one window at a time.
+//! The arbiter: decides how much memory moves between consumers at the end of each window.
 //!
-//! Every consumer of memory (caches, filters, index partitions, write buffers) says what it holds, what one
-//! step more would save it, and what giving up its last step would cost it, all in nanoseconds per second per
-//! byte ([`crate::value`]). Memory moves, a step at a time, from where it is missed least to where it saves
-//! most, until no move pays: there the marginal values are equal, which for savings that shrink is the optimum.
+//! Every consumer of memory (caches, filters, index partitions, write buffers) reports the bytes
+//! that it holds, the saving of one more step, and the loss of giving up its last step. Savings and
+//! losses are in nanoseconds per second per byte ([`crate::value`]). Memory moves, one step at a
+//! time, from the smallest loss to the largest gain, until no move pays. At that point the marginal
+//! values are equal, which is the optimum for diminishing savings.
 //!
 //! One window:
 //!
-//! 1. Whoever holds less than its floor is filled up first, from those who lose least by it.
-//! 2. Then pairs, the largest gap first, each consumer in one pair at most: a step goes from giver to taker if
-//!    `gain > loss * (1 + margin) + moving_ns_per_byte / payback_seconds`, in this window *and* in the last one.
-//! 3. Who grew since the last window gives nothing, and who shrank takes nothing: it has had no time to show
-//!    what its new size is worth.
+//! 1. Each consumer below its floor is filled to the floor first, from the consumers with the
+//!    smallest losses.
+//! 2. Then pairs move, the largest gap first, each consumer in at most one pair. A step goes from
+//!    giver to taker if `gain > loss * (1 + margin) + moving_ns_per_byte / payback_seconds`, in
+//!    this window *and* in the last one.
+//! 3. A consumer that grew since the last window gives nothing, and one that shrank takes nothing:
+//!    the value of its new size has not been measured yet.
 //!
-//! Invariants: no byte is made or lost; nobody falls below its floor or gives reserved bytes; the answer
-//! depends on nothing but the arguments, and among equals the first in order moves.
+//! Invariants: the sum of all bytes stays the same; no consumer falls below its floor or gives
+//! reserved bytes; the answer depends only on the arguments, and among equals the first in order
+//! moves.
 //!
-//! It cannot swing to and fro. Gains and losses are those of a whole step, not of one byte, so each move raises
-//! the sum of all savings, by what moving costs at least, and what has been left is never better. (With less
-//! than a step to move, savings that shrink make that only truer.) Where savings do not shrink, a giver's loss
-//! counts for at least its own gain, so that on constant values memory only goes uphill. Against noise stand
-//! the two windows and the margin.
+//! The arbiter cannot oscillate. Gains and losses are those of a whole step, not of one byte. Each
+//! move therefore raises the sum of all savings by at least the cost of moving, and the abandoned
+//! division is never better. (When less than a step moves, diminishing savings make this hold with
+//! a larger margin.) Where savings do not diminish, a giver's loss counts as at least its own gain,
+//! so that on constant values memory only moves toward higher savings. The two windows and the
+//! margin guard against noise.
 //!
-//! A consumer stands still if its reserve is all that it holds and its most is no more: so the write buffer can
-//! be weighed every minute and the caches every second. Memory is taken away altogether by one more consumer
-//! with nothing but a floor.
+//! A consumer is excluded from moves if its reserved bytes and its maximum both equal what it
+//! holds. This lets the write buffer be evaluated every minute and the caches every second. To take
+//! memory away from all consumers, add one more consumer that has only a floor.
 //!
 //! ```
 //! use shamba_model::arbiter::{ArbiterRules, Consumer, Move, moves};
@@ -45,34 +50,35 @@
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! Not here: the values ([`crate::value`], [`crate::residency`]); windows, measuring and moving (crate `shamba`).
+//! Not here: the values ([`crate::value`], [`crate::residency`]); windows, measuring and moving
+//! (crate `shamba`).
 
 use crate::input;
 
 /// One consumer of memory in one window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Consumer {
-    /// What it holds.
+    /// Bytes that it holds.
     pub bytes: u64,
-    /// What it must hold at least.
+    /// Minimum that it must hold.
     pub floor_bytes: u64,
-    /// What it cannot give now: pinned, or promised.
+    /// Bytes that it cannot give now: pinned, or promised.
     pub reserved_bytes: u64,
-    /// What it may hold at most.
+    /// Maximum that it may hold.
     pub most_bytes: u64,
-    /// What one step more would save, in nanoseconds per second per byte.
+    /// Saving of one step more, in nanoseconds per second per byte.
     pub gain_per_byte: f64,
-    /// What its last step saves, in nanoseconds per second per byte.
+    /// Saving of its last step, in nanoseconds per second per byte.
     pub loss_per_byte: f64,
 }
 
 impl Consumer {
-    /// What it can give.
+    /// Bytes that it can give.
     fn spare_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.floor_bytes.max(self.reserved_bytes))
     }
 
-    /// What it can take.
+    /// Bytes that it can take.
     fn room_bytes(&self) -> u64 {
         self.most_bytes.saturating_sub(self.bytes)
     }
@@ -87,16 +93,17 @@ impl Consumer {
     }
 }
 
-/// When a move is worth making.
+/// Conditions under which a move is worth making.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ArbiterRules {
-    /// The most that one consumer gives or takes in a window, floors aside. Gains and losses are those of a step.
+    /// Maximum bytes that one consumer gives or takes in a window, floors aside. Gains and losses
+    /// are those of a step.
     pub step_bytes: u64,
-    /// What moving a byte costs once: dropping what it held, and filling it again.
+    /// One-time cost of moving a byte: dropping what it held, and filling it again.
     pub moving_ns_per_byte: f64,
-    /// How soon a move must have earned that back.
+    /// Time within which the savings of a move must repay its cost.
     pub payback_seconds: f64,
-    /// By what share a gain must exceed a loss to count as more than noise.
+    /// Share by which a gain must exceed a loss to count as more than noise.
     pub margin: f64,
 }
 
@@ -113,32 +120,35 @@ impl ArbiterRules {
         Err(format!("the payback must be a time above 0 seconds, not {}", self.payback_seconds))
     }
 
-    /// By how much a gain beats a loss and the cost of moving; 0 or less: it does not.
+    /// The margin by which a gain exceeds a loss plus the cost of moving; the move does not pay at
+    /// 0 or less.
     fn gap(&self, from: &Consumer, to: &Consumer) -> f64 {
         let cost = self.moving_ns_per_byte / self.payback_seconds;
-        // Nobody gives what it would have back at that price: where savings do not shrink (the rest of a loop
-        // that the cache does not hold yet) a gain may be above the loss, and memory would go in circles.
+        // A giver's loss counts as at least its own gain, because it would ask for the memory back
+        // at that price. Where savings do not diminish (a loop that is larger than the cache) a
+        // gain can exceed the loss, and memory would oscillate.
         let loss_per_byte = from.loss_per_byte.max(from.gain_per_byte);
         to.gain_per_byte - (loss_per_byte * (1.0 + self.margin) + cost)
     }
 }
 
-/// Bytes that go from one consumer to another; consumers are named by their place in the list.
+/// Bytes that move from one consumer to another; consumers are named by their index in the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// Who gives.
+    /// Index of the giver.
     pub from: usize,
-    /// Who takes.
+    /// Index of the taker.
     pub to: usize,
-    /// How much.
+    /// Bytes moved.
     pub bytes: u64,
 }
 
-/// What moves at the end of this window. Without a last window (at the start, or when consumers came or went)
-/// only floors are filled.
+/// The moves at the end of this window. Without a last window (at the start, or when consumers were
+/// added or removed) only floors are filled.
 ///
 /// # Errors
-/// A value or a rule that is no number or negative, a floor above the most, or a last window of other consumers.
+/// A value or a rule that is NaN, infinite or negative, a floor above the maximum, or a last window
+/// with a different number of consumers.
 pub fn moves(rules: &ArbiterRules, last: Option<&[Consumer]>, now: &[Consumer]) -> Result<Vec<Move>, String> {
     rules.validate()?;
     for (at, consumer) in now.iter().chain(last.unwrap_or_default()).enumerate() {
@@ -166,7 +176,7 @@ pub fn moves(rules: &ArbiterRules, last: Option<&[Consumer]>, now: &[Consumer]) 
     Ok(moves)
 }
 
-/// What those below their floor are given: in order, each from those who lose least.
+/// Fills consumers below their floor: in order, each from the givers with the smallest losses.
 fn fill_floors(now: &[Consumer]) -> Vec<Move> {
     let mut givers: Vec<(usize, u64)> = now.iter().map(Consumer::spare_bytes).enumerate().collect();
     givers.sort_by(|a, b| now[a.0].loss_per_byte.total_cmp(&now[b.0].loss_per_byte).then(a.0.cmp(&b.0)));
@@ -187,7 +197,8 @@ fn fill_floors(now: &[Consumer]) -> Vec<Move> {
 
 /// Giver, taker and gap (the lesser of two windows) of each move that pays, the largest gap first.
 fn pairs(rules: &ArbiterRules, last: &[Consumer], now: &[Consumer]) -> Vec<(usize, usize, f64)> {
-    // What others hold wavers, and with it what is left to share: less than a part of a step is no move.
+    // The memory to share varies as other uses vary. A change of less than a quarter of a step does
+    // not count as growth or shrinkage.
     let slack_bytes = rules.step_bytes / 4;
     let gives = |at: &usize| now[*at].spare_bytes() > 0 && now[*at].bytes <= last[*at].bytes + slack_bytes;
     let takes = |at: &usize| now[*at].room_bytes() > 0 && now[*at].bytes + slack_bytes >= last[*at].bytes;

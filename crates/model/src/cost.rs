@@ -1,26 +1,31 @@
-//! Cost: what a design costs in a situation: I/Os of lookups, updates and ranges, memory, time.
+//! The cost of a design in a situation: I/Os of lookups, updates and ranges, memory, time.
 //!
-//! [`predict`] takes a [`Situation`] (data, workload, device) and a [`Plan`] (a design and how memory is spent) and
-//! answers with [`Costs`], by the closed forms ([`crate::monkey`], [`crate::updates`]) and, side by side and named
-//! apart, exactly for the tree's number of levels (`*_exact`). The papers' symbols: N `entries`, E `entry_bytes`, B the
-//! entries per page, phi `write_ns / read_ns`, v / (v+1) the found share of lookups, s `range_selectivity`.
+//! [`predict`] takes a [`Situation`] (data, workload, device) and a [`Plan`] (a design and a use of
+//! memory) and returns [`Costs`]. It uses the closed forms ([`crate::monkey`], [`crate::updates`])
+//! and, in separate fields named `*_exact`, the sums for the tree's number of levels. The papers'
+//! symbols: N `entries`, E `entry_bytes`, B the entries per page, phi `write_ns / read_ns`, v /
+//! (v+1) the found share of lookups, s `range_selectivity`.
 //!
-//! Time is made of pages and of computing, equations 21 and 22 with the processor's part beside it:
+//! Time consists of pages and CPU work: equations 21 and 22, with the CPU part added:
 //!
 //! ```text
-//! lookup   reads * miss ratio * read_ns + hashes * hash_ns + filters * probe_ns + searches * search_ns
+//! lookup   reads * miss ratio * read_ns + hashes * hash_ns + filters * probe_ns
+//!          + searches * search_ns
 //! range    pages * (1 - share of pages cached) * read_ns + runs * search_ns
 //! update   merges per entry / B * (read_ns + write_ns)
 //! ```
 //!
-//! **The block cache.** A cache of c bytes is taken to hold the share c / (N E) of all data pages. The share of lookups'
-//! page reads that miss at that size is the situation's [`locality`](Situation::locality): 1 - share where lookups fall
-//! evenly on the keys, less where they repeat. Ranges are taken to fall evenly. Merges go past the cache. Filters and fences are in memory and cost no I/O.
+//! **The block cache.** A cache of c bytes is assumed to hold the share c / (N E) of all data
+//! pages. The share of lookups' page reads that miss at that size is the situation's
+//! [`locality`](Situation::locality): 1 - share for lookups that are spread evenly over the keys,
+//! less for skewed ones. Ranges are assumed to be spread evenly. Compactions bypass the cache.
+//! Filters and fences are in memory and cost no I/O.
 //!
-//! The tree is the papers' perfect one: as full as it gets, each level T times the one above. Every answer is finite:
-//! input that is no number, out of bounds, or leads beyond what a float can hold is an error.
+//! The tree is the papers' perfect one: every level is full, each T times the one above. Every
+//! answer is finite: input that is NaN or out of bounds, or a result that exceeds the range of a
+//! float, is an error.
 //!
-//! Not here: which design is best ([`crate::navigator`]).
+//! Not here: the search for the best design ([`crate::navigator`]).
 
 mod checked;
 mod lookups;
@@ -36,21 +41,21 @@ use crate::miss_ratio::MissRatioCurve;
 use crate::monkey::{PaperTree, bloom_fpr};
 use crate::updates::{MergeShape, Merging};
 
-/// What an index keeps in memory for a data page: a key's head and a place. The Monkey paper's figure.
+/// Memory of an index per data page: the prefix of a key and a position. The Monkey paper's figure.
 pub const FENCE_BYTES_PER_PAGE: f64 = 24.0;
 
-/// What is stored.
+/// The stored data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DataSet {
     /// N: entries in the tree; at least 1.
     pub entries: u64,
-    /// E: the bytes of one on storage; above 0.
+    /// E: the bytes of an entry on storage; above 0.
     pub entry_bytes: f64,
     /// The bytes of a page; at least 1. B, the entries per page, is this over `entry_bytes`.
     pub page_bytes: u64,
 }
 
-/// What is asked of it: rates or shares in any unit, of which only the proportions count; not all 0.
+/// The operations: rates or shares in any unit, of which only the proportions count; not all 0.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Workload {
     /// Lookups that find nothing.
@@ -61,22 +66,22 @@ pub struct Workload {
     pub updates: f64,
     /// Range lookups.
     pub ranges: f64,
-    /// s: the share of all entries that one range takes, from 0 to 1.
+    /// s: the share of all entries that one range reads, from 0 to 1.
     pub range_selectivity: f64,
 }
 
-/// What pages and computing take.
+/// Times of pages and of CPU work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Device {
     /// Reading a page, in nanoseconds; above 0.
     pub read_ns: f64,
     /// Writing a page, in nanoseconds. phi is this over `read_ns`.
     pub write_ns: f64,
-    /// The processor's part.
+    /// CPU times.
     pub cpu: CpuTimes,
 }
 
-/// What the parts of a lookup take of the processor, in nanoseconds.
+/// CPU times of the parts of a lookup, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CpuTimes {
     /// T_H: hashing a key.
@@ -90,7 +95,7 @@ pub struct CpuTimes {
 }
 
 impl Costs {
-    /// The time of an operation, for each of `other`'s; 1 where neither takes any.
+    /// The time of an operation relative to `other`'s; 1 where both take none.
     pub fn times_the_cost_of(&self, other: &Self) -> f64 {
         let (mine, its) = (self.cost_ns_per_op, other.cost_ns_per_op);
         if mine == its { 1.0 } else { (mine / its).min(f64::MAX) }
@@ -98,26 +103,27 @@ impl Costs {
 }
 
 impl CpuTimes {
-    /// Computing costs nothing: what the papers count.
+    /// CPU work costs nothing, as in the papers.
     pub const NONE: Self = Self { hash_ns: 0.0, probe_ns: 0.0, search_ns: 0.0, shared_digest: true };
-    /// What the engine took on the machine of `docs/results/speed.md`, to the nearest round figure.
+    /// Times measured on the machine of `docs/results/speed.md`, rounded.
     pub const ENGINE: Self = Self { hash_ns: 10.0, probe_ns: 15.0, search_ns: 300.0, shared_digest: true };
 }
 
-/// Data, workload and device, and how lookups repeat.
+/// Data, workload and device, and the locality of lookups.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Situation {
-    /// What is stored.
+    /// The stored data.
     pub data: DataSet,
-    /// What is asked of it.
+    /// The operations on it.
     pub workload: Workload,
-    /// What it is on.
+    /// The storage device and the CPU.
     pub device: Device,
-    /// The share of lookups' page reads that miss in a block cache, over the share of the data that it holds.
+    /// The share of lookups' page reads that miss in a block cache, as a function of the share of
+    /// the data that it holds.
     pub locality: MissRatioCurve,
 }
 
-/// How much memory filters get.
+/// The memory of the filters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FilterBits {
     /// Bits for each entry, on average.
@@ -126,30 +132,31 @@ pub enum FilterBits {
     Bytes(f64),
 }
 
-/// A design, and how memory is spent.
+/// A design, and a use of memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
-    /// T, K, Z and the buffer. Its bits per key are not asked: `filters` counts.
+    /// T, K, Z and the buffer. Its bits per key are ignored: `filters` counts.
     pub design: Design,
     /// The filters' memory.
     pub filters: FilterBits,
-    /// How it is shared out. Monkey follows the empty share of the workload's lookups, as measured probes of
-    /// even lookups would: so Workload is the same.
+    /// The allocation of the filters' memory. Monkey follows the empty share of the workload's
+    /// lookups. Workload is the same here, because measured probes of even lookups would have the
+    /// same rates.
     pub allocation: Allocation,
     /// The block cache; 0 for none, as in the papers.
     pub cache_bytes: u64,
-    /// L; `None` for what the data needs by equation 1.
+    /// L; `None` for the number of levels that the data needs by equation 1.
     pub levels: Option<u32>,
 }
 
-/// What a plan costs in a situation.
+/// The costs of a plan in a situation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Costs {
     /// L.
     pub levels: u32,
-    /// L_unfiltered: the levels whose filters have no bits.
+    /// L_unfiltered: the number of levels whose filters have no bits.
     pub unfiltered_levels: u32,
-    /// All runs, when each level has as many as it may.
+    /// The number of runs, when each level has its maximum.
     pub runs: u64,
     /// The false-positive rate of each filter of a level, smallest level first.
     pub fpr_per_level: Vec<f64>,
@@ -157,13 +164,15 @@ pub struct Costs {
     pub bits_per_key_per_level: Vec<f64>,
     /// The filters' memory.
     pub filter_bytes: f64,
-    /// The memory of the fences that are held: [`FENCE_BYTES_PER_PAGE`] for each of their pages of data.
+    /// The memory of the fences that are held: [`FENCE_BYTES_PER_PAGE`] for each of their pages of
+    /// data.
     pub fence_bytes: f64,
     /// The share of data pages that the block cache holds.
     pub cached_share: f64,
     /// The share of lookups' page reads that miss in it.
     pub cache_miss_ratio: f64,
-    /// R by closed form, equation 7 or 56: the I/Os of a lookup that finds nothing. Without the cache, as all that follow.
+    /// R by closed form, equation 7 or 56: the I/Os of a lookup that finds nothing. This and the
+    /// following fields are without the cache.
     pub zero_result_lookup_ios: f64,
     /// R for this number of levels.
     pub zero_result_lookup_ios_exact: f64,
@@ -175,60 +184,67 @@ pub struct Costs {
     pub mixed_lookup_ios: f64,
     /// Z for this number of levels.
     pub mixed_lookup_ios_exact: f64,
-    /// The I/Os of a lookup that finds its key, drawn evenly over all entries, for this number of levels.
+    /// The I/Os of a lookup that finds its key, drawn evenly over all entries, for this number of
+    /// levels.
     pub found_lookup_ios: f64,
-    /// W (equation 10): the I/Os of an update, in reads, when whole levels merge.
+    /// W (equation 10): the I/Os of an update, in reads, when whole levels are compacted.
     pub update_ios: f64,
-    /// The I/Os of an update, in reads, as levels merge here: what its time is made of; equation 10 for whole levels.
+    /// The I/Os of an update, in reads, as levels are compacted here: the basis of its time;
+    /// equation 10 for whole levels.
     pub merged_update_ios: f64,
     /// Q (equation 11): the I/Os of a range lookup.
     pub range_ios: f64,
-    /// theta (equation 21): the I/Os of an operation of the workload: its shares times Z by closed form, W and Q.
+    /// theta (equation 21): the I/Os of an operation of the workload: its shares times Z by closed
+    /// form, W and Q.
     pub operation_ios: f64,
-    /// Bytes that flushes and merges write for each byte flushed.
+    /// Bytes that flushes and compactions write per byte flushed.
     pub write_amplification: f64,
-    /// Bytes stored for each byte of live data, when all entries are obsolete that can be.
+    /// Bytes stored per byte of live data, with the maximum number of obsolete entries.
     pub space_amplification: f64,
-    /// Filters that a lookup of the mix consults.
+    /// Filters that a lookup of the mix probes.
     pub filters_per_lookup: f64,
-    /// Hashes that a lookup of the mix makes.
+    /// Hashes that a lookup of the mix computes.
     pub hashes_per_lookup: f64,
-    /// The processor's part of a lookup of the mix.
+    /// CPU time of a lookup of the mix, in nanoseconds.
     pub cpu_ns_per_lookup: f64,
-    /// R with the cache: the reads of a lookup that finds nothing, as [`Self::lookup_reads`] counts.
+    /// R with the cache: the reads of a lookup that finds nothing, counted as in
+    /// [`Self::lookup_reads`].
     pub empty_lookup_reads: f64,
-    /// V with the cache: the reads of a lookup that finds its key, as [`Self::lookup_reads`] counts.
+    /// V with the cache: the reads of a lookup that finds its key, counted as in
+    /// [`Self::lookup_reads`].
     pub found_lookup_reads: f64,
-    /// The reads of a lookup of the mix that the cache does not save, those of fences that are not held included; lookups
-    /// that find are drawn evenly.
+    /// The reads of a lookup of the mix that the cache does not save, including those of fences
+    /// that are not held. Keys that are found are drawn evenly.
     pub lookup_reads: f64,
-    /// A lookup of the mix, in nanoseconds.
+    /// Time of a lookup of the mix, in nanoseconds.
     pub lookup_ns: f64,
-    /// A lookup that finds nothing, in nanoseconds.
+    /// Time of a lookup that finds nothing, in nanoseconds.
     pub empty_lookup_ns: f64,
-    /// A lookup that finds its key, drawn evenly over all entries, in nanoseconds.
+    /// Time of a lookup that finds its key, drawn evenly over all entries, in nanoseconds.
     pub found_lookup_ns: f64,
-    /// An update, in nanoseconds.
+    /// Time of an update, in nanoseconds.
     pub update_ns: f64,
-    /// A range lookup, in nanoseconds.
+    /// Time of a range lookup, in nanoseconds.
     pub range_ns: f64,
-    /// An operation of the workload, in nanoseconds.
+    /// Time of an operation of the workload, in nanoseconds.
     pub cost_ns_per_op: f64,
-    /// tau (equation 22): operations of the workload a second, one after the other; the largest float where nothing takes time.
+    /// tau (equation 22): operations of the workload per second, executed serially; the largest
+    /// float where nothing takes time.
     pub throughput_per_s: f64,
 }
 
-/// What `plan` costs in `situation`, when whole levels merge, as in the papers.
+/// The costs of `plan` in `situation`, when whole levels are compacted, as in the papers.
 ///
 /// # Errors
-/// What is no number or out of bounds, or leads to figures that a float cannot hold; and why.
+/// Input that is NaN or out of bounds, or results that exceed the range of a float, with the
+/// reason.
 pub fn predict(situation: &Situation, plan: &Plan) -> Result<Costs, String> {
     predict_merging(situation, plan, Merging::WholeLevels)
 }
 
-/// What `plan` costs in `situation`, when levels merge so. Only the time of updates, what follows from it,
-/// [`Costs::merged_update_ios`] and [`Costs::write_amplification`] depend on it; [`Costs::update_ios`] is equation 10 in
-/// any case.
+/// The costs of `plan` in `situation`, when levels are compacted as `merging` says. Only the time
+/// of updates, what follows from it, [`Costs::merged_update_ios`] and
+/// [`Costs::write_amplification`] depend on it; [`Costs::update_ios`] is always equation 10.
 ///
 /// # Errors
 /// As [`predict`].
@@ -236,11 +252,11 @@ pub fn predict_merging(situation: &Situation, plan: &Plan, merging: Merging) -> 
     predict_held(situation, plan, merging, 1.0)
 }
 
-/// The same where memory holds only the share `held_fences` of the fences: each search of a run whose fences are not
-/// held reads them, one page more.
+/// The same where memory holds only the share `held_fences` of the fences. Each search of a run
+/// whose fences are not held reads them first: one page more.
 ///
 /// # Errors
-/// As [`predict`], or a share that is none.
+/// As [`predict`], or a share outside 0 to 1.
 pub fn predict_held(
     situation: &Situation,
     plan: &Plan,

@@ -1,29 +1,31 @@
 //! The design: size ratio T, runs K and Z, write buffer and filter bits.
 //!
-//! Level i >= 1 holds `buffer_bytes * T^i` (Monkey counts levels so); level 0 is the inbox of flushed runs
-//! and has no capacity of its own. At most K runs live on an inner level and Z on the last one ("fluid
-//! LSM-tree", Dayan and Idreos 2018): leveling is K = Z = 1, tiering K = Z = T - 1, lazy leveling K = T - 1
-//! with Z = 1, where T is rounded up if it is not whole.
+//! Level i >= 1 holds `buffer_bytes * T^i` (Monkey's numbering of levels). Level 0 holds the
+//! flushed runs and has no capacity of its own. There are at most K runs on an inner level and Z on
+//! the last one ("fluid LSM-tree", Dayan and Idreos 2018): leveling is K = Z = 1, tiering K = Z =
+//! T - 1, lazy leveling K = T - 1 with Z = 1, where T is rounded up if it is not an integer.
 //!
-//! Everything here is a pure function of its arguments and gives the same bits on every machine: powers
-//! are repeated products, floats are stored in the shortest form that reads back exactly.
+//! Everything here is a pure function of its arguments and gives the same bits on every machine:
+//! powers are repeated products, and floats are stored in the shortest form that reads back
+//! exactly.
 //!
-//! Not here: which merge a design asks for (crate `shamba`, `compaction/policy`).
+//! Not here: the compaction that a design requires (crate `shamba`, `compaction/policy`).
 
 use shamba_filter::MAX_BITS_PER_KEY;
 use std::fmt;
 use std::str::FromStr;
 
-/// The largest size ratio. Beyond it a tree that fits on a disk has one level.
+/// Maximum size ratio. With a larger one, a tree that fits on a disk has one level.
 pub const MAX_SIZE_RATIO: f64 = 1024.0;
-/// The most runs that a level may be allowed.
+/// Maximum number of runs that a design may allow on a level.
 pub const MAX_RUNS: u32 = 1024;
-/// The most levels below the inbox: with T >= 2 and a buffer of one byte, 64 levels hold 2^64 bytes.
+/// Maximum number of levels below level 0: with T >= 2 and a buffer of one byte, 64 levels hold
+/// 2^64 bytes.
 pub const MAX_LEVELS: u32 = 64;
 
-/// The smallest write buffer: below it a run is smaller than its own index and footer.
+/// Minimum write buffer: a smaller run would be smaller than its own index and footer.
 pub(crate) const MIN_BUFFER_BYTES: u64 = 1024;
-/// The largest write buffer.
+/// Maximum write buffer.
 pub(crate) const MAX_BUFFER_BYTES: u64 = 1 << 40;
 
 /// The classical merge policies: named values of (K, Z).
@@ -53,7 +55,7 @@ impl MergePolicy {
 
     /// The runs (K, Z) that the policy allows at `size_ratio`.
     pub fn runs(self, size_ratio: f64) -> (u32, u32) {
-        // `as` saturates: NaN and negatives give 0, which the lower bound lifts to 1.
+        // `as` saturates: NaN and negatives give 0, which the lower bound raises to 1.
         let tiered = (size_ratio.ceil() as u32).saturating_sub(1).max(1);
         match self {
             Self::Leveling => (1, 1),
@@ -83,17 +85,22 @@ impl FromStr for MergePolicy {
 /// The knobs that give a tree its shape and its costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Design {
-    /// T: how many times larger a level is than the one above it; a real number, 2 to 1024. Larger: fewer
-    /// levels, so cheaper reads, but leveling merges more often (and tiering keeps more runs).
+    /// T: the size of a level relative to the one above it; a real number, 2 to 1024. Larger: fewer
+    /// levels, so cheaper reads, but leveling rewrites data more often (and tiering keeps more
+    /// runs).
     pub size_ratio: f64,
-    /// K: the most runs on each level but the last, 1 to 1024. More: cheaper writes, dearer reads.
+    /// K: maximum runs on each level except the last, 1 to 1024. More: cheaper writes, more
+    /// expensive reads.
     pub inner_runs: u32,
-    /// Z: the most runs on the last level, 1 to 1024. More: cheaper writes, more dead versions kept.
+    /// Z: maximum runs on the last level, 1 to 1024. More: cheaper writes, more obsolete versions.
     pub last_runs: u32,
-    /// The write buffer, in bytes, 1 KiB to 1 TiB: a memtable of this size is flushed, and level i holds
-    /// T^i of it. (The engine flushes no more than its budget has room for, and sizes levels by that: [`crate::Sizing::Auto`].) Larger: fewer levels and merges, more memory and a longer recovery.
+    /// The write buffer, in bytes, 1 KiB to 1 TiB: a memtable of this size is flushed, and level i
+    /// holds T^i of it. (The engine limits it to what its budget allows, and sizes levels by the
+    /// limited size: [`crate::Sizing::Auto`].) Larger: fewer levels and compactions, more memory
+    /// and a longer recovery.
     pub buffer_bytes: u64,
-    /// Filter bits per key, 0 (no filters) to 64; fractions count. More: fewer false positives, more memory.
+    /// Filter bits per key, 0 (no filters) to 64, also fractional. More: fewer false positives,
+    /// more memory.
     pub bits_per_key: f64,
 }
 
@@ -105,26 +112,26 @@ impl Default for Design {
 }
 
 impl Design {
-    /// The design of a classical policy. Not checked: see [`Self::validate`].
+    /// The design of a classical policy, not validated: see [`Self::validate`].
     pub fn new(policy: MergePolicy, size_ratio: f64, buffer_bytes: u64, bits_per_key: f64) -> Self {
         let (inner_runs, last_runs) = policy.runs(size_ratio);
         Self { size_ratio, inner_runs, last_runs, buffer_bytes, bits_per_key }
     }
 
-    /// The classical policy that (K, Z) amount to at this size ratio, if any. Up to T = 2 the three are one:
-    /// leveling.
+    /// The classical policy with this K and Z at this size ratio, if any. At T = 2 the three
+    /// policies coincide: the answer is leveling.
     pub fn policy(&self) -> Option<MergePolicy> {
         MergePolicy::ALL
             .into_iter()
             .find(|policy| policy.runs(self.size_ratio) == (self.inner_runs, self.last_runs))
     }
 
-    /// Whether every knob is within its bounds.
+    /// Checks that every knob is within its bounds.
     ///
     /// # Errors
     /// The first option that is not, with its bounds.
     pub fn validate(&self) -> Result<(), String> {
-        // A range never contains NaN, so these tests refuse it too.
+        // A range never contains NaN, so these checks also reject it.
         if !(2.0..=MAX_SIZE_RATIO).contains(&self.size_ratio) {
             return Err(format!("size_ratio must be from 2 to {MAX_SIZE_RATIO}, not {}", self.size_ratio));
         }
@@ -148,18 +155,19 @@ impl Design {
         Ok(())
     }
 
-    /// What level `level` (1 and deeper) holds at most, in bytes: buffer · T^level, at most `u64::MAX`.
+    /// Capacity of level `level` (1 and deeper) in bytes: buffer * T^level, at most `u64::MAX`.
     pub fn level_capacity_bytes(&self, level: u32) -> u64 {
         let mut capacity = self.buffer_bytes as f64;
-        // A repeated product, because `powi` may differ between machines; further factors change nothing.
+        // A repeated product, because `powi` may differ between machines; more factors than that
+        // change nothing.
         for _ in 0..level.min(MAX_LEVELS) {
             capacity *= self.size_ratio;
         }
         capacity.round() as u64
     }
 
-    /// The levels that `total_bytes` need: the smallest L >= 1 such that levels 1 to L together hold them;
-    /// at most [`MAX_LEVELS`].
+    /// The number of levels that `total_bytes` need: the smallest L >= 1 such that levels 1 to L
+    /// together hold them; at most [`MAX_LEVELS`].
     pub fn levels_for(&self, total_bytes: u64) -> u32 {
         let mut held = 0u64;
         for level in 1..MAX_LEVELS {
@@ -171,12 +179,12 @@ impl Design {
         MAX_LEVELS
     }
 
-    /// The most runs that `level` may have when `last_level` is the deepest one: Z there, K above it.
+    /// Maximum runs on `level` when `last_level` is the deepest one: Z there, K above it.
     pub fn runs_allowed(&self, level: u32, last_level: u32) -> u32 {
         if level < last_level { self.inner_runs } else { self.last_runs }
     }
 
-    /// The design as text pairs, as the manifest keeps it; [`Self::from_pairs`] gives back the same bits.
+    /// The design as text pairs for the manifest; [`Self::from_pairs`] restores the same bits.
     pub fn to_pairs(&self) -> Vec<(String, String)> {
         let [size_ratio, inner_runs, last_runs, buffer_bytes, bits_per_key] = KEYS;
         [
@@ -196,10 +204,10 @@ impl Design {
         KEYS.contains(&name)
     }
 
-    /// The design that text pairs hold. Pairs of other names, which later versions may add, are passed over.
+    /// The design in text pairs. Pairs of other names, which later versions may add, are ignored.
     ///
     /// # Errors
-    /// A pair that is missing, given twice, not a number, or out of bounds: which, and why.
+    /// The pair that is missing, given twice, not a number, or out of bounds, and why.
     pub fn from_pairs<K: AsRef<str>, V: AsRef<str>>(pairs: &[(K, V)]) -> Result<Self, String> {
         let [size_ratio, inner_runs, last_runs, buffer_bytes, bits_per_key] = KEYS;
         let design = Self {
@@ -214,10 +222,11 @@ impl Design {
     }
 }
 
-/// The names of the pairs, in the order of the fields. Stored in manifests: never reuse one.
+/// The names of the pairs, in the order of the fields. They are stored in manifests: never reuse
+/// one.
 const KEYS: [&str; 5] = ["size_ratio", "inner_runs", "last_runs", "buffer_bytes", "bits_per_key"];
 
-/// The one value of `key`, read as a number.
+/// The only value of `key`, parsed as a number.
 fn number<K: AsRef<str>, V: AsRef<str>, N: FromStr>(pairs: &[(K, V)], key: &str) -> Result<N, String> {
     let mut values = pairs.iter().filter(|(name, _)| name.as_ref() == key).map(|(_, value)| value.as_ref());
     let value = values.next().ok_or_else(|| format!("the design lacks {key}"))?;

@@ -1,43 +1,51 @@
-//! Filters and indexes together: which modules and which index partitions are to be in memory.
+//! Filters and indexes together: the modules and index partitions that are worth their memory.
 //!
-//! A search of a file costs more where its index partition has to be read first, so a filter module saves more there;
-//! and a file whose filter says no to nearly everything is searched seldom, so its index is worth less. With `w` empty
-//! and `v` other probes a second, `s` searches that ask no filter (seeks), modules 1 to d in memory and the share x of the index:
+//! A search of a file costs more if its index partition has to be read first, so a filter module
+//! saves more there. A file whose filter rejects nearly every probe is rarely searched, so its
+//! index is worth less. With `w` empty and `v` other probes a second, `s` searches that probe no
+//! filter (seeks), modules 1 to d in memory and the share x of the index:
 //!
 //! ```text
 //! searches a second             S = s + v + w * f_1 ... f_d
-//! what they cost a second       S * (data_ns + (1 - x) * index_ns)
+//! their cost a second           S * (data_ns + (1 - x) * index_ns)
 //! the next module saves         w * f_1 ... f_d * (1 - f_{d+1}) * (data_ns + (1 - x) * index_ns)
 //! the rest of the index saves   (1 - x) * S * index_ns
 //! ```
 //!
-//! A module that is not in memory is passed over, or it is *fetched*: read for each probe that comes to it. With modules up to
-//! r >= d fetched, the file costs
+//! A module that is not in memory is skipped, or it is *fetched*: read for each probe that reaches
+//! it. With modules up to r >= d fetched, the cost of the file is
 //!
 //! ```text
-//! sum over j from d to r - 1 of (v + w * f_1 ... f_j) * fetch_ns_j + (s + v + w * f_1 ... f_r) * (data_ns + (1 - x) * index_ns)
+//!   sum over j from d to r - 1 of (v + w * f_1 ... f_j) * fetch_ns_j
+//! + (s + v + w * f_1 ... f_r) * (data_ns + (1 - x) * index_ns)
 //! ```
 //!
-//! and r is what makes that least, but never less than the modules that may not be passed over (`Skipping::None`, `Partial`).
-//! What a piece saves is the difference of the file's cost without and with it.
+//! where r minimizes the cost, but is at least the number of modules that must not be skipped
+//! (`Skipping::None`, `Partial`). The saving of a piece is the difference of the file's cost
+//! without and with it.
 //!
-//! Each makes the other worth less and nothing makes anything worth more, so the best per byte is taken next, values
-//! being looked at anew when they come up: what has lost value meanwhile goes back into the queue. Modules that pay
-//! only together are weighed together, as in [`crate::residency`], of which this is the extension.
+//! Each piece lowers the value of the others, and none raises it. So the piece with the highest
+//! saving per byte is taken next, and values are recomputed when they reach the front of the queue:
+//! a piece whose value has dropped goes back into the queue. Modules that pay only together are
+//! evaluated together, as in [`crate::residency`], which this module extends.
 //!
-//! A module and an index are cut in equal pieces, and the last thing that fits only in part is taken in part.
+//! A module and an index are cut into equal pieces, and the last one that does not fit as a whole
+//! is taken in part.
 //!
-//! Lookups *turn*: where all found their key, all may find none the next moment, and until somebody notices and modules that were let go
-//! are there again each of these is a search. So of the lookups that find their key the part u is believed to find none
-//! ([`Weighing::turning_part`]): what modules save is reckoned with w + u * v for w and (1 - u) * v for v.
+//! *Workload shift*: if all lookups found their key and then none do, each of them is a search
+//! until the shift is detected and the evicted modules are loaded again. Therefore a share u of the
+//! found lookups is assumed to find nothing ([`Weighing::turning_part`]): savings of modules are
+//! computed with w + u * v for w and (1 - u) * v for v.
 //!
-//! A module that saves less than its probes cost even so is not taken, however much memory is left. If it is in memory already and
-//! nobody else has use for that memory, it may stay there and *rest*: held, and not asked ([`Weighing::keeps`]).
+//! A module that still saves less than its probes cost is not taken, however much memory is free.
+//! If it is already in memory and the memory is not needed otherwise, it may stay as *dormant*:
+//! held in memory but not probed ([`Weighing::keeps`]).
 //!
-//! Invariants: never more bytes than the budget; a module has slices only if the modules before it are whole; what is kept
-//! was in memory before, and takes nothing from what saves; the answer depends on nothing but the arguments.
+//! Invariants: never more bytes than the budget; a module has slices only if the modules before it
+//! are whole; a dormant module was in memory before, and takes no memory from pieces that save
+//! time; the answer depends only on the arguments.
 //!
-//! Not here: who moves slices in and out, and what is measured (package `shamba`).
+//! Not here: loading and eviction of slices, and measurements (package `shamba`).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -51,87 +59,91 @@ use crate::skip::FileProbes;
 /// A file's index: equal partitions, each of which is in memory or not.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FileIndex {
-    /// What all of it takes in memory.
+    /// Memory of all partitions.
     pub bytes: u64,
-    /// Its partitions.
+    /// Number of partitions.
     pub partitions: u32,
 }
 
-/// One file and what memory could hold of it.
+/// One file and its pieces that memory could hold.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FileMemory {
     /// The probes that reach the file.
     pub probes: FileProbes,
-    /// Searches that ask no filter: those of seeks.
+    /// Searches that probe no filter: those of seeks.
     pub seeks_per_second: f64,
-    /// What a search costs once the index is in memory.
+    /// Cost of a search whose index partition is in memory.
     pub data_ns: f64,
-    /// What it costs more if its index partition is not.
+    /// Additional cost if the index partition is not in memory.
     pub index_ns: f64,
-    /// The filter's modules, in the order in which they are asked.
+    /// The filter's modules, in probe order.
     pub modules: Vec<Module>,
-    /// So many of them, from the first on, may not be passed over.
+    /// Number of modules, from the first on, that must not be skipped.
     pub asked_modules: usize,
     /// Price of fetching a slice of a module that is not in memory, by the slice's bytes.
     pub fetch: ReadPrice,
-    /// The index; without partitions there is none to hold.
+    /// The index; without partitions there is nothing to hold.
     pub index: FileIndex,
-    /// How many of the modules are in memory now, from the first on.
+    /// Number of modules in memory now, from the first on.
     pub held_modules: usize,
-    /// How many of these are asked; the others rest.
+    /// Number of these that are probed; the others are dormant.
     pub asked_now: usize,
-    /// Whether the index is.
+    /// Whether the index is in memory now.
     pub holds_index: bool,
 }
 
 impl FileMemory {
-    /// Nanoseconds of fetching a slice of a module.
+    /// Price of fetching a slice of a module, in nanoseconds.
     fn fetch_ns(&self, module: usize) -> f64 {
         self.modules.get(module).map_or(0.0, |module| self.fetch.ns(module.slice_bytes()))
     }
 }
 
-/// How files are weighed.
+/// Parameters of the evaluation.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Weighing {
-    /// What probing a module costs; 0 in the mode that counts I/Os.
+    /// Cost of probing a module; 0 in counting mode.
     pub probe_ns: f64,
-    /// What is in memory stays unless something saves more than `1 + margin` times as much per byte: so measurements
-    /// that waver do not exchange things of about the same worth again and again. A plan then saves at least
-    /// 1 / (1 + margin) of the best one, what probes cost aside: within the same margin what is asked stays so, and what rests.
+    /// Hysteresis: a resident piece stays unless another one saves more than `1 + margin` times as
+    /// much per byte, so that noisy measurements do not exchange pieces of similar value
+    /// repeatedly. A plan then saves at least 1 / (1 + margin) of the best one, probe costs aside.
+    /// Within the same margin, active modules stay active and dormant ones dormant.
     pub margin: f64,
-    /// Whether modules that are in memory and save nothing may stay there, in what is left of the budget.
+    /// Whether modules that are in memory and save nothing may stay dormant in the unused part of
+    /// the budget.
     pub keeps: bool,
-    /// The part of the lookups that find their key which is believed to find none: what comes of lookups that turn until the modules that
-    /// they want are there.
+    /// The share of found lookups that is assumed to find nothing: an allowance for a workload
+    /// shift, until the modules that the new lookups need are loaded.
     pub turning_part: f64,
 }
 
-/// What is to be in memory.
+/// The pieces to hold in memory.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct JointPlan {
-    /// Of each file, of each module: how many slices.
+    /// For each file and each module: the number of slices.
     pub slices: Vec<Vec<u32>>,
-    /// Of each file: the modules of these that rest, in memory and not asked.
+    /// For each file: the dormant modules, in memory but not probed.
     pub resting: Vec<Range<usize>>,
-    /// The bytes of those that are only kept: they save nothing.
+    /// The bytes of modules that are held only as dormant: they save nothing.
     pub kept_bytes: u64,
-    /// Of each file: how many partitions.
+    /// For each file: the number of index partitions.
     pub partitions: Vec<u32>,
-    /// Of each file: so many modules, from the first on, are fetched where they are not in memory; the others are passed over.
+    /// For each file: the number of modules, from the first on, that are fetched if they are not in
+    /// memory; the others are skipped.
     pub fetched: Vec<usize>,
-    /// The bytes of all of them.
+    /// The bytes of all pieces.
     pub bytes: u64,
-    /// What lookups and seeks cost with them, in nanoseconds per second: searches and probes.
+    /// The cost of lookups and seeks under the plan, in nanoseconds per second: searches and
+    /// probes.
     pub cost_ns_per_second: f64,
-    /// What the next bytes would save, in nanoseconds per second per byte: the price of memory here (margin included). 0
-    /// when nothing is left out that saves anything.
+    /// The saving of the next bytes, in nanoseconds per second per byte: the price of memory here
+    /// (margin included). 0 when no piece that saves anything is left out.
     pub gain_per_byte: f64,
-    /// What the last bytes save of those that were taken for what they save.
+    /// The saving per byte of the last bytes that were taken for their saving.
     pub loss_per_byte: f64,
 }
 
-/// Something that could be taken next.
+/// A candidate for the next step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Offer {
     per_byte: f64,
@@ -144,7 +156,7 @@ impl Eq for Offer {}
 
 impl Ord for Offer {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Among equals the first file first, and its filter before its index.
+        // Ties: the first file first, and its filter before its index.
         let order = self.per_byte.total_cmp(&other.per_byte);
         order.then(other.file.cmp(&self.file)).then(self.end.is_some().cmp(&other.end.is_some()))
     }
@@ -156,20 +168,21 @@ impl PartialOrd for Offer {
     }
 }
 
-/// How far a file has got.
+/// The pieces of a file taken so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     modules: usize,
     index: bool,
-    /// Part of something was taken: nothing more of that kind.
+    /// Set when a piece was taken in part: nothing more of that kind follows.
     filter_ended: bool,
     index_ended: bool,
 }
 
-/// What is to be in memory of `files` within `budget_bytes`.
+/// The pieces of `files` to hold in memory within `budget_bytes`.
 ///
 /// # Errors
-/// A module or an index of no bytes in some pieces, or a rate or cost that is none.
+/// A module or an index of no bytes in some pieces, or a rate or cost that is NaN, infinite or
+/// negative.
 pub fn plan_jointly(
     files: &[FileMemory],
     weighing: Weighing,
@@ -253,7 +266,7 @@ pub fn plan_jointly(
         let slices = &mut plan.slices[at];
         let kept = if weighing.keeps { kept(file, slices, left - plan.kept_bytes) } else { 0..0 };
         let fetched = rates[at].fetched(file, slices, index_held, weighing.probe_ns);
-        // What would be fetched is asked where it is in memory.
+        // Modules that would otherwise be fetched are probed if they are in memory.
         let resting = kept.start.max(fetched).min(kept.end)..kept.end;
         take_whole(file, kept.start..resting.start, slices);
         plan.cost_ns_per_second +=
@@ -267,7 +280,7 @@ pub fn plan_jointly(
     Ok(plan)
 }
 
-/// The modules of a file that are in memory, that were not taken, and for which there is room.
+/// The modules of a file that are in memory, were not taken, and fit into `left` bytes.
 fn kept(file: &FileMemory, slices: &[u32], left: u64) -> Range<usize> {
     let first = slices.iter().take_while(|slices| **slices > 0).count();
     if first > 0 && slices[first - 1] < file.modules[first - 1].slices {
@@ -284,11 +297,11 @@ fn take_whole(file: &FileMemory, modules: Range<usize>, slices: &mut [u32]) {
     }
 }
 
-/// What lookups and seeks cost when so much is in memory, in nanoseconds per second, and of each file the first `fetched` modules are
-/// fetched where they are not.
+/// The cost of lookups and seeks with these pieces in memory, in nanoseconds per second, where the
+/// first `fetched` modules of each file are fetched if they are not in memory.
 ///
 /// # Errors
-/// A rate or cost that is none, or lists that do not match the files.
+/// A rate or cost that is NaN, infinite or negative, or lists that do not match the files.
 pub fn cost_ns_per_second(
     files: &[FileMemory],
     slices: &[Vec<u32>],
@@ -307,21 +320,21 @@ pub fn cost_ns_per_second(
     Ok(sum)
 }
 
-/// The share of `all` pieces that `held` are; all of none.
+/// The share `held / all`; 1 if there are no pieces.
 fn part(held: u32, all: u32) -> f64 {
     if all == 0 { 1.0 } else { f64::from(held.min(all)) / f64::from(all) }
 }
 
-/// Probes a second with the first modules asked.
+/// Probes a second that pass the first modules.
 struct Rates {
-    /// With the first 0, 1, 2 ... modules: empty probes that pass them.
+    /// Empty probes that pass the first 0, 1, 2 ... modules.
     empty: Vec<f64>,
     found: f64,
     seeks: f64,
 }
 
 impl Rates {
-    /// If this part of the lookups that find their key found none.
+    /// The rates if the share `turning_part` of the found lookups found nothing.
     fn of(file: &FileMemory, turning_part: f64) -> Result<Self, String> {
         file.probes.validate()?;
         input::not_negative("seeks per second", file.seeks_per_second)?;
@@ -347,17 +360,18 @@ impl Rates {
         Ok(Self { empty, found: file.probes.found_per_second - turning, seeks: file.seeks_per_second })
     }
 
-    /// Probes that pass the first modules.
+    /// Probes that pass the first `modules`.
     fn reaching(&self, modules: usize) -> f64 {
         self.found + self.empty[modules]
     }
 
-    /// Searches with the first modules asked.
+    /// Searches when the first `modules` are probed.
     fn searches(&self, modules: usize) -> f64 {
         self.seeks + self.reaching(modules)
     }
 
-    /// What the file costs with its first `modules` in memory and this share of its index, fetching included and probes not.
+    /// The cost of the file with its first `modules` in memory and this share of its index,
+    /// including fetches but not probes.
     fn whole_cost(&self, file: &FileMemory, modules: usize, index_held: f64) -> f64 {
         let search_ns = file.data_ns + (1.0 - index_held) * file.index_ns;
         let (mut fetching, mut least) = (0.0, f64::INFINITY);
@@ -372,8 +386,8 @@ impl Rates {
         least
     }
 
-    /// What the file costs with these slices and this share of its index, probes included, if the first `fetched` modules are
-    /// fetched where they are not in memory.
+    /// The cost of the file with these slices and this share of its index, including probes, if the
+    /// first `fetched` modules are fetched where they are not in memory.
     fn cost_fetching(
         &self,
         file: &FileMemory,
@@ -394,18 +408,18 @@ impl Rates {
         cost + (empty + self.found + self.seeks) * search_ns
     }
 
-    /// How many modules are fetched, where they are not in memory, when the file costs the least with these slices and this share
-    /// of its index.
+    /// The number of modules to fetch, where they are not in memory, that minimizes the file's cost
+    /// with these slices and this share of its index.
     fn fetched(&self, file: &FileMemory, slices: &[u32], index_held: f64, probe_ns: f64) -> usize {
         let least = file.asked_modules.min(file.modules.len());
         let costs = (least..=file.modules.len())
             .map(|fetched| (self.cost_fetching(file, slices, index_held, fetched, probe_ns), fetched));
-        // Among equals the fewest: nothing is fetched that saves nothing.
+        // Among equals the smallest number: a fetch that saves nothing is not made.
         costs.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, fetched)| fetched)
     }
 }
 
-/// What modules take, all slices of one being as large.
+/// Memory of modules, whose slices all have the same size.
 fn bytes_of(modules: &[Module]) -> u64 {
     modules
         .iter()
@@ -413,7 +427,7 @@ fn bytes_of(modules: &[Module]) -> u64 {
         .sum()
 }
 
-/// The next modules of a file: one, or as many as are worth most together.
+/// The next modules of a file: one, or as many as have the highest value together.
 fn next_modules(
     at: usize,
     file: &FileMemory,
@@ -431,12 +445,13 @@ fn next_modules(
     for end in taken.modules + 1..=file.modules.len() {
         bytes += bytes_of(&file.modules[end - 1..end]);
         if end > file.asked_modules {
+            // Modules that must not be skipped are probed anyway.
             probes += rates.reaching(end - 1); // The others are asked anyway.
         }
         let (spared, probed) = (before - rates.whole_cost(file, end, index_held), probes * weighing.probe_ns);
         let more = 1.0 + weighing.margin;
         let saved = match end {
-            // It rests, and may go on to: it must be worth more to be asked again.
+            // A dormant module must be worth more, by the margin, to become active again.
             end if end > file.asked_now && end <= file.held_modules && weighing.keeps => {
                 more * (spared - more * probed)
             }

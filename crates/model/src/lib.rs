@@ -1,24 +1,24 @@
 //! The design knobs of a tree and the cost model over them: pure mathematics, no I/O.
 //!
-//! A [`Design`] is a point in the space of fluid LSM-trees: size ratio T, at most K runs on inner levels
-//! and Z on the last, the write buffer, and filter bits per key. The classical merge policies are values of
-//! (K, Z), which [`MergePolicy`] names. The engine obeys a design, the manifest records it, and figures and
-//! command line compute with the same functions.
+//! A [`Design`] is a point in the space of fluid LSM-trees: size ratio T, at most K runs on inner
+//! levels and Z on the last level, the write buffer, and filter bits per key. The classical merge
+//! policies are values of (K, Z), which [`MergePolicy`] names. The engine applies a design, the
+//! manifest records it, and the experiments and the command line compute with the same functions.
 //!
-//! [`allocation`] says how many filter bits each file gets; [`monkey`] holds Monkey's closed forms, which
-//! figures and tests compare with, and [`sharing`] those of one hash per lookup. [`skip`] says which modules of
-//! a filter are worth consulting, [`residency`] which are worth their memory, [`value`] what a byte of each
-//! kind of memory saves, and [`arbiter`] moves memory to where it saves most. [`presets`] are the
-//! defaults of other systems.
+//! - [`allocation`]: filter bits of each file. [`monkey`] has Monkey's closed forms, which
+//!   experiments and tests compare with; [`sharing`] has those of hash sharing.
+//! - [`skip`]: the filter modules that are worth probing. [`residency`]: the modules that are worth
+//!   their memory. [`value`]: savings per byte of each kind of memory. [`arbiter`]: moves memory to
+//!   where it saves most.
+//! - [`miss_ratio`]: reads saved by the block cache under skewed lookups.
+//! - [`presets`]: defaults of other systems.
+//! - [`cost`]: the cost of a design in a situation. [`updates`] has the equations of writes and
+//!   ranges, [`split`] those of filters against the buffer, [`robust`] the worst costs near an
+//!   expected mix, and [`per_level`] trees with a size ratio and a run count per level.
+//! - [`navigator`]: searches all designs for the best one. [`what_if`]: differences between two
+//!   cases.
 //!
-//! [`miss_ratio`] says how many reads the block cache saves where lookups repeat.
-//!
-//! [`cost`] puts them together: what a design costs in a situation. [`updates`] has the equations of writes and ranges,
-//! [`split`] those of filters against the buffer; [`robust`] has the worst costs near an expected mix and
-//! [`per_level`] trees whose levels have a size ratio and runs of their own;
-//! [`navigator`] searches all designs for the best, and [`what_if`] shows what changes between two cases.
-//!
-//! Not here: what moves data between levels (crate `shamba`, `compaction/policy`).
+//! Not here: the policy that moves data between levels (crate `shamba`, `compaction/policy`).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

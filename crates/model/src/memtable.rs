@@ -1,14 +1,15 @@
-//! How large a memtable may be: what of its memory budget the engine lets one write buffer have.
+//! The maximum size of a memtable: the share of the memory budget that one write buffer may take.
 //!
-//! Three may be there at once, one that takes writes and two that wait for their flush, beside everything else that the
-//! budget is for. The engine seals memtables by this rule, and [`crate::navigator`] promises no larger ones.
+//! Up to three memtables exist at once (one active, two waiting for their flush), besides
+//! everything else that the budget covers. The engine seals memtables by this rule, and
+//! [`crate::navigator`] proposes no larger ones.
 //!
-//! Not here: how large a design wants its write buffer ([`crate::Design`]).
+//! Not here: the write buffer that a design asks for ([`crate::Design`]).
 
-/// From this budget on a memtable may have a quarter of it, below an eighth.
+/// Budgets of at least this size allow a memtable a quarter of the budget, smaller ones an eighth.
 const ROOMY_BUDGET_BYTES: u64 = 128 << 20;
 
-/// The bytes of the largest memtable that a memory budget has room for.
+/// Maximum memtable size in bytes under a memory budget.
 pub fn memtable_bytes_most(budget_bytes: u64) -> u64 {
     budget_bytes / if budget_bytes >= ROOMY_BUDGET_BYTES { 4 } else { 8 }
 }

@@ -1,17 +1,19 @@
-//! Miss ratios of the block cache over its size: how much of a skewed stream of lookups it serves.
+//! Miss ratios of the block cache as a function of its size, for skewed lookups.
 //!
-//! A [`MissRatioCurve`] says which share of the references to data blocks misses in a cache that holds a given
-//! share of the data. The cost model multiplies reads by it. Three sources:
+//! A [`MissRatioCurve`] gives the share of references to data blocks that miss in a cache holding a
+//! given share of the data. The cost model multiplies reads by it. There are three sources:
 //!
-//! * [`MissRatioCurve::EVEN`]: all blocks are referenced alike, 1 - share;
-//! * [`MissRatioCurve::zipf`]: keys of a Zipf distribution, scattered over blocks (Che's approximation of LRU);
+//! * [`MissRatioCurve::EVEN`]: all blocks are referenced equally often, 1 - share;
+//! * [`MissRatioCurve::zipf`]: keys of a Zipf distribution in random blocks (Che's approximation of
+//!   LRU);
 //! * [`ReuseSampler`]: an observed stream, by spatial sampling (SHARDS) in bounded memory.
 //!
-//! Shares, not bytes: a curve stays meaningful when the amount of data changes.
+//! The axis is in shares, not bytes, so that a curve stays valid when the amount of data changes.
 //!
-//! All three describe LRU. The engine's cache is CLOCK: under independent references with skew 0.6 to 1.2, its miss
-//! ratio is up to 3 % lower (as a part of itself) when every missed block is admitted. When reads are quick and only
-//! one missed block in 16 is admitted, it is up to 18 % lower: then the model overestimates misses.
+//! All three describe LRU. The engine's cache is CLOCK. Under independent references with skew 0.6
+//! to 1.2, and every missed block admitted, its miss ratio is up to 3 % lower (relative). When
+//! reads are fast and only one missed block in 16 is admitted, it is up to 18 % lower: then the
+//! model overestimates misses.
 //!
 //! Not here: the references themselves (crate `shamba-table`, the block cache).
 
@@ -26,10 +28,11 @@ use crate::input;
 const POINTS: usize = 33;
 const POINTS_PER_OCTAVE: f64 = 2.0;
 
-/// The share of block references that miss, over the share of the data that the cache holds. Never rises.
+/// The share of block references that miss, as a non-increasing function of the cached share of the
+/// data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MissRatioCurve {
-    /// Miss ratios at the shares of [`share_at`]; between them straight lines. `None`: 1 - share.
+    /// Miss ratios at the shares of [`share_at`], interpolated linearly. `None`: 1 - share.
     points: Option<[f64; POINTS]>,
 }
 
@@ -45,14 +48,15 @@ impl Default for MissRatioCurve {
 }
 
 impl MissRatioCurve {
-    /// References fall evenly on all blocks, independent of one another.
+    /// References are independent and spread evenly over all blocks.
     pub const EVEN: Self = Self { points: None };
 
-    /// The curve of keys with Zipf's exponent `alpha` (0 for even) whose ranks are scattered over pages of
+    /// The curve of keys with Zipf exponent `alpha` (0 for even) in random order over pages of
     /// `entries_per_page` (below 1 where an entry takes several pages).
     ///
     /// # Errors
-    /// An exponent outside of 0 to 10, no entries, or entries per page that are no positive number.
+    /// An exponent outside of 0 to 10, no entries, or entries per page that are not a finite
+    /// positive number.
     pub fn zipf(alpha: f64, entries: u64, entries_per_page: f64) -> Result<Self, String> {
         if !(0.0..=zipf::ALPHA_MAX).contains(&alpha) {
             return Err(format!("Zipf's exponent must be from 0 to {}, not {alpha}", zipf::ALPHA_MAX));
@@ -68,26 +72,26 @@ impl MissRatioCurve {
         Ok(Self::from_fn(|share| keys.miss_ratio(share)))
     }
 
-    /// A curve through `miss_ratio(share)` for shares above 0 up to 1. Values are kept within 0 and 1 and made to
-    /// fall; one that is no number counts as the value before it.
+    /// A curve through `miss_ratio(share)` for shares above 0 up to 1. Values are clamped to 0..=1
+    /// and made non-increasing; a NaN counts as the value before it.
     pub fn from_fn(miss_ratio: impl Fn(f64) -> f64) -> Self {
         let mut least = 1.0f64;
         let points = std::array::from_fn(|at| {
-            // `min` passes a NaN over.
+            // `min` ignores NaN.
             least = least.min(miss_ratio(share_at(at))).max(0.0);
             least
         });
         Self { points: Some(points) }
     }
 
-    /// The share of references that miss in a cache of this share of the data; a share beyond 0 to 1 counts as the
-    /// nearest of the two.
+    /// The share of references that miss in a cache of this share of the data; the share is clamped
+    /// to 0..=1.
     pub fn miss_ratio(&self, cached_share: f64) -> f64 {
         let share = cached_share.clamp(0.0, 1.0);
         let Some(points) = &self.points else { return 1.0 - share };
         let place = share.log2() * POINTS_PER_OCTAVE + (POINTS - 1) as f64;
         if place.is_nan() || place < 0.0 {
-            // From a cache of nothing, which misses everything, to the first point.
+            // Linear from an empty cache, which misses everything, to the first point.
             return 1.0 - (1.0 - points[0]) * share / share_at(0);
         }
         let left = (place as usize).min(POINTS - 2);
@@ -96,7 +100,8 @@ impl MissRatioCurve {
         points[left] + (points[left + 1] - points[left]) * part
     }
 
-    /// The points of the curve: shares of the data and miss ratios, by rising share. [`Self::EVEN`] has its two ends.
+    /// The points of the curve: (share of the data, miss ratio), by ascending share. [`Self::EVEN`]
+    /// has its two ends.
     pub fn points(&self) -> Vec<(f64, f64)> {
         match &self.points {
             None => vec![(0.0, 1.0), (1.0, 0.0)],

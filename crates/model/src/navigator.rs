@@ -1,9 +1,10 @@
-//! Navigator: the best design for a situation within a memory.
+//! Navigator: the best design for a situation within a memory limit.
 //!
-//! It searches merge policy (leveling, tiering, lazy leveling, any K and Z where that wins clearly), size ratio, and
-//! the division of memory between write buffer, filters and block cache, and judges by [`crate::cost`], the real model
-//! with whole levels and filters for its number of levels, not by its limits. Monkey's Algorithm 1 walks the same
-//! space: the number of levels and what follows from it.
+//! It searches the merge policy (leveling, tiering, lazy leveling, any K and Z where they are
+//! clearly better), the size ratio, and the division of memory between write buffer, filters and
+//! block cache. It evaluates designs by [`crate::cost`], the exact model for an integer number of
+//! levels, not by the closed forms. Monkey's Algorithm 1 searches the same space: the number of
+//! levels and what follows from it.
 //!
 //! With L levels and a size ratio T a tree takes the data exactly with a buffer of
 //!
@@ -11,20 +12,24 @@
 //! M_buf = N E (T - 1) / T^(L+1)        equation 1, solved for the buffer; N with room to grow
 //! ```
 //!
-//! More buffer buys nothing until it buys a level, so for each (policy, L, T) the buffer is that, and what is left of
-//! the memory is filters and cache: two numbers to search, T and the filters' part (`search.rs`).
+//! A larger buffer saves nothing until it saves a level. So for each (policy, L, T) the buffer has
+//! this size, and the remaining memory goes to filters and cache. Two numbers are searched: T and
+//! the filters' share (`search.rs`).
 //!
-//! *Ties*, designs within [`Options::tie`] of the fastest, go to the simplest: leveling before lazy leveling before
-//! tiering before any other K and Z, whole T before broken ones, then T near 10, the usual one.
+//! *Ties*: among designs within [`Options::tie`] of the fastest, the simplest wins. Leveling comes
+//! before lazy leveling before tiering before any other K and Z, an integer T before a fractional
+//! one, then T near 10, the usual value.
 //!
-//! *Bounds* on lookups, updates or space discard designs; a policy that they leave none of is told with what it comes
-//! nearest with. If nothing is left, the error says which bound cannot be kept and
-//! the least that can.
+//! *Bounds* on lookups, updates or space discard designs. A policy without a design within the
+//! bounds is reported with the design that comes nearest to them. If no design remains, the error
+//! names the bound that cannot be kept and its minimum feasible value.
 //!
-//! *Uncertainty*: with [`Options::uncertainty`] designs are compared by the worst mix of operations near the
-//! workload ([`crate::robust`]) instead of the workload itself. Filters stay those for the workload.
+//! *Uncertainty*: with [`Options::uncertainty`] designs are compared by the worst mix of operations
+//! near the workload ([`crate::robust`]) instead of the workload itself. Filters are still
+//! allocated for the workload.
 //!
-//! Not here: what a design costs ([`crate::cost`]); moving a database to one (crate `shamba`).
+//! Not here: the cost of a design ([`crate::cost`]); moving a database to a design (crate
+//! `shamba`).
 
 mod search;
 mod sensitivity;
@@ -41,54 +46,56 @@ use crate::robust::{OPERATIONS, Worst};
 use crate::updates::Merging;
 use search::{Candidate, Goal, Search};
 
-/// What a design must keep within.
+/// Limits that a design must keep.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Buffers, filters, cache and fences together.
+    /// Memory of buffers, filters, cache and fences together.
     pub memory_bytes: u64,
-    /// The reads of a lookup of the workload's mix ([`Costs::lookup_reads`]) at most.
+    /// Maximum reads of a lookup of the workload's mix ([`Costs::lookup_reads`]).
     pub max_lookup_ios: Option<f64>,
-    /// The I/Os of an update as levels merge ([`Costs::merged_update_ios`]) at most.
+    /// Maximum I/Os of an update as levels are compacted ([`Costs::merged_update_ios`]).
     pub max_update_ios: Option<f64>,
 }
 
-/// How memory is counted, and what is searched.
+/// Memory accounting, and the extent of the search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// Memory for each byte of the write buffer; above 0. The engine's 2: one is filled while the last one is flushed. Less
-    /// than 1 where what is merged down at once is more than memory holds of it.
+    /// Memory per byte of the write buffer; above 0. The engine's value is 2: one buffer is filled
+    /// while the last one is flushed. It is less than 1 where a batch that is compacted at once is
+    /// larger than the memory that it takes.
     pub buffers: f64,
-    /// The smallest write buffer.
+    /// Minimum write buffer.
     pub smallest_buffer_bytes: u64,
-    /// What the write buffer may have of the memory, but the smallest in any case.
+    /// Maximum share of the memory for the write buffer; the minimum is always allowed.
     pub largest_buffer: LargestBuffer,
-    /// Memory of the fences for each page of data; 0 to leave them out. Where they would take more than half of all memory, they
-    /// get half, and the rest of them is read when it is needed.
+    /// Memory of the fences per page of data; 0 to leave them out. Where they would take more than
+    /// half of all memory, half of it holds fences, and the other fences are read when they are
+    /// needed.
     pub fence_bytes_per_page: f64,
-    /// Entries that the tree must take before it needs a further level, for each that there is now; at least 1.
+    /// Factor by which the entries may grow before the tree needs another level; at least 1.
     pub growth: f64,
-    /// Whether a block cache may have memory.
+    /// Whether memory may be used for a block cache.
     pub block_cache: bool,
-    /// How filter bits are shared out.
+    /// Allocation of filter bits.
     pub allocation: Allocation,
-    /// Bytes stored for each byte of live data ([`Costs::space_amplification`], when all entries are obsolete that can be) at
-    /// most; at least 1, infinite for no bound.
+    /// Maximum bytes stored per byte of live data ([`Costs::space_amplification`], with the maximum
+    /// number of obsolete entries); at least 1, infinite for no bound.
     pub max_space: f64,
-    /// How levels merge.
+    /// How levels are compacted.
     pub merging: Merging,
-    /// Whether to look beyond the classical policies.
+    /// Whether to search beyond the classical policies.
     pub fluid: bool,
-    /// Costs that are no more than this share above the least count as equal.
+    /// Relative cost difference that counts as a tie with the minimum.
     pub tie: f64,
-    /// Whether to find out what other inputs would change; takes longer than the search itself.
+    /// Whether to compute the effect of other inputs; takes longer than the search itself.
     pub sensitivity: bool,
-    /// Kullback-Leibler divergence from the workload, in nats, up to which a design must do well; 0 for the workload
-    /// alone.
+    /// Kullback-Leibler divergence from the workload, in nats, within which the worst mix counts; 0
+    /// for the workload alone.
     pub uncertainty: f64,
 }
 
 impl Options {
-    /// What the engine does.
+    /// The engine's behaviour.
     pub const ENGINE: Self = Self {
         buffers: 2.0,
         smallest_buffer_bytes: 64 << 10,
@@ -104,7 +111,8 @@ impl Options {
         sensitivity: true,
         uncertainty: 0.0,
     };
-    /// What Monkey's paper counts: one buffer, no fences, no cache, no room to grow, the classical policies.
+    /// Monkey's assumptions: one buffer, no fences, no cache, no room to grow, the classical
+    /// policies.
     pub const PAPER: Self = Self {
         buffers: 1.0,
         smallest_buffer_bytes: 4096,
@@ -143,18 +151,18 @@ impl Options {
     }
 }
 
-/// What of all memory one write buffer may have.
+/// Maximum share of all memory for one write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LargestBuffer {
-    /// As much as there is.
+    /// All memory.
     AllMemory,
-    /// What the engine lets a memtable have of its budget ([`memtable_bytes_most`]): a larger buffer would be a
-    /// promise that it does not keep.
+    /// The engine's limit of a memtable within its budget ([`memtable_bytes_most`]). The engine
+    /// would not use a larger buffer.
     Memtable,
 }
 
 impl Options {
-    /// The largest write buffer in a memory of so many bytes.
+    /// Maximum write buffer in a memory of `memory_bytes`.
     pub(crate) fn largest_buffer_bytes(&self, memory_bytes: u64) -> u64 {
         let most = match self.largest_buffer {
             LargestBuffer::AllMemory => memory_bytes,
@@ -164,23 +172,24 @@ impl Options {
     }
 }
 
-/// The best design, and what else was considered.
+/// The best design, and the other designs that were considered.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Navigation {
     /// The best design.
     pub plan: Plan,
-    /// What it costs.
+    /// Its costs.
     pub costs: Costs,
-    /// The worst mix within the uncertainty, and the time of an operation of it; `None` without an uncertainty.
+    /// The worst mix within the uncertainty, and the time of an operation of it; `None` without an
+    /// uncertainty.
     pub worst: Option<Worst<OPERATIONS>>,
-    /// Why it is the one, in words.
+    /// The reason for the choice, as text.
     pub why: String,
-    /// The best of every other policy, and the fastest of all if a tie went to a simpler one. Fastest first; those
-    /// that break a bound last.
+    /// The best design of every other policy, and the fastest of all if a tie went to a simpler
+    /// one. The fastest is first; those that break a bound are last.
     pub alternatives: Vec<Alternative>,
-    /// The classical policies of which there is no design at all.
+    /// The classical policies without any design.
     pub absent: Vec<Absent>,
-    /// What other inputs would change; empty if that was not asked.
+    /// The effect of other inputs; empty if it was not requested.
     pub sensitivity: Vec<Sensitivity>,
 }
 
@@ -189,30 +198,31 @@ pub struct Navigation {
 pub struct Alternative {
     /// The design.
     pub plan: Plan,
-    /// What it costs.
+    /// Its costs.
     pub costs: Costs,
-    /// The time of an operation, for each of the chosen design's; with an uncertainty each in its worst mix.
+    /// The time of an operation relative to the chosen design's; with an uncertainty, each in its
+    /// worst mix.
     pub times_the_cost: f64,
-    /// Whether it keeps the bounds. One that does not is what comes nearest to them of its policy.
+    /// Whether it keeps the bounds. One that does not is the nearest to them of its policy.
     pub keeps_bounds: bool,
-    /// Why it lost, in words.
+    /// The reason why it lost, as text.
     pub why: String,
 }
 
-/// A policy of which there is no design.
+/// A policy without a design.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Absent {
     /// The policy.
     pub policy: MergePolicy,
-    /// Why, in words.
+    /// The reason, as text.
     pub why: String,
 }
 
 /// The best design for `situation` within `bounds`.
 ///
 /// # Errors
-/// Input that is no number or out of bounds; a memory below the least; bounds that no design keeps: which, and the
-/// least that one can.
+/// Input that is NaN or out of bounds; a memory below the minimum; bounds that no design keeps: the
+/// bound, and its minimum feasible value.
 pub fn navigate(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<Navigation, String> {
     let chosen = choose(situation, bounds, options, search::Grid::Fine)?;
     let sensitivity = match options.sensitivity {
@@ -253,13 +263,14 @@ pub fn navigate(situation: &Situation, bounds: &Bounds, options: &Options) -> Re
     })
 }
 
-/// What a search comes to.
+/// The result of a search.
 struct Chosen {
-    /// The simplest of those that are as good as the fastest.
+    /// The simplest design within the tie of the fastest.
     best: Candidate,
     /// The fastest.
     fastest: Candidate,
-    /// The fastest of each classical policy; of one that cannot keep the bounds, what comes nearest to them.
+    /// The fastest of each classical policy; where it cannot keep the bounds, the one nearest to
+    /// them.
     of_policies: Vec<Candidate>,
     /// The classical policies that have no design here.
     absent: Vec<MergePolicy>,
@@ -299,10 +310,10 @@ fn choose(
     Ok(Chosen { best, fastest, of_policies, absent })
 }
 
-/// How much cheaper a K and Z without a name must be than the classical policies.
+/// Minimum relative saving of an unnamed K and Z over the classical policies.
 const WINS_CLEARLY: f64 = 0.03;
 
-/// The fences that are in memory, in bytes, and what share of them that is.
+/// Bytes of the fences that are in memory, and their share of all fences.
 pub(crate) fn held_fences(situation: &Situation, bounds: &Bounds, options: &Options) -> (f64, f64) {
     let all = situation.data.pages() * options.fence_bytes_per_page;
     let held = all.min(bounds.memory_bytes as f64 / 2.0);

@@ -1,11 +1,13 @@
-//! A size ratio and a number of runs for each level: what such a tree costs, and the best for a workload.
+//! A size ratio and a number of runs for each level: the cost of such a tree, and the best one for
+//! a workload.
 //!
-//! The fluid tree ([`crate::Design`]) has one size ratio T, K runs on its inner levels and Z on the last. Here level i
-//! holds T_i times the level above in at most K_i runs (K-LSM, VLDB Journal 2024; Moose, SIGMOD 2024). Costs are those of
-//! [`crate::cost`], summed over the levels: merges by [`crate::updates`], filters by Monkey's rule for the levels' entries
-//! and runs. With all T_i equal they are those of the fluid tree, to rounding.
+//! The fluid tree ([`crate::Design`]) has one size ratio T, K runs on its inner levels and Z on the
+//! last. Here level i holds T_i times the level above in at most K_i runs (K-LSM, VLDB Journal
+//! 2024; Moose, SIGMOD 2024). Costs are those of [`crate::cost`], summed over the levels:
+//! compactions by [`crate::updates`], filters by Monkey's rule for the levels' entries and runs.
+//! With equal T_i they are those of the fluid tree, up to rounding.
 //!
-//! The data fits exactly into a buffer of
+//! The data fits exactly with a buffer of
 //!
 //! ```text
 //! M_buf = N E / (T_1 / (T_1 - 1) + T_1 + T_1 T_2 + ... + T_1 ... T_L)
@@ -13,9 +15,10 @@
 //!
 //! whose first term stands for the limit of equation 1: with equal T it is N E (T - 1) / T^(L+1).
 //!
-//! [`best`] descends from the navigator's designs, with other numbers of levels too: it changes the ratio or the runs of
-//! one level, the ratios of two levels against each other, and the filters' memory, as long as that saves time, in ever
-//! smaller steps. It never answers with more than the best fluid design costs.
+//! [`best`] descends from the navigator's designs, also with other numbers of levels. It changes
+//! the ratio or the runs of one level, the ratios of two levels against each other, and the
+//! filters' memory, as long as that saves time, in steps of decreasing size. Its result never costs
+//! more than the best fluid design.
 //!
 //! Not here: an engine with such levels. The gain decides whether there should be one
 //! (`docs/decisions/0020-one-size-ratio-for-all-levels.md`).
@@ -32,13 +35,13 @@ use shamba_filter::MAX_BITS_PER_KEY;
 /// The shape of a level.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Level {
-    /// T_i: its capacity over that of the level above, or of the buffer; 2 to 1024.
+    /// T_i: its capacity relative to the level above, or to the buffer; 2 to 1024.
     pub size_ratio: f64,
-    /// K_i: the most runs it may have; 1 to 1024.
+    /// K_i: maximum number of runs; 1 to 1024.
     pub runs: u32,
 }
 
-/// A tree whose levels have shapes of their own, and how memory is spent.
+/// A tree whose levels have individual shapes, and a use of memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// Smallest level first; at least one, at most 64.
@@ -51,7 +54,7 @@ pub struct Plan {
     pub cache_bytes: u64,
 }
 
-/// What a plan costs.
+/// The costs of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Costs {
     /// Times of an empty lookup, a found lookup, an update and a range, in nanoseconds.
@@ -62,17 +65,17 @@ pub struct Costs {
     pub lookup_reads: f64,
     /// The I/Os of an update, in reads.
     pub update_ios: f64,
-    /// All runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Bytes stored for each byte of live data, when all entries are obsolete that can be.
+    /// Bytes stored per byte of live data, with the maximum number of obsolete entries.
     pub space_amplification: f64,
 }
 
-/// What a plan costs in a situation. `uncertainty` as in [`Options::uncertainty`], `held_fences` as in
-/// [`crate::cost::predict_held`].
+/// The costs of a plan in a situation. `uncertainty` as in [`Options::uncertainty`], `held_fences`
+/// as in [`crate::cost::predict_held`].
 ///
 /// # Errors
-/// What is no number or out of bounds, or costs that a float cannot hold.
+/// Input that is NaN or out of bounds, or costs that exceed the range of a float.
 pub fn predict(
     situation: &Situation,
     plan: &Plan,
@@ -92,7 +95,7 @@ pub fn predict(
 
     let empty_fraction = workload.empty_fraction();
     let runs = |at: usize| f64::from(plan.levels[at].runs);
-    // A key that is found on the last level spares half of its runs, as in Monkey's equation 15.
+    // A key that is found on the last level saves half of its runs, as in Monkey's equation 15.
     let weight = |at: usize| match at + 1 == count {
         true => runs(at) - (1.0 - empty_fraction) * (runs(at) + 1.0) / 2.0,
         false => runs(at),
@@ -158,7 +161,7 @@ impl Plan {
     }
 }
 
-/// Capacities of levels, in buffers.
+/// Capacities of levels, in units of the buffer.
 fn capacities(levels: &[Level]) -> Vec<f64> {
     let grown = |capacity: &mut f64, level: &Level| {
         *capacity *= level.size_ratio;
@@ -167,38 +170,40 @@ fn capacities(levels: &[Level]) -> Vec<f64> {
     levels.iter().scan(1.0, grown).collect()
 }
 
-/// The best tree with shapes per level, beside the best fluid design.
+/// The best tree with shapes per level, and the best fluid design.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
-    /// The plan; the fluid one's where no other is better.
+    /// The plan; the fluid one if no other is better.
     pub plan: Plan,
-    /// What it costs.
+    /// Its costs.
     pub costs: Costs,
-    /// What the best fluid design costs, by the same functions.
+    /// The costs of the best fluid design, by the same functions.
     pub fluid: Costs,
     /// The best fluid design.
     pub navigation: Navigation,
 }
 
 impl Found {
-    /// The share of an operation's time that it saves.
+    /// The share of an operation's time that it saves over the fluid design.
     pub fn gain(&self) -> f64 {
         1.0 - self.costs.cost_ns_per_op / self.fluid.cost_ns_per_op.max(f64::MIN_POSITIVE)
     }
 }
 
-/// Factors by which the search changes ratios and filter bits: coarse ones for every start, fine ones for the best.
+/// Factors by which the search changes ratios and filter bits: coarse ones for every start, fine
+/// ones for the best.
 const COARSE: [f64; 2] = [2.0, 1.4];
 const FINE: [f64; 4] = [1.4, 1.15, 1.05, 1.015];
-/// Starts that are refined.
+/// Number of starts that are refined.
 const REFINED: usize = 3;
-/// Numbers of levels beside those of a design.
+/// Numbers of levels that are tried besides those of a design: up to this many fewer or more.
 const FEWER_LEVELS: u32 = 2;
 const MORE_LEVELS: u32 = 3;
-/// What a step must save, in parts of the time.
+/// Minimum saving of a step, relative to the time.
 const LEAST_SAVING: f64 = 1e-6;
 
-/// The best tree with a size ratio and runs for each level within `bounds`, whose levels have at most `runs_max` runs.
+/// The best tree with a size ratio and runs for each level within `bounds`, with at most `runs_max`
+/// runs on a level.
 ///
 /// # Errors
 /// As [`navigate`].
@@ -236,7 +241,7 @@ pub fn best(
     Ok(Found { plan, costs, fluid: fluid.1, navigation })
 }
 
-/// A place in the space of designs.
+/// A point in the space of designs.
 #[derive(Clone, PartialEq, Debug)]
 struct State {
     levels: Vec<Level>,
@@ -252,7 +257,7 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// The fluid design, as a plan here.
+    /// The fluid design as a plan of this module.
     fn fluid(&self, plan: &crate::cost::Plan, count: u32) -> Result<(Plan, Costs), String> {
         let design = &plan.design;
         let level = |at| Level { size_ratio: design.size_ratio, runs: design.runs_allowed(at, count) };
@@ -270,7 +275,8 @@ impl Search<'_> {
         predict(self.situation, plan, self.options.merging, self.held, self.options.uncertainty)
     }
 
-    /// Levels of one ratio below the plan's buffer, as many as wanted; none where the ratio would be less than 2.
+    /// `count` levels of one ratio below the plan's buffer; `None` where the ratio would be less
+    /// than 2.
     fn start(&self, plan: &crate::cost::Plan, count: u32) -> Option<State> {
         let wanted = self.situation.data.bytes() * self.options.growth / plan.design.buffer_bytes as f64;
         let (mut low, mut high) = (2.0, MAX_SIZE_RATIO);
@@ -295,7 +301,8 @@ impl Search<'_> {
         Some(State { levels: (1..=count).map(level).collect(), bits_per_key })
     }
 
-    /// The plan of a state, with the buffer that takes the data exactly, and its costs; `None` beyond the bounds.
+    /// The plan of a state, with the buffer that takes the data exactly, and its costs; `None`
+    /// outside the bounds.
     fn at(&self, state: &State) -> Option<(Plan, Costs)> {
         let Self { situation, bounds, options, .. } = self;
         let first = state.levels.first()?.size_ratio;
@@ -320,7 +327,7 @@ impl Search<'_> {
         is_allowed.then_some((plan, costs))
     }
 
-    /// Steps that save time, from large ones to small ones, until none does.
+    /// Applies steps that save time, from large ones to small ones, until none does.
     fn descend(&self, mut state: State, factors: &[f64]) -> Option<(State, Plan, Costs)> {
         let (mut plan, mut costs) = self.at(&state)?;
         for &factor in factors {
@@ -362,7 +369,7 @@ impl Search<'_> {
         steps
     }
 
-    /// The state after a step; `None` where there is none, or none other.
+    /// The state after a step; `None` if the step is impossible or changes nothing.
     fn stepped(&self, state: &State, step: Step) -> Option<State> {
         let mut next = state.clone();
         let scale = |level: &mut Level, factor: f64| {
@@ -391,19 +398,19 @@ impl Search<'_> {
 /// A change of a state.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The ratio of a level times a factor.
+    /// Multiplies the ratio of a level by a factor.
     Ratio(usize, f64),
-    /// The ratio of one level times a factor and of another over it.
+    /// Multiplies the ratio of one level by a factor and divides another's by it.
     Exchange(usize, usize, f64),
-    /// The runs of a level.
+    /// Sets the runs of a level.
     Runs(usize, u32),
-    /// The filters' memory times a factor.
+    /// Multiplies the filters' memory by a factor.
     Bits(f64),
-    /// All memory that is left to filters.
+    /// Gives all remaining memory to filters.
     AllBits,
 }
 
-/// The most runs that come together on a level: with one more it is past its capacity.
+/// Maximum runs that can accumulate on a level: one more would exceed its capacity.
 fn most_runs(size_ratio: f64) -> u32 {
     MergePolicy::Tiering.runs(size_ratio).0.min(MAX_RUNS)
 }

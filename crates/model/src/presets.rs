@@ -1,10 +1,11 @@
-//! What other systems do unless told otherwise, as designs: starting points for comparisons.
+//! The default settings of other systems as designs: starting points for comparisons.
 //!
-//! The figures are those of table 4 of Dayan, Athanassoulis, Idreos: Monkey (TODS 2018). All of these systems give every
-//! filter the same bits per key ([`Preset::ALLOCATION`]). Cassandra sizes its buffer in proportion to memory; where the
-//! memory is not known there is no design.
+//! The figures are those of table 4 of Dayan, Athanassoulis, Idreos: Monkey (TODS 2018). All of
+//! these systems give every filter the same bits per key ([`Preset::ALLOCATION`]). Cassandra sizes
+//! its buffer in proportion to memory; without a known memory size its design is an error.
 //!
-//! Not here: what a system was configured to (crate `shamba-cli`, which reads RocksDB's OPTIONS files).
+//! Not here: the configuration of an actual system (crate `shamba-cli`, which reads RocksDB's
+//! OPTIONS files).
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +20,7 @@ pub struct Preset {
     pub name: &'static str,
     /// The system's own name.
     pub system: &'static str,
-    /// How it merges.
+    /// Its merge policy.
     pub policy: MergePolicy,
     /// T.
     pub size_ratio: f64,
@@ -32,14 +33,14 @@ pub struct Preset {
 /// How a system sizes its write buffer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum PresetBuffer {
-    /// So many bytes.
+    /// A fixed number of bytes.
     Bytes(u64),
-    /// This share of the memory that it has.
+    /// This share of the system's memory.
     OfMemory(f64),
 }
 
 impl Preset {
-    /// Every system that is known.
+    /// Every known system.
     pub const ALL: [Self; 5] = [
         Self::new("leveldb", "LevelDB", MergePolicy::Leveling, 10.0, 10.0, PresetBuffer::Bytes(2 << 20)),
         Self::new("rocksdb", "RocksDB", MergePolicy::Leveling, 10.0, 10.0, PresetBuffer::Bytes(64 << 20)),
@@ -48,7 +49,7 @@ impl Preset {
         Self::new("accumulo", "Accumulo", MergePolicy::Leveling, 4.0, 11.0, PresetBuffer::Bytes(1 << 30)),
     ];
 
-    /// What the filters of all these systems follow.
+    /// The filter allocation of all these systems.
     pub const ALLOCATION: Allocation = Allocation::Uniform;
 
     const fn new(
@@ -62,7 +63,7 @@ impl Preset {
         Self { name, system, policy, size_ratio, bits_per_key, buffer }
     }
 
-    /// The system's design, where it has `memory_bytes` in all.
+    /// The system's design on a machine with `memory_bytes` in total.
     ///
     /// # Errors
     /// The memory is needed and not known, or too little for a buffer.
@@ -81,10 +82,10 @@ impl Preset {
         self.design_with(buffer_bytes)
     }
 
-    /// The system's design, but for a write buffer of `buffer_bytes`.
+    /// The system's design with a write buffer of `buffer_bytes` instead of its own.
     ///
     /// # Errors
-    /// Too little for a buffer, or too much.
+    /// A buffer that is too small or too large.
     pub fn design_with(&self, buffer_bytes: u64) -> Result<Design, String> {
         let design = Design::new(self.policy, self.size_ratio, buffer_bytes, self.bits_per_key);
         design.validate().map_err(|error| format!("{}: {error}", self.system))?;

@@ -1,74 +1,76 @@
 //! The price of a read by its length: latency + bytes / bandwidth.
 //!
-//! A device answers a read after a latency and then delivers bytes at its bandwidth. Both are estimated
-//! from reads of two sizes ([`ReadPrice::of_two_sizes`]): two equations, two unknowns. In the mode that
-//! counts I/Os a read costs its pages of [`PAGE_BYTES`] ([`ReadPrice::of_pages`]), which is the unit of the
-//! papers on modular filters.
+//! A device answers a read after a latency and then delivers bytes at its bandwidth. Both are
+//! estimated from reads of two sizes ([`ReadPrice::of_two_sizes`]): two equations, two unknowns. In
+//! counting mode a read costs its pages of [`PAGE_BYTES`] ([`ReadPrice::of_pages`]), which is the
+//! unit of the papers on modular filters.
 //!
-//! Source: the SHaMBa slides (ADMS 2022) count the pages of a block (a filter block of 80 KB is 20);
-//! time as latency + bytes / bandwidth is the usual model of external memory.
+//! Source: the SHaMBa slides (ADMS 2022) count the pages of a block (a filter block of 80 KB is
+//! 20); time as latency + bytes / bandwidth is the usual model of external memory.
 
 use crate::input;
 
 /// The unit in which I/Os are counted.
 pub const PAGE_BYTES: u64 = 4_096;
 
-/// The price of a read: a fixed part, and one for each byte of its length, rounded up to whole units.
+/// The price of a read: a fixed part, and a part per byte of its length, rounded up to whole units.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ReadPrice {
     /// The fixed part.
     pub latency_ns: f64,
-    /// The part of a byte.
+    /// The part per byte.
     pub ns_per_byte: f64,
     /// Lengths are rounded up to a multiple of this; 1 where every byte counts by itself.
     pub unit_bytes: u64,
 }
 
 impl ReadPrice {
-    /// Every read costs the same, whatever its length.
+    /// A price that is the same for every read, whatever its length.
     pub fn fixed(ns: f64) -> Self {
         Self { latency_ns: ns, ns_per_byte: 0.0, unit_bytes: 1 }
     }
 
-    /// A read costs its pages, each `page_ns`.
+    /// A price of `page_ns` per page read.
     pub fn of_pages(page_ns: f64) -> Self {
         Self { latency_ns: 0.0, ns_per_byte: page_ns / PAGE_BYTES as f64, unit_bytes: PAGE_BYTES }
     }
 
-    /// The price that fits two measured reads, each (bytes, nanoseconds). A longer read
-    /// that took no longer has no price per byte; a latency is never negative.
+    /// The price that fits two measured reads, each (bytes, nanoseconds). If the longer read took
+    /// no longer than the short one, the price per byte is 0. The latency is never negative.
     pub fn of_two_sizes((short_bytes, short_ns): (f64, f64), (long_bytes, long_ns): (f64, f64)) -> Self {
         let more_bytes = long_bytes - short_bytes;
         let slope = if more_bytes > 0.0 { (long_ns - short_ns) / more_bytes } else { 0.0 };
-        // A slope beyond that of the short read through the origin would need a negative latency.
+        // A slope above that of the line from the origin to the short read would need a negative
+        // latency.
         let ns_per_byte = slope.clamp(0.0, short_ns / short_bytes.max(1.0));
-        // The product may round to a hair above `short_ns`.
+        // Rounding can make the product slightly larger than `short_ns`.
         let latency_ns = (short_ns - ns_per_byte * short_bytes).max(0.0);
         Self { latency_ns, ns_per_byte, unit_bytes: 1 }
     }
 
-    /// The price of a read of so many bytes.
+    /// The price of a read of `bytes`.
     pub fn ns(&self, bytes: u64) -> f64 {
         let rounded = bytes.div_ceil(self.unit_bytes.max(1)).saturating_mul(self.unit_bytes.max(1));
         self.latency_ns + self.ns_per_byte * rounded as f64
     }
 
-    /// The expected price where only `share` of the reads happen, and each costs `fixed_ns` in any case.
+    /// The expected price where only `share` of the reads happen, and each costs `fixed_ns` in any
+    /// case.
     #[must_use]
     pub fn expected(self, share: f64, fixed_ns: f64) -> Self {
         let latency_ns = fixed_ns + share * self.latency_ns;
         Self { latency_ns, ns_per_byte: share * self.ns_per_byte, ..self }
     }
 
-    /// Bytes a second, without the latency; none where bytes cost nothing.
+    /// Bandwidth in bytes per second, without the latency; `None` where bytes cost nothing.
     pub fn bytes_per_second(&self) -> Option<f64> {
         (self.ns_per_byte > 0.0).then(|| 1e9 / self.ns_per_byte)
     }
 
-    /// Whether both parts are finite numbers of at least 0.
+    /// Checks that both parts are finite numbers of at least 0.
     ///
     /// # Errors
-    /// The one that is not.
+    /// The part that is NaN, infinite or negative.
     pub fn validate(&self) -> Result<(), String> {
         input::not_negative("the latency of a read", self.latency_ns)?;
         input::not_negative("the price of a byte", self.ns_per_byte)

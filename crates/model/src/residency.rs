@@ -1,22 +1,22 @@
-//! Residency: which filter modules are to be in memory for a number of bytes.
+//! Residency: the filter modules to hold in a given number of bytes.
 //!
-//! Module d of a file saves w * f_1 ... f_(d-1) * (1 - f_d) searches a second ([`crate::skip`]), each worth
-//! what a search of that file costs, and costs its probe whenever one reaches it. The plan takes the modules
-//! that save most per byte, each file's in order. Because each saves less than the one before it, the best next
-//! is the best altogether: with lookups spread evenly this is Monkey, with skewed ones it follows the skew, and
-//! what it leaves out is what skipping would skip.
+//! Module d of a file saves w * f_1 ... f_(d-1) * (1 - f_d) searches a second ([`crate::skip`]),
+//! each at the cost of a search of that file. It costs a probe whenever a lookup reaches it. The
+//! plan takes the modules that save most per byte, each file's in order. Because each saves less
+//! than the one before it, the greedy choice is optimal. With lookups spread evenly this is Monkey;
+//! with skewed lookups it follows the skew; the modules that it leaves out are those that skipping
+//! would skip.
 //!
-//! Where a small module stands before a large one, the later may save more per byte than the earlier; such
-//! modules are weighed as one, so that savings per byte never rise along a file (the concave hull of its
-//! savings).
+//! If a module saves more per byte than the one before it, the two are evaluated as one. So savings
+//! per byte never increase along a file (the concave hull of its savings).
 //!
-//! A module is cut in equal slices, which hold equal shares of its keys: half of the slices save half. The one
-//! module that does not fit as a whole is taken in part, as many slices as fit; what is then left is less than
-//! a slice, and goes to whatever smaller things still fit. So the plan is within one slice of the best of all
-//! plans.
+//! A module is cut into equal slices, which hold equal shares of its keys: half of the slices save
+//! half. The one module that does not fit as a whole is taken in part, as many slices as fit. The
+//! remaining bytes are less than one slice and go to smaller pieces that still fit. So the plan is
+//! within one slice of the optimum.
 //!
-//! Invariants: never more bytes than the budget; a module has slices only if all of the modules before it are
-//! whole.
+//! Invariants: never more bytes than the budget; a module has slices only if all of the modules
+//! before it are whole.
 //!
 //! ```
 //! use shamba_model::residency::{FileModules, Module, ResidencyPlanner};
@@ -37,16 +37,17 @@
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! Not here: how many bits are written ([`crate::allocation`]); who moves slices in and out (crate `shamba`).
+//! Not here: the number of bits written ([`crate::allocation`]); loading and eviction of slices
+//! (crate `shamba`).
 
 use crate::input;
 use crate::savings::{Holding, SavingsCurve};
 use crate::skip::FileProbes;
 
-/// A filter module as it lies in its file.
+/// A filter module in its file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Module {
-    /// What all of it takes in memory.
+    /// Memory of the whole module.
     pub bytes: u64,
     /// Its equal slices, each of `bytes / slices`, rounded up.
     pub slices: u32,
@@ -61,29 +62,29 @@ impl Module {
     }
 }
 
-/// The modules of one file and what they are good for.
+/// The modules of one file, its probes, and the cost of a search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FileModules {
     /// The probes that reach the file.
     pub probes: FileProbes,
-    /// What one search that a module saves would cost ([`crate::value::Prices::search_ns`]).
+    /// Cost of one search, which a module may save ([`crate::value::Prices::search_ns`]).
     pub search_ns: f64,
-    /// In the order in which they are consulted.
+    /// The modules, in probe order.
     pub modules: Vec<Module>,
 }
 
-/// What is to be in memory.
+/// The slices to hold in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Residency {
-    /// Of each file, of each module: how many slices.
+    /// For each file and each module: the number of slices.
     pub slices: Vec<Vec<u32>>,
     /// The bytes of all these slices.
     pub bytes: u64,
-    /// What they save.
+    /// Their saving.
     pub saved_ns_per_second: f64,
 }
 
-/// The modules of all files in the order in which memory is worth most.
+/// The modules of all files in descending order of their saving per byte.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ResidencyPlanner {
     steps: Vec<Step>,
@@ -102,10 +103,10 @@ struct Step {
 }
 
 impl ResidencyPlanner {
-    /// Weighs all modules; probing one costs `probe_ns` (0 in the mode that counts I/Os).
+    /// Evaluates all modules; probing one costs `probe_ns` (0 in counting mode).
     ///
     /// # Errors
-    /// A module without bytes or slices, or a rate or cost that is none.
+    /// A module without bytes or slices, or a rate or cost that is NaN, infinite or negative.
     pub fn new(files: &[FileModules], probe_ns: f64) -> Result<Self, String> {
         input::not_negative("the cost of a probe", probe_ns)?;
         let mut steps = Vec::new();
@@ -113,18 +114,19 @@ impl ResidencyPlanner {
             let of_file = steps_of(at, file, probe_ns).map_err(|error| format!("file {at}: {error}"))?;
             steps.extend(of_file.into_iter().filter(|step| step.holding.saved_ns_per_second > 0.0));
         }
-        // Stable: equals go in the order of the files, and a file's steps, which never rise, in theirs.
+        // Stable: equals stay in the order of the files, and a file's steps, whose savings per byte
+        // never increase, in their order.
         steps.sort_by(|a, b| b.holding.per_byte().total_cmp(&a.holding.per_byte()));
         let curve = SavingsCurve::new(&steps.iter().map(|step| step.holding).collect::<Vec<_>>())?;
         Ok(Self { steps, files: files.iter().map(|file| file.modules.clone()).collect(), curve })
     }
 
-    /// The same, but what is `resident` now stays unless something saves more than `1 + margin` times as much
-    /// per byte: so measurements that waver do not exchange modules of about the same worth again and again. A
-    /// plan then saves at least 1 / (1 + margin) of the best one.
+    /// The same with hysteresis: a module that is `resident` now stays unless another one saves
+    /// more than `1 + margin` times as much per byte. So noisy measurements do not exchange modules
+    /// of similar value repeatedly. A plan then saves at least 1 / (1 + margin) of the best one.
     ///
     /// # Errors
-    /// A margin that is none, or a residency of other files or modules.
+    /// A margin that is NaN, infinite or negative, or a residency of other files or modules.
     pub fn keeping(mut self, resident: &Residency, margin: f64) -> Result<Self, String> {
         input::not_negative("the margin", margin)?;
         if !self.files.iter().map(Vec::len).eq(resident.slices.iter().map(Vec::len)) {
@@ -132,7 +134,8 @@ impl ResidencyPlanner {
         }
         let files = &self.files;
         let per_byte = |step: &Step| {
-            // From the first on, so that savings still never rise along a file.
+            // All modules from the first on must be resident, so that savings still never increase
+            // along a file.
             let mut modules = 0..step.end;
             let whole = modules.all(|at| resident.slices[step.file][at] == files[step.file][at].slices);
             step.holding.per_byte() * if whole { 1.0 + margin } else { 1.0 }
@@ -141,12 +144,13 @@ impl ResidencyPlanner {
         Ok(self)
     }
 
-    /// What filters save as a function of their bytes: what the arbiter weighs against other memory.
+    /// The saving of filters as a function of their bytes, which the arbiter compares with other
+    /// memory.
     pub fn savings(&self) -> &SavingsCurve {
         &self.curve
     }
 
-    /// What is to be in memory when filters may take `budget_bytes`.
+    /// The slices to hold in memory when filters may take `budget_bytes`.
     pub fn plan(&self, budget_bytes: u64) -> Residency {
         let mut slices: Vec<Vec<u32>> = self.files.iter().map(|modules| vec![0; modules.len()]).collect();
         let mut cut_short = vec![false; self.files.len()];
@@ -165,7 +169,7 @@ impl ResidencyPlanner {
                 continue;
             }
             cut_short[step.file] = true;
-            // Modules that are weighed together are worth it only together.
+            // Modules that are evaluated together pay only together, so they are not taken in part.
             if let [module] = modules {
                 let fitting = left / module.slice_bytes();
                 slices[step.file][step.first] = fitting as u32;
@@ -178,7 +182,7 @@ impl ResidencyPlanner {
     }
 }
 
-/// A file's modules in order, those put together that pay only together.
+/// A file's modules in order, joined where they pay only together.
 fn steps_of(at: usize, file: &FileModules, probe_ns: f64) -> Result<Vec<Step>, String> {
     input::not_negative("the cost of a search", file.search_ns)?;
     let fprs: Vec<f64> = file.modules.iter().map(|module| module.fpr).collect();

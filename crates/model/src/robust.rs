@@ -1,27 +1,29 @@
-//! Robust costs: the worst mix of operations near an expected one, and how far observed mixes vary.
+//! Robust costs: the worst mix of operations near an expected one, and the distance between
+//! observed mixes.
 //!
 //! The neighbourhood of a mix w with *uncertainty* rho holds every mix v whose Kullback-Leibler
-//! divergence from w, the sum of `v_i ln(v_i / w_i)`, is at most rho. A design with costs c_i costs
-//! at most the maximum of the sum of `v_i c_i` over it. Endure (Huynh, Chaudhari, Terzi and
-//! Athanassoulis, PVLDB 15(8), 2022) chooses the design for which that is least. By duality it is
+//! divergence from w, the sum of `v_i ln(v_i / w_i)`, is at most rho. The worst-case cost of a
+//! design with costs c_i is the maximum of the sum of `v_i c_i` over the neighbourhood. Endure
+//! (Huynh, Chaudhari, Terzi and Athanassoulis, PVLDB 15(8), 2022) chooses the design that minimizes
+//! it. By duality it is
 //!
 //! ```text
-//! min over lambda >= 0, eta:   eta + rho lambda + lambda sum of w_i (exp((c_i - eta) / lambda) - 1)
-//!   = min over lambda >= 0:    rho lambda + lambda ln(sum of w_i exp(c_i / lambda))
+//! min over lambda >= 0, eta:  eta + rho lambda + lambda sum of w_i (exp((c_i - eta) / lambda) - 1)
+//!   = min over lambda >= 0:   rho lambda + lambda ln(sum of w_i exp(c_i / lambda))
 //! ```
 //!
-//! and the mix that attains it has v_i in proportion to `w_i exp(c_i / lambda)`. Its divergence rises
-//! with 1 / lambda, so a bisection finds the lambda at which it is rho ([`worst`]). With an uncertainty
-//! of 0 the mix is w. From `-ln(share of the dearest operations)` on all operations are the dearest
-//! ones. An operation that w has none of is in no mix of the neighbourhood: its divergence is infinite.
+//! and the mix that attains it has v_i proportional to `w_i exp(c_i / lambda)`. Its divergence
+//! increases with 1 / lambda, so a bisection finds the lambda at which it is rho ([`worst`]). With
+//! an uncertainty of 0 the mix is w. For rho of at least `-ln(share of the most expensive
+//! operations)`, the mix consists of only the most expensive ones. An operation with share 0 in w
+//! has share 0 in every mix of the neighbourhood: its divergence would be infinite.
 //!
-//! Divergences are in nats. An operation whose share is w may reach the share v at
-//! rho = `v ln(v / w) + (1 - v) ln((1 - v) / (1 - w))`: from 10 % to 20 % at 0.044, to 50 % at 0.51, to
-//! all at 2.3.
+//! Divergences are in nats. An operation with share w may reach the share v at rho = `v ln(v / w) +
+//! (1 - v) ln((1 - v) / (1 - w))`: from 10 % to 20 % at 0.044, to 50 % at 0.51, to 100 % at 2.3.
 //!
-//! [`swing`] says how far the mixes of two windows of time are apart: the mean divergence of both from
-//! the mix halfway between them. Its mean over successive windows is the uncertainty of a workload that
-//! alternates, and soon nothing after a workload that changed once.
+//! [`swing`] measures the distance between the mixes of two windows of time: the mean divergence of
+//! both from their average mix. Its mean over successive windows is the uncertainty of a workload
+//! that alternates. After a workload that changed only once it soon decays to nothing.
 //!
 //! Not here: the search for the design ([`crate::navigator`]).
 
@@ -44,13 +46,14 @@ pub struct Worst<const N: usize> {
 
 /// Bisection steps: more halvings than a double has bits.
 const STEPS: u32 = 64;
-/// Doublings of the upper end of a bisection. Beyond, costs that still differ are equal by rounding.
+/// Maximum doublings of the upper end of a bisection. Beyond, costs that still differ are equal by
+/// rounding.
 const DOUBLINGS: u32 = 60;
 
 /// The worst mix whose divergence from the proportions of `rates` is at most `uncertainty`.
 ///
 /// # Errors
-/// Rates or costs that are negative or no number, rates that are all 0, a negative uncertainty.
+/// Rates or costs that are NaN, infinite or negative, rates that are all 0, a negative uncertainty.
 pub fn worst<const N: usize>(
     costs: &[f64; N],
     rates: &[f64; N],
@@ -66,7 +69,8 @@ pub fn worst<const N: usize>(
     if uncertainty == 0.0 || least == most {
         return Ok(Worst { cost: mean(costs, &expected), mix: expected, divergence: 0.0 });
     }
-    // Scaled to -1..=0, so that no exponential overflows and the dearest operation keeps its weight.
+    // Scaled to -1..=0, so that no exponential overflows and the most expensive operation keeps its
+    // weight.
     let scaled = costs.map(|cost| (cost - most) / (most - least));
     let at = |tilt: f64| {
         let mut weights = [0.0; N];
@@ -99,24 +103,25 @@ pub fn worst<const N: usize>(
     Ok(at(low))
 }
 
-/// The Kullback-Leibler divergence of a mix from another, in nats; infinite if `mix` has an operation
-/// that `expected` has none of.
+/// The Kullback-Leibler divergence of a mix from another, in nats; infinite if `mix` has an
+/// operation whose share in `expected` is 0.
 ///
 /// # Errors
-/// Rates that are negative or no number, or all 0.
+/// Rates that are NaN, infinite or negative, or all 0.
 pub fn divergence<const N: usize>(mix: &[f64; N], expected: &[f64; N]) -> Result<f64, String> {
     let (mix, expected) = (shares(mix)?, shares(expected)?);
     let terms = mix.iter().zip(&expected).filter(|(share, _)| **share > 0.0);
     Ok(terms.map(|(share, from)| share * (share / from).ln()).sum::<f64>().max(0.0))
 }
 
-/// Divergence per operation up to which two windows of one mix differ by chance: four times the divergence times the
-/// operations of a window follows a chi-squared distribution with 3 degrees of freedom, which exceeds 16 in one of a
-/// thousand pairs.
+/// Divergence times operations up to which two windows of the same mix may differ by chance. Four
+/// times that product follows a chi-squared distribution with 3 degrees of freedom, which exceeds
+/// 16 in one of a thousand pairs.
 const CHANCE: f64 = 4.0;
 
-/// How far the mixes of two windows are apart: the mean divergence of both from the mix halfway between them (the
-/// Jensen-Shannon divergence, at most ln 2). 0 where chance may explain it, or one window has no operations.
+/// The distance between the mixes of two windows: the mean divergence of both from their average
+/// mix (the Jensen-Shannon divergence, at most ln 2). 0 where chance may explain it, or where one
+/// window has no operations.
 pub fn swing<const N: usize>(before: &[f64; N], after: &[f64; N]) -> f64 {
     let (Ok(one), Ok(other)) = (shares(before), shares(after)) else { return 0.0 };
     let mut halfway = [0.0; N];
@@ -129,7 +134,7 @@ pub fn swing<const N: usize>(before: &[f64; N], after: &[f64; N]) -> f64 {
     if apart > CHANCE / operations { apart } else { 0.0 }
 }
 
-/// The rates in proportion to their sum.
+/// The rates divided by their sum.
 fn shares<const N: usize>(rates: &[f64; N]) -> Result<[f64; N], String> {
     for (at, rate) in rates.iter().enumerate() {
         input::of_list("rate", at, input::not_negative("it", *rate))?;
@@ -138,7 +143,7 @@ fn shares<const N: usize>(rates: &[f64; N]) -> Result<[f64; N], String> {
     if largest == 0.0 {
         return Err("a workload of no operations has no mix".to_owned());
     }
-    // Divided by the largest first: a sum of large rates could be infinite.
+    // Divided by the largest first: the sum of large rates could be infinite.
     let parts = rates.map(|rate| rate / largest);
     let sum: f64 = parts.iter().sum();
     Ok(parts.map(|part| part / sum))
@@ -167,7 +172,7 @@ impl Costs {
         [self.empty_lookup_ns, self.found_lookup_ns, self.update_ns, self.range_ns]
     }
 
-    /// The worst mix within `uncertainty` of a workload, with filters and memory as they are.
+    /// The worst mix within `uncertainty` of a workload, with filters and memory unchanged.
     ///
     /// # Errors
     /// As [`worst`].

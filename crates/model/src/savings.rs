@@ -1,25 +1,26 @@
-//! Savings curves: what the first so many bytes of some kind of memory save.
+//! Savings curves: the saving of the first n bytes of one kind of memory.
 //!
-//! Things to be held in memory (filter modules, index partitions, stretches of a block cache's hits) each take
-//! bytes and save nanoseconds per second. Held in the order of savings per byte they make a curve that is
-//! concave: each byte saves at most as much as the one before it. Between whole things it runs straight.
+//! Pieces that memory may hold (filter modules, index partitions, portions of a block cache's hits)
+//! each take bytes and save nanoseconds per second. Held in descending order of savings per byte
+//! they form a concave curve: each byte saves at most as much as the one before it. Between whole
+//! pieces the curve is linear.
 //!
-//! Not here: what each kind of thing saves ([`crate::value`], [`crate::residency`]); who gets memory
-//! ([`crate::arbiter`]).
+//! Not here: the saving of each kind of piece ([`crate::value`], [`crate::residency`]); the
+//! division of memory ([`crate::arbiter`]).
 
 use crate::input;
 
-/// One thing that memory may hold.
+/// One piece that memory may hold.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Holding {
-    /// What it takes.
+    /// Memory that it takes.
     pub bytes: u64,
-    /// What it saves while it is held. May be negative: then it is never held.
+    /// Saving while it is held. A piece with a negative saving is never held.
     pub saved_ns_per_second: f64,
 }
 
 impl Holding {
-    /// Nanoseconds per second, per byte.
+    /// Saving per byte, in nanoseconds per second.
     pub(crate) fn per_byte(&self) -> f64 {
         self.saved_ns_per_second / self.bytes as f64
     }
@@ -32,7 +33,7 @@ impl Holding {
     }
 }
 
-/// What memory saves, as a function of its bytes: concave, and never falling.
+/// The saving of memory as a function of its bytes: concave and non-decreasing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SavingsCurve {
     /// Bytes and savings after each holding, from (0, 0).
@@ -43,14 +44,14 @@ impl SavingsCurve {
     /// The curve of these holdings, best first. Those that save nothing are left out.
     ///
     /// # Errors
-    /// A holding of no bytes, or savings that are no numbers.
+    /// A holding of no bytes, or savings that are NaN or infinite.
     pub fn new(holdings: &[Holding]) -> Result<Self, String> {
         for (at, holding) in holdings.iter().enumerate() {
             input::of_list("holding", at, holding.validate())?;
         }
         let mut useful: Vec<&Holding> =
             holdings.iter().filter(|holding| holding.saved_ns_per_second > 0.0).collect();
-        // A stable sort: equals stay in the order given, so that sums are the same every time.
+        // A stable sort: equals stay in the given order, so that sums are reproducible.
         useful.sort_by(|a, b| b.per_byte().total_cmp(&a.per_byte()));
         let mut corners = vec![(0, 0.0)];
         let (mut bytes, mut saved) = (0u64, 0.0);
@@ -65,12 +66,12 @@ impl SavingsCurve {
         Ok(Self { corners })
     }
 
-    /// All bytes that save anything.
+    /// The number of bytes that save anything.
     pub fn useful_bytes(&self) -> u64 {
         self.corners[self.corners.len() - 1].0
     }
 
-    /// What the first `bytes` save, in nanoseconds per second.
+    /// The saving of the first `bytes`, in nanoseconds per second.
     pub fn saved_ns_per_second(&self, bytes: u64) -> f64 {
         let after = self.corners.partition_point(|corner| corner.0 <= bytes);
         let (from_bytes, from) = self.corners[after - 1];
@@ -80,12 +81,13 @@ impl SavingsCurve {
         from + (to - from) * (bytes - from_bytes) as f64 / (to_bytes - from_bytes) as f64
     }
 
-    /// What `step_bytes` more than `bytes` would save, in nanoseconds per second per byte.
+    /// The saving of `step_bytes` more than `bytes`, in nanoseconds per second per byte.
     pub fn gain_per_byte(&self, bytes: u64, step_bytes: u64) -> f64 {
         self.per_byte(bytes, bytes.saturating_add(step_bytes))
     }
 
-    /// What the last `step_bytes` of `bytes` save, in nanoseconds per second per byte: lost if they go.
+    /// The saving of the last `step_bytes` of `bytes`, in nanoseconds per second per byte: the loss
+    /// if they are evicted.
     pub fn loss_per_byte(&self, bytes: u64, step_bytes: u64) -> f64 {
         self.per_byte(bytes.saturating_sub(step_bytes), bytes)
     }

@@ -1,18 +1,18 @@
-//! Hash sharing: what one digest for a whole lookup saves, in the paper's tree.
+//! Hash sharing: the saving of one digest for a whole lookup, in the paper's tree.
 //!
-//! A lookup hashes its key (T_H) and probes (T_P) a filter on each level that it comes to, and reads a page
-//! (T_D) where the filter says "maybe". With one digest for all filters T_H is paid once.
+//! A lookup hashes its key (T_H) and probes (T_P) a filter on each level that it visits, and reads
+//! a page (T_D) where the filter says "maybe". With one digest for all filters T_H is paid once.
 //!
-//! Source: Zhu, Mun, Raman, Athanassoulis: Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage
-//! Devices (DaMoN 2021), equations 3 to 8. Its alpha is `empty_fraction` here. It counts T runs on a level of a
-//! tiered tree, where Monkey ([`crate::monkey`]) has T - 1.
+//! Source: Zhu, Mun, Raman, Athanassoulis: Reducing Bloom Filter CPU Overhead in LSM-Trees on
+//! Modern Storage Devices (DaMoN 2021), equations 3 to 8. Its alpha is `empty_fraction` here. It
+//! counts T runs on a level of a tiered tree, where Monkey ([`crate::monkey`]) counts T - 1.
 //!
-//! Not here: how the digest is made and handed down (crates `shamba-key` and `shamba`).
+//! Not here: the digest itself (crates `shamba-key` and `shamba`).
 
 use crate::design::{MAX_LEVELS, MAX_SIZE_RATIO};
 use crate::input;
 
-/// What the parts of a lookup take.
+/// Times of the parts of a lookup.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LookupTimes {
     /// T_H: hashing the key.
@@ -23,7 +23,7 @@ pub struct LookupTimes {
     pub page_ns: f64,
 }
 
-/// The tree that is looked up, and how.
+/// The tree, and the lookups in it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LookupShape {
     /// Whether levels hold T runs instead of one.
@@ -39,11 +39,11 @@ pub struct LookupShape {
 }
 
 impl LookupTimes {
-    /// Equation 3: T_H + T_P + (1-e) T_D + e f T_D, what one level takes when a share `empty_fraction` of its
-    /// probes is for keys that it does not hold.
+    /// Equation 3: T_H + T_P + (1-e) T_D + e f T_D, the time at one level when a share
+    /// `empty_fraction` of its probes is for keys that it does not hold.
     ///
     /// # Errors
-    /// A time or share that is none.
+    /// A time that is NaN, infinite or negative, or a share outside 0 to 1.
     pub fn level_ns(&self, fpr: f64, empty_fraction: f64) -> Result<f64, String> {
         self.validate()?;
         input::share("the false-positive rate", fpr)?;
@@ -60,7 +60,8 @@ impl LookupTimes {
 }
 
 impl LookupShape {
-    /// Equations 4 (leveling) and 6 (tiering): a lookup that hashes its key for every filter.
+    /// Equations 4 (leveling) and 6 (tiering): the time of a lookup that hashes its key for every
+    /// filter.
     ///
     /// # Errors
     /// A figure out of bounds.
@@ -69,7 +70,8 @@ impl LookupShape {
         Ok(self.without_hashes_ns(times, filters)? + filters * times.hash_ns)
     }
 
-    /// Equation 7, and the same of equation 6: a lookup that hashes its key once.
+    /// Equation 7, and its counterpart of equation 6: the time of a lookup that hashes its key
+    /// once.
     ///
     /// # Errors
     /// A figure out of bounds.
@@ -86,8 +88,9 @@ impl LookupShape {
         Ok(if cost > 0.0 { (cost - shared) / cost } else { 0.0 })
     }
 
-    /// How many filters a lookup is expected to probe: L - (1-e) / (T-1) with leveling. With tiering all T L,
-    /// and one that finds its key only (T+1)/2 of the T + 1 that the paper sets apart for it.
+    /// The expected number of filters that a lookup probes: L - (1-e) / (T-1) with leveling. With
+    /// tiering an empty lookup probes all T L; for a lookup that finds its key the paper replaces
+    /// T + 1 of them by (T+1)/2.
     ///
     /// # Errors
     /// A figure out of bounds.
@@ -101,11 +104,11 @@ impl LookupShape {
         })
     }
 
-    /// Probes and pages.
+    /// The time of probes and pages.
     fn without_hashes_ns(&self, times: &LookupTimes, filters: f64) -> Result<f64, String> {
         times.validate()?;
         let found = 1.0 - self.empty_fraction;
-        // The filters that are probed in vain.
+        // The filters probed for keys that their runs do not hold.
         let empty = match self.tiering {
             true => self.size_ratio * f64::from(self.levels) - found * (self.size_ratio + 1.0),
             false => filters - found,
@@ -137,7 +140,7 @@ mod tests {
     const TREE: LookupShape =
         LookupShape { tiering: false, size_ratio: 10.0, levels: 5, fpr: 0.00819, empty_fraction: 1.0 };
 
-    /// Murmur64A over keys of 1 KB, and a page of a device.
+    /// Murmur64A over keys of 1 KB, and a page read of the given device.
     fn times(page_ns: f64) -> LookupTimes {
         LookupTimes { hash_ns: 235.0, probe_ns: 0.0, page_ns }
     }

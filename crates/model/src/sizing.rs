@@ -1,19 +1,22 @@
-//! Where the capacities of levels come from.
+//! Capacities of levels.
 //!
-//! *Manual* is the papers' way: level i holds `buffer_bytes * T^i`. *Auto* begins at the other end, at what
-//! the last level really holds. With `b` the bytes of a *batch*, which is what level 0 hands down at once:
+//! *Manual* is the papers' way: level i holds `buffer_bytes * T^i`. *Auto* starts at the other end,
+//! from the actual size S(L) of the last level. With `b` the bytes of a *batch*, the data that one
+//! compaction of level 0 moves down:
 //!
 //! ```text
 //! last level L:     holds up to b * T^L, then its data goes to level L + 1, which becomes the last
-//! level i above it: open while S(L) / T^(L-i) is at least b (at least b/2 if it holds data), and then holds that
-//!                   or b, if b is more; else it is closed: it holds nothing, and batches pass it by
+//! level i above it: open while S(L) / T^(L-i) is at least b (at least b/2 if it holds data), and
+//!                   then holds that or b, if b is more;
+//!                   else it is closed: it holds nothing, and batches bypass it
 //! ```
 //!
-//! So there are as few levels as the data needs, each about T times smaller than the next, whatever the
-//! data's size is: bottom-up capacities leave the last level anything from nearly empty to full. Between b/2
-//! and b a level stays what it is, so that a last level whose size swings does not open and close it.
+//! So there are as few levels as the data needs, each about T times smaller than the next, whatever
+//! the size of the data. Bottom-up capacities would leave the last level anywhere from nearly empty
+//! to full. Between b/2 and b a level keeps its state, so that a last level of varying size does
+//! not open and close it repeatedly.
 //!
-//! Not here: the design ([`crate::Design`]); what moves data (crate `shamba`, `compaction/policy`).
+//! Not here: the design ([`crate::Design`]); the compactions (crate `shamba`, `compaction/policy`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +26,8 @@ use crate::design::{Design, MAX_LEVELS};
 /// How level capacities are set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Sizing {
-    /// From the last level's real size up: as few levels as the data needs, each T times smaller than the next.
+    /// From the last level's actual size up: as few levels as the data needs, each T times smaller
+    /// than the next.
     #[default]
     Auto,
     /// From the write buffer down, as in the papers: level i holds `buffer_bytes * T^i`.
@@ -60,20 +64,20 @@ impl FromStr for Sizing {
     }
 }
 
-/// How much each level of one tree may hold at one moment, in bytes.
+/// Capacity of each level of one tree at one moment, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capacities {
-    /// Of levels 1, 2, ... above the last.
+    /// Capacities of levels 1, 2, ... above the last.
     inner: Vec<u64>,
-    /// What level 1 may hold as the last level, divided by T.
+    /// Capacity of level 1 as the last level, divided by T.
     unit_bytes: u64,
     design: Design,
     arrival_level: u32,
 }
 
 impl Capacities {
-    /// The capacities of a tree whose level i holds `level_bytes[i]` bytes (level 0, the inbox, does not count).
-    /// A batch is `batch_bytes`; only [`Sizing::Auto`] asks for it.
+    /// The capacities of a tree whose level i holds `level_bytes[i]` bytes (level 0 does not
+    /// count). A batch is `batch_bytes`; only [`Sizing::Auto`] uses it.
     pub fn new(sizing: Sizing, design: &Design, level_bytes: &[u64], batch_bytes: u64) -> Self {
         let last = level_bytes.iter().rposition(|bytes| *bytes > 0).unwrap_or(0).max(1);
         if sizing == Sizing::Manual {
@@ -88,7 +92,7 @@ impl Capacities {
         for level in (1..last).rev() {
             share /= design.size_ratio;
             let least = if held(level) > 0 { batch_bytes as f64 / 2.0 } else { batch_bytes as f64 };
-            // Shares shrink upwards by T >= 2, so above a closed level there is no open one.
+            // Shares shrink upwards by T >= 2, so no level above a closed one is open.
             if share < least {
                 break;
             }
@@ -98,24 +102,24 @@ impl Capacities {
         Self { inner, unit_bytes: batch_bytes, design: *design, arrival_level: arrival_level as u32 }
     }
 
-    /// What `level` (1 and deeper) may hold now.
+    /// Current capacity of `level` (1 and deeper).
     pub fn level_bytes(&self, level: u32) -> u64 {
         let inner = level.checked_sub(1).and_then(|at| self.inner.get(at as usize));
         inner.copied().unwrap_or_else(|| self.last_level_bytes(level))
     }
 
-    /// What `level` may hold when it is, or becomes, the last.
+    /// Capacity of `level` when it is, or becomes, the last.
     pub fn last_level_bytes(&self, level: u32) -> u64 {
         let unit = Design { buffer_bytes: self.unit_bytes, ..self.design };
         unit.level_capacity_bytes(level.min(MAX_LEVELS))
     }
 
-    /// Whether `level` is to hold nothing: what it holds goes down, what arrives passes it by.
+    /// Whether `level` is to hold nothing: its data moves down, and arriving batches bypass it.
     pub fn is_closed(&self, level: u32) -> bool {
         self.level_bytes(level) == 0
     }
 
-    /// The shallowest open level: where batches from level 0 arrive.
+    /// The shallowest open level: the target of batches from level 0.
     pub fn arrival_level(&self) -> u32 {
         self.arrival_level
     }

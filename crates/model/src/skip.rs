@@ -1,8 +1,8 @@
-//! Skipping: which modules of a filter are worth consulting.
+//! Skipping: the modules of a filter that are worth probing.
 //!
-//! A filter of D modules over the same keys is asked in order until one says no. A probe of a file is *empty*
-//! if the file does not hold the key; with `w` empty and `v` other probes a second, and f_j the rate of module
-//! j:
+//! A filter of D modules over the same keys is probed in order until one rejects the key. A probe
+//! of a file is *empty* if the file does not hold the key. With `w` empty and `v` other probes a
+//! second, and f_j the rate of module j:
 //!
 //! ```text
 //! module d is reached by             v + w * f_1 ... f_(d-1)         probes a second
@@ -10,28 +10,28 @@
 //! with the first d modules there are v + w * f_1 ... f_d             searches a second
 //! ```
 //!
-//! For equal modules that is w * f^(d-1) * (1 - f): each saves less than the one before it. A module is skipped
-//! when it saves less than its threshold; once one is skipped the answer is "maybe", so those after it are
-//! skipped too.
+//! For equal modules the saving is w * f^(d-1) * (1 - f): each module saves less than the one
+//! before it. A module is skipped when it saves less than its threshold. Once one is skipped the
+//! answer is "maybe", so the modules after it are skipped too.
 //!
-//! Source: "Modular Bloom filters" (SHaMBa slides, 2022; our notes' section 2), with q = w + v its access
-//! frequency and a = w / q the empty share: q * ((1-a) + a * f^d) I/Os, utility q * a * f^(d-1) * (1-f).
+//! Source: "Modular Bloom filters" (SHaMBa slides, 2022), with q = w + v its access frequency and
+//! a = w / q the empty share: q * ((1-a) + a * f^d) I/Os, utility q * a * f^(d-1) * (1-f).
 //!
-//! Not here: what a search costs ([`crate::value`]); which modules are in memory ([`crate::residency`]).
+//! Not here: the cost of a search ([`crate::value`]); the modules in memory ([`crate::residency`]).
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::input;
 
-/// Which modules a lookup may leave out.
+/// The modules that a lookup may skip.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Skipping {
-    /// None: every module is consulted until one says no.
+    /// None: every module is probed until one rejects the key.
     None,
-    /// Any but the first.
+    /// Any module except the first.
     Partial,
-    /// Any: a lookup may go straight to the index.
+    /// Any module: a lookup may skip the whole filter and search the index.
     #[default]
     Full,
 }
@@ -49,17 +49,18 @@ impl Skipping {
         }
     }
 
-    /// How many modules, from the first on, are consulted when module d saves `savings[d]` and costs
-    /// `thresholds[d]`, in one unit: as many as save most in all after their thresholds, and the more on a tie.
-    /// For savings that shrink and one threshold that means: up to the last that saves at least the threshold.
+    /// The number of modules, from the first on, to probe when module d saves `savings[d]` and
+    /// costs `thresholds[d]`, in one unit. It is the number with the largest total of savings minus
+    /// thresholds, and the larger number on a tie. For diminishing savings and one threshold that
+    /// is: up to the last module that saves at least the threshold.
     ///
-    /// In nanoseconds: what a module saves are its searches ([`FileProbes::searches_saved_per_second`]) at
-    /// their price, and its threshold are the probes that reach it ([`FileProbes::reaching_per_second`]) at the
-    /// price of a probe if it is in memory, or of a read if it is not. The papers compare I/Os per lookup with
-    /// a fixed threshold.
+    /// In nanoseconds, the saving of a module is its searches
+    /// ([`FileProbes::searches_saved_per_second`]) at their price. Its threshold is the probes that
+    /// reach it ([`FileProbes::reaching_per_second`]) at the price of a probe if it is in memory,
+    /// or of a read if it is not. The papers compare I/Os per lookup with a fixed threshold.
     ///
     /// # Errors
-    /// Lists of different lengths, or values that are no number or negative.
+    /// Lists of different lengths, or values that are NaN, infinite or negative.
     pub fn modules_consulted(self, savings: &[f64], thresholds: &[f64]) -> Result<usize, String> {
         if savings.len() != thresholds.len() {
             return Err(format!("{} modules have {} thresholds", savings.len(), thresholds.len()));
@@ -104,14 +105,14 @@ impl FromStr for Skipping {
 /// The probes that reach one file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FileProbes {
-    /// For keys that it does not hold: w.
+    /// Probes for keys that the file does not hold: w.
     pub empty_per_second: f64,
-    /// For keys that it holds, and where therefore no filter can help.
+    /// Probes for keys that the file holds, which no filter can save.
     pub found_per_second: f64,
 }
 
 impl FileProbes {
-    /// As the slides have it: an access frequency q, and the share of it that is empty.
+    /// The probes given as in the slides: an access frequency q, and the share of it that is empty.
     pub fn of_share(probes_per_second: f64, empty_fraction: f64) -> Self {
         Self {
             empty_per_second: probes_per_second * empty_fraction,
@@ -119,39 +120,41 @@ impl FileProbes {
         }
     }
 
-    /// Whether both rates are numbers of at least 0.
+    /// Checks that both rates are finite numbers of at least 0.
     ///
     /// # Errors
-    /// The one that is not.
+    /// The rate that is NaN, infinite or negative.
     pub fn validate(&self) -> Result<(), String> {
         input::not_negative("empty probes per second", self.empty_per_second)?;
         input::not_negative("probes per second that find their key", self.found_per_second)
     }
 
-    /// How many probes a second reach each module: what a module costs is paid so often.
+    /// The probes per second that reach each module: the rate at which the cost of a module is
+    /// paid.
     ///
     /// # Errors
-    /// Rates that are none.
+    /// Rates that are NaN, infinite, negative or out of bounds.
     pub fn reaching_per_second(&self, module_fprs: &[f64]) -> Result<Vec<f64>, String> {
         check(self, module_fprs)?;
         let reaching = |passed: f64| self.found_per_second + self.empty_per_second * passed;
         Ok(passed(module_fprs).map(reaching).take(module_fprs.len()).collect())
     }
 
-    /// How many searches a second each module saves: its utility.
+    /// The searches per second that each module saves: its utility.
     ///
     /// # Errors
-    /// Rates that are none.
+    /// Rates that are NaN, infinite, negative or out of bounds.
     pub fn searches_saved_per_second(&self, module_fprs: &[f64]) -> Result<Vec<f64>, String> {
         check(self, module_fprs)?;
         let saved = |(passed, fpr): (f64, &f64)| self.empty_per_second * passed * (1.0 - fpr);
         Ok(passed(module_fprs).zip(module_fprs).map(saved).collect())
     }
 
-    /// The searches a second that remain when the first `consulted` modules are (the slides' expected I/Os).
+    /// The searches per second that remain when the first `consulted` modules are probed (the
+    /// slides' expected I/Os).
     ///
     /// # Errors
-    /// Rates that are none.
+    /// Rates that are NaN, infinite, negative or out of bounds.
     pub fn searches_per_second(&self, module_fprs: &[f64], consulted: usize) -> Result<f64, String> {
         check(self, module_fprs)?;
         let passed: f64 = module_fprs.iter().take(consulted).product();
@@ -159,22 +162,24 @@ impl FileProbes {
     }
 }
 
-/// The modules that an empty probe reads on average: the first, and each next if all before it say "maybe".
+/// The modules that an empty probe reads on average: the first, and each further one if all before
+/// it answer "maybe".
 ///
 /// # Errors
-/// Rates that are none.
+/// Rates that are NaN, infinite, negative or out of bounds.
 pub fn modules_per_empty_probe(module_fprs: &[f64]) -> Result<f64, String> {
     FileProbes { empty_per_second: 1.0, found_per_second: 0.0 }
         .reaching_per_second(module_fprs)
         .map(|reaching| reaching.iter().sum())
 }
 
-/// The bits that an empty probe of a half-full Bloom filter of `probes` probes reads on average: 2 - 2^(1-k).
+/// The bits that an empty probe of a half-full Bloom filter of `probes` probes reads on average:
+/// 2 - 2^(1-k).
 pub fn bits_per_empty_probe(probes: u8) -> f64 {
     (0..probes).map(|before| 0.5f64.powi(i32::from(before))).sum()
 }
 
-/// The share of empty probes that the modules before each let pass, from 1 before the first.
+/// The share of empty probes that pass the modules before each module; 1 for the first.
 fn passed(module_fprs: &[f64]) -> impl Iterator<Item = f64> {
     let products = module_fprs.iter().scan(1.0, |passed, fpr| {
         *passed *= fpr;
@@ -225,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_empty_probe_reads_little() {
-        // Ten bits per key in D equal modules; by theory, 1.09, 1.25 and 1.99 were measured.
+        // Ten bits per key in D equal modules; by theory. Measured: 1.09, 1.25 and 1.99.
         for (modules, read) in [(1, 1.0), (2, 1.09), (3, 1.24), (7, 2.00)] {
             let fprs = vec![bloom_fpr(10.0 / f64::from(modules)); modules as usize];
             near(modules_per_empty_probe(&fprs).unwrap(), read, 0.005);
@@ -243,7 +248,8 @@ mod tests {
                 Skipping::ALL.map(|skipping| skipping.modules_consulted(&savings, &[threshold; 3]));
             assert_eq!(consulted, [Ok(none), Ok(partial), Ok(full)], "{threshold}");
         }
-        // A small first module that does not pay alone is consulted if what comes after it makes up for it.
+        // A small first module that does not pay alone is probed if the modules after it make up
+        // for it.
         assert_eq!(Skipping::Full.modules_consulted(&[1.0, 9.0], &[2.0, 2.0]), Ok(2));
         assert_eq!(Skipping::Full.modules_consulted(&[1.0, 2.5], &[2.0, 2.0]), Ok(0));
         assert_eq!(Skipping::Partial.modules_consulted(&[], &[]), Ok(0));

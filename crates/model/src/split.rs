@@ -1,23 +1,25 @@
-//! Filters against the buffer: how Monkey divides one memory between the two, in closed form.
+//! Filters against the buffer: Monkey's closed-form division of one memory between the two.
 //!
-//! With x bits of filters out of M, and levels not rounded to whole ones, an operation of the workload costs
+//! With x bits of filters out of M, and a real number of levels, an operation of the workload costs
 //!
 //! ```text
 //! alpha * e^(-beta x) + gamma * ln(delta / (M - x)) + constant      [25 to 27]
 //!
-//! alpha    what lookups cost without filters, in the limit of many levels: z times the factor of [19] or [20]
+//! alpha    cost of lookups without filters, in the limit of many levels:
+//!          z times the factor of [19] or [20]
 //! beta     ln2^2 / N
-//! gamma    what a buffer e times as large saves: one e-th level of merges and of runs that ranges visit
-//! delta    N E (T-1) / T: the data that levels are counted in
+//! gamma    saving of a buffer e times as large:
+//!          1 / ln T levels of compaction and of runs that ranges visit
+//! delta    N E (T-1) / T: the data of which the number of levels is computed
 //! ```
 //!
-//! which is convex in x. Source: Monkey (TODS 2018), equations 25 to 28; the factors for any K and Z as in
-//! [`crate::monkey`].
+//! which is convex in x. Source: Monkey (TODS 2018), equations 25 to 28; the factors for any K and
+//! Z are those of [`crate::monkey`].
 //!
-//! It assumes a filter on every level and whole levels nowhere, so [`crate::navigator`] searches the real costs
-//! instead; its tests hold this beside them.
+//! It assumes a filter on every level and does not round the number of levels. [`crate::navigator`]
+//! therefore searches the real costs instead; its tests compare the two.
 //!
-//! Not here: the value of a few bytes more or less ([`crate::value`]).
+//! Not here: the value of a small change of memory ([`crate::value`]).
 
 use crate::allocation::LN2_SQUARED;
 use crate::cost::Situation;
@@ -26,26 +28,27 @@ use crate::input;
 use crate::monkey::PaperTree;
 use crate::value::{Prices, WriteBuffer};
 
-/// How one memory is divided between filters and buffer.
+/// The division of one memory between filters and buffer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MemorySplit {
     /// I/Os of an operation's lookups without filters.
     alpha: f64,
-    /// How much of those a filter bit saves, relatively.
+    /// Decay rate of those I/Os per filter bit.
     beta: f64,
     /// I/Os of an operation that a buffer e times as large saves.
     gamma: f64,
-    /// The bits that levels are counted in.
+    /// delta, in bits.
     delta_bits: f64,
     /// I/Os of an operation that no memory saves.
     constant: f64,
 }
 
 impl MemorySplit {
-    /// The costs of T, K and Z of `design` in `situation`; its buffer and bits per key are not asked.
+    /// The costs of T, K and Z of `design` in `situation`; the design's buffer and bits per key are
+    /// ignored.
     ///
     /// # Errors
-    /// A figure that is no number or out of bounds, or more than a float can hold.
+    /// A figure that is NaN or out of bounds, or a result that exceeds the range of a float.
     pub fn new(situation: &Situation, design: &Design) -> Result<Self, String> {
         situation.validate()?;
         let Situation { data, workload, device, .. } = situation;
@@ -70,16 +73,17 @@ impl MemorySplit {
         Ok(split)
     }
 
-    /// Equations 25 to 27: the I/Os of an operation with `filter_bits` of filters out of `memory_bits`, the rest
-    /// being the buffer. Not to be asked for a buffer of nothing, which costs infinitely much.
+    /// Equations 25 to 27: the I/Os of an operation with `filter_bits` of filters out of
+    /// `memory_bits`; the rest is the buffer. With an empty buffer the cost is infinite.
     pub fn cost_ios(&self, filter_bits: f64, memory_bits: f64) -> f64 {
         let levels = (self.delta_bits / (memory_bits - filter_bits)).ln();
         self.alpha * (-self.beta * filter_bits).exp() + self.gamma * levels + self.constant
     }
 
-    /// Equation 28: the filter bits of the least cost out of `memory_bits`, at least `page_bits` (and a bit) being the buffer: 0
-    /// where M <= gamma / (alpha beta), else the root of x - ln(alpha beta / gamma * (M - x)) / beta, by Newton's
-    /// method from M less a page.
+    /// Equation 28: the filter bits of the minimum cost out of `memory_bits`. The buffer gets at
+    /// least `page_bits` (and at least one bit). The answer is 0 where M <= gamma / (alpha beta),
+    /// else the root of x - ln(alpha beta / gamma * (M - x)) / beta, by Newton's method from M less
+    /// a page.
     pub fn best_filter_bits(&self, memory_bits: f64, page_bits: f64) -> f64 {
         let most = (memory_bits - page_bits.max(1.0)).max(0.0);
         if self.alpha == 0.0 || memory_bits <= self.gamma / (self.alpha * self.beta) {
@@ -89,14 +93,16 @@ impl MemorySplit {
             return most;
         }
         let mut filter_bits = most;
-        // h is concave and rising, its slope at least 1: from the right of the root one step leads to its left at
-        // most, and from there each comes closer. The bounds and the count guard against rounding.
+        // h is concave and increasing, with a slope of at least 1: from the right of the root one
+        // step leads at most to its left, and from there each step converges. The bounds and the
+        // step limit guard against rounding.
         for _ in 0..NEWTON_STEPS {
             let rest = memory_bits - filter_bits;
             let height = filter_bits - (self.alpha * self.beta / self.gamma * rest).ln() / self.beta;
             let slope = 1.0 + 1.0 / (self.beta * rest);
             let next = (filter_bits - height / slope).clamp(0.0, most);
-            // Where a term is beyond what a float holds there is no next point, and this one is as good as any.
+            // Where a term exceeds the range of a float there is no next point; return the current
+            // one.
             if next.is_nan() || (next - filter_bits).abs() <= most * f64::EPSILON {
                 return filter_bits;
             }
@@ -106,7 +112,7 @@ impl MemorySplit {
     }
 }
 
-/// Newton's method doubles the digits with each step, once it is close.
+/// Maximum steps. Newton's method doubles the correct digits with each step, once it is close.
 const NEWTON_STEPS: u32 = 100;
 
 #[cfg(test)]
@@ -133,7 +139,8 @@ mod tests {
         let situation = situation(1 << 30, [2.0, 2.0, 4.0, 2.0]);
         let n = (1u64 << 30) as f64;
         for (policy, alpha, gamma) in [
-            // z T^(T/(T-1)) / (T-1) * (1/(v+1))^((T-1)/T), and without / (T-1), with c' = 1 - 1/2 * 4/3 / 2.
+            // z T^(T/(T-1)) / (T-1) * (1/(v+1))^((T-1)/T), and without / (T-1), with c' = 1 - 1/2 *
+            // 4/3 / 2.
             (
                 MergePolicy::Leveling,
                 0.4 * 4f64.powf(4.0 / 3.0) / 3.0 * 0.5f64.powf(0.75),
@@ -145,7 +152,8 @@ mod tests {
                 0.6 + 0.4 * 2.25 / 4.0,
             ),
         ] {
-            // gamma: (q + w (T-1) (1+phi) / (2 B)) / ln T, and (q (T-1) + w (T-1) (1+phi) / (T B)) / ln T.
+            // gamma: (q + w (T-1) (1+phi) / (2 B)) / ln T, and (q (T-1) + w (T-1) (1+phi) / (T B))
+            // / ln T.
             let split = MemorySplit::new(&situation, &Design::new(policy, 4.0, 1 << 20, 10.0)).unwrap();
             assert!((split.alpha / alpha - 1.0).abs() < 1e-12, "{} {alpha}", split.alpha);
             assert!((split.gamma * 4f64.ln() / gamma - 1.0).abs() < 1e-12, "{} {gamma}", split.gamma);
@@ -156,7 +164,7 @@ mod tests {
 
     #[test]
     fn entries_larger_than_a_page_are_merged_in_pages_all_the_same() {
-        // Updates cost what the pages of an entry do, as in equation 10: so many times what one of a page does.
+        // The update cost is proportional to the pages of an entry, as in equation 10.
         let updates = |entry_bytes| {
             let situation = situation(1 << 20, [0.0, 0.0, 1.0, 0.0]);
             let situation = Situation { data: DataSet { entry_bytes, ..situation.data }, ..situation };

@@ -1,24 +1,27 @@
-//! Updates and ranges: how often an entry is merged, and how many runs a range lookup visits.
+//! Updates and ranges: the number of times an entry is merged, and the runs that a range lookup
+//! visits.
 //!
-//! An entry that is on a level of capacity C with room for r runs is merged into the level's active run until that
-//! holds C / r. Arrivals are C / T each, so a run takes T / r of them and each entry is written, on average,
+//! An entry on a level of capacity C with at most r runs is merged into the level's active run
+//! until that run holds C / r. Arrivals are C / T each, so a run takes T / r of them and each entry
+//! is written, on average,
 //!
 //! ```text
 //! (T - 1) / (r + 1)      times per level: (T-1)/2 with one run, (T-1)/T with T - 1
 //! ```
 //!
-//! Each time it is read and written once, in pages of B entries. Sources: Monkey (TODS 2018), equations 10 and 11; Dayan
-//! and Idreos (SIGMOD 2018) for any K and Z.
+//! Each time it is read and written once, in pages of B entries. Sources: Monkey (TODS 2018),
+//! equations 10 and 11; Dayan and Idreos (SIGMOD 2018) for any K and Z.
 //!
-//! Not here: lookups ([`crate::monkey`]); trees on which a policy works (crate `shamba`,
+//! Not here: lookups ([`crate::monkey`]); trees under a compaction policy (crate `shamba`,
 //! `compaction/simulate.rs`).
 
-/// The runs that a design allows on its levels, and its size ratio: all that merging depends on.
+/// The runs that a design allows on its levels, its size ratio and its number of levels: all that
+/// write costs depend on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MergeShape {
     /// T.
     pub size_ratio: f64,
-    /// K: runs on each level but the last.
+    /// K: runs on each level except the last.
     pub inner_runs: f64,
     /// Z: runs on the last level.
     pub last_runs: f64,
@@ -26,43 +29,46 @@ pub struct MergeShape {
     pub levels: u32,
 }
 
-/// How merges take a level with one run down, and so how full such a level is when files arrive on it.
+/// How a level of one run is compacted into the next, and thus how full that level is when files
+/// arrive on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Merging {
-    /// All of it at once, as the papers count: the level below is half full on average.
+    /// The whole level at once, as the papers assume: the level below is half full on average.
     #[default]
     WholeLevels,
-    /// File by file, when the level is over a capacity that never changes (`Sizing::Manual`): so inner levels *stay*
-    /// full, and each file goes onto T times its size.
+    /// File by file, when the level exceeds a constant capacity (`Sizing::Manual`). Inner levels
+    /// therefore *stay* full, and each file is merged with T times its size.
     FileByFile,
-    /// File by file, with capacities that follow the last level's size (`Sizing::Auto`): levels are T times the one
-    /// above only at the moment before a new one opens, and half of that on average.
+    /// File by file, with capacities that follow the last level's size (`Sizing::Auto`). A level is
+    /// T times the one above only when a new level is about to open, and half of that on average.
     Following,
 }
 
-/// How often an entry is merged on a level of one run onto which files come that it is `times` as large as: the
-/// file and what it shares keys with, but for the choice of files: of a level's files the one goes down that shares
-/// least, which spares a part of both.
+/// Merges of an entry on a level of one run that is `times` as large as the level above. An
+/// arriving file is merged with `times` its size: a factor of `times + 1` without a choice of
+/// files. The policy moves the file of a level that overlaps least with the next, which reduces the
+/// factor to the share `least_shared`.
 fn merges_onto(times: f64, least_shared: f64) -> f64 {
     least_shared * (times + 1.0)
 }
 
-/// What the files that share least are of the mean, on levels that stay full. Measured, on trees of three and four levels
-/// with T from 2 to 10; the engine's simulator holds it.
+/// Overlap of the least overlapping files relative to the mean, on levels that stay full. Measured
+/// on trees of three and four levels with T from 2 to 10; the engine's simulator checks it.
 const LEAST_SHARED_FULL: f64 = 0.7;
 /// The same on levels that follow the last one.
 const LEAST_SHARED_FOLLOWING: f64 = 0.75;
-/// The same of a last level of one run below tiered ones that follow it: what arrives is a whole level, a T-th of it at least.
+/// The same for a last level of one run below tiered ones that follow it: whole levels arrive, at
+/// least 1 / T of its size.
 const LEAST_SHARED_WHOLE: f64 = 0.65;
 
-/// How often an entry is merged on a level of at most `runs` runs: (T - 1) / (runs + 1). More than T - 1 runs never
-/// come together: the arrival that would make one more takes the level past its capacity.
+/// Merges of an entry on a level of at most `runs` runs: (T - 1) / (runs + 1). More than T - 1 runs
+/// never accumulate, because the next arrival would exceed the level's capacity.
 pub fn merges_per_level(size_ratio: f64, runs: f64) -> f64 {
     (size_ratio - 1.0) / (runs.min(size_ratio - 1.0) + 1.0)
 }
 
-/// How often an entry is merged on an inner level that is `size_ratio` times the one above. With a tiered level above,
-/// whole levels arrive on one of one run, as on a last level.
+/// Merges of an entry on an inner level that is `size_ratio` times the one above. Below a tiered
+/// level, a level of one run receives whole levels, like a last level.
 pub(crate) fn merges_on_inner(size_ratio: f64, runs: f64, has_tiered_above: bool, merging: Merging) -> f64 {
     match merging {
         Merging::FileByFile if runs <= 1.0 => merges_onto(size_ratio, LEAST_SHARED_FULL),
@@ -72,20 +78,21 @@ pub(crate) fn merges_on_inner(size_ratio: f64, runs: f64, has_tiered_above: bool
     }
 }
 
-/// How often an entry is merged on a last level that is `size_ratio` times the one above.
+/// Merges of an entry on a last level that is `size_ratio` times the one above.
 pub(crate) fn merges_on_last(size_ratio: f64, runs: f64, has_tiered_above: bool, merging: Merging) -> f64 {
     match merging {
         Merging::Following if runs <= 1.0 && has_tiered_above => merges_onto(size_ratio, LEAST_SHARED_WHOLE),
-        // What arrives is a run, and all runs are merged into one where that has room: a last level that follows nobody
-        // does not go down to make it.
+        // A whole run arrives, and all runs are merged into one when the level has room for it. A
+        // last level whose capacity follows no other level is not moved down to make that room.
         Merging::Following if has_tiered_above => 1.0 + merges_per_level(size_ratio, runs),
         _ => merges_per_level(size_ratio, runs),
     }
 }
 
 impl MergeShape {
-    /// How often an entry is merged from the buffer to the last level: the sum of [`merges_per_level`], but on inner
-    /// levels of one run, and on a last one below tiered levels that follow it, as `merging` says.
+    /// Merges of an entry from the buffer to the last level: the sum of [`merges_per_level`],
+    /// except on inner levels of one run, and on a last level below tiered levels that follow it,
+    /// where `merging` decides.
     pub fn merges_per_entry(&self, merging: Merging) -> f64 {
         let has_tiered_above = self.inner_runs > 1.0 && self.levels > 1;
         let inner = merges_on_inner(self.size_ratio, self.inner_runs, false, merging);
@@ -93,31 +100,32 @@ impl MergeShape {
         f64::from(self.inner_levels()) * inner + last
     }
 
-    /// Equation 10: W: the I/Os of an update, in reads: each merge reads a page of `entries_per_page` entries and writes
-    /// one, which costs `write_per_read` (phi) reads.
+    /// Equation 10: W: the I/Os of an update, in reads. Each merge reads a page of
+    /// `entries_per_page` entries and writes one, which costs `write_per_read` (phi) reads.
     pub fn update_ios(&self, entries_per_page: f64, write_per_read: f64) -> f64 {
         self.merges_per_entry(Merging::WholeLevels) / entries_per_page * (1.0 + write_per_read)
     }
 
-    /// The bytes that merges write for each byte that is flushed, the flush included. The log is not: it writes
-    /// each byte once more.
+    /// Bytes that flushes and compactions write per byte flushed. The log is not included: it
+    /// writes each byte once more.
     pub fn write_amplification(&self, merging: Merging) -> f64 {
         1.0 + self.merges_per_entry(merging)
     }
 
-    /// All runs: what a range lookup visits.
+    /// Number of runs, all of which a range lookup visits.
     pub fn run_count(&self) -> f64 {
         f64::from(self.inner_levels()) * self.inner_runs + self.last_runs
     }
 
-    /// Equation 11: Q: the I/Os of a range lookup that takes the share `selectivity` of all pages: those, and one
-    /// for each run.
+    /// Equation 11: Q: the I/Os of a range lookup that reads the share `selectivity` of all pages:
+    /// those pages, and one per run.
     pub fn range_ios(&self, data_pages: f64, selectivity: f64) -> f64 {
         selectivity * data_pages + self.run_count()
     }
 
-    /// The bytes of the tree for each byte of what it means, when all that can be obsolete is: the newest version
-    /// of each key is on the last level, in one of its runs, and `last_level_share` of all entries are there.
+    /// Bytes of the tree per byte of live data, with the maximum number of obsolete entries: the
+    /// newest version of each key is on the last level, in one of its runs, and `last_level_share`
+    /// of all entries are there.
     pub fn space_amplification(&self, last_level_share: f64) -> f64 {
         self.last_runs / last_level_share
     }
@@ -150,9 +158,9 @@ mod tests {
         for merging in [Merging::WholeLevels, Merging::FileByFile] {
             assert_eq!(shape(3.0, 1.0).write_amplification(merging), 5.5);
         }
-        // A last level below tiered ones that it leads is four times what arrives, not twice.
+        // A last level below tiered levels that follow it is four times an arrival, not twice.
         assert_eq!(shape(3.0, 1.0).write_amplification(Merging::Following), 1.0 + 4.0 * 0.75 + 0.65 * 5.0);
-        // Of a tiered last level all runs are merged in place.
+        // All runs of a tiered last level are merged in place.
         assert_eq!(shape(3.0, 3.0).write_amplification(Merging::Following), 1.0 + 4.0 * 0.75 + 1.75);
         // Four inner levels that stay full, and one that fills up.
         assert_eq!(shape(1.0, 1.0).write_amplification(Merging::WholeLevels), 8.5);

@@ -1,52 +1,53 @@
-//! Value: what a byte of each kind of memory saves, in expected nanoseconds per second.
+//! The value of memory: the saving per byte of each kind, in expected nanoseconds per second.
 //!
-//! One currency for all of them, so that memory can move to where it saves most:
+//! All kinds share one currency, so that memory can move to where it saves most:
 //!
 //! ```text
 //! filter module     searches saved a second * search_ns, less its probes
 //! index partition   lookups of its range a second * read_ns
 //! data blocks       hits a second * read_ns
-//! write buffer      merges spared a second: dW / dM_buf
+//! write buffer      compaction work saved a second: dW / dM_buf
 //! ```
 //!
-//! A search of a file costs its CPU time and, if the block is not cached, a read. [`Prices::COUNTING_IOS`] is the
-//! currency of the papers: CPU costs nothing, every search reads, and a read costs 1, so that savings are I/Os.
+//! A search of a file costs its CPU time and, if the block is not cached, a read.
+//! [`Prices::COUNTING_IOS`] is the currency of the papers: CPU costs nothing, every search reads,
+//! and a read costs 1, so that savings are I/Os.
 //!
-//! The write buffer follows Monkey's equations 10 and 11: with L = log_T(N E / M_buf * (T-1) / T) not rounded
-//! up, every update is merged L * (T-1) / (K+1) times in pages of B entries, each read and written, and a range
-//! lookup visits L * K runs. Hence dL/dM = -1 / (M ln T), and `gamma` / M saved per byte, with the gamma of
-//! equations 25 to 28.
+//! The write buffer follows Monkey's equations 10 and 11. With L = log_T(N E / M_buf * (T-1) / T)
+//! not rounded up, every update is merged L * (T-1) / (K+1) times in pages of B entries, each read
+//! and written, and a range lookup visits L * K runs. Hence dL/dM = -1 / (M ln T), and a byte saves
+//! `gamma` / M, with the gamma of equations 25 to 28.
 //!
-//! Not here: who gets the memory ([`crate::arbiter`]).
+//! Not here: the division of memory ([`crate::arbiter`]).
 
 use crate::design::Design;
 use crate::input;
 use crate::updates::merges_per_level;
 
-/// What reads, writes and computing cost.
+/// Prices of reads, writes and CPU work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prices {
-    /// One page read from storage.
+    /// Price of reading one page from storage.
     pub read_ns: f64,
-    /// One page written.
+    /// Price of writing one page.
     pub write_ns: f64,
-    /// Searching the index and the block, once both are in memory.
+    /// Price of searching the index and the block, once both are in memory.
     pub search_cpu_ns: f64,
-    /// Probing one filter module in memory.
+    /// Price of probing one filter module in memory.
     pub probe_ns: f64,
-    /// Take every search for a read, whatever is cached.
+    /// Treats every search as a read, whatever is cached.
     pub every_search_reads: bool,
 }
 
 impl Prices {
-    /// I/Os instead of nanoseconds, a write as dear as a read: what the papers count.
+    /// I/Os instead of nanoseconds, with a write priced as a read: the unit of the papers.
     pub const COUNTING_IOS: Self =
         Self { read_ns: 1.0, write_ns: 1.0, search_cpu_ns: 0.0, probe_ns: 0.0, every_search_reads: true };
 
-    /// Whether every price is a number of at least 0.
+    /// Checks that every price is a finite number of at least 0.
     ///
     /// # Errors
-    /// The one that is not.
+    /// The price that is NaN, infinite or negative.
     pub fn validate(&self) -> Result<(), String> {
         input::not_negative("the price of a read", self.read_ns)?;
         input::not_negative("the price of a write", self.write_ns)?;
@@ -54,10 +55,10 @@ impl Prices {
         input::not_negative("the price of a probe", self.probe_ns)
     }
 
-    /// What one search of a file costs when its block must be read with this probability.
+    /// The cost of one search of a file whose block must be read with this probability.
     ///
     /// # Errors
-    /// A price or a probability that is none.
+    /// A price that is NaN, infinite or negative, or a probability outside 0 to 1.
     pub fn search_ns(&self, read_probability: f64) -> Result<f64, String> {
         self.validate()?;
         input::share("the probability of a read", read_probability)?;
@@ -65,12 +66,12 @@ impl Prices {
         Ok(read_probability * self.read_ns + self.search_cpu_ns)
     }
 
-    /// What holding blocks saves, in nanoseconds per second: so many reads a second. For an index partition, the
-    /// lookups of its range; for data blocks, their hits (for blocks that were dropped: the hits that would have
-    /// been, which ghost entries count).
+    /// The saving of held blocks that spare `reads_per_second`, in nanoseconds per second. For an
+    /// index partition the reads are the lookups of its range. For data blocks they are the hits;
+    /// for evicted blocks, the hits that ghost entries count.
     ///
     /// # Errors
-    /// A price or a rate that is none.
+    /// A price or a rate that is NaN, infinite or negative.
     pub fn reads_saved_ns_per_second(&self, reads_per_second: f64) -> Result<f64, String> {
         self.validate()?;
         input::not_negative("reads per second", reads_per_second)?;
@@ -78,19 +79,20 @@ impl Prices {
     }
 }
 
-/// What a tree's writes and scans make of its write buffer.
+/// The value of a tree's write buffer under its writes and scans.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WriteBuffer {
-    /// gamma: the nanoseconds per second that a buffer e times as large saves.
+    /// gamma: the saving of a buffer e times as large, in nanoseconds per second.
     per_ln_bytes: f64,
 }
 
 impl WriteBuffer {
-    /// The buffer of a tree of this design, into which `updates_per_second` come (pages hold
-    /// `entries_per_page`, less than 1 where an entry takes several), and which `scans_per_second` go through, at one search of `search_ns` a run.
+    /// The buffer of a tree of this design, with `updates_per_second` and `scans_per_second`. Pages
+    /// hold `entries_per_page`, less than 1 where an entry takes several pages. A scan costs one
+    /// search of `search_ns` per run.
     ///
     /// # Errors
-    /// A design out of bounds, or a rate or price that is none.
+    /// A design out of bounds, or a rate or price that is NaN, infinite or negative.
     pub fn new(
         design: &Design,
         prices: &Prices,
@@ -116,13 +118,13 @@ impl WriteBuffer {
         Ok(Self { per_ln_bytes })
     }
 
-    /// gamma: the nanoseconds per second that a buffer e times as large saves.
+    /// gamma: the saving of a buffer e times as large, in nanoseconds per second.
     pub fn per_ln_bytes(&self) -> f64 {
         self.per_ln_bytes
     }
 
-    /// What a buffer of `to_bytes` saves against one of `from_bytes`, in nanoseconds per second; each counts as
-    /// at least a byte.
+    /// The saving of a buffer of `to_bytes` over one of `from_bytes`, in nanoseconds per second;
+    /// each counts as at least one byte.
     pub fn saved_ns_per_second(&self, from_bytes: u64, to_bytes: u64) -> f64 {
         self.per_ln_bytes * (to_bytes.max(1) as f64 / from_bytes.max(1) as f64).ln()
     }
@@ -132,14 +134,14 @@ impl WriteBuffer {
         self.per_ln_bytes / buffer_bytes.max(1) as f64
     }
 
-    /// What `step_bytes` more would save, in nanoseconds per second per byte.
+    /// The saving of `step_bytes` more, in nanoseconds per second per byte.
     pub fn gain_per_byte(&self, buffer_bytes: u64, step_bytes: u64) -> f64 {
         self.saved_ns_per_second(buffer_bytes, buffer_bytes.saturating_add(step_bytes))
             / step_bytes.max(1) as f64
     }
 
-    /// What the last `step_bytes` save, in nanoseconds per second per byte; of a buffer no larger than that, all
-    /// but the last byte.
+    /// The saving of the last `step_bytes`, in nanoseconds per second per byte. If the buffer is
+    /// not larger than that, all bytes but one are counted.
     pub fn loss_per_byte(&self, buffer_bytes: u64, step_bytes: u64) -> f64 {
         let given = step_bytes.min(buffer_bytes.saturating_sub(1));
         self.saved_ns_per_second(buffer_bytes - given, buffer_bytes) / given.max(1) as f64
@@ -171,8 +173,8 @@ mod tests {
         assert_eq!(Prices::COUNTING_IOS.reads_saved_ns_per_second(7.0), Ok(7.0));
     }
 
-    /// Monkey's [10] in I/Os per update (reads count 1, writes phi) and [11] in I/Os per range lookup, beside
-    /// the pages of its range; L not rounded up.
+    /// Monkey's [10] in I/Os per update (a read counts 1, a write phi) and [11] in I/Os per range
+    /// lookup without the pages of its range; L not rounded up.
     fn papers_costs(tiering: bool, t: f64, page_entries: f64, phi: f64, data_over_buffer: f64) -> (f64, f64) {
         let levels = (data_over_buffer * (t - 1.0) / t).ln() / t.ln();
         let merges = if tiering { (t - 1.0) / t } else { (t - 1.0) / 2.0 };

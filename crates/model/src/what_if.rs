@@ -1,25 +1,27 @@
-//! What-if: the difference between two cases, each a plan in a situation, as rows that a person can read.
+//! What-if: the difference between two cases, each a plan in a situation, as rows of text and
+//! figures.
 //!
-//! Twice the data under the same design, the same data under another, both: whatever differs. Rows of inputs are left
-//! out where nothing changes; rows of what is predicted are always there.
+//! The cases may differ in the data, the design, or both. Rows of inputs appear only if the input
+//! differs; rows of predictions always appear.
 //!
-//! Not here: how a table looks (crate `shamba-cli`); which design is best ([`crate::navigator`]).
+//! Not here: the layout of a table (crate `shamba-cli`); the search for the best design
+//! ([`crate::navigator`]).
 
 use crate::cost::{Costs, Plan, Situation, predict_merging};
 use crate::updates::Merging;
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// Nothing: a number or a ratio.
+    /// A number or a ratio without unit.
     Number,
     /// Bytes.
     Bytes,
-    /// Page reads, or as many of them as a write costs.
+    /// Page reads; a write counts as its cost in reads.
     Ios,
     /// Nanoseconds.
     Nanoseconds,
-    /// Times a second.
+    /// Events per second.
     PerSecond,
     /// A share, from 0 to 1.
     Share,
@@ -28,20 +30,21 @@ pub enum Unit {
 /// One figure in both cases.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Row {
-    /// What it is, in words.
+    /// Its name, as text.
     pub quantity: &'static str,
-    /// What it counts.
+    /// Its unit.
     pub unit: Unit,
-    /// In the first case.
+    /// Its value in the first case.
     pub before: f64,
-    /// In the second.
+    /// Its value in the second case.
     pub after: f64,
-    /// Whether it was given, and not predicted.
+    /// Whether it was given rather than predicted.
     pub is_input: bool,
 }
 
 impl Row {
-    /// How many times the first the second is; `None` where the first is 0, or the ratio more than a float holds.
+    /// The second value relative to the first; `None` where the first is 0 or the ratio exceeds the
+    /// range of a float.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.after / self.before).filter(|ratio| ratio.is_finite())
     }
@@ -59,7 +62,7 @@ pub struct Case {
 /// The rows of two cases: inputs that differ, then all predictions.
 ///
 /// # Errors
-/// A case that cannot be predicted: which, and why.
+/// A case that cannot be predicted, and why.
 pub fn compare(before: &Case, after: &Case, merging: Merging) -> Result<Vec<Row>, String> {
     let predict = |name: &str, case: &Case| {
         predict_merging(&case.situation, &case.plan, merging).map_err(|why| format!("the case {name}: {why}"))
@@ -186,7 +189,7 @@ mod tests {
         let rows = compare(&before, &after, Merging::WholeLevels).unwrap();
         assert_eq!(row(&rows, "runs on an inner level").map(|row| row.after), Some(9.0));
         assert!(row(&rows, "update").and_then(Row::ratio).unwrap() < 0.3);
-        // No ranges, no cache: nothing by nothing has no ratio.
+        // No ranges and no cache: 0 / 0 has no ratio.
         assert_eq!(row(&rows, "cached share of the data").and_then(Row::ratio), None);
     }
 

@@ -1,7 +1,9 @@
-//! Suite H, every schedule: each model holds under all of them, and fails under one when something is broken.
+//! Suite H, every schedule: each model holds under all of them, and fails under one with a
+//! mutation.
 //!
-//! What is broken is broken in a process of its own, which must fail, and say why: `SHAMBA_LOOM_BREAK=orderings cargo test -p
-//! shamba-loom digest_index::holds` does it by hand. `LOOM_MAX_PREEMPTIONS=4` goes further than the gate.
+//! Each mutation runs in a separate process, which must fail with the expected message.
+//! `SHAMBA_LOOM_BREAK=orderings cargo test -p shamba-loom digest_index::holds` runs one by hand.
+//! `LOOM_MAX_PREEMPTIONS=4` explores more than the gate.
 
 use std::process::Command;
 
@@ -16,7 +18,7 @@ fn holds(name: &str, model: fn()) {
     assert!(schedules > 1, "one schedule is none");
 }
 
-/// Runs the test with something broken: it must fail, with this complaint.
+/// Runs the test with a mutation: it must fail with this message.
 fn bites(test: &str, broken: Broken, complaint: &str) {
     let this = std::env::current_exe().expect("a test knows its own binary");
     let mut command = Command::new(this);
@@ -28,7 +30,7 @@ fn bites(test: &str, broken: Broken, complaint: &str) {
     assert!(said.contains(complaint), "{test} with broken {} says something else: {said}", broken.name());
 }
 
-/// A model, and for each thing that can be broken in it, what it then says.
+/// A model and, for each of its mutations, the resulting message.
 macro_rules! model {
     ($name:ident, $model:path, $($broken:ident: $complaint:literal),+) => {
         mod $name {

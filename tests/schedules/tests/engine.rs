@@ -1,7 +1,7 @@
 //! Suite H, the whole engine: scenarios, each under thousands of schedules.
 //!
-//! In CI a part of them; `SHAMBA_SCHEDULES=10000 cargo test -p shamba-schedules` runs so many of each. A failure prints the
-//! command that runs its schedules again.
+//! CI runs some of them; `SHAMBA_SCHEDULES=10000 cargo test -p shamba-schedules` runs that many of
+//! each. A failure prints the command that reproduces its schedules.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,15 +19,15 @@ use scheduled::{open, read_only, run};
 
 mod scheduled;
 
-/// Schedules of each scenario, unless told otherwise.
+/// Default number of schedules of each scenario.
 const SCHEDULES: u64 = 1_000;
-/// So many are run from one seed, and run again after a failure.
+/// Number of schedules from one seed, which are reproduced together after a failure.
 const AT_ONCE: u64 = 50;
 
-/// The name of that count: what group commit is for.
+/// The name of the count of followers' batches: the purpose of group commit.
 const FOLLOWERS: &str = "batches that another writer wrote";
 
-/// What all schedules of a scenario together have done.
+/// Total work of all schedules of a scenario.
 struct Done {
     flushes: AtomicU64,
     merges: AtomicU64,
@@ -65,8 +65,8 @@ impl Done {
     }
 }
 
-/// Runs a scenario under all schedules asked for, or those of one seed (`SHAMBA_VECTOR`). Of a hundred schedules `least`, at
-/// least, are to be done of what it is there for; of one seed's, nothing is asked.
+/// Runs a scenario under all requested schedules, or those of one seed (`SHAMBA_VECTOR`). `least`
+/// is the minimum of each count per hundred schedules; it is not checked for one seed.
 fn explore(name: &str, scenario: fn(), done: &Done, least: &[(&str, u64)]) {
     let base = seed::base(0x5c4e_d01e);
     let schedules = seed::number("SHAMBA_SCHEDULES").unwrap_or(SCHEDULES);
@@ -95,7 +95,7 @@ fn explore(name: &str, scenario: fn(), done: &Done, least: &[(&str, u64)]) {
     tally.require(&least);
 }
 
-/// Runs a scenario in a process of its own with a planted defect: it must fail, with this complaint.
+/// Runs a scenario in a separate process with an injected defect: it must fail with this message.
 fn bites(name: &str, defect: &str, complaint: &str) {
     if !cfg!(debug_assertions) {
         println!("skipped: nothing is planted in a release build");
@@ -119,7 +119,8 @@ fn key(writer: usize, number: usize) -> String {
     format!("{writer}/{number:02}")
 }
 
-/// Writes until all is written or the database is closed; gives how many writes were acknowledged.
+/// Writes until everything is written or the database is closed; returns the number of acknowledged
+/// writes.
 fn write(db: &Db, writer: usize, writes: usize) -> usize {
     for number in 0..writes {
         let durability = [Durability::NoSync, Durability::Sync][(writer + number) % 2];
@@ -135,7 +136,7 @@ fn write(db: &Db, writer: usize, writes: usize) -> usize {
     writes
 }
 
-/// A database that was closed leaves no table that it does not use, whatever was being written then.
+/// Checks that a closed database leaves no unused table, whatever was being written.
 fn nothing_left_over(vfs: &Arc<dyn Vfs>) {
     let files = vfs.list(Path::new("/db")).expect("list");
     let tables = files.iter().filter(|file| file.name.ends_with(".sst")).count() as u64;
@@ -158,7 +159,8 @@ fn check(db: &Db, acked: &[usize]) {
     db.check_invariants().expect("the tree has its shape");
 }
 
-/// Writers, group commit, rotation, flush and merges; everything is there in the end, and after a reopen.
+/// Writers, group commit, rotation, flush and compactions; everything is present at the end, and
+/// after a reopen.
 fn write_flush_merge() {
     const EACH: usize = 9;
     let vfs = files();
@@ -179,7 +181,8 @@ fn write_flush_merge() {
     db.close().expect("close");
 }
 
-/// Close while writers write, memtables are flushed and tables merged: every thread ends, and what was acknowledged is there.
+/// A close while writers write, memtables are flushed and tables compacted: every thread ends, and
+/// acknowledged writes are present.
 fn close_under_load() {
     let vfs = files();
     let db = open(&vfs, MergePolicy::Tiering).expect("open");
@@ -200,7 +203,8 @@ fn close_under_load() {
     drop(db);
 }
 
-/// Sums over snapshots and iterators while batches move what they add up, and flushes and merges go on.
+/// Sums over snapshots and iterators while batches move amounts between keys, concurrently with
+/// flushes and compactions.
 fn readers_beside_merges() {
     let vfs = files();
     let db = open(&vfs, MergePolicy::LazyLeveling).expect("open");

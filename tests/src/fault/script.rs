@@ -1,6 +1,7 @@
-//! Scripts for lives with faults: writes of a small key space, each with a key of its own, and everything else in between.
+//! Scripts for lives with faults: writes in a small key space, each with a marker key, and all
+//! other operations in between.
 //!
-//! Not here: what fails, and what must hold ([`super`]).
+//! Not here: the faults, and the guarantees ([`super`]).
 
 use fastrand::Rng;
 
@@ -9,26 +10,26 @@ use crate::oracle::Change;
 /// One step of a script.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A batch in which marker i is the i-th write's.
+    /// A batch in which marker i belongs to the i-th write.
     Write {
-        /// In order.
+        /// The changes, in order.
         changes: Vec<Change>,
-        /// Durable when acknowledged.
+        /// Whether it must be durable when acknowledged.
         sync: bool,
     },
-    /// Memtables become tables.
+    /// Flushes the memtables.
     Flush,
-    /// Everything is merged.
+    /// Compacts everything.
     Compact,
-    /// The log is synced.
+    /// Syncs the log.
     Sync,
-    /// Close and open.
+    /// Closes and opens the database.
     Reopen,
-    /// Everything is read.
+    /// Reads everything.
     Read,
 }
 
-/// A script of a seed: writes of a small key space with everything else in between.
+/// The script of a seed: writes in a small key space with all other operations in between.
 pub fn script(seed: u64, writes: usize) -> Vec<Step> {
     let mut rng = Rng::with_seed(seed);
     let mut steps = Vec::new();
@@ -65,7 +66,7 @@ pub fn script(seed: u64, writes: usize) -> Vec<Step> {
     steps
 }
 
-/// The key that is write number `write`'s alone.
+/// The marker key of write number `write`.
 pub(super) fn marker(write: usize) -> Vec<u8> {
     format!("m/{write:04}").into_bytes()
 }

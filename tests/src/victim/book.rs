@@ -1,19 +1,20 @@
-//! The book: what a database must hold, by what its victims acknowledged.
+//! The book: the expected content of a database according to the acknowledgements of its victims.
 //!
-//! A state, and the commits that were sent since, each with its outcome. What is found after a life must be the state
-//! after a prefix of them that holds everything whose loss was not allowed: nothing in between missing, nothing
-//! half there, nothing that was refused.
+//! It holds a state and is compared with the commits that were sent since, each with its outcome.
+//! The state found after a life must be the state after a prefix of those commits that includes
+//! every commit that must survive. No commit in between may be missing or half present, and no
+//! refused commit may be present.
 
 use std::collections::BTreeMap;
 
 use crate::oracle::{Change, SPACES, State, contains};
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It got its `ok`.
+    /// It was answered `ok`.
     Acked,
-    /// It got an error that says nothing of whether it will be there after a reopen.
+    /// It was answered with an error that does not tell whether it is present after a reopen.
     Unknown,
     /// It was refused before anything was written.
     Rejected,
@@ -24,13 +25,13 @@ pub enum Outcome {
 /// A commit that was sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// What it changes, in order.
+    /// Its changes, in order.
     pub changes: Vec<Change>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// What a database held when it was last looked at.
+/// The content of a database when it was last read.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     state: State,
@@ -42,16 +43,17 @@ impl Book {
         Self::default()
     }
 
-    /// What it held.
+    /// The last known state.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Holds what was found to what was sent. The first `floor` of the commits had to survive as far as they were
-    /// acknowledged. From here on the book says what was found. Gives how many commits are in it.
+    /// Compares the state found with the commits sent, and makes it the book's new state. The
+    /// acknowledged commits among the first `floor` must have survived. Returns the number of
+    /// commits in it.
     ///
     /// # Errors
-    /// When it is none of the legal states.
+    /// The state is none of the legal ones.
     pub fn settle(&mut self, sent: &[Sent], floor: usize, found: &State) -> Result<usize, String> {
         let mut at = self.state.clone();
         let last_acked = sent.iter().rposition(|commit| commit.outcome == Outcome::Acked);
@@ -67,7 +69,7 @@ impl Book {
                     apply(&mut at, &commit.changes);
                     taken += 1;
                 }
-                // Whole or not at all, where nothing was acknowledged behind it.
+                // Present as a whole or absent, where no later commit was acknowledged.
                 Outcome::Unknown if last_acked.is_none_or(|last| last < i) && i >= floor => {
                     let mut with = at.clone();
                     apply(&mut with, &commit.changes);
@@ -87,7 +89,7 @@ impl Book {
         Ok(taken)
     }
 
-    /// How what was found differs from what came nearest.
+    /// The differences between the state found and the nearest legal one.
     fn story(&self, sent: &[Sent], floor: usize, found: &State) -> String {
         let mut at = self.state.clone();
         let (mut nearest, mut least, mut after) = (at.clone(), usize::MAX, 0);
@@ -133,7 +135,7 @@ pub fn apply(state: &mut State, changes: &[Change]) {
             }
         }
     }
-    // An empty keyspace and none look alike from outside.
+    // An empty keyspace cannot be distinguished from a missing one.
     state.retain(|_, pairs| !pairs.is_empty());
 }
 

@@ -1,10 +1,11 @@
 //! Suite F: `kill -9` at any moment, many times over the same databases.
 //!
-//! A cycle is one life that ends by a kill: at a random time from its start (so that opening and recovery are hit),
-//! or at a random reply (so that it is hit at work), under options that are drawn anew. Then recovery itself may be
-//! killed, some times over; other commands (`compact`, `tune`, `check`) may run, or be killed; and what is there is read, by
-//! a look that writes nothing or by a recovery, and held to the book. Every so many cycles a new database begins,
-//! because the first moments of one are a state like no other.
+//! A cycle is one life that ends with a kill, under new random options. The kill comes at a random
+//! time after its start (to hit opening and recovery) or at a random reply (to hit it at work).
+//! Then recovery itself may be killed, several times; other commands (`compact`, `tune`, `check`)
+//! may run or be killed. The content is then read, either read-only or by a recovery, and compared
+//! with the book. A new database begins every `CYCLES_OF_A_DATABASE` cycles, because the first
+//! moments of a database are a special state.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,16 +19,17 @@ use crate::victim::life::{self, End, Ended, Victim};
 use crate::victim::options::{Keeps, Options};
 use crate::victim::script::{Ask, Mix, Script};
 
-/// A new database begins after so many cycles.
+/// Number of cycles per database.
 const CYCLES_OF_A_DATABASE: u64 = 20;
 
-/// How a cycle's kill is timed, at most: a life of this length has done what lives do.
+/// Maximum delay of a kill: a life of this length has performed all kinds of operations.
 const KILLED_AFTER_MOST_US: u64 = 60_000;
 
-/// Lives that end by themselves count for nothing; more of them than kills would be a suite that tests nothing.
+/// Maximum number of lives per cycle. Lives that end by themselves do not count; with more of them
+/// the suite would test nothing.
 const LIVES_PER_CYCLE_MOST: u64 = 3;
 
-/// Kills `binary` so many times. Databases are made in `dir`.
+/// Kills `binary` `count` times. Databases are created in `dir`.
 ///
 /// # Errors
 /// The first violation, with the seed and the cycle.
@@ -131,11 +133,11 @@ fn count(ended: &Ended, keeps: Keeps, tally: &mut Tally) {
     }
 }
 
-/// What may happen to a database between two lives: recoveries that are killed, and other commands, whole or killed.
-/// None of it may change what it holds.
+/// Events between two lives: killed recoveries, and other commands, complete or killed. None of
+/// them may change the content.
 fn between(victim: &Victim, rng: &mut Rng, tally: &mut Tally) -> Result<(), String> {
     while rng.u8(..3) == 0 {
-        // Its input stays open until the kill: it opens the database, and waits.
+        // Its input stays open until the kill: it opens the database and waits.
         let after = Duration::from_micros(rng.u64(..12_000));
         let (code, ..) = life::run(victim.command("batch", ["--sync", "never"]), Some(after))?;
         tally.add("recoveries killed", u64::from(code.is_none()));
@@ -155,7 +157,7 @@ fn between(victim: &Victim, rng: &mut Rng, tally: &mut Tally) -> Result<(), Stri
     match code {
         None => tally.add(&format!("{name} killed"), 1),
         Some(0) => tally.add(&format!("{name} done"), 1),
-        // There may be no move to take back.
+        // There may be no redesign to undo.
         Some(64) if name == "tune" => tally.add("tune --undo without a move", 1),
         Some(code) => return Err(format!("{name} {arguments:?} ended with {code}: {said}{out}")),
     }

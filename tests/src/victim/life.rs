@@ -1,8 +1,8 @@
-//! A life: one process of the victim from its start to its end, what it was asked, and what it answered.
+//! A life: one process of the victim from its start to its end, its requests and its answers.
 //!
-//! Lines go in as fast as the pipe takes them, so that a kill finds the victim at work and not waiting for its
-//! parent. Replies come out in the order of the lines; each is matched with what was asked, and reads are held to
-//! what was acknowledged before them.
+//! Lines are written as fast as the pipe accepts them, so that a kill hits the victim at work and
+//! not waiting for its parent. Replies come in the order of the lines; each is matched with its
+//! request, and reads are compared with the writes acknowledged before them.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,82 +20,82 @@ use crate::victim::book::{Book, Outcome, Sent, apply};
 use crate::victim::options::{Keeps, Options};
 use crate::victim::script::{self, Ask, Line};
 
-/// A life that lasts longer hangs: nothing that is asked of one takes a tenth of it.
+/// Maximum duration of a life; a longer one hangs. No life needs a tenth of it.
 const LIFE_MOST: Duration = Duration::from_secs(60);
 
-/// The command, and what it is started through.
+/// The command, and an optional wrapper command.
 #[derive(Clone, Debug)]
 pub struct Victim {
     /// The binary.
     pub binary: PathBuf,
     /// The database.
     pub db: PathBuf,
-    /// A command that runs the rest of its command line, or nothing.
+    /// A wrapper command that runs the rest of its command line; empty for none.
     pub through: Vec<OsString>,
 }
 
-/// How a life ends.
+/// The end of a life.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// With its input.
+    /// At the end of its input.
     Input,
-    /// Killed so long after its start.
+    /// Killed at this time after its start.
     KilledAfter(Duration),
-    /// Killed when so many replies have come.
+    /// Killed after this number of replies.
     KilledAtReply(usize),
 }
 
-/// What a life left behind, besides the database.
+/// The results of a life, besides the database.
 #[derive(Debug)]
 pub struct Ended {
-    /// The commits that were asked for, in order, with what became of them.
+    /// The commits that were requested, in order, with their outcomes.
     pub sent: Vec<Sent>,
-    /// So many of them had to survive as far as they were acknowledged.
+    /// The acknowledged commits among this number of first ones must survive.
     pub floor: usize,
-    /// Replies that came.
+    /// Number of replies received.
     pub replies: usize,
     /// Kinds and texts of the errors among them.
     pub errors: Vec<(String, String)>,
-    /// How the process ended.
+    /// Exit status of the process.
     pub status: ExitStatus,
-    /// What it said.
+    /// Its standard error output.
     pub stderr: String,
 }
 
 impl Ended {
-    /// How many commits had this outcome.
+    /// Number of commits with this outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.sent.iter().filter(|sent| sent.outcome == outcome).count()
     }
 
     /// Whether a signal ended it.
     pub fn is_killed(&self) -> bool {
-        // A shell or a tracer in between says it by its own code.
+        // A shell or a tracer in between reports it by its own exit code.
         self.status.signal() == Some(9) || self.status.code() == Some(137)
     }
 }
 
 impl Victim {
-    /// Whether it is started through nothing.
+    /// Whether it is started without a wrapper.
     fn is_alone(&self) -> bool {
         self.through.is_empty()
     }
 
-    /// A command of the victim's on the database, with its arguments.
+    /// A command of the victim on the database, with its arguments.
     pub fn command<S: AsRef<OsStr>>(&self, name: &str, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut words = self.through.iter().cloned().chain([self.binary.clone().into_os_string()]);
         let mut command = Command::new(words.next().expect("the binary at least"));
         command.args(words).arg(name).arg(&self.db).args(arguments);
-        // A group of its own, so that a tracer goes together with what it traces.
+        // A separate process group, so that a tracer is killed together with its tracee.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command
     }
 
-    /// Lives once: `asks` go in, and it ends as it is told to. Reads are held to the book and to what was
-    /// acknowledged.
+    /// Runs one life with the requests `asks`, which ends as `end` says. Reads are compared with
+    /// the book and with the acknowledged commits.
     ///
     /// # Errors
-    /// A wrong answer, a reply that is none, a panic, or a life that does not end.
+    /// A wrong answer, an invalid reply, a panic, or a life that does not end.
     pub fn live(&self, book: &Book, options: &Options, asks: &[Ask], end: End) -> Result<Ended, String> {
         let lines = script::lines(asks);
         let text = lines.iter().map(|line| format!("{}\n", line.text)).collect::<String>();
@@ -108,17 +108,17 @@ impl Victim {
         let mut answers = Answers::new(book, options.keeps, asks, &lines);
         let ended = std::thread::scope(|scope| {
             scope.spawn(move || {
-                // A victim that has died stops reading; that is what this is about.
+                // A victim that has died stops reading; this is expected.
                 let _ = stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush());
                 if !matches!(end, End::Input) {
-                    // Killed, not told: the end of input would close the database.
+                    // The input stays open: the end of input would close the database.
                     let _ = input_may_end.recv();
                 }
             });
             scope.spawn(move || {
                 let mut stdout = BufReader::new(stdout);
                 let mut reply = Vec::new();
-                // A reply whose end is missing is none.
+                // A reply without its line end does not count.
                 while stdout.read_until(b'\n', &mut reply).is_ok() && reply.pop() == Some(b'\n') {
                     if sender.send(std::mem::take(&mut reply)).is_err() {
                         return;
@@ -144,10 +144,10 @@ impl Victim {
         Ok(answers.finish(status, stderr))
     }
 
-    /// Reads the whole database without writing a byte; none is an empty one.
+    /// Reads the whole database without writing a byte; a missing database is an empty one.
     ///
     /// # Errors
-    /// What failed, or differs between two ways of reading.
+    /// A failed call, or a difference between two ways of reading.
     pub fn look(&self) -> Result<State, String> {
         if !self.db.join("CURRENT").exists() {
             return Ok(State::new());
@@ -156,10 +156,11 @@ impl Victim {
         read_all(&Spaces::existing(db).map_err(failed("keyspace"))?)
     }
 
-    /// Opens the database to write, as the next victim will, reads it, verifies every byte, and closes it.
+    /// Opens the database for writing, as the next victim will, reads it, verifies every byte, and
+    /// closes it.
     ///
     /// # Errors
-    /// What failed, or differs.
+    /// A failed call, or a difference.
     pub fn recover(&self) -> Result<State, String> {
         let db = Db::builder(&self.db).open().map_err(failed("open"))?;
         let spaces = Spaces::existing(db).map_err(failed("keyspace"))?;
@@ -182,7 +183,7 @@ fn pipes(child: &mut Child) -> Result<Pipes, String> {
     }
 }
 
-/// Takes replies until there are no more, and kills when it is time.
+/// Receives replies until there are no more, and kills at the given time.
 fn attend(
     child: &mut Child,
     is_alone: bool,
@@ -212,7 +213,8 @@ fn attend(
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    // Its output is closed, yet it may go on: a kill that was due is still owed, and an end of its own awaited.
+    // Its output is closed, but it may still run: a pending kill is still carried out, or its own
+    // end awaited.
     while !is_killed && child.try_wait().map_err(|error| format!("waiting: {error}"))?.is_none() {
         if Instant::now() >= deadline {
             kill(child, is_alone)?;
@@ -223,7 +225,7 @@ fn attend(
     outcome
 }
 
-/// `kill -9` for the victim, together with what it was started through.
+/// Kills the victim with `kill -9`, together with its wrapper.
 fn kill(child: &mut Child, is_alone: bool) -> Result<(), String> {
     let failed = |error| format!("kill: {error}");
     if is_alone {
@@ -234,7 +236,7 @@ fn kill(child: &mut Child, is_alone: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything, by a scan of each keyspace and by a point read of each key found.
+/// The whole state, by a scan of each keyspace and a point read of each key found.
 fn read_all(spaces: &Spaces) -> Result<State, String> {
     let state = spaces.dump().map_err(failed("scan"))?;
     for (space, name) in SPACES.iter().enumerate() {
@@ -257,12 +259,12 @@ struct Answers<'a> {
     asks: &'a [Ask],
     lines: &'a [Line],
     keeps: Keeps,
-    /// The state that reads see: what was acknowledged.
+    /// The state that reads see: the acknowledged commits.
     seen: State,
     sent: Vec<Sent>,
-    /// Where in `sent` each ask is, if it is a commit.
+    /// The index in `sent` of each request that is a commit.
     places: Vec<Option<usize>>,
-    /// Changes whose line was refused, by ask.
+    /// Changes whose line was refused, as (request, change).
     refused: Vec<(usize, usize)>,
     floor: usize,
     replies: usize,
@@ -343,7 +345,7 @@ impl<'a> Answers<'a> {
         Ok(())
     }
 
-    /// A commit got its `ok`: it is there, and reads see it.
+    /// Records that a commit was answered `ok`: it is present, and reads see it.
     fn acknowledged(&mut self, ask: usize) {
         let Some(place) = self.places[ask] else { return };
         let refused = self.refused.iter().filter(|(of, _)| *of == ask).map(|(_, place)| *place);
@@ -361,13 +363,13 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// How many commits were sent before this ask.
+    /// Number of commits sent before this request.
     fn acked_so_far(&self, ask: usize) -> usize {
         self.places[..ask].iter().flatten().next_back().map_or(0, |place| place + 1)
     }
 
     fn finish(mut self, status: ExitStatus, stderr: String) -> Ended {
-        // A victim that ends in peace keeps all.
+        // A victim that ends normally keeps all commits.
         if status.success() {
             self.floor = self.sent.len();
         }
@@ -376,11 +378,11 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// Runs a command that is started through nothing to its end, or kills it after a while; gives its code, if it ended by
-/// itself, what it printed and what it said. Its input ends with it.
+/// Runs a command without a wrapper to its end, or kills it after some time. Returns its exit code,
+/// if it ended by itself, its output and its error output. Its input is closed at its end.
 ///
 /// # Errors
-/// When it does not start, or panics.
+/// It cannot be started, or it panics.
 pub fn run(
     mut command: Command,
     killed_after: Option<Duration>,
@@ -403,10 +405,10 @@ pub fn run(
     Ok((output.status.code(), out, said))
 }
 
-/// The binary that was built beside this program.
+/// The binary in this program's own build directory.
 ///
 /// # Errors
-/// When there is none.
+/// There is none.
 pub fn beside_this_program() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let folders = this.ancestors().skip(1).take(2);

@@ -1,15 +1,17 @@
-//! The real command as a victim: `shamba batch` fed through a pipe, killed, traced, starved, and what must be there
-//! afterwards. Suites F and M.
+//! The real command as a victim: `shamba batch` fed through a pipe, killed, traced and starved, and
+//! the check of its database afterwards. Suites F and M.
 //!
-//! The parent sends lines and keeps the replies; so what is acknowledged is known to it alone, never to the victim.
-//! A life ([`life`]) is one process from its start to its end. What it was asked ([`script`]) and how it was started
-//! ([`options`]) come from a seed, so that a run can be had again, but for the moments at which processes are
-//! scheduled. After each life the parent reads the database and holds it to its [`book`].
+//! The parent sends lines and keeps the replies, so the list of acknowledged commits is outside the
+//! victim. A life ([`life`]) is one process from its start to its end. Its requests ([`script`])
+//! and its options ([`options`]) come from a seed, so that a run can be reproduced, except for the
+//! scheduling of processes. After each life the parent reads the database and compares it with its
+//! [`book`].
 //!
-//! Three things are done to lives: they are killed at any moment ([`kill`]), fail or die at their n-th system call
-//! ([`syscalls`]), or have too little of something ([`scarce`]).
+//! Three things happen to lives: they are killed at any moment ([`kill`]), fail or die at their
+//! n-th system call ([`syscalls`]), or lack a resource ([`scarce`]).
 //!
-//! Not here: power loss (a kill leaves what was handed to the operating system; [`crate::crash`] takes the rest).
+//! Not here: power loss (a kill preserves everything that was passed to the operating system;
+//! [`crate::crash`] tests power loss).
 
 pub mod book;
 pub mod kill;
@@ -21,10 +23,11 @@ pub mod syscalls;
 
 use std::path::{Path, PathBuf};
 
-/// A directory for files that need no disk: a kill does not test one, and syncs of files in memory cost nothing.
+/// A directory for files that need no disk: a kill does not test one, and syncs of files in memory
+/// are free.
 ///
 /// # Errors
-/// When none can be made.
+/// No directory can be created.
 pub fn place(name: &str) -> Result<Place, String> {
     let base = ["/dev/shm", "/tmp"].into_iter().map(Path::new).find(|base| base.is_dir());
     let base = base.map_or_else(std::env::temp_dir, Path::to_path_buf);
@@ -33,14 +36,14 @@ pub fn place(name: &str) -> Result<Place, String> {
     Ok(Place { path })
 }
 
-/// A directory that goes with this value.
+/// A directory that is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
 }
 
 impl Place {
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -48,7 +51,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What could not be removed is in memory, and goes with the machine.
+        // A directory that could not be removed is in memory, or in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -1,15 +1,15 @@
-//! How a victim is started: options of its command line, drawn anew for each life.
+//! Options of a victim's command line, drawn anew for each life.
 //!
-//! What an acknowledgement means is among them, so a life says what may be lost of it ([`Keeps`]).
+//! They include the durability of acknowledgements, so a life knows what it may lose ([`Keeps`]).
 
 use fastrand::Rng;
 
-/// What a kill of the process must leave of acknowledged commits.
+/// The acknowledged commits that must survive a kill of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keeps {
-    /// All.
+    /// All of them.
     All,
-    /// A prefix that holds what was there before the last acknowledged sync or flush.
+    /// A prefix that includes everything before the last acknowledged sync or flush.
     Synced,
     /// The same without a log: only flushes count.
     Flushed,
@@ -18,19 +18,20 @@ pub enum Keeps {
 /// Options of one life.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// As they are typed.
+    /// Command line arguments.
     pub arguments: Vec<String>,
-    /// What they promise.
+    /// The guarantee that they imply.
     pub keeps: Keeps,
 }
 
 impl Options {
-    /// Options that are given, which promise that all is kept.
+    /// Given options, under which all commits are kept.
     pub fn fixed(arguments: &[&str]) -> Self {
         Self { arguments: arguments.iter().map(|text| (*text).to_owned()).collect(), keeps: Keeps::All }
     }
 
-    /// Options by chance. Sizes are so small that a kill often meets a flush, a merge, or a change of logs.
+    /// Random options. Sizes are so small that a kill often hits a flush, a compaction, or a change
+    /// of logs.
     pub fn roll(rng: &mut Rng) -> Self {
         let mut arguments = Vec::new();
         let mut option = |name: &str, value: &str| {
@@ -42,7 +43,7 @@ impl Options {
             1 | 2 => Keeps::Synced,
             _ => Keeps::All,
         };
-        // Given in each life: those that are recorded would hold for the next one, too.
+        // Given in each life: recorded options would apply to the next life, too.
         option("no-wal", if keeps == Keeps::Flushed { "on" } else { "off" });
         option(
             "sync",

@@ -1,10 +1,12 @@
-//! Suite M on the real binary: a disk that is full, and few file descriptors.
+//! Suite M on the real binary: a full disk, and few file descriptors.
 //!
-//! The disk is a `tmpfs` of a few mebibytes in a mount namespace of its own, which a child process holds and takes along
-//! when it goes; the parent reaches it through `/proc/PID/root`. A ballast file fills what the database does not.
-//! Where no such thing can be mounted the suite says so.
+//! The disk is a `tmpfs` of a few mebibytes in a separate mount namespace, which a child process
+//! holds until it ends; the parent accesses it through `/proc/PID/root`. A ballast file fills the
+//! space that the database does not use. Where such a disk cannot be mounted the suite reports
+//! that.
 //!
-//! Not here: a slow disk and memory under overload (`tests/tests/suites/scarce.rs`, `shamba-lab check overload`).
+//! Not here: a slow disk and memory under overload (`tests/tests/suites/scarce.rs`, `shamba-lab
+//! check overload`).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,13 +24,14 @@ use crate::victim::script::{Ask, Mix, Script};
 /// Size of the disk.
 const DISK_BYTES: u64 = 8 << 20;
 
-/// Between two tries of a write when space has come back.
+/// Interval between attempts of a write after space was freed.
 const TRY_EVERY: Duration = Duration::from_millis(20);
-/// So many tries fail at most until writes have resumed by themselves: the longest back-off, twice. Counted and not timed:
-/// while the machine stands still nobody tries.
+/// Maximum number of failed attempts until writes have resumed by themselves: the longest back-off,
+/// twice. Attempts are counted instead of time, because none are made while the machine is
+/// suspended.
 const TRIES_MOST: u32 = 250;
 
-/// A small disk. It goes with this value.
+/// A small disk, unmounted when this value is dropped.
 #[derive(Debug)]
 pub struct SmallDisk {
     holder: Child,
@@ -36,12 +39,12 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts one.
+    /// Mounts a small disk.
     ///
     /// # Errors
-    /// Why that is not possible here.
+    /// The reason why this is not possible here.
     pub fn mount() -> Result<Self, String> {
-        // `mktemp` first: the mount must not hide what somebody else has there.
+        // `mktemp` first: the mount must not hide existing files.
         let script = format!(
             "set -e; d=$(mktemp -d); mount -t tmpfs -o size={DISK_BYTES} shamba \"$d\"; echo \"$d\"; read -r end"
         );
@@ -67,12 +70,12 @@ impl SmallDisk {
         Ok(disk)
     }
 
-    /// A path on it.
+    /// A path on the disk.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// Takes so many bytes away, or as many as there are.
+    /// Fills up to `bytes`, or all free space if there is less.
     fn fill(&self, bytes: u64) -> Result<u64, String> {
         let path = self.path("ballast");
         let failed = |error| format!("{}: {error}", path.display());
@@ -85,10 +88,11 @@ impl SmallDisk {
         Ok(taken)
     }
 
-    /// Gives back what [`Self::fill`] took, but for `kept_bytes`.
+    /// Frees the space that [`Self::fill`] took, except for `kept_bytes`.
     ///
-    /// By cutting the file, not by removing it: a process that another test starts has the file open until it
-    /// executes its program, and the space of a removed file comes back only then.
+    /// It truncates the file instead of removing it. A process that another test is starting has
+    /// the file open until it executes its program, and the space of a removed file is freed only
+    /// then.
     fn relieve(&self, kept_bytes: u64) -> Result<(), String> {
         let path = self.path("ballast");
         let file = fs::OpenOptions::new().write(true).open(&path);
@@ -99,13 +103,13 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // With the end of its input the holder ends, and the mount with it.
+        // At the end of its input the holder ends, and the mount with it.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
 }
 
-/// A victim that is talked to line by line.
+/// A victim with one request and one reply at a time.
 struct Talk {
     child: Child,
     stdin: ChildStdin,
@@ -138,7 +142,7 @@ impl Talk {
         Err(format!("no reply to {:?}; it said: {said}", &line[..line.len().min(40)]))
     }
 
-    /// Ends its input; gives its exit code and what it said.
+    /// Ends its input; returns its exit code and its error output.
     fn end(self) -> Result<(Option<i32>, String), String> {
         drop((self.stdin, self.stdout));
         let output = self.child.wait_with_output().map_err(|error| format!("waiting: {error}"))?;
@@ -150,22 +154,23 @@ impl Talk {
     }
 }
 
-/// Puts of a seed, one at a time, and what became of them.
+/// Puts from a seed, one at a time, and their outcomes.
 struct Puts {
     sent: Vec<Sent>,
     value_bytes: usize,
-    /// What the last refused one was told.
+    /// The reply to the last refused one.
     refusal: String,
 }
 
 impl Puts {
-    /// Puts the next one; says whether there was space.
+    /// Makes the next put; returns whether there was space.
     fn put(&mut self, talk: &mut Talk) -> Result<bool, String> {
         let number = self.sent.len();
         let (key, value) =
             (format!("k{number:07}"), format!("{number:x}.{}", "v".repeat(self.value_bytes + number % 97)));
         let reply = talk.say(&format!("put {key} {value}"))?;
-        // Nothing else: writes go on by themselves when there is space, also where the manifest found none.
+        // No other error is allowed: writes resume by themselves when there is space, also if the
+        // manifest had none.
         let is_done = reply == "ok";
         if !is_done && !reply.starts_with("err NoSpace ") {
             return Err(format!("put {key} gave {reply:?}"));
@@ -179,7 +184,7 @@ impl Puts {
         Ok(is_done)
     }
 
-    /// Reads some of what was put: acknowledged ones are there, refused ones are not.
+    /// Reads some of the puts: acknowledged ones are present, refused ones are absent.
     fn read(&self, talk: &mut Talk, every: usize) -> Result<u64, String> {
         let mut read = 0;
         let last = self.sent.len().saturating_sub(1);
@@ -201,18 +206,19 @@ impl Puts {
     }
 }
 
-/// A database on a disk that fills up, again and again, under each of some options: writes fail with `NoSpace`, reads go on, writes
-/// resume by themselves, and what was acknowledged is there after a kill or a close.
+/// A database on a disk that fills up repeatedly, under each of several sets of options. Writes
+/// fail with `NoSpace`, reads continue, writes resume by themselves, and acknowledged writes are
+/// present after a kill or a close.
 ///
 /// # Errors
 /// The first violation.
 pub fn full_disk(binary: &Path, disk: &SmallDisk, rounds: u32) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let ways: [&[&str]; 4] = [
-        // The log meets the end of the disk first,
+        // The log reaches the end of the disk first,
         &["--sync", "never", "--write-buffer", "64KiB", "--memory-budget", "8MiB"],
         &["--sync", "always", "--write-buffer", "64KiB", "--policy", "tiering", "--size-ratio", "4"],
-        // or a flush does, or a merge.
+        // or a flush does, or a compaction.
         &["--sync", "never", "--write-buffer", "512KiB", "--compression", "lz4", "--file-size", "64KiB"],
         &["--sync", "50", "--write-buffer", "8KiB", "--size-ratio", "2", "--file-size", "16KiB"],
     ];
@@ -239,7 +245,8 @@ fn full_once(
         puts.put(&mut talk)?;
     }
     for fullness in 0..3 {
-        // Once all at once, later with a little left, so that writes get some way.
+        // First a completely full disk, later one with some space, so that writes make some
+        // progress.
         let left = if fullness == 0 { 0 } else { 200 << 10 };
         let taken = disk.fill(DISK_BYTES)?;
         if left > 0 {
@@ -257,7 +264,8 @@ fn full_once(
         tally.add("reads while the disk was full", puts.read(&mut talk, 37)?);
         disk.relieve(0)?;
         let relieved = Instant::now();
-        // The first writes may go on before the flush that waits to be tried again, and the next fail for it.
+        // The first writes may succeed before the pending flush is retried, and later ones fail
+        // because of it.
         let (mut in_a_row, mut failed) = (0, 0);
         while in_a_row < 300 {
             if puts.put(&mut talk)? {
@@ -297,7 +305,7 @@ fn full_once(
     fs::remove_dir_all(&db).map_err(|error| format!("{}: {error}", db.display()))
 }
 
-/// Files and last events of a database that does not get on, for whoever reads of it.
+/// Files and last events of a database that makes no progress, for the failure report.
 fn state_of(db: &Path) -> String {
     let files = fs::read_dir(db).into_iter().flatten().flatten().map(|file| {
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
@@ -309,7 +317,7 @@ fn state_of(db: &Path) -> String {
     format!("files: {}; last events:\n{}", files.collect::<Vec<_>>().join(", "), events.join("\n"))
 }
 
-/// A tree of many more tables than the process may have files open.
+/// A tree with many more tables than the process may have files open.
 ///
 /// # Errors
 /// The first violation.
@@ -344,7 +352,7 @@ pub fn few_descriptors(binary: &Path, dir: &Path, descriptors: u32) -> Result<Ta
             ));
         }
         book.settle(&ended.sent, ended.floor, &victim.look()?)?;
-        // Reads of everything, with tables opened and closed all the time.
+        // Reads of everything, during which tables are opened and closed all the time.
         let asks = gets(book.state());
         let ended = victim.live(&book, &Options::fixed(&[]), &asks, End::Input)?;
         if let Some((kind, text)) = ended.errors.first() {

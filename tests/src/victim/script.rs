@@ -1,7 +1,8 @@
-//! What a victim is asked: commits in several keyspaces, reads, and work on the tree; as lines of `shamba batch`.
+//! Requests to a victim: commits in several keyspaces, reads, and work on the tree; as lines of
+//! `shamba batch`.
 //!
-//! Each value is unlike all others of its database, so that a state tells which commits made it. Keys are few enough
-//! that writes meet and deletes find something.
+//! Each value is unique in its database, so that a state identifies the commits that made it. There
+//! are few keys, so that writes collide and deletes find something.
 
 use std::ops::Bound;
 
@@ -9,10 +10,10 @@ use fastrand::Rng;
 
 use crate::oracle::{Change, SPACES};
 
-/// One thing that is asked.
+/// One request.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// One line, or several between `begin` and `commit`.
+    /// A commit: one line, or several between `begin` and `commit`.
     Commit(Vec<Change>),
     /// A read.
     Get {
@@ -21,33 +22,33 @@ pub enum Ask {
         /// The key.
         key: Vec<u8>,
     },
-    /// Memtables become tables.
+    /// Flushes the memtables.
     Flush,
-    /// Everything is merged.
+    /// Compacts everything.
     Compact,
-    /// The log is synced.
+    /// Syncs the log.
     Sync,
 }
 
-/// How often what is asked for.
+/// Frequencies of the requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// How many different keys.
+    /// Number of different keys.
     pub keys: u32,
-    /// Longest ordinary value, in bytes.
+    /// Maximum length of an ordinary value, in bytes.
     pub value_bytes: usize,
-    /// One value in so many is of tens of kilobytes.
+    /// One value in this many has tens of kilobytes.
     pub large_one_in: u32,
-    /// A flush each so many commits; 0 for never.
+    /// Number of commits between flushes; 0 for no flushes.
     pub flush_every: u32,
-    /// Of a thousand asks so many are merges of everything.
+    /// Full compactions per thousand requests.
     pub compact_per_mille: u32,
-    /// Of a thousand asks so many are syncs.
+    /// Syncs per thousand requests.
     pub sync_per_mille: u32,
 }
 
 impl Mix {
-    /// A little of everything.
+    /// A mix of all requests.
     pub const USUAL: Self = Self {
         keys: 1_500,
         value_bytes: 120,
@@ -58,7 +59,7 @@ impl Mix {
     };
 }
 
-/// Makes what is asked.
+/// Generates requests.
 #[derive(Debug)]
 pub struct Script {
     rng: Rng,
@@ -68,12 +69,12 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script of a seed. `life` makes its values unlike those of other lives.
+    /// The script of a seed. `life` makes its values different from those of other lives.
     pub fn new(seed: u64, life: u64, mix: Mix) -> Self {
         Self { rng: Rng::with_seed(seed), mix, commits: 0, values: life << 32 }
     }
 
-    /// The next so many.
+    /// The next `count` requests.
     pub fn asks(&mut self, count: usize) -> Vec<Ask> {
         (0..count).map(|_| self.ask()).collect()
     }
@@ -141,20 +142,20 @@ fn key_of(number: u32) -> Vec<u8> {
     format!("k/{:04}/{}", number / 10, number % 10).into_bytes()
 }
 
-/// A line and what its reply is about.
+/// A line and the subject of its reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
     /// The line, without its end.
     pub text: String,
-    /// Which ask.
+    /// Index of the request.
     pub ask: usize,
-    /// Which of its changes is queued by it; `None` for a line whose reply is the ask's.
+    /// Index of the change that it queues; `None` for a line whose reply is the request's.
     pub queues: Option<usize>,
-    /// It only begins a batch.
+    /// Whether it only begins a batch.
     pub begins: bool,
 }
 
-/// The lines of all asks, in order: each gets one reply.
+/// The lines of all requests, in order: each gets one reply.
 pub fn lines(asks: &[Ask]) -> Vec<Line> {
     let mut lines = Vec::new();
     for (ask, asked) in asks.iter().enumerate() {

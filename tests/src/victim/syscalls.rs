@@ -1,22 +1,25 @@
-//! Faults at the n-th system call of the unmodified binary, by tracing: an error of a sync, a full disk, an
-//! interrupted call, a kill.
+//! Faults at the n-th system call of the unmodified binary, by tracing: an error of a sync, a full
+//! disk, an interrupted call, a kill.
 //!
-//! `strace -e inject=CALLS:WHAT:when=n` does it. Three things about it shape a sweep:
+//! The tool is `strace -e inject=CALLS:WHAT:when=n`. Three of its properties determine the form of
+//! a sweep:
 //!
-//! - With `-f` each *thread* counts for itself: `when=n` hits the n-th call of every thread that makes so many. A
-//!   kill ends all of them at the first. So a sweep is given the files whose calls count (`-P`), and scripts in
-//!   which one thread makes most of those: the log is written by whoever commits, tables by the flush worker.
-//!   Where two threads get there, a run has two faults, which is no reason to be wrong.
-//! - `-P` knows whole paths, not patterns; it is given the names of all files that a life can have.
-//! - The call that a kill is injected into is not made.
+//! - With `-f` each *thread* has its own count: `when=n` hits the n-th call of every thread with
+//!   that many calls. A kill ends all threads at the first one. So a sweep selects the files whose
+//!   calls count (`-P`), and uses scripts in which one thread makes most of those calls: the log is
+//!   written by the committing thread, tables by the flush worker. If two threads reach the count,
+//!   a run has two faults, which the checks allow.
+//! - `-P` takes whole paths, not patterns; it is given the names of all files that a life can have.
+//! - The call into which a kill is injected is not executed.
 //!
-//! A point is one fresh database, one script, one n. What must hold: what is acknowledged is there after a reopen,
-//! what is not is there whole or not at all, reads before and after are right, nothing is left lying about, and the
-//! errors are of the kinds that the contract names, with their exit code. A trace tells which file was hit. A point
-//! whose n was never reached counts as such, and is an error where every life makes so many calls: a sweep must not pass by
-//! hitting nothing.
+//! A point is one fresh database, one script, one n. The guarantees: acknowledged commits are
+//! present after a reopen, others are present as a whole or absent, reads before and after are
+//! correct, no unneeded file remains, and the errors are of the kinds that the contract names, with
+//! their exit code. A trace tells which file was hit. A point whose n was not reached is counted
+//! separately. It is an error where every life makes that many calls, so that a sweep cannot pass
+//! by hitting nothing.
 //!
-//! Not here: short writes (`strace` can only claim one), which the simulated file systems have.
+//! Not here: short writes (`strace` can only report one), which the simulated file systems provide.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -33,28 +36,29 @@ use crate::victim::life::{End, Ended, Victim};
 use crate::victim::options::Options;
 use crate::victim::script::{Ask, Mix, Script};
 
-/// Numbers that files of a life can have.
+/// Maximum file number of a life.
 const FILE_NUMBERS: u64 = 6_000;
 
-/// Of a hundred points that a script is for, each up to this one must be reached. Seen were 100 and more.
+/// Percentage of the points that a script is made for which must be reached. The observed one is
+/// 100 or more.
 const DUE_PER_CENT: u64 = 70;
 
-/// What is done to a call.
+/// The fault injected into a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// A sync fails.
     SyncFails,
     /// A write finds no space.
     NoSpace,
-    /// So does every write from then on.
+    /// Every write from then on finds no space.
     DiskFull,
-    /// The process is killed on its way into a call that changes files.
+    /// The process is killed on entry to a call that changes files.
     Killed,
     /// The call is interrupted.
     Interrupted,
 }
 
-/// Whose calls count.
+/// The files whose calls count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Files {
     /// Write-ahead logs.
@@ -63,22 +67,22 @@ pub enum Files {
     Tables,
     /// The manifest and what names it.
     Manifest,
-    /// The directory: what is synced are names.
+    /// The directory, whose syncs make names durable.
     Directory,
-    /// All, and those that are not the database's.
+    /// All files, including those outside the database.
     All,
 }
 
-/// A fault at one call after the other.
+/// One fault at successive calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sweep {
-    /// What is done.
+    /// The fault.
     pub fault: Fault,
-    /// Where.
+    /// The files.
     pub files: Files,
 }
 
-/// Everything that is swept.
+/// All sweeps.
 pub fn sweeps() -> Vec<Sweep> {
     let faults = [Fault::SyncFails, Fault::NoSpace, Fault::DiskFull, Fault::Killed];
     let files = [Files::Log, Files::Tables, Files::Manifest];
@@ -86,15 +90,15 @@ pub fn sweeps() -> Vec<Sweep> {
         faults.into_iter().flat_map(|fault| files.map(|files| Sweep { fault, files })).collect();
     all.push(Sweep { fault: Fault::SyncFails, files: Files::Directory });
     all.push(Sweep { fault: Fault::Killed, files: Files::All });
-    // Not of all files: what loads the program before it begins need not bear it.
+    // Not for all files: the program loader need not handle it.
     all.extend([Files::Log, Files::Tables].map(|files| Sweep { fault: Fault::Interrupted, files }));
     all
 }
 
-/// Whether there is a tracer that may trace; if not, why.
+/// Checks that a tracer exists and may trace.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why it does not.
 pub fn tracer() -> Result<(), String> {
     let tried = Command::new("strace")
         .args(["-f", "-q", "-o", "/dev/null", "-e", "trace=write", "true"])
@@ -129,8 +133,8 @@ impl Sweep {
         format!("{fault}, {files}")
     }
 
-    /// Runs the points `numbers`, none above `most`, some at a time. What the victim is asked is as long as `most` needs.
-    /// Databases are made in `dir`.
+    /// Runs the points `numbers`, none above `most`, in parallel. The script is as long as `most`
+    /// requires. Databases are created in `dir`.
     ///
     /// # Errors
     /// The first violation, with the seed and the point.
@@ -159,13 +163,13 @@ impl Sweep {
         Ok(total)
     }
 
-    /// What the victim is asked: what makes many calls of the kind that counts.
+    /// A script with many calls of the kind that counts.
     fn script(self, seed: u64, most: u64) -> (Options, Vec<Ask>) {
         let small = Mix { keys: 300, value_bytes: 60, large_one_in: 300, ..Mix::USUAL };
         let flushing = Mix { flush_every: 2, ..small };
         let (mix, per_call, sync) = match (self.files, self.fault) {
             (Files::Log | Files::All, _) => (Mix { flush_every: 120, ..small }, 1.4, "always"),
-            // Flushes and merges change it in two threads, each with one sync.
+            // Flushes and compactions change it in two threads, each with one sync.
             (Files::Manifest, Fault::SyncFails) => (flushing, 3.6, "never"),
             (Files::Tables | Files::Manifest | Files::Directory, _) => (flushing, 1.8, "never"),
         };
@@ -208,7 +212,7 @@ impl Sweep {
             ["strace", "-f", "-q", "-y", "-s", "0", "-o"].map(OsString::from).to_vec();
         words.push(trace.as_os_str().to_owned());
         if self.fault != Fault::Killed {
-            // Stops at no other calls. From such a stop no signal can be sent.
+            // Stops at no other calls. A stop of this kind cannot send a signal.
             words.push("--seccomp-bpf".into());
         }
         words.extend(["-e".into(), format!("trace={calls}").into()]);
@@ -269,7 +273,7 @@ impl Sweep {
         clean(&home)
     }
 
-    /// Holds the end of a life to what the contract says of its fault; gives it in words.
+    /// Checks the end of a life against the contract for its fault; returns it as text.
     fn judge(self, ended: &Ended) -> Result<String, String> {
         if self.fault == Fault::Killed {
             return match ended.is_killed() {
@@ -277,8 +281,8 @@ impl Sweep {
                 false => Err(format!("it was killed and ended with {}", ended.status)),
             };
         }
-        // A failed sync of the log, the manifest or the directory turns writes off; one of a table never does, nor a lack of
-        // space.
+        // A failed sync of the log, the manifest or the directory makes the database read-only; a
+        // failed sync of a table or a lack of space does not.
         let allowed: &[&str] = match (self.fault, self.files) {
             (Fault::Interrupted, _) => &[],
             (Fault::SyncFails, Files::Tables) => &["Io"],
@@ -289,7 +293,8 @@ impl Sweep {
             return Err(format!("it answered {kind}: {text}"));
         }
         let code = ended.status.code().ok_or_else(|| format!("it ended with {}", ended.status))?;
-        // Nobody tries to sync the directory again: even the last such failure is told, by the close.
+        // The directory sync is not retried by a later call: even the last such failure is
+        // reported, by the close.
         let harmless = (self.files != Files::Directory).then_some(0);
         let codes: Vec<i32> = match ended.errors.first() {
             Some((kind, _)) => code_of(kind).into_iter().collect(),
@@ -317,11 +322,11 @@ fn code_of(kind: &str) -> Option<i32> {
     [("Io", 3), ("NoSpace", 6), ("ReadOnly", 7)].iter().find(|(name, _)| *name == kind).map(|(_, code)| *code)
 }
 
-/// What sort of file the injected call was about, by the trace; `None` if there was none.
+/// The sort of file of the injected call, by the trace; `None` if there was none.
 fn hit(trace: &Path) -> Option<&'static str> {
     let text = std::fs::read(trace).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).ok()?;
     let was_killed = text.contains("+++ killed by SIGKILL +++");
-    // Of a kill the trace shows a call that never returned.
+    // For a kill the trace shows a call that never returned.
     let call = text.lines().find(|line| line.contains("(INJECTED)") || (was_killed && line.ends_with("= ?")));
     let Some(call) = call else { return was_killed.then_some("between calls") };
     let sorts = [
@@ -337,7 +342,7 @@ fn hit(trace: &Path) -> Option<&'static str> {
     Some(sorts.iter().find(|(mark, _)| call.contains(mark)).map_or("something else", |(_, sort)| sort))
 }
 
-/// After a recovery and a clean close no dead file is there.
+/// Checks that no obsolete file remains after a recovery and a clean close.
 fn nothing_left_over(db: &Path) -> Result<(), String> {
     let env_files = RealFs::new().list(db).map_err(|error| format!("list: {error}"))?;
     let opened =

@@ -1,6 +1,8 @@
-//! Bad input: wrong options, wrong directories, foreign and newer files, keys and values beyond their limits.
+//! Bad input: wrong options, wrong directories, foreign and newer files, keys and values beyond
+//! their limits.
 //!
-//! Each gives an error of the right kind that names what is wrong, changes nothing and loses nothing.
+//! Each returns an error of the right kind that names the problem, changes nothing and loses
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +34,7 @@ fn world_with_a_table() -> (MemFs, Env) {
     (fs, env)
 }
 
-/// Changes the last file with `part` in its name; gives its name, its path and its new bytes.
+/// Changes the last file with `part` in its name; returns its name, its path and its new bytes.
 fn changed(fs: &MemFs, part: &str, change: impl FnOnce(&mut [u8])) -> (String, PathBuf, Vec<u8>) {
     let list = fs.list(Path::new(HOME)).expect("list");
     let name = list.iter().rfind(|entry| entry.name.contains(part)).expect("a file").name.clone();
@@ -64,7 +66,7 @@ fn options_fixed_at_creation_cannot_change() {
         &["digest", "rapid", "city64"],
     );
     refused(builder(&env).digest_seed(18).open(), ErrorKind::Invalid, &["seed", "17", "18"]);
-    // The same, given again, and not given, are fine; nothing was lost on the way.
+    // The same options again, or none, are accepted; nothing was lost in between.
     drop(builder(&env).digest(DigestKind::Rapid).digest_seed(17).open().expect("the same"));
     let db = builder(&env).open().expect("not given");
     assert_eq!(db.get("k").expect("get").as_deref(), Some(b"v".as_slice()));
@@ -145,7 +147,7 @@ fn where_a_database_is_and_is_not() {
     let (fs, env) = world();
     let missing = builder(&env).create_if_missing(false).open();
     refused(missing, ErrorKind::NotFound, &[HOME]);
-    // A reader does not create.
+    // A read-only open does not create.
     refused(builder(&env).read_only(true).open(), ErrorKind::NotFound, &[HOME]);
     assert!(!fs.exists(Path::new(HOME)).expect("exists"), "nothing was made");
     drop(builder(&env).open().expect("create"));
@@ -160,7 +162,7 @@ fn a_read_only_database_never_writes() {
         db.put(format!("{number:02}"), "value").expect("put");
     }
     drop(db);
-    // What a crash may leave over is for the next open that writes.
+    // The next open for writing handles leftovers of a crash.
     for left_over in ["CURRENT.tmp", "STATISTICS.tmp", "000777.sst", "MANIFEST-000778"] {
         fs.create(&Path::new(HOME).join(left_over)).expect("create");
     }
@@ -198,10 +200,10 @@ fn foreign_and_newer_files_are_refused_and_kept() {
     }
 }
 
-/// Every kind of file states required features; one that this build does not know may mean anything.
+/// Every kind of file states required features; an unknown one may mean anything.
 #[test]
 fn unknown_required_features_are_refused_and_nothing_is_changed() {
-    // Where the field lies: in tables behind the version and four bytes that are reserved.
+    // The position of the field: in tables after the version and four reserved bytes.
     for (part, at) in [(".sst", 16), (".log", 12), ("MANIFEST", 12), ("CURRENT", 12)] {
         for byte in 0..8 {
             let (fs, env) = world_with_a_table();

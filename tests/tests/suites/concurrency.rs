@@ -1,10 +1,11 @@
-//! Suite G, small: real threads. Readers hold what must be true of every snapshot to what they see.
+//! Suite G, small: real threads. Readers check the invariants of every snapshot.
 //!
-//! Accounts whose sum never changes: each batch moves an amount from one to another, so every snapshot, scan
-//! and iterator must see the same sum, through memtable switches, flushes and merges. Further: drop while
-//! merges run, a second opener, stalls with a deadline, a disk that is full and then is not.
+//! Accounts whose sum never changes: each batch moves an amount from one to another, so every
+//! snapshot, scan and iterator must see the same sum, through memtable switches, flushes and
+//! compactions. Also: drop during compactions, a second opener, stalls with a deadline, a disk that
+//! is temporarily full.
 //!
-//! No assertion depends on how fast anything is.
+//! No assertion depends on speed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -75,7 +76,8 @@ fn transfers(policy: MergePolicy) {
                     let other = amount(&db.get(&b).expect("get").expect("an account never goes"));
                     let part = rng.u64(0..=has);
                     let mut batch = db.batch();
-                    // A delete before the put: a reader that saw half a batch would miss the account.
+                    // A delete before the put: a reader that saw half a batch would miss the
+                    // account.
                     batch.delete(&a).put(&b, padded(other + part)).put(&a, padded(has - part));
                     let durability = if round % 50 == 0 { Durability::Sync } else { Durability::NoSync };
                     batch.commit_with(durability).expect("commit");
@@ -89,7 +91,7 @@ fn transfers(policy: MergePolicy) {
             scope.spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(100 + reader);
                 let expected = (ACCOUNTS, ACCOUNTS * EACH);
-                // At least once each, however soon the writers are done.
+                // At least once each, however soon the writers finish.
                 loop {
                     match reader {
                         0 => assert_eq!(sum(db.prefix("account/")), expected, "forward scan"),
@@ -145,7 +147,7 @@ fn sums_hold_under_tiering() {
 #[test]
 fn group_commit_keeps_each_callers_promise() {
     let fs = shamba::env::SimFs::new();
-    // A sync takes long enough for others to come meanwhile, as on a disk.
+    // A sync takes long enough for other writers to arrive during it, as on a disk.
     let mut env = threaded(Arc::new(fs.clone()));
     env.vfs = Arc::new(SlowFs::new(env.vfs, Arc::clone(&env.clock), 0, 500_000));
     let db = Db::builder(HOME).env(env).info_log(false).open().expect("open");
@@ -180,10 +182,11 @@ fn dropping_while_merges_run_joins_them() {
         for number in 0..400u32 {
             db.put(format!("{:05}", number.wrapping_mul(7919) % 400), vec![round as u8; 60]).expect("put");
         }
-        // Merges are behind now; nobody waits for them.
+        // Compactions are behind; they are not waited for.
         flushes += db.stats().flushes;
         drop(db);
-        // The lock is free and nobody writes any more: two listings agree, and a new opener gets in.
+        // The lock is free and no thread writes any more: two listings agree, and a new opener
+        // succeeds.
         let before = fs.list(Path::new(HOME)).expect("list");
         let after = fs.list(Path::new(HOME)).expect("list");
         assert_eq!(before, after);
@@ -233,7 +236,7 @@ fn a_closed_database_says_so() {
     assert_eq!(clone.get("k").err().map(|error| error.kind()), Some(ErrorKind::Closed));
     assert_eq!(clone.put("k", "w").err().map(|error| error.kind()), Some(ErrorKind::Closed));
     assert_eq!(snapshot.get("k").err().map(|error| error.kind()), Some(ErrorKind::Closed));
-    // An iterator with a view may end with what it holds; it must not give something else.
+    // An iterator with a view may end early; it must not return a wrong pair.
     if let Some(Ok((key, value))) = iter.next() {
         assert_eq!((&key[..], &value[..]), (b"k".as_slice(), b"v".as_slice()));
     }
@@ -247,7 +250,7 @@ fn a_stalled_write_gives_up_at_its_deadline() {
     let env = threaded(Arc::new(faulty.clone()));
     let db = open(MergePolicy::Leveling, &env);
     db.put("before", "1").expect("put");
-    // No table can be written any more, so flushes fall behind and writers must wait.
+    // No table can be written, so flushes fall behind and writers must wait.
     faulty.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Create]).at_path(".sst").sticky());
     let options = WriteOptions::new().deadline_ms(30);
     let mut acked = 0u32;
@@ -262,7 +265,7 @@ fn a_stalled_write_gives_up_at_its_deadline() {
     assert!(matches!(error.kind(), ErrorKind::Stalled | ErrorKind::Io), "{error:?}");
     assert_eq!(db.get("before").expect("reads go on").as_deref(), Some(b"1".as_slice()));
     faulty.clear_rules();
-    // A flush that began before the fault was gone may still fail the first one.
+    // A flush that began before the fault ended may still fail the first put.
     db.put("after", "2").or_else(|_| db.put("after", "2")).expect("writes resume by themselves");
     db.wait_idle().expect("wait_idle");
     for number in 0..acked {
@@ -293,7 +296,7 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
         assert!(matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Stalled), "{path}: {error:?}");
         assert_eq!(db.get("before").expect("reads go on").as_deref(), Some(b"1".as_slice()));
         faulty.clear_rules();
-        // The next try of the flush comes after a back-off, for which this write waits.
+        // The next attempt of the flush comes after a back-off, for which this write waits.
         let patient = WriteOptions::new().deadline_ms(60_000);
         db.put_with("after", "2", patient)
             .unwrap_or_else(|error| panic!("{path}: writes do not resume: {error}"));
@@ -304,7 +307,7 @@ fn a_full_disk_stops_writes_and_space_lets_them_go_on() {
     }
 }
 
-/// Panics at every event, and counts them.
+/// A listener that panics at every event, and counts them.
 #[derive(Default)]
 struct Panics(AtomicU64);
 
@@ -330,6 +333,6 @@ fn a_listener_that_panics_harms_nobody() {
     db.compact().expect("compact");
     assert_eq!(db.iter().count(), 200);
     db.close().expect("close");
-    // Of the open, of flushes, of merges.
+    // Events of the open, of flushes, of compactions.
     assert!(listener.0.load(Ordering::Relaxed) > 10);
 }

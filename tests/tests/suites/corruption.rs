@@ -1,10 +1,11 @@
-//! Suite E: every byte of every file of a small database, flipped three ways; every truncation; files gone,
-//! swapped and doubled.
+//! Suite E: every byte of every file of a small database, flipped in three ways; every truncation;
+//! files removed, swapped and duplicated.
 //!
-//! The rule: fully right answers, or an error that names file, offset and structure. Never a wrong or
-//! missing answer, never a panic. A database that was not closed may also lose a tail of its log, and then
-//! says so in a warning: what was not synced by any damage, what was synced only by one that takes every
-//! trace of the promise along (the log cut before it, say).
+//! The rule: completely correct answers, or an error that names file, offset and structure. Never a
+//! wrong or missing answer, never a panic. A database that was not closed may also lose a tail of
+//! its log, which it reports in a warning. Any damage may lose unsynced data. Synced data may be
+//! lost only by a damage that also removes every trace of the promise (such as a log truncated
+//! before it).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,27 +25,28 @@ use shamba_tests::vectors::Vector;
 const HOME: &str = "/db";
 const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
 
-/// A database on disk, and what it may hold.
+/// A database on disk, and its legal content.
 struct Subject {
     name: &'static str,
     files: Files,
     oracle: Oracle,
     /// The last commit that is in tables.
     flushed: u64,
-    /// Lengths that the last log had between two calls: cut there, it looks as if nothing had followed.
+    /// Lengths that the last log had between two calls: truncated there, it looks complete.
     ends: BTreeSet<u64>,
 }
 
-/// What a damaged database may answer without an error.
+/// The answers of a damaged database that are allowed without an error.
 #[derive(Clone, Copy)]
 struct Allowed {
-    /// The state of no commit before this one.
+    /// The earliest commit whose state is allowed.
     least: u64,
-    /// Less than the newest state without a warning.
+    /// Whether a state before the newest is allowed without a warning.
     silent: bool,
 }
 
-/// Several tables with range tombstones and deletes, a second keyspace, a log with a synced part and a tail.
+/// Several tables with range tombstones and deletes, a second keyspace, a log with a synced part
+/// and a tail.
 fn subject(name: &'static str, compression: Compression, clean: bool) -> Subject {
     let fs = MemFs::new();
     let env = Env::deterministic(Arc::new(fs.clone()), 1);
@@ -113,7 +115,7 @@ fn subject(name: &'static str, compression: Compression, clean: bool) -> Subject
     Subject { name, files: files_of(&fs), oracle, flushed, ends }
 }
 
-/// How a damaged database answered.
+/// The answer of a damaged database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Verdict {
     Right,
@@ -122,7 +124,8 @@ enum Verdict {
     ReadRefused,
 }
 
-/// An error is fit if it is a corruption that says where, or names a version or feature that is not known.
+/// Checks that an error is a corruption that states its location, or names an unknown version or
+/// feature.
 fn fit(error: &shamba::Error) -> Result<(), String> {
     let says = || format!("{error:?}");
     match error.kind() {
@@ -136,11 +139,11 @@ fn fit(error: &shamba::Error) -> Result<(), String> {
 }
 
 impl Subject {
-    /// Opens and reads everything.
+    /// Opens the database and reads everything.
     fn judge(&self, files: &Files, allowed: Allowed) -> Result<Verdict, String> {
         let env = Env::deterministic(Arc::new(disk_of(files)), 2);
-        // Fixed options are not given: a flipped setting must not hide behind them. No merge may run, so that
-        // the damaged bytes are read as they are.
+        // Fixed options are not given: they must not hide a flipped setting. No compaction may run,
+        // so that the damaged bytes are read as they are.
         let db =
             match shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).auto_compaction(false).open()
             {
@@ -157,7 +160,8 @@ impl Subject {
             Ok(state) => state,
             Err(error) => {
                 fit(&error)?;
-                // Keys in undamaged places still answer, and rightly; of a lost tail nothing is known here.
+                // Keys in undamaged places still answer correctly; whether a tail was lost is not
+                // known here.
                 self.points(&spaces, |space, key| {
                     (least..=newest).map(|at| self.oracle.get(space, key, at).map(<[u8]>::to_vec)).collect()
                 })?;
@@ -176,7 +180,7 @@ impl Subject {
         Ok(if at == newest { Verdict::Right } else { Verdict::TailDropped })
     }
 
-    /// Point reads of every key give one of the allowed answers, or a fit error.
+    /// Point reads of every key return one of the allowed answers, or a suitable error.
     fn points(
         &self,
         spaces: &Spaces,
@@ -199,7 +203,7 @@ impl Subject {
         Ok(())
     }
 
-    /// A damage, judged; a panic is a violation.
+    /// Judges a damage; a panic is a violation.
     fn damaged(
         &self,
         what: &str,
@@ -214,7 +218,7 @@ impl Subject {
         Ok(verdict)
     }
 
-    /// Every byte of one stretch of one file.
+    /// Flips every byte of a range of one file.
     fn flip(&self, file: &str, from: usize, to: usize) -> Result<Tally, String> {
         let mut tally = Tally::default();
         let mut files = self.files.clone();
@@ -233,7 +237,8 @@ impl Subject {
     fn truncate(&self, file: &str) -> Result<Tally, String> {
         let mut tally = Tally::default();
         let whole = &self.files[file];
-        // What is cut off takes the promises with it: a shorter log is a log whose tail never came.
+        // A truncation removes the promises too: a shorter log looks like a log whose tail was
+        // never written.
         let is_last_log =
             self.files.keys().rfind(|name| name.ends_with(".log")).is_some_and(|last| last == file);
         let mut files = self.files.clone();
@@ -252,11 +257,11 @@ impl Subject {
         Ok(tally)
     }
 
-    /// Files removed, swapped, doubled, replaced by zeros and garbage; sectors zeroed.
+    /// Files removed, swapped, duplicated, replaced by zeros and garbage; sectors zeroed.
     fn whole_files(&self) -> Result<Tally, String> {
         let mut tally = Tally::default();
         let names = self.names();
-        // As in a truncation: the promises may be what is gone.
+        // As in a truncation: the promises themselves may be lost.
         let allowed = Allowed { least: self.flushed, silent: false };
         for name in &names {
             let mut files = self.files.clone();
@@ -308,7 +313,7 @@ fn first_difference(got: &State, want: &State) -> String {
     compare::same_state(got, want).err().unwrap_or_else(|| "none".to_owned())
 }
 
-/// One piece of work: which subject, and what to do to it.
+/// One piece of work: a subject, and the damage.
 enum Work {
     Flip { subject: usize, file: String, from: usize, to: usize },
     Truncate { subject: usize, file: String },
@@ -323,7 +328,7 @@ fn every_byte_flipped_and_every_length_cut() {
         subject("not closed, zstd", Compression::Zstd, false),
     ];
     let mut works = Vec::new();
-    // Asked about a planted defect, one subject is enough.
+    // For an injected defect one subject suffices.
     let count = if planted::is_asked() { 1 } else { subjects.len() };
     for (subject, of) in subjects.iter().enumerate().take(count) {
         let whole = of
@@ -376,7 +381,7 @@ fn damage_names_its_file() {
     for table in tables {
         let mut files = subject.files.clone();
         let bytes = files.get_mut(&table).expect("it is there");
-        // Data starts behind the header page.
+        // Data begins after the header page.
         bytes[4096 + 20] ^= 0x10;
         let env = Env::deterministic(Arc::new(disk_of(&files)), 2);
         let db = shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).auto_compaction(false).open();
@@ -401,7 +406,7 @@ fn point_in_time_recovery_gives_what_comes_before_the_damage() {
             shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).recovery_point_in_time(true);
         let db = match builder.open() {
             Ok(db) => db,
-            // A version or feature that is not known is no damage.
+            // An unknown version or feature is not damage.
             Err(error) if error.kind() == ErrorKind::Unsupported => continue,
             Err(error) => panic!("byte {at} of {log}: {error}"),
         };

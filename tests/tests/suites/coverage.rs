@@ -1,4 +1,4 @@
-//! The tests of the tests: everything that has tests runs in a bare `cargo test`.
+//! Checks of the tests: everything that has tests runs in a bare `cargo test`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Members whose libraries are the engine's own sources under other locks: the tests in these run in the engine, their own are in a
-/// folder of tests.
+/// Members whose libraries are the engine's own sources over other locks. The tests in these
+/// sources run with the engine; the members' own tests are in a directory of tests.
 const BORROWING: [&str; 2] = ["tests/loom", "tests/schedules"];
 
 #[test]

@@ -1,9 +1,10 @@
-//! Suite C: every crash state of short workloads, and of long ones a large sample.
+//! Suite C: every crash state of short workloads, and a large sample of those of long ones.
 //!
-//! Short: all 110 sequences of one or two operations of a ten-operation alphabet (`SHAMBA_CRASH_LENGTH=3`: all 1,110 of up to
-//! three; `SHAMBA_CRASH_DEPTH=3`: crashes of recoveries from crashes of recoveries, too), from an empty and from a
-//! filled database, crashed behind every call under every policy of the simulated disk. Long: random lives
-//! with a tiny write buffer, so that flushes, merges, log and manifest changes are crashed too.
+//! Short: all 110 sequences of one or two operations of a ten-operation alphabet, from an empty and
+//! from a filled database, crashed after every call under every policy of the simulated disk.
+//! `SHAMBA_CRASH_LENGTH=3` runs all 1,110 sequences of up to three; `SHAMBA_CRASH_DEPTH=3` also
+//! crashes recoveries from crashes of recoveries. Long: random lives with a tiny write buffer, so
+//! that flushes, compactions, log and manifest changes are crashed too.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
 
 const ALPHABET: usize = 10;
-/// Each policy with each kind of promise once; `SHAMBA_LONG_LIVES` asks for more.
+/// Each policy with each kind of promise once; `SHAMBA_LONG_LIVES` sets more.
 const LONG_LIVES: u64 = 18;
 const TEST: &str = "crash::every_crash_leaves_a_legal_state";
 
@@ -29,7 +30,7 @@ fn put(space: usize, key: &str, value: String) -> Change {
     Change::Put { space, key: key.into(), value: value.into_bytes() }
 }
 
-/// Operation `letter` of the alphabet, as number `place` of its workload.
+/// Operation `letter` of the alphabet, at position `place` of its workload.
 fn letter(letter: usize, place: usize) -> Op {
     let value = |what: &str| format!("{what} {place}");
     match letter {
@@ -64,7 +65,7 @@ fn filled() -> Vec<Op> {
     ]
 }
 
-/// All workloads of at most so many operations, short ones first.
+/// All workloads of at most `length` operations, short ones first.
 fn exhaustive(length: u32) -> Vec<Vec<usize>> {
     let of = |length| {
         let digit = |number: usize, place| number / ALPHABET.pow(place) % ALPHABET;
@@ -74,7 +75,7 @@ fn exhaustive(length: u32) -> Vec<Vec<usize>> {
     (1..=length).flat_map(of).collect()
 }
 
-/// How many crashes follow one another.
+/// Maximum number of successive crashes.
 fn depth() -> u32 {
     seed::number("SHAMBA_CRASH_DEPTH").map_or(2, |depth| depth as u32)
 }
@@ -87,7 +88,7 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
     } else {
         Effort { policies_per_point: usize::MAX, nested_one_in: 8, depth: depth() }
     };
-    // Asked about a planted defect, a few of them, from both databases.
+    // For an injected defect a few workloads suffice, from both databases.
     let step = if planted::is_asked() { 31 } else { 1 };
     let tallies = pool::run(workloads.len() * 2 / step, |index| {
         let index = index * step;
@@ -108,14 +109,14 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
 
 /// Operations of a random life: those that change the disk.
 fn long_script(vector: &Vector, seed: u64) -> Vec<Op> {
-    // Values that fill many sectors make a life long to explore: some lives have them.
+    // Values that fill many sectors make a life long to explore: only some lives have them.
     let huge_one_in = if seed.is_multiple_of(4) { 40 } else { u32::MAX };
     let shape = KeyShape { universe: 60, value_bytes: 90, huge_one_in };
     let mut ops = Generator::new(seed, shape).ops(1_000);
     ops.retain(|op| match op {
         Op::Write(_) | Op::Batch { .. } | Op::Flush | Op::Compact | Op::Sync => true,
         Op::Ingest(_) | Op::SnapshotTake | Op::Checkpoint | Op::DropSpace { .. } | Op::Redesign(_) => true,
-        // What a drop leaves under these two is for the model suite to find out.
+        // The model suite determines what a drop leaves with these two.
         Op::Reopen { clean, change_options: false } => *clean || vector.survives_kill(),
         _ => false,
     });
@@ -123,7 +124,7 @@ fn long_script(vector: &Vector, seed: u64) -> Vec<Op> {
     ops
 }
 
-/// A random life. Its vector goes round by number.
+/// A random life. Its vector cycles with the number.
 fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, String> {
     let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
     let mut vector = Vector::plain(policies[index % 3]);
@@ -198,7 +199,7 @@ fn every_crash_leaves_a_legal_state() {
     ]);
 }
 
-/// The suite would notice a sync that was forgotten: with any class of syncs turned into lies, it fails.
+/// The suite would detect a missing sync: with any class of syncs replaced by no-ops, it fails.
 #[test]
 fn every_class_of_syncs_is_needed() {
     let classes: [(&str, &[OpKind], &str); 5] = [
@@ -225,7 +226,7 @@ fn every_class_of_syncs_is_needed() {
     }
 }
 
-/// A run is a function of its seed, or no failure could be run again.
+/// A run is a function of its seed; otherwise no failure could be reproduced.
 #[test]
 fn equal_seeds_make_equal_calls() {
     let seeds = seed::number("SHAMBA_EQUAL_SEEDS").unwrap_or(20);
@@ -240,7 +241,7 @@ fn equal_seeds_make_equal_calls() {
     Tally::of(&[("seeds", seeds)]).tell("determinism", "equal seeds, equal calls");
 }
 
-/// A checkpoint that was acknowledged is a database of its own, whatever happens to the machine after it.
+/// An acknowledged checkpoint is an independent database, whatever happens to the machine after it.
 #[test]
 fn a_checkpoint_survives_a_power_cut() {
     let sim = SimFs::new();
@@ -260,7 +261,8 @@ fn a_checkpoint_survives_a_power_cut() {
     }
 }
 
-/// An interval's sync comes with the first write after it has passed, or when its bytes are used up.
+/// An interval's sync comes with the first write after it has elapsed, or when its byte limit is
+/// reached.
 #[test]
 fn interval_writes_are_durable_in_time() {
     let sim = SimFs::new();

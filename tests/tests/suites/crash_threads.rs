@@ -1,10 +1,10 @@
-//! Suite C with real threads: crashes of a life in which writers, flushes and merges overlap.
+//! Suite C with real threads: crashes of a life in which writers, flushes and compactions overlap.
 //!
-//! The deterministic suite has each flush end before the next write; here memtables and logs queue up, groups
-//! form, and merges run beside. The order of writes is not known from outside, so the rule is held in the
-//! form that callers see: every batch is whole; of each writer's batches a prefix survives; and a
-//! synced batch that was acknowledged before the crash carries along every batch, of whatever writer, that
-//! had been acknowledged before it began.
+//! In the deterministic suite each flush ends before the next write. Here memtables and logs queue
+//! up, groups form, and compactions run concurrently. The order of writes is not known from
+//! outside, so the rule is checked as callers see it. Every batch is complete, and a prefix of each
+//! writer's batches survives. If a synced batch was acknowledged before the crash, every batch of
+//! any writer that was acknowledged before it began survives too.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,23 +21,23 @@ const WRITERS: usize = 3;
 const BATCHES: usize = 160;
 const IMAGES: usize = 1_200;
 
-/// What one writer saw of one batch; places are in the order of all such moments.
+/// One writer's observation of one batch; positions are in the order of all such events.
 #[derive(Clone, Copy, Debug)]
 struct Acked {
     begun: usize,
     acked: usize,
-    /// Calls that the disk had seen when the acknowledgement came.
+    /// Number of calls of the disk when the batch was acknowledged.
     calls: u64,
     sync: bool,
 }
 
-/// A life, and when what was acknowledged.
+/// A life, and the times of its acknowledgements.
 struct Life {
     fs: SimFs,
     vector: Vector,
     /// By writer, in the order of its batches.
     batches: Vec<Vec<Acked>>,
-    /// What the database did.
+    /// The statistics of the database.
     stats: Stats,
 }
 
@@ -95,7 +95,7 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
 }
 
 impl Life {
-    /// How many of a writer's batches must survive a crash behind call `k`.
+    /// Number of a writer's batches that must survive a crash after call `k`.
     fn durable(&self, k: u64) -> Vec<usize> {
         let synced = self.batches.iter().flatten().filter(|batch| batch.sync && batch.calls <= k);
         let newest = synced.map(|batch| batch.begun).max();
@@ -158,7 +158,8 @@ fn crashes_of_overlapping_work_leave_a_legal_state() {
             let (k, pick) = points[point];
             let policies = life.fs.policies_for(k, pick);
             let crash = policies[pick as usize % policies.len()];
-            // Threads run otherwise next time, so the life cannot be run again: the story must do.
+            // Threads are scheduled differently next time, so the life cannot be reproduced: the
+            // report must suffice.
             life.check(k, &crash).map_err(|error| {
                 let from = k.saturating_sub(20);
                 let calls = (from..=k)
@@ -170,7 +171,7 @@ fn crashes_of_overlapping_work_leave_a_legal_state() {
         let mut hashes = hashes.unwrap_or_else(|error| panic!("{error}"));
         hashes.sort_unstable();
         hashes.dedup();
-        // Of each life: one in which nothing happened must not hide behind the others.
+        // Checked for each life: one in which nothing happened must not be hidden by the others.
         let stats = &life.stats;
         let of_life = Tally::of(&[
             ("distinct images", hashes.len() as u64),

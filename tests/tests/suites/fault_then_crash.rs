@@ -1,10 +1,12 @@
-//! A call fails, life goes on, and then the power goes: what a fault leaves half done must not meet a crash badly.
+//! A call fails, the life continues, and then a power cut: the state after a fault must survive a
+//! crash.
 //!
-//! The other suites cut lives without faults, or let faults end without a crash. Here each writing call of a short
-//! life fails once, with no space or an I/O error, and the disk is cut at several places after it, in the ways that
-//! the simulation knows. So does each sync, of a file or of the directory, in a way in which it drops what it was asked to keep:
-//! one that is tried again after that succeeds, and has kept nothing. Every image must open, hold a prefix of the writes with all that was acknowledged as durable,
-//! each batch whole.
+//! The other suites crash lives without faults, or let faults end without a crash. Here each
+//! writing call of a short life fails once, with no space or an I/O error, and the disk is cut at
+//! several positions after it, under the simulation's policies. The same is done with each sync, of
+//! a file or of the directory, which drops its pending data: a retry of it succeeds but has made
+//! nothing durable. Every image must open, and hold a prefix of the writes that includes all
+//! commits acknowledged as durable, each batch complete.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,13 +17,14 @@ use shamba_tests::seed::mixed;
 use shamba_tests::tally::Tally;
 use shamba_tests::{planted, pool, seed};
 
-/// Writes of a life; each puts its number under `LAST` and under a key of its own.
+/// Number of writes of a life; each puts its number under `LAST` and under a key of its own.
 const WRITES: usize = 24;
 const LAST: &str = "last";
-/// A life is cut after each of so many writes from the fault on, and at so many places at its end.
+/// A life is cut after each of this many writes from the fault on, and at this many positions at
+/// its end.
 const CUTS_AFTER: usize = 6;
 const CUTS_AT_END: u64 = 4;
-/// Ways of cutting that are tried at each place, about.
+/// Approximate number of policies that are tried at each position.
 const WAYS: usize = 5;
 const CALLS: [OpKind; 7] = [
     OpKind::Append,
@@ -43,12 +46,13 @@ fn builder(env: &Env, no_wal: bool) -> Builder {
     builder.large_values(200, 64).info_log(false)
 }
 
-/// What fails in a life.
+/// The failure in a life.
 #[derive(Clone, Copy, Debug)]
 enum Failing {
-    /// The call of [`CALLS`] with this number, with nothing done.
+    /// The call of [`CALLS`] with this number, without any effect.
     Call(Effect, u64),
-    /// The sync with this number, and what was pending of its file, or of the names in its directory, is treated so.
+    /// The sync with this number, and the treatment of the pending data of its file, or of the
+    /// names in its directory.
     Sync(FsyncFailure, u64),
 }
 
@@ -59,17 +63,17 @@ impl Failing {
     }
 }
 
-/// What a life has promised: after so many operations of the disk, this write is durable.
+/// The promises of a life: after this many operations of the disk, this write is durable.
 struct Life {
     disk: SimFs,
     start: u64,
-    /// Where the writes from the fault on ended.
+    /// The positions at which the writes from the fault on ended.
     since_fault: Vec<u64>,
     durable: Vec<(u64, usize)>,
     acknowledged: Vec<usize>,
 }
 
-/// A life in which something fails; `None` if it comes to its end before that.
+/// A life with a failure; `None` if it ends before that.
 fn life(failing: Failing, no_wal: bool) -> Result<Option<Life>, String> {
     let failed = |error: shamba::Error| format!("before the fault: {error}");
     let disk = SimFs::new();
@@ -97,7 +101,7 @@ fn life(failing: Failing, no_wal: bool) -> Result<Option<Life>, String> {
         }
     };
     let has_failed = |disk: &SimFs| faults.faults_injected() > 0 || disk.sync_count() > failing_sync;
-    // The open itself may be what fails, once.
+    // The open itself may be the call that fails, once.
     let db = builder(&env, no_wal).open().or_else(|_| builder(&env, no_wal).open());
     let db = db.map_err(|error| format!("second open: {error}"))?;
     let other = db.keyspace("other").ok();
@@ -122,7 +126,7 @@ fn life(failing: Failing, no_wal: bool) -> Result<Option<Life>, String> {
         if has_failed(&life.disk) {
             life.since_fault.push(life.disk.op_count());
         }
-        // Whether these succeed is another suite's; what they do must stand a crash.
+        // Another suite checks whether these succeed; their effects must survive a crash.
         match number {
             10 => _ = db.sync(),
             11 | 20 if db.flush().is_ok() => {
@@ -137,7 +141,7 @@ fn life(failing: Failing, no_wal: bool) -> Result<Option<Life>, String> {
     Ok(has_failed(&life.disk).then_some(life))
 }
 
-/// What is wrong with the disk of `life` after `ops` operations.
+/// Checks the disk of `life` after `ops` operations.
 fn check(life: &Life, ops: u64, image: SimFs) -> Result<(), String> {
     let env = Env::deterministic(Arc::new(image), 2);
     let db = Db::builder("/db").env(env).info_log(false).create_if_missing(false).open();
@@ -194,7 +198,7 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     const SYNCS_MAX: usize = 150;
     const WAYS_TO_FAIL: usize = 4;
     let of_syncs = [FsyncFailure::Drop, FsyncFailure::Revert];
-    // Asked about a planted defect, the syncs alone.
+    // For an injected defect, only the syncs.
     let (ways, calls_max) =
         if planted::is_asked() { (of_syncs.len(), SYNCS_MAX) } else { (WAYS_TO_FAIL, CALLS_MAX) };
     let failing = |index: usize, nth| match index % ways {

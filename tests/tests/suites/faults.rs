@@ -1,8 +1,9 @@
-//! Suite D: every call of a scripted life fails once, and once for good, in every way.
+//! Suite D: every call of a scripted life fails once, and once permanently, in every way.
 //!
-//! "Fail call i" for i from 0 until a run meets no fault: complete over the script by construction; two at once by chance. After the
-//! fault is gone the contract for I/O errors must hold; see `shamba_tests::fault`. And a manifest that finds no space, wherever
-//! it looks for some: nothing is lost and nothing has to be opened again.
+//! "Fail call i" for i from 0 until a run has no fault: complete over the script by construction.
+//! Pairs of faults are random. After the fault the contract for I/O errors must hold; see
+//! `shamba_tests::fault`. There are also manifests that find no space, at every point that needs
+//! some: nothing is lost and no reopen is needed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,11 +23,12 @@ use shamba_tests::seed::{self, Rerun, mixed};
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
 
-/// Scripts, each with its vector.
+/// Number of scripts, each with its vector.
 const SCRIPTS: usize = 3;
-/// Pairs of faults; `SHAMBA_FAULT_PAIRS` asks for more.
+/// Number of pairs of faults; `SHAMBA_FAULT_PAIRS` sets more.
 const PAIRS: u64 = 4_000;
-/// About how many calls of these kinds a script makes: of what is drawn beyond it nothing comes.
+/// Approximate numbers of calls of these kinds in a script: a fault at a later number does not
+/// occur.
 const CALLS_OF_A_SCRIPT: u64 = 500;
 const SYNCS_OF_A_SCRIPT: u64 = 100;
 const APPENDS_OF_A_SCRIPT: u64 = 200;
@@ -51,7 +53,7 @@ const SYNCS: [(&str, FsyncFailure, bool); 4] = [
     ("fsync fails for good", FsyncFailure::Keep, true),
 ];
 
-/// Appends that stop half-way, and how the rest of them fails.
+/// Appends that write only half, and the failure of the continuation.
 const TORN: [(&str, Effect, Persistence); 3] = [
     ("half an append, then ENOSPC once", Effect::Enospc, Persistence::Once),
     ("half an append, then EIO once", Effect::Eio, Persistence::Once),
@@ -69,12 +71,12 @@ fn vector(script: usize) -> Vector {
     vector
 }
 
-/// Asked about a planted defect, one short script is enough.
+/// For an injected defect one short script suffices.
 fn scripts() -> usize {
     if planted::is_asked() { 1 } else { SCRIPTS }
 }
 
-/// And every third way.
+/// For an injected defect only every third effect is tried.
 fn ways_step() -> usize {
     if planted::is_asked() { 3 } else { 1 }
 }
@@ -121,7 +123,7 @@ fn every_call_fails_once() {
     }
 }
 
-/// In CI; `SHAMBA_STORMS` asks for another number.
+/// Number in CI; `SHAMBA_STORMS` sets another.
 const STORMS: usize = 1_500;
 
 #[test]
@@ -143,13 +145,14 @@ fn storms_of_faults() {
     assert!(faults > 3 * storms as u64, "{faults} faults are no storms");
 }
 
-/// A call of a script that fails, by its place and way.
+/// A failing call of a script, by its number and effect.
 fn call(rng: &mut Rng) -> Fault {
     let (_, effect, persistence) = EFFECTS[rng.usize(..EFFECTS.len())];
     Fault::Call { nth: rng.u64(..CALLS_OF_A_SCRIPT), effect, persistence }
 }
 
-/// Two faults in one life: the second may meet what the first has left, a retry, a log that was cut, writes that are off.
+/// Two faults in one life: the second may hit what the first has left: a retry, a truncated log, a
+/// read-only database.
 #[test]
 fn pairs_of_faults() {
     let base = seed::base(0x9a12);
@@ -187,7 +190,8 @@ fn pairs_of_faults() {
     tally.require(&[("lives with two faults", pairs as u64 / 4)]);
 }
 
-/// What fails while the manifest is to be written anew, until space is back: calls of a kind on a path.
+/// The calls that fail while the manifest is to be rewritten, until space is back: calls of a kind
+/// on a path.
 const NO_ROOM: [(&str, OpKind); 6] = [
     ("MANIFEST", OpKind::Create),
     ("MANIFEST", OpKind::Append),
@@ -197,20 +201,20 @@ const NO_ROOM: [(&str, OpKind); 6] = [
     ("nowhere", OpKind::Append),
 ];
 
-/// A database on a disk that has no room for its manifest for a while.
+/// A database on a disk that temporarily has no space for its manifest.
 struct Cramped {
     sim: SimFs,
     faulty: FaultFs,
     env: Env,
     db: Db,
-    /// What is in keyspace and key.
+    /// The content, by keyspace and key.
     written: BTreeMap<(String, String), String>,
     round: u32,
     /// Calls that found no space.
     refused: u64,
 }
 
-/// Everything in a database.
+/// The whole content of a database.
 fn contents(db: &Db) -> Result<BTreeMap<(String, String), String>, String> {
     let failed = |error: shamba::Error| format!("reading: {error:?}");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -242,7 +246,7 @@ impl Cramped {
         opened.map_err(|error| format!("open: {error:?}"))
     }
 
-    /// Notes a call that may find no space, and fail in no other way.
+    /// Checks a call that may fail with no space, but with no other error.
     fn may(&mut self, what: &str, result: shamba::Result<()>, is_cramped: bool) -> Result<bool, String> {
         match result {
             Ok(()) => Ok(true),
@@ -254,14 +258,14 @@ impl Cramped {
         }
     }
 
-    /// Writes, and everything that has to do with the manifest.
+    /// Writes, and all operations that change the manifest.
     fn round(&mut self, is_cramped: bool) -> Result<(), String> {
         self.round += 1;
         let (round, other) = (self.round, format!("other{}", self.round));
         for number in 0..3 {
             let (key, value) = (format!("k{}", round % 2 * 3 + number), format!("{round}.{number}"));
             let put = self.db.put(&key, &value);
-            // The log has room: its writes are not the manifest's affair.
+            // The log has space: writes to it do not depend on the manifest.
             self.may("a put", put, false)?;
             self.written.insert(("default".to_owned(), key), value);
         }
@@ -296,7 +300,7 @@ impl Cramped {
         Ok(())
     }
 
-    /// What a power cut leaves of writes that were all synced is all of them.
+    /// Checks that all writes survive a power cut after a sync.
     fn power_cut(&mut self) -> Result<(), String> {
         let synced = self.db.sync();
         self.may("a sync", synced, false)?;
@@ -326,7 +330,7 @@ impl Cramped {
     }
 }
 
-/// The `nth` append to a manifest finds no space, `torn` half-way; then `place` has none.
+/// The `nth` append to a manifest finds no space, if `torn` half-way; then `place` has none.
 fn cramped(nth: u64, torn: bool, place: (&str, OpKind)) -> Result<Option<u64>, String> {
     let mut cramped = Cramped::begin()?;
     let appends = |nth, effect| FaultRule::nth(nth, effect).on(&[OpKind::Append]).at_path("MANIFEST");

@@ -1,11 +1,13 @@
-//! Suite L: databases that released versions wrote open for ever.
+//! Suite L: databases written by released versions can always be opened.
 //!
-//! `tests/data/golden/VERSION` has two small databases with every kind of structure in them: one was closed, the other killed
-//! with a live log. This build must read both, entry by entry, without writing a byte (read-only), and then as its own;
-//! and it must refuse files that say they are newer.
+//! `tests/data/golden/VERSION` has two small databases with every kind of structure in them: one
+//! was closed, the other killed with a live log. This build must read both, entry by entry, without
+//! writing a byte (read-only), and then open them for writing; and it must refuse files with a
+//! newer version.
 //!
-//! A release adds a directory: `SHAMBA_WRITE_GOLDEN=VERSION cargo test -p shamba-tests --test suites formats`. What is
-//! there is never written again. Not here: what each byte means (`docs/formats`, and the tests beside the codecs).
+//! A release adds a directory: `SHAMBA_WRITE_GOLDEN=VERSION cargo test -p shamba-tests --test
+//! suites formats`. Existing directories are never rewritten. Not here: the meaning of each byte
+//! (`docs/formats`, and the tests of the codecs).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use shamba_tests::files::{disk_of, files_of};
 use shamba_tests::runner::HOME;
 
 const NAMES: [&str; 2] = ["closed", "killed"];
-/// Keyspaces beside the first.
+/// Keyspaces besides the default one.
 const SPACES: [&str; 4] = ["modular", "standard", "double", "tail"];
 
 type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
@@ -41,7 +43,7 @@ fn layout(space: &str) -> (FilterLayout, Compression) {
     }
 }
 
-/// What the golden databases hold, and how it came there: `db` may be none to ask for the content alone.
+/// Fills the golden databases and returns their content; without `fs` only the content.
 fn fill(fs: Option<&MemFs>) -> shamba::Result<(Content, Option<Db>)> {
     let mut content = Content::new();
     let mut last = None;
@@ -180,7 +182,7 @@ fn databases_of_every_release_open() {
     }
 }
 
-/// Magic, version and feature bits are what a newer release changes; the checksum of the header is right.
+/// A newer release changes magic, version and feature bits; the checksum of the header is correct.
 #[test]
 fn files_that_say_they_are_newer_are_refused_and_left_alone() {
     let fs = read_dir(&golden().join(versions().pop().expect("a version")).join("closed"));

@@ -1,10 +1,11 @@
-//! Suite I: hostile bytes for every decoder, and lives that bytes tell, with a crash.
+//! Suite I: hostile bytes for every decoder, and lives encoded in bytes, with a crash.
 //!
-//! The corpora in `tests/data/fuzz` are replayed, and mutations made by chance from small valid files; the same targets are run
-//! under a fuzzer that follows coverage by `fuzz/`. A child process does it, with checksums that are all the same, so that
-//! mutations reach what lies behind them; in release builds there is no such switch, and nothing to prove.
+//! The corpora in `tests/data/fuzz` are replayed, then random mutations of small valid files;
+//! `fuzz/` runs the same targets under a coverage-guided fuzzer. A child process runs them, with
+//! equal checksums, so that mutations reach the code behind the checks. Release builds have no such
+//! switch and skip this.
 //!
-//! `SHAMBA_FUZZ` makes so many times as many mutations, `SHAMBA_SEED` rolls others.
+//! `SHAMBA_FUZZ` multiplies the number of mutations, `SHAMBA_SEED` selects others.
 
 use std::process::{Command, Stdio};
 
@@ -16,12 +17,12 @@ use shamba_tests::seed;
 
 const CHILD: &str = "SHAMBA_FUZZ_CHILD";
 
-/// How many times what is for CI.
+/// Factor on the number of mutations in CI.
 fn times() -> f64 {
     seed::number("SHAMBA_FUZZ").map_or(1.0, |times| times as f64)
 }
 
-/// Runs what is kept of targets; says how many files that is.
+/// Runs the kept inputs of targets; returns the number of files.
 fn replay(targets: &[&Target]) -> u64 {
     let kept: Vec<_> = targets
         .iter()
@@ -38,7 +39,7 @@ fn replay(targets: &[&Target]) -> u64 {
     replayed.unwrap_or_else(|error| panic!("{error}")).len() as u64
 }
 
-/// The child's body; a test that does nothing unless a parent asks.
+/// The child's body; a test that does nothing unless started by the parent.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {

@@ -1,7 +1,9 @@
-//! One hash a lookup: proved by the counter inside the hashing function, in trees of one to eight levels.
+//! One hash per lookup: proved by the counter inside the hashing function, in trees of one to eight
+//! levels.
 //!
-//! With sharing on a lookup makes exactly one digest, whatever it consults; with sharing off it makes
-//! max(1, filters consulted). Answers are the same. `planted` shows that a second hash would be noticed.
+//! With sharing on, a lookup computes exactly one digest, whatever it probes; with sharing off it
+//! computes max(1, filters probed). The answers are the same. `planted` shows that a second hash
+//! would be detected.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,8 +30,8 @@ fn open(vector: &Vector, env: &Env) -> Db {
     vector.builder(Path::new(HOME), env).open().expect("the database opens")
 }
 
-/// Looks up present and absent keys one by one and holds each lookup's hashes to the rule. Gives the answers
-/// and the counters of all.
+/// Looks up present and absent keys one by one and checks each lookup's hashes. Returns the answers
+/// and the total counters.
 fn look_up(db: &Db, sharing: bool, count: u32) -> (Vec<Option<Vec<u8>>>, Stats) {
     let begin = db.stats();
     let mut before = begin.clone();
@@ -54,7 +56,7 @@ fn look_up(db: &Db, sharing: bool, count: u32) -> (Vec<Option<Vec<u8>>>, Stats) 
     (answers, before.since(&begin))
 }
 
-/// The other ways to look up make one hash a key too.
+/// The other lookup methods also compute one hash per key.
 fn other_ways(db: &Db, count: u32) {
     let before = db.stats();
     let keys = (0..64).map(|number| if number % 2 == 0 { key(number % count) } else { absent(number) });
@@ -78,13 +80,13 @@ fn grow_through_all_levels(policy: MergePolicy) {
     vector.size_ratio = 2.2;
     vector.write_buffer = 6 << 10;
     vector.block_bytes = 4096;
-    // Levels overflow file by file: small files leave something behind on every level.
+    // Levels overflow file by file: small files leave data on every level.
     vector.file_size = 8 << 10;
     let mut count = 0;
     for level in 1..=LEVELS {
         vector.hash_sharing = true;
         let mut db = open(&vector, &env);
-        // A level that has just come into being may hold everything: go on until there is more to consult.
+        // A new level may hold everything: continue until there are more runs to probe.
         let is_grown = |stats: &Stats| stats.deepest_level >= level && stats.runs >= u64::from(level.min(3));
         while !is_grown(&db.stats()) {
             db.put(key(count), format!("value {count} {}", "v".repeat(40))).expect("put");

@@ -1,8 +1,8 @@
-//! Suite F, small: a worker process on real files, killed with no chance to say goodbye.
+//! Suite F, small: a worker process on real files, killed without warning.
 //!
-//! The worker is this test binary, run again. It writes numbered batches and says `ack N` after each; the
-//! parent keeps the count, kills it at a random moment, opens the database and demands every acknowledged
-//! batch, each whole, in an unbroken row.
+//! The worker is this test binary, run again. It writes numbered batches and prints `ack N` after
+//! each. The parent counts them, kills the worker at a random moment, opens the database and
+//! requires every acknowledged batch, each complete, without a gap.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -15,7 +15,7 @@ const VARIABLE: &str = "SHAMBA_KILL_WORKER";
 const CYCLES: u32 = 12;
 
 fn open(path: &Path) -> shamba::Result<Db> {
-    // So small that the kill often meets a flush or a merge.
+    // So small that the kill often hits a flush or a compaction.
     Db::builder(path)
         .write_buffer(8 << 10)
         .file_size(16 << 10)
@@ -34,7 +34,7 @@ fn write(db: &Db, number: u64) -> shamba::Result<()> {
     batch.commit()
 }
 
-/// The newest batch; every one up to it must be whole.
+/// The newest batch; every batch up to it must be complete.
 fn check(db: &Db) -> u64 {
     let newest = db.get("newest").expect("get").map_or(0, |value| {
         let text = std::str::from_utf8(&value).expect("a number");
@@ -56,7 +56,7 @@ fn check(db: &Db) -> u64 {
     newest
 }
 
-/// The worker's body; a test that does nothing unless a parent asks.
+/// The worker's body; a test that does nothing unless started by the parent.
 #[test]
 fn worker() {
     let Ok(path) = std::env::var(VARIABLE) else { return };
@@ -70,7 +70,7 @@ fn worker() {
     }
 }
 
-/// The largest number of a table, which says how many were written.
+/// The largest number of a table file, which indicates how many were written.
 fn newest(path: &Path) -> u64 {
     let entries = std::fs::read_dir(path).expect("list").map(|entry| entry.expect("list").file_name());
     let names = entries.filter_map(|name| name.into_string().ok());
@@ -90,7 +90,7 @@ fn spawn(path: &Path) -> Child {
 
 #[test]
 fn acknowledged_writes_survive_kill_9() {
-    // A kill does not test the disk, so files in memory do, and their syncs cost nothing.
+    // A kill does not test the disk, so files in memory suffice, and their syncs cost nothing.
     let dir =
         tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory");
     let path = dir.path().join("db");
@@ -119,9 +119,10 @@ fn acknowledged_writes_survive_kill_9() {
         let found = check(&db);
         assert!(found >= acked, "cycle {cycle}: batch {acked} was acknowledged, {found} is the newest");
         survived = found;
-        // Flushes and merges went on when it died, if such small buffers were written at all.
+        // Flushes and compactions were running when it died, if such small buffers were written at
+        // all.
         newest_file = newest_file.max(newest(&path));
-        // A drop equals a kill; every third time it is closed.
+        // A drop equals a kill; every third time the database is closed.
         if cycle % 3 == 0 {
             db.close().expect("close");
         }

@@ -1,8 +1,10 @@
-//! Suite G: histories. Threads write and read the same few keys, and what each was answered must fit one order of all operations.
+//! Suite G: histories. Threads write and read the same few keys; the results must be consistent
+//! with one order of all operations.
 //!
-//! Every write gives a key a value that no other gives it. Writers put by themselves, in groups and in batches of several keys; readers
-//! use every way of reading one key. Memtables are tiny, so that a key's versions move through flushes and merges meanwhile. Each key's
-//! history is judged by [`shamba_tests::history`], which knows nothing of the engine.
+//! Every write gives a key a unique value. Writers use single puts, groups and batches of several
+//! keys; readers use every method of reading one key. Memtables are tiny, so that a key's versions
+//! move through flushes and compactions concurrently. [`shamba_tests::history`], which knows
+//! nothing of the engine, checks each key's history.
 //!
 //! Not here: sums over several keys, snapshots (`concurrency`).
 
@@ -26,7 +28,7 @@ fn name(key: usize) -> String {
     format!("shared/{key}")
 }
 
-/// The number first, then what makes flushes frequent.
+/// The number first, then padding that makes flushes frequent.
 fn value(number: u64) -> Vec<u8> {
     [&number.to_le_bytes()[..], &[b'.'; 40]].concat()
 }
@@ -38,7 +40,7 @@ fn number(value: Option<&[u8]>) -> u64 {
 
 type Seen = Vec<(usize, Event)>;
 
-/// Writes and says what was written; every value is this writer's alone.
+/// Writes and returns the writes; every value is unique to this writer.
 fn write(db: &Db, writer: u64, ticks: &Ticks, seed: u64) -> Seen {
     let mut rng = fastrand::Rng::with_seed(mixed(seed, writer));
     let mut seen = Vec::new();
@@ -62,7 +64,7 @@ fn write(db: &Db, writer: u64, ticks: &Ticks, seed: u64) -> Seen {
     seen
 }
 
-/// Reads, in every way that there is for one key, until it is told to stop.
+/// Reads by every method for one key, until it is told to stop.
 fn read(db: &Db, reader: u64, ticks: &Ticks, seed: u64, stop: &AtomicBool) -> Seen {
     let mut rng = fastrand::Rng::with_seed(mixed(seed, 100 + reader));
     let mut seen = Vec::new();

@@ -1,7 +1,7 @@
 //! Every suite in one binary, because each binary costs a link.
 //!
-//! A suite prints what it did and holds it to minima, so that it cannot quietly do nothing. Which letter of
-//! the reliability plan it stands for is in each module's header.
+//! A suite prints its work and compares it with minima, so that it cannot silently do nothing. Each
+//! module's header names its letter in the reliability plan.
 
 mod bad_input;
 mod concurrency;

@@ -1,12 +1,14 @@
-//! No key is ever denied: every filter family, number of modules, skipping and residency, under every merge policy.
+//! No key is ever rejected: every filter family, number of modules, skipping and residency, under
+//! every merge policy.
 //!
-//! A database is written key by key while lookups go on: between writes (the trees here are so small that merges run
-//! all the time, each inside the call that made it due), over a flush, over `compact`, and after a reopen with
-//! another limit of memory. Keys are random, in order, or made to resemble each other; every eighth vector hashes to four
-//! bits, so that all of them collide. A key that was written must be found, one that was not must be absent; each way
-//! to look up is used. A last part does the same beside merges on real threads.
+//! A database is written key by key while lookups run: between writes (the trees are so small that
+//! compactions run all the time, each inside the call that made it due), over a flush, over
+//! `compact`, and after a reopen with another memory limit. Keys are random, ascending, or similar
+//! to each other; every eighth vector hashes to four bits, so that all of them collide. A written
+//! key must be found, any other must be absent; each lookup method is used. A last part does the
+//! same concurrently with compactions on real threads.
 //!
-//! `SHAMBA_MEMBERSHIP_CHECKS` asks for more checks than the million of an ordinary run.
+//! `SHAMBA_MEMBERSHIP_CHECKS` sets more checks than the million of an ordinary run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +28,7 @@ const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering,
 
 fn checks_wanted() -> u64 {
     let asked = std::env::var("SHAMBA_MEMBERSHIP_CHECKS").ok();
-    // Of a life that is asked about a planted defect, the least.
+    // The minimum of a life, if run for an injected defect.
     let usual = if planted::is_asked() { 1 } else { CHECKS };
     asked.map_or(usual, |text| text.parse().expect("SHAMBA_MEMBERSHIP_CHECKS is a number"))
 }
@@ -36,7 +38,7 @@ fn checks_wanted() -> u64 {
 enum Keys {
     Random,
     InOrder,
-    /// Long common starts, and ends that are each other's prefixes.
+    /// Long common prefixes, and suffixes that are prefixes of each other.
     Alike,
 }
 
@@ -55,12 +57,12 @@ impl Keys {
     }
 }
 
-/// One database and what is in it.
+/// One database and its content.
 struct Life {
     vector: Vector,
     env: Env,
     keys: Keys,
-    /// Even numbers below are written, odd ones never.
+    /// Even numbers below this are written, odd ones never.
     written: u32,
     rng: Rng,
     made: u64,
@@ -90,7 +92,7 @@ impl Life {
         self.made += 1;
     }
 
-    /// Looks up `count` keys, about half of which are there.
+    /// Looks up `count` keys, about half of which are present.
     fn check(&mut self, db: &Db, count: u32) {
         for _ in 0..count / 2 {
             let number = self.rng.u32(..self.written + 8);
@@ -110,7 +112,7 @@ impl Life {
     fn live(&mut self, checks: u64) -> Stats {
         let mut db = self.open();
         let share = (checks / 4) as u32;
-        // While it is written: 260 keys a life, and lookups between any two.
+        // While it is written: 260 keys a life, with lookups between any two.
         let between = (share / 260).max(2);
         for _ in 0..260 {
             let number = self.written.next_multiple_of(2);
@@ -158,7 +160,7 @@ fn no_key_is_denied_whatever_is_in_memory() {
                 .flat_map(|residency| Skipping::ALL.map(|skipping| (residency, skipping)))
             {
                 let mut rng = Rng::with_seed(mixed(seed + round, number as u64));
-                // Prime to each other, so that over the rounds everything meets everything.
+                // Coprime periods, so that over the rounds all combinations occur.
                 let policy = POLICIES[(number + number / 9 + round as usize) % 3];
                 let keys = [Keys::Random, Keys::InOrder, Keys::Alike][(number / 3 + round as usize) % 3];
                 let mut vector = Vector::plain(policy);
@@ -195,7 +197,7 @@ fn no_key_is_denied_whatever_is_in_memory() {
     Tally::of(&counts)
         .tell("membership", &format!("{} lives; {hits} slices in the block cache", lives as u64 * round));
     assert_eq!(skipped_where_forbidden, 0, "modules skipped where none may be");
-    // A suite that met none of these would prove nothing about them.
+    // A suite without any of these cases would prove nothing about them.
     assert!(tested > made / 4 && skipped > made / 100 && read > made / 1000 && hits > made / 1000);
 }
 
@@ -219,13 +221,13 @@ fn no_key_is_denied_beside_merges_on_threads() {
                 scope.spawn(move || {
                     let mut rng = Rng::with_seed(mixed(17, reader));
                     let mut own = 0;
-                    // Also where the writer is done before this thread has its turn.
+                    // Also if the writer finishes before this thread starts.
                     while written.load(Ordering::Acquire) < 20_000 || own < 500 {
                         own += 1;
                         let there = written.load(Ordering::Acquire);
                         let number = rng.u64(..there + 100);
                         let found = db.contains_key(mixed(3, number).to_be_bytes()).expect("lookup");
-                        // What comes meanwhile may be there already.
+                        // A concurrently written key may be present already.
                         assert!(found || number >= there, "key {number} of {there} is denied");
                         let absent = mixed(4, number).to_be_bytes();
                         assert!(!db.contains_key(absent).expect("lookup"), "key {number} was never written");

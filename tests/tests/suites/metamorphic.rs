@@ -1,11 +1,13 @@
 //! Suite B: one script, many ways to run it, one outcome.
 //!
-//! A script runs under eight option vectors, and each time it is rewritten in ways that must not show: batches are cut into
-//! single writes, keys that nobody else uses are put and deleted again, and flushes, merges, reopens and verifications
-//! come in anywhere. Every answer on the way is compared with the oracle's, and what all runs hold at the end with one another.
+//! A script runs under eight option vectors, and each time it is rewritten in ways that must not
+//! change the outcome. Batches are split into single writes, keys that nothing else uses are put
+//! and deleted again, and flushes, compactions, reopens and verifications are inserted anywhere.
+//! Every answer is compared with the oracle's, and the final contents of all runs with one another.
 //!
-//! Deterministic; `SHAMBA_SEED` rolls another run, `SHAMBA_VECTOR` runs one script alone, `SHAMBA_METAMORPHIC_OPS` makes scripts
-//! longer. Not here: shrinking, which suite A does for any failure of one vector.
+//! Deterministic; `SHAMBA_SEED` selects another run, `SHAMBA_VECTOR` runs one script alone,
+//! `SHAMBA_METAMORPHIC_OPS` makes scripts longer. Not here: shrinking, which suite A does for any
+//! failure of one vector.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +28,7 @@ const VECTORS: usize = 8;
 const OPERATIONS: u64 = 500;
 const TEST: &str = "metamorphic::scripts_end_alike_however_they_are_run";
 
-/// A script of which no write can be lost: it is never killed.
+/// A script that loses no write: it is never killed.
 fn script(seed: u64, count: usize) -> Vec<Op> {
     let shape = KeyShape { universe: 300, value_bytes: 60, huge_one_in: 2_000 };
     let kept = |op| match op {
@@ -36,7 +38,7 @@ fn script(seed: u64, count: usize) -> Vec<Op> {
     Generator::new(seed, shape).ops(count).into_iter().map(kept).collect()
 }
 
-/// The same in other words.
+/// An equivalent script.
 fn rewritten(ops: &[Op], seed: u64, tally: &mut Tally) -> Vec<Op> {
     let mut rng = Rng::with_seed(seed);
     let mut out = Vec::new();
@@ -72,7 +74,7 @@ fn rewritten(ops: &[Op], seed: u64, tally: &mut Tally) -> Vec<Op> {
     out
 }
 
-/// Runs a script under a vector; the fingerprint of what there is in the end.
+/// Runs a script under a vector; returns the fingerprint of the final state.
 fn outcome(vector: &Vector, seed: u64, ops: &[Op], tally: &mut Tally) -> Result<u64, String> {
     caught(|| {
         let mut runner = Runner::new(vector.clone(), Arc::new(MemFs::new()), seed)?;

@@ -1,7 +1,7 @@
 //! Suite A: a million random operations against the oracle, over many option vectors.
 //!
-//! Deterministic: the same seed runs the same operations. `SHAMBA_SEED` rolls another run, `SHAMBA_VECTOR`
-//! runs one vector alone.
+//! Deterministic: the same seed runs the same operations. `SHAMBA_SEED` selects another run,
+//! `SHAMBA_VECTOR` runs one vector alone.
 
 use shamba_tests::ops::{Generator, KeyShape};
 use shamba_tests::seed::{self, Rerun, mixed};
@@ -24,7 +24,7 @@ fn case(base: u64, index: usize) -> Result<Tally, String> {
     let ops = Generator::new(seed, shape).ops(OPERATIONS);
     runner::run(&vector, seed, &ops).map_err(|failure| {
         let at = failure.at;
-        // A planted defect only has to be noticed.
+        // An injected defect only has to be detected.
         let report = match planted::is_asked() {
             true => failure.message,
             false => shrink::report(&vector, seed, &ops, failure),
@@ -41,7 +41,7 @@ fn operations_against_the_oracle() {
         case(base, index).unwrap_or_else(|error| panic!("{error}"));
         return;
     }
-    // 24 of them have every option that goes round.
+    // 24 vectors include every option that cycles.
     let vectors = if planted::is_asked() { 24 } else { VECTORS };
     let tallies = pool::run(vectors, |index| case(base, index)).unwrap_or_else(|error| panic!("{error}"));
     let mut total = Tally::default();

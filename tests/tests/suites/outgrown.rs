@@ -1,7 +1,9 @@
-//! A manifest that has outgrown its limit: a new one takes its place, once the disk has room for it; until then the old one goes on. What
-//! a try without room leaves behind must not pass for the one in force when a repair looks for it.
+//! A manifest that exceeds its size limit: a new one replaces it when the disk has space for it;
+//! until then the old one stays in use. A repair must not take the remains of a failed attempt for
+//! the manifest in force.
 //!
-//! The longest keys there may be make edits long: some forty flushes write the 4 MiB after which a manifest is renewed.
+//! The longest possible keys make edits long: some forty flushes write the 4 MiB after which a
+//! manifest is renewed.
 //!
 //! Not here: a manifest to which nothing can be appended (`faults.rs`).
 
@@ -15,18 +17,18 @@ use shamba_tests::tally::Tally;
 
 const HOME: &str = "/db";
 const OUT: &str = "/repaired";
-/// The longest key.
+/// The maximum key length.
 const KEY_BYTES: usize = 65_535;
 /// More flushes than any renewal needs.
 const FLUSHES_MAX: u32 = 100;
 
-/// A database whose tables' bounds are long, on a disk that can be told to fail.
+/// A database whose tables have long bounds, on a disk with injectable faults.
 struct Subject {
     fs: MemFs,
     faulty: FaultFs,
     env: Env,
     db: Db,
-    /// Flushes so far; each wrote its number under the same two keys.
+    /// Number of flushes so far; each wrote its number under the same two keys.
     flushes: u32,
 }
 
@@ -47,7 +49,7 @@ impl Subject {
         Db::builder(HOME).env(env.clone()).info_log(false).auto_compaction(false).open()
     }
 
-    /// One flush, and now and then a merge, so that the tree stays small.
+    /// One flush, and sometimes a compaction, so that the tree stays small.
     fn flush(&mut self) -> shamba::Result<()> {
         self.flushes += 1;
         for key in bounds() {
@@ -65,12 +67,12 @@ impl Subject {
     }
 
     fn reopen(&mut self) {
-        // What is closed in vain, after a failure, is closed nonetheless.
+        // A close that fails after a failure closes nonetheless.
         let _ = self.db.clone().close();
         self.db = Self::open(&self.env).expect("reopen");
     }
 
-    /// The manifests that are there: names and lengths.
+    /// The existing manifests: names and lengths.
     fn manifests(&self) -> Vec<(String, usize)> {
         let files = files_of(&self.fs).into_iter();
         files
@@ -105,7 +107,7 @@ fn an_outgrown_manifest_is_replaced_and_one_without_room_goes_on() {
     subject.until(|subject| subject.manifest().0 != first);
     let (second, bytes) = subject.manifest();
     assert!(bytes < 1 << 20, "{bytes} bytes of a state that is small");
-    // The next finds no room, as often as it tries.
+    // The next renewal finds no space at any attempt.
     subject
         .faulty
         .add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path("CURRENT.tmp").sticky());
@@ -127,7 +129,8 @@ fn an_outgrown_manifest_is_replaced_and_one_without_room_goes_on() {
     subject.check();
 }
 
-/// Each call on manifests and `CURRENT` from the one before a renewal to the one behind it finds no room, once.
+/// Each call on manifests and `CURRENT`, from the one before a renewal to the one after it, finds
+/// no space, once.
 #[test]
 fn a_renewal_without_room_anywhere_loses_nothing() {
     let mut tally = Tally::default();
@@ -135,7 +138,7 @@ fn a_renewal_without_room_anywhere_loses_nothing() {
     for file in ["MANIFEST-", "CURRENT"] {
         for nth in 0.. {
             let limit = 4 << 20;
-            // As far as one more edit or two can renew it.
+            // Up to where one or two more edits can renew it.
             subject.until(|subject| subject.manifest().1 > limit - 3 * (KEY_BYTES << 1));
             let (before, _) = subject.manifest();
             let struck = subject.faulty.faults_injected();
@@ -167,7 +170,8 @@ fn a_renewal_without_room_anywhere_loses_nothing() {
     tally.require(&[("calls without room", 40), ("writes off", 5)]);
 }
 
-/// A database with a draft that found no space, and could not be removed, beside the manifest that went on. Names of both.
+/// A database with a draft that found no space and could not be removed, besides the manifest that
+/// stayed in use. Returns the names of both.
 fn with_a_stale_draft() -> (Files, String, String) {
     let mut subject = Subject::new();
     subject.db.put("before", "1").expect("put");

@@ -1,10 +1,12 @@
-//! Failures of other engines, as reported by their users, each tried here: what must not happen to us.
+//! Failures of other engines, as reported by their users, each tried here: they must not occur in
+//! Shamba.
 //!
-//! Each test is named after the report and says in a line what went wrong there. They are small lives on the simulated
-//! disk, beside the suites that look for such things by enumeration: who changes the code that guards against one of them
-//! reads here why it is there. Writes are numbered, and a database must hold those up to some number, each whole.
+//! Each test is named after the report, with a line on the failure. The tests are small lives on
+//! the simulated disk and complement the suites that search for such failures by enumeration. They
+//! document the reasons for the code that guards against each failure. Writes are numbered, and a
+//! database must hold those up to some number, each complete.
 //!
-//! Not here: how the guards work (crate `shamba`: `wal`, `version`, `write`).
+//! Not here: the guards themselves (crate `shamba`: `wal`, `version`, `write`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,7 +37,7 @@ fn write(db: &Db, number: u64, options: impl Into<WriteOptions>) -> shamba::Resu
     batch.commit_with(options)
 }
 
-/// The newest write; every one before it must be there but those `but`, each whole.
+/// The newest write; every one before it must be present and complete, except those in `but`.
 fn newest(db: &Db, but: &BTreeSet<u64>) -> Result<u64, String> {
     let said = |error: shamba::Error| error.to_string();
     let newest = db.get("newest").map_err(said)?.map_or(0, |value| {
@@ -64,7 +66,8 @@ fn reopened(vfs: Arc<dyn Vfs>) -> Result<u64, String> {
     newest(&db, &BTreeSet::new())
 }
 
-/// Every way of crashing after every call of `disk` from `first` on leaves at least what `least` says for that call.
+/// Every crash after every call of `disk` from `first` on leaves at least the write that `least`
+/// returns for that call.
 fn every_crash(disk: &SimFs, first: u64, least: impl Fn(u64) -> u64) -> u64 {
     let points = disk.crash_points(first, 7);
     for (k, policy) in &points {
@@ -94,7 +97,8 @@ fn copy(fs: &dyn Vfs) -> MemFs {
     disk_of(&files_of(fs))
 }
 
-/// A database that was killed with several logs alive: memtables are sealed, but no table can be written.
+/// A database that was killed with several live logs: memtables are sealed, but no table can be
+/// written.
 fn with_several_logs() -> (MemFs, u64) {
     let fs = MemFs::new();
     let faults = Arc::new(FaultFs::new(Arc::new(fs.clone()), 1));
@@ -113,8 +117,8 @@ fn with_several_logs() -> (MemFs, u64) {
     (fs, acked)
 }
 
-/// LevelDB 193 and 1081, RocksDB 13169, 11149 and 12489: the unsynced tail of an old log was lost while a newer log
-/// survived: a hole in history.
+/// LevelDB 193 and 1081, RocksDB 13169, 11149 and 12489: the unsynced tail of an old log was lost
+/// while a newer log survived: a hole in history.
 #[test]
 fn leveldb_193_no_hole_between_an_old_log_and_a_newer_one() {
     let disk = SimFs::new();
@@ -122,7 +126,7 @@ fn leveldb_193_no_hole_between_an_old_log_and_a_newer_one() {
     let start = disk.op_count();
     let mut durable = Vec::new();
     for number in 1..=48 {
-        // The synced ones come in later logs than many unsynced ones before them.
+        // Synced writes are in later logs than many unsynced ones before them.
         let is_synced = number % 20 == 0;
         write(&db, number, if is_synced { Durability::Sync } else { Durability::NoSync }).expect("write");
         if is_synced {
@@ -135,7 +139,7 @@ fn leveldb_193_no_hole_between_an_old_log_and_a_newer_one() {
     Tally::of(&[("images", crashes)]).tell("peers-logs", "crashes between logs");
 }
 
-/// RocksDB 7701: a log that was cut exactly between two records looked whole.
+/// RocksDB 7701: a log truncated exactly between two records looked complete.
 #[test]
 fn rocksdb_7701_an_older_log_cut_between_records_is_damage() {
     let (fs, acked) = with_several_logs();
@@ -150,7 +154,7 @@ fn rocksdb_7701_an_older_log_cut_between_records_is_damage() {
             let cut = copy(&fs);
             rewrite(&cut, log, &bytes[..record.offset as usize]);
             let opened = builder(Arc::new(cut)).open();
-            // A promise at the end carries no write.
+            // A promise at the end has no write.
             let Err(error) = opened else {
                 let found = opened.map_err(|error| error.to_string()).and_then(|db| newest(&db, &none));
                 assert_eq!(found, Ok(acked), "{} cut at {}", log.display(), record.offset);
@@ -164,7 +168,8 @@ fn rocksdb_7701_an_older_log_cut_between_records_is_damage() {
     assert!(cuts > 5, "{cuts} cuts");
 }
 
-/// RocksDB 6288: a read error while the log was replayed was taken for its end, and the rest was thrown away.
+/// RocksDB 6288: a read error during log replay was treated as the end of the log, and the rest was
+/// discarded.
 #[test]
 fn rocksdb_6288_a_read_error_in_recovery_is_not_the_end_of_the_log() {
     let (fs, acked) = with_several_logs();
@@ -185,8 +190,9 @@ fn rocksdb_6288_a_read_error_in_recovery_is_not_the_end_of_the_log() {
     assert!(failed > 3, "{failed} reads");
 }
 
-/// RocksDB 12995 and 13903: after a failed log write the engine resumed by itself and split a batch. fjall 304 and 308:
-/// a partial record stayed in the log, and what was acknowledged after it could not be read.
+/// RocksDB 12995 and 13903: after a failed log write the engine resumed by itself and split a
+/// batch. fjall 304 and 308: a partial record stayed in the log, and writes acknowledged after it
+/// could not be read.
 #[test]
 fn rocksdb_12995_fjall_304_nothing_follows_a_record_that_failed_half_way() {
     let (mut went_on, mut faults_seen) = (0, 0);
@@ -195,7 +201,7 @@ fn rocksdb_12995_fjall_304_nothing_follows_a_record_that_failed_half_way() {
             let disk = SimFs::new();
             let faults = Arc::new(FaultFs::new(Arc::new(disk.clone()), 1));
             let db = builder(faults.clone()).open().expect("create");
-            // A short write first, so that a part of the record is there when the rest fails.
+            // A short write first, so that a part of the record is written when the rest fails.
             faults.add_rule(FaultRule::nth(nth, Effect::ShortWrite).on(&[OpKind::Append]).at_path(".log"));
             faults.add_rule(FaultRule::nth(nth + 1, effect).on(&[OpKind::Append]).at_path(".log"));
             let mut failed = BTreeSet::new();
@@ -211,7 +217,8 @@ fn rocksdb_12995_fjall_304_nothing_follows_a_record_that_failed_half_way() {
             went_on += u64::from(failed.iter().next().is_some_and(|first| *first < acked));
             drop(db);
             let db = builder(Arc::new(disk.clone())).open().expect("a reopen");
-            // One that failed may be there whole, if nothing came after it; the others are there or not as they were acknowledged.
+            // A failed write may be present as a whole, if nothing came after it; the others are
+            // present if and only if they were acknowledged.
             let found = db.get("newest").expect("get");
             let found: u64 =
                 found.map_or(0, |value| String::from_utf8_lossy(&value).parse().expect("a number"));
@@ -226,7 +233,8 @@ fn rocksdb_12995_fjall_304_nothing_follows_a_record_that_failed_half_way() {
     );
 }
 
-/// RocksDB 12918: the stale tail of a recycled log was replayed. No log of ours is recycled; one in another's place is refused.
+/// RocksDB 12918: the stale tail of a recycled log was replayed. Shamba does not recycle logs; a
+/// log in another's place is refused.
 #[test]
 fn rocksdb_12918_a_log_in_anothers_place_is_not_replayed() {
     let (fs, acked) = with_several_logs();
@@ -242,8 +250,8 @@ fn rocksdb_12918_a_log_in_anothers_place_is_not_replayed() {
                 rewrite(&disk, to, bytes);
                 match builder(Arc::new(copy(&disk))).open() {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{error:?}"),
-                    // The newest log's promises are its own. Without them a stale one looks as what a crash leaves of a
-                    // file that was never synced: it is dropped, and that is said.
+                    // The newest log has no later promises to check it. A stale one looks like the
+                    // remains of a file that was never synced: it is dropped, with a warning.
                     Ok(db) => {
                         assert_eq!(Some(to), logs.last(), "{from:?} in its place");
                         assert!(!db.warnings().is_empty());
@@ -258,7 +266,8 @@ fn rocksdb_12918_a_log_in_anothers_place_is_not_replayed() {
     assert!(tried >= 12, "{tried} pairs");
 }
 
-/// LevelDB 195: files were unlinked before the rename of CURRENT that made them dead was durable.
+/// LevelDB 195: files were unlinked before the rename of CURRENT that made them obsolete was
+/// durable.
 #[test]
 fn leveldb_195_nothing_is_unlinked_before_what_replaces_it_is_durable() {
     let disk = SimFs::new();
@@ -284,8 +293,8 @@ fn leveldb_195_nothing_is_unlinked_before_what_replaces_it_is_durable() {
     Tally::of(&[("images", crashes)]).tell("peers-names", "crashes around renames and removals");
 }
 
-/// LevelDB 251: rot in the middle of the log cut everything behind it off in silence, zeros in it were accepted. RocksDB and
-/// others let an option decide; here what was promised does.
+/// LevelDB 251: rot in the middle of the log silently cut off everything after it, and zeros in it
+/// were accepted. In RocksDB and others an option decides; in Shamba the synced promise does.
 #[test]
 fn leveldb_251_rot_below_a_promise_is_damage_and_zeros_above_it_are_a_tail() {
     let fs = MemFs::new();
@@ -369,8 +378,8 @@ fn pebble_5142_a_checkpoint_beside_a_writer_is_a_whole_prefix() {
     assert!(acked.into_inner() > 100);
 }
 
-/// Pebble 1212 and 3865: a crash between the new log and the manifest, in the middle of an open, left a log that the next open
-/// took for damaged.
+/// Pebble 1212 and 3865: a crash between the new log and the manifest, in the middle of an open,
+/// left a log that the next open considered damaged.
 #[test]
 fn pebble_1212_a_crash_at_any_call_of_an_open_loses_nothing() {
     let disk = SimFs::new();
@@ -382,7 +391,7 @@ fn pebble_1212_a_crash_at_any_call_of_an_open_loses_nothing() {
     drop(db);
     let killed = disk.crash(disk.op_count(), &CrashPolicy::None);
     let mut crashes = 0;
-    // Opens that crash, one in another, and the last one lives.
+    // Opens that crash, nested, and a last one that completes.
     let mut outer = vec![killed];
     for depth in 0..2 {
         let mut inner = Vec::new();
@@ -404,13 +413,13 @@ fn pebble_1212_a_crash_at_any_call_of_an_open_loses_nothing() {
     Tally::of(&[("images", crashes)]).tell("peers-opens", "crashes of opens");
 }
 
-/// RocksDB, notes on format 6: a block in another's place had a right checksum.
+/// RocksDB, notes on format 6: a block in another's place had a correct checksum.
 #[test]
 fn rocksdb_format_6_a_block_in_anothers_place_is_damage() {
     let fs = MemFs::new();
     let db = builder(Arc::new(fs.clone())).open().expect("create");
     for number in 1..=40 {
-        // Equal lengths, so that blocks have them, too.
+        // Equal lengths, so that blocks have equal lengths too.
         db.put(format!("key/{number:06}"), vec![number as u8; 120]).expect("put");
     }
     db.flush().expect("flush");

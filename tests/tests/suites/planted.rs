@@ -1,4 +1,5 @@
-//! Suite O in CI: a handful of planted defects is caught, every killer exists, and the table of results is of them all.
+//! Suite O in CI: a few injected defects are detected, every killer exists, and the table of
+//! results is complete.
 //!
 //! All of them: `cargo xtask planted`.
 
@@ -11,7 +12,7 @@ use shamba_tests::planted::{KILLERS, LIMIT, Verdict, ask, is_asked};
 
 const TABLE: &str = include_str!("../../../docs/results/planted.md");
 
-/// Of different parts, soon caught, by tests of this binary.
+/// Defects of different parts that tests of this binary detect quickly.
 const HANDFUL: [Defect; 6] = [
     Defect::SecondHash,
     Defect::AckBeforeSync,
@@ -48,7 +49,7 @@ fn every_defect_has_its_row() {
     }
 }
 
-/// A test that was renamed kills nothing any more; the driver would find out, but not in CI.
+/// A renamed test detects nothing any more; the driver would notice, but not in CI.
 #[test]
 fn every_killer_is_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
@@ -77,7 +78,7 @@ fn every_killer_is_a_test() {
     }
 }
 
-/// The tests of a folder that is the module `path` of a test binary, as `binary: module::test`.
+/// The tests of a directory that is the module `path` of a test binary, as `binary: module::test`.
 fn tests_under(folder: &Path, binary: &str, path: &[String], into: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).expect("the sources are there") {
         let file = entry.expect("listed").path();
@@ -92,10 +93,11 @@ fn tests_under(folder: &Path, binary: &str, path: &[String], into: &mut BTreeSet
     }
 }
 
-/// The tests of one file, which is the module `path`: functions under `#[test]`, in the modules that are opened around them.
+/// The tests of one file, which is the module `path`: functions under `#[test]`, in the modules
+/// opened around them.
 fn tests_in(file: &Path, binary: &str, path: &[String], into: &mut BTreeSet<String>) {
     let text = fs::read_to_string(file).expect("text");
-    // What is open, and how far in it began.
+    // The open modules, with their indentation.
     let mut open: Vec<(usize, String)> = Vec::new();
     let mut is_test = false;
     for line in text.lines() {

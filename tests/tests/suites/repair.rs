@@ -1,10 +1,17 @@
 //! Repair against the oracle: databases of every kind, damaged at random, repaired, and compared.
 //!
-//! The rules: the original stays as it was, byte for byte. The new database opens and checks clean. Every value in it was once
-//! written, under that key, in that keyspace. A key outside the lost ranges has its newest value; it is missing if it was
-//! deleted, unless deletes are lost there. Every entry of an undamaged data block is there, whatever else of its
-//! table, of the manifest or of `CURRENT` is damaged. However little memory it has, it comes to the same.
-//! Repairs that are killed, or whose disk fails: [`failing`]; somebody else in the new database's directory: [`beside`].
+//! The rules:
+//! - The original stays unchanged, byte for byte.
+//! - The new database opens and checks clean.
+//! - Every value in it was once written, under that key, in that keyspace.
+//! - A key outside the lost ranges has its newest value; it is missing if it was deleted, unless
+//!   deletes are lost there.
+//! - Every entry of an undamaged data block is present, whatever else of its table, of the manifest
+//!   or of `CURRENT` is damaged.
+//! - The result does not depend on the available memory.
+//!
+//! Repairs that are killed, or whose disk fails: [`failing`]; concurrent users of the new
+//! database's directory: [`beside`].
 //!
 //! `SHAMBA_REPAIR=n` runs n times as many cases.
 
@@ -31,10 +38,10 @@ const OUT: &str = "/repaired";
 const CASES: usize = 240;
 /// Memory for a few dozen operations of a log.
 const LITTLE_BYTES: u64 = 16 << 10;
-/// Where a repair puts entries of which nobody knows the keyspace.
+/// The keyspace into which a repair puts entries of unknown keyspace.
 const UNATTRIBUTED: &str = "unattributed";
 
-/// A database on disk, and what was written to it.
+/// A database on disk, and its writes.
 struct Subject {
     files: Files,
     oracle: Oracle,
@@ -149,7 +156,7 @@ fn subject(rng: &mut Rng, index: usize) -> Subject {
     writer.finish(&fs, rng.bool())
 }
 
-/// Damages one file; says how.
+/// Damages one file; returns a description.
 fn damage(rng: &mut Rng, files: &mut Files) -> String {
     let names: Vec<String> = files.keys().filter(|name| *name != "LOCK").cloned().collect();
     let name = &names[rng.usize(..names.len())];
@@ -193,13 +200,13 @@ fn damage(rng: &mut Rng, files: &mut Files) -> String {
     }
 }
 
-/// What a repair made.
+/// The result of a repair.
 struct Repaired {
     report: RepairReport,
     state: State,
 }
 
-/// What is in the repaired database.
+/// The content of the repaired database.
 fn contents(env: &Env) -> shamba::Result<(State, CheckReport)> {
     let builder = Db::builder(OUT).env(env.clone()).info_log(false);
     let db = builder.create_if_missing(false).open()?;
@@ -215,7 +222,7 @@ fn contents(env: &Env) -> shamba::Result<(State, CheckReport)> {
     Ok((state, db.verify()?))
 }
 
-/// Repairs, and holds what is true of any repair.
+/// Repairs, and checks the rules that apply to any repair.
 fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
     let mut repairs = Vec::new();
     for memory_bytes in [64 << 20, LITTLE_BYTES] {
@@ -237,7 +244,8 @@ fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
         return Err(format!("with little memory it comes to something else: {report:?}, {:?}", repairs[0].0));
     }
     for (name, pairs) in &state {
-        // Without a manifest and its own word nobody knows of which keyspace a table is; a log says numbers.
+        // Without a manifest and a statement of its own the keyspace of a table is unknown; a log
+        // has keyspace numbers.
         let spaces = match SPACES.iter().position(|known| known == name) {
             Some(space) => space..space + 1,
             None if !report.manifest && (name == UNATTRIBUTED || name.starts_with("keyspace-")) => {
@@ -262,7 +270,7 @@ fn lost<'a>(report: &'a RepairReport, loss: &'a [Loss]) -> impl Iterator<Item = 
     report.lost.iter().filter(move |lost| loss.contains(&lost.loss))
 }
 
-/// Keys outside the lost ranges have the value of a commit from `least` on.
+/// Checks that keys outside the lost ranges have the value of a commit from `least` on.
 fn compare(subject: &Subject, repaired: &Repaired, least: u64, tally: &mut Tally) -> Result<(), String> {
     let Repaired { report, state } = repaired;
     for (space, name) in SPACES.iter().enumerate() {
@@ -309,11 +317,11 @@ fn random_case(index: usize, base: u64) -> Result<Tally, String> {
         let is_logs = damages.iter().any(|damage| damage.contains(".log"));
         let is_manifest =
             !files.contains_key("CURRENT") || told.contains("MANIFEST") || told.contains("CURRENT");
-        // What is promised of a log may be what is gone.
+        // The promises of a log may be lost themselves.
         let least = if is_logs || is_manifest { subject.flushed } else { subject.oracle.issued() };
         let repair = caught(|| {
             let repaired = repaired(&subject, &files)?;
-            // Without a manifest nobody knows that there was another table.
+            // Without a manifest it is unknown that there was another table.
             if repaired.report.manifest || !told.contains(".sst removed") {
                 compare(&subject, &repaired, least, &mut tally)?;
             }
@@ -358,7 +366,8 @@ fn damaged_databases_are_repaired_as_far_as_they_are_whole() {
     }
 }
 
-/// Where a data block lies with the chunks before it, and the keys from its first to the next block's.
+/// The position of a data block and the chunks before it, and the keys from its first to the next
+/// block's.
 struct Stretch {
     chunks: Range<usize>,
     block: Range<usize>,
@@ -377,7 +386,8 @@ fn stretches(env: &Env, name: &str) -> Vec<Stretch> {
     blocks.collect()
 }
 
-/// One run, so that each key is in one block; tables damaged anywhere, the manifest, too, or not.
+/// One run, so that each key is in one block; tables are damaged anywhere, and sometimes the
+/// manifest too.
 fn block_case(index: usize, base: u64) -> Result<Tally, String> {
     let mut rng = Rng::with_seed(seed::mixed(base, index as u64));
     let mut tally = Tally::default();
@@ -410,7 +420,8 @@ fn block_case(index: usize, base: u64) -> Result<Tally, String> {
             let name = tables[rng.usize(..tables.len())];
             let bytes = files.get_mut(name).expect("it is there");
             let length = bytes.len();
-            // Data, the sections behind it, or the ends of the file; the birth id is needed if nobody else has it.
+            // Data, the sections after it, or the ends of the file; the birth id is needed if no
+            // other file has it.
             let at = match rng.u8(..3) {
                 0 => rng.usize(4096..length),
                 1 => length - 1 - rng.usize(..length.min(1_500)),
@@ -424,7 +435,8 @@ fn block_case(index: usize, base: u64) -> Result<Tally, String> {
             bad.entry(name).or_default().push(at..end);
         }
         if rng.u8(..2) == 0 {
-            // Zeros where a block was are what lies between blocks, unless an index says more.
+            // Zeros in place of a block look like the space between blocks, unless an index shows
+            // more.
             let name = tables[rng.usize(..tables.len())];
             let bytes = files.get_mut(name).expect("it is there");
             let block = stretches[name][rng.usize(..stretches[name].len())].block.clone();
@@ -455,7 +467,8 @@ fn block_case(index: usize, base: u64) -> Result<Tally, String> {
             for stretch in stretches.iter().filter(|stretch| !touches(&stretch.block)) {
                 let (lower, upper) = stretch.keys.clone();
                 let last = stretches.last().map(|last| last.keys.0.clone());
-                // The last block's end is where the next table begins: its own keys are told by what follows.
+                // The last block ends where the next table begins: the following data determines
+                // its own keys.
                 let upper = match upper {
                     Some(upper) => Bound::Excluded(upper),
                     None => Bound::Included(last.unwrap_or_default()),
@@ -519,7 +532,7 @@ fn a_repair_needs_an_empty_directory_of_its_own() {
     fs.create_dir_all(Path::new("/full")).expect("mkdir");
     append_all(&mut *fs.create(Path::new("/full/file")).expect("create"), b"x").expect("append");
     assert!(refused("/full").contains("/full is not empty"));
-    // A mark of ours does not make somebody's file ours.
+    // A repair's marker file does not make a foreign directory a repair's own.
     fs.create(Path::new("/full/REPAIRING")).expect("create");
     assert!(refused("/full").contains("\"file\" is there"));
     assert!(refused("/db/inside").contains("lies in /db"));

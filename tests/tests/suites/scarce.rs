@@ -1,8 +1,10 @@
-//! Suite M, its part inside one process: a slow disk. The full disk and the few descriptors are done to the real binary
-//! (`crates/cli/tests/command/victim.rs`), memory under overload is measured by `shamba-lab check overload`.
+//! Suite M, the part within one process: a slow disk. The full disk and the few descriptors are
+//! tested with the real binary (`crates/cli/tests/command/victim.rs`), memory under overload is
+//! measured by `shamba-lab check overload`.
 //!
-//! Flushes are slower than writes, so writes stall. One with a deadline fails with `Stalled` and has no effect, one
-//! without waits; reads go on and are right; memory stays within the budget; nothing acknowledged is lost.
+//! Flushes are slower than writes, so writes stall. A write with a deadline fails with `Stalled`
+//! and has no effect, one without waits; reads continue and are correct; memory stays within the
+//! budget; no acknowledged write is lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +44,8 @@ fn a_slow_disk_stalls_writes_and_nothing_else() {
             scope.spawn(|| {
                 let mut number = 0;
                 while !stop.load(Ordering::Acquire) {
-                    // What was acknowledged before the read is there, in whatever state its memtable is.
+                    // Writes acknowledged before the read are visible, whatever the state of their
+                    // memtable.
                     let count = acked.load(Ordering::Acquire);
                     if count == 0 {
                         std::thread::yield_now();
@@ -62,7 +65,7 @@ fn a_slow_disk_stalls_writes_and_nothing_else() {
                     Err(error) if error.kind() == ErrorKind::Stalled => {
                         stalled += 1;
                         assert!(!db.contains_key(key(number)).expect("read"), "it was refused");
-                        // Without a deadline it waits, and then goes on.
+                        // Without a deadline it waits, and then succeeds.
                         db.put(key(number), value(number)).expect("a write that waits");
                     }
                     Err(error) => panic!("{policy}: {error:?}"),

@@ -1,6 +1,7 @@
-//! Suite G, everything at once on real threads ([`shamba_tests::stress`]): the part of it that runs in CI.
+//! Suite G, all operations concurrently on real threads ([`shamba_tests::stress`]): the part that
+//! runs in CI.
 //!
-//! A hang is a failure of the whole run, by the runner's time limit.
+//! A hang fails the whole run, by the runner's time limit.
 
 use shamba::env::Effect;
 use shamba::{Durability, MergePolicy};
@@ -42,7 +43,8 @@ fn close_under_load_leaves_every_acknowledged_write() {
     }
 }
 
-/// Without a log the memtables must go into tables, and no write may be acknowledged behind the last of them.
+/// Without a log the memtables must go into tables, and no write may be acknowledged after the last
+/// of them.
 #[test]
 fn close_under_load_without_a_log_leaves_every_acknowledged_write() {
     for round in 0..20 {

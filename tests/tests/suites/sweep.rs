@@ -1,14 +1,17 @@
-//! Suite E, as a user meets it: every byte of a whole database flipped in turn, and what three commands then answer.
+//! Suite E from a user's view: every byte of a whole database is flipped in turn, and three
+//! commands run on it.
 //!
-//! The database has about 100 KiB: three tables on two levels, a live log, range tombstones in tables and log, large values
-//! in chunks, a second keyspace; one for each kind of filter, once closed in order and once dropped with a tail
-//! that was never synced. After each flip a dump, a full check and a hundred lookups, each over an open of its own for
-//! reading, must give right answers, or end with exit code 2 and the damaged file and structure named, or with 5 for
-//! bytes of versions and features. A damaged filter leaves answers right, and the check warns; in the tail that was never
-//! synced a flip takes the tail away, with a warning that says where and how much.
+//! The database has about 100 KiB: three tables on two levels, a live log, range tombstones in
+//! tables and log, large values in chunks, a second keyspace. There is one for each kind of filter,
+//! once closed and once dropped with an unsynced tail. After each flip a dump, a full check and a
+//! hundred lookups run, each over a separate read-only open. They must give correct answers, or end
+//! with exit code 2 and name the damaged file and structure, or with 5 for bytes of versions and
+//! features. With a damaged filter the answers stay correct, and the check warns. A flip in the
+//! unsynced tail removes the tail, with a warning that says where and how much.
 //!
-//! CI flips every [`STRIDE`]th byte, and all of the first of a file, which say its version; `SHAMBA_SWEEP=1` flips every one, and `SHAMBA_SWEEP=n` every nth. `SHAMBA_VECTOR=n` takes
-//! only the nth database.
+//! CI flips every [`STRIDE`]th byte, and all of the first bytes of a file, which hold its version.
+//! `SHAMBA_SWEEP=1` flips every byte, and `SHAMBA_SWEEP=n` every nth. `SHAMBA_VECTOR=n` uses only
+//! the nth database.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -27,9 +30,9 @@ use shamba_tests::tally::Tally;
 use shamba_tests::{pool, seed};
 
 const HOME: &str = "/db";
-/// In CI.
+/// The stride in CI.
 const STRIDE: usize = 61;
-/// The first bytes of a file, of which each is flipped: magic, version, features.
+/// The first bytes of a file, each of which is flipped: magic, version, features.
 const HEAD_BYTES: usize = 24;
 const LOOKUPS: usize = 100;
 const KEYS: usize = 1_200;
@@ -39,12 +42,12 @@ struct Subject {
     name: String,
     files: Files,
     oracle: Oracle,
-    /// Of each state that may be left, with its commit, newest first.
+    /// The states that may remain, with their commits, newest first.
     states: Vec<(u64, State)>,
-    /// Where the last log's promised part ends.
+    /// End of the promised part of the last log.
     synced_bytes: usize,
     last_log: String,
-    /// Where the filters of each table lie.
+    /// Positions of the filters of each table.
     filters: BTreeMap<String, std::ops::Range<usize>>,
 }
 
@@ -52,7 +55,7 @@ fn key(number: usize) -> Vec<u8> {
     format!("key/{number:04}").into_bytes()
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum End {
     Right,
@@ -106,7 +109,7 @@ impl Writer<'_> {
 
 fn value(number: usize, round: usize) -> Vec<u8> {
     let length = match number % 300 {
-        // Beside the blocks, in chunks.
+        // Outside the blocks, in chunks.
         7 => 5_000 + number,
         _ => 8 + number % 40,
     };
@@ -206,7 +209,7 @@ fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
     }
 }
 
-/// What is done over a flipped byte.
+/// A command that runs over a flipped byte.
 type Command = fn(&Flip<'_>) -> Result<End, String>;
 
 /// One flipped byte.
@@ -219,13 +222,13 @@ struct Flip<'a> {
 
 impl Flip<'_> {
     fn open(&self) -> shamba::Result<Db> {
-        // Half of the flips meet filters that are read at the open, as a user may have it.
+        // Half of the flips use filters that are read at the open, which a user may configure.
         let residency = if self.at.is_multiple_of(2) { Residency::Budgeted } else { Residency::Pinned };
         let builder = Db::builder(HOME).env(self.env.clone()).read_only(true).info_log(false);
         builder.filter_residency(residency).open()
     }
 
-    /// As the command ends for such an error, if the error is one that damage may be told by.
+    /// The command's end for this error, if damage may cause such an error.
     fn end_of(&self, error: &shamba::Error) -> Result<End, String> {
         match error.kind() {
             ErrorKind::Corruption => {
@@ -241,7 +244,7 @@ impl Flip<'_> {
         }
     }
 
-    /// Whether the byte says a version or features.
+    /// Whether the byte is part of a version or of features.
     fn is_version(&self) -> bool {
         match self.file.ends_with(".sst") {
             true => (8..12).contains(&self.at) || (16..24).contains(&self.at),
@@ -257,7 +260,7 @@ impl Flip<'_> {
         self.subject.filters.get(self.file).is_some_and(|filter| filter.contains(&self.at))
     }
 
-    /// The warnings that there are are fit, and there is one where one is due.
+    /// Checks that all warnings are suitable, and that there is one if one is required.
     fn warned(&self, warnings: &[String], is_whole: bool) -> Result<End, String> {
         let tells_tail = |warning: &String| {
             warning.contains(self.file)
@@ -328,10 +331,10 @@ impl Flip<'_> {
         };
         let oracle = &self.subject.oracle;
         let mut worst = End::Right;
-        // What all answers have in common: one state.
+        // The states that are consistent with all answers: one must remain.
         let mut left: Vec<u64> = self.subject.states.iter().map(|(at, _)| *at).collect();
         for number in 0..LOOKUPS {
-            // Every fourth key is one that nobody wrote.
+            // Every fourth key was never written.
             let key = match number % 4 {
                 3 => format!("key/{number:04}x").into_bytes(),
                 _ => key(number * KEYS / LOOKUPS),
@@ -380,12 +383,12 @@ impl Flip<'_> {
     }
 }
 
-/// Every `stride`th byte of one stretch of a file, and its head.
+/// Flips every `stride`th byte of a range of a file, and its head.
 fn flip(subject: &Subject, file: &str, from: usize, to: usize, stride: usize) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let mut files = subject.files.clone();
     for at in (from..to).filter(|at| at % stride == 0 || *at < HEAD_BYTES) {
-        // Every bit has its turn.
+        // The flipped bit varies with the position.
         let mask = 1u8 << (seed::mixed(at as u64, file.len() as u64) % 8);
         files.get_mut(file).expect("it is there")[at] ^= mask;
         let env = Env::deterministic(Arc::new(disk_of(&files)), 2);
@@ -446,7 +449,7 @@ fn every_byte_flipped_leaves_answers_right_or_says_what_is_damaged() {
         ("lookups: exit 2", least(4_000)),
         ("worst: exit 2", least(10_000)),
         ("worst: right with a warning", least(400)),
-        // The bytes that say versions are all met, whatever the stride.
+        // All bytes of versions are covered, whatever the stride.
         ("worst: exit 5", 300),
     ]);
 }

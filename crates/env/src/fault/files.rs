@@ -1,4 +1,4 @@
-//! The calls of [`FaultFs`] as a [`Vfs`]: ask the rules, then pass the call on.
+//! The calls of [`FaultFs`] as a [`Vfs`]: consult the rules, then pass the call on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::{Call, Effect, FaultFs, OpKind};
 use crate::aligned::AlignedBuf;
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 
-/// How far a misdirected read goes astray, in bytes, where the file is long enough.
+/// Distance of a misdirected read from its place, in bytes, where the file is long enough.
 const ASTRAY_BYTES: u64 = 4_096;
 
 impl FaultFs {
@@ -16,7 +16,7 @@ impl FaultFs {
         self.before(&Call { kind, path, to: None, bytes: 0 }).map(drop)
     }
 
-    /// Whether a sync is to be carried out.
+    /// Returns whether the sync is to be carried out.
     fn ask_sync(&self, kind: OpKind, path: &Path) -> io::Result<bool> {
         let effect = self.before(&Call { kind, path, to: None, bytes: 0 })?;
         Ok(effect != Some(Effect::LieAboutSync))
@@ -35,7 +35,7 @@ struct FaultRandomFile {
 }
 
 impl FaultRandomFile {
-    /// Overwrites what was read at `offset` by what lies elsewhere.
+    /// Overwrites the bytes read at `offset` with bytes from another place of the file.
     fn go_astray(&self, offset: u64, read: &mut [u8]) -> io::Result<()> {
         let elsewhere =
             if offset >= ASTRAY_BYTES { offset - ASTRAY_BYTES } else { offset.saturating_add(ASTRAY_BYTES) };
@@ -44,7 +44,7 @@ impl FaultRandomFile {
         if bytes > 0 {
             read[..bytes].copy_from_slice(&other[..bytes]);
         } else {
-            // The file is too short to go that far: the bytes next door.
+            // The file is too short for that distance: shift the bytes read by one.
             read.rotate_left(1.min(read.len()));
         }
         Ok(())
@@ -56,7 +56,7 @@ impl RandomFile for FaultRandomFile {
         let call = Call { kind: OpKind::Read, path: &self.path, to: None, bytes: buf.len() };
         let effect = self.fs.before(&call)?;
         if effect == Some(Effect::ShortRead) {
-            // Direct I/O comes short by whole pages only, and one page comes whole.
+            // A short direct read is a whole number of pages, and a read of one page is complete.
             let half = (buf.len() / 2).next_multiple_of(self.alignment_bytes());
             return self.inner.read_at(offset, &mut buf[..half]);
         }

@@ -1,14 +1,15 @@
 //! A file system that fails on command, over any other.
 //!
-//! A [`FaultRule`] says which calls it is about, when it strikes and what then happens; [`FaultFs`] asks its rules, in
-//! the order in which they were added, before (and for spoilt reads, after) each call. A rule counts only
-//! calls on which its effect can show: a short read is about reads, a full disk about calls that take space. So the loop
-//! "fail matching call #i, for i from 0, until a run sees no fault" covers every call of a script once.
+//! A [`FaultRule`] says which calls it applies to, when it applies, and with which effect.
+//! [`FaultFs`] consults its rules, in the order in which they were added, before each call (and for
+//! corrupted reads, after it). A rule counts only calls on which its effect is possible: a short
+//! read needs a read, a full disk a call that takes space. So the loop "fail matching call #i, for
+//! i from 0, until a run sees no fault" covers every call of a script once.
 //!
-//! A failed call does not reach the file system below. Copies of a [`FaultFs`] share rules and counts; so do
-//! the files opened through it.
+//! A failed call does not reach the file system below. Copies of a [`FaultFs`] share rules and
+//! counts, as do the files opened through it.
 //!
-//! Not here: what a failed sync leaves on the disk ([`crate::SimFs::fail_sync`]).
+//! Not here: the state of the disk after a failed sync ([`crate::SimFs::fail_sync`]).
 
 mod files;
 #[cfg(test)]
@@ -22,7 +23,7 @@ use crate::clock::{Clock, RealClock};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::vfs::Vfs;
 
-/// The calls of a file system, as rules and traces name them.
+/// Kinds of file system calls, in rules and traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OpKind {
     /// [`Vfs::open_read`].
@@ -65,7 +66,7 @@ pub enum OpKind {
     DiskFree,
 }
 
-/// What happens to a call that a rule strikes.
+/// The effect of a rule on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Any call: the device fails (EIO).
@@ -74,62 +75,62 @@ pub enum Effect {
     Enospc,
     /// Calls that take space: the quota is used up (EDQUOT).
     Edquot,
-    /// Reads and appends: interrupted (EINTR), to be tried again.
+    /// Reads and appends: interrupted (EINTR); the caller has to retry.
     Eintr,
     /// Calls that open something: no descriptor left (EMFILE).
     Emfile,
-    /// Reads of 2 bytes and more: half of them come.
+    /// Reads of 2 bytes or more: half of them are returned.
     ShortRead,
-    /// Appends of 2 bytes and more: half of them are taken.
+    /// Appends of 2 bytes or more: half of them are written.
     ShortWrite,
-    /// Any call: takes so many microseconds longer, then goes on.
+    /// Any call: takes this many microseconds longer, then proceeds.
     LatencyUs(u64),
-    /// Reads: one bit of what comes is flipped.
+    /// Reads: one bit of the result is flipped.
     FlipBitOnRead,
-    /// Reads: what comes is from another place of the file.
+    /// Reads: the result is from another place of the file.
     MisdirectedRead,
-    /// Syncs: they say that they did, and did not. Nothing can stand that: it shows that a test would notice a
-    /// sync that was forgotten.
+    /// Syncs: they succeed without doing anything. No engine survives this: it shows that a test
+    /// would detect a missing sync.
     LieAboutSync,
-    /// Opening for direct reads: the file is opened for usual ones.
+    /// Opening for direct reads: the file is opened for buffered ones.
     NoDirectReads,
 }
 
-/// When a rule strikes.
+/// When a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
-    /// At the so-manieth matching call since the rule was added (0-based).
+    /// At the matching call with this number (0-based) since the rule was added.
     Nth(u64),
     /// At each matching call with this probability.
     Probability(f64),
 }
 
-/// How long a rule goes on after it struck.
+/// How long a rule applies after its first effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Persistence {
-    /// Only the calls that [`When`] names.
+    /// Only the calls that [`When`] selects.
     Once,
-    /// Every matching call from the first that [`When`] names.
+    /// Every matching call from the first that [`When`] selects.
     Sticky,
 }
 
-/// Which calls fail, when and how.
+/// A rule: the calls that fail, when and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultRule {
     /// Calls of these kinds; of any when empty.
     pub kinds: Vec<OpKind>,
-    /// Calls on paths that hold this text (a rename: either path).
+    /// Calls on paths that contain this text (a rename: either path).
     pub path_contains: Option<String>,
-    /// Which of them.
+    /// Which of the matching calls it applies to.
     pub when: When,
-    /// What happens.
+    /// The effect on them.
     pub effect: Effect,
-    /// Whether it goes on.
+    /// Whether it continues after the first.
     pub persistence: Persistence,
 }
 
 impl FaultRule {
-    /// The `nth` call of any kind and path on which `effect` can show, once.
+    /// The `nth` call of any kind and path on which `effect` is possible, once.
     pub fn nth(nth: u64, effect: Effect) -> Self {
         Self {
             kinds: Vec::new(),
@@ -140,7 +141,7 @@ impl FaultRule {
         }
     }
 
-    /// A storm: each call on which `effect` can show, with this probability.
+    /// A storm: each call on which `effect` is possible, with this probability.
     pub fn storm(probability: f64, effect: Effect) -> Self {
         Self { when: When::Probability(probability), ..Self::nth(0, effect) }
     }
@@ -151,13 +152,13 @@ impl FaultRule {
         self
     }
 
-    /// The same, only for paths that hold this text.
+    /// The same, only for paths that contain this text.
     pub fn at_path(mut self, contains: &str) -> Self {
         self.path_contains = Some(contains.to_owned());
         self
     }
 
-    /// The same, going on from its first strike.
+    /// The same, for all matching calls from its first effect on.
     pub fn sticky(mut self) -> Self {
         self.persistence = Persistence::Sticky;
         self
@@ -189,14 +190,14 @@ impl Effect {
             Effect::ShortRead => call.kind == Read && call.bytes > 1,
             Effect::ShortWrite => call.kind == Append && call.bytes > 1,
             Effect::FlipBitOnRead => call.kind == Read && call.bytes > 0,
-            // A place to go astray to is more than the byte itself.
+            // A single byte may be returned unchanged: see `go_astray`.
             Effect::MisdirectedRead => call.kind == Read && call.bytes > 1,
             Effect::LieAboutSync => matches!(call.kind, SyncData | SyncAll | SyncDir),
             Effect::NoDirectReads => call.kind == OpenRead,
         }
     }
 
-    /// The error number that the call fails with, for an effect that makes it fail.
+    /// The error number with which the call fails, for effects that make it fail.
     fn error_number(self) -> Option<i32> {
         match self {
             Effect::Eio => Some(5),
@@ -215,7 +216,7 @@ impl Effect {
     }
 }
 
-/// One call, as rules see it.
+/// One call as input of the rules.
 #[derive(Debug)]
 struct Call<'a> {
     kind: OpKind,
@@ -243,7 +244,7 @@ struct FaultState {
 }
 
 impl FaultState {
-    /// The first rule that strikes decides; every rule counts the call.
+    /// The first rule that applies decides; every rule counts the call.
     fn effect_on(&mut self, call: &Call<'_>) -> Option<Effect> {
         let mut decided = None;
         for active in self.rules.iter_mut().filter(|active| active.rule.matches(call)) {
@@ -263,7 +264,7 @@ impl FaultState {
     }
 }
 
-/// A file system that fails as its rules say. Copies share them.
+/// A file system that fails according to its rules. Copies share them.
 #[derive(Clone, Debug)]
 pub struct FaultFs {
     inner: Arc<dyn Vfs>,
@@ -272,8 +273,8 @@ pub struct FaultFs {
 }
 
 impl FaultFs {
-    /// No rules yet. The seed fixes what probabilities and flipped bits come out as. Latency is slept on the
-    /// real clock.
+    /// A file system without rules. The seed determines probabilities and flipped bits. Latency is
+    /// slept on the real clock.
     pub fn new(inner: Arc<dyn Vfs>, seed: u64) -> Self {
         Self::with_clock(inner, seed, Arc::new(RealClock::new()))
     }
@@ -299,38 +300,38 @@ impl FaultFs {
         self.state().rules.push(ActiveRule { rule, seen: 0, struck: false });
     }
 
-    /// Removes all rules: from now on nothing fails.
+    /// Removes all rules: no later call fails.
     pub fn clear_rules(&self) {
         self.state().rules.clear();
     }
 
-    /// Calls so far, failed ones too.
+    /// Number of calls so far, including failed ones.
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
 
-    /// Of each rule, in the order in which they were added, whether it has struck.
+    /// For each rule, in the order in which they were added, whether it has had an effect.
     pub fn rules_struck(&self) -> Vec<bool> {
         self.state().rules.iter().map(|active| active.struck).collect()
     }
 
-    /// Calls so far that a rule struck.
+    /// Number of calls so far on which a rule had an effect.
     pub fn faults_injected(&self) -> u64 {
         self.state().faults_injected
     }
 
-    /// From now on keeps a list of all calls, from an empty one.
+    /// Starts a trace of all calls, initially empty.
     pub fn start_trace(&self) {
         self.state().trace = Some(Vec::new());
     }
 
-    /// Ends the list and gives it: kind and (first) path of each call, in order.
+    /// Ends the trace and returns it: kind and (first) path of each call, in order.
     pub fn take_trace(&self) -> Vec<(OpKind, PathBuf)> {
         self.state().trace.take().unwrap_or_default()
     }
 
-    /// Counts the call and applies what can be applied before it: errors and latency. What is left is an
-    /// effect on a read or append.
+    /// Counts the call and applies the effects that come before it: errors and latency. Returns the
+    /// remaining effect on a read, append, sync or open.
     fn before(&self, call: &Call<'_>) -> io::Result<Option<Effect>> {
         let effect = {
             let mut state = self.state();
@@ -353,7 +354,7 @@ impl FaultFs {
         }
     }
 
-    /// A random number below `end`, for the place of a flipped bit.
+    /// A random number below `end`, for the position of a flipped bit.
     fn random_below(&self, end: usize) -> usize {
         self.state().rng.usize(..end.max(1))
     }

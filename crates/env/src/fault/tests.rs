@@ -1,4 +1,4 @@
-//! Rules strike the calls that they name, and no others.
+//! Rules affect the calls that they name, and no others.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -111,7 +111,7 @@ fn latency_passes_on_the_given_clock() {
     assert_eq!(clock.now_us(), 500);
 }
 
-/// A script that gives up at its first error, as the loops over call numbers run it.
+/// A script that stops at its first error, as the loops over call numbers run it.
 fn script(fs: &FaultFs) -> io::Result<()> {
     fs.create_dir_all(at("/d"))?;
     let mut file = fs.create(at("/d/tmp"))?;

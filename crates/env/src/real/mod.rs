@@ -1,12 +1,14 @@
 //! The operating system's files.
 //!
-//! Each call is one system call with its raw meaning: short and interrupted reads and writes come through
-//! (see [`crate::read_exact_at`]), errors keep their number. Appending goes to the end of the file, so
-//! a file that was cut goes on at its new end. Locks are those of the open file (`flock`, `LockFileEx`): a second
-//! open in the same process is refused too, and the end of the process, however it comes, frees them.
+//! Each call is one system call with its raw meaning: short and interrupted reads and writes are
+//! passed on (see [`crate::read_exact_at`]), errors keep their number. Appends go to the end of the
+//! file, also after a truncation. Locks belong to the open file (`flock`, `LockFileEx`): a second
+//! open in the same process is refused too, and the end of the process releases them, however it
+//! ends.
 //!
-//! What differs between platforms is in `system`: `unix.rs` (Linux, macOS) or `windows.rs`, which have the same
-//! functions. Only Linux on x86-64 is tested; the others are checked to compile (`docs/platforms.md`).
+//! Platform differences are in `system`: `unix.rs` (Linux, macOS) or `windows.rs`, which have the
+//! same functions. Only Linux on x86-64 is tested; the others are checked to compile
+//! (`docs/platforms.md`).
 //!
 //! Not here: the reads of direct I/O ([`crate::direct`]).
 
@@ -72,11 +74,11 @@ impl WriteFile for RealWriteFile {
     }
 }
 
-/// Locked files of this process, by their canonical paths, each as often as it is locked.
+/// Canonical paths of the files that this process has locked, each as often as it is locked.
 static HELD: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The path by which a locked file is known in [`HELD`]. The one given, where it has no other: below the
-/// root of another process, say.
+/// The path that identifies a locked file in [`HELD`]. If it has no canonical path (for instance
+/// below the root of another process) it is the given one.
 fn identity(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
 }
@@ -92,7 +94,7 @@ struct RealLock {
     file: Option<File>,
     /// Its path in [`HELD`].
     path: PathBuf,
-    /// The process that took it: a copy of it in a forked one must not end it.
+    /// The process that took it: the drop of a copy in a forked process must not release it.
     process: u32,
 }
 
@@ -100,8 +102,8 @@ impl FileLock for RealLock {}
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        // Closing is not enough: a child that another thread is just starting has a copy of the descriptor until it runs
-        // its program, and the lock lasts as long as any copy.
+        // Closing is not enough. A child that another thread is starting has a copy of the
+        // descriptor until it executes its program, and the lock lasts as long as any copy.
         if let Some(file) = &self.file {
             if std::process::id() == self.process {
                 let mut held = held();
@@ -162,13 +164,13 @@ impl Vfs for RealFs {
             let entry = entry?;
             let metadata = match entry.metadata() {
                 Ok(metadata) => metadata,
-                // Removed since the directory was read: as if it had never been listed.
+                // Removed since the directory was read: treated as never listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
             let is_dir = metadata.is_dir();
             entries.push(DirEntry {
-                // No file of ours has a name that is not text; a foreign one is only shown.
+                // The engine uses only UTF-8 names; a foreign name is only displayed.
                 name: entry.file_name().to_string_lossy().into_owned(),
                 bytes: if is_dir { 0 } else { metadata.len() },
                 is_dir,
@@ -187,7 +189,7 @@ impl Vfs for RealFs {
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn FileLock>> {
-        // So that nobody sees a lock of this process that is not listed yet.
+        // Held over the call, so that no thread sees a lock of this process that is not listed yet.
         let mut held = held();
         let file = match kind {
             LockKind::Exclusive => {
@@ -195,7 +197,8 @@ impl Vfs for RealFs {
             }
             LockKind::Shared => match system::open_read(path) {
                 Ok(file) => file,
-                // A reader must not create the file; without one, no writer can be in the way.
+                // A reader must not create the file; without a file there is no writer to conflict
+                // with.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     return Ok(Box::new(RealLock { file: None, path: PathBuf::new(), process: 0 }));
                 }
@@ -234,7 +237,7 @@ mod tests {
         let path = dir.path().join("LOCK");
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).expect("created");
         system::try_lock(&file, LockKind::Exclusive).expect("free");
-        // As a child has one between its birth and the start of its program.
+        // Like the copy that a child has between the fork and the start of its program.
         let copy = file.try_clone().expect("copied");
         let held = RealLock { file: Some(file), path: path.clone(), process: std::process::id() };
         let again = RealFs.lock(&path, LockKind::Exclusive).map(drop);

@@ -1,7 +1,7 @@
 //! The system calls of unix: Linux, which is tested, and macOS, which is only checked to compile.
 //!
-//! On macOS the standard library's `sync_data` and `sync_all` are `fcntl(F_FULLFSYNC)`, which empties the disk's own
-//! cache, as `fsync` alone does not there.
+//! On macOS the standard library's `sync_data` and `sync_all` are `fcntl(F_FULLFSYNC)`, which also
+//! flushes the disk's own cache; `fsync` alone does not on macOS.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,29 +14,30 @@ use crate::vfs::LockKind;
 /// EINVAL.
 const INVALID: i32 = 22;
 
-/// How nice a thread becomes by [`give_way`]: beside one that is not it gets a quarter of a processor.
+/// The nice value that [`give_way`] sets: next to a thread of nice 0 it gets a quarter of a
+/// processor.
 #[cfg(target_os = "linux")]
 pub(crate) const YIELDING_NICE: i32 = 5;
 
-/// Reads at `offset`, as much as one system call gives.
+/// Reads at `offset`, as much as one system call returns.
 pub(crate) fn read_at(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-    // The system call itself: the C library's is a place where threads can be cancelled, which takes time.
+    // The system call itself: the C library's function is a cancellation point, which takes time.
     Ok(rustix::io::pread(file, buf, offset)?)
 }
 
-/// How a file is opened for [`append`].
+/// Options to open a file for [`append`].
 pub(crate) fn append_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true);
     options
 }
 
-/// Writes behind the end of the file, as much as one system call takes.
+/// Writes at the end of the file, as much as one system call takes.
 pub(crate) fn append(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
     file.write(bytes)
 }
 
-/// Opens for reading, but no directory: unix would open one and fail at the first read.
+/// Opens for reading, except directories: unix would open one and fail at the first read.
 pub(crate) fn open_read(path: &Path) -> io::Result<File> {
     not_a_directory(OpenOptions::new().read(true).open(path)?)
 }
@@ -48,12 +49,12 @@ fn not_a_directory(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens for reads past the page cache; `None` where the file system has none.
+/// Opens for reads that bypass the page cache; `None` if the file system does not support them.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn open_direct(path: &Path) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt;
 
-    // The type of the flag is the system's `int`; direct I/O's bit is far below its sign.
+    // The type of the flag is the system's `int`; the bit of direct I/O is far below its sign.
     let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).map_err(|_| io::ErrorKind::InvalidInput)?;
     match OpenOptions::new().read(true).custom_flags(flags).open(path).and_then(not_a_directory) {
         Ok(file) => Ok(Some(file)),
@@ -62,20 +63,20 @@ pub(crate) fn open_direct(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// As on Linux: `F_NOCACHE` leaves out the page cache for this file, and refuses no alignment.
+/// As on Linux: `F_NOCACHE` bypasses the page cache for this file, and requires no alignment.
 #[cfg(target_vendor = "apple")]
 pub(crate) fn open_direct(path: &Path) -> io::Result<Option<File>> {
     let file = open_read(path)?;
     Ok(rustix::fs::fcntl_nocache(&file, true).is_ok().then_some(file))
 }
 
-/// As on Linux; here there is none.
+/// As on Linux; not supported here.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 pub(crate) fn open_direct(_path: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Makes the reads of a file of [`open_direct`] usual ones.
+/// Switches a file of [`open_direct`] to buffered reads.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn end_direct(file: &File) -> io::Result<()> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -106,7 +107,8 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Locks an open file without waiting: `WouldBlock` while another open file holds a lock that excludes this one.
+/// Locks an open file without waiting: `WouldBlock` while another open file holds a conflicting
+/// lock.
 pub(crate) fn try_lock(file: &File, kind: LockKind) -> io::Result<()> {
     let operation = match kind {
         LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -115,33 +117,33 @@ pub(crate) fn try_lock(file: &File, kind: LockKind) -> io::Result<()> {
     Ok(flock(file, operation)?)
 }
 
-/// Ends the lock of [`try_lock`].
+/// Releases the lock of [`try_lock`].
 pub(crate) fn unlock(file: &File) -> io::Result<()> {
     Ok(flock(file, FlockOperation::Unlock)?)
 }
 
-/// Bytes that the file system of `path` has for this user.
+/// Bytes available to this user on the file system of `path`.
 pub(crate) fn disk_free_bytes(path: &Path) -> io::Result<u64> {
     let stats = rustix::fs::statvfs(path)?;
-    // `f_bavail`, not `f_bfree`: blocks kept for the superuser are not ours.
+    // `f_bavail`, not `f_bfree`: blocks reserved for the superuser are not available.
     Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
-/// How many files this process may have open; `None`: no limit.
+/// Maximum number of files that this process may have open; `None`: no limit.
 pub(crate) fn open_files_max() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Makes the calling thread give way to others.
+/// Lowers the priority of the calling thread.
 #[cfg(target_os = "linux")]
 pub(crate) fn give_way() {
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if nice < YIELDING_NICE {
-        // Where this fails, it is a thread like others.
+        // If this fails, the thread keeps its normal priority.
         let _ = rustix::process::setpriority_process(None, YIELDING_NICE);
     }
 }
 
-/// Nothing: elsewhere than on Linux the call would be for the whole process.
+/// Does nothing: on systems other than Linux the call would affect the whole process.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn give_way() {}

@@ -1,13 +1,14 @@
-//! The disk under a [`super::SimFs`]: what is durable, and the calls whose effect is not yet.
+//! The disk under a [`super::SimFs`]: the durable state, and the calls that are not durable yet.
 //!
-//! A [`Disk`] is the state after some number of recorded calls ([`Disk::position`]). Each [`Op`] either adds
-//! to the pending list (a write, a cut, a change of names), in the order of the calls, or makes pending
-//! entries durable (a sync). Contents and directories are shared buffers, so cloning a disk costs a pointer for each.
+//! A [`Disk`] is the state after some number of recorded calls ([`Disk::position`]). Each [`Op`]
+//! either adds to the pending list (a write, a truncation, a change of names), in the order of the
+//! calls, or makes pending entries durable (a sync). Contents and directories are shared buffers,
+//! so cloning a disk costs a pointer for each.
 //!
-//! Writes keep the offset that they were made at: when one is lost and a later one of the same file arrives,
-//! the file has a hole of zeros, as unordered write-back leaves it.
+//! Writes keep the offset at which they were made: if one is lost and a later one of the same file
+//! arrives, the file has a hole of zeros, as with unordered write-back.
 //!
-//! Not here: which pending entries a crash lets through ([`super::CrashPolicy`]).
+//! Not here: the choice of the pending entries that survive a crash ([`super::CrashPolicy`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,24 +19,24 @@ use crate::tree::{Content, DirId, FileCell, FileId, NameChange, Node, NodeId, RO
 /// One recorded call.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// A write or a cut of a file.
+    /// A write or a truncation of a file.
     Data(FileId, Write),
-    /// Names that came and went by one call.
+    /// Names added and removed by one call.
     Names(Vec<NameChange>),
-    /// A sync of a file, and how it failed if it did.
+    /// A sync of a file, and the kind of its failure if it failed.
     SyncFile(FileId, Option<FsyncFailure>),
-    /// A sync of a directory likewise.
+    /// The same for a sync of a directory.
     SyncDir(DirId, Option<FsyncFailure>),
-    /// Everything reaches the disk.
+    /// All pending calls become durable.
     Settle,
 }
 
 /// A change of one file's content.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
-    /// These bytes from this offset on.
+    /// Writes these bytes from this offset on.
     Bytes { offset: u64, bytes: Arc<[u8]> },
-    /// The length becomes this.
+    /// Sets the length.
     Length(u64),
 }
 
@@ -44,9 +45,11 @@ pub(super) enum Write {
 pub(super) enum Pending {
     Data(FileId, Write),
     Names {
-        /// The changes not yet durable: syncing one directory of a rename across two leaves those of the other.
+        /// The changes not yet durable: a sync of one directory leaves the changes in the other
+        /// pending, after a rename across two.
         changes: Vec<NameChange>,
-        /// A file was synced since: a journal that is written in order would have carried this along.
+        /// A file was synced since: a journal written in order would have made this durable with
+        /// it.
         journaled: bool,
     },
 }
@@ -56,9 +59,9 @@ type Directory = BTreeMap<Arc<str>, NodeId>;
 /// Durable state and pending calls.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
-    /// How many recorded calls are in this state.
+    /// Number of recorded calls in this state.
     pub(super) position: usize,
-    /// In the order of the calls.
+    /// Pending calls, in order.
     pub(super) pending: Vec<Pending>,
     files: BTreeMap<FileId, Arc<Content>>,
     dirs: BTreeMap<DirId, Arc<Directory>>,
@@ -75,7 +78,7 @@ impl Disk {
         }
     }
 
-    /// What a crash leaves for sure.
+    /// The minimum state after a crash: only what is durable.
     pub(super) fn without_pending(&self) -> Self {
         Self {
             position: self.position,
@@ -90,7 +93,7 @@ impl Disk {
         self.files.get(&file).cloned().unwrap_or_default()
     }
 
-    /// Takes in the next recorded call.
+    /// Applies the next recorded call.
     pub(super) fn record(&mut self, op: &Op) {
         self.position += 1;
         match op {
@@ -158,7 +161,8 @@ impl Disk {
         self.pending = kept;
     }
 
-    /// Makes one pending call durable. It stays in the list: the caller has taken the list or throws it away.
+    /// Makes one pending call durable. It stays in the list: the caller has taken the list or
+    /// discards it.
     pub(super) fn apply(&mut self, pending: &Pending) {
         match pending {
             Pending::Data(file, write) => self.apply_write(*file, write),
@@ -166,7 +170,8 @@ impl Disk {
         }
     }
 
-    /// Makes one change of a name durable; a name that went is removed only if it still stands for the same.
+    /// Makes one change of a name durable; a removed name is deleted only if it still refers to the
+    /// same node.
     pub(super) fn apply_name(&mut self, change: &NameChange) {
         let directory = Arc::make_mut(self.dirs.entry(change.dir).or_default());
         if change.added {
@@ -187,7 +192,8 @@ impl Disk {
         }
     }
 
-    /// Puts bytes at their place in the durable content; what lies between the old end and them is zeros.
+    /// Writes bytes into the durable content; a gap between the old end and them is filled with
+    /// zeros.
     pub(super) fn apply_bytes(&mut self, file: FileId, offset: u64, bytes: &[u8]) {
         let content = Arc::make_mut(self.files.entry(file).or_default()).change();
         let start = in_memory(offset);
@@ -200,8 +206,8 @@ impl Disk {
         content.extend_from_slice(beyond);
     }
 
-    /// The tree that one finds on this disk after a restart, and the disk cut down to what the root reaches.
-    /// The pending calls are lost. `next_id` must be above every id.
+    /// The tree found on this disk after a restart, and the disk reduced to what is reachable from
+    /// the root. The pending calls are lost. `next_id` must be above every id.
     pub(super) fn restart(&self, next_id: u64) -> (Tree, Disk) {
         let mut disk = Disk::new();
         let mut live = BTreeMap::new();
@@ -221,7 +227,8 @@ impl Disk {
                         });
                         Node::File(Arc::clone(cell))
                     }
-                    // Half of a directory's rename can leave it under two names; it is found under one.
+                    // A half-durable rename of a directory can leave it under two names; it is
+                    // found under one.
                     NodeId::Dir(child) if !seen.insert(*child) => continue,
                     NodeId::Dir(child) => {
                         waiting.push(*child);

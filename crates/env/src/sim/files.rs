@@ -1,7 +1,7 @@
-//! The calls of [`SimFs`] as a [`Vfs`]: do it to the live tree, record it.
+//! The calls of [`SimFs`] as a [`Vfs`]: apply each to the live tree and record it.
 //!
-//! The state's lock is held over both, so the recorded order is the order of the effects. Reads touch only
-//! the file's own lock.
+//! The state's lock is held over both, so the recorded order is the order of the effects. Reads
+//! take only the file's own lock.
 
 use std::io;
 use std::path::Path;
@@ -70,7 +70,7 @@ impl WriteFile for SimWriteFile {
     }
 }
 
-/// Records the changes of one call; a call that changed nothing is none.
+/// Records the changes of one call; a call without changes is not recorded.
 fn record_names(mut state: MutexGuard<'_, State>, changes: Vec<NameChange>) {
     if !changes.is_empty() {
         state.record(Op::Names(changes));
@@ -128,7 +128,7 @@ impl Vfs for SimFs {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         let changes = state.tree.create_dir_all(path)?;
-        // Each directory is a call of its own to the operating system.
+        // Each directory is a separate system call.
         for change in changes {
             state.record(Op::Names(vec![change]));
         }

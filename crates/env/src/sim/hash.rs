@@ -1,9 +1,9 @@
-//! A quick 64-bit hash of images and traces, to tell equal ones from different ones.
+//! A fast 64-bit hash of images and traces, which distinguishes different ones.
 //!
-//! Eight bytes a step by a folded multiplication. Good enough to count distinct images; no defence against
-//! anybody.
+//! It processes eight bytes per step by a folded multiplication. It suffices to count distinct
+//! images, but not against an adversary.
 
-/// An odd constant with its bits well spread (the fraction of the golden ratio).
+/// An odd constant with well distributed bits (the fraction of the golden ratio).
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A running hash.
@@ -25,7 +25,7 @@ impl ImageHash {
         numbers.iter().for_each(|number| self.number(*number));
     }
 
-    /// The bytes and how many they are, so that neighbours cannot run together.
+    /// Hashes the bytes and their length, so that adjacent values stay distinct.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         let words = bytes.chunks_exact(8);

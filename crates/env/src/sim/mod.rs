@@ -1,19 +1,23 @@
 //! A file system in memory that can be crashed after any of its calls.
 //!
-//! [`SimFs`] behaves as [`crate::MemFs`] and records every call that changes something, in one global order.
-//! [`SimFs::crash`] then builds the disk that a machine would find after losing power right behind the k-th
-//! of them: what was synced, and of the rest what a [`CrashPolicy`] lets through. That disk is a new, independent
-//! `SimFs` whose recording starts anew, so a recovery on it can be crashed in turn.
+//! [`SimFs`] behaves as [`crate::MemFs`] and records every call that changes something, in one
+//! global order. [`SimFs::crash`] then builds the disk that a machine would find after a power loss
+//! right after the k-th call: the synced data, and of the rest the part that a [`CrashPolicy`] lets
+//! survive. That disk is a new, independent `SimFs` with a new recording, so a recovery on it can
+//! be crashed in turn.
 //!
-//! Durable means: a file's bytes and length after a sync of the file; a name after a sync of its directory
-//! (making a directory is a change of names in the one above it). A sync of a file does nothing for its name.
+//! Durable means: a file's bytes and length after a sync of the file; a name after a sync of its
+//! directory (making a directory is a change of names in the one above it). A sync of a file does
+//! not make its name durable.
 //!
-//! One recorded run serves thousands of crashes: a replay that stands at one position goes forward from there (ask
-//! in ascending order) or starts at the nearest checkpoint, and images share the buffers that they do not change.
+//! One recorded run serves thousands of crashes. A replay continues forward from its position (so
+//! ask in ascending order) or starts at the nearest checkpoint, and images share the buffers that
+//! they do not change.
 //!
-//! What it does not model: a device that lies about a sync, rot, sectors written elsewhere.
+//! Not modelled: a device that reports a sync that it has not done, bit rot, misdirected sectors.
 //!
-//! Here: the public face. `disk.rs`: durable and pending. `policy.rs`: what survives. `files.rs`: the calls.
+//! This file has the public interface; `disk.rs` has the durable and pending state, `policy.rs` the
+//! survivors of a crash, `files.rs` the calls.
 
 mod disk;
 mod files;
@@ -32,18 +36,20 @@ use crate::tree::{DirId, Node, NodeId, ROOT, Tree};
 use disk::{Disk, Op, Write};
 use hash::ImageHash;
 
-/// A checkpoint of the replay each so many calls: going back costs at most the replay of that many.
+/// Number of calls between checkpoints of the replay: going back costs at most the replay of that
+/// many.
 const CHECKPOINT_CALLS: usize = 1_024;
 
-/// What a failed sync leaves behind. The call returns EIO in each case.
+/// The state after a failed sync. The call returns EIO in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FsyncFailure {
-    /// All stays pending; a later sync can make it durable.
+    /// Everything stays pending; a later sync can make it durable.
     Keep,
-    /// What was pending will never be durable but stays readable until a crash, and a later sync succeeds
-    /// without it: what Linux did for years.
+    /// The pending changes will never be durable but stay readable until a crash, and a later sync
+    /// succeeds without them: the behaviour of Linux for years.
     Drop,
-    /// As `Drop`, and reads give the old durable content at once. (Names in a directory stay visible.)
+    /// As `Drop`, and reads return the old durable content at once. (Names in a directory stay
+    /// visible.)
     Revert,
 }
 
@@ -62,14 +68,15 @@ struct SyncFault {
 
 #[derive(Debug)]
 struct State {
-    /// What a running program sees.
+    /// The state that a running program sees.
     tree: Tree,
     /// Every call that changed something, in order.
     log: Vec<Op>,
     trace: ImageHash,
-    /// The disk before the first call, and after each [`CHECKPOINT_CALLS`] that the replay has passed.
+    /// The disk before the first call, and after each [`CHECKPOINT_CALLS`] calls that the replay
+    /// has passed.
     checkpoints: Vec<Disk>,
-    /// Where the replay stands.
+    /// Current position of the replay.
     replay: Disk,
     syncs: u64,
     sync_faults: Vec<SyncFault>,
@@ -93,7 +100,7 @@ impl State {
         self.log.push(op);
     }
 
-    /// Counts a sync and says whether it is to fail.
+    /// Counts a sync and returns its failure, if it is to fail.
     fn next_sync_failure(&mut self) -> Option<FsyncFailure> {
         let n = self.syncs;
         self.syncs += 1;
@@ -137,29 +144,29 @@ impl SimFs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many calls changed something so far, syncs (failed ones too) among them. Making several
-    /// directories at once counts each.
+    /// Number of calls so far that changed something, including syncs (failed ones too). Creating
+    /// several directories at once counts each.
     pub fn op_count(&self) -> u64 {
         self.state().log.len() as u64
     }
 
-    /// How many syncs of files and directories were called so far.
+    /// Number of syncs of files and directories so far.
     pub fn sync_count(&self) -> u64 {
         self.state().syncs
     }
 
-    /// Makes all that is pending durable, as if long time had passed. Counts as one call.
+    /// Makes all pending calls durable, as after a long time. Counts as one call.
     pub fn settle(&self) {
         self.state().record(Op::Settle);
     }
 
-    /// Lets the `nth` sync from the making of this file system on (0-based, of files and directories
-    /// together, see [`SimFs::sync_count`]) fail.
+    /// Makes the `nth` sync since the creation of this file system fail (0-based, files and
+    /// directories together, see [`SimFs::sync_count`]).
     pub fn fail_sync(&self, nth: u64, failure: FsyncFailure) {
         self.state().sync_faults.push(SyncFault { nth, sticky: false, failure });
     }
 
-    /// Takes back what single syncs were to fail; those that fail from some sync on go on failing.
+    /// Removes the planned failures of single syncs; those from [`SimFs::fail_syncs_from`] remain.
     pub fn forget_single_sync_failures(&self) {
         self.state().sync_faults.retain(|fault| fault.sticky);
     }
@@ -169,8 +176,9 @@ impl SimFs {
         self.state().sync_faults.push(SyncFault { nth, sticky: true, failure });
     }
 
-    /// The disk after a crash right behind the `k`-th call (0: before the first; more than there were: after
-    /// the last). Locks are gone, nothing is pending, planned sync failures are not taken over.
+    /// The disk after a crash right after the `k`-th call (0: before the first; more than there
+    /// were: after the last). Locks are released, nothing is pending, planned sync failures are not
+    /// copied.
     pub fn crash(&self, k: u64, policy: &CrashPolicy) -> SimFs {
         let mut state = self.state();
         state.disk_at(position(k));
@@ -181,20 +189,22 @@ impl SimFs {
         Self::of(tree, disk)
     }
 
-    /// How many calls are pending right behind the `k`-th: what the numbers in a [`CrashPolicy`] count.
+    /// Number of calls pending right after the `k`-th: the range of the numbers in a
+    /// [`CrashPolicy`].
     pub fn pending_count(&self, k: u64) -> usize {
         self.state().disk_at(position(k)).pending.len()
     }
 
-    /// A good variety of policies for a crash right behind the `k`-th call, the same for the same seed.
+    /// A representative set of policies for a crash right after the `k`-th call, reproducible from
+    /// the seed.
     pub fn policies_for(&self, k: u64, seed: u64) -> Vec<CrashPolicy> {
         let mut state = self.state();
         let seed = seed ^ k.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         CrashPolicy::sample(&state.disk_at(position(k)).pending, seed)
     }
 
-    /// Every crash point from the `first` call on (0: before any), each with its variety of policies, in the
-    /// order in which [`SimFs::crash`] is quickest.
+    /// Every crash point from the `first` call on (0: before any), each with its set of policies,
+    /// in the order in which [`SimFs::crash`] is fastest.
     pub fn crash_points(&self, first: u64, seed: u64) -> Vec<(u64, CrashPolicy)> {
         (first..=self.op_count())
             .flat_map(|k| self.policies_for(k, seed).into_iter().map(move |policy| (k, policy)))
@@ -214,13 +224,14 @@ impl SimFs {
         self.state().trace.finish()
     }
 
-    /// What the `k`-th call (1-based, as [`SimFs::crash`] counts) was, in words, to tell the story of a failure.
+    /// Description of the `k`-th call (1-based, as [`SimFs::crash`] counts), for the report of a
+    /// failure.
     pub fn describe_op(&self, k: u64) -> Option<String> {
         let state = self.state();
         state.log.get(position(k.checked_sub(1)?)).map(describe)
     }
 
-    /// Whether a name is there, for checks that must not count as calls of the program under test.
+    /// Whether a name exists, for checks that must not count as calls of the program under test.
     pub fn has_name(&self, path: &Path) -> bool {
         self.state().tree.exists(path).unwrap_or(false)
     }

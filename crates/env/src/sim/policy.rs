@@ -1,25 +1,25 @@
-//! Which of the pending calls survive a crash.
+//! The pending calls that survive a crash.
 //!
-//! A [`CrashPolicy`] is a plain value, so that a failing case is printed and run again. Its numbers index
-//! the pending calls at the crash, in the order in which they were made; one that is too large is as if it
-//! were the end. Seeds make the random ones repeatable.
+//! A [`CrashPolicy`] is a plain value, so that a failing case can be printed and run again. Its
+//! numbers index the pending calls at the crash, in the order in which they were made; a number
+//! that is too large counts as the end. Seeds make the random ones reproducible.
 //!
-//! [`CrashPolicy::sample`] picks a variety for one crash point: everything when little is pending, a sample
-//! of each kind when much is.
+//! [`CrashPolicy::sample`] picks a set for one crash point: all policies when little is pending, a
+//! sample of each kind when much is.
 
 use super::disk::{Disk, Op, Pending, Write};
 
-/// The unit in which a write of several sectors can arrive in part, in bytes.
+/// Size in bytes of the sectors of which a larger write can arrive in part.
 const SECTOR_BYTES: usize = 512;
 
-/// What a crash does to the calls that no sync had made durable.
+/// The effect of a crash on the calls that no sync had made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CrashPolicy {
     /// None survives.
     None,
     /// All survive.
     All,
-    /// The first so many survive: a journal written in order.
+    /// The first n survive: a journal written in order.
     Prefix(usize),
     /// All but this one survive: reordering.
     DropOne(usize),
@@ -30,39 +30,39 @@ pub enum CrashPolicy {
         /// Fixes the choice.
         seed: u64,
     },
-    /// Those before the `i`-th survive, and of it, if it is an append, the first `cut` bytes.
+    /// Those before the `i`-th survive, and of that one, if it is an append, the first `cut` bytes.
     Torn {
         /// The torn call.
         i: usize,
         /// Bytes of it that arrive.
         cut: usize,
     },
-    /// As `Torn`, but the later calls survive too, so that a hole of zeros is left where bytes are missing.
+    /// As `Torn`, but the later calls survive too, so that missing bytes leave a hole of zeros.
     TornHole {
         /// The torn call.
         i: usize,
-        /// Bytes of it that arrive.
+        /// Number of its bytes that survive.
         cut: usize,
     },
-    /// All lengths arrive, but the bytes of some appends, or some of their sectors, are zeros.
+    /// All lengths survive, but the bytes of some appends, or some of their sectors, are zeros.
     ZeroExtend {
         /// Fixes the choice.
         seed: u64,
     },
-    /// All lengths arrive, but the bytes of some appends, or some of their sectors, are garbage: often what
-    /// an earlier append wrote elsewhere.
+    /// All lengths survive, but the bytes of some appends, or some of their sectors, are garbage:
+    /// often the bytes of an earlier append elsewhere.
     StaleExtend {
         /// Fixes the choice.
         seed: u64,
     },
-    /// All data arrives; of each change of names, its halves arrive or not, independently: a renamed file
-    /// can be under its old name, the new, both or none.
+    /// All data survives. The two halves of each change of names survive or not, independently: a
+    /// renamed file can be under its old name, the new one, both or none.
     DirStrict {
         /// Fixes the choice.
         seed: u64,
     },
-    /// A sync of any file carries all earlier changes of names along; of the later ones a prefix arrives,
-    /// and of the data a random part. An engine that needs this leniency is wrong.
+    /// A sync of any file makes all earlier changes of names durable; of the later ones a prefix
+    /// survives, and of the data a random part. An engine that relies on this is wrong.
     DirExt4 {
         /// Fixes the choice.
         seed: u64,
@@ -70,7 +70,8 @@ pub enum CrashPolicy {
 }
 
 impl CrashPolicy {
-    /// Lets through to `disk` what survives of `pending`. `log` is what was ever called, for stale bytes.
+    /// Applies the surviving calls of `pending` to `disk`. `log` has all calls so far, as a source
+    /// of stale bytes.
     pub(super) fn apply(self, disk: &mut Disk, pending: &[Pending], log: &[Op]) {
         match self {
             CrashPolicy::None => {}
@@ -115,7 +116,7 @@ impl CrashPolicy {
         }
     }
 
-    /// A good variety for a crash with these calls pending; without any, one policy says it all.
+    /// A representative set for a crash with these calls pending; without any, one policy suffices.
     pub(super) fn sample(pending: &[Pending], seed: u64) -> Vec<CrashPolicy> {
         let count = pending.len();
         if count == 0 {
@@ -161,7 +162,7 @@ impl CrashPolicy {
     }
 }
 
-/// Up to `most` different numbers of a range, ascending; all of a range that is no longer.
+/// Up to `most` different numbers of a range, ascending; all numbers of a range that is not longer.
 fn pick(rng: &mut fastrand::Rng, range: std::ops::Range<usize>, most: usize) -> Vec<usize> {
     if range.len() <= most {
         return range.collect();
@@ -187,14 +188,14 @@ fn let_through_ordered(disk: &mut Disk, pending: &[Pending], journal_end: usize,
     });
 }
 
-/// Lets the first `cut` bytes of an append through; of any other call nothing.
+/// Applies the first `cut` bytes of an append; nothing of any other call.
 fn tear(disk: &mut Disk, call: Option<&Pending>, cut: usize) {
     if let Some(Pending::Data(file, Write::Bytes { offset, bytes })) = call {
         disk.apply_bytes(*file, *offset, &bytes[..cut.min(bytes.len())]);
     }
 }
 
-/// Lets everything through, but with some appends, or some sectors of them, overwritten by `filler`.
+/// Applies everything, but with some appends, or some sectors of them, overwritten by `filler`.
 fn spoil(
     disk: &mut Disk,
     pending: &[Pending],
@@ -212,7 +213,7 @@ fn spoil(
             0 => {}
             1 => filler(&mut rng, &mut arrived),
             _ => {
-                // Sectors lie at multiples of their size in the file, not in the write.
+                // Sectors are aligned to the file, not to the write.
                 let first = SECTOR_BYTES - (*offset % SECTOR_BYTES as u64) as usize;
                 let (head, rest) = arrived.split_at_mut(first.min(bytes.len()));
                 for sector in std::iter::once(head).chain(rest.chunks_mut(SECTOR_BYTES)) {
@@ -226,7 +227,7 @@ fn spoil(
     }
 }
 
-/// Garbage as a reused block holds it: half of the time bytes of an earlier append, which may be valid
+/// Garbage as in a reused block: half of the time bytes of an earlier append, which may be valid
 /// records of another place, else noise.
 fn fill_stale(rng: &mut fastrand::Rng, bytes: &mut [u8], log: &[Op]) {
     let start = rng.usize(..log.len().max(1));

@@ -1,4 +1,5 @@
-//! The laws of a crash: synced data survives every policy, unsynced data survives as the policy says.
+//! The guarantees of a crash: synced data survives every policy, unsynced data survives as the
+//! policy says.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -22,7 +23,8 @@ fn now(fs: &SimFs, policy: CrashPolicy) -> SimFs {
     fs.crash(fs.op_count(), &policy)
 }
 
-/// A file with a durable name and `durable` as durable content, then `pending` appended, a call each.
+/// A file with a durable name and `durable` as durable content, then each of `pending` appended by
+/// one call.
 fn file_with(fs: &SimFs, path: &str, durable: &str, pending: &[&str]) -> Box<dyn WriteFile> {
     let mut file = fs.create(at(path)).expect("created");
     append_all(file.as_mut(), durable.as_bytes()).expect("appended");
@@ -68,7 +70,7 @@ fn crashing_earlier_shows_earlier_disks_in_any_order_of_asking() {
     let fs = SimFs::new();
     let mut file = file_with(&fs, "/a", "", &[]);
     let start = fs.op_count();
-    // More calls than lie between two checkpoints, a sync after every other.
+    // More calls than between two checkpoints, with a sync after every other call.
     for i in 0..2_000u32 {
         append_all(file.as_mut(), &[b'a' + (i % 26) as u8]).expect("appended");
         file.sync_data().expect("synced");
@@ -91,7 +93,7 @@ fn a_name_is_durable_only_after_its_directory_is_synced() {
     append_all(file.as_mut(), b"x").expect("appended");
     file.sync_all().expect("synced");
     assert_eq!(content(&now(&fs, CrashPolicy::None), "/a"), None);
-    // The one lenient policy: syncing the file carried the name along.
+    // The only lenient policy: syncing the file also made the name durable.
     for seed in 0..20 {
         let lenient = now(&fs, CrashPolicy::DirExt4 { seed });
         assert_eq!(text(&lenient, "/a").as_deref(), Some("x"), "seed {seed}");
@@ -191,7 +193,7 @@ fn crashes_nest_and_locks_do_not_survive_them() {
     assert_eq!((second.op_count(), second.pending_count(0)), (0, 0));
     drop(second.lock(at("/LOCK"), crate::LockKind::Exclusive).expect("the crash freed it"));
     drop(lock);
-    // What survived the first crash is durable, without any further sync.
+    // The survivors of the first crash are durable without any further sync.
     append_all(second.open_append(at("/a")).expect("opened").as_mut(), b"three").expect("appended");
     assert_eq!(text(&now(&second, CrashPolicy::None), "/a").as_deref(), Some("onetwo"));
     let third = now(&second, CrashPolicy::All);
@@ -212,14 +214,14 @@ fn an_open_file_stays_readable_after_its_name_is_gone() {
     assert_eq!(&buf[..2], b"xy");
 }
 
-/// What a random run had made durable, and all that it ever wrote.
+/// The durable state of a random run, and everything that it wrote.
 #[derive(Default)]
 struct Promises {
-    /// Files whose name and at least this content are durable after so many calls.
+    /// Files whose name and at least this content are durable after that many calls.
     synced: Vec<(u64, PathBuf, Vec<u8>)>,
 }
 
-/// Files that are only appended to, synced and made durable by name; directories of renames beside them.
+/// Files that are only appended to, synced and made durable by name; also directories with renames.
 fn random_run(seed: u64) -> (SimFs, Promises) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let fs = SimFs::new();

@@ -1,8 +1,9 @@
 //! One file in memory: its content, its lock, a handle to read it.
 //!
-//! A [`FileCell`] lives as long as a name or an open handle holds it, so an unlinked open file stays readable.
-//! Its content is a shared buffer, copied by the first change after a sharing; that makes images of a tree cheap.
-//! The lock is the cell's, not the name's, as `flock` has it.
+//! A [`FileCell`] lives as long as a name or an open handle refers to it, so an unlinked open file
+//! stays readable. Its content is a shared buffer, copied by the first change after it was shared;
+//! this makes images of a tree cheap. The lock belongs to the cell, not to the name, as with
+//! `flock`.
 //!
 //! Not here: names (the tree above).
 
@@ -13,12 +14,12 @@ use crate::aligned::DIRECT_ALIGNMENT_BYTES;
 use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use crate::vfs::{FileLock, LockHeld, LockKind, RandomFile};
 
-/// Names a file for as long as its tree lives; never used again.
+/// Identifies a file for the lifetime of its tree; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileId(pub(crate) u64);
 
-/// A file's bytes and, once asked for, their hash: images of one run share most contents, and telling images
-/// apart would otherwise read all of them again for each.
+/// A file's bytes and their hash once it was computed. Images of one run share most contents;
+/// without the cached hash each comparison of images would read all of them again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     bytes: Vec<u8>,
@@ -26,13 +27,13 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// The bytes to be changed; what their hash was is forgotten.
+    /// The bytes for modification; invalidates their hash.
     pub(crate) fn change(&mut self) -> &mut Vec<u8> {
         self.hash = OnceLock::new();
         &mut self.bytes
     }
 
-    /// Their hash by `hasher`, which must be the same at every call.
+    /// The hash of the bytes by `hasher`, which must be the same at every call.
     pub(crate) fn hash(&self, hasher: impl FnOnce(&[u8]) -> u64) -> u64 {
         *self.hash.get_or_init(|| hasher(&self.bytes))
     }
@@ -57,7 +58,7 @@ impl FileCell {
         Self { id, content: RwLock::new(content), holders: Mutex::default() }
     }
 
-    /// The content now; later changes do not show in it.
+    /// The current content; later changes do not affect it.
     pub(crate) fn content(&self) -> Arc<Content> {
         Arc::clone(&self.content.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -74,7 +75,7 @@ impl FileCell {
         bytes
     }
 
-    /// Appends and says where the bytes begin.
+    /// Appends and returns the offset of the bytes.
     pub(crate) fn append(&self, bytes: &[u8]) -> u64 {
         let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
         let offset = content.bytes.len() as u64;
@@ -82,7 +83,7 @@ impl FileCell {
         offset
     }
 
-    /// Cuts the file, or extends it with zeros as the system call does.
+    /// Truncates the file, or extends it with zeros as the system call does.
     pub(crate) fn truncate(&self, bytes: u64) -> io::Result<()> {
         let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(ErrorKind::FileTooLarge))?;
         let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +91,7 @@ impl FileCell {
         Ok(())
     }
 
-    /// Puts other content in place.
+    /// Replaces the content.
     pub(crate) fn replace(&self, content: Arc<Content>) {
         *self.content.write().unwrap_or_else(PoisonError::into_inner) = content;
     }
@@ -100,7 +101,7 @@ impl FileCell {
     }
 }
 
-/// A read handle: sees the file as it is at each call.
+/// A read handle: each call reads the current content of the file.
 #[derive(Debug)]
 pub(crate) struct CellReader {
     cell: Arc<FileCell>,
@@ -112,7 +113,7 @@ impl CellReader {
         Self { cell, alignment_bytes: 1 }
     }
 
-    /// A handle that refuses what direct I/O would refuse.
+    /// A handle that rejects the reads that direct I/O would reject.
     pub(crate) fn direct(cell: Arc<FileCell>) -> Self {
         Self { cell, alignment_bytes: DIRECT_ALIGNMENT_BYTES }
     }
@@ -150,7 +151,7 @@ pub(crate) struct CellLock {
 }
 
 impl CellLock {
-    /// Takes the lock of `cell` at once or not at all.
+    /// Takes the lock of `cell` without waiting.
     pub(crate) fn take(cell: Option<Arc<FileCell>>, kind: LockKind) -> io::Result<Self> {
         if let Some(cell) = &cell {
             let mut holders = cell.holders();

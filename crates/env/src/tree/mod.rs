@@ -1,12 +1,15 @@
-//! A tree of names over contents in memory: what [`crate::MemFs`] and [`crate::SimFs`] both stand on.
+//! A tree of names over contents in memory: the common base of [`crate::MemFs`] and
+//! [`crate::SimFs`].
 //!
-//! A [`Tree`] holds directories; a [`FileCell`] (`cell.rs`) is one file. Paths are taken from one root whether they
-//! start with a slash or not; `..` is refused. Every change of names is also returned as [`NameChange`]s, in
-//! the order in which they happened: `SimFs` records them, `MemFs` drops them.
+//! A [`Tree`] holds directories; a [`FileCell`] (`cell.rs`) is one file. Paths start at the root
+//! whether or not they begin with a slash; `..` is rejected. Every change of names is also returned
+//! as [`NameChange`]s, in the order in which they happened: `SimFs` records them, `MemFs` drops
+//! them.
 //!
-//! Errors have the kinds that Linux gives for the same calls (a test holds all file systems to it).
+//! Errors have the kinds that Linux returns for the same calls (a test checks this for all file
+//! systems).
 //!
-//! Not here: what survives a crash (`sim/disk.rs`).
+//! Not here: the state after a crash (`sim/disk.rs`).
 
 mod cell;
 
@@ -19,14 +22,14 @@ pub(crate) use cell::{CellLock, CellReader, Content, FileCell, FileId};
 
 use crate::vfs::{DirEntry, LockKind};
 
-/// Names a directory for as long as its tree lives; never used again.
+/// Identifies a directory for the lifetime of its tree; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DirId(pub(crate) u64);
 
-/// The directory that is always there.
+/// The root directory, which always exists.
 pub(crate) const ROOT: DirId = DirId(0);
 
-/// What a name stands for.
+/// The file or directory that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeId {
     /// A file.
@@ -35,20 +38,20 @@ pub(crate) enum NodeId {
     Dir(DirId),
 }
 
-/// One name that came or went.
+/// One name that was added or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NameChange {
-    /// In this directory.
+    /// The directory of the name.
     pub(crate) dir: DirId,
     /// The name.
     pub(crate) name: Arc<str>,
-    /// What it stands, or stood, for.
+    /// The file or directory that it refers, or referred, to.
     pub(crate) node: NodeId,
-    /// Came (perhaps in place of another) or went.
+    /// Whether it was added (perhaps in place of another) or removed.
     pub(crate) added: bool,
 }
 
-/// What a name holds.
+/// The content of a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     File(Arc<FileCell>),
@@ -77,7 +80,7 @@ fn error(kind: ErrorKind) -> io::Error {
     io::Error::from(kind)
 }
 
-/// The names on the way to `path`, from the root.
+/// The components of `path`, from the root.
 fn components(path: &Path) -> io::Result<Vec<&str>> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -106,7 +109,7 @@ impl Tree {
         Self { dirs, next_id }
     }
 
-    /// The first id not in use.
+    /// The lowest unused id.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id
     }
@@ -138,10 +141,10 @@ impl Tree {
         self.node_of(&components(path)?)
     }
 
-    /// The directory and the name that `path` ends in; the name need not exist.
+    /// The directory and the last name of `path`; the name need not exist.
     fn place<'a>(&self, path: &'a Path) -> io::Result<(DirId, &'a str)> {
         let names = components(path)?;
-        // The root has no name in any directory: all that one could do with it is refused as busy.
+        // The root has no name in any directory: all operations on it fail as busy.
         let (name, above) = names.split_last().ok_or_else(|| error(ErrorKind::ResourceBusy))?;
         match self.node_of(above)? {
             Node::Dir(dir) => Ok((dir, name)),
@@ -226,7 +229,7 @@ impl Tree {
         let moved = self.look_up(from_dir, from_name).cloned().ok_or_else(|| error(ErrorKind::NotFound))?;
         let (from_names, to_names) = (components(from)?, components(to)?);
         let is_below = |inner: &[&str], outer: &[&str]| inner.len() > outer.len() && inner.starts_with(outer);
-        // A directory cannot move into itself, nor anything onto a directory that it is in.
+        // A directory cannot move into itself, nor anything onto a directory that contains it.
         if is_below(&to_names, &from_names) {
             return Err(error(ErrorKind::InvalidInput));
         }

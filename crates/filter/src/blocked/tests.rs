@@ -1,4 +1,5 @@
-//! No false negatives, measured rates against theory, slices present and absent, and the page of the format.
+//! No false negatives, measured rates against theory, slices present and absent, and the example of
+//! the format page.
 
 use super::*;
 use crate::LINE_BITS;
@@ -7,7 +8,7 @@ use shamba_key::{DigestFn, DigestKind};
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Pseudo-random digests (SplitMix64) from a seed, so that a failure repeats.
+/// Pseudo-random digests (SplitMix64) from a seed, so that a failure can be reproduced.
 struct Digests(u64);
 
 impl Iterator for Digests {
@@ -45,7 +46,7 @@ fn no_false_negative_for_any_digest_kind() {
 
 #[test]
 fn no_false_negative_at_any_size() {
-    // 51.2 keys fill a line at 10 bits, 52,429 a slice; around those numbers shapes change.
+    // 51.2 keys fill a line at 10 bits, 52,429 a slice; shapes change around those numbers.
     for count in [1, 2, 25, 51, 52, 76, 77, 5_000, 52_428, 52_429, 52_455, 52_456, 104_858, 210_000, 430_000]
     {
         let keys = digests(count as u64, count);
@@ -56,12 +57,12 @@ fn no_false_negative_at_any_size() {
     }
 }
 
-/// The share of strangers that pass, for `count` keys.
+/// The share of absent keys that pass, for `count` keys.
 fn measured(count: usize, bits_per_key: f64, strangers: usize) -> f64 {
     let mut numbers = Digests(bits_per_key.to_bits() ^ count as u64);
     let keys: Vec<KeyDigest> = numbers.by_ref().take(count).collect();
     let filter = BlockedFilter::build(&keys, bits_per_key).unwrap();
-    // Digests are a bijection of a counter, so the ones that follow are all strangers.
+    // Digests are a bijection of a counter, so the ones that follow are all absent.
     numbers.take(strangers).filter(|digest| filter.may_contain(*digest)).count() as f64 / strangers as f64
 }
 
@@ -206,7 +207,7 @@ fn slices_that_do_not_fit_the_shape_are_refused() {
     );
 }
 
-/// The worked example of `docs/formats/filter.md`: what the page says is what the code writes.
+/// The worked example of `docs/formats/filter.md`: the code writes what the page shows.
 #[test]
 fn the_format_page_shows_what_is_written() {
     let digest_fn = DigestFn::new(DigestKind::Xxh3, 0);

@@ -1,4 +1,5 @@
-//! Filters against a model of the format page, with slices present and absent, and against the blocked filter.
+//! Filters against a model of the format page, with slices present and absent, and against the
+//! blocked filter.
 
 use super::*;
 use crate::layout::Modules;
@@ -18,8 +19,8 @@ fn owned(filter: &Filter) -> Vec<Option<Box<[u8]>>> {
     filter.slices().map(|(_, slice)| Some(slice.into())).collect()
 }
 
-/// What `docs/formats/filter.md` says of the bits of a digest in a module, in arithmetic of its own: slice and bit
-/// within the slice.
+/// The position of a digest's bits in a module by `docs/formats/filter.md`, computed independently:
+/// slice and bits within the slice.
 fn model_bits(geometry: &FilterGeometry, module: usize, digest: KeyDigest) -> (usize, Vec<usize>) {
     let shape = geometry.modules()[module];
     let remix = u128::from(digest.module(module as u8));

@@ -7,9 +7,11 @@
 //!  0        1        2             3          4                     8
 //! ```
 //!
-//! `number` is 0 but in the modular family: there the low four bits are the module's number, from 0, and the high
-//! four the number of modules, 2 to 7. So the first eight bytes say how many belong to it, and a blocked filter's are
-//! those of [`FilterShape`](crate::FilterShape), from before there were modules. One geometry has one stored form.
+//! `number` is 0 except in the modular family. There the low four bits are the module's number,
+//! from 0, and the high four the number of modules, 2 to 7. So the first eight bytes determine the
+//! length of the stored form, and those of a blocked filter are those of
+//! [`FilterShape`](crate::FilterShape), which is older than modules. Each geometry has exactly one
+//! stored form.
 //!
 //! A page with an example is `docs/formats/filter.md`.
 
@@ -19,7 +21,7 @@ use crate::shape::FilterFamily;
 
 const MODULE_BYTES: usize = 8;
 
-/// One module's eight bytes, taken apart.
+/// One module's eight bytes, decoded.
 struct Record {
     family: FilterFamily,
     probes: u8,
@@ -48,10 +50,10 @@ impl FilterGeometry {
     }
 
     /// The length of the stored form that begins with `head`, of which the first
-    /// [`Self::ENCODED_MODULE_BYTES`] are looked at: 8 to 56.
+    /// [`Self::ENCODED_MODULE_BYTES`] are read: 8 to 56.
     ///
     /// # Errors
-    /// What is wrong with them: too few, an unknown family, or a number of modules that it cannot have.
+    /// Too few bytes, an unknown family, or a number of modules that the family cannot have.
     pub fn encoded_bytes(head: &[u8]) -> Result<usize, String> {
         let Some((head, _)) = head.split_first_chunk() else {
             return Err(format!("a filter's module takes {MODULE_BYTES} bytes, not {}", head.len()));
@@ -59,11 +61,11 @@ impl FilterGeometry {
         Ok(usize::from(Record::parse(head)?.count) * MODULE_BYTES)
     }
 
-    /// The geometry that `bytes` encode, which must be all of them. It may speak of up to 64 GiB a module: compare
-    /// [`Self::total_bytes`] with what the file has before allocating.
+    /// The geometry that `bytes` encode; their length must be exact. Its sizes may be up to 64 GiB
+    /// a module: compare [`Self::total_bytes`] with the size of the file before allocating.
     ///
     /// # Errors
-    /// What is wrong with them: another length than they say, an unknown family, modules out of order, or a field
+    /// A length other than the encoded one, an unknown family, modules out of order, or a field
     /// outside its limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let expected = Self::encoded_bytes(bytes)?;

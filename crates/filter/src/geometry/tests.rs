@@ -1,4 +1,4 @@
-//! Bits kept over all modules, stored forms good and hostile, slices numbered without a gap.
+//! The bits over all modules, stored forms valid and hostile, the numbers of slices.
 
 use super::*;
 use crate::layout::Modules;
@@ -25,7 +25,7 @@ fn bits_are_kept_over_the_modules_together() {
             let geometry = FilterGeometry::new(keys, bits_per_key, layout).unwrap();
             let wanted = keys as f64 * bits_per_key / LINE_BITS as f64;
             let last = geometry.modules().last().unwrap();
-            // Half a line for each slice of the last module; a filter has a line at least.
+            // Half a line for each slice of the last module; a filter has at least one line.
             let most = (last.slices() as f64 / 2.0).max(1.0 - wanted) + 1e-6;
             let off = (lines(&geometry) - wanted).abs();
             assert!(
@@ -44,7 +44,8 @@ fn bits_are_kept_over_the_modules_together() {
 
 #[test]
 fn ten_bits_in_three_modules_are_ten_bits() {
-    // 65,536 keys at 10 bits are 1,280 lines: what the papers' code kept of them were 9 bits and 7 bits.
+    // 65,536 keys at 10 bits are 1,280 lines; the papers' code kept only 9 bits and 7 bits per key
+    // here.
     for (count, expected) in [(3, vec![427, 426, 427]), (7, vec![183, 183, 183, 182, 183, 183, 183])] {
         let geometry = FilterGeometry::new(65_536, 10.0, modular(count)).unwrap();
         let found: Vec<usize> = geometry.modules().iter().map(|module| module.lines_per_slice()).collect();
@@ -233,7 +234,7 @@ fn no_byte_string_makes_an_illegal_geometry() {
             }
         }
     }
-    // Bytes of the right magnitude at random: most are refused, all without a panic.
+    // Random bytes of the right magnitude: most are rejected, none causes a panic.
     let seed = 3;
     println!("seed {seed}");
     let mut numbers = Numbers(seed);

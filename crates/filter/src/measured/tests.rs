@@ -1,4 +1,5 @@
-//! The table is whole, near theory and near what a fresh measurement finds; between its points it is smooth.
+//! The table is complete, near theory and near a fresh measurement; it is smooth between its
+//! points.
 
 use super::*;
 use crate::sim::rates::{Effort, measure};
@@ -22,7 +23,7 @@ fn every_series_is_whole_and_near_theory() {
             assert!((point.theory / theory - 1.0).abs() < 1e-4, "{layout} {point:?}: theory is {theory}");
             assert!(point.error < 0.04 * point.fpr, "{layout} {point:?}");
             let off = (point.fpr - theory).abs();
-            // Two numbers that make all probes repeat themselves in ever larger filters: 8 % at 24 bits.
+            // Probes from two numbers repeat more in larger filters: 8 % at 24 bits.
             let known = if matches!(layout, FilterLayout::Standard(_)) { 0.04 } else { 0.01 };
             assert!(off < 5.0 * point.error + known * theory, "{layout} {point:?}");
             assert!((fpr(layout, point.bits_per_key) / point.fpr - 1.0).abs() < 1e-9, "{layout} {point:?}");
@@ -45,7 +46,7 @@ fn rates_at_ten_bits_are_the_known_ones() {
     assert!((module_fpr(5.0).powi(2) / fpr(modular(2), 10.0) - 1.0).abs() < 0.02);
 }
 
-/// A few points of what `cargo xtask fpr-table` measures whole, in seconds.
+/// A few points of the measurement of `cargo xtask fpr-table`, in seconds.
 #[test]
 fn a_fresh_measurement_finds_the_table() {
     let seed = 3;
@@ -110,7 +111,8 @@ fn no_bits_and_very_many() {
                 rate > 0.0 && rate < before * 1.0001,
                 "{layout} at {eighths} eighths: {rate} after {before}"
             );
-            // No step where the table ends: a bit never does more than halve the rate, an eighth a twelfth of that.
+            // No step where the table ends: a bit at most halves the rate, an eighth of a bit
+            // lowers it by at most a twelfth of that.
             assert!(
                 eighths < 24 || rate > before * 0.85,
                 "{layout} at {eighths} eighths: {rate} after {before}"

@@ -1,9 +1,10 @@
-//! The promise, counted: no filter denies a key that it was built from.
+//! The guarantee, counted: no filter rejects a key that it was built from.
 //!
-//! Every layout meets every kind of keys: digests of each kind (the four-bit one too) of keys at random, in sequence,
-//! path-like and nested; and digests that no hash made: extremes, neighbours, and those that all fall into one line
-//! of a module. Filters come in all sizes, go through their stored form, and every second one loses slices on the
-//! way. Modules are asked together and one by one.
+//! Every layout is tested with every kind of keys. Digests of each kind (also the four-bit one)
+//! come from random, sequential, path-like and nested keys. Others are not made by a hash:
+//! extremes, neighbours, and digests that all fall into one line of a module. Filters have all
+//! sizes and go through their stored form, and every second one loses slices on the way. Modules
+//! are probed together and one by one.
 //!
 //! Not here: the same through tables, compactions and residency (crate `shamba`).
 
@@ -13,7 +14,7 @@ use crate::layout::{FilterLayout, MAX_MODULES};
 use crate::sim::{Numbers, every_layout};
 use shamba_key::{DigestFn, DigestKind, KeyDigest};
 
-/// Where digests come from.
+/// The source of digests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keys {
     /// Keys of this shape, hashed by this kind.
@@ -26,29 +27,29 @@ pub enum Keys {
     OneLine(u8),
 }
 
-/// What keys look like.
+/// The shape of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyShape {
     /// 1 to 24 bytes at random.
     Random,
     /// Eight bytes, counting up.
     Sequence,
-    /// A few folders deep, with the same names again and again.
+    /// A few directories deep, with recurring names.
     Path,
     /// Each key is a prefix of the next: nothing, then zeros.
     Nested,
 }
 
-/// What came out for one layout.
+/// The result for one layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Tally {
     /// The layout.
     pub layout: FilterLayout,
     /// Filters built.
     pub filters: u64,
-    /// Keys asked for, all of which the filters were built from.
+    /// Membership tests, all for keys that the filters were built from.
     pub checks: u64,
-    /// How many of them were denied: 0.
+    /// Number of them that were rejected: must be 0.
     pub false_negatives: u64,
 }
 
@@ -62,7 +63,7 @@ pub fn every_keys() -> Vec<Keys> {
     keys
 }
 
-/// Makes `checks` checks, or a few more, and says what came out for each layout.
+/// Makes at least `checks` membership tests and returns the result for each layout.
 pub fn run(checks: u64, seed: u64) -> Vec<Tally> {
     let (layouts, keys) = (every_layout(), every_keys());
     let per_case = checks.div_ceil((layouts.len() * keys.len()) as u64).max(1);
@@ -80,9 +81,9 @@ pub fn run(checks: u64, seed: u64) -> Vec<Tally> {
     layouts.into_iter().map(tally).collect()
 }
 
-/// Builds a filter of at most `left` keys and asks for all of them.
+/// Builds a filter of at most `left` keys and tests all of them.
 fn check_one(tally: &mut Tally, kind: Keys, left: u64, numbers: &mut Numbers) {
-    // Sizes over all magnitudes up to a few slices a module.
+    // Sizes of all magnitudes up to a few slices per module.
     let count = (1u64 << (numbers.draw() % 18)) + numbers.draw() % 1000;
     let digests = kind.digests(count.min(left) as usize, numbers);
     let bits_per_key = 24.0 * numbers.share() + 0.05;
@@ -90,7 +91,7 @@ fn check_one(tally: &mut Tally, kind: Keys, left: u64, numbers: &mut Numbers) {
     let Some(filter) =
         Filter::build(&digests, tally.layout, bits_per_key).and_then(|it| stored(&it, numbers))
     else {
-        // Nothing was built, or its own form was refused: as bad as denying everything.
+        // Nothing was built, or its stored form was rejected: count every key as rejected.
         tally.checks += digests.len() as u64;
         tally.false_negatives += digests.len() as u64;
         return;
@@ -102,7 +103,7 @@ fn check_one(tally: &mut Tally, kind: Keys, left: u64, numbers: &mut Numbers) {
     tally.false_negatives += denied as u64;
 }
 
-/// The filter after it was written and read again, every second time with slices lost.
+/// The filter after a round trip through its stored form; every second time slices are lost.
 fn stored(filter: &Filter, numbers: &mut Numbers) -> Option<Filter> {
     let geometry = FilterGeometry::decode(&filter.geometry().encode()).ok()?;
     let lossy = numbers.draw() & 1 == 0;
@@ -112,7 +113,7 @@ fn stored(filter: &Filter, numbers: &mut Numbers) -> Option<Filter> {
 }
 
 impl Keys {
-    /// So many digests of this kind.
+    /// `count` digests of this kind.
     pub fn digests(self, count: usize, numbers: &mut Numbers) -> Vec<KeyDigest> {
         let start = numbers.draw();
         let digest_fn = |kind| DigestFn::new(kind, start);
@@ -124,7 +125,7 @@ impl Keys {
             }
             Self::Neighbours => KeyDigest::from_raw(start.wrapping_add(at)),
             Self::OneLine(module) => {
-                // The 32 bits from the top choose slice and line, but for slices a few lower ones too.
+                // The top 32 bits choose slice and line, plus a few lower ones for slices.
                 let low = numbers.draw() >> 44;
                 digest_of_remix(module, if at & 1 == 0 { low } else { !low })
             }
@@ -148,7 +149,7 @@ impl KeyShape {
     }
 }
 
-/// The digest whose remix for a module is `wanted`: the steps of [`KeyDigest::module`] backwards.
+/// The digest whose remix for a module is `wanted`: the inverse of [`KeyDigest::module`].
 fn digest_of_remix(module: u8, wanted: u64) -> KeyDigest {
     let unshift = |x: u64| x ^ (x >> 33);
     let x = unshift(wanted).wrapping_mul(inverse(0xc4ce_b9fe_1a85_ec53));
@@ -157,7 +158,7 @@ fn digest_of_remix(module: u8, wanted: u64) -> KeyDigest {
     KeyDigest::from_raw(unshift(x) ^ key)
 }
 
-/// The number whose product with an odd one is 1 modulo 2^64: each round doubles the bits that are right.
+/// The inverse of an odd number modulo 2^64: each round doubles the number of correct bits.
 fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |guess, _| guess.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(guess))))
 }

@@ -1,12 +1,15 @@
-//! Measuring filters: what theory promises and tests hold them to, found out by building them and asking.
+//! Measurement of filters: builds filters and probes them, to check theory and guarantees.
 //!
 //! - [`rates`]: false-positive rates of a layout, with their standard error;
-//! - [`membership`]: no filter denies a key that it was built from, over all layouts and kinds of keys;
-//! - [`raw`]: the standard filter over digests handed in as they are, for the papers' tables of hash functions.
+//! - [`membership`]: no filter rejects a key that it was built from, over all layouts and kinds of
+//!   keys;
+//! - [`raw`]: the standard filter over unmodified digests, for the papers' tables of hash
+//!   functions.
 //!
-//! Everything follows from a seed, so that a failure repeats. Used by the crate's tests and by `cargo xtask`.
+//! Everything follows from a seed, so that a failure can be reproduced. Used by the crate's tests
+//! and by `cargo xtask`.
 //!
-//! Not here: the rates once measured ([`crate::measured`]).
+//! Not here: the measured rates ([`crate::measured`]).
 
 pub mod membership;
 pub mod rates;
@@ -14,8 +17,8 @@ pub mod raw;
 
 use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
 
-/// Pseudo-random numbers from a seed (SplitMix64). All numbers of one stream differ: whoever builds a filter from
-/// some may ask it for the next ones as strangers.
+/// Pseudo-random numbers from a seed (SplitMix64). All numbers of one stream differ: a filter built
+/// from some of them can be probed with the next ones as absent keys.
 #[derive(Clone, Debug)]
 pub struct Numbers(pub u64);
 
@@ -29,7 +32,7 @@ impl Numbers {
         x ^ (x >> 31)
     }
 
-    /// The next number as one from 0 up to 1.
+    /// The next number, scaled to the range from 0 up to 1.
     pub fn share(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,10 +1,11 @@
-//! Measuring false-positive rates: filters of random keys, asked for random strangers.
+//! Measurement of false-positive rates: filters of random keys, probed with random absent keys.
 //!
-//! Two things scatter: which strangers are asked, and which keys crowd which lines of a filter. The second does not
-//! shrink with more strangers, so several filters are built, and the standard error of the mean is taken from the
-//! spread of their rates, which holds both.
+//! There are two sources of variance: the choice of absent keys, and the distribution of keys over
+//! the lines of a filter. The second does not shrink with more absent keys. So several filters are
+//! built, and the standard error of the mean is computed from the spread of their rates, which
+//! includes both.
 //!
-//! Not here: the rates once measured ([`crate::measured`]).
+//! Not here: the measured rates ([`crate::measured`]).
 
 use crate::filter::Filter;
 use crate::fpr::layout_fpr;
@@ -12,24 +13,24 @@ use crate::layout::FilterLayout;
 use crate::sim::Numbers;
 use shamba_key::KeyDigest;
 
-/// How hard to measure.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Filters to build, two at least.
+    /// Number of filters to build, at least two.
     pub filters: u32,
-    /// Keys of each. With a multiple of 4,096, eighths of bits per key are whole lines.
+    /// Keys of each filter. With a multiple of 4,096, eighths of bits per key are whole lines.
     pub keys_per_filter: usize,
-    /// Strangers are asked until about so many should have passed...
+    /// Absent keys are probed until about this many are expected to have passed...
     pub passes_wanted: f64,
-    /// ...but not more than this, over all filters.
+    /// ...but at most this many, over all filters.
     pub strangers_most: u64,
 }
 
 impl Effort {
-    /// What the checked-in table is measured with: errors of 0.4 % up to 14 bits per key.
+    /// The effort of the checked-in table: errors of 0.4 % up to 14 bits per key.
     pub const FULL: Self =
         Self { filters: 16, keys_per_filter: 409_600, passes_wanted: 100_000.0, strangers_most: 150_000_000 };
-    /// For a look in seconds: errors of some 2 %.
+    /// A measurement that takes seconds: errors of some 2 %.
     pub const QUICK: Self =
         Self { filters: 16, keys_per_filter: 40_960, passes_wanted: 5_000.0, strangers_most: 1_500_000 };
 }
@@ -37,18 +38,19 @@ impl Effort {
 /// A measured rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
-    /// The share of strangers that passed.
+    /// The share of absent keys that passed.
     pub fpr: f64,
     /// Its standard error.
     pub error: f64,
-    /// Strangers asked.
+    /// Absent keys probed.
     pub strangers: u64,
 }
 
 impl Rate {
-    /// How many standard errors, of both taken together, lie between this rate and another with an error of its own.
+    /// The distance between this rate and another, in standard errors of both together.
     pub fn departure_in_errors(self, fpr: f64, error: f64) -> f64 {
-        // Rates that are all but 1 have errors of 0: then what matters is far below one in a million.
+        // Rates very close to 1 have errors of 0: use an error of one in a thousand million
+        // instead.
         (self.fpr - fpr).abs() / self.error.hypot(error).max(1e-9)
     }
 }
@@ -60,7 +62,7 @@ pub fn measure(layout: FilterLayout, bits_per_key: f64, seed: u64, effort: Effor
     let per_filter = (strangers.min(effort.strangers_most as f64) / f64::from(filters)).max(1000.0) as u64;
     let rates: Vec<f64> = (0..filters)
         .map(|number| {
-            // One stream for keys and strangers, so that none of them are the same.
+            // One stream for keys and absent keys, so that no two are the same.
             let mut numbers = Numbers(Numbers(seed ^ bits_per_key.to_bits() ^ u64::from(number)).draw());
             let mut digests = std::iter::repeat_with(move || KeyDigest::from_raw(numbers.draw()));
             let keys: Vec<KeyDigest> = digests.by_ref().take(effort.keys_per_filter).collect();

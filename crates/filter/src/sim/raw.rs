@@ -1,15 +1,16 @@
-//! The standard filter over raw digests: what the papers' tables of hash functions are measured with.
+//! The standard filter over raw digests: measures the papers' tables of hash functions.
 //!
-//! A key comes as an array of digests as their functions give them, without our finaliser and remixes, and probes are
-//! made the papers' way, modulo the filter's bits, so that what is weak in a hash function shows:
+//! A key is an array of digests exactly as the hash functions return them, without this crate's
+//! finaliser and remixes. Probes are made as in the papers, modulo the filter's bits, so that
+//! weaknesses of a hash function show:
 //!
 //! - independent: probe i is digest i;
 //! - rotation: `h + i * step` in 32 bits, h the low half of digest 0, `step = h << 17 | h >> 15`;
 //! - double hashing: `h1 + i * h2` in 64 bits, digests 0 and 1.
 //!
-//! No table stores such a filter; [`crate::FilterLayout::Standard`] is the one that tables may.
+//! No table stores such a filter; tables may store [`crate::FilterLayout::Standard`].
 
-/// How probes are made from a key's digests.
+/// How probes are derived from a key's digests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RawProbing {
     /// A digest for each probe.
@@ -21,7 +22,7 @@ pub enum RawProbing {
 }
 
 impl RawProbing {
-    /// How many digests a key must come with.
+    /// Number of digests per key.
     pub fn digests(self, probes: u8) -> usize {
         match self {
             Self::Independent => usize::from(probes),
@@ -41,7 +42,7 @@ pub struct RawFilter {
 }
 
 impl RawFilter {
-    /// An empty filter for `keys` keys at `bits_per_key`, with as many probes as asked; at least one bit.
+    /// An empty filter for `keys` keys at `bits_per_key`, with `probes` probes; at least one bit.
     pub fn new(keys: usize, bits_per_key: f64, probes: u8, probing: RawProbing) -> Self {
         let bits = (keys as f64 * bits_per_key).round().max(1.0) as u64;
         Self { words: vec![0; bits.div_ceil(64) as usize], bits, probes, probing }
@@ -50,7 +51,7 @@ impl RawFilter {
     /// Adds the key of these digests.
     ///
     /// # Panics
-    /// With fewer digests than [`RawProbing::digests`] says.
+    /// With fewer digests than [`RawProbing::digests`] requires.
     pub fn insert(&mut self, digests: &[u64]) {
         for probe in 0..self.probes {
             let bit = self.bit(digests, probe);
@@ -61,7 +62,7 @@ impl RawFilter {
     /// Whether the key of these digests may have been added.
     ///
     /// # Panics
-    /// With fewer digests than [`RawProbing::digests`] says.
+    /// With fewer digests than [`RawProbing::digests`] requires.
     pub fn may_contain(&self, digests: &[u64]) -> bool {
         (0..self.probes).map(|probe| self.bit(digests, probe)).all(|bit| {
             let word = self.words[(bit / 64) as usize];
@@ -88,7 +89,7 @@ mod tests {
     use crate::fpr::standard_fpr;
     use crate::sim::Numbers;
 
-    /// The share of strangers that pass a filter of 100,000 keys at 10 bits, seven probes.
+    /// The share of absent keys that pass a filter of 100,000 keys at 10 bits, seven probes.
     fn measured(probing: RawProbing, mut digest: impl FnMut() -> u64) -> f64 {
         let count = probing.digests(7);
         let mut key = || (0..count).map(|_| digest()).collect::<Vec<u64>>();
@@ -103,8 +104,8 @@ mod tests {
     #[test]
     fn good_digests_meet_theory_but_for_the_rotation() {
         let theory = standard_fpr(10.0, 7);
-        // One digest and its rotation cost some 7 %, whatever the hash function: the papers' second table, whose
-        // 0.85 % stand against 0.82 %, is no weakness of the functions in it.
+        // One digest and its rotation cost some 7 %, whatever the hash function. The papers' second
+        // table has 0.85 % instead of 0.82 % for this reason, not because of the functions in it.
         for (probing, least, most) in [
             (RawProbing::Independent, 0.96, 1.04),
             (RawProbing::Rotation, 1.03, 1.11),
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn weak_digests_are_not_mended() {
-        // Sixteen bits of entropy: 100,000 keys leave no value free, so every stranger passes.
+        // Sixteen bits of entropy: 100,000 keys leave no value free, so every absent key passes.
         let mut numbers = Numbers(22);
         let rate = measured(RawProbing::Rotation, || numbers.draw() & 0xffff);
         assert!(rate > 0.7, "{rate}");

@@ -1,23 +1,24 @@
-//! A slice in memory: whole lines that begin where the processor's cache lines do.
+//! A slice in memory: whole lines, aligned to the processor's cache lines.
 //!
-//! A line of ours that straddled two of the processor's would cost two misses where the family promises one,
-//! and the vector loads of [`super`] want theirs aligned too. The type says it: [`Line`] is aligned to its
-//! size.
+//! A filter line that straddled two cache lines would cost two misses where the family promises
+//! one, and the vector loads of [`super`] require alignment too. The type guarantees it: [`Line`]
+//! is aligned to its size.
 //!
-//! Not here: which slice and which line a key belongs to ([`crate::place`]).
+//! Not here: the slice and the line of a key ([`crate::place`]).
 
 use std::sync::Arc;
 
 use super::bits;
 use crate::LINE_BYTES;
 
-/// One line of a filter, on one cache line. A slice of a filter is a `[Line]`, whoever keeps it.
+/// One line of a filter, on one cache line. A slice of a filter is a `[Line]`, whichever component
+/// holds it.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Line(pub(crate) [u8; LINE_BYTES]);
 
 impl Line {
-    /// A slice's lines, copied to where they are aligned; bytes beyond the last whole line are dropped.
+    /// A slice's lines, copied to aligned memory; bytes beyond the last whole line are dropped.
     pub fn boxed(slice: &[u8]) -> Box<[Self]> {
         shamba_key::chunks(slice).0.map(|line| Self(*line)).collect()
     }
@@ -27,21 +28,23 @@ impl Line {
         shamba_key::chunks(slice).0.map(|line| Self(*line)).collect()
     }
 
-    /// A slice's lines where they lie; `None` unless `slice` is whole lines and begins where a line may.
+    /// A slice's lines in place; `None` unless `slice` is whole lines and aligned as a line.
     pub fn view(slice: &[u8]) -> Option<&[Self]> {
         let at = slice.as_ptr().cast::<Self>();
         if !at.is_aligned() || slice.len() % LINE_BYTES != 0 {
             return None;
         }
-        // SAFETY: a `Line` is 64 bytes of any content (asserted below). The address was found to be aligned, and
-        // the borrowed bytes are exactly this many lines, which the result borrows in their place.
+        // SAFETY: a `Line` is 64 bytes of any content (asserted below). The address was checked to
+        // be aligned, and the borrowed bytes are exactly this many lines, which the result borrows
+        // in their place.
         Some(unsafe { std::slice::from_raw_parts(at, slice.len() / LINE_BYTES) })
     }
 
     /// Lines as they are stored.
     pub fn bytes(lines: &[Self]) -> &[u8] {
-        // SAFETY: a `Line` is 64 bytes, all of them initialised and none of them padding (asserted below), so
-        // the lines are this many bytes in one allocation, which the result borrows in their place.
+        // SAFETY: a `Line` is 64 bytes, all of them initialised and none of them padding (asserted
+        // below), so the lines are this many bytes in one allocation, which the result borrows in
+        // their place.
         unsafe { std::slice::from_raw_parts(lines.as_ptr().cast::<u8>(), size_of_val(lines)) }
     }
 
@@ -56,12 +59,12 @@ impl Line {
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES && align_of::<Line>() == LINE_BYTES);
 
-/// A slice's lines; none for a slice that is absent.
+/// A slice's lines; empty for an absent slice.
 #[derive(Clone, Default)]
 pub(crate) struct Lines(Box<[Line]>);
 
 impl Lines {
-    /// Lines without a bit.
+    /// Lines with all bits clear.
     pub(crate) fn zeroed(lines: usize) -> Self {
         Self(vec![Line([0; LINE_BYTES]); lines].into_boxed_slice())
     }
@@ -82,7 +85,7 @@ impl Lines {
         (!self.is_absent()).then_some(&*self.0)
     }
 
-    /// All lines, to set bits in.
+    /// All lines, for setting bits.
     pub(crate) fn all_mut(&mut self) -> &mut [Line] {
         &mut self.0
     }
@@ -93,7 +96,7 @@ impl Lines {
         self.0.get(number)
     }
 
-    /// The same, to set bits in.
+    /// The same, for setting bits.
     #[inline]
     pub(crate) fn line_mut(&mut self, number: usize) -> Option<&mut Line> {
         self.0.get_mut(number)
@@ -104,7 +107,7 @@ impl Lines {
         Line::bytes(&self.0)
     }
 
-    /// What the slice takes in memory.
+    /// Memory of the slice in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
@@ -122,7 +125,7 @@ mod tests {
         for (from, to) in (0..=256usize).flat_map(|from| (from..=256).map(move |to| (from, to))) {
             let whole = from.is_multiple_of(LINE_BYTES) && to.is_multiple_of(LINE_BYTES);
             let view = Line::view(&bytes[from..to]);
-            // Nothing is whole lines too, wherever its address is.
+            // An empty slice is whole lines at any address.
             assert!(view.is_some() == whole || from == to, "{from}..{to}");
             assert!(view.is_none_or(|view| Line::bytes(view) == &bytes[from..to]));
         }
@@ -138,6 +141,7 @@ mod tests {
             assert_eq!(slice.as_bytes().as_ptr().align_offset(LINE_BYTES), 0);
             assert_eq!(slice.resident_bytes(), content.len());
             assert_eq!((slice.is_absent(), slice.line(lines).is_none()), (lines == 0, true));
+            // Kept alive, so that the allocator returns different addresses.
             slices.push((slice, content)); // Kept, so that the allocator gives other places.
         }
         for (slice, content) in slices {

@@ -1,13 +1,16 @@
-//! The probe of one line: all bits of a key tested at once, by the widest instructions that the processor has.
+//! The probe of one line: tests all bits of a key at once, with the widest vector instructions of
+//! the processor.
 //!
-//! Three ways that give the same answer: AVX-512 (with VL: 256-bit registers, no slower clock), AVX2, and a
-//! plain loop, which other processors get and which tests hold the others to. Which one is chosen once, when
-//! a filter is made: [`Prober::best`].
+//! There are three implementations with the same answer: AVX-512 (with VL: 256-bit registers, no
+//! slower clock), AVX2, and a scalar loop. The scalar loop serves other processors, and tests
+//! compare the others with it. The choice is made once, when a filter is made: [`Prober::best`].
 //!
-//! Invariant: a [`Prober`] exists only for a way that the running processor has. The memory that is probed is
-//! in [`lines`]: aligned, so that a load never straddles two cache lines.
+//! Invariant: a [`Prober`] exists only for an implementation that the running processor supports.
+//! The memory that is probed is in [`lines`]: aligned, so that a load never straddles two cache
+//! lines.
 //!
-//! Not here: which line a key belongs to ([`crate::place`]); what the bits mean (`docs/formats/filter.md`).
+//! Not here: the line of a key ([`crate::place`]); the meaning of the bits
+//! (`docs/formats/filter.md`).
 #![allow(unsafe_code)]
 
 pub(crate) mod lines;
@@ -18,8 +21,8 @@ use self::lines::Line;
 use crate::LINE_BITS;
 use crate::shape::MAX_PROBES;
 
-/// Lane `i` is the golden ratio's 32 bits to the power of `i + 1`: odd, and the top bits of the products
-/// of one number by different lanes are as good as independent.
+/// Lane `i` is the 32 bits of the golden ratio to the power of `i + 1`. It is odd, and the top bits
+/// of the products of one number by different lanes are nearly independent.
 pub(crate) static PROBE_LANES: [u32; MAX_PROBES as usize] = {
     let mut lanes = [0x9e37_79b9u32; MAX_PROBES as usize];
     let mut i = 1;
@@ -30,10 +33,10 @@ pub(crate) static PROBE_LANES: [u32; MAX_PROBES as usize] = {
     lanes
 };
 
-/// Takes 32 bits down to a bit of the line.
+/// Shift that reduces 32 bits to the number of a bit of the line.
 pub(crate) const BIT_SHIFT: u32 = 32 - LINE_BITS.ilog2();
 
-/// A way to test the bits of a key in its line.
+/// An implementation of the test of a key's bits in its line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Prober(Way);
 
@@ -47,15 +50,15 @@ enum Way {
 }
 
 impl Prober {
-    /// The plain loop.
+    /// The scalar loop.
     pub(crate) const SCALAR: Self = Self(Way::Scalar);
 
-    /// The fastest way of this processor.
+    /// The fastest implementation that this processor supports.
     pub(crate) fn best() -> Self {
         Self::available().last().unwrap_or(Self::SCALAR)
     }
 
-    /// Every way of this processor, slowest first.
+    /// Every implementation that this processor supports, slowest first.
     pub(crate) fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let vectors = {
@@ -71,16 +74,18 @@ impl Prober {
         std::iter::once(Self::SCALAR).chain(vectors.into_iter().flatten())
     }
 
-    /// Whether the first `probes` bits of a key are all set in `line`; `probe` is what they are made from.
+    /// Whether the first `probes` bits of a key are all set in `line`; `probe` is the number that
+    /// they are derived from.
     #[inline(always)]
     pub(crate) fn all_set(self, line: &Line, probe: u32, probes: u8) -> bool {
         match self.0 {
             Way::Scalar => all_set(line, probe, probes),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `available` makes this way, after it found avx2 on this processor.
+            // SAFETY: only `available` makes this variant, after it found avx2 on this processor.
             Way::Avx2 => unsafe { x86::all_set_avx2(line, probe, probes) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `available` makes this way, after it found avx2, avx512f and avx512vl.
+            // SAFETY: only `available` makes this variant, after it found avx2, avx512f and
+            // avx512vl.
             Way::Avx512 => unsafe { x86::all_set_avx512(line, probe, probes) },
         }
     }
@@ -95,7 +100,7 @@ pub(crate) fn bits(probe: u32, probes: u8) -> impl Iterator<Item = usize> {
         .map(move |lane| (probe.wrapping_mul(*lane) >> BIT_SHIFT) as usize)
 }
 
-/// The plain loop. No exit on the first zero: a branch that the processor guesses wrong costs more than the
+/// The scalar loop. It does not exit on the first zero: a mispredicted branch costs more than the
 /// probes.
 fn all_set(line: &Line, probe: u32, probes: u8) -> bool {
     let mut all = 1;
@@ -110,7 +115,7 @@ mod tests {
     use super::*;
     use crate::LINE_BYTES;
 
-    /// SplitMix64, so that a failure repeats.
+    /// SplitMix64, so that a failure can be reproduced.
     struct Numbers(u64);
 
     impl Numbers {
@@ -123,7 +128,7 @@ mod tests {
         }
     }
 
-    /// A line in which each bit is set with a chance of `share` in 16.
+    /// A line in which each bit is set with probability `share` / 16.
     fn line(numbers: &mut Numbers, share: u64) -> Line {
         let mut line = Line([0; LINE_BYTES]);
         for bit in 0..LINE_BITS {

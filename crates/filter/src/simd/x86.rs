@@ -1,11 +1,13 @@
-//! The vector probes of x86-64, eight bits of a key a step: two steps only above eight probes.
+//! The vector probes of x86-64: eight bits of a key per step, with a second step only above eight
+//! probes.
 //!
-//! Each lane makes its bit's number, picks the 32-bit word of the line that holds it (a table lookup in
-//! registers: no gather, whose cost differs from processor to processor), and tests it.
+//! Each lane computes its bit's number, selects the 32-bit word of the line that holds it (a table
+//! lookup in registers, not a gather, whose cost differs between processors), and tests it.
 //!
-//! Every function of this module needs the processor to have its `target_feature`s: that is the safety condition of each.
-//! AVX-512 takes Rust 1.89; a build by an older one uses AVX2 (see [`HAS_AVX512`]).
-// Rust before 1.87 has the instructions as unsafe functions, later ones do not.
+//! Every function of this module requires the processor to support its `target_feature`s: that is
+//! the safety condition of each. AVX-512 requires Rust 1.89; a build by an older compiler uses AVX2
+//! (see [`HAS_AVX512`]).
+// Before Rust 1.87 these intrinsics are unsafe functions, since then they are not.
 #![allow(unused_unsafe)]
 
 use std::arch::x86_64::{
@@ -17,7 +19,7 @@ use std::arch::x86_64::{
 use super::lines::Line;
 use super::{BIT_SHIFT, PROBE_LANES};
 
-/// Takes the number of a bit down to that of its 32-bit word.
+/// Shift from the number of a bit to that of its 32-bit word.
 const WORD_SHIFT: i32 = 5;
 const LANES: u8 = 8;
 
@@ -37,7 +39,8 @@ unsafe fn bit_numbers(probe: u32, step: usize) -> __m256i {
     const _: () = assert!(PROBE_LANES.len() == 2 * LANES as usize);
     debug_assert!(step < 2);
     let at = PROBE_LANES.as_ptr().cast::<__m256i>();
-    // SAFETY: the lanes are two vectors long and `step` is 0 or 1 in both callers; the load may be unaligned.
+    // SAFETY: the lanes are two vectors long and `step` is 0 or 1 in both callers; the load may be
+    // unaligned.
     let lanes = unsafe { _mm256_loadu_si256(at.add(step & 1)) };
     // SAFETY: the caller found the feature.
     unsafe {
@@ -71,13 +74,14 @@ unsafe fn set_avx2(line: &Line, probe: u32, step: usize) -> u8 {
     unsafe {
         let (low, high) = halves(line);
         let numbers = bit_numbers(probe, step);
+        // 0 to 15: the lowest three bits select within a half.
         let words = _mm256_srli_epi32::<WORD_SHIFT>(numbers); // 0 to 15: the lowest three bits pick in a half.
         let of_low = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, words));
         let of_high = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, words));
-        // The fourth bit, moved to the sign, says which half.
+        // The fourth bit, moved to the sign, selects the half.
         let is_high = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(words));
         let picked = _mm256_castps_si256(_mm256_blendv_ps(of_low, of_high, is_high));
-        // The bit itself is moved to the sign: shifted left by 31 less its number within the word.
+        // The bit itself is moved to the sign: shifted left by 31 minus its number within the word.
         let shifts = _mm256_andnot_si256(numbers, _mm256_set1_epi32(31));
         let signs = _mm256_castsi256_ps(_mm256_sllv_epi32(picked, shifts));
         _mm256_movemask_ps(signs) as u8
@@ -111,7 +115,7 @@ mod avx512 {
         first && unsafe { clear_avx512(line, probe, 1, wanted(probes - LANES)) } == 0
     }
 
-    /// Which of the `wanted` ones of eight bits are not set.
+    /// The wanted bits, of eight, that are not set.
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
     unsafe fn clear_avx512(line: &Line, probe: u32, step: usize, wanted: u8) -> u8 {
@@ -119,16 +123,16 @@ mod avx512 {
         unsafe {
             let (low, high) = halves(line);
             let numbers = bit_numbers(probe, step);
-            // The lowest four bits pick among the sixteen words of both halves.
+            // The lowest four bits select among the sixteen words of both halves.
             let words = _mm256_permutex2var_epi32(low, _mm256_srli_epi32::<WORD_SHIFT>(numbers), high);
-            // Rotating takes the number modulo 32 by itself.
+            // The rotation takes the number modulo 32 by itself.
             let bits = _mm256_rolv_epi32(_mm256_set1_epi32(1), numbers);
             _mm256_mask_testn_epi32_mask(wanted, words, bits)
         }
     }
 }
 
-/// What a compiler without AVX-512 gets: never called, since `HAS_AVX512` is false.
+/// For a compiler without AVX-512: never called, since `HAS_AVX512` is false.
 #[rustversion::before(1.89)]
 mod avx512 {
     pub(super) const IS_BUILT: bool = false;

@@ -1,9 +1,9 @@
-//! Digests against published vectors, and the qualities that the rest of the engine leans on.
+//! Digests against published vectors, and the qualities that the rest of the engine relies on.
 
 use super::*;
 use std::collections::HashSet;
 
-/// Pseudo-random numbers (SplitMix64) from a fixed seed, so that a failure repeats.
+/// Pseudo-random numbers (SplitMix64) from a fixed seed, so that a failure can be reproduced.
 struct Numbers(u64);
 
 impl Numbers {
@@ -13,9 +13,9 @@ impl Numbers {
     }
 }
 
-/// The verification value of SMHasher, by which authors of hash functions publish that a port is right:
-/// hash the keys {}, {0}, {0, 1}, ... {0, .. 254} under the seeds 256, 255, ... 1, then hash those 256 hashes
-/// under the seed 0; the low 32 bits.
+/// The verification value of SMHasher, which authors of hash functions publish to check ports: hash
+/// the keys {}, {0}, {0, 1}, ... {0, .. 254} under the seeds 256, 255, ... 1, then hash those 256
+/// hashes under the seed 0; the low 32 bits.
 fn smhasher_verification(kind: DigestKind) -> u32 {
     let key: Vec<u8> = (0..=255).collect();
     let mut hashes = Vec::new();
@@ -55,7 +55,8 @@ fn the_published_hashes_of_single_keys() {
     }
 }
 
-/// These numbers are in databases and tables: when one changes, so must the version of the formats.
+/// These numbers are in databases and tables: if one changes, the version of the formats must
+/// change too.
 #[test]
 fn digests_stay_what_they_are_on_disk() {
     for (kind, seed, digest) in [
@@ -71,7 +72,7 @@ fn digests_stay_what_they_are_on_disk() {
         let made = DigestFn::new(kind, seed).digest(b"shamba").raw();
         assert_eq!(made, digest, "{kind} under {seed}: {made:#018x}");
     }
-    // Remixes of a digest, computed apart from this code.
+    // Remixes of a digest, computed independently of this code.
     let digest = KeyDigest::from_raw(0x0123_4567_89ab_cdef);
     assert_eq!(digest.block_tag(), 0x9ef6);
     assert_eq!(digest.module(0), 0x7414_c9da_1868_2a40);
@@ -84,6 +85,7 @@ fn every_digest_is_counted_once_on_its_own_thread() {
     let before = hashes_on_this_thread();
     for key in 0..1000u32 {
         let digest = digests.digest(&key.to_le_bytes());
+        // Remixes are not hashes.
         let _ = (digest.memtable_slot(), digest.block_tag(), digest.module(0)); // Remixes are no hashes.
     }
     assert_eq!(hashes_on_this_thread() - before, 1000);
@@ -128,8 +130,8 @@ fn the_test_kind_collides_as_it_should() {
 fn other_kinds_neither_collide_nor_agree() {
     let mut seen = HashSet::new();
     for kind in DigestKind::ALL {
-        // CRC-32C has 32 bits only: 2,000 keys collide with a chance of one in two thousand, and these do
-        // not.
+        // CRC-32C has only 32 bits: 2,000 keys collide with a probability of one in two thousand,
+        // and these do not.
         if kind == DigestKind::TestFourBit {
             continue;
         }
@@ -137,7 +139,8 @@ fn other_kinds_neither_collide_nor_agree() {
             let digests = DigestFn::new(kind, seed);
             for key in 0..2000u32 {
                 let fresh = seen.insert(digests.digest(&key.to_be_bytes()).raw());
-                // The seed of CRC-32C is added to its 32 bits, so another seed may give the same digest.
+                // The seed of CRC-32C is added to its 32 bits, so another seed may give the same
+                // digest.
                 assert!(fresh || kind == DigestKind::Crc32c, "{kind} under {seed}: key {key}");
             }
         }
@@ -176,7 +179,8 @@ fn finaliser_and_remixes_have_full_avalanche() {
     assert_avalanche("module 255", |x| KeyDigest(x).module(255));
 }
 
-/// Keys that share their block tag, memtable slot bits or module bits must still differ in the others.
+/// Keys that share their block tag, memtable slot bits or module bits must still differ in the
+/// others.
 #[test]
 fn remixes_do_not_predict_each_other() {
     let mut numbers = Numbers(3);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::*;
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers, reproducible from the seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -29,8 +29,8 @@ const EVERY_BYTE: &[u8] = &{
     bytes
 };
 
-/// One key of a kind: 0 random, 1 short over two letters, 2 zeros and ones, 3 paths, 4 one letter at many
-/// lengths, 5 a long common start.
+/// One key of a kind: 0 random, 1 short over two letters, 2 zeros and ones, 3 paths, 4 one letter
+/// at many lengths, 5 a long common start.
 fn key(kind: usize, numbers: &mut Numbers) -> Vec<u8> {
     match kind {
         0 => numbers.bytes(16, EVERY_BYTE),
@@ -62,7 +62,7 @@ fn key(kind: usize, numbers: &mut Numbers) -> Vec<u8> {
     }
 }
 
-/// Asks for `wanted` and compares with a search over the keys.
+/// Searches for `wanted` and compares with a search over the keys.
 fn agree(heads: &LayeredHeads, keys: &[Vec<u8>], wanted: &[u8], context: &str) {
     let asked = Cell::new(0);
     let full = |number: usize| {
@@ -110,7 +110,7 @@ fn bounds_are_those_of_a_search_over_the_keys() {
     }
 }
 
-/// Keys that differ from `key` as little as can be.
+/// The nearest keys to `key`.
 fn neighbours(key: &[u8]) -> Vec<Vec<u8>> {
     let mut found = vec![[key, b"\0"].concat(), [key, b"\xff"].concat()];
     for cut in [1, 7, 8] {
@@ -154,7 +154,7 @@ fn random_keys_take_eight_bytes_each_and_longest_keys_do_not_exhaust_the_stack()
     let heads = LayeredHeads::new(keys.len(), |number| &keys[number]);
     assert_eq!(heads.memory_bytes(), 8 * keys.len());
 
-    // Each key is the one before and a byte more: a layer below a layer, thousands deep.
+    // Each key is the one before plus more bytes: nested layers, thousands deep.
     let long = vec![0u8; crate::MAX_KEY_BYTES];
     let lengths: Vec<usize> = (0..crate::MAX_KEY_BYTES).step_by(5).collect();
     let heads = LayeredHeads::new(lengths.len(), |number| &long[..lengths[number]]);

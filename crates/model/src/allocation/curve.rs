@@ -1,30 +1,31 @@
-//! Rate curves: how a filter's false-positive rate falls with its bits per key.
+//! Rate curves: a filter's false-positive rate as a function of its bits per key.
 //!
-//! [`Theory`] is Monkey's equation 2, `e^(-bits_per_key * ln2^2)`. [`Measured`] is any other curve that never
-//! rises, as a table: between its points the *logarithm* of the rate runs straight, which is what theory does
-//! everywhere and real filters do nearly.
+//! [`Theory`] is Monkey's equation 2, `e^(-bits_per_key * ln2^2)`. [`Measured`] is any other
+//! non-increasing curve, as a table. Between its points the *logarithm* of the rate is linear,
+//! which is exact for the theory and close for real filters.
 //!
-//! The one rule asks a curve only one thing: up to where does a further bit per key still lower the rate by
-//! more than a given slope? That has one answer on a convex curve. Real curves bend the wrong way in places (a
-//! filter of a tenth of a bit per key does nothing at all), so a measured curve answers for its *lower convex
-//! hull*. Inside a straight piece of the hull a filter does a little worse than the hull says: by 6 % at
-//! most, for the standard filter at half a bit per key.
+//! The one rule asks a curve one question: up to how many bits per key does a further bit still
+//! lower the rate by more than a given slope? The answer is unique on a convex curve. Real curves
+//! are concave in places (a filter of a tenth of a bit per key rejects nothing at all), so a
+//! measured curve answers for its *lower convex hull*. Within a straight piece of the hull a
+//! filter's rate is slightly above the hull: by 6 % at most, for the standard filter at half a bit
+//! per key.
 //!
-//! Not here: where the measured rates come from (crate `shamba-filter`).
+//! Not here: the source of the measured rates (crate `shamba-filter`).
 
 use super::LN2_SQUARED;
 use crate::input;
 
-/// How the false-positive rate of a filter falls with its bits per key.
+/// A filter's false-positive rate as a function of its bits per key.
 pub trait RateCurve {
-    /// The rate at `bits_per_key`: 1 without bits, and never rising.
+    /// The rate at `bits_per_key`: 1 without bits, and non-increasing.
     fn fpr(&self, bits_per_key: f64) -> f64;
 
-    /// The most bits per key that still lower the rate; infinite if there is no end.
+    /// The maximum bits per key that still lower the rate; infinite if there is no limit.
     fn largest_bits_per_key(&self) -> f64;
 
-    /// The bits per key up to which one more lowers the rate (its hull) by more than e^`ln_slope`. As a
-    /// logarithm, because slopes of many bits per key are smaller than the smallest float.
+    /// The bits per key up to which one more lowers the rate (its hull) by more than e^`ln_slope`.
+    /// The slope is a logarithm, because slopes at many bits per key are below the smallest float.
     fn bits_at_ln_slope(&self, ln_slope: f64) -> f64;
 }
 
@@ -48,32 +49,33 @@ impl RateCurve for Theory {
     }
 }
 
-/// A measured curve, or any other that is given by points.
+/// A measured curve, or any other curve that is given by points.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
     /// Bits per key, ascending from 0, and the logarithm of the rate there.
     points: Vec<(f64, f64)>,
     /// The corners of the lower convex hull: their bits per key.
     corners: Vec<f64>,
-    /// The logarithm of the slope (as a positive number) from each corner to the next; falling.
+    /// The logarithm of the slope (as a positive number) from each corner to the next; descending.
     ln_slopes: Vec<f64>,
 }
 
-/// How finely a function is asked: the table of [`Measured::from_fn`].
+/// Samples per bit in the table of [`Measured::from_fn`].
 const ASKED_PER_BIT: u32 = 8;
-/// How finely the hull is cut: bits per key come out in steps of 1/32, and their cost is within
-/// (ln2^2 / 32)^2 / 8 = 0.003 % of the least.
+/// Corners of the hull per bit: bits per key come in steps of 1/32, and their cost is within (ln2^2
+/// / 32)^2 / 8 = 0.003 % of the minimum.
 const CORNERS_PER_BIT: f64 = 32.0;
-/// A table beyond this is a mistake of units.
+/// Maximum bits per key of a table; a larger value indicates a mistake of units.
 const MOST_BITS_PER_KEY: f64 = 1024.0;
 
 impl Measured {
-    /// The curve through `points`: bits per key and rate, with bits ascending and rates never rising. A rate of
-    /// 1 at 0 bits goes without saying. After the last point the rate stays what it is.
+    /// The curve through `points`: bits per key and rate, with bits ascending and rates
+    /// non-increasing. The point (0 bits, rate 1) is implied. After the last point the rate is
+    /// constant.
     ///
     /// # Errors
-    /// No points; bits that do not ascend or are out of bounds; a rate that rises, is above 1, or is 0 (which
-    /// no filter has: give the bound that was measured).
+    /// No points; bits that do not ascend or are out of bounds; a rate that increases, is above 1,
+    /// or is 0 (which no filter has: give the bound that was measured).
     pub fn new(points: &[(f64, f64)]) -> Result<Self, String> {
         let mut checked = vec![(0.0, 0.0)];
         let mut before = (0.0, 1.0);
@@ -105,8 +107,8 @@ impl Measured {
         Ok(Self { points: checked, corners, ln_slopes })
     }
 
-    /// The curve that `rate` computes, from 0 to `largest_bits_per_key`. Each answer is held down to the one
-    /// before it, so that the ripples of whole probe counts do not count as rising.
+    /// The curve that `rate` computes, from 0 to `largest_bits_per_key`. Each value is limited to
+    /// the one before it, so that the ripples of integer probe counts do not count as an increase.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -122,7 +124,7 @@ impl Measured {
         for step in 1.. {
             let bits_per_key = (f64::from(step) / f64::from(ASKED_PER_BIT)).min(largest_bits_per_key);
             let asked = rate(bits_per_key);
-            // Not `min`, which would pass over NaN in silence.
+            // Not `min`, which would silently ignore NaN.
             lowest = if asked > lowest { lowest } else { asked };
             points.push((bits_per_key, lowest));
             if bits_per_key == largest_bits_per_key {
@@ -143,7 +145,7 @@ impl RateCurve for Measured {
     }
 
     fn largest_bits_per_key(&self) -> f64 {
-        // A flat end saves nothing: its slope is 0, of logarithm minus infinity.
+        // A flat end saves nothing: its slope is 0, whose logarithm is minus infinity.
         self.bits_at_ln_slope(f64::NEG_INFINITY)
     }
 
@@ -157,7 +159,8 @@ fn between(from: (f64, f64), to: (f64, f64), bits_per_key: f64) -> f64 {
     from.1 + (to.1 - from.1) * (bits_per_key.max(0.0) - from.0) / (to.0 - from.0)
 }
 
-/// Points and rates (no longer logarithms) so close that straight pieces between them are the curve.
+/// Splits the curve into points and rates (no longer logarithms) so close that straight pieces
+/// between them approximate it.
 fn cut(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut cut = vec![(0.0, 1.0)];
     for pair in points.windows(2) {
@@ -174,13 +177,13 @@ fn cut(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     cut
 }
 
-/// The lower convex hull of points that ascend: the bits per key of its corners, and the logarithms of the
-/// slopes between them.
+/// The lower convex hull of ascending points: the bits per key of its corners, and the logarithms
+/// of the slopes between them.
 fn hull(points: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
     let slope = |from: (f64, f64), to: (f64, f64)| (from.1 - to.1) / (to.0 - from.0);
     let mut corners: Vec<(f64, f64)> = Vec::new();
     for &point in points {
-        // A corner stands only while the curve falls less after it than before it.
+        // A point is a corner only while the curve is less steep after it than before it.
         while let [.., before, last] = corners[..] {
             if slope(last, point) < slope(before, last) {
                 break;
@@ -193,7 +196,7 @@ fn hull(points: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
     (corners.into_iter().map(|(bits_per_key, _)| bits_per_key).collect(), ln_slopes)
 }
 
-/// Refuses bits per key that no curve can be asked for.
+/// Rejects bits per key that no curve accepts.
 pub(super) fn check_bits_per_key(what: &str, bits_per_key: f64) -> Result<(), String> {
     if bits_per_key == f64::INFINITY { Ok(()) } else { input::not_negative(what, bits_per_key) }
 }

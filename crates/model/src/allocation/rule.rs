@@ -1,45 +1,49 @@
-//! The one rule: bits for filters so that the fewest false positives are expected.
+//! The one rule: distributes bits over filters so that the expected number of false positives is
+//! minimal.
 //!
 //! ```text
-//! choose b_i in [smallest, largest]      minimise  sum w_i * p(b_i)      under  sum n_i * b_i = total
+//! choose b_i in [smallest, largest]   minimize sum w_i * p(b_i)   under sum n_i * b_i = total
 //! ```
 //!
-//! w_i is how often an *empty* probe reaches filter i, n_i its entries, p the rate curve. At the optimum a
-//! further bit saves equally much wherever it goes: w_i * p'(b_i) / n_i is the same for all filters between
-//! their bounds. In theory that reads p_i = min(1, lambda * n_i / w_i). The multiplier is found by bisection
-//! (of its logarithm: it spans hundreds of powers of ten), because the total falls as it rises.
+//! w_i is the frequency of *empty* probes at filter i, n_i its entries, p the rate curve. At the
+//! optimum a further bit saves the same in every filter: w_i * p'(b_i) / n_i is the same for all
+//! filters between their bounds. In theory that is p_i = min(1, lambda * n_i / w_i). The multiplier
+//! is found by bisection, because the total decreases as it increases. The bisection is on its
+//! logarithm, since it spans hundreds of powers of ten.
 //!
-//! What is left after bisection is shared out evenly: each filter goes the same part of the way between its
-//! bits just above and just below the multiplier. In theory that way is shorter than rounding; on a measured
-//! curve it may be a straight piece of the hull, and filters that are tied there end up alike. So the answer
-//! does not depend on the order of the filters, except for the last whole bit of each.
+//! The bits that remain after the bisection are distributed evenly: each filter moves by the same
+//! fraction of the distance between its bits just above and just below the multiplier. In theory
+//! that distance is below rounding. On a measured curve it may be a straight piece of the hull, and
+//! tied filters get equal bits. So the answer does not depend on the order of the filters, except
+//! for the last whole bit of each.
 //!
-//! Filters that no empty probe reaches get the smallest, and what nobody can use stays unspent.
+//! Filters that no empty probe reaches get the minimum, and bits that no filter can use stay
+//! unspent.
 //!
-//! Sources: Monkey (TODS 2018), equations 5, 6 and 14 to 17, are special cases, at the limit of large trees; its
-//! Algorithm 2 finds the same by moving bits between pairs of filters (here a test's oracle).
+//! Sources: Monkey (TODS 2018), equations 5, 6 and 14 to 17, are special cases, in the limit of
+//! large trees; its Algorithm 2 finds the same by moving bits between pairs of filters (the oracle
+//! of a test here).
 
 use shamba_filter::MAX_BITS_PER_KEY;
 
 use super::curve::{RateCurve, check_bits_per_key};
 use crate::input;
 
-/// A filter as the rule sees it.
+/// A filter as input of the rule.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FilterLoad {
     /// The entries that it covers.
     pub entries: u64,
-    /// How often a probe for a key that it does not hold reaches it, and nothing else. Any unit: only the
-    /// proportions count.
+    /// The rate of probes for keys that it does not hold. Any unit: only the proportions count.
     pub empty_probes_per_second: f64,
 }
 
-/// The least and the most bits per key of one filter.
+/// The minimum and maximum bits per key of one filter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
-    /// No filter gets less.
+    /// Minimum bits per key of a filter.
     pub smallest_bits_per_key: f64,
-    /// No filter gets more; may be infinite.
+    /// Maximum bits per key of a filter; may be infinite.
     pub largest_bits_per_key: f64,
 }
 
@@ -67,20 +71,20 @@ impl Limits {
     }
 }
 
-/// Who gets how many bits.
+/// The bits of each filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shares {
     /// The bits of each filter, in the order of the loads.
     pub bits: Vec<u64>,
-    /// The bits that no filter can use. Together with `bits` exactly the total.
+    /// The bits that no filter can use. Their sum with `bits` is exactly the total.
     pub unspent_bits: u64,
 }
 
-/// Shares `total_bits` out among filters so that the fewest false positives are expected.
+/// Distributes `total_bits` over filters so that the expected number of false positives is minimal.
 ///
 /// # Errors
-/// A filter without entries, a load or a limit that is not a number or negative, or a total below the smallest
-/// bits of all filters.
+/// A filter without entries, a load or a limit that is NaN, infinite or negative, or a total below
+/// the minimum bits of all filters.
 pub fn allocate(
     filters: &[FilterLoad],
     curve: &impl RateCurve,
@@ -110,14 +114,14 @@ pub fn allocate(
     let wanted = solve(&sites, curve, total_bits as f64, limits);
     let highest = highest_bits_per_key(curve, limits);
     let most = sites.iter().zip(&least).map(|(site, least)| match site.weight > 0.0 {
-        // `as` saturates: an infinite limit is the largest number.
+        // `as` saturates: an infinite limit becomes the largest integer.
         true => ((site.entries * highest).floor() as u64).max(*least),
         false => *least,
     });
     Ok(whole_bits(&sites, &wanted, &least, &most.collect::<Vec<_>>(), total_bits))
 }
 
-/// The false positives per second that these bits let through: what [`allocate`] makes least.
+/// The false positives per second with these bits: the quantity that [`allocate`] minimizes.
 pub fn false_positives_per_second(filters: &[FilterLoad], bits: &[u64], curve: &impl RateCurve) -> f64 {
     let rate = |filter: &FilterLoad, bits: u64| curve.fpr(bits as f64 / filter.entries.max(1) as f64);
     filters.iter().zip(bits).map(|(filter, bits)| filter.empty_probes_per_second * rate(filter, *bits)).sum()
@@ -130,12 +134,12 @@ pub(crate) struct Site {
     pub weight: f64,
 }
 
-/// The bits per key of each site before they become whole bits. Expects checked input, and a total of at
-/// least the smallest bits.
+/// The bits per key of each site before rounding to whole bits. Expects checked input, and a total
+/// of at least the minimum bits.
 pub(crate) fn solve(sites: &[Site], curve: &impl RateCurve, total_bits: f64, limits: Limits) -> Vec<f64> {
     let lowest = limits.smallest_bits_per_key;
     let highest = highest_bits_per_key(curve, limits);
-    // At multiplier m, site i stands where the curve's slope is m * n_i / w_i.
+    // At multiplier m, the bits of site i are those where the curve's slope is m * n_i / w_i.
     let at = |ln_multiplier: f64| -> Vec<f64> {
         let bits = |site: &Site| match site.weight > 0.0 {
             true => curve
@@ -152,15 +156,15 @@ pub(crate) fn solve(sites: &[Site], curve: &impl RateCurve, total_bits: f64, lim
     if total(&most) <= total_bits {
         return most;
     }
-    // From here on some site can take more than it gets, so both searches end: the total rises from the
-    // smallest bits to more than there are.
+    // From here on at least one site can take more than it gets, so both searches end: the total
+    // ranges from the minimum bits to more than is available.
     let mut step = 1.0;
     let mut few = 0.0;
     while total(&at(few)) > total_bits {
         few += step;
         step *= 2.0;
         if step > LARGEST_STEP {
-            // The total is the smallest bits, but for rounding.
+            // The total equals the minimum bits, except for rounding.
             return vec![lowest; sites.len()];
         }
     }
@@ -188,13 +192,14 @@ pub(crate) fn solve(sites: &[Site], curve: &impl RateCurve, total_bits: f64, lim
     fewer.iter().zip(&more).map(|(fewer, more)| fewer + part * (more - fewer)).collect()
 }
 
-/// How close the two ends of the bisection come, relative to where they are. The rest is shared out evenly, which
-/// costs the square of it.
+/// Relative distance of the two ends at which the bisection stops. The rest is distributed evenly,
+/// at a cost of the square of this distance.
 const CLOSE: f64 = 1e-13;
-/// Steps of a logarithm beyond which nothing changes any more: 2^64 bits for one key have a rate of e^-1e19.
+/// Maximum step of the logarithm: 2^64 bits for one key have a rate of e^-1e19, so larger steps
+/// change nothing.
 const LARGEST_STEP: f64 = 1e20;
 
-/// The most bits per key that a filter that is probed can get.
+/// The maximum bits per key of a filter that is probed.
 fn highest_bits_per_key(curve: &impl RateCurve, limits: Limits) -> f64 {
     curve.largest_bits_per_key().min(limits.largest_bits_per_key).max(limits.smallest_bits_per_key)
 }
@@ -203,8 +208,8 @@ fn sum(bits: &[u64]) -> u128 {
     bits.iter().map(|bits| u128::from(*bits)).sum()
 }
 
-/// Whole bits, together exactly the total (or the most that fits): each filter's rounded down, and the bits left
-/// over one by one to those that lost the largest fractions.
+/// Whole bits whose sum is exactly the total (or the most that fits): each filter's share is
+/// rounded down, and the remaining bits go one by one to the filters with the largest fractions.
 fn whole_bits(sites: &[Site], wanted: &[f64], least: &[u64], most: &[u64], total_bits: u64) -> Shares {
     let exact = |at: usize| sites[at].entries * wanted[at];
     let mut bits: Vec<u64> =
@@ -213,8 +218,8 @@ fn whole_bits(sites: &[Site], wanted: &[f64], least: &[u64], most: &[u64], total
     let mut spent = sum(&bits);
     let mut by_fraction: Vec<usize> = (0..sites.len()).collect();
     by_fraction.sort_by(|a, b| exact(*b).fract().total_cmp(&exact(*a).fract()).then(a.cmp(b)));
-    // One bit each is all it takes, but for the rounding of floats in totals beyond 2^53: that goes wherever
-    // there is room.
+    // One bit for each filter suffices, except for float rounding in totals beyond 2^53; that
+    // remainder goes to any filter below its maximum.
     for at_once in [1, u64::MAX] {
         for &at in &by_fraction {
             let missing = u64::try_from(spendable.saturating_sub(spent)).unwrap_or(u64::MAX);
@@ -223,7 +228,7 @@ fn whole_bits(sites: &[Site], wanted: &[f64], least: &[u64], most: &[u64], total
             spent += u128::from(given);
         }
     }
-    // Smallest bits that were rounded up, or again the rounding of floats, may have spent too much.
+    // Minimum bits that were rounded up, or float rounding, may exceed the total.
     for &at in by_fraction.iter().rev() {
         let excess = u64::try_from(spent.saturating_sub(spendable)).unwrap_or(u64::MAX);
         let taken = excess.min(bits[at] - least[at]);

@@ -1,5 +1,5 @@
-//! The one rule against theory, against the paper's Algorithm 2 and against exhaustive search; what allocations
-//! ask it for; curves; bad input.
+//! The one rule against theory, against the paper's Algorithm 2 and against exhaustive search;
+//! loads of the allocations; rate curves; invalid input.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,14 +13,14 @@ fn site(entries: u64, run: u32, empty_probes_per_second: f64) -> FilterSite {
     FilterSite { entries, run, empty_probes_per_second }
 }
 
-/// Bits per key and load of some filters: up to a thousand times apart.
+/// Entries and load of some filters; loads differ by up to a factor of a million.
 fn loads() -> impl Strategy<Value = Vec<FilterLoad>> {
     let weight = prop_oneof![1 => Just(0.0), 9 => 0.001..1000.0f64];
     prop::collection::vec((1u64..100_000, weight), 1..12)
         .prop_map(|filters| filters.into_iter().map(|(entries, weight)| load(entries, weight)).collect())
 }
 
-/// Mostly numbers of at least 0, of any size; now and then what is none.
+/// Mostly numbers of at least 0, of any size; sometimes negative ones, infinities or NaN.
 fn any_number() -> impl Strategy<Value = f64> {
     prop_oneof![20 => any::<f64>().prop_map(f64::abs), 10 => 0.0..1.0f64, 1 => prop::num::f64::ANY]
 }
@@ -29,8 +29,8 @@ fn entries(filters: &[FilterLoad]) -> u64 {
     filters.iter().map(|filter| filter.entries).sum()
 }
 
-/// The paper's Algorithm 2 with weights: bits move between pairs of filters while that helps, in pieces that
-/// become half as large whenever it no longer does.
+/// The paper's Algorithm 2 with weights: bits move between pairs of filters while that helps, in
+/// pieces that are halved whenever no move helps.
 fn algorithm_2(filters: &[FilterLoad], total_bits: u64) -> Vec<u64> {
     let mut bits = vec![0; filters.len()];
     bits[0] = total_bits;
@@ -45,7 +45,8 @@ fn algorithm_2(filters: &[FilterLoad], total_bits: u64) -> Vec<u64> {
                 }
                 let before = cost(from, bits[from]) + cost(to, bits[to]);
                 let after = cost(from, bits[from] - piece) + cost(to, bits[to] + piece);
-                // The paper's test is "less"; a hair more than that, or rounding moves bits for ever.
+                // The paper's test is "less"; a small margin prevents rounding from moving bits for
+                // ever.
                 if after < before * (1.0 - 1e-12) {
                     bits[from] -= piece;
                     bits[to] += piece;
@@ -79,7 +80,7 @@ fn a_filter_that_does_not_pay_gets_nothing() {
     let filters = [load(1_000, 1.0), load(1_000_000, 1.0)];
     let shares = allocate(&filters, &Theory, 10_000, Limits::NONE).unwrap();
     assert_eq!(shares.bits, [10_000, 0]);
-    // One that nobody probes gets the smallest, and what nobody can use is left over.
+    // A filter without probes gets the minimum, and bits that no filter can use are left over.
     let filters = [load(1_000, 0.0), load(2_000, 3.0)];
     let limits = Limits { smallest_bits_per_key: 1.5, largest_bits_per_key: 20.0 };
     let shares = allocate(&filters, &Theory, 100_000, limits).unwrap();
@@ -111,7 +112,7 @@ fn equal_filters_get_the_same_to_a_bit() {
 fn totals_at_and_beyond_the_limits() {
     let filters = [load(3, 1.0), load(5, 7.0)];
     let limits = Limits { smallest_bits_per_key: 0.5, largest_bits_per_key: 2.5 };
-    // 1.5 and 2.5 bits are 2 and 3 whole ones.
+    // 1.5 and 2.5 bits round up to 2 and 3.
     assert_eq!(allocate(&filters, &Theory, 5, limits).unwrap().bits, [2, 3]);
     let error = allocate(&filters, &Theory, 4, limits).unwrap_err();
     assert!(error.contains("4 bits are too few") && error.contains("need 5"), "{error}");
@@ -130,7 +131,8 @@ fn uniform_monkey_and_workload_differ_only_in_the_loads() {
         allocation.loads(&files, lookups).unwrap().iter().map(|load| load.empty_probes_per_second).collect()
     };
     assert_eq!(weights(Allocation::Uniform, lookups), [100.0, 300.0, 1_600.0]);
-    // A lookup that finds nothing reaches both runs; one that finds its key in the old run (0.8) the new one.
+    // A lookup that finds nothing reaches both runs; one that finds its key in the old run (0.8)
+    // the new one.
     assert_eq!(weights(Allocation::Monkey, lookups), [0.25 * 0.9, 0.75 * 0.9, 0.5]);
     assert_eq!(weights(Allocation::Workload, lookups), [9.0 + 2.25, 6.75, 2.0 + 5.0]);
     assert_eq!(weights(Allocation::Monkey, Lookups::default()), [0.25, 0.75, 1.0]);
@@ -179,7 +181,7 @@ fn a_measured_curve_of_theory_allocates_as_theory() {
 
 #[test]
 fn measured_curves_end_bend_and_are_checked() {
-    // Flat after 10 bits: more are worth nothing, so they are not spent.
+    // Flat after 10 bits: more bits are worth nothing, so they are not spent.
     let flat = Measured::new(&[(0.0, 1.0), (10.0, 0.01), (20.0, 0.01)]).unwrap();
     assert_eq!(flat.largest_bits_per_key(), 10.0);
     for (bits, rate) in [(10.0, 0.01), (15.0, 0.01), (40.0, 0.01), (5.0, 0.1), (0.0, 1.0), (-1.0, 1.0)] {
@@ -187,7 +189,7 @@ fn measured_curves_end_bend_and_are_checked() {
     }
     let shares = allocate(&[load(100, 1.0)], &flat, 5_000, Limits::default()).unwrap();
     assert_eq!(shares, Shares { bits: vec![1_000], unspent_bits: 4_000 });
-    // Useless below 4 bits: nobody is left with fewer while another has to lose by it.
+    // Useless below 4 bits: no filter gets fewer bits than that at the expense of another.
     let step = Measured::new(&[(4.0, 1.0), (5.0, 0.1), (10.0, 0.01)]).unwrap();
     let shares = allocate(&[load(100, 3.0), load(100, 1.0)], &step, 500, Limits::default()).unwrap();
     assert_eq!(shares.bits, [500, 0]);
@@ -235,7 +237,8 @@ fn small_cases_on_a_real_curve_are_as_good_as_exhaustive_search() {
             }
         }
         let shares = allocate(&filters, &curve, total_bits, Limits::default()).unwrap();
-        // The last is where filters are tied in the bend below one bit: the price of treating them alike.
+        // The last case has filters tied in the concave part below one bit: the cost of treating
+        // them equally.
         let within = if total_bits == 60 { 0.06 } else { 0.001 };
         assert!(cost(&shares.bits) / best - 1.0 < within, "{shares:?}: {} {best}", cost(&shares.bits));
     }
@@ -286,7 +289,7 @@ proptest! {
             prop_assert_eq!(shares.bits.iter().sum::<u64>() + shares.unspent_bits, total_bits);
             for (filter, bits) in filters.iter().zip(&shares.bits) {
                 let per_key = *bits as f64 / filter.entries as f64;
-                // Rounding up the smallest bits may take a filter a bit beyond its largest.
+                // Rounding up the minimum bits may take a filter one bit above its maximum.
                 let a_bit = 1.0 / filter.entries as f64;
                 prop_assert!(per_key >= smallest - 1e-9 && per_key < smallest + room + a_bit);
                 if filter.empty_probes_per_second == 0.0 {
@@ -311,7 +314,8 @@ proptest! {
                     if from != to && bits[from] >= piece {
                         bits[from] -= piece;
                         bits[to] += piece;
-                        // Whole bits cost a little; no move of two or more makes up for it.
+                        // Rounding to whole bits costs a little; no move of two or more bits makes
+                        // up for it.
                         prop_assert!(cost(&bits) >= least * (1.0 - 1e-9));
                     }
                 }
@@ -326,13 +330,14 @@ proptest! {
         if shares.unspent_bits == 0 {
             let cost = |bits: &[u64]| false_positives_per_second(&filters, bits, &Theory);
             let (ours, theirs) = (cost(&shares.bits), cost(&algorithm_2(&filters, total_bits)));
-            // What rounding to whole bits may cost: the curve's bend over one bit of each filter.
+            // The cost of rounding to whole bits: the curvature of the rate over one bit of each
+            // filter.
             let rounding = |(filter, bits): (&FilterLoad, &u64)| {
                 let bit = LN2_SQUARED / filter.entries as f64;
                 filter.empty_probes_per_second * Theory.fpr(*bits as f64 / filter.entries as f64) * bit * bit
             };
             let rounding: f64 = filters.iter().zip(&shares.bits).map(rounding).sum();
-            // Theirs is no more than a local search: it may come close, and from one side only.
+            // Algorithm 2 is a local search: it may come close, but never below.
             prop_assert!(ours <= theirs + rounding + 1e-9 * theirs, "{ours} {theirs}");
             prop_assert!(theirs <= ours * 1.01 + 1e-12, "{ours} {theirs}");
         }

@@ -1,4 +1,5 @@
-//! Moves, floors and hysteresis by example; by property: nothing lost, nothing swings, the optimum is reached.
+//! Moves, floors and hysteresis by example; by property: no bytes are lost, nothing oscillates, the
+//! optimum is reached.
 
 use super::*;
 use crate::Design;
@@ -19,7 +20,7 @@ fn moved(from: usize, to: usize, bytes: u64) -> Move {
     Move { from, to, bytes }
 }
 
-/// The same inputs in both windows.
+/// The moves when both windows have the same inputs.
 fn twice(now: &[Consumer]) -> Vec<Move> {
     moves(&RULES, Some(now), now).unwrap()
 }
@@ -35,10 +36,10 @@ fn apply(moves: &[Move], consumers: &mut [Consumer]) {
 fn a_step_goes_where_it_saves_most_from_where_it_is_missed_least() {
     let now = [consumer(100, 5.0, 6.0), consumer(100, 9.0, 9.5), consumer(100, 1.0, 2.0)];
     assert_eq!(twice(&now), [moved(2, 1, 10)]);
-    // Each takes part once: the best pair first, then the best of the others.
+    // Each consumer takes part once: the best pair first, then the best of the others.
     let now = [now[0], now[1], now[2], consumer(4, 0.0, 0.0)];
     assert_eq!(twice(&now), [moved(3, 1, 4), moved(2, 0, 10)]);
-    // Among equals the first.
+    // Among equals the first moves.
     let (gives, takes) = (consumer(50, 0.0, 0.0), consumer(50, 3.0, 3.0));
     assert_eq!(twice(&[gives, takes, takes, gives]), [moved(0, 1, 10), moved(3, 2, 10)]);
     assert_eq!(twice(&[]), []);
@@ -52,7 +53,8 @@ fn a_move_must_pay_for_itself_in_two_windows() {
     assert_eq!(moves(&RULES, Some(&even), &uneven), Ok(vec![]));
     assert_eq!(moves(&RULES, Some(&uneven), &even), Ok(vec![]));
     assert_eq!(twice(&uneven), [moved(0, 1, 10)]);
-    // 60 ns earned back in 60 s are 1 ns/s: a gap of exactly that is not worth it, and a margin asks for more.
+    // 60 ns repaid within 60 s are 1 ns/s: a gap of exactly that does not pay, and a margin
+    // requires more.
     assert_eq!(twice(&[consumer(50, 0.5, 1.0), consumer(50, 2.0, 3.0)]), []);
     let with_margin = ArbiterRules { margin: 0.5, ..RULES };
     assert_eq!(moves(&with_margin, Some(&uneven), &uneven), Ok(vec![]));
@@ -78,9 +80,9 @@ fn floors_are_filled_at_once_by_those_who_lose_least() {
     let now = [consumer(60, 9.0, 2.0), poor, consumer(50, 0.0, 1.0), consumer(50, 0.0, 7.0)];
     let expected = [moved(2, 1, 50), moved(0, 1, 35)];
     assert_eq!(moves(&RULES, None, &now), Ok(expected.to_vec()));
-    // Who gave to a floor takes no step in the same window.
+    // A giver to a floor takes part in no other move of the same window.
     assert_eq!(twice(&now), expected);
-    // There may be too little for it.
+    // The spare bytes may not suffice.
     assert_eq!(moves(&RULES, None, &[poor, consumer(3, 0.0, 0.0)]), Ok(vec![moved(1, 0, 3)]));
 }
 
@@ -98,7 +100,7 @@ fn who_just_grew_does_not_give_and_who_just_shrank_does_not_take() {
 
 #[test]
 fn nobody_gives_what_it_would_take_back() {
-    // Both stand before a cliff: the next step would save much, the last one saves little.
+    // Both are below a cliff: the next step would save much, the last one saves little.
     assert_eq!(twice(&[consumer(50, 9.0, 1.0), consumer(50, 9.0, 1.0)]), []);
     assert_eq!(twice(&[consumer(50, 9.0, 1.0), consumer(50, 11.0, 1.0)]), [moved(0, 1, 10)]);
 }
@@ -135,7 +137,7 @@ fn filters_cache_and_write_buffer_come_to_equal_marginal_values() {
         every_search_reads: false,
     };
     let search_ns = prices.search_ns(0.9).unwrap();
-    // Forty files, the later the hotter, of 2 MiB of filters each.
+    // Forty files of 2 MiB of filters each, ordered by increasing probe rate.
     let file = |at: u32| FileModules {
         probes: FileProbes { empty_per_second: f64::from(at * at), found_per_second: 1.0 },
         search_ns,
@@ -188,7 +190,7 @@ fn filters_cache_and_write_buffer_come_to_equal_marginal_values() {
     }
 }
 
-/// Savings that shrink: `height * (1 - e^(-bytes / scale))`.
+/// Diminishing savings: `height * (1 - e^(-bytes / scale))`.
 #[derive(Clone, Copy, Debug)]
 struct Concave {
     height: f64,
@@ -200,7 +202,7 @@ impl Concave {
         self.height * (1.0 - (-(bytes as f64) / self.scale).exp())
     }
 
-    /// The consumer of so many bytes on this curve.
+    /// The consumer of `bytes` on this curve.
     fn consumer(&self, bytes: u64, floor_bytes: u64) -> Consumer {
         let step = RULES.step_bytes;
         let below = bytes.saturating_sub(step);
@@ -210,7 +212,7 @@ impl Concave {
     }
 }
 
-/// Curves, and the steps that each starts with and has as its floor.
+/// Curves, each with its initial bytes and its floor in steps.
 fn curves() -> impl Strategy<Value = Vec<(Concave, u64, u64)>> {
     let one = (1.0..1e5f64, 5.0..500.0f64, 0u64..40, 0u64..4);
     let one =
@@ -218,7 +220,8 @@ fn curves() -> impl Strategy<Value = Vec<(Concave, u64, u64)>> {
     prop::collection::vec(one, 1..7)
 }
 
-/// The most that any division of the steps saves: concave savings, so the best step next is best.
+/// The maximum savings of any division of the steps; since savings are concave, the greedy choice
+/// is optimal.
 fn optimum(curves: &[(Concave, u64, u64)]) -> f64 {
     let step = RULES.step_bytes;
     let mut bytes: Vec<u64> = curves.iter().map(|(_, _, floor)| floor * step).collect();
@@ -272,7 +275,8 @@ proptest! {
     fn on_constant_values_memory_goes_uphill_and_then_stands(
         values in prop::collection::vec((0u64..200, 0.0..100.0f64, 0.0..100.0f64), 1..7),
     ) {
-        // A gain above one's own loss is what a measurement may say; even that makes nothing go in circles.
+        // A measurement may show a gain above the consumer's own loss; even then memory does not
+        // move in circles.
         let mut last: Vec<Consumer> =
             values.into_iter().map(|(bytes, gain, loss)| consumer(bytes, gain, loss)).collect();
         let mut now = last.clone();
@@ -311,7 +315,7 @@ proptest! {
                 bytes[moved.from] -= moved.bytes;
                 bytes[moved.to] += moved.bytes;
             }
-            // Upwards only, so it never comes back to where it was.
+            // Savings only increase, so no division recurs.
             prop_assert!(moves.is_empty() || saved(&bytes) > before);
             still = if moves.is_empty() { still + 1 } else { 0 };
             windows += 1;
@@ -319,7 +323,7 @@ proptest! {
             last = now;
         }
         prop_assert_eq!(bytes.iter().sum::<u64>(), total_bytes);
-        // What is left on the table is less than moving it would cost.
+        // The loss against the optimum is less than the cost of moving to it.
         let left = optimum(&curves) - saved(&bytes);
         prop_assert!(left <= cost * total_bytes as f64 + 1e-6, "{left} of {}", saved(&bytes));
     }

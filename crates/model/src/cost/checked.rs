@@ -1,4 +1,4 @@
-//! Input of the cost model, checked and brought into proportion, and output that is finite.
+//! Checked and normalized input of the cost model, and the check that its output is finite.
 //!
 //! Not here: the bounds of the design's knobs ([`Design::validate`]).
 
@@ -7,10 +7,10 @@ use crate::Design;
 use crate::input;
 use crate::monkey::levels_closed;
 
-/// How the operations of a workload divide; together 1.
+/// Shares of a workload's operations; their sum is 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shares {
-    /// Lookups, whether they find or not.
+    /// Lookups, found or not.
     pub lookups: f64,
     /// Updates.
     pub updates: f64,
@@ -19,10 +19,10 @@ pub struct Shares {
 }
 
 impl Situation {
-    /// Whether every figure is a number within its bounds.
+    /// Checks that every figure is a finite number within its bounds.
     ///
     /// # Errors
-    /// The one that is not, and its bounds.
+    /// The figure that is not, and its bounds.
     pub fn validate(&self) -> Result<(), String> {
         self.data.validate()?;
         self.workload.validate()?;
@@ -49,7 +49,7 @@ impl DataSet {
         self.entries as f64 * self.entry_bytes
     }
 
-    /// B: entries per page; below 1 if an entry takes several.
+    /// B: entries per page; below 1 if an entry takes several pages.
     pub fn entries_per_page(&self) -> f64 {
         self.page_bytes as f64 / self.entry_bytes
     }
@@ -59,7 +59,7 @@ impl DataSet {
         self.bytes() / self.page_bytes as f64
     }
 
-    /// L that this data needs under `design`, by equation 1.
+    /// L: the number of levels that this data needs under `design`, by equation 1.
     ///
     /// # Errors
     /// A design out of bounds.
@@ -88,14 +88,14 @@ impl Workload {
         self.empty_lookups.max(self.found_lookups).max(self.updates).max(self.ranges)
     }
 
-    /// Whether anything is looked up.
+    /// Whether the workload has any lookups.
     pub fn has_lookups(&self) -> bool {
         self.empty_lookups > 0.0 || self.found_lookups > 0.0
     }
 
     /// The share of lookups that find nothing, 1 / (v + 1); 1 without any lookups.
     pub fn empty_fraction(&self) -> f64 {
-        // Divided by the larger first: a sum of large rates could be infinite.
+        // Divided by the larger first: the sum of large rates could be infinite.
         let larger = self.empty_lookups.max(self.found_lookups);
         if larger == 0.0 {
             return 1.0;
@@ -104,7 +104,7 @@ impl Workload {
         empty / (empty + found)
     }
 
-    /// What share of the operations each kind has.
+    /// Share of each kind of operation.
     pub fn shares(&self) -> Shares {
         let largest = self.largest();
         let of = |rate: f64| if largest > 0.0 { rate / largest } else { 0.0 };
@@ -124,20 +124,20 @@ impl Device {
         input::not_negative("the time of a search", self.cpu.search_ns)
     }
 
-    /// phi: what writing a page costs, in reads.
+    /// phi: the cost of writing a page, in reads.
     pub fn write_per_read(&self) -> f64 {
         self.write_ns / self.read_ns
     }
 }
 
 impl CpuTimes {
-    /// The hashes of a lookup that consults so many filters, as the engine counts them: the memtable needs one in
-    /// any case.
+    /// The hashes of a lookup that probes `filters` filters, counted as in the engine: the memtable
+    /// needs at least one.
     pub fn hashes(&self, filters: f64) -> f64 {
         if self.shared_digest { 1.0 } else { filters.max(1.0) }
     }
 
-    /// The processor's part of a lookup.
+    /// CPU time of a lookup.
     pub fn lookup_ns(&self, work: LookupWork) -> f64 {
         self.hashes(work.filters) * self.hash_ns
             + work.filters * self.probe_ns
@@ -146,10 +146,10 @@ impl CpuTimes {
 }
 
 impl FilterBits {
-    /// M_filt in bits, for so many entries.
+    /// M_filt in bits, for `entries` entries.
     ///
     /// # Errors
-    /// An amount that is no number or negative.
+    /// An amount that is NaN, infinite or negative.
     pub fn bits(self, entries: u64) -> Result<f64, String> {
         let (what, amount, bits) = match self {
             Self::PerKey(bits) => ("the filters' bits per key", bits, bits * entries as f64),
@@ -162,7 +162,7 @@ impl FilterBits {
 }
 
 impl Costs {
-    /// Itself, if all of it is finite.
+    /// Returns the costs if all of them are finite.
     pub(super) fn finite(self) -> Result<Self, String> {
         let figures = [
             ("the filters' bytes", self.filter_bytes),

@@ -1,35 +1,36 @@
-//! What one lookup does in given runs: filters consulted, runs searched.
+//! The work of one lookup in given runs: filters probed, runs searched.
 //!
-//! Runs are given in groups of equals, newest first. An empty lookup consults every filter and searches every run
-//! that has none, or whose filter errs. One that finds its key does the same above the run that holds it, half of the
-//! other runs of that group, and searches the run. Keys that are found are drawn evenly over the entries, where
-//! Monkey's equation 13 takes them all for the last level's: in the limit of many levels with T = 10 that makes a tenth
-//! of the false positives' difference.
+//! Runs are given in groups of equal runs, newest first. An empty lookup probes every filter and
+//! searches every run without a filter or with a false positive. A lookup that finds its key does
+//! the same above the run that holds the key, and in half of the other runs of that group, and then
+//! searches the run. Keys that are found are drawn evenly over the entries. Monkey's equation 13
+//! instead assumes all of them on the last level. In the limit of many levels with T = 10 the
+//! difference is a tenth of the false positives.
 //!
-//! Not here: how the filters came by their rates ([`crate::monkey`], [`crate::allocation`]).
+//! Not here: the rates of the filters ([`crate::monkey`], [`crate::allocation`]).
 
-/// Runs that are alike.
+/// A group of equal runs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RunGroup {
-    /// How many.
+    /// Number of runs.
     pub runs: f64,
-    /// The entries of all of them together.
+    /// Total entries of the group.
     pub entries: f64,
     /// The false-positive rate of each filter; 1 for runs without one.
     pub fpr: f64,
 }
 
-/// What one lookup is expected to do.
+/// The expected work of one lookup.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LookupWork {
-    /// Filters consulted.
+    /// Filters probed.
     pub filters: f64,
     /// Runs searched: one data page each.
     pub searches: f64,
 }
 
 impl LookupWork {
-    /// This much of it.
+    /// The work multiplied by `share`.
     fn times(self, share: f64) -> Self {
         Self { filters: self.filters * share, searches: self.searches * share }
     }
@@ -45,7 +46,7 @@ impl LookupWork {
 }
 
 impl RunGroup {
-    /// Passing one of the runs without finding the key.
+    /// The work of passing one of the runs without finding the key.
     fn passed(&self) -> LookupWork {
         let filters = if self.fpr < 1.0 { 1.0 } else { 0.0 };
         LookupWork { filters, searches: self.fpr }
@@ -97,7 +98,8 @@ mod tests {
 
     #[test]
     fn the_filters_probed_are_those_of_hash_sharing_and_the_searches_monkeys() {
-        // Leveling with equal filters and many levels: the paper on hash sharing takes the same limit.
+        // Leveling with equal filters and many levels: the paper on hash sharing takes the same
+        // limit.
         let tree = PaperTree::new(MergePolicy::Leveling, 10.0, 12, 1 << 40).unwrap();
         let group = |level| RunGroup { runs: 1.0, entries: tree.level_entries(level), fpr: 0.00819 };
         let groups: Vec<RunGroup> = (1..=12).map(group).collect();
@@ -105,7 +107,7 @@ mod tests {
             LookupShape { tiering: false, size_ratio: 10.0, levels: 12, fpr: 0.00819, empty_fraction: 0.25 };
         let work = LookupWork::mix(empty_lookup(&groups), found_lookup(&groups), 0.25);
         near(work.filters, shape.filters_probed().unwrap(), 1e-9);
-        // Monkey takes all keys that are found for the last level's, which is 1 / (T-1) filters more.
+        // Monkey assumes all found keys on the last level, which is 1 / (T-1) filters more.
         let fprs = [0.00819; 12];
         near(empty_lookup(&groups).searches, tree.zero_result_cost(&fprs), 1e-12);
         near(found_lookup(&groups).searches, tree.found_cost(&fprs) - 0.00819 / 9.0, 1e-9);

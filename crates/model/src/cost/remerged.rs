@@ -1,21 +1,24 @@
-//! Costs of a tree whose merges are counted elsewhere.
+//! Costs of a tree whose compactions are counted by the caller.
 //!
-//! The closed forms count merges for levels of one size ratio. Another engine may merge by other rules, for instance
-//! RocksDB's universal compaction with its bound on space amplification. Lookups and ranges of such a tree depend on its
-//! runs alone and stay as predicted; [`Costs::with_merges`] replaces everything that depends on the number of merges.
+//! The closed forms count compactions for levels of one size ratio. Another engine may compact by
+//! other rules, for instance RocksDB's universal compaction with its bound on space amplification.
+//! Lookups and ranges of such a tree depend only on its runs and stay as predicted;
+//! [`Costs::with_merges`] replaces everything that depends on the number of compactions.
 //!
-//! Not here: how often such an engine merges an entry (the caller counts it).
+//! Not here: how often such an engine rewrites an entry (the caller counts it).
 
 use super::{Costs, Situation};
 use crate::input;
 
 impl Costs {
-    /// Returns the costs with `merges_per_entry` merges of each entry and this space amplification, all else equal.
+    /// Returns the costs with `merges_per_entry` rewrites of each entry and this space
+    /// amplification; everything else stays the same.
     ///
     /// `situation` must be the one that the costs were predicted for.
     ///
     /// # Errors
-    /// A number of merges or a space amplification that is negative or not finite, or figures beyond what a float holds.
+    /// A number of rewrites or a space amplification that is negative or not finite, or results
+    /// that exceed the range of a float.
     pub fn with_merges(
         self,
         situation: &Situation,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const EMPTY_LOOKUPS: Workload =
     Workload { empty_lookups: 1.0, found_lookups: 0.0, updates: 0.0, ranges: 0.0, range_selectivity: 0.0 };
-/// A device that counts: reads and writes take 1, computing nothing.
+/// A device in counting mode: reads and writes cost 1, CPU work nothing.
 const COUNTING: Device = Device { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NONE };
 
 /// The tree of Monkey's figure 7: 512 GiB.
@@ -72,7 +72,7 @@ fn mixed_lookups_for_the_papers_shares() {
             let costs = predict(&situation, &plan).unwrap();
             near(costs.mixed_lookup_ios, expected, 5e-7);
             near(costs.mixed_lookup_ios_exact, expected, 2e-6);
-            // The same of its parts: [13].
+            // The same from its parts: [13].
             let empty_fraction = 1.0 / (found_lookups + 1.0);
             let runs = plan.design.last_runs as f64;
             let found =
@@ -96,7 +96,8 @@ fn lazy_leveling_costs_what_its_levels_do() {
     near(costs.zero_result_lookup_ios / sum, 1.0, 1e-4);
     near(costs.update_ios, (8.0 * 0.75 + 1.5) / 256.0 * 2.0, 1e-12);
     assert_eq!((costs.runs, costs.range_ios), (25, 25.0));
-    // Between the two others, as the paper promises: lookups near leveling's, updates nearer to tiering's.
+    // Between the two others, as in the paper: lookups near leveling's, updates nearer to
+    // tiering's.
     let of = |policy| {
         let design = Design::new(policy, 4.0, 2 << 20, 10.0);
         predict(&situation, &Plan { design, ..plan }).unwrap()
@@ -134,10 +135,10 @@ fn time_is_pages_and_computing_and_the_cache_spares_its_share() {
     near(costs.throughput_per_s * cost, 1e9, 1e-3);
     let theta = 0.4 * all.mixed_lookup_ios + 0.4 * all.update_ios + 0.2 * all.range_ios;
     near(all.operation_ios, theta, 1e-12);
-    // More cache than data, and a hash for every filter.
+    // A cache larger than the data, and a hash for every filter.
     let whole = predict(&situation, &Plan { cache_bytes: u64::MAX, ..plan }).unwrap();
     assert_eq!((whole.cached_share, whole.lookup_reads), (1.0, 0.0));
-    // Lookups that repeat are served by the same cache more often, ranges are not.
+    // Skewed lookups hit the same cache more often; ranges do not.
     let skewed = Situation { locality: MissRatioCurve::from_fn(|share| (1.0 - share).powi(3)), ..situation };
     let repeated = predict(&skewed, &cached).unwrap();
     near(repeated.cache_miss_ratio, 0.125, 1e-12);
@@ -187,7 +188,7 @@ fn bad_input_is_refused_with_its_reason() {
     }
 }
 
-/// Any float at all: most of them absurd.
+/// Any float, most of them outside the valid range.
 pub(crate) fn any_float() -> impl Strategy<Value = f64> {
     prop_oneof![
         4 => 0.0..1000.0f64,
@@ -209,7 +210,7 @@ pub(crate) fn any_count() -> impl Strategy<Value = u64> {
 }
 
 prop_compose! {
-    /// Any situation at all.
+    /// Any situation, valid or not.
     pub(crate) fn any_situation()(
         entries in any_count(), page_bytes in any_count(), entry_bytes in any_float(),
         rates in prop::array::uniform4(any_float()), range_selectivity in prop_oneof![0.0..=1.0f64, any_float()],
@@ -228,7 +229,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Any plan at all.
+    /// Any plan, valid or not.
     fn any_plan()(
         size_ratio in prop_oneof![4 => 2.0..1024.0f64, 4 => 2.0..20.0f64, 1 => any_float()],
         inner_runs in prop_oneof![0..1030u32, 1..4u32], last_runs in prop_oneof![0..1030u32, 1..4u32],
@@ -250,7 +251,8 @@ proptest! {
 
     #[test]
     fn costs_are_numbers_or_errors(situation in any_situation(), plan in any_plan()) {
-        // A cost that is not finite would be an error: the check is in `predict`. What is left is sense.
+        // `predict` returns an error for a cost that is not finite; check the plausibility of the
+        // others.
         match predict(&situation, &plan) {
             Ok(costs) => {
                 prop_assert_eq!(costs.fpr_per_level.len(), costs.levels as usize);

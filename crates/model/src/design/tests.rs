@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Size ratios from 2 to 10, whole and not.
+/// Size ratios from 2 to 10, integer and fractional.
 fn size_ratios() -> impl Iterator<Item = f64> {
     (0..=160).map(|step| 2.0 + f64::from(step) * 0.05).chain([std::f64::consts::E, 10.0 / 3.0, 7.000_000_1])
 }
@@ -39,7 +39,7 @@ fn policy_names_round_trip() {
 fn runs_allowed_are_k_above_z_on_the_last_level() {
     let lazy = Design::new(MergePolicy::LazyLeveling, 5.0, 1 << 20, 10.0);
     assert_eq!([1, 2, 3].map(|level| lazy.runs_allowed(level, 3)), [4, 4, 1]);
-    // Deeper than the deepest: it would be the last.
+    // Levels below the deepest count as the last.
     assert_eq!(lazy.runs_allowed(4, 3), 1);
     assert_eq!(lazy.runs_allowed(1, 0), 1);
 }
@@ -85,7 +85,7 @@ fn levels_are_the_fewest_that_hold_the_data() {
         }
         assert!(design.levels_for(u64::MAX) <= MAX_LEVELS);
     }
-    // Not a legal design, yet an answer: nothing loops for ever.
+    // Not a valid design, but the function still returns.
     assert_eq!(Design { buffer_bytes: 0, ..design }.levels_for(1), MAX_LEVELS);
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::residency::{FileModules, ResidencyPlanner};
 
-/// SplitMix64: fixed numbers without a dependency.
+/// SplitMix64: reproducible numbers without a dependency.
 struct Dice(u64);
 
 impl Dice {
@@ -19,7 +19,7 @@ impl Dice {
     }
 }
 
-/// Nobody fetches for this.
+/// A price at which nothing is fetched.
 const NEVER: f64 = 1e15;
 
 fn plain(probe_ns: f64) -> Weighing {
@@ -49,7 +49,8 @@ fn random_file(dice: &mut Dice, pieces: u32) -> FileMemory {
     }
 }
 
-/// What lookups cost with these, each file fetching what is best fetched.
+/// The cost of lookups with these pieces in memory, with the best number of fetched modules for
+/// each file.
 fn least_cost(files: &[FileMemory], slices: &[Vec<u32>], partitions: &[u32], probe_ns: f64) -> f64 {
     let mut fetched = Vec::new();
     for (at, file) in files.iter().enumerate() {
@@ -64,7 +65,7 @@ fn least_cost(files: &[FileMemory], slices: &[Vec<u32>], partitions: &[u32], pro
     cost_ns_per_second(files, slices, partitions, &fetched, probe_ns).unwrap()
 }
 
-/// The least cost of all plans of whole modules and whole indexes.
+/// The minimum cost of all plans of whole modules and whole indexes.
 fn best_of_all(files: &[FileMemory], probe_ns: f64, budget: u64) -> f64 {
     fn go(
         files: &[FileMemory],
@@ -101,18 +102,18 @@ fn best_of_all(files: &[FileMemory], probe_ns: f64, budget: u64) -> f64 {
 
 #[test]
 fn plans_stay_within_the_budget_and_near_the_best_of_all() {
-    // Of plans where modules are passed over, and of those where they are fetched: what is held together may be worth more
-    // there than piece by piece, and the best next is blind to that.
+    // Cases with skipped modules, and cases with fetched ones. With fetches, pieces may be worth
+    // more together than one by one, which the greedy choice does not see.
     let mut worst = [1.0f64; 3];
     for seed in 0..300 {
         let mut dice = Dice(seed);
         let fetches = seed % 3 == 0;
         let mut files: Vec<FileMemory> = (0..4).map(|_| random_file(&mut dice, 1)).collect();
         if fetches {
-            // Some that may not be passed over.
+            // Some modules must not be skipped,
             for file in &mut files {
                 file.asked_modules = dice.below(5) as usize;
-                // And some that had better not be.
+                // and some are better fetched than skipped.
                 file.fetch = ReadPrice::fixed(1500.0 * dice.share());
             }
         }
@@ -126,7 +127,8 @@ fn plans_stay_within_the_budget_and_near_the_best_of_all() {
         assert!(plan.bytes <= budget, "seed {seed}");
         let nothing = best_of_all(&files, 5.0, 0);
         let best = best_of_all(&files, 5.0, budget);
-        // What is saved, of what could be. Four files of few pieces are the worst case for the best next.
+        // The share of the possible saving that the plan achieves. Four files of few pieces are the
+        // worst case for the greedy choice.
         if nothing - best > 1e-9 {
             let saved = (nothing - plan.cost_ns_per_second) / (nothing - best);
             let kind = usize::from(fetches) + 2 * usize::from(seeks);
@@ -139,7 +141,7 @@ fn plans_stay_within_the_budget_and_near_the_best_of_all() {
 
 #[test]
 fn many_small_pieces_come_within_a_few_hundredths_of_the_best() {
-    // A uniform tree: levels of one shape each, so that whole levels are what there is to choose.
+    // A uniform tree: all files of a level are alike, so the choice is between whole levels.
     for (budget_share, hits) in [(0.05, 0.0), (0.2, 0.0), (0.5, 0.0), (0.2, 0.5), (0.5, 1.0), (0.9, 0.9)] {
         let level = |files: u64, run_files: u64| {
             let empty = (1.0 - hits) / run_files as f64;
@@ -163,18 +165,19 @@ fn many_small_pieces_come_within_a_few_hundredths_of_the_best() {
         let all: u64 = files.iter().map(|file| bytes_of(&file.modules) + file.index.bytes).sum();
         let budget = (all as f64 * budget_share) as u64;
         let plan = plan_jointly(&files, plain(0.0), budget).unwrap();
-        // Each level as one file, of which parts can be taken: the best of all in 200 steps of a part.
+        // Each level as one file that can be taken in part: the optimum in 200 steps of a share.
         let best = best_by_levels(&[1.0, 10.0, 100.0], 0.092, hits, budget as f64);
         let ratio = plan.cost_ns_per_second / best;
         assert!((0.999..1.06).contains(&ratio), "{budget_share} {hits}: {ratio}");
     }
 }
 
-/// The least cost of three levels whose files are all alike, memory being divided finely: each level has some share of
-/// first modules, of second ones and of its index.
+/// The minimum cost of three levels whose files are all alike, with memory divided finely: each
+/// level holds some share of first modules, of second ones and of its index.
 fn best_by_levels(files: &[f64], fpr: f64, hits: f64, budget: f64) -> f64 {
-    // For a price of memory each level takes of (modules 0..2) x (index or not) what is cheapest; the price is
-    // bisected, and between the two plans at the price where it jumps a mixture fills the budget.
+    // For a price of memory each level takes the cheapest of (modules 0..2) x (index or not). The
+    // price is bisected; at the price where the plan jumps, a mixture of the two plans fills the
+    // budget.
     let options = |level: usize, price: f64| {
         let mut best = (f64::INFINITY, 0.0, 0.0);
         for modules in 0..=2 {
@@ -254,7 +257,7 @@ fn what_is_held_stays_unless_something_saves_clearly_more() {
             file.held_modules = first.slices[at].iter().take_while(|slices| **slices > 0).count();
             file.asked_now = file.held_modules;
             file.holds_index = first.partitions[at] > 0;
-            // Measured a little differently.
+            // Measurements that differ slightly.
             file.probes.empty_per_second *= 0.99 + 0.02 * dice.share();
         }
         let margin = 0.1;
@@ -318,7 +321,7 @@ fn seeks_are_worth_an_index_and_no_filter() {
         let plan = plan_jointly(&[file], plain(0.0), 100).unwrap();
         (plan.slices[0][0], plan.partitions[0], plan.cost_ns_per_second.round())
     };
-    // The module spares 90 searches of 2,000 ns; without it the index is worth 1,000 ns to each search.
+    // The module saves 90 searches of 2,000 ns; without it the index saves 1,000 ns per search.
     assert_eq!(plan(0.0), (1, 0, 11.0 * 2000.0));
     assert_eq!(plan(50.0), (1, 0, 61.0 * 2000.0));
     assert_eq!(plan(100.0), (0, 1, 201.0 * 1000.0));
@@ -341,16 +344,16 @@ fn a_module_is_fetched_where_that_costs_less_than_the_search_that_it_spares() {
     };
     let plan =
         |file: &FileMemory, budget| plan_jointly(std::slice::from_ref(file), plain(0.0), budget).unwrap();
-    // Nothing fits: 101 fetches spare 90 searches of 1,200 ns; 11 more would only spare 9.
+    // Nothing fits: 101 fetches save 90 searches of 1,200 ns; 11 more would save only 9.
     let nothing = plan(&file, 0);
     assert_eq!((&nothing.slices[0][..], nothing.fetched[0]), (&[0, 0][..], 1));
     assert!((nothing.cost_ns_per_second - 114_200.0).abs() < 1e-6, "{nothing:?}");
     assert_eq!(plan(&FileMemory { index_ns: 300.0, ..file.clone() }, 0).fetched, [2]);
-    // With the index in memory a search costs as much as a fetch does: it is not worth it any more.
+    // With the index in memory a search costs as much as a fetch, so fetching no longer pays.
     let dear = FileMemory { modules: vec![Module { bytes: 9000, slices: 1, fpr: 0.1 }], ..file.clone() };
     let with_index = plan(&dear, 1000);
     assert_eq!((with_index.partitions[0], with_index.fetched[0]), (1, 0));
-    // What may not be passed over is fetched at any price; what is in memory need not be.
+    // Modules that must not be skipped are fetched at any price, unless they are in memory.
     assert_eq!(
         plan(&FileMemory { asked_modules: 2, fetch: ReadPrice::fixed(1e9), ..file.clone() }, 0).fetched,
         [2]
@@ -375,14 +378,15 @@ fn a_long_module_is_not_fetched_where_a_short_one_is() {
         holds_index: false,
     };
     let fetched = |file: FileMemory| plan_jointly(&[file], plain(0.0), 0).unwrap().fetched[0];
-    // A search is 9 pages, of which nine tenths are spared: 20 pages are too many for it, and 8 are not.
+    // A search is 9 pages, of which nine tenths are saved: a fetch of 20 pages does not pay, one of
+    // 8 does.
     assert_eq!([fetched(of(80 << 10, 1)), fetched(of(32 << 10, 1))], [0, 1]);
     assert_eq!(fetched(of(80 << 10, 10)), 1, "only a slice of it is read");
 }
 
 #[test]
 fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory() {
-    // All keys are found: each probe of a filter is in vain.
+    // All keys are found: no probe of a filter saves a search.
     let file = FileMemory {
         probes: FileProbes { empty_per_second: 0.0, found_per_second: 100.0 },
         seeks_per_second: 0.0,
@@ -409,15 +413,16 @@ fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory
     );
     assert_eq!(of(&file, 1199), (vec![4, 0, 0], 0..1, 1), "the index comes first");
     assert_eq!(of(&file, 1099), (vec![0, 0, 0], 0..0, 1));
-    // It costs what it costs without, and nothing stays without being told to.
+    // A dormant module costs nothing, and none stays unless `keeps` is set.
     let [resting, gone] = [weighing, plain(8.0)]
         .map(|weighing| plan_jointly(std::slice::from_ref(&file), weighing, 5000).unwrap());
     assert_eq!(resting.cost_ns_per_second, gone.cost_ns_per_second);
     assert_eq!((&gone.slices[0][..], gone.bytes), (&[0, 0, 0][..], 1000));
-    // Some are absent: the first is asked, the second rests behind it.
+    // Some keys are absent: the first module is probed, the second is dormant.
     let mixed = FileMemory { probes: FileProbes { empty_per_second: 4.0, ..file.probes }, ..file.clone() };
     assert_eq!(of(&mixed, 5000), (vec![4, 4, 0], 1..2, 1));
-    // A hundredth of the lookups may turn: where a search costs so much that it outweighs the probes they are asked.
+    // A hundredth of the lookups may shift: modules are probed where the cost of a search outweighs
+    // their probes.
     let doubting = |data_ns| {
         let weighing = Weighing { turning_part: 0.01, ..weighing };
         let file = FileMemory { data_ns, ..file.clone() };
@@ -427,12 +432,13 @@ fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory
     assert_eq!(doubting(800.0), (vec![4, 4, 0], 0..2), "0.9 * 8 < 8");
     assert_eq!(doubting(900.0), (vec![4, 4, 0], 1..2));
     assert_eq!(doubting(9_000.0), (vec![4, 4, 0], 2..2));
-    // What may not be passed over does not rest.
+    // Modules that must not be skipped are not dormant.
     for fetch_ns in [0.0, 2000.0] {
         let asked = FileMemory { asked_modules: 1, fetch: ReadPrice::fixed(fetch_ns), ..file.clone() };
         assert_eq!(of(&asked, 5000), (vec![4, 4, 0], 1..2, 1), "{fetch_ns}");
     }
-    // A search that costs about as much as the probes: what is asked stays so, and what rests.
+    // A search that costs about as much as the probes: active modules stay active and dormant ones
+    // dormant.
     let wavering = |asked_now| {
         let weighing = Weighing { turning_part: 0.01, margin: 0.1, ..weighing };
         let file = FileMemory { asked_now, data_ns: 890.0, ..file.clone() };

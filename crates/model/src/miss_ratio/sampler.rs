@@ -1,31 +1,32 @@
 //! Miss ratios of a stream of references, from reuse times of a spatial sample in bounded memory.
 //!
 //! *Sampling*: Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*
-//! (FAST 2015). A block is sampled when the hash of its name lies below a threshold, and then every
-//! reference to it is. A sampled reference weighs 1 / R, where R is the sampling rate at its time.
+//! (FAST 2015). A block is sampled when the hash of its name is below a threshold; then every
+//! reference to it is sampled. A sampled reference has the weight 1 / R, where R is the sampling
+//! rate at its time.
 //!
 //! *Reuse times*: Hu et al., *Kinetic Modeling of Data Eviction in Cache* (USENIX ATC 2016). A
-//! reuse time is the number of references since the last reference to the same block, here the
-//! weights of the sampled ones. P(t) is the share of references with a reuse time above t; the
-//! reference to a block that is not tracked has an infinite one. (Where distinct blocks are
-//! counted, it has the time since the sample began: it may have been referenced before.) In T
-//! references, the sum of P(t) for t from 0 to T distinct blocks are referenced. An LRU cache of c
-//! blocks keeps a block for the T at which that sum is c, so its miss ratio is P(T). A reference
-//! thus costs a look into a hash table and two additions. (A tree that counts distinct blocks is
-//! exact for any order of references; a lookup paid three times as much for the sample with it.)
+//! reuse time is the number of references since the last reference to the same block, here the sum
+//! of the weights of the sampled ones. P(t) is the share of references with a reuse time above t; a
+//! reference to an untracked block has an infinite one. (Where distinct blocks are counted, its
+//! time is the one since the sample began: it may have been referenced before.) In T references,
+//! the sum of P(t) for t from 0 to T distinct blocks are referenced. An LRU cache of c blocks keeps
+//! a block for the T at which that sum is c, so its miss ratio is P(T). A reference thus costs one
+//! hash table lookup and two additions. (A tree that counts distinct blocks is exact for any order
+//! of references, but the sample then added three times as much to the cost of a lookup.)
 //!
 //! *Sizes*: a block takes a number of pages. The sum above is weighted by pages, so a cache's size
 //! is in pages, too.
 //!
 //! *Bounded memory*: when more than `tracked_max` blocks are sampled, the one with the largest hash
 //! is dropped and the threshold becomes its hash. Blocks that were not referenced for a long time
-//! are dropped, too: blocks of tables that are gone must not take the place of others.
+//! are dropped, too, so that blocks of deleted tables do not displace live ones.
 //!
 //! *Skew*: a hot block is in the sample with all of its references or with none. So the weights of
-//! misses are not divided by the sum of weights but by the true number of references, which the
-//! caller counts; the difference goes to hits in a cache of any size (the paper's SHARDS-adj).
+//! misses are divided not by the sum of weights but by the true number of references, which the
+//! caller counts; the difference counts as hits in a cache of any size (the paper's SHARDS-adj).
 //!
-//! Not thread-safe; not here: what looks at every reference ([`ReuseSampler::hash`] and a
+//! Not thread-safe. Not here: the check of every reference ([`ReuseSampler::hash`] and a
 //! comparison).
 
 use std::collections::{BinaryHeap, HashMap};
@@ -33,27 +34,26 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::MissRatioCurve;
 
-/// 2^64 over the golden ratio: consecutive block numbers spread evenly.
+/// 2^64 divided by the golden ratio: consecutive block numbers spread evenly.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// At most one block in this many is sampled. A sampled reference takes some 210 instructions and a
 /// lookup 3,300, so one in 8 costs 0.8 % of it. With one in 16 or 32, miss ratios of a database of
 /// 6,000 blocks were off by more than 15 %.
 const SAMPLED_IN_MIN: u64 = 8;
-/// Buckets of reuse times, four an octave: as far as 2^40 references.
+/// Buckets of reuse times, four per octave: up to 2^40 references.
 const BUCKETS: usize = 160;
 const BUCKETS_PER_OCTAVE: u64 = 4;
-/// Sampled references below which a curve would be mostly chance.
+/// Minimum number of sampled references for a curve; below it the curve is mostly noise.
 const SAMPLED_MIN: u64 = 512;
-/// The weights of the past are halved when references exceed this many for each block that is
-/// referenced,
+/// The weights are halved when references exceed this many per referenced block,
 const REFERENCES_PER_BLOCK: f64 = 8.0;
-/// but not below this many.
+/// but not before this many references.
 const REFERENCES_MIN: f64 = 65_536.0;
-/// Blocks that were not referenced for as many references as this many halvings take are dropped. With
-/// skewed lookups a cache keeps a block for longer than the lookups of a few halvings.
+/// Number of halvings after which an unreferenced block is dropped. With skewed lookups a cache
+/// keeps a block for longer than the lookups of a few halvings.
 const HALVINGS_UNREFERENCED_MAX: f64 = 16.0;
-/// Maximum memory of a tracked block: 78 bytes of a hash table (which grows when more than half of
-/// its room is taken by blocks and the rest by removed ones), 16 of a heap that has just grown.
+/// Maximum memory of a tracked block: 78 bytes of a hash table (which grows when blocks take more
+/// than half of its slots and removed ones the rest), 16 of a heap that has just grown.
 const BYTES_PER_BLOCK: usize = 96;
 /// A slot of the hash table: the hash, the time, a control byte.
 const BYTES_PER_SLOT: usize = 17;
@@ -61,7 +61,8 @@ const BYTES_PER_SLOT: usize = 17;
 /// The time of the last reference of each sampled block, by its hash.
 type Times = HashMap<u64, u64, BuildHasherDefault<Folded>>;
 
-/// Hashes of blocks lie below a threshold: their high bits come to where a hash table looks.
+/// A hasher for names that are hashes below a threshold: it moves their high bits to where a hash
+/// table looks.
 #[derive(Clone, Copy, Default)]
 struct Folded(u64);
 
@@ -80,7 +81,8 @@ impl Hasher for Folded {
     }
 }
 
-/// References, and the pages of their blocks, by weight. First references count in the pages only.
+/// Weighted counts of references and of the pages of their blocks. First references count in the
+/// pages only.
 #[derive(Clone, Copy, Default, Debug)]
 struct Weights {
     references: f64,
@@ -103,9 +105,9 @@ impl Weights {
 #[derive(Clone, Debug)]
 pub struct ReuseSampler {
     tracked_max: usize,
-    /// Blocks whose hash lies below are sampled.
+    /// Threshold: blocks whose hash is below it are sampled.
     below: u64,
-    /// References that a sampled one stands for: 1 / R.
+    /// References that a sampled one represents: 1 / R.
     weight: f64,
     last: Times,
     /// The hashes of the sampled blocks, the largest on top.
@@ -116,9 +118,9 @@ pub struct ReuseSampler {
     weights: Vec<Weights>,
     /// The weight of first references.
     first: f64,
-    /// Sampled references since the last halving, and half of those before.
+    /// Sampled references since the last halving, plus half of those before.
     sampled: u64,
-    /// All references of the same time, as the caller counts them, and the caller's last count.
+    /// All references of the same period, as the caller counts them, and the caller's last count.
     references: f64,
     counted: u64,
 }
@@ -148,30 +150,30 @@ impl ReuseSampler {
         self.weight = 1.0 / self.rate();
     }
 
-    /// The hash of a block's name, for [`Self::note`]. No two names have the same.
+    /// The hash of a block's name, for [`Self::note`]. It is injective.
     #[inline]
     pub fn hash(name: u64) -> u64 {
         name.wrapping_mul(MULTIPLIER)
     }
 
-    /// Hashes below this are sampled. It only falls.
+    /// Hashes below this are sampled. It never increases.
     pub fn below(&self) -> u64 {
         self.below
     }
 
-    /// The share of blocks that is sampled.
+    /// The share of blocks that are sampled.
     pub fn rate(&self) -> f64 {
         self.below.max(1) as f64 / 2f64.powi(64)
     }
 
-    /// Notes the reference to a block of `pages`, if it is sampled, and returns the threshold as
+    /// Records a reference to a block of `pages`, if it is sampled, and returns the threshold as
     /// [`Self::below`] does.
     pub fn note(&mut self, hash: u64, pages: u32) -> u64 {
         self.note_for(hash, pages, 0)
     }
 
-    /// The same for a reference that stands for `skipped` others, of sampled blocks, which could
-    /// not be noted.
+    /// The same for a reference that also represents `skipped` other references of sampled blocks,
+    /// which could not be recorded.
     pub fn note_for(&mut self, hash: u64, pages: u32, skipped: u64) -> u64 {
         if hash >= self.below {
             return self.below;
@@ -182,7 +184,7 @@ impl ReuseSampler {
         let now = self.now as u64;
         match self.last.insert(hash, now) {
             Some(before) => {
-                // In the middle of the references that this one stands for.
+                // The middle of the references that this one represents.
                 let time = now.saturating_sub(before).saturating_sub((weight / 2.0) as u64);
                 self.weights[bucket_of(time)].add(weight, pages);
             }
@@ -201,8 +203,8 @@ impl ReuseSampler {
         self.below
     }
 
-    /// Says how many references there have been in all, sampled or not, by a counter that only
-    /// rises. Where there are many for each block the past loses half of its weight.
+    /// Reports the total number of references, sampled or not, by a counter that only increases.
+    /// When there are many per block, all weights are halved.
     pub fn count_references(&mut self, counter: u64) {
         self.references += counter.saturating_sub(self.counted) as f64;
         self.counted = counter;
@@ -218,18 +220,18 @@ impl ReuseSampler {
         }
     }
 
-    /// The number of distinct blocks that were referenced, estimated.
+    /// The estimated number of distinct blocks that were referenced.
     pub fn blocks(&self) -> f64 {
         self.last.len() as f64 / self.rate()
     }
 
-    /// Blocks that are tracked.
+    /// The number of tracked blocks.
     pub fn tracked(&self) -> usize {
         self.last.len()
     }
 
-    /// The share of references that an LRU cache of so many pages misses; `None` while too few were
-    /// sampled or counted ([`Self::count_references`]) to tell.
+    /// The share of references that miss in an LRU cache of `pages`; `None` while too few were
+    /// sampled or counted ([`Self::count_references`]).
     pub fn miss_ratio(&self, pages: f64) -> Option<f64> {
         if self.sampled < SAMPLED_MIN || self.references <= 0.0 {
             return None;
@@ -242,7 +244,7 @@ impl ReuseSampler {
             all.references += of.references;
             all.pages += of.pages;
         });
-        // Pages that are referenced within the times so far, and references with longer times.
+        // Pages that are referenced within the times up to here, and references with longer times.
         let (mut held, mut longer, mut from) = (0.0, all, 0);
         for (weights, to) in self.weights.iter().zip((1..).map(bucket_start)) {
             let pages_per_time = (longer.pages - weights.pages / 2.0).max(0.0) / all.references;
@@ -260,15 +262,15 @@ impl ReuseSampler {
         Some((longer.references.max(self.first) / self.references).clamp(0.0, 1.0))
     }
 
-    /// The curve for data of so many pages; `None` while too little is known.
+    /// The curve for data of `data_pages`; `None` while too few references were sampled or counted.
     pub fn curve(&self, data_pages: f64) -> Option<MissRatioCurve> {
         self.miss_ratio(0.0)?;
         Some(MissRatioCurve::from_fn(|share| self.miss_ratio(share * data_pages).unwrap_or(1.0)))
     }
 
-    /// The bytes that it holds, about; never more than [`Self::bytes_max`].
+    /// The approximate number of bytes held; at most [`Self::bytes_max`].
     pub fn bytes(&self) -> usize {
-        // A hash table is filled to seven eighths.
+        // A hash table is filled to at most seven eighths.
         let slots = (self.last.capacity() * 8 / 7).next_power_of_two();
         let held = slots * BYTES_PER_SLOT + self.largest.capacity() * size_of::<u64>();
         size_of::<Self>() + BUCKETS * size_of::<Weights>() + held
@@ -288,7 +290,7 @@ fn bucket_of(time: u64) -> usize {
     ((octave * BUCKETS_PER_OCTAVE + quarter) as usize).min(BUCKETS - 1)
 }
 
-/// The least time of a bucket, but 0 of the first.
+/// The minimum time of a bucket; 0 for the first.
 fn bucket_start(bucket: u64) -> u64 {
     let octave = bucket / BUCKETS_PER_OCTAVE;
     ((BUCKETS_PER_OCTAVE + bucket % BUCKETS_PER_OCTAVE) << octave) / BUCKETS_PER_OCTAVE

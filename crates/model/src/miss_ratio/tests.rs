@@ -1,4 +1,5 @@
-//! Curves against simulations: LRU and CLOCK caches of blocks whose entries have Zipf's popularities, scattered.
+//! Curves against simulations: LRU and CLOCK caches of blocks whose entries have Zipf popularities
+//! in random positions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,10 +28,10 @@ impl Random {
     }
 }
 
-/// References to blocks by lookups of scattered keys.
+/// References to blocks by lookups of keys in random positions.
 struct Stream {
     random: Random,
-    /// Sums of popularities by rank, and the block of each rank.
+    /// Cumulative popularities by rank, and the block of each rank.
     sums: Vec<f64>,
     blocks: Vec<u32>,
 }
@@ -62,7 +63,7 @@ impl Stream {
 
 /// A cache that is simulated exactly.
 trait Cache {
-    /// Whether the block was there; afterwards it is.
+    /// Whether the block was cached; it is cached afterwards.
     fn hits(&mut self, block: u32) -> bool;
 }
 
@@ -90,7 +91,7 @@ impl Cache for Lru {
     }
 }
 
-/// As the engine's: admitted unmarked, marked by a hit.
+/// As in the engine: admitted with a clear reference bit, which a hit sets.
 struct Clock {
     capacity: usize,
     frames: Vec<(u32, bool)>,
@@ -135,11 +136,11 @@ fn caches() -> Vec<(f64, &'static str, Box<dyn Cache>)> {
     caches
 }
 
-/// How many references are passed over before misses are counted, and are counted.
+/// Number of references before misses are counted, and during the count.
 const WARM: u64 = 200_000;
 const COUNTED: u64 = 200_000;
 
-/// Misses of simulated caches over a stream, which `see` sees as well.
+/// Misses of simulated caches over a stream, which is also passed to `see`.
 fn simulated(stream: &mut Stream, mut see: impl FnMut(u32)) -> Vec<(f64, &'static str, f64)> {
     let mut caches: Vec<_> =
         caches().into_iter().map(|(share, kind, cache)| (share, kind, cache, 0)).collect();
@@ -170,7 +171,8 @@ fn the_analytic_curve_is_that_of_simulated_caches() {
         let (lru, clock) = (worst(&curve, &simulated, "LRU"), worst(&curve, &simulated, "CLOCK"));
         println!("seed {seed}, Zipf {alpha}: off by {lru:.3} (LRU) and {clock:.3} (CLOCK)");
         assert!(lru < 0.04 && clock < 0.06, "seed {seed}, Zipf {alpha}: {lru} {clock}");
-        // The bound tells curves apart: that of even lookups is far off, and so is a neighbour's.
+        // The bound distinguishes curves: those of even lookups and of another exponent are outside
+        // it.
         let other = MissRatioCurve::zipf(alpha + 0.2, ENTRIES, ENTRIES_PER_BLOCK as f64).expect("a curve");
         for wrong in [MissRatioCurve::EVEN, other] {
             assert!(worst(&wrong, &simulated, "LRU") > 0.06, "seed {seed}, Zipf {alpha}");
@@ -183,7 +185,7 @@ fn a_bounded_sample_has_the_curve_of_the_stream() {
     const TRACKED_MAX: usize = 1_000;
     for (seed, alpha) in (11..).zip(ALPHAS) {
         let mut sampler = ReuseSampler::new(TRACKED_MAX);
-        // The same amount of references, sampled one by one instead of block by block.
+        // The same number of references, sampled one by one instead of block by block.
         let (mut in_time, mut random) = (ReuseSampler::new(TRACKED_MAX), Random(seed));
         let mut count = 0;
         let simulated = simulated(&mut Stream::new(alpha, seed), |block| {
@@ -200,7 +202,7 @@ fn a_bounded_sample_has_the_curve_of_the_stream() {
                 assert!(sampler.bytes() <= ReuseSampler::bytes_max(TRACKED_MAX), "{}", sampler.bytes());
             }
         });
-        // It begins with one block in 8, of which there are 1,250.
+        // The sampler starts with one block in 8, of which there are 1,250.
         assert!(sampler.rate() < 0.11, "the threshold was lowered: {}", sampler.rate());
         let blocks = sampler.blocks() / BLOCKS as f64;
         println!("rate {:.4}, share of the blocks {blocks:.3}", sampler.rate());
@@ -228,10 +230,10 @@ fn a_sample_of_every_distance_is_exact() {
         }
     }
     sampler.count_references(1_000 * 8);
-    // 4 times 8 blocks; four sizes an octave are told apart.
+    // 4 times 8 blocks; the resolution is four sizes per octave.
     assert!(sampler.miss_ratio(20.0).expect("seen") > 0.98);
     assert!(sampler.miss_ratio(40.0).expect("seen") < 0.01);
-    // What was counted beyond the sample's weights is as near as can be.
+    // References counted beyond the sample's weights are taken as hits.
     sampler.count_references(1_000 * 16);
     assert!((sampler.miss_ratio(20.0).expect("seen") - 0.5).abs() < 0.02);
 }
@@ -265,7 +267,7 @@ fn blocks_that_are_gone_do_not_lower_the_threshold() {
     let mut sampler = ReuseSampler::new(1_000);
     let below = sampler.below();
     let mut count = 0;
-    // Compactions replace all blocks again and again.
+    // Compactions replace all blocks repeatedly.
     for generation in 0..20u64 {
         let name = |at| generation << 32 | at;
         let sampled = (0..5_000).map(|at| ReuseSampler::hash(name(at))).filter(|hash| *hash < below);
@@ -347,7 +349,7 @@ fn even_curves_are_straight_and_hostile_ones_are_tamed() {
     }
     let hostile = MissRatioCurve::from_fn(|share| if share > 0.5 { f64::NAN } else { 7.0 - 20.0 * share });
     assert_eq!((hostile.miss_ratio(0.0), hostile.miss_ratio(0.1), hostile.miss_ratio(1.0)), (1.0, 1.0, 0.0));
-    // As even as it gets: the bisection ends at the straight line.
+    // Nearly even: the bisection ends at the straight line.
     let nearly = MissRatioCurve::zipf(1e-9, 1 << 20, 1.0).expect("a curve");
     assert!((nearly.miss_ratio(0.5) - 0.5).abs() < 0.01);
 }

@@ -1,35 +1,37 @@
-//! Miss ratios of an LRU cache of blocks whose entries have the popularities of a Zipf distribution, scattered.
+//! Miss ratios of an LRU cache of blocks whose entries have Zipf popularities in random positions.
 //!
-//! Che's approximation: a cached block is evicted when it is not referenced within the characteristic time t, the
-//! same for all blocks. A block of B entries with popularities p_1 .. p_B stays out of the cache with probability
-//! exp(-t (p_1 + .. + p_B)). The entries of a block are drawn from all entries, so the mean over blocks is a power:
+//! Che's approximation: a cached block is evicted when it is not referenced within the
+//! characteristic time t, which is the same for all blocks. A block of B entries with popularities
+//! p_1 .. p_B is not cached with probability exp(-t (p_1 + .. + p_B)). The entries of a block are
+//! drawn from all entries, so the mean over blocks is a power:
 //!
 //! ```text
 //! cached share   1 - phi(t)^B             phi(t) = 1/N * sum of exp(-t p_i)
 //! miss ratio     psi(t) * phi(t)^(B-1)    psi(t) = sum of p_i exp(-t p_i)
 //! ```
 //!
-//! For a given share t is found by bisection. Ranks beyond the first are summed in groups of nearly equal popularity.
+//! For a given cached share t is found by bisection. Ranks after the first [`RANKS_ALONE`] are
+//! summed in groups of nearly equal popularity.
 
-/// Exponents beyond this are all one hot entry.
+/// Maximum exponent: beyond it practically all lookups go to one entry.
 pub(super) const ALPHA_MAX: f64 = 10.0;
-/// Ranks that are summed one by one.
+/// Number of first ranks that are summed one by one.
 const RANKS_ALONE: u64 = 64;
-/// The last rank of a group is at most this part above its first.
+/// The last rank of a group is at most first / `GROUP_PART` above its first.
 const GROUP_PART: u64 = 50;
-/// Halvings of the logarithm of the characteristic time.
+/// Number of bisection steps on the logarithm of the characteristic time.
 const BISECTIONS: u32 = 60;
 
-/// Entries of a Zipf distribution, scattered over blocks.
+/// Entries with Zipf popularities, placed in random blocks.
 pub(super) struct Scattered {
-    /// Ranks that are summed together: how many, and the popularity of each.
+    /// Groups of ranks that are summed together: the number of ranks, and the popularity of each.
     groups: Vec<(f64, f64)>,
     entries: f64,
     entries_per_block: f64,
 }
 
 impl Scattered {
-    /// `alpha` above 0, at least one entry, at least one entry per block.
+    /// Requires `alpha` above 0, at least one entry, and at least one entry per block.
     pub fn new(alpha: f64, entries: u64, entries_per_block: f64) -> Self {
         let mut groups = Vec::new();
         let mut first = 1u64;
@@ -47,7 +49,7 @@ impl Scattered {
         for (_, weight) in &mut groups {
             *weight /= sum;
         }
-        // A block has no more entries than there are.
+        // A block has at most as many entries as the data.
         Self { groups, entries: entries as f64, entries_per_block: entries_per_block.min(entries as f64) }
     }
 
@@ -68,7 +70,8 @@ impl Scattered {
             return 0.0;
         }
         let cached = |time: f64| 1.0 - self.sums(time).0.powf(self.entries_per_block);
-        // In references: from less than one to so many that the coldest entry is among them for certain.
+        // Bounds in references: from less than one to a number within which the coldest entry is
+        // referenced almost surely.
         let coldest = self.groups.last().map_or(1.0, |(_, popularity)| *popularity);
         let (mut low, mut high) = (-20.0, (1e3 / coldest.max(f64::MIN_POSITIVE)).min(f64::MAX).ln());
         for _ in 0..BISECTIONS {

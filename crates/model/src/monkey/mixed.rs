@@ -1,8 +1,10 @@
-//! Lookups of a mix, of which some find their key: Monkey's equations 13 to 20, and the one rule in the paper's tree.
+//! Lookups of a mix, of which some find their key: Monkey's equations 13 to 20, and the one rule in
+//! the paper's tree.
 //!
-//! A key that is found is taken for one of the last level, after half of its runs. So an empty probe reaches a run of
-//! that level less often than any other run, by the weight [`PaperTree::last_level_weight`], and its filters get fewer bits.
-//! With an `empty_fraction` of 1 all weights are 1, and the formulas those of zero-result lookups.
+//! A key that is found is assumed to be on the last level, after half of its runs. So an empty
+//! probe reaches a run of that level less often than any other run, by the weight
+//! [`PaperTree::last_level_weight`], and its filters get fewer bits. With an `empty_fraction` of 1
+//! all weights are 1, and the formulas are those of zero-result lookups.
 //!
 //! Not here: zero-result lookups by themselves, and the tree ([`super`]).
 
@@ -13,7 +15,7 @@ use crate::input;
 /// The closed forms of lookups, with Monkey's filters or equal ones.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClosedLookups {
-    /// The deepest levels that have no filter.
+    /// The number of deepest levels that have no filter.
     pub unfiltered_levels: u32,
     /// R: the I/Os of a lookup that finds nothing.
     pub zero_result_cost: f64,
@@ -24,31 +26,35 @@ pub struct ClosedLookups {
 }
 
 impl PaperTree {
-    /// Equation 13: Z, the I/Os of a lookup when a share `empty_fraction` of them finds nothing, and the others
-    /// find their key on the last level (after half of its runs, with tiering).
+    /// Equation 13: Z, the I/Os of a lookup when a share `empty_fraction` of lookups finds nothing,
+    /// and the others find their key on the last level (after half of its runs, with tiering).
     pub fn mixed_cost(&self, fprs: &[f64], empty_fraction: f64) -> f64 {
         let largest = fprs.last().copied().unwrap_or(0.0);
         self.zero_result_cost(fprs) + (1.0 - empty_fraction) * (1.0 - self.not_probed(largest))
     }
 
-    /// The false positives of the last level, whose runs have the rate `fpr`, that a lookup is spared which finds
-    /// its key there: those of the run itself and of the older ones, (Z + 1) / 2 of the Z on average.
+    /// The false positives of the last level, whose runs have the rate `fpr`, that a lookup saves
+    /// by finding its key there. They are those of the run itself and of the older ones: (Z + 1) /
+    /// 2 of the Z runs on average.
     pub(super) fn not_probed(&self, fpr: f64) -> f64 {
         fpr * (self.last_runs + 1.0) / 2.0
     }
 
-    /// How often an empty probe reaches a run of the last level, against 1 for any other run: 1 / (v+1) with
-    /// leveling; c' = 1 - v / (v+1) * T / (2 (T-1)) with tiering (equation 15).
+    /// The frequency of empty probes at a run of the last level, relative to 1 for any other run.
+    /// It is 1 / (v+1) with leveling and c' = 1 - v / (v+1) * T / (2 (T-1)) with tiering (equation
+    /// 15).
     pub fn last_level_weight(&self, empty_fraction: f64) -> f64 {
         1.0 - (1.0 - empty_fraction) * self.not_probed(1.0) / self.last_runs
     }
 
-    /// How often an empty probe reaches a run of `level`, against 1 for one of an inner level.
+    /// The frequency of empty probes at a run of `level`, relative to 1 for a run of an inner
+    /// level.
     pub(super) fn weight(&self, level: u32, empty_fraction: f64) -> f64 {
         if level < self.levels { 1.0 } else { self.last_level_weight(empty_fraction) }
     }
 
-    /// Equations 14 to 17: the best rates of levels 1 to L at mixed cost Z, where every level has a filter.
+    /// Equations 14 to 17: the best rates of levels 1 to L at mixed cost Z, where every level has a
+    /// filter.
     pub fn mixed_fprs_closed(&self, mixed_cost: f64, empty_fraction: f64) -> Vec<f64> {
         let t = self.size_ratio;
         let largest = (mixed_cost - (1.0 - empty_fraction)) * (t - 1.0) / t;
@@ -59,20 +65,21 @@ impl PaperTree {
         (1..=self.levels).map(fpr).collect()
     }
 
-    /// Equation 18: the bits below which the last level has no filter: N / ln2^2 * (ln T / (T-1) - ln(w) / T),
-    /// w the last level's weight (times Z / K). Infinite where nothing reaches it in vain.
+    /// Equation 18: the bits below which the last level has no filter: N / ln2^2 * (ln T / (T-1) -
+    /// ln(w) / T), with w the last level's weight (times Z / K). Infinite where no empty probe
+    /// reaches that level.
     pub fn mixed_threshold_bits(&self, empty_fraction: f64) -> f64 {
         let weight = self.last_level_weight(empty_fraction) * self.last_runs / self.inner_runs;
         self.inner_threshold_bits() - self.entries / LN2_SQUARED * weight.ln() / self.size_ratio
     }
 
-    /// The same, with filters for this mix of lookups (equation 18).
+    /// L_unfiltered with filters for this mix of lookups (equation 18).
     pub(super) fn mixed_unfiltered_levels(&self, filter_bits: f64, empty_fraction: f64) -> u32 {
         if filter_bits > 0.0 && filter_bits >= self.mixed_threshold_bits(empty_fraction) {
             return 0;
         }
-        // What is above the last level is a tree of its own, in which all levels are alike: the smallest u with
-        // M * T^u at least its threshold.
+        // The levels above the last are a tree of their own, in which all levels have the same
+        // runs: find the smallest u with M * T^u at least its threshold.
         let (mut unfiltered, mut reached) = (1, filter_bits * self.size_ratio);
         while unfiltered < self.levels && (reached < self.inner_threshold_bits() || reached.is_nan()) {
             reached *= self.size_ratio;
@@ -81,12 +88,12 @@ impl PaperTree {
         unfiltered
     }
 
-    /// Equations 19 (leveling) and 20 (tiering): Z with Monkey's filters for these lookups, where every level
-    /// has one.
+    /// Equations 19 (leveling) and 20 (tiering): Z with Monkey's filters for these lookups, where
+    /// every level has one.
     ///
     /// # Errors
-    /// Input that is no number or out of bounds, or fewer bits than [`Self::mixed_threshold_bits`]: then the
-    /// formula does not hold, but [`Self::mixed_cost_exact`] does.
+    /// Input that is NaN or out of bounds, or fewer bits than [`Self::mixed_threshold_bits`]: then
+    /// the formula does not hold, but [`Self::mixed_cost_exact`] does.
     pub fn mixed_cost_closed(&self, filter_bits: f64, empty_fraction: f64) -> Result<f64, String> {
         check_mixed(filter_bits, empty_fraction)?;
         let threshold_bits = self.mixed_threshold_bits(empty_fraction);
@@ -101,24 +108,25 @@ impl PaperTree {
     /// Equations 19 and 20 for this L and any number of bits, by the one rule.
     ///
     /// # Errors
-    /// Input that is no number or out of bounds.
+    /// Input that is NaN or out of bounds.
     pub fn mixed_cost_exact(&self, filter_bits: f64, empty_fraction: f64) -> Result<f64, String> {
         Ok(self.mixed_cost(&self.best_fprs_exact(filter_bits, empty_fraction)?, empty_fraction))
     }
 
-    /// What equations 19 and 20 come to without the share of keys that are found, and without any bits: the false
-    /// positives that lookups of this mix would meet if rates above 1 were possible.
+    /// Equations 19 and 20 without the term of the keys that are found, and with no bits: the false
+    /// positives of this mix if rates above 1 were possible.
     pub(crate) fn weighed_cost_without_bits(&self, empty_fraction: f64) -> f64 {
         let (t, weight) = (self.size_ratio, self.last_level_weight(empty_fraction));
         self.inner_runs.powf(1.0 / t) * (self.last_runs * weight).powf((t - 1.0) / t) * self.geometric()
     }
 
-    /// Equations 7, 9, 19 and 20 on every branch: lookups with Monkey's filters for a mix of which a share
-    /// `empty_fraction` finds nothing, in the limit of many levels. Where the last level of a tree has so many
-    /// runs (Z > T K) that its filters are not the first to go, no formula holds and the answer is that of the rule.
+    /// Equations 7, 9, 19 and 20 on every branch: lookups with Monkey's filters for a mix of which
+    /// a share `empty_fraction` finds nothing, in the limit of many levels. If the last level has
+    /// more than T K runs, its filters are not the first to lose all bits. No formula holds there,
+    /// and the answer is that of the one rule.
     ///
     /// # Errors
-    /// Input that is no number or out of bounds.
+    /// Input that is NaN or out of bounds.
     pub fn lookups_closed(&self, filter_bits: f64, empty_fraction: f64) -> Result<ClosedLookups, String> {
         check_mixed(filter_bits, empty_fraction)?;
         let (t, found) = (self.size_ratio, 1.0 - empty_fraction);
@@ -130,7 +138,7 @@ impl PaperTree {
         let without = self.runs_of_deepest(unfiltered_levels);
         let (zero_result_cost, last_fpr) = match unfiltered_levels {
             0 => {
-                // N lambda: the cost of all levels, each run times its weight.
+                // N lambda: the cost of all levels, each run multiplied by its weight.
                 let weighed =
                     self.weighed_cost_without_bits(empty_fraction) * bloom_fpr(filter_bits / self.entries);
                 let last_level = weighed * (t - 1.0) / t / self.last_level_weight(empty_fraction);
@@ -150,7 +158,7 @@ impl PaperTree {
     /// Equations 56, 9 and 13: lookups with the same bits per key in all filters.
     ///
     /// # Errors
-    /// Input that is no number or out of bounds.
+    /// Input that is NaN or out of bounds.
     pub fn lookups_uniform(&self, filter_bits: f64, empty_fraction: f64) -> Result<ClosedLookups, String> {
         check_mixed(filter_bits, empty_fraction)?;
         let fprs = vec![bloom_fpr(filter_bits / self.entries); self.levels as usize];
@@ -158,7 +166,7 @@ impl PaperTree {
         Ok(ClosedLookups { zero_result_cost, ..self.lookups_of(&fprs, empty_fraction) })
     }
 
-    /// Lookups at these rates, by the sums over the levels.
+    /// Lookups at these rates, summed over the levels.
     pub fn lookups_of(&self, fprs: &[f64], empty_fraction: f64) -> ClosedLookups {
         ClosedLookups {
             unfiltered_levels: fprs.iter().filter(|fpr| **fpr >= 1.0).count() as u32,
@@ -172,7 +180,7 @@ impl PaperTree {
     /// [`Self::last_level_weight`]. Covers every branch of equations 5, 6 and 14 to 17.
     ///
     /// # Errors
-    /// Input that is no number or out of bounds.
+    /// Input that is NaN or out of bounds.
     pub fn best_fprs_exact(&self, filter_bits: f64, empty_fraction: f64) -> Result<Vec<f64>, String> {
         let bits_per_key = self.best_bits_per_key_exact(filter_bits, empty_fraction)?;
         Ok(bits_per_key.into_iter().map(bloom_fpr).collect())
@@ -180,11 +188,12 @@ impl PaperTree {
 
     /// The bits per key that give [`Self::best_fprs_exact`].
     ///
-    /// The rule's multiplier has a closed form here, because in theory p_i = min(1, lambda * n_i / w_i): the levels of
-    /// the smallest n_i / w_i share the bits, as many of them as leaves each a rate below 1.
+    /// The rule's multiplier has a closed form here, because in theory p_i = min(1, lambda * n_i /
+    /// w_i): the levels with the smallest n_i / w_i share the bits, as many levels as keep each
+    /// rate below 1.
     ///
     /// # Errors
-    /// Input that is no number or out of bounds.
+    /// Input that is NaN or out of bounds.
     pub fn best_bits_per_key_exact(&self, filter_bits: f64, empty_fraction: f64) -> Result<Vec<f64>, String> {
         check_mixed(filter_bits, empty_fraction)?;
         let levels = (1..=self.levels)
@@ -193,11 +202,11 @@ impl PaperTree {
     }
 }
 
-/// The bits per key of each level's filters that make fewest false positives, for levels given by their entries and the
-/// weight of all their runs: how often an empty probe reaches them.
+/// The bits per key of each level's filters that minimize false positives. Each level is given by
+/// its entries and the weight of all its runs: the frequency of empty probes that reach them.
 pub(crate) fn best_bits_per_key(levels: impl Iterator<Item = (f64, f64)>, filter_bits: f64) -> Vec<f64> {
-    // Of each level that can use a filter: its place, entries, and ln(n_i / w_i). The equal runs of a level are
-    // one: entries and weights both times their number.
+    // For each level that can use a filter: its index, entries, and ln(n_i / w_i). The equal runs
+    // of a level count as one: both entries and weights are multiplied by their number.
     let mut count = 0;
     let mut sites: Vec<(usize, f64, f64)> = levels
         .inspect(|_| count += 1)
@@ -206,7 +215,7 @@ pub(crate) fn best_bits_per_key(levels: impl Iterator<Item = (f64, f64)>, filter
         .map(|(level, (entries, weight))| (level, entries, (entries / weight).ln()))
         .collect();
     sites.sort_by(|a, b| a.2.total_cmp(&b.2));
-    // Sums from the smallest on, because differences would be lost in rounding.
+    // Sums from the smallest up, because differences would lose precision to rounding.
     let (mut entries, mut logs, mut chosen) = (0.0, 0.0, None);
     for (at, (_, n, ln)) in sites.iter().enumerate() {
         entries += n;

@@ -1,4 +1,4 @@
-//! The paper's figures, closed and exact forms against each other, and bad input.
+//! The paper's figures, closed and exact forms against each other, and invalid input.
 
 use super::*;
 use crate::allocation::{Limits, Site, Theory, solve};
@@ -75,7 +75,7 @@ fn mixed_lookups() {
             let closed = tree.mixed_cost_closed(bits, empty_fraction).unwrap();
             near(closed, expected, 5e-7);
             near(tree.mixed_cost_exact(bits, empty_fraction).unwrap(), closed, 2e-6);
-            // [14] to [17] are the rates that [13] makes this cost of, and that take these bits.
+            // [14] to [17] are the rates that give this cost by [13] and need these bits.
             let fprs = tree.mixed_fprs_closed(closed, empty_fraction);
             near(tree.mixed_cost(&fprs, empty_fraction), closed, 1e-8);
             near(tree.filter_bits_closed(&fprs) / bits, 1.0, 1e-5);
@@ -96,7 +96,7 @@ fn at_the_thresholds_the_last_level_loses_its_filter() {
             near(tree.best_fprs_exact(threshold, empty_fraction).unwrap()[8], 1.0, 1e-3);
         }
     }
-    // Nobody is ever sent to the last level in vain: it needs no filter at any price.
+    // No empty probe ever reaches the last level: it gets no filter at any price.
     let tree = leveled(4.0, 9);
     assert_eq!(tree.mixed_threshold_bits(0.0), f64::INFINITY);
     assert_eq!(tree.best_fprs_exact(1e12, 0.0).unwrap()[8], 1.0);
@@ -121,7 +121,7 @@ fn found_lookups_and_the_last_level() {
 #[test]
 fn levels_grow_with_the_data_and_round_up() {
     assert_eq!(levels_closed(0.0, 1 << 20, 10.0), Ok(1));
-    // N E / M_buf * (T-1) / T is exactly T^3, and then a little more.
+    // N E / M_buf * (T-1) / T is exactly T^3, and then slightly more.
     assert_eq!(levels_closed(8_000.0, 500, 2.0), Ok(3));
     assert_eq!(levels_closed(8_001.0, 500, 2.0), Ok(4));
     assert_eq!(levels_closed(u64::MAX as f64, 1, 2.0), Ok(63));
@@ -153,7 +153,7 @@ fn bad_input_is_refused_with_its_reason() {
     assert!(tree.mixed_cost_exact(1e9, 1.5).unwrap_err().contains("empty fraction"));
 }
 
-/// A policy by its number.
+/// The policy of an index.
 fn policy(number: usize) -> MergePolicy {
     MergePolicy::ALL[number % 3]
 }
@@ -167,7 +167,7 @@ proptest! {
         let sum: f64 = (1..=levels).map(|level| tree.level_entries(level)).sum();
         prop_assert!((sum / tree.entries - 1.0).abs() < 1e-12);
 
-        // The multiplier in closed form and the one rule's, by bisection, are the same.
+        // The closed form of the multiplier and the one rule's bisection agree.
         let empty_fraction = (bits_per_key * 7.0).fract();
         let site = |level| Site {
             entries: tree.level_entries(level),
@@ -180,7 +180,7 @@ proptest! {
             prop_assert!((direct - solved).abs() <= 1e-6 * solved + 1e-6, "{direct} {solved}");
         }
 
-        // The one rule and [32], [33] agree, once they agree on which levels have no filter.
+        // The one rule and [32], [33] agree where they agree on the levels without a filter.
         let bits = bits_per_key * tree.entries;
         let fprs = tree.best_fprs_exact(bits, 1.0).unwrap();
         prop_assert!((tree.filter_bits_exact(&fprs) - bits).abs() <= 1e-9 * bits + 1e-3);

@@ -1,11 +1,13 @@
-//! The search: for each policy and number of levels a grid of size ratios and filter sizes, then closer and closer.
+//! The search: for each policy and number of levels, a grid of size ratios and filter sizes, then
+//! local refinement.
 //!
-//! Costs have steps (a level more, a run more at whole T), so no method that trusts slopes over the whole space would
-//! do. Between steps they are smooth, with one lowest point, and there a golden section finds it: in T within the
-//! stretch on which K and Z stay what they are, in filter bits over all that fit. The grid chooses where.
+//! Costs have steps (one level more, one run more at an integer T), so no method that relies on
+//! slopes works over the whole space. Between steps they are smooth with one minimum, which a
+//! golden-section search finds: in T within the interval in which K and Z are constant, and in
+//! filter bits over all sizes that fit. The grid selects the starting points.
 //!
-//! Candidates that break a bound are compared by how much, so that the search walks toward what is allowed, and then
-//! by cost.
+//! Candidates that break a bound are compared by the violation first, so that the search moves
+//! toward the feasible region, and then by cost.
 
 use std::cmp::Ordering;
 
@@ -14,20 +16,20 @@ use crate::cost::FilterBits;
 use crate::design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 use shamba_filter::MAX_BITS_PER_KEY;
 
-/// How far the size ratios of the grid are apart, on a fine grid and a coarse one.
+/// Ratio between neighbouring size ratios of the grid, on a fine grid and a coarse one.
 const STEP: [f64; 2] = [1.2, 1.5];
-/// Filter bits per key that a grid tries, besides all that fit.
+/// Filter bits per key that a grid tries, besides the most that fit.
 const BITS_PER_KEY: [f64; 3] = [4.0, 9.0, 16.0];
-/// Points of the grid of each policy that are looked at more closely.
+/// Number of grid points of each policy that are refined.
 const CLOSER: [usize; 2] = [4, 1];
-/// Steps of a golden section: the bracket shrinks to 0.62^n.
+/// Steps of a golden-section search: the bracket shrinks to 0.62^n.
 const SECTION_STEPS: u32 = 14;
-/// Whole size ratios that are tried for the sake of simplicity.
+/// Integer size ratios that are tried to find a simpler design.
 const WHOLE_RATIOS: std::ops::RangeInclusive<u32> = 2..=20;
-/// K and Z beyond the classical policies.
+/// Values of (K, Z) beyond the classical policies.
 const FLUID: [(u32, u32); 9] = [(2, 1), (3, 1), (4, 1), (6, 1), (9, 1), (2, 2), (3, 3), (3, 2), (5, 3)];
 
-/// What is to be least.
+/// The quantity to minimize.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Goal {
     /// The time of an operation; with an uncertainty, of the worst mix.
@@ -38,7 +40,7 @@ pub(super) enum Goal {
     Updates,
 }
 
-/// How closely to look.
+/// Resolution of the grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Grid {
     Fine,
@@ -51,7 +53,7 @@ impl Grid {
     }
 }
 
-/// The runs that levels may have.
+/// The run limits of the levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Runs {
     Policy(MergePolicy),
@@ -59,7 +61,8 @@ pub(super) enum Runs {
 }
 
 impl Runs {
-    /// (K, Z) at this size ratio; `None` where they are another policy's, or more than the ratio gives room for.
+    /// (K, Z) at this size ratio; `None` where they equal another policy's, or exceed what the
+    /// ratio allows.
     fn at(self, size_ratio: f64) -> Option<(u32, u32)> {
         match self {
             Self::Policy(MergePolicy::Leveling) => Some((1, 1)),
@@ -72,7 +75,7 @@ impl Runs {
         }
     }
 
-    /// How plain it is; less is plainer.
+    /// Rank in simplicity; a lower rank is simpler.
     fn rank(design: &Design) -> u32 {
         match design.policy() {
             Some(MergePolicy::Leveling) => 0,
@@ -83,20 +86,20 @@ impl Runs {
     }
 }
 
-/// A design and what it comes to.
+/// A design and its costs.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Candidate {
     pub plan: Plan,
     pub costs: Costs,
-    /// How far it is beyond the bounds, relatively; 0 if it keeps them.
+    /// Relative excess over the bounds; 0 if it keeps them.
     pub violation: f64,
-    /// What is to be least.
+    /// The quantity to minimize.
     pub value: f64,
-    /// Where it was found.
+    /// The point at which it was found.
     point: Point,
 }
 
-/// A place in the space of designs.
+/// A point in the space of designs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Point {
     levels: u32,
@@ -109,13 +112,13 @@ impl Candidate {
         self.violation.total_cmp(&other.violation).then(self.value.total_cmp(&other.value))
     }
 
-    /// Its value, for each of `other`'s; 1 where both are 0.
+    /// Its value relative to `other`'s; 1 where both are 0.
     pub fn times_the_cost_of(&self, other: &Self) -> f64 {
         if self.value == other.value { 1.0 } else { (self.value / other.value).min(f64::MAX) }
     }
 }
 
-/// What is searched, and for what.
+/// The input and the goal of a search.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'s> {
     pub situation: &'s Situation,
@@ -126,14 +129,14 @@ pub(super) struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// The best design with such runs; `None` if the memory is too little for any.
+    /// The best design with such runs; `None` if the memory is too small for any.
     pub fn best_of(&self, runs: Runs) -> Option<Candidate> {
         let mut found: Vec<Candidate> = Vec::new();
         for (levels, from, to) in self.stretches() {
             let mut last = 0.0;
             for mut size_ratio in self.grid_of(from, to) {
                 if runs != Runs::Policy(MergePolicy::Leveling) {
-                    // K and Z stay what they are up to a whole ratio.
+                    // K and Z are constant up to the next integer ratio.
                     size_ratio = size_ratio.ceil().min(to);
                 }
                 if size_ratio != last {
@@ -148,7 +151,7 @@ impl Search<'_> {
         found.into_iter().map(|candidate| self.closer(runs, candidate)).min_by(Candidate::compare)
     }
 
-    /// The best of the K and Z that have no name, near a design that is good.
+    /// The best design with an unnamed K and Z, near a given design.
     pub fn best_fluid(&self, near: &Candidate) -> Option<Candidate> {
         if !self.options.fluid {
             return None;
@@ -169,11 +172,11 @@ impl Search<'_> {
         best.map(|(runs, candidate)| self.closer(runs, candidate))
     }
 
-    /// The simplest design that is as good as `fastest`, but for what counts as a tie.
+    /// The simplest design within the tie of `fastest`.
     pub fn simplest(&self, fastest: &Candidate) -> Option<Candidate> {
         let most = fastest.value * (1.0 + self.options.tie);
         let is_tie = |candidate: &Candidate| candidate.violation == 0.0 && candidate.value <= most;
-        // The number of levels that a whole ratio can have is that of its buffers.
+        // An integer ratio can have the numbers of levels whose buffers fit.
         let stretches: Vec<(u32, f64, f64)> = self.stretches().collect();
         let near = fastest.point.size_ratio;
         let mut ratios: Vec<f64> = WHOLE_RATIOS.map(f64::from).chain([near.floor(), near.ceil()]).collect();
@@ -190,7 +193,7 @@ impl Search<'_> {
                         let bits_per_key = fastest.point.bits_per_key;
                         let first =
                             self.candidate(runs, Point { levels: *levels, size_ratio, bits_per_key })?;
-                        // Not worth a closer look.
+                        // Too far from a tie to be refined.
                         let hopeless = first.value > fastest.value * (1.0 + 4.0 * self.options.tie);
                         if hopeless { None } else { Some(self.best_bits(runs, first)) }
                     })
@@ -204,8 +207,8 @@ impl Search<'_> {
         None
     }
 
-    /// The numbers of levels, and the size ratios from the least whose buffer fits into memory to the greatest whose
-    /// buffer is not too small.
+    /// The numbers of levels, each with its interval of size ratios: from the minimum whose buffer
+    /// fits into memory to the maximum whose buffer is not too small.
     fn stretches(&self) -> impl Iterator<Item = (u32, f64, f64)> {
         let smallest = self.options.smallest_buffer_bytes as f64;
         let largest = (self.memory_bytes() / self.options.buffers).min(self.largest_buffer_bytes() as f64);
@@ -228,9 +231,10 @@ impl Search<'_> {
                     return None;
                 }
                 let from = if wanted(levels) > largest { ratio_of(levels, largest) } else { 2.0 };
-                // Data that fits into the smallest buffer any tree takes: then T is free. Beyond the ratio with which the
-                // smallest buffer gives exactly so many levels it gives not quite as many, but no fewer up to the
-                // ratio with which it gives exactly one less.
+                // Data that fits into the smallest buffer suits any tree: then T is free. Beyond
+                // the ratio at which the smallest buffer gives exactly `levels` levels, the data
+                // needs slightly less than that many; it needs one level fewer only beyond the
+                // ratio at which the smallest buffer gives exactly one fewer.
                 let to = match (wanted(levels) > smallest, levels) {
                     (true, ..=1) => ratio_of(1, smallest).max(from),
                     (_, 2..) => ratio_of(levels - 1, smallest).max(from),
@@ -244,30 +248,30 @@ impl Search<'_> {
     /// The buffer with which a tree of `levels` takes the data and its growth exactly.
     fn wanted_buffer_bytes(&self, levels: u32, size_ratio: f64) -> f64 {
         let data = self.situation.data.bytes() * self.options.growth;
-        // As a logarithm: T^(L+1) may be more than a float holds.
+        // As a logarithm: T^(L+1) may exceed the range of a float.
         let ln = data.ln() + (size_ratio - 1.0).ln() - f64::from(levels + 1) * size_ratio.ln();
         ln.exp()
     }
 
-    /// How large the buffer may be.
+    /// Maximum buffer size.
     fn largest_buffer_bytes(&self) -> u64 {
         self.options.largest_buffer_bytes(self.bounds.memory_bytes)
     }
 
-    /// What memory is left when the fences have theirs.
+    /// The memory that remains after the fences.
     fn memory_bytes(&self) -> f64 {
         let (fences, _) = held_fences(self.situation, self.bounds, self.options);
         (self.bounds.memory_bytes as f64 - fences).max(0.0)
     }
 
-    /// Size ratios from one to the other, each about a step more than the last.
+    /// Size ratios in `from..=to`, in geometric steps of about the grid's ratio.
     fn grid_of(&self, from: f64, to: f64) -> impl Iterator<Item = f64> + use<> {
         // `as` saturates, and the ratios are at most 1024.
         let steps = ((to / from).ln() / self.grid.of(STEP).ln()).ceil().max(1.0) as u32;
         (0..=steps).map(move |step| from * (to / from).powf(f64::from(step) / f64::from(steps)))
     }
 
-    /// The best of the filter sizes of the grid.
+    /// The best of the grid's filter sizes.
     fn best_on_grid(&self, runs: Runs, levels: u32, size_ratio: f64) -> Option<Candidate> {
         let all = self.candidate(runs, Point { levels, size_ratio, bits_per_key: MAX_BITS_PER_KEY })?;
         if !self.options.block_cache {
@@ -281,14 +285,14 @@ impl Search<'_> {
         less.chain([all]).min_by(Candidate::compare)
     }
 
-    /// The best around a point of the grid.
+    /// The best design around a point of the grid.
     fn closer(&self, runs: Runs, mut best: Candidate) -> Candidate {
         for _ in 0..2 {
             best = self.best_bits(runs, best);
             let Point { levels, size_ratio, bits_per_key } = best.point;
             let (mut from, mut to) = (size_ratio / 1.3, size_ratio * 1.3);
             if runs.at(from) != runs.at(size_ratio) || runs.at(to) != runs.at(size_ratio) {
-                // K and Z stay what they are up to the next whole ratio.
+                // K and Z are constant up to the next integer ratio.
                 (from, to) = (from.max(size_ratio.ceil() - 1.0 + 1e-9), to.min(size_ratio.ceil()));
             }
             let (from, to) = (from.max(2.0), to.min(MAX_SIZE_RATIO));
@@ -313,7 +317,8 @@ impl Search<'_> {
         found.chain([best.clone()]).min_by(Candidate::compare).expect("at least the one")
     }
 
-    /// A golden section of `from..=to`, and its ends: the candidates at which it arrives.
+    /// The candidates at which a golden-section search of `from..=to` arrives, and those at its
+    /// ends.
     fn section<'a>(
         &self,
         from: f64,
@@ -342,7 +347,7 @@ impl Search<'_> {
         [left, right, at(from), at(to)].into_iter().flatten()
     }
 
-    /// How far such costs are beyond the bounds, relatively.
+    /// Relative excess of these costs over the bounds.
     pub fn violation(&self, costs: &Costs) -> f64 {
         let beyond = |cost: f64, bound: Option<f64>| bound.map_or(0.0, |bound| excess(cost, bound));
         beyond(costs.lookup_reads, self.bounds.max_lookup_ios)
@@ -350,17 +355,17 @@ impl Search<'_> {
             + excess(costs.space_amplification, self.options.max_space)
     }
 
-    /// The time of an operation that designs are compared by, in nanoseconds.
+    /// The time of an operation by which designs are compared, in nanoseconds.
     pub fn time_ns(&self, costs: &Costs) -> f64 {
         let uncertainty = self.options.uncertainty;
         if uncertainty == 0.0 {
             return costs.cost_ns_per_op;
         }
-        // Neither costs nor rates are refused: both have been checked.
+        // Cannot fail: both costs and rates have been checked.
         costs.worst(&self.situation.workload, uncertainty).map_or(f64::INFINITY, |worst| worst.cost)
     }
 
-    /// The runs and size ratio of `before` at their best here.
+    /// The best design here with the runs and size ratio of `before`.
     pub fn again(&self, before: &Candidate) -> Option<Candidate> {
         let Point { size_ratio, bits_per_key, .. } = before.point;
         let design = &before.plan.design;
@@ -372,21 +377,22 @@ impl Search<'_> {
             .min_by(Candidate::compare)
     }
 
-    /// What a point comes to; `None` where there is no design: its buffer does not fit, or K and Z are not these.
+    /// The candidate at a point; `None` where there is no design: its buffer does not fit, or K and
+    /// Z are not these.
     fn candidate(&self, runs: Runs, point: Point) -> Option<Candidate> {
         let Self { situation, options, .. } = self;
         let (inner_runs, last_runs) = runs.at(point.size_ratio)?;
         let wanted = self.wanted_buffer_bytes(point.levels, point.size_ratio).ceil();
-        // `as` saturates; a buffer beyond the greatest is refused below.
+        // `as` saturates; a buffer above the maximum is rejected below.
         let buffer_bytes = (wanted as u64).max(options.smallest_buffer_bytes);
         let rest = self.memory_bytes() - buffer_bytes as f64 * options.buffers;
-        // A buffer that was rounded up may be a byte more than the memory.
+        // Rounding up the buffer may exceed the memory by a byte.
         if rest < -options.buffers || buffer_bytes > self.largest_buffer_bytes() {
             return None;
         }
         let rest = rest.max(0.0);
         let entries = situation.data.entries as f64;
-        // Who looks nothing up, and has no bound on lookups, has no use for filters.
+        // Without lookups and without a bound on lookups, filters save nothing.
         let is_asked = situation.workload.has_lookups()
             || self.bounds.max_lookup_ios.is_some()
             || self.goal == Goal::Lookups;
@@ -415,7 +421,7 @@ impl Search<'_> {
     }
 }
 
-/// How far `cost` is above `bound`, relatively; absolutely above 0.
+/// Excess of `cost` over `bound`, relative to the bound; absolute if the bound is 0.
 fn excess(cost: f64, bound: f64) -> f64 {
     let above = (cost - bound).max(0.0);
     if bound.is_infinite() {
@@ -424,7 +430,7 @@ fn excess(cost: f64, bound: f64) -> f64 {
     if bound > 0.0 { (above / bound).min(f64::MAX) } else { above }
 }
 
-/// How far a size ratio is from the usual one.
+/// Distance of a size ratio from the usual one.
 fn from_usual(size_ratio: f64) -> f64 {
     (size_ratio / Design::default().size_ratio).ln().abs()
 }

@@ -1,6 +1,8 @@
-//! Sensitivity: what half or twice of each input would change, in the predicted throughput and in the choice.
+//! Sensitivity: the effect of halving or doubling each input on the predicted throughput and on the
+//! choice.
 //!
-//! Each answer comes from a search of its own, on a coarse grid, and from the chosen design in the other situation.
+//! Each answer comes from a separate search on a coarse grid, and from the cost of the chosen
+//! design in the other situation.
 //!
 //! Not here: the search ([`super::search`]).
 
@@ -16,9 +18,9 @@ pub enum Input {
     EntryBytes,
     /// All memory.
     Memory,
-    /// Lookups that find nothing, against all other operations.
+    /// Lookups that find nothing, relative to all other operations.
     EmptyLookups,
-    /// Lookups that find.
+    /// Lookups that find their key.
     FoundLookups,
     /// Updates.
     Updates,
@@ -26,7 +28,7 @@ pub enum Input {
     Ranges,
     /// The time of a page read.
     ReadTime,
-    /// The time of a page written.
+    /// The time of a page write.
     WriteTime,
 }
 
@@ -59,7 +61,8 @@ impl Input {
         }
     }
 
-    /// The situation and bounds in which it is `factor` times what it was; `None` if it is 0, or no longer a number.
+    /// The situation and bounds with the input multiplied by `factor`; `None` if it is 0 or the
+    /// result is NaN.
     pub fn scaled(self, situation: &Situation, bounds: &Bounds, factor: f64) -> Option<(Situation, Bounds)> {
         let (mut situation, mut bounds) = (*situation, *bounds);
         let scale = |value: &mut f64| {
@@ -86,17 +89,18 @@ impl Input {
     }
 }
 
-/// What one input changes.
+/// The effect of one input.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sensitivity {
     /// The input.
     pub input: Input,
-    /// By what power of the input the throughput of the best design moves, between half and twice of it: -1 if twice
-    /// the input halves the throughput. `None` where one of the two has no design.
+    /// The exponent e of throughput ~ input^e for the best design, between half and twice the
+    /// input: -1 if doubling the input halves the throughput. `None` where one of the two has no
+    /// design.
     pub elasticity: Option<f64>,
-    /// With half of it.
+    /// The best design at half the input.
     pub halved: Option<Response>,
-    /// With twice of it.
+    /// The best design at twice the input.
     pub doubled: Option<Response>,
 }
 
@@ -105,10 +109,10 @@ pub struct Sensitivity {
 pub struct Response {
     /// The best design there.
     pub plan: Plan,
-    /// What it promises; with an uncertainty, in its worst mix. So do the others.
+    /// Its predicted throughput; with an uncertainty, in its worst mix, as for the other fields.
     pub throughput_per_s: f64,
-    /// What the design chosen here would do there; `None` if it takes more memory than there is, breaks a bound, or
-    /// cannot be computed.
+    /// Throughput of the design chosen here in that situation; `None` if it exceeds the memory,
+    /// breaks a bound, or cannot be computed.
     pub kept_throughput_per_s: Option<f64>,
     /// Whether another policy or size ratio is better there by more than a tie.
     pub changes: bool,
@@ -120,14 +124,14 @@ pub(super) fn of_all(
     options: &Options,
     best: &Candidate,
 ) -> Vec<Sensitivity> {
-    // K and Z without a name are searched again only where they won.
+    // Unnamed K and Z are searched again only where they won.
     let options = Options { fluid: options.fluid && best.plan.design.policy().is_none(), ..*options };
     let of = |input: Input| {
         let respond = |factor| {
             let (situation, bounds) = input.scaled(situation, bounds, factor)?;
             respond(&situation, &bounds, &options, best)
         };
-        // An input that is not there has no half.
+        // An input of 0 cannot be halved.
         input.scaled(situation, bounds, 1.0)?;
         let (halved, doubled) = (respond(0.5), respond(2.0));
         let elasticity = halved.zip(doubled).map(|(halved, doubled)| {
@@ -145,7 +149,7 @@ fn respond(situation: &Situation, bounds: &Bounds, options: &Options, best: &Can
         + best.costs.filter_bytes
         + best.plan.cache_bytes as f64
         + fences;
-    // What rounding to whole bytes may add is no reason.
+    // Bytes added by rounding do not count as exceeding the memory.
     let fits = needed <= bounds.memory_bytes as f64 * (1.0 + 1e-9) + 16.0;
     let largest = options.largest_buffer_bytes(bounds.memory_bytes);
     let fits = fits && best.plan.design.buffer_bytes <= largest;
@@ -155,7 +159,7 @@ fn respond(situation: &Situation, bounds: &Bounds, options: &Options, best: &Can
         .filter(|costs| fits && search.violation(costs) == 0.0);
     let throughput = |time_ns: f64| (1e9 / time_ns).min(f64::MAX);
     let kept_throughput_per_s = kept.map(|costs| throughput(search.time_ns(&costs)));
-    // Its runs and size ratio with another division of the memory are no other choice.
+    // Its runs and size ratio with another division of the memory do not count as a change.
     let same = search.again(best).filter(|again| again.violation == 0.0);
     let candidates = [(there.plan, throughput(there.value))]
         .into_iter()

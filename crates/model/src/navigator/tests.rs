@@ -1,4 +1,5 @@
-//! The search against all designs of a fine grid and against the closed forms; bounds, ties, and the whole input space.
+//! The search against all designs of a fine grid and against the closed forms; bounds, ties, and
+//! the whole input space.
 
 use super::*;
 use crate::cost::predict_merging;
@@ -9,7 +10,8 @@ use crate::miss_ratio::MissRatioCurve;
 use crate::split::MemorySplit;
 use proptest::prelude::*;
 
-/// The setting in which the designs are compared: 10 million entries of 116 bytes, memory 2 % of that, and 100 us a page.
+/// The setting in which designs are compared: 10 million entries of 116 bytes, memory 2 % of that,
+/// and 100 us a page.
 fn situation(mix: [f64; 4]) -> Situation {
     let [empty_lookups, found_lookups, updates, ranges] = mix;
     Situation {
@@ -24,10 +26,11 @@ fn memory(memory_bytes: u64) -> Bounds {
     Bounds { memory_bytes, max_lookup_ios: None, max_update_ios: None }
 }
 
-/// Without ties and room to grow, so that nothing but the least cost counts.
+/// Without ties and without room to grow, so that only the cost counts.
 const PLAIN: Options = Options { growth: 1.0, tie: 0.0, fluid: false, sensitivity: false, ..Options::ENGINE };
 
-/// The least cost of all designs of a grid: of sizes of the buffer, whatever number of levels they make.
+/// The minimum cost of all designs of a grid over buffer sizes, whatever number of levels they
+/// give.
 fn brute_force(situation: &Situation, bounds: &Bounds, options: &Options) -> f64 {
     let fences = situation.data.pages() * options.fence_bytes_per_page;
     let most = bounds.memory_bytes as f64 - fences;
@@ -178,14 +181,14 @@ fn a_policy_that_breaks_a_bound_is_told_with_what_it_takes() {
                 && other.why.ends_with("I/Os an update, more than the 0.11 allowed")
         );
     }
-    // As close as two figures can be, they are told apart.
+    // The two closest figures are still told apart.
     let leveled = navigate(&half, &memory(256 << 20), &PLAIN).unwrap();
     let tight = leveled.alternatives.iter().map(|other| &other.costs).chain([&leveled.costs]);
     let space = tight.map(|costs| costs.space_amplification).fold(0.0, f64::max);
     let found =
         navigate(&half, &memory(256 << 20), &Options { max_space: space * (1.0 - 1e-9), ..PLAIN }).unwrap();
     assert_eq!(policies(&found).len(), 3, "{found:?}");
-    // Room for no buffer at which a level had so few runs as it may have.
+    // No buffer fits for which a level would have as few runs as its limit.
     let little = Options { fence_bytes_per_page: 0.0, ..PLAIN };
     let huge = Situation { data: DataSet { entries: 1 << 60, ..data }, ..half };
     for memory_bytes in (20..70).map(|shift| 1u64 << shift.min(63)) {
@@ -225,7 +228,7 @@ fn what_cannot_be_had_is_said_with_what_can() {
     assert!(error.contains("a lookup with 0.1 I/Os") && error.contains("the least is 0.2"), "{error}");
     let error = refused(Bounds { max_update_ios: Some(0.001), ..memory(23_200_000) });
     assert!(error.contains("an update with 0.001 I/Os") && error.contains("tiering"), "{error}");
-    // Each can be had, but not both.
+    // Each bound can be kept alone, but not both.
     let both = Bounds { max_lookup_ios: Some(0.295), max_update_ios: Some(0.07), ..memory(23_200_000) };
     let error = refused(both);
     assert!(error.contains("both bounds") && error.contains("at least"), "{error}");
@@ -251,7 +254,8 @@ fn what_cannot_be_had_is_said_with_what_can() {
 
 #[test]
 fn a_tie_goes_to_the_simpler_design() {
-    // Memory for all the data: every design answers lookups for nothing, and without updates all are alike.
+    // Memory for all the data: every design answers lookups for free, and without updates all are
+    // equal.
     let reads = navigate(&situation([1.0, 0.0, 0.0, 0.0]), &memory(1 << 40), &Options::ENGINE);
     let default = reads.unwrap().plan.design;
     assert_eq!((default.policy(), default.size_ratio), (Some(MergePolicy::Leveling), 10.0));
@@ -261,7 +265,7 @@ fn a_tie_goes_to_the_simpler_design() {
         let plain = Options { tie: 0.0, sensitivity: false, ..Options::ENGINE };
         let fastest = navigate(&situation, &memory(23_200_000), &plain).unwrap();
         assert!(tied.costs.cost_ns_per_op <= fastest.costs.cost_ns_per_op * 1.01);
-        // The fastest of all and of every other policy is told, each with its reason, fastest first.
+        // The fastest of all and of every other policy is reported with its reason, fastest first.
         let times: Vec<f64> = tied.alternatives.iter().map(|other| other.times_the_cost).collect();
         assert!(times.is_sorted() && times.len() >= 2, "{times:?}");
         for other in &tied.alternatives {
@@ -285,7 +289,7 @@ fn memory_is_not_overspent() {
             + best.costs.fence_bytes;
         assert!(spent <= memory_bytes as f64 + 8.0, "{spent} of {memory_bytes}");
         best.plan.design.validate().unwrap();
-        // A tenth more data still makes no further level.
+        // Ten percent more data does not need another level.
         let design = &best.plan.design;
         let grown = DataSet { entries: 10_990_000, ..situation(mix).data };
         assert_eq!(grown.levels(design).unwrap(), best.costs.levels);
@@ -309,7 +313,7 @@ fn the_buffer_is_one_that_the_engine_would_use() {
             );
         }
     }
-    // Too little memory for the rule: the smallest buffer is allowed, as ever.
+    // Too little memory for the rule: the smallest buffer is still allowed.
     let little = Situation { data: DataSet { entries: 1000, ..writes.data }, ..writes };
     navigate(&little, &memory(200 << 10), &Options::ENGINE).unwrap();
 }
@@ -324,7 +328,7 @@ fn a_cache_that_serves_repeats_gets_memory_that_filters_would_have_had() {
             |situation: &Situation| navigate(situation, &memory(memory_bytes), &Options::ENGINE).unwrap();
         let (even, uneven) = (of(&asked), of(&skewed));
         assert!(uneven.plan.cache_bytes > even.plan.cache_bytes, "{memory_bytes}: {uneven:?}");
-        // What was chosen for even lookups does worse with these than what was chosen for them.
+        // The design for even lookups does worse on these than the design chosen for them.
         let kept = predict_merging(&skewed, &even.plan, Options::ENGINE.merging).unwrap();
         assert!(uneven.costs.cost_ns_per_op < kept.cost_ns_per_op, "{memory_bytes}");
         let (skewed_ns, even_ns) = (kept.lookup_ns, even.costs.lookup_ns);
@@ -344,7 +348,7 @@ fn fences_that_memory_cannot_hold_are_read() {
         assert!(best.costs.found_lookup_ios < 3.0, "{}", best.costs.found_lookup_ios);
         best.costs.lookup_reads
     };
-    // With 4 MB, 2 are fences: most of the searches read a page of them first.
+    // With 4 MB, 2 MB are fences: most searches first read a page of them.
     let (little, enough) = (reads(4_000_000), reads(16_000_000));
     assert!(little > enough + 0.7 * 0.6, "{little} {enough}");
 }
@@ -360,11 +364,12 @@ fn equations_25_to_28_agree() {
         let best = navigate(&situation, &memory(1 << 31), &options).unwrap();
         let found = best.costs.cost_ns_per_op / situation.device.read_ns;
         let memory_bits = (8u64 << 31) as f64;
-        // The design that was found fills whole levels, so the formula for broken ones must agree about it...
+        // The design that was found fills whole levels, so the formula for fractional ones must
+        // agree with it...
         let split = MemorySplit::new(&situation, &best.plan.design).unwrap();
         let same = split.cost_ios(best.costs.filter_bytes * 8.0, memory_bits);
         assert!((found / same - 1.0).abs() < 0.02, "{mix:?}: {found} I/Os, the closed form {same}");
-        // ...and whole levels cost something, but not much, against the best that broken ones promise.
+        // ...and whole levels cost slightly more than the best that fractional ones promise.
         let mut least = f64::INFINITY;
         for (policy, quarters) in
             MergePolicy::ALL.into_iter().flat_map(|policy| (8..80).map(move |q| (policy, q)))
@@ -416,12 +421,12 @@ fn sensitivity_points_the_right_way() {
     let elasticity = |input| of(input).unwrap().elasticity.unwrap();
     assert!(elasticity(Input::Entries) < 0.0 && elasticity(Input::ReadTime) < 0.0);
     assert!(elasticity(Input::Memory) > 0.0 && elasticity(Input::WriteTime) < 0.0);
-    // All time is the device's, half of it writes' at least.
+    // All time is the device's, and at least half of it is writes.
     let time = elasticity(Input::ReadTime) + elasticity(Input::WriteTime);
     assert!((time + 1.0).abs() < 0.05, "{time}");
     let memory = of(Input::Memory).unwrap();
     let doubled = memory.doubled.unwrap();
-    // Keeping the design leaves what is new unused; nothing is lost by choosing anew.
+    // Keeping the design leaves the added memory unused; choosing again loses nothing.
     assert!(doubled.kept_throughput_per_s.unwrap() <= doubled.throughput_per_s * 1.01);
     assert!(memory.halved.unwrap().kept_throughput_per_s.is_none(), "it does not fit");
 }
@@ -466,7 +471,7 @@ proptest! {
     }
 }
 
-/// A design within its bounds, or a reason.
+/// Checks that the answer is a design within its bounds, or an error.
 fn check(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<(), TestCaseError> {
     match navigate(situation, bounds, options) {
         Ok(best) => {
@@ -484,7 +489,7 @@ fn check(situation: &Situation, bounds: &Bounds, options: &Options) -> Result<()
             for row in &best.sensitivity {
                 prop_assert!(row.elasticity.is_none_or(f64::is_finite));
             }
-            // The same question has the same answer.
+            // The search is deterministic.
             let again = navigate(situation, bounds, options);
             prop_assert_eq!(again.as_ref().map(|again| &again.plan), Ok(&best.plan));
         }

@@ -1,6 +1,6 @@
-//! Reasons in words: why a design won, why others lost, why none is left.
+//! Reasons as text: why a design won, why others lost, why no design is left.
 //!
-//! Not here: how they were found ([`super::search`]).
+//! Not here: the search ([`super::search`]).
 
 use super::search::{Candidate, Goal, Runs, Search};
 use super::{Bounds, Chosen, Options};
@@ -22,7 +22,7 @@ pub(super) fn name(plan: &Plan) -> String {
     }
 }
 
-/// A figure with three digits that count.
+/// A figure with three significant digits.
 fn short(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,
@@ -35,7 +35,7 @@ fn short(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Why it is the best.
+/// The reason why the best design won.
 pub(super) fn why_best(bounds: &Bounds, options: &Options, chosen: &Chosen) -> String {
     let Chosen { best, fastest, .. } = chosen;
     let mut why = if best.plan.design == fastest.plan.design {
@@ -66,13 +66,13 @@ pub(super) fn why_best(bounds: &Bounds, options: &Options, chosen: &Chosen) -> S
     why
 }
 
-/// Two figures that differ, with as many digits as it takes to see that.
+/// Two different figures with as many digits as are needed to tell them apart.
 fn apart(a: f64, b: f64) -> (String, String) {
     let (shown_a, shown_b) = (short(a), short(b));
     if shown_a != shown_b || a == b { (shown_a, shown_b) } else { (a.to_string(), b.to_string()) }
 }
 
-/// The bounds that it breaks.
+/// The bounds that the design breaks.
 fn broken(bounds: &Bounds, options: &Options, other: &Candidate) -> Vec<String> {
     let (costs, max_space) = (&other.costs, options.max_space);
     [
@@ -89,7 +89,8 @@ fn broken(bounds: &Bounds, options: &Options, other: &Candidate) -> Vec<String> 
     .collect()
 }
 
-/// Why a policy has no design where another has one: leveling has one wherever a buffer fits.
+/// The reason why a policy has no design where another has one; leveling has one wherever a buffer
+/// fits.
 pub(super) fn why_absent(policy: MergePolicy) -> String {
     match policy {
         MergePolicy::Leveling => "no design of it has costs that can be computed".to_owned(),
@@ -99,8 +100,8 @@ pub(super) fn why_absent(policy: MergePolicy) -> String {
     }
 }
 
-/// Why `other` lost: the bounds that it breaks, or the kinds of operations at which it is dearer, and those at which it
-/// is cheaper.
+/// The reason why `other` lost: the bounds that it breaks, or the kinds of operations for which it
+/// is more expensive, and those for which it is cheaper.
 pub(super) fn why_lost(
     situation: &Situation,
     bounds: &Bounds,
@@ -122,7 +123,8 @@ pub(super) fn why_lost(
         format!("{} % {}", short(slower.abs() * 100.0), faster_or_slower(slower))
     };
     let (mine, its) = (&best.costs, &other.costs);
-    // In the other's worst mix the sum of the differences is at least that of the worst mixes.
+    // In the other's worst mix the sum of the differences is at least the difference of the worst
+    // mixes.
     let mix =
         its.worst(&situation.workload, options.uncertainty).map_or([0.0; OPERATIONS], |worst| worst.mix);
     let (my_ns, its_ns) = (mine.operations_ns(), its.operations_ns());
@@ -157,7 +159,7 @@ fn faster_or_slower(slower: f64) -> &'static str {
     if slower < 0.0 { "faster" } else { "slower" }
 }
 
-/// Why no design keeps the bounds: the bound, and the least that can be had.
+/// The reason why no design keeps the bounds: the bound, and its minimum feasible value.
 pub(super) fn infeasible(search: &Search<'_>) -> String {
     let Bounds { memory_bytes, max_lookup_ios, max_update_ios } = *search.bounds;
     let least = |goal, bounds: &Bounds| {
@@ -178,7 +180,7 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
             );
         }
     }
-    // A design that keeps the bound may break this one instead.
+    // A design that keeps the bound may break the bound on space instead.
     let within_space = match search.options.max_space {
         f64::INFINITY => String::new(),
         most => format!(" that stores {most} bytes or less for each byte of data"),

@@ -116,7 +116,7 @@ fn the_search_is_never_worse_than_one_ratio_and_no_random_tree_is_better() {
     }
 }
 
-/// Numbers from 0 to 1, the same each time.
+/// Pseudo-random numbers from 0 to 1, reproducible from the seed.
 fn numbers(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {

@@ -13,7 +13,7 @@ fn file(empty_per_second: f64, found_per_second: f64, search_ns: f64, modules: &
     }
 }
 
-/// The most that any choice of first modules saves within the budget, by trying all.
+/// The maximum saving of any choice of first modules within the budget, by trying all.
 fn exhaustive(files: &[FileModules], probe_ns: f64, budget_bytes: u64) -> f64 {
     let Some((file, others)) = files.split_first() else {
         return 0.0;
@@ -50,7 +50,7 @@ fn the_best_modules_per_byte_are_loaded_first() {
         assert_eq!((plan.slices, plan.bytes), (slices.map(Vec::from).to_vec(), (budget / 10 * 10).min(40)));
         assert!((plan.saved_ns_per_second - saved).abs() < 1e-9);
     }
-    // A probe that costs more than what it saves is not worth any memory: only the first file's pay.
+    // A probe that costs more than it saves gets no memory: only the first file's modules pay.
     let planner = ResidencyPlanner::new(&files, 0.5).unwrap();
     assert_eq!(planner.plan(99).slices, [[1, 1], [0, 0]]);
     assert_eq!(planner.savings().useful_bytes(), 20);
@@ -62,7 +62,7 @@ fn a_module_that_does_not_fit_comes_in_slices() {
     files[0].modules[0].slices = 4;
     files[0].modules[1].slices = 8;
     let planner = ResidencyPlanner::new(&files, 0.0).unwrap();
-    // 13 bytes a slice of the second module. The crumbs hold the other file.
+    // 13 bytes a slice of the second module. The remaining bytes hold the other file.
     let plan = planner.plan(100 + 2 * 13 + 9);
     assert_eq!(plan.slices, [vec![4, 2], vec![1]]);
     assert_eq!((plan.bytes, plan.saved_ns_per_second), (133, 5.0 + 2.5 * 2.0 / 8.0 + 0.5));
@@ -71,7 +71,7 @@ fn a_module_that_does_not_fit_comes_in_slices() {
 
 #[test]
 fn modules_that_pay_only_together_are_loaded_together() {
-    // A first module of no use to itself, before a good one; each alone would be passed over.
+    // A first module that does not pay alone, before a good one; each alone would be skipped.
     let files = [file(100.0, 0.0, 10.0, &[(10, 0.99), (10, 0.01)])];
     let planner = ResidencyPlanner::new(&files, 1.0).unwrap();
     assert_eq!(planner.plan(19).slices, [[0, 0]]);
@@ -80,8 +80,8 @@ fn modules_that_pay_only_together_are_loaded_together() {
 
 #[test]
 fn even_lookups_make_monkey_of_it() {
-    // Levels of 100, 1,000 and 10,000 keys; modules of a quarter of a bit per key (a "byte" here), in slices
-    // of 100 of them.
+    // Levels of 100, 1,000 and 10,000 keys; modules of a quarter of a bit per key (a "byte" here),
+    // in slices of 100 of them.
     let levels = [100u64, 1_000, 10_000];
     let module =
         |entries: u64| Module { bytes: entries, slices: (entries / 100) as u32, fpr: bloom_fpr(0.25) };

@@ -1,9 +1,10 @@
-//! Worst mixes against brute force over the simplex and against the dual; swings between windows.
+//! Worst mixes against brute force over the simplex and against the dual; distances between
+//! windows.
 
 use super::*;
 use proptest::prelude::*;
 
-/// The greatest cost over all mixes of a grid within the neighbourhood.
+/// The maximum cost over all mixes of a grid within the neighbourhood.
 fn brute_force(costs: &[f64; 4], rates: &[f64; 4], uncertainty: f64, steps: u32) -> f64 {
     let mut most = 0.0f64;
     for a in 0..=steps {
@@ -19,7 +20,7 @@ fn brute_force(costs: &[f64; 4], rates: &[f64; 4], uncertainty: f64, steps: u32)
     most
 }
 
-/// rho lambda + lambda ln(sum of w_i exp(c_i / lambda)): no less than the worst cost for any lambda.
+/// rho lambda + lambda ln(sum of w_i exp(c_i / lambda)): at least the worst cost for any lambda.
 fn dual(costs: &[f64; 4], rates: &[f64; 4], uncertainty: f64, lambda: f64) -> f64 {
     let shares = shares(rates).unwrap();
     let possible = || costs.iter().zip(&shares).filter(|(_, share)| **share > 0.0);
@@ -28,7 +29,7 @@ fn dual(costs: &[f64; 4], rates: &[f64; 4], uncertainty: f64, lambda: f64) -> f6
     uncertainty * lambda + most + lambda * sum.ln()
 }
 
-/// The least dual value over a fine grid of lambda.
+/// The minimum of the dual over a fine grid of lambda.
 fn least_dual(costs: &[f64; 4], rates: &[f64; 4], uncertainty: f64) -> f64 {
     let range = costs.iter().copied().fold(0.0, f64::max);
     let at = |step: i32| dual(costs, rates, uncertainty, range * 10f64.powf(f64::from(step) / 400.0));
@@ -61,10 +62,10 @@ fn no_uncertainty_is_the_mean_and_all_of_it_the_dearest_operation_there_is() {
         assert_eq!(found.mix[3], 0.0);
     }
     assert!(worst(&costs, &rates, limit * 0.9).unwrap().cost < 5.0 - 1e-3);
-    // Equal costs: no mix is dearer than another.
+    // Equal costs: no mix is more expensive than another.
     let equal = worst(&[7.0; 4], &rates, 2.0).unwrap();
     assert_eq!((equal.cost, equal.divergence), (7.0, 0.0));
-    // Two dearest operations keep their proportion.
+    // The two most expensive operations keep their proportion.
     let twins = worst(&[9.0, 9.0, 1.0, 0.0], &rates, 1e3).unwrap();
     assert!((twins.mix[0] - 0.75).abs() < 1e-9 && (twins.cost - 9.0).abs() < 1e-9, "{twins:?}");
 }
@@ -111,7 +112,7 @@ fn a_swing_is_the_mean_divergence_from_the_mix_halfway() {
     let (one, other, halfway) = ([0.8, 0.2], [0.4, 0.6], [0.6, 0.4]);
     let mean = (divergence(&one, &halfway).unwrap() + divergence(&other, &halfway).unwrap()) / 2.0;
     assert!((swing(&one.map(|share| share * 1e6), &other.map(|share| share * 1e6)) - mean).abs() < 1e-12);
-    // A few operations differ by chance; many that differ as much do not.
+    // A few operations may differ by chance; the same difference over many operations may not.
     assert_eq!(swing(&[12.0, 4.0, 0.0, 0.0], &[9.0, 7.0, 0.0, 0.0]), 0.0);
     assert!(swing(&[12e6, 4e6, 0.0, 0.0], &[9e6, 7e6, 0.0, 0.0]) > 0.01);
 }

@@ -1,27 +1,28 @@
-//! What can be broken, to see that a model notices: by `SHAMBA_LOOM_BREAK`, one thing in a process.
+//! Mutations of the models, to check that a model detects them: one per process, selected by
+//! `SHAMBA_LOOM_BREAK`.
 
 use std::sync::OnceLock;
 
-/// The variable of the environment that says what is broken.
+/// The environment variable that selects the mutation.
 pub const VARIABLE: &str = "SHAMBA_LOOM_BREAK";
 
-/// Something broken.
+/// A mutation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broken {
     /// Every atomic access is relaxed.
     Orderings,
-    /// Sequentially consistent accesses are acquire and release only.
+    /// Sequentially consistent accesses are only acquire and release.
     Consistency,
-    /// Steps that read and write are two steps.
+    /// Read-modify-write steps are split into two steps.
     Steps,
-    /// Nobody is woken.
+    /// No thread is woken.
     Wakeups,
-    /// The model uses the part as its documentation forbids.
+    /// The model uses the part in a way that its documentation forbids.
     Usage,
 }
 
 impl Broken {
-    /// Everything that can be broken.
+    /// Every mutation.
     pub const ALL: [Self; 5] = [Self::Orderings, Self::Consistency, Self::Steps, Self::Wakeups, Self::Usage];
 
     /// Its name in the environment.
@@ -36,10 +37,10 @@ impl Broken {
     }
 }
 
-/// Whether this is broken in this process.
+/// Whether this mutation is active in this process.
 ///
 /// # Panics
-/// If the variable names nothing that can be broken.
+/// If the variable names no mutation.
 pub fn is_broken(what: Broken) -> bool {
     static NOW: OnceLock<Option<Broken>> = OnceLock::new();
     let read = || {

@@ -1,17 +1,17 @@
-//! Running a model under every schedule.
+//! Runs a model under every schedule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many preemptions at most, unless `LOOM_MAX_PREEMPTIONS` says otherwise.
+/// Maximum number of preemptions, unless `LOOM_MAX_PREEMPTIONS` overrides it.
 const PREEMPTIONS_MOST: usize = 3;
-/// More steps than any model takes: one that takes them goes round in a circle.
+/// More steps than any model takes: a model that reaches it is in an endless loop.
 const STEPS_MOST: usize = 10_000;
 
-/// Runs `model` under every schedule; gives their number.
+/// Runs `model` under every schedule and returns their number.
 ///
 /// # Panics
-/// As the model does under one of them.
+/// If the model panics under one of them.
 pub fn every_schedule(model: impl Fn() + Send + Sync + 'static) -> u64 {
     let schedules = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&schedules);

@@ -1,4 +1,4 @@
-//! The one part of a table's index that the block cache knows.
+//! The only part of a table's index that the block cache uses.
 
 #[path = "../../../../crates/table/src/slot.rs"]
 mod slot;

@@ -1,19 +1,22 @@
-//! Suite H, every schedule: what threads do to one another inside the engine's smallest parts, tried in full.
+//! Suite H, every schedule: the interactions of threads in the engine's smallest parts, explored
+//! exhaustively.
 //!
-//! The files under test are the engine's own, compiled a second time: `crate::sync`, from which they take their locks and
-//! atomics, is here loom's ([`sync`]). loom runs a model, a few threads that do a few things, again and again, until every
-//! order of their steps with at most three preemptions was there, and with each of them every value that a load may give by
-//! its memory order. So what is found is found for all processors.
+//! The files under test are the engine's own, compiled a second time. `crate::sync`, from which
+//! they import their locks and atomics, is loom's here ([`sync`]). A model is a few threads with a
+//! few steps each. loom runs it repeatedly, until it has covered every order of the steps with at
+//! most three preemptions, and for each order every value that a load may return by its memory
+//! order. So the results hold for all processors.
 //!
-//! Each model says what must hold; each also has something to break ([`broken`]), and a test that loom then sees it: a model
-//! that passes whatever one does proves nothing.
+//! Each model states its invariants. Each also has mutations ([`broken`]), and a test that loom
+//! detects them: a model that passes under every mutation proves nothing.
 //!
-//! What loom does not know: it takes sequentially consistent accesses for fenced ones ([`sync::atomic`]); `arc-swap` is
-//! taken for granted (a cell behind a lock stands for it), and so are the counts of `Arc`.
+//! Limits of loom: it treats sequentially consistent accesses as fenced ones ([`sync::atomic`]).
+//! `arc-swap` is assumed correct (a cell with a lock replaces it), and so are the counts of `Arc`.
 //!
-//! Not here: schedules of the whole engine (`tests/schedules`), threads on a real machine (suite G).
+//! Not here: schedules of the whole engine (`tests/schedules`), threads on a real machine (suite
+//! G).
 #![deny(missing_docs)]
-// The engine's files have more in them than the models use; one is in two of them.
+// The engine's files contain more than the models use; one file is included by two of them.
 #![allow(dead_code, unused_imports, clippy::duplicate_mod)]
 
 use shamba_key::planted;
@@ -35,7 +38,7 @@ mod published;
 mod snapshot;
 mod swap;
 
-/// What is tried.
+/// The models.
 pub mod models {
     pub mod accounts;
     pub mod blocks;

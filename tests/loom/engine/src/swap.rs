@@ -1,12 +1,12 @@
-//! A stand-in for `arc-swap`: a cell that is loaded and stored in one step, by a lock.
+//! A replacement for `arc-swap`: a cell that is loaded and stored in one step, with a lock.
 //!
-//! A load counts the reference, as `load_full` does there: what differs is cost.
+//! A load counts the reference, as `load_full` does there; only the cost differs.
 
 use std::sync::Arc;
 
 use crate::sync::{Mutex, PoisonError};
 
-/// What a load gives.
+/// The result of a load.
 pub(crate) type Guard<T> = T;
 
 pub(crate) struct ArcSwap<T>(Mutex<Arc<T>>);

@@ -1,4 +1,4 @@
-//! The engine's `sync` with loom's locks and atomics, and with the switches that break them.
+//! The engine's `sync` module with loom's locks and atomics, and with the mutations.
 
 pub use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
@@ -8,20 +8,21 @@ use std::time::Duration;
 
 use crate::broken::{Broken, is_broken};
 
-/// Every schedule is tried.
+/// Every schedule is explored.
 pub const IS_EXPLORED: bool = true;
 
 /// A lock.
 ///
-/// loom takes the end of a lock for no step: nobody is ever tried between the last step under a lock and its end, so that who
-/// *tries* a lock finds it free too often. Here it is one, by a count that the end and each try change.
+/// loom does not treat the release of a lock as a step: it never switches threads between the last
+/// step under a lock and its release. A thread that *tries* a lock would find it free too often.
+/// Here the release is a step, through a counter that the release and each try change.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     mutex: loom::sync::Mutex<T>,
     ends: loom::sync::atomic::AtomicUsize,
 }
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     /// `None` only while it is dropped or waits.
@@ -89,7 +90,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A condition to wait for. A wait with a time limit has none here: whoever is to go on must be woken.
+/// A condition variable. A wait with a time limit has no limit here: a thread continues only if it
+/// is woken.
 #[derive(Debug, Default)]
 pub struct Condvar(loom::sync::Condvar);
 
@@ -136,9 +138,9 @@ impl Condvar {
 
 /// Atomics.
 ///
-/// loom has no total order of sequentially consistent accesses: each that writes is followed by a fence here, which has one. So
-/// of two threads that each write one of these and then read the other's, one sees what the other wrote, as it would
-/// without the fence.
+/// loom has no total order of sequentially consistent accesses. Here each such access that writes
+/// is followed by a fence, which has a total order. So if two threads each write one of these and
+/// then read the other's, at least one sees the other's write, as without the fence.
 #[allow(missing_docs)]
 pub mod atomic {
     pub use std::sync::atomic::Ordering;
@@ -227,7 +229,7 @@ pub mod atomic {
         };
     }
 
-    /// What the steps that read and write make of two numbers.
+    /// The results of the read-modify-write steps for two numbers.
     mod changed {
         pub(super) fn fetch_add(before: u128, value: u128) -> u128 {
             before + value
@@ -250,7 +252,7 @@ pub mod atomic {
     atomic!(AtomicU64, u64, fetch_add, fetch_sub, fetch_or, fetch_max);
     atomic!(AtomicBool, bool);
 
-    /// As in the standard library, which has no `From` for it to a number that is wide enough.
+    /// As in the standard library, which has no `From` from it to a wide enough number.
     #[derive(Debug)]
     pub struct AtomicUsize(AtomicU64);
 

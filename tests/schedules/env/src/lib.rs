@@ -1,9 +1,11 @@
-//! The sources of `shamba-env` with [`sync`] replaced: locks and threads are shuttle's, so that its scheduler decides who goes on.
+//! The sources of `shamba-env` with [`sync`] replaced: locks and threads are shuttle's, so that its
+//! scheduler decides which thread continues.
 //!
-//! `tests/schedules/table` and `tests/schedules/engine` are the sources of the table and the engine over this crate. So the
-//! engine that is run here is the one that ships, file by file, but for this one module.
+//! `tests/schedules/table` and `tests/schedules/engine` are the sources of the table and the engine
+//! over this crate. So the engine under test is the one that ships, file by file, except for this
+//! one module.
 //!
-//! Not here: what is run (`tests/schedules`).
+//! Not here: the scenarios (`tests/schedules`).
 #![deny(missing_docs)]
 
 #[path = "../../../../crates/env/src/aligned.rs"]
@@ -60,7 +62,7 @@ pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile
 
 use std::sync::Arc;
 
-/// The world that a database lives in. Cheap to clone.
+/// The environment of a database. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Files.
@@ -74,8 +76,8 @@ pub struct Env {
 }
 
 impl Env {
-    /// The world in which nothing is real but the schedule: files in memory, time that passes when it is looked at or
-    /// waited for, seeded randomness, threads that the scheduler lets run in turn.
+    /// An environment in which only the schedule varies: files in memory, time that passes when it
+    /// is read or waited for, seeded randomness, threads that the scheduler runs one at a time.
     pub fn scheduled(vfs: Arc<dyn Vfs>, seed: u64) -> Self {
         Self {
             vfs,
@@ -85,7 +87,8 @@ impl Env {
         }
     }
 
-    /// As `shamba-env` has it, for who is not told where to live. Not of use under a scheduler.
+    /// As in `shamba-env`, for callers without an environment of their own. Not useful under a
+    /// scheduler.
     pub fn real() -> Self {
         Self::scheduled(Arc::new(RealFs::new()), 0)
     }

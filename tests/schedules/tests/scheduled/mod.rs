@@ -1,14 +1,18 @@
-//! Suite H, the whole engine: writers, readers, flushes, merges and close under schedules drawn by chance.
+//! Suite H, the whole engine: writers, readers, flushes, compactions and close under random
+//! schedules.
 //!
-//! `shamba` is here the engine's own sources over locks and threads that shuttle's scheduler rules (`tests/schedules/env`): one
-//! thread runs at a time, and at each lock, wait and file operation the scheduler decides who goes on. A scenario is run under
-//! thousands of schedules, half of them drawn evenly, half with few changes of priority (PCT), which finds what needs a rare
-//! order of few steps. Files are in memory, time passes as it is looked at: a schedule follows from its seed alone.
+//! `shamba` here is the engine's own sources over locks and threads that shuttle's scheduler
+//! controls (`tests/schedules/env`). One thread runs at a time, and at each lock, wait and file
+//! operation the scheduler decides which one continues. A scenario is run under thousands of
+//! schedules. Half of them are uniformly random; half have few changes of priority (PCT), which
+//! finds bugs that need a rare order of few steps. Files are in memory and time passes when it is
+//! read, so a schedule is determined by its seed.
 //!
-//! What it finds beside wrong answers: deadlocks, and wake-ups that are lost, since waits with a long limit have none here.
+//! Besides wrong answers it finds deadlocks, and lost wake-ups, since waits with a long limit have
+//! no limit here.
 //!
-//! Not here: memory orders, and every schedule instead of some (`tests/loom`); power cuts and faults beside threads
-//! (`crash_threads`, `stress`).
+//! Not here: memory orders, and exhaustive exploration (`tests/loom`); power cuts and faults with
+//! concurrent threads (`crash_threads`, `stress`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,17 +23,18 @@ use shamba::{Db, MergePolicy};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
-/// Steps after which threads are taken to go round in a circle: some hundred times what a scenario needs.
+/// Steps after which threads are considered to be in an endless loop: some hundred times what a
+/// scenario needs.
 const STEPS_MOST: usize = 5_000_000;
-/// The engine's calls are deeper than the usual stack of a task.
+/// The engine's calls need more than the default stack of a task.
 const STACK_BYTES: usize = 512 << 10;
-/// Changes of priority in a schedule of the second kind.
+/// Changes of priority in a PCT schedule.
 const PRIORITY_CHANGES: usize = 3;
 
-/// Runs `scenario` under so many schedules that follow from `seed`.
+/// Runs `scenario` under `schedules` schedules determined by `seed`.
 ///
 /// # Panics
-/// When the scenario does, or its threads wait for one another.
+/// If the scenario panics or deadlocks.
 pub fn run(seed: u64, schedules: usize, scenario: fn()) {
     let by_chance = RandomScheduler::new_from_seed(seed, schedules.div_ceil(2));
     under(by_chance, scenario);
@@ -49,10 +54,10 @@ fn under(scheduler: impl Scheduler + 'static, scenario: fn()) {
     });
 }
 
-/// Opens the database on `vfs` for reading only, which changes nothing there.
+/// Opens the database on `vfs` read-only, which changes nothing there.
 ///
 /// # Errors
-/// When the open fails.
+/// If the open fails.
 pub fn read_only(vfs: &Arc<dyn Vfs>) -> shamba::Result<Db> {
     Db::builder(Path::new("/db"))
         .env(Env::scheduled(Arc::clone(vfs), 7))
@@ -61,10 +66,10 @@ pub fn read_only(vfs: &Arc<dyn Vfs>) -> shamba::Result<Db> {
         .open()
 }
 
-/// Opens the database on `vfs`, with limits so small that a few writes are flushed and merged.
+/// Opens the database on `vfs`, with limits so small that a few writes are flushed and compacted.
 ///
 /// # Errors
-/// When the open fails.
+/// If the open fails.
 pub fn open(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> shamba::Result<Db> {
     Db::builder(Path::new("/db"))
         .env(Env::scheduled(Arc::clone(vfs), 7))

@@ -1,7 +1,8 @@
-//! Two at once in the directory of the new database: whoever was told that it is theirs keeps it.
+//! Two concurrent users of the new database's directory: the one that was told that it owns the
+//! directory keeps it.
 //!
-//! One of the two is stopped before its n-th call of the file system, for each n, and the other does all that it does there.
-//! So it is known what the first had looked at when the second came.
+//! One of the two is stopped before its n-th file system call, for each n, and the other does all
+//! of its work there. So it is known what the first had checked when the second came.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -10,7 +11,7 @@ use shamba::env::{Clock, Effect, FaultFs, FaultRule, OpKind};
 
 use super::*;
 
-/// A clock on which a sleep is the moment of somebody else.
+/// A clock on which the only sleep runs the other user's work.
 struct Meanwhile<F>(Mutex<Option<F>>);
 
 impl<F> fmt::Debug for Meanwhile<F> {
@@ -36,10 +37,10 @@ impl<F: FnOnce() + Send> Clock for Meanwhile<F> {
     fn wait_ns(&self, _: u64) {}
 }
 
-/// What somebody did, and what he has to show for it.
+/// The work of the other user, and its result.
 type Outcome<T> = Arc<Mutex<Option<shamba::Result<T>>>>;
 
-/// A world in which `act` is done before the `nth` call of any kind; what came of it.
+/// An environment in which `act` runs before the `nth` call of any kind; returns its result.
 fn stopped_at<T: Send + 'static>(
     disk: &MemFs,
     nth: u64,
@@ -65,13 +66,14 @@ fn create_in_out(env: &Env) -> shamba::Result<Db> {
     Db::builder(OUT).env(env.clone()).info_log(false).error_if_exists(true).open()
 }
 
-/// What he has made he writes to, and closes.
+/// Writes to the database that it made, and closes it.
 fn use_it(db: Db) -> shamba::Result<()> {
     db.put("theirs", "1")?;
     db.close()
 }
 
-/// Runs a repair into `OUT` with `act` before each of its calls in turn: it or `act` has the directory, and keeps it.
+/// Runs a repair into `OUT` with `act` before each of its calls in turn: either the repair or `act`
+/// gets the directory, and keeps it.
 fn each_moment<T: Send + 'static>(
     what: &str,
     act: fn(&Env) -> shamba::Result<T>,
@@ -91,7 +93,7 @@ fn each_moment<T: Send + 'static>(
         };
         let told = format!("{what} before call {nth}, which gave {:?}", other.as_ref().map(drop));
         let is_theirs = other.is_ok();
-        // Only now: where it has a database open, that was so all the time.
+        // Only now: if it has a database open, it was open all the time.
         if let Ok(made) = other {
             finish(made).unwrap_or_else(|error| panic!("{told}: {error}"));
         }
@@ -134,7 +136,7 @@ fn a_repair_leaves_a_database_alone_that_somebody_has_closed() {
     each_moment("a database", |env| use_it(create_in_out(env)?), Ok);
 }
 
-/// Whoever opens has looked, and found no mark; then a repair begins there and ends half-way.
+/// The opener has checked and found no marker; then a repair begins there and stops half-way.
 #[test]
 fn a_part_of_a_repair_does_not_open_however_late_it_was_begun() {
     let mut rng = Rng::with_seed(seed::mixed(0xbe51de, 1));
@@ -144,7 +146,7 @@ fn a_part_of_a_repair_does_not_open_however_late_it_was_begun() {
         let disk = disk_of(&subject.files);
         let (env, outcome) = stopped_at(&disk, nth, |env| {
             let faulty = FaultFs::new(Arc::clone(&env.vfs), 1);
-            // Its first table cannot be made: then the manifest and the log are there.
+            // Its first table cannot be created: at that point the manifest and the log exist.
             faulty.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Create]).at_path(".sst").sticky());
             repair_into_out(&Env { vfs: Arc::new(faulty), ..env.clone() })
         });

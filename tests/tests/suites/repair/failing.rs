@@ -1,5 +1,5 @@
-//! Repairs that do not get to their end, and repairs over a disk that fails: what is left of a killed one does not open as a
-//! database, or is the whole; what cannot be read is told as lost.
+//! Repairs that do not complete, and repairs over a disk that fails. The remains of a killed repair
+//! do not open as a database, or are complete; unreadable data is reported as lost.
 
 use shamba::Durability;
 use shamba::env::{Effect, FaultFs, FaultRule, OpKind, SimFs};
@@ -40,7 +40,7 @@ fn a_killed_repair_leaves_no_database_and_the_next_one_takes_its_place() {
                     assert!(is_told || error.kind() == ErrorKind::NotFound, "{}: {error:?}", told());
                     tally.add(if is_told { "marked" } else { "not begun" }, 1);
                     if is_told {
-                        // Neither does it pass for a database to repair.
+                        // It is not accepted as a database to repair, either.
                         let again = shamba::repair(&env, Path::new(OUT), Path::new("/elsewhere"));
                         assert_eq!(again.map(drop).expect_err("a part").kind(), ErrorKind::Corruption);
                     }
@@ -58,7 +58,7 @@ fn a_killed_repair_leaves_no_database_and_the_next_one_takes_its_place() {
     tally.require(&[("killed repairs", 600), ("marked", 300), ("repaired again", 40), ("whole", 1)]);
 }
 
-/// A log with long values, of which a repair keeps the places: any read of it may fail.
+/// A log with long values, whose positions a repair keeps: any read of it may fail.
 #[test]
 fn a_log_that_cannot_be_read_is_told_and_the_rest_is_kept() {
     let long = |number: u8| vec![number; 150_000];

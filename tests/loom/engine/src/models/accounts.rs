@@ -1,4 +1,4 @@
-//! Figures that threads keep together: the memory ledger, and what writers know of the pressure.
+//! Figures shared by threads: the memory ledger, and the writers' cached back-pressure state.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ const PART: LedgerPart = LedgerPart::Iterators;
 const LIMIT_BYTES: u64 = 100;
 const ASKED_BYTES: u64 = 60;
 
-/// Two that can do without ask for more than is left, and let go: what is held passes the limit by what one of them asks
-/// for at most, its peak tells, and in the end nothing is held.
+/// Two optional reservations ask for more than is left, and release it. The total exceeds the limit
+/// by at most one request, the peak shows it, and in the end nothing is held.
 pub fn ledger() {
     let ledger = Arc::new(Ledger::new());
     ledger.limit(PART, LIMIT_BYTES);
@@ -43,7 +43,7 @@ pub fn ledger() {
     assert!((ASKED_BYTES..=2 * ASKED_BYTES).contains(&ledger.peak()));
 }
 
-/// What a writer notes of the pressure is never taken for what it is after a later change.
+/// A writer's cached back-pressure state is never used after a later change.
 pub fn pressure() {
     let room = Arc::new(Room::default());
     let price = Arc::new(Mutex::new(1_u16));

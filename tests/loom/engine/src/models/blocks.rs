@@ -1,4 +1,5 @@
-//! The block cache: readers in sections and holders of pins beside misses that take frames away.
+//! The block cache: readers in sections and holders of pins, concurrent with misses that evict
+//! frames.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ struct Shared {
     table: CachedTable,
     slots: Vec<FrameSlot>,
     ledger: Arc<Ledger>,
-    /// Somewhere to stop and let others go on, between two looks at bytes.
+    /// A step at which the scheduler can switch threads, between two reads of the bytes.
     step: AtomicU64,
 }
 
@@ -71,7 +72,8 @@ fn byte(number: u32) -> u8 {
     b'a' + number as u8
 }
 
-/// What a section finds stays what it is until the section ends, though its frame is taken away meanwhile.
+/// The bytes that a section finds stay unchanged until the section ends, even if the frame is
+/// evicted.
 pub fn sections() {
     let shared = Shared::full();
     let reader = {
@@ -81,7 +83,7 @@ pub fn sections() {
             if let Some(hit) = section.find(shared.slot(0), shared.key(0)) {
                 let payload = hit.payload();
                 if is_broken(Broken::Usage) {
-                    // Kept beyond the section, and not pinned.
+                    // Kept after the section ends, without a pin.
                     let kept = (payload.as_ptr().addr(), payload.len());
                     drop(section);
                     let section = shared.cache.enter();
@@ -100,7 +102,7 @@ pub fn sections() {
     assert_eq!(shared.cache.bytes(), shared.ledger.bytes(LedgerPart::BlockCache));
 }
 
-/// A pinned block stays what it is though its frame is taken away; the last holder gives the frame back.
+/// A pinned block stays unchanged even if its frame is evicted; the last holder releases the frame.
 pub fn pins() {
     let shared = Shared::full();
     let reader = {
@@ -115,7 +117,7 @@ pub fn pins() {
     shared.cache.retire_blocks(shared.table, [(0, shared.slot(0))].into_iter());
     let is_kept = shared.miss(FRAMES);
     reader.join().expect("no panic");
-    // The frame went round: every block that is asked for next finds one.
+    // The frame is free again: every later miss finds one.
     assert!(is_kept || shared.miss(FRAMES));
     let section = shared.cache.enter();
     let hit = section.find(shared.slot(FRAMES), shared.key(FRAMES)).expect("just published");

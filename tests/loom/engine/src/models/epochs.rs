@@ -1,4 +1,5 @@
-//! Grace periods of the block cache: what was made unreachable is used again only when all who could see it have left.
+//! Grace periods of the block cache: an unreachable frame is reused only after all readers that
+//! could see it have left.
 
 use std::sync::Arc;
 
@@ -11,15 +12,15 @@ mod epoch;
 
 use epoch::{Epoch, GRACE_PHASES};
 
-/// More than a frame needs to be used again when nobody is there.
+/// More attempts than a frame needs to be reused when there are no readers.
 const TRIES: usize = 3;
 
 #[derive(Default)]
 struct Shared {
     epoch: Epoch,
-    /// Which block the frame holds; 0: none.
+    /// The block that the frame holds; 0: none.
     key: AtomicU64,
-    /// The frame: the block that its bytes are of.
+    /// The frame: the block whose bytes it has.
     bytes: AtomicU64,
 }
 
@@ -35,7 +36,7 @@ fn read(shared: &Shared) {
     drop(inside);
 }
 
-/// Two readers, and one who gives the frame to another block.
+/// Two readers, and a thread that gives the frame to another block.
 pub fn grace_periods() {
     let shared = Arc::new(Shared::default());
     shared.bytes.store(1, Ordering::Relaxed);
@@ -63,6 +64,6 @@ pub fn grace_periods() {
     read(&shared);
     reader.join().expect("no panic");
     hand.join().expect("no panic");
-    // Nobody is inside: nothing holds the phases up.
+    // There are no readers: nothing delays the phases.
     assert!(shared.epoch.try_advance() && shared.epoch.try_advance());
 }

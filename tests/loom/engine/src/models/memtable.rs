@@ -1,4 +1,5 @@
-//! The memtable's index: lookups beside the one writer, who replaces segments and uses them again.
+//! The memtable's index: lookups concurrent with the one writer, which replaces and reuses
+//! segments.
 #![allow(unsafe_code)] // The index's own, and one call that wants it.
 
 use std::sync::Arc;
@@ -15,11 +16,11 @@ mod index;
 use arena::EntryRef;
 use index::{DigestIndex, IndexWriter};
 
-/// What the index knows of the arena: references.
+/// The part of the arena that the index uses: references.
 mod arena {
     use std::num::NonZeroU32;
 
-    /// Where an entry lies.
+    /// The position of an entry.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(super) struct EntryRef(NonZeroU32);
 
@@ -45,7 +46,7 @@ fn digest(first_bits: u64) -> KeyDigest {
 struct Memtable {
     index: DigestIndex,
     writer: Mutex<IndexWriter>,
-    /// What entries hold: the arena, as loom sees it.
+    /// The content of entries: the arena, as loom sees it.
     entries: [AtomicU64; 5],
 }
 
@@ -53,12 +54,12 @@ impl Memtable {
     fn insert(&self, entry: u32, first_bits: u64) {
         let mut writer = self.writer.lock().expect("no panic");
         self.entries[entry as usize].store(first_bits + 1, Ordering::Relaxed);
-        // SAFETY: made together.
+        // SAFETY: the index and its writer were made together.
         let place = unsafe { self.index.place(&mut writer, digest(first_bits)) };
         place.publish(EntryRef::from_bits(entry).expect("not 0"));
     }
 
-    /// The entry of a digest is its own, and whole.
+    /// Whether the entry of a digest is found; checks that it is the right one and complete.
     fn find(&self, first_bits: u64) -> bool {
         let Some(entry) = self.index.find(digest(first_bits)) else { return false };
         let found = self.entries[entry.bits() as usize].load(Ordering::Relaxed);
@@ -67,11 +68,12 @@ impl Memtable {
     }
 }
 
-/// What was there before stays to be found, whatever becomes of the segment that it is in; what comes is found whole, or not yet.
+/// Existing entries stay reachable, whatever happens to their segment; a new entry is found
+/// complete, or not yet.
 pub fn index() {
     let (index, writer) = DigestIndex::new();
     let memtable = Arc::new(Memtable { index, writer: Mutex::new(writer), entries: Default::default() });
-    // One entry fills a segment: now there are two, and a third that is spare.
+    // One entry fills a segment: now there are two, and a spare one.
     memtable.insert(1, 0b00);
     memtable.insert(2, 0b10);
     let reader = {
@@ -81,7 +83,8 @@ pub fn index() {
             memtable.find(0b11);
         })
     };
-    // The first takes the spare one and leaves its own, which the second uses again, maybe under the reader.
+    // The first takes the spare segment and frees its own, which the second reuses, possibly while
+    // the reader is in it.
     memtable.insert(3, 0b01);
     memtable.insert(4, 0b11);
     reader.join().expect("no panic");

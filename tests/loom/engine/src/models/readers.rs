@@ -1,4 +1,4 @@
-//! The list of snapshots: merges beside readers that register.
+//! The list of snapshots: compactions concurrent with readers that register.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Keeps the newest version, and of each live number the one that it sees.
+    /// Keeps the newest version, and the version that each live sequence number sees.
     fn merge(&self) {
         let stripes = self.snapshots.stripes();
         let mut versions = self.versions.lock().expect("no panic");
@@ -45,7 +45,8 @@ impl Shared {
     }
 }
 
-/// Whoever reads at a number finds what was visible then, though newer versions come and a merge drops old ones.
+/// A reader at a sequence number finds the version that was visible then, although newer versions
+/// arrive and a compaction drops old ones.
 pub fn snapshots() {
     let shared = Arc::new(Shared {
         snapshots: SnapshotList::new(),

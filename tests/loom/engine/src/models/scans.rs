@@ -1,4 +1,4 @@
-//! The slots of scans: views that are taken from idle ones, and asked of busy ones.
+//! The slots of scans: views are taken from idle slots, and requested from busy ones.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use slot::Slot;
 const OLD: u32 = 1;
 const NEW: u32 = 2;
 
-/// A view that has become old leaves the slot, whatever the scan does meanwhile: nobody has to come again for it.
+/// An old view leaves the slot, whatever the scan does concurrently: no second attempt is needed.
 pub fn idle_slots() {
     let slot = Arc::new(Slot::default());
     *slot.enter() = Some(OLD);
@@ -33,7 +33,8 @@ pub fn idle_slots() {
     assert_eq!(takers, 1, "the view came out {takers} times");
 }
 
-/// A busy scan that puts the newest view into its slot keeps it: a wish that was older is not meant for it.
+/// A busy scan that puts the newest view into its slot keeps it: an older request does not apply to
+/// it.
 pub fn fresh_slots() {
     let slot = Arc::new(Slot::default());
     let newest = Arc::new(Mutex::new(OLD));

@@ -1,4 +1,5 @@
-//! Views: changes of memtables and of trees beside each other, and files that go when their last reader has.
+//! Views: concurrent changes of memtables and trees, and files that are removed after their last
+//! reader.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::swap::ArcSwap;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The largest number in the memtable that takes writes, in the sealed one, and in the tree.
+/// The largest sequence number in the active memtable, in the sealed one, and in the tree.
 #[derive(Clone, Default)]
 struct View {
     active: Arc<AtomicU64>,
@@ -25,8 +26,9 @@ impl View {
     }
 }
 
-/// Two who replace it, one of them the writer, and a reader. The writer's rotation and the other's install are both there in
-/// the end; a view has all that was visible when it was loaded.
+/// Two threads that replace the view, one of them the writer, and a reader. In the end the writer's
+/// rotation and the other's install are both present; a view has everything that was visible when
+/// it was loaded.
 pub fn rotation_and_install() {
     let first = View { sealed: Some(Arc::new(AtomicU64::new(1))), ..View::default() };
     let views =
@@ -74,14 +76,15 @@ impl Views {
     }
 }
 
-/// A table, and whether its file is gone.
+/// A table, and whether its file is removed.
 #[derive(Default)]
 struct Table {
     is_unlinked: AtomicBool,
 }
 
-/// A merge replaces the table of a view and removes its file once nobody refers to it: whoever has the view reads it.
-/// Removal is as in the engine's `garbage.rs`, which asks the same count; the list is a copy.
+/// A compaction replaces the table of a view and removes its file when nothing refers to it any
+/// more: a reader with the view can still read the file. Removal uses the same count as the
+/// engine's `garbage.rs`; the list is a copy.
 pub fn files_of_versions() {
     let views = Arc::new(Published::new(Arc::new(Table::default())));
     let doomed = Arc::new(Mutex::new(Vec::<Arc<Table>>::new()));

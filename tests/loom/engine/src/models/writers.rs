@@ -1,4 +1,4 @@
-//! Group commit: the line of writers.
+//! Group commit: the queue of writers.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use line::{Lead, Line, Ticket, Turn};
 
 struct Shared {
     line: Line<u64, u64>,
-    /// The log: what was written, in order.
+    /// The log: the writes, in order.
     log: Mutex<Vec<u64>>,
-    /// How many lead.
+    /// Number of current leaders.
     leading: AtomicU64,
 }
 
@@ -27,7 +27,8 @@ impl Shared {
         Arc::new(Self { line: Line::new(abandoned), log: Mutex::new(Vec::new()), leading: AtomicU64::new(0) })
     }
 
-    /// Commits as the engine does: at once, as a leader, or as a follower. Gives what the writer is told.
+    /// Commits as the engine does: directly, as a leader, or as a follower. Returns the writer's
+    /// result.
     fn commit(&self, own: u64) -> u64 {
         if !self.line.is_led()
             && let Ok(mut log) = self.log.try_lock()
@@ -54,14 +55,15 @@ impl Shared {
         lead.answer(|_, request| request);
         self.leading.fetch_sub(1, Ordering::AcqRel);
         if is_broken(Broken::Usage) {
-            // Leadership that is not passed on.
+            // The leadership is not passed on.
             std::mem::forget(lead);
         }
         own
     }
 }
 
-/// Three writers: each is answered with its own, all is written once, and nobody is left waiting.
+/// Three writers: each gets its own result, everything is written once, and no writer waits for
+/// ever.
 pub fn group_commit() {
     let shared = Shared::new();
     let others = [1, 2].map(|own| {

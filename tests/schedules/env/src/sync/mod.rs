@@ -1,12 +1,14 @@
-//! `shamba_env::sync` over shuttle: at each lock, wait and file the scheduler decides who goes on.
+//! `shamba_env::sync` over shuttle: at each lock, wait and file operation the scheduler decides
+//! which thread continues.
 //!
-//! *Waiting with a time limit.* A scheduler has no time. A short limit ([`FOREVER`]) may be over at any moment: such a wait
-//! lets the others go on and comes back, with the clock moved on. A long one is there in case a wake-up is lost, or for
-//! work that can wait: here it never ends by itself, so that a lost wake-up is a deadlock, which shuttle reports, and not half a
-//! second's delay that nobody sees.
+//! *Waits with a time limit.* A scheduler has no time. A short limit (below [`FOREVER`]) may expire
+//! at any moment: such a wait yields to other threads and returns, with the clock advanced. A long
+//! limit guards against a lost wake-up, or delays unimportant work. Here it never expires. A lost
+//! wake-up is therefore a deadlock, which shuttle reports, instead of an unnoticed delay of half a
+//! second.
 //!
-//! Atomics are the standard library's. Threads are switched at locks only, which the engine takes often enough; what atomics do
-//! between themselves is explored by `tests/loom`.
+//! Atomics are the standard library's. Threads are switched only at locks, which the engine takes
+//! often enough; `tests/loom` explores interleavings of atomics.
 
 pub mod thread;
 pub mod time;
@@ -17,22 +19,22 @@ pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// Atomics that protocols are made of.
+/// Atomics that synchronization protocols use.
 pub mod atomic {
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 }
 
-/// One schedule after the other is run, of the engine as it is.
+/// Schedules are run one after the other, with the engine unchanged.
 pub const IS_EXPLORED: bool = false;
 
-/// From here on a time limit is none.
+/// Minimum time limit that never expires.
 const FOREVER: Duration = Duration::from_millis(50);
 
 /// A lock.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(shuttle::sync::Mutex<T>);
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     guard: shuttle::sync::MutexGuard<'a, T>,
@@ -40,7 +42,7 @@ pub struct MutexGuard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// A lock that nobody holds.
+    /// An unlocked lock.
     pub const fn new(value: T) -> Self {
         Self(shuttle::sync::Mutex::new(value))
     }
@@ -56,7 +58,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The lock, if nobody holds it.
+    /// Takes the lock if it is free.
     ///
     /// # Errors
     /// As in the standard library.
@@ -73,7 +75,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// What it guards.
+    /// The guarded value.
     ///
     /// # Errors
     /// As in the standard library.
@@ -81,7 +83,7 @@ impl<T> Mutex<T> {
         self.0.get_mut()
     }
 
-    /// What it guarded.
+    /// Unwraps the guarded value.
     ///
     /// # Errors
     /// As in the standard library.
@@ -104,28 +106,28 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// How a wait with a time limit ended.
+/// The end of a wait with a time limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether by the limit.
+    /// Whether the limit expired.
     pub fn timed_out(&self) -> bool {
         self.0
     }
 }
 
-/// A condition to wait for.
+/// A condition variable.
 #[derive(Debug, Default)]
 pub struct Condvar(shuttle::sync::Condvar);
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self(shuttle::sync::Condvar::new())
     }
 
-    /// Lets go of the lock until somebody notifies.
+    /// Releases the lock until a notification.
     ///
     /// # Errors
     /// As in the standard library.
@@ -137,7 +139,7 @@ impl Condvar {
         }
     }
 
-    /// Lets go of the lock until somebody notifies or the limit is over.
+    /// Releases the lock until a notification or until the limit expires.
     ///
     /// # Errors
     /// As in the standard library.
@@ -161,12 +163,12 @@ impl Condvar {
         }
     }
 
-    /// Wakes one who waits.
+    /// Wakes one waiter.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

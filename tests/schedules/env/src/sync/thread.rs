@@ -1,4 +1,4 @@
-//! Threads that shuttle's scheduler lets run, one at a time.
+//! Threads that shuttle's scheduler runs, one at a time.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::spawn::{self, Spawner};
 
-/// How many threads the engine may think run at once: enough for a helper beside the merge worker.
+/// Parallelism reported to the engine: enough for a helper concurrent with the compaction worker.
 const PARALLELISM: usize = 2;
 
 /// As in the standard library.
@@ -60,7 +60,7 @@ impl Builder {
 }
 
 impl<T> JoinHandle<T> {
-    /// Whether it is over.
+    /// Whether it has ended.
     pub fn is_finished(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
@@ -68,13 +68,13 @@ impl<T> JoinHandle<T> {
     /// Waits for its end.
     ///
     /// # Errors
-    /// Its panic.
+    /// The payload of its panic.
     pub fn join(self) -> std::thread::Result<T> {
         self.thread.join()
     }
 }
 
-/// How many run at once.
+/// Number of threads that can run at once.
 ///
 /// # Errors
 /// None; the standard library has some.
@@ -82,7 +82,7 @@ pub fn available_parallelism() -> io::Result<NonZero<usize>> {
     NonZero::new(PARALLELISM).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// Starts threads of the scheduler. None gives way to another: that is the scheduler's to decide.
+/// Starts threads of the scheduler. None has a lower priority: the scheduler decides.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduledSpawner;
 

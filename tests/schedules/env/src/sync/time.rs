@@ -1,6 +1,6 @@
-//! Time under a scheduler: it passes when somebody looks at it, sleeps, or waits with a limit.
+//! Time under a scheduler: it passes when a thread reads it, sleeps, or waits with a limit.
 //!
-//! One for all that run on a thread of the machine, which is all threads of one schedule.
+//! There is one clock per operating system thread, which runs all threads of one schedule.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,12 +11,12 @@ std::thread_local! {
     static NOW_US: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Begins anew: at the beginning of each schedule, so that one is like another.
+/// Resets the clock, at the start of each schedule, so that schedules are reproducible.
 pub fn reset() {
     NOW_US.set(0);
 }
 
-/// Lets the others go on, for so long.
+/// Yields to other threads and advances the clock by `time`.
 pub(crate) fn pass(time: Duration) {
     NOW_US.set(NOW_US.get() + u64::try_from(time.as_micros()).unwrap_or(0).max(1));
     shuttle::thread::yield_now();
@@ -33,7 +33,7 @@ impl Clock for ScheduledClock {
     }
 
     fn unix_ms(&self) -> u64 {
-        // 2024-01-01 00:00 UTC and on, as a manual clock's.
+        // Starts at 2024-01-01 00:00 UTC, like a manual clock.
         1_704_067_200_000 + NOW_US.get() / 1_000
     }
 

@@ -11,7 +11,7 @@
 //! A long value stays in the log: its entry has the kind [`EntryKind::ValueRef`] and the place
 //! ([`ValuePlace`]) where other entries have the value.
 //!
-//! Not here: which memtables a reader sees ([`crate::view`]), when one is full (`write`).
+//! Not here: which memtables a reader sees (`view`), when one is full (`write`).
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
@@ -28,7 +28,7 @@
 //! A long value stays in the log. Its entry has the kind [`EntryKind::ValueRef`] and holds the
 //! place of the value ([`ValuePlace`]) instead of the value.
 //!
-//! Which memtables a reader sees is decided in [`crate::view`], when a memtable is full in `write`.
+//! Which memtables a reader sees is decided in `view`, when a memtable is full in `write`.
 
 use std::sync::Arc;
 

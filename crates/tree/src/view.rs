@@ -9,7 +9,7 @@
 //! runs ([`RunPlan`]), and for each of their tables one cache line with filter and reader
 //! ([`Probe`]). It is made when the view is installed, so that a lookup follows no chain of
 //! reference-counted pointers from level to run to table to filter. A run that was in the previous
-//! view keeps its list. The bounds of all runs' tables are joined ([`fences`]), so that one search
+//! view keeps its list. The bounds of all runs' tables are joined (`fences`), so that one search
 //! finds the table of every run.
 //!
 //! Invariant: `memtables[0]` takes the writes. Everything in a later memtable is older than

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! An open copies a short log tail into the new log (`recovery::rebuild`). Until the manifest names
-//! the new log, the original logs remain the valid ones: see [`super::replay`].
+//! the new log, the original logs remain the valid ones: see `replay`.
 //!
 //! The length, the sequence number and the checksum reveal a log that was cut exactly between two
 //! records, which frames alone cannot show. The base may exceed the predecessor's last sequence

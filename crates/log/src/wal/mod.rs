@@ -4,7 +4,7 @@
 //! A log is a framed file ([`crate::framing`]) named `000007.log`. Its first record, the *head*,
 //! describes the preceding log ([`head`]). Then come batches; the batches of one commit group share
 //! a record ([`record`]). A log that was closed cleanly ends with an end marker. [`writer`]
-//! appends, [`replay`] reads a chain of logs back.
+//! appends, `replay` reads a chain of logs back.
 //!
 //! Promises extend along the chain. A log is synced before any later one, so a promise above 0 in a
 //! log covers all of every earlier log. The `synced` field of a head promises its predecessor up to

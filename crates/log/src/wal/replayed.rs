@@ -1,6 +1,6 @@
 //! Output of replay: operations in order. A long value is represented by its place in the log.
 //!
-//! Not here: which records are valid ([`super::replay`]).
+//! Not here: which records are valid (`replay`).
 
 use std::sync::Arc;
 

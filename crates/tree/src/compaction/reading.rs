@@ -13,7 +13,7 @@ const READ_BYTES_MAX: u64 = 256 << 10;
 const READ_BYTES_MIN: u64 = 8 << 10;
 
 /// Buffer sizes for inputs of `input_bytes`. They sum to at most `bytes`, except that each gets at
-/// least [`READ_BYTES_MIN`].
+/// least `READ_BYTES_MIN`.
 pub fn read_bytes(bytes: u64, input_bytes: &[u64]) -> Vec<u64> {
     let root = |input: u64| (input as f64).sqrt();
     let roots: f64 = input_bytes.iter().map(|input| root(*input)).sum();

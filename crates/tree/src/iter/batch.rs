@@ -50,7 +50,7 @@ impl Batch {
         self.begin_within(wanted, FULL_BYTES);
     }
 
-    /// As [`Self::begin`] with little memory: capacity above [`FIRST_BYTES`] is released.
+    /// As [`Self::begin`] with little memory: capacity above `FIRST_BYTES` is released.
     pub fn begin_small(&mut self, wanted: usize) {
         if self.bytes.capacity() > FIRST_BYTES {
             (self.bytes, self.ends) = (Vec::new(), Vec::new());

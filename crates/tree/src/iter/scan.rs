@@ -21,7 +21,7 @@
 //! such a slot is that of an idle scan.
 //!
 //! When views are revoked is decided in [`super::registry`], what is visible in [`super::visible`].
-//! The public types are in [`super::cursor`].
+//! The public types are in `cursor`.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The slot of a scan: holds the scan's live iterators, which others may revoke between two calls.
 //!
 //! A call holds the slot's lock from [`Slot::enter`] to [`Slot::leave`]. [`Slot::revoke`] tries the
-//! lock and takes the contents. During a call it sets the flag [`Slot::wanted`] instead and tries
+//! lock and takes the contents. During a call it sets the flag `Slot::wanted` instead and tries
 //! the lock once more. The scan reads the flag at the end of the call, *after* it has released the
 //! lock. So either the scan sees the flag, or the second try finds the lock free. Both sides change
 //! the flag by a read-modify-write operation. A scan that read the flag before it unlocked could

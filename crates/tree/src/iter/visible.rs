@@ -12,11 +12,11 @@
 //! - after a *backward* call, at the last entry before all of `k`'s (there may be none).
 //!
 //! Two rules bound the number of steps. Versions of one key are stepped over only
-//! [`STEPS_BEFORE_SEEK`] times, then the iterator seeks past them. Below a range tombstone, sources
+//! `STEPS_BEFORE_SEEK` times, then the iterator seeks past them. Below a range tombstone, sources
 //! that hold nothing newer than it seek to its end: one seek instead of a step for each entry it
 //! covers.
 //!
-//! The bounds that callers write are in [`crate::key_range`]. What an idle scan keeps is decided in
+//! The bounds that callers write are in `key_range`. What an idle scan keeps is decided in
 //! [`super::scan`].
 
 use std::sync::Arc;

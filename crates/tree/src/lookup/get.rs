@@ -16,7 +16,7 @@
 //! A lookup walks the flat list of runs that the view has prepared ([`RunPlan`]). It follows no
 //! reference-counted pointer and allocates nothing until a value is found.
 //!
-//! The choice of view and sequence number is in [`super::reader`], lookups of many keys in
+//! The choice of view and sequence number is in `reader`, lookups of many keys in
 //! [`super::multi_get`], the presentation of the steps in [`super::explain`].
 
 use std::sync::{Arc, OnceLock};

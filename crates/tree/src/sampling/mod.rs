@@ -3,7 +3,7 @@
 //!
 //! One lookup in about 64 is *sampled* (a thread-local countdown, [`crate::counters`]). It runs the
 //! same code as any other, with a recorder ([`Sampler`]) that adds the result at each table to the
-//! table's [`TableStatistics`]. These live as long as the file and are shared by every version that
+//! table's `TableStatistics`. These live as long as the file and are shared by every version that
 //! contains it. A lookup that is not sampled pays only for the countdown.
 //!
 //! Seeks are sampled at the same rate, by a countdown of each scan. A sampled seek is counted at
@@ -11,7 +11,7 @@
 //!
 //! Old figures decay by the number of sampled lookups of the keyspace, not by time
 //! ([`crate::statistics::rates`]): a night without lookups says nothing about the next day. When
-//! the hit rate changes, the figures are adjusted ([`shift`]). The memory worker does this, so it
+//! the hit rate changes, the figures are adjusted (`shift`). The memory worker does this, so it
 //! does not happen where there is none. The lookups per second are tracked separately, by time; the
 //! rate of a table is the product.
 //!
@@ -112,7 +112,7 @@ impl TreeStatistics {
         self.seeks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Folds if the last fold is at least [`FOLD_AFTER_US`] ago; the rates per second then cover
+    /// Folds if the last fold is at least `FOLD_AFTER_US` ago; the rates per second then cover
     /// all the time since.
     pub fn fold_in_time(&self, version: &Version, now_us: u64) {
         let folded_us = lock(&self.folded).window.as_of_us;
@@ -164,7 +164,7 @@ impl TreeStatistics {
     }
 
     /// Detects a workload shift: the hit rate since the last check differs from the older one, and
-    /// has done so for [`shift::LASTING_US`].
+    /// has done so for `shift::LASTING_US`.
     pub fn look_for_shift(&self, now_us: u64) -> Option<Shift> {
         let mut folded = lock(&self.folded);
         let counted = self.counted();

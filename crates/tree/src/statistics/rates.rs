@@ -1,8 +1,8 @@
 //! Arithmetic of statistics: decay, combination in a compaction, and initial values. Pure.
 //!
-//! Figures decay by half with every [`HALF_LIFE`] sampled lookups of the keyspace, those of seeks
-//! with every [`SEEK_HALF_LIFE`] sampled seeks. The rates of lookups and seeks per second, which
-//! scale the shares, decay by half every [`RATE_HALF_LIFE_US`].
+//! Figures decay by half with every `HALF_LIFE` sampled lookups of the keyspace, those of seeks
+//! with every `SEEK_HALF_LIFE` sampled seeks. The rates of lookups and seeks per second, which
+//! scale the shares, decay by half every `RATE_HALF_LIFE_US`.
 
 use std::ops::{Add, AddAssign};
 

@@ -3,7 +3,7 @@
 //! A [`VersionEdit`] is a list of changes to one keyspace's tree. A [`ManifestEdit`] is one atomic
 //! step of the whole database: tree changes of any number of keyspaces, together with the counters,
 //! log numbers and settings that must change with them. The encoding is in [`super::manifest`], the
-//! application in [`super::version`].
+//! application in `version`.
 
 use std::sync::Arc;
 

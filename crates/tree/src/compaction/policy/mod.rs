@@ -1,11 +1,11 @@
 //! Compaction policy: which compaction to run next. Pure functions of a version and [`Rules`],
 //! without I/O, clock or state.
 //!
-//! [`pick`] implements the fluid LSM ([`fluid`]). [`score`] picks the file that leaves a leveled
-//! level. Adjacent small tables are compacted when nothing else is due ([`small`]). [`pick_full`]
+//! [`pick`] implements the fluid LSM (`fluid`). `score` picks the file that leaves a leveled
+//! level. Adjacent small tables are compacted when nothing else is due (`small`). [`pick_full`]
 //! serves a caller's `compact`. [`pick_refit`] rewrites tables in place for new filters.
 //!
-//! Every function answers with a [`MergeJob`] ([`job`]), which is carried out one key range at a
+//! Every function answers with a [`MergeJob`] (`job`), which is carried out one key range at a
 //! time: [`slices`] cuts it, [`slice_edit`] records one finished slice. A crash may leave any
 //! prefix of the slices done. Such a tree is valid, and the policy continues from it as from any
 //! other.

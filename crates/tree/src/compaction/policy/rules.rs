@@ -35,12 +35,12 @@ pub struct Rules {
     /// Under `Auto`: whether even a single run in level 0 is compacted.
     pub is_draining: bool,
     /// A compaction of at least this many bytes is *long*: other jobs run between its slices
-    /// ([`super::beside`]).
+    /// (`beside`).
     pub long_bytes: u64,
     /// Compaction credit: input bytes that overfull levels may still compact before level 0 goes
-    /// first ([`super::turns`]).
+    /// first (`turns`).
     pub owed_bytes: u64,
-    /// Tables of fewer bytes are small: adjacent ones are compacted in place ([`super::small`]).
+    /// Tables of fewer bytes are small: adjacent ones are compacted in place (`small`).
     pub small_bytes: u64,
 }
 
@@ -93,7 +93,7 @@ impl Rules {
     }
 
     /// Whether level 0 is close to slowing writes down. It then precedes other levels, alternating
-    /// with overfull ones ([`super::turns`]).
+    /// with overfull ones (`turns`).
     pub fn is_inbox_crowded(&self, version: &Version) -> bool {
         let trigger = self.inbox_trigger.max(1);
         let crowd = match self.sizing {

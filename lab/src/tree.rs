@@ -311,7 +311,7 @@ pub(crate) fn written_bits_per_key(stats: &Stats) -> f64 {
 pub(crate) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64, String> {
     let refit = |builder: Builder, bits_per_key: f64| {
         let db = builder.auto_compaction(false).bits_per_key(bits_per_key).open()?;
-        db.refit()?;
+        db.rewrite_filters()?;
         let written = written_bits_per_key(&db.stats());
         db.close()?;
         Ok(written)

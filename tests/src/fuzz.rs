@@ -37,7 +37,7 @@ use crate::tally::Tally;
 use crate::vectors::Vector;
 
 /// Maximum entries read of a keyspace: mutated lengths may produce many.
-const ENTRIES_MOST: usize = 4_000;
+const ENTRIES_MAX: usize = 4_000;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -221,11 +221,11 @@ fn read_all(builder: Builder) -> shamba::Result<()> {
     let db = builder.open()?;
     for space in db.keyspaces() {
         let keyspace = db.keyspace(&space)?;
-        for pair in keyspace.iter().take(ENTRIES_MOST) {
+        for pair in keyspace.iter().take(ENTRIES_MAX) {
             let Ok((key, _)) = pair else { break };
             _ = keyspace.get(&key);
         }
-        for pair in keyspace.iter().rev().take(ENTRIES_MOST) {
+        for pair in keyspace.iter().rev().take(ENTRIES_MAX) {
             if pair.is_err() {
                 break;
             }

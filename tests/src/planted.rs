@@ -192,7 +192,7 @@ killers! {
     SlicesOutOfOrder: "shamba" "compaction::plan::tests::results_come_in_order_whoever_finishes_first";
     SliceOverBystander: "suites" "model::operations_against_the_oracle";
     SliceBoundaryLost: "suites" "model::operations_against_the_oracle";
-    BesideTakesInputs: "shamba_tree" "compaction::policy::beside::tests::beside_a_long_merge_the_upper_levels_are_a_tree_of_their_own";
+    BesideTakesInputs: "shamba_tree" "compaction::policy::concurrent::tests::beside_a_long_merge_the_upper_levels_are_a_tree_of_their_own";
     RedesignUnrecorded: "redesign" "a_design_is_in_force_at_once_and_recorded";
     FilterWithoutLastKey: "suites" "membership::no_key_is_denied_whatever_is_in_memory";
     ChecksumWithoutFile: "shamba_table" "tests::damage::a_swapped_file_and_another_way_of_hashing_are_refused";

@@ -72,7 +72,7 @@ pub struct Vector {
     /// Bytes of log that force a flush.
     pub max_wal_bytes: Option<u64>,
     /// Slowdown and stop thresholds of level 0.
-    pub inbox: Option<(u32, u32)>,
+    pub l0: Option<(u32, u32)>,
     /// Maximum number of sealed memtables that await their flush.
     pub immutable: Option<u32>,
     /// Minimum size of values that are cut into chunks, and the chunk size.
@@ -116,7 +116,7 @@ impl Vector {
             durability: Durability::NoSync,
             no_wal: false,
             max_wal_bytes: None,
-            inbox: None,
+            l0: None,
             immutable: None,
             large_values: None,
             // The minimum: it makes an open fastest, and suites open thousands of disks.
@@ -177,7 +177,7 @@ impl Vector {
             durability,
             no_wal,
             max_wal_bytes: (rng.u8(..4) == 0).then(|| rng.u64(4 << 10..64 << 10)),
-            inbox: (rng.u8(..3) == 0).then(|| (rng.u32(2..5), rng.u32(5..12))),
+            l0: (rng.u8(..3) == 0).then(|| (rng.u32(2..5), rng.u32(5..12))),
             immutable: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
             large_values: [None, Some((30, 64)), Some((100, 100)), Some((1, 200)), None][index % 5],
             filter_layout: *pick(&mut rng, &every_layout()),
@@ -236,8 +236,8 @@ impl Vector {
         if let Some(bytes) = self.max_wal_bytes {
             builder = builder.max_wal_bytes(bytes);
         }
-        if let Some((soft, hard)) = self.inbox {
-            builder = builder.inbox_soft_runs(soft).inbox_hard_runs(hard);
+        if let Some((soft, hard)) = self.l0 {
+            builder = builder.l0_slowdown_runs(soft).l0_stop_runs(hard);
         }
         if let Some((from_bytes, chunk_bytes)) = self.large_values {
             builder = builder.large_values(from_bytes, chunk_bytes);

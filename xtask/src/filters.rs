@@ -2,7 +2,7 @@
 //! negatives.
 //!
 //! Each command prints one JSON object with a list of the measurements, and fails on a violation. A
-//! rate differs from the table if it is more than [`ERRORS_MOST`] standard errors away: for the 300
+//! rate differs from the table if it is more than [`ERRORS_MAX`] standard errors away: for the 300
 //! points of a run, chance alone causes that once in some thousand runs. The table and the
 //! comparison use different seeds, because otherwise the same filters would get the same queries.
 //!
@@ -18,7 +18,7 @@ use shamba_filter::{FilterLayout, Modules, fpr, measured, sim};
 use crate::tidy;
 
 /// Maximum difference from the table, in standard errors.
-const ERRORS_MOST: f64 = 5.0;
+const ERRORS_MAX: f64 = 5.0;
 /// Seed of the table's measurement.
 const TABLE_SEED: u64 = 1;
 /// Default seed of a comparison.
@@ -77,7 +77,7 @@ pub fn fpr_table(arguments: &[String]) -> Result<(), String> {
     let mut compare = |layout: FilterLayout, bits_per_key: f64, fpr_in_table: f64, error_in_table: f64| {
         let rate = measure(layout, bits_per_key, options.seed, effort);
         let departure_in_errors = rate.departure_in_errors(fpr_in_table, error_in_table);
-        let is_violation = departure_in_errors.is_nan() || departure_in_errors > ERRORS_MOST;
+        let is_violation = departure_in_errors.is_nan() || departure_in_errors > ERRORS_MAX;
         violations += u32::from(is_violation);
         let Rate { fpr, error, strangers } = rate;
         let modules = layout.modules().count();
@@ -98,7 +98,7 @@ pub fn fpr_table(arguments: &[String]) -> Result<(), String> {
     for (bits_per_key, count, permille) in [(10.0, 2, 200), (10.0, 2, 300), (8.0, 3, 200), (16.0, 4, 400)] {
         if let Some(layout) = Modules::proportional(count, permille).map(FilterLayout::Modular) {
             let product = measured::fpr(layout, bits_per_key);
-            compare(layout, bits_per_key, product, product * INTERPOLATION / ERRORS_MOST);
+            compare(layout, bits_per_key, product, product * INTERPOLATION / ERRORS_MAX);
         }
     }
     let rows = points.join(",\n  ");

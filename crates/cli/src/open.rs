@@ -15,11 +15,11 @@ use crate::output::{note, warn};
 use crate::sizes::counted;
 
 /// Hint for a read command that meets a writer.
-const BESIDE_A_WRITER: &str = "a command that reads cannot open a database while a process has it open for writing \
+const HINT_WRITER_ACTIVE: &str = "a command that reads cannot open a database while a process has it open for writing \
     (a later version will); stop that process, or let it make a checkpoint (`Db::checkpoint`) and give its directory to \
     the command";
 /// Hint for a write command that meets another user of the database.
-const ONE_WRITER: &str = "a command that writes needs the database for itself; try again when the other process, \
+const HINT_EXCLUSIVE: &str = "a command that writes needs the database for itself; try again when the other process, \
     reader or writer, has closed it";
 
 /// Prefixes and suffixes of file names that only a database has.
@@ -31,7 +31,7 @@ const OWN_FILES: [&str; 5] = ["CURRENT", "MANIFEST-", "REPAIRING", ".sst", ".log
 /// Errors of the engine's open.
 pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     must_be_directory(path)?;
-    open(options.apply(Db::builder(path))).map_err(|failure| advised(failure, ONE_WRITER))
+    open(options.apply(Db::builder(path))).map_err(|failure| advised(failure, HINT_EXCLUSIVE))
 }
 
 /// Opens an existing database for writing.
@@ -41,7 +41,7 @@ pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
 pub fn existing(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     must_exist(path)?;
     open(options.apply(Db::builder(path)).create_if_missing(false))
-        .map_err(|failure| advised(failure, ONE_WRITER))
+        .map_err(|failure| advised(failure, HINT_EXCLUSIVE))
 }
 
 /// Opens a database for reading, under a shared lock, without writing a byte.
@@ -51,7 +51,7 @@ pub fn existing(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
 pub fn reader(path: &Path, options: &ReaderOptions) -> Result<Db, Failure> {
     must_exist(path)?;
     open(options.apply(Db::builder(path)).read_only(true))
-        .map_err(|failure| advised(failure, BESIDE_A_WRITER))
+        .map_err(|failure| advised(failure, HINT_WRITER_ACTIVE))
 }
 
 fn open(builder: Builder) -> Result<Db, Failure> {

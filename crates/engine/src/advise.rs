@@ -38,23 +38,23 @@ pub use self::judge::Prediction;
 use self::judge::{RealRun, Scene, is_alike};
 
 /// Minimum saving, as a part of an operation's time, that is worth a move.
-const GAIN_LEAST: f64 = 0.1;
+const GAIN_MIN: f64 = 0.1;
 /// A move must pay for itself within this many seconds of the present workload.
 pub(crate) const PAYS_WITHIN_S: f64 = 300.0;
 /// Maximum bytes written by a move per byte of data: all of it once, plus the overlap at the edges
 /// of tables.
-const WRITES_MOST: f64 = 1.02;
+const WRITES_MAX: f64 = 1.02;
 /// Designs whose scores differ by at most this part are equal; of those, the one that writes less
 /// is taken.
 const TIE: f64 = 0.03;
 /// Assumed time to move a byte, before any was measured.
 const MOVE_NS_PER_BYTE: f64 = 12.0;
 /// Minimum operations per second for advice: fewer say nothing about the workload.
-const OPERATIONS_PER_S_LEAST: f64 = 20.0;
+const OPERATIONS_PER_S_MIN: f64 = 20.0;
 /// The smallest write buffer considered is this part of the largest that the budget allows.
-const BUFFER_LEAST_PART: u64 = 8;
+const BUFFER_MIN_PART: u64 = 8;
 /// Minimum data for advice, in write buffers: less has no tree shape yet.
-const BUFFERS_LEAST: u64 = 2;
+const BUFFERS_MIN: u64 = 2;
 
 /// The way from the present trees to another design, by compactions.
 #[derive(Clone, Debug)]
@@ -177,10 +177,10 @@ impl Core {
             reason,
         };
         let operations_per_s = scene.workload.per_second(scene.workload.operations());
-        if operations_per_s < OPERATIONS_PER_S_LEAST {
+        if operations_per_s < OPERATIONS_PER_S_MIN {
             return Ok(stay(None, format!("{operations_per_s:.0} operations a second say too little")));
         }
-        if scene.bytes < self.settings.memtable_bytes() * BUFFERS_LEAST {
+        if scene.bytes < self.settings.memtable_bytes() * BUFFERS_MIN {
             return Ok(stay(None, format!("{} bytes of data have no shape yet", scene.bytes)));
         }
         let way_now = self.way(&scene.in_force, &scene.workload);
@@ -242,7 +242,7 @@ impl Core {
         let shared_bytes: u64 = shared.into_iter().map(|part| self.ledger.bytes(part)).sum();
         let others_bytes = self.ledger.total().saturating_sub(shared_bytes);
         let latest = self.latest_window();
-        let most = settings.memtable_bytes_most();
+        let most = settings.memtable_bytes_max();
         Scene {
             uncertainty: workload.variation(),
             workload,
@@ -254,9 +254,9 @@ impl Core {
                 others_bytes,
                 settings.work_bytes(),
             ),
-            buffer_bytes: (most / BUFFER_LEAST_PART, most),
+            buffer_bytes: (most / BUFFER_MIN_PART, most),
             batch_runs: match settings.sizing {
-                Sizing::Auto => f64::from(settings.inbox().trigger_runs.max(1)),
+                Sizing::Auto => f64::from(settings.l0().trigger_runs.max(1)),
                 Sizing::Manual => 1.0,
             },
             merging: match settings.sizing {
@@ -311,8 +311,8 @@ impl Core {
         let seconds = bytes as f64 * workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE) / 1e9;
         let latest = self.latest_window();
         let coming_bytes = latest.per_second(latest.user_bytes) * seconds;
-        let inbox = self.settings.inbox();
-        let room_bytes = u64::from(inbox.soft_runs) * self.settings.memtable_bytes() / 2;
+        let l0 = self.settings.l0();
+        let room_bytes = u64::from(l0.soft_runs) * self.settings.memtable_bytes() / 2;
         self.settings.auto_compaction && coming_bytes <= room_bytes as f64
     }
 
@@ -368,7 +368,7 @@ fn look(scene: &Scene, now: &Prediction, design: TreeDesign, then: Prediction, w
         seconds,
         break_even_s,
     };
-    let writes_too_much = way.written_bytes as f64 > way.tree_bytes as f64 * WRITES_MOST;
+    let writes_too_much = way.written_bytes as f64 > way.tree_bytes as f64 * WRITES_MAX;
     Looked { better, score: then.worst_operation_ns + move_ns, writes_too_much }
 }
 
@@ -376,15 +376,15 @@ fn look(scene: &Scene, now: &Prediction, design: TreeDesign, then: Prediction, w
 fn choose(mut looked: Vec<Looked>, favourite: Option<&TreeDesign>) -> std::result::Result<Better, String> {
     looked.sort_by(|a, b| a.score.total_cmp(&b.score));
     let best_gain = looked.iter().map(|one| one.better.gain).fold(0.0, f64::max);
-    if best_gain < GAIN_LEAST {
+    if best_gain < GAIN_MIN {
         return Err(format!(
             "no other design saves more than {:.0} % of an operation's time, and less than {:.0} % is not worth a move",
             best_gain * 100.0,
-            GAIN_LEAST * 100.0
+            GAIN_MIN * 100.0
         ));
     }
     let pays = |one: &Looked| {
-        one.better.gain >= GAIN_LEAST && one.better.break_even_s <= PAYS_WITHIN_S && !one.writes_too_much
+        one.better.gain >= GAIN_MIN && one.better.break_even_s <= PAYS_WITHIN_S && !one.writes_too_much
     };
     let Some(best) = looked.iter().find(|one| pays(one)) else {
         let best = looked.iter().max_by(|a, b| a.better.gain.total_cmp(&b.better.gain));

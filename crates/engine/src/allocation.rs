@@ -10,7 +10,7 @@ use shamba_filter::FilterLayout;
 use crate::core::{Core, KeyspaceCore};
 use crate::redesign::TreeDesign;
 use shamba_tree::allocation::{Budget, JobBits, Rule, live_entries};
-use shamba_tree::compaction::policy::MergeJob;
+use shamba_tree::compaction::policy::CompactionJob;
 use shamba_tree::version::Version;
 
 impl Core {
@@ -52,8 +52,13 @@ impl Core {
     }
 
     /// What a merge tells its tables.
-    pub(crate) fn merge_bits(&self, keyspace: &KeyspaceCore, version: &Version, job: &MergeJob) -> JobBits {
-        JobBits::of_merge(self.allocation_rule(keyspace), version, job)
+    pub(crate) fn compaction_bits(
+        &self,
+        keyspace: &KeyspaceCore,
+        version: &Version,
+        job: &CompactionJob,
+    ) -> JobBits {
+        JobBits::of_compaction(self.allocation_rule(keyspace), version, job)
     }
 
     /// Of something that all keyspaces have together, the part of one by its entries in tables.

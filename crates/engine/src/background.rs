@@ -20,27 +20,29 @@ use shamba_env::JoinHandle;
 use shamba_model::Design;
 use shamba_table::Residency;
 
-use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work};
+use crate::core::{BackgroundState, Core, FilterRewrite, KeyspaceCore, Work};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::sync::MutexGuard;
 use shamba_env::lock;
-use shamba_tree::compaction::policy::{MergeJob, Reason, Rules, debt_bytes, pick, pick_full, pick_refit};
+use shamba_tree::compaction::policy::{
+    CompactionJob, Reason, Rules, debt_bytes, pick, pick_filter_rewrite, pick_full,
+};
 
 /// Delay after the first failure; it doubles with each further one.
 const BACK_OFF_MS: u64 = 20;
 /// Maximum delay between retries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
 /// Consecutive failures of flushes or compactions after which a waiter gets the error.
-pub(crate) const FAILURES_WAITED: u32 = 3;
+pub(crate) const WAITER_FAILURES_MAX: u32 = 3;
 /// An idle worker checks for work after this long, in case a wake-up was lost.
 const IDLE_MS: u64 = 500;
 /// A helper that is ahead of the compaction checks again after this long.
 const HELPER_MS: u64 = 5;
 /// Default maximum of compaction threads; with more the disk would be the limit.
-const MERGE_THREADS_MAX: usize = 4;
+const COMPACTION_THREADS_MAX: usize = 4;
 /// Memory budget per compaction thread.
 const MERGE_THREAD_BUDGET_BYTES: u64 = 32 << 20;
 /// Memory budget from which there is a second compaction thread. Writers then hardly wait for
@@ -53,7 +55,7 @@ const QUIET_US: u64 = 1_000_000;
 const QUIET_BYTES_PER_US: u64 = 64;
 
 /// A compaction of this many full tables is long: writers would have to wait for it.
-const LONG_MERGE_TABLES: u64 = 32;
+const LONG_COMPACTION_TABLES: u64 = 32;
 /// Tables below this size are small. At this size the 2 to 3 KiB of memory of an open table are
 /// half a percent of its data, less than its filter. It is twice the longest log tail that an open
 /// does not flush (`recovery::rebuild`), so a session of few writes leaves a small table.
@@ -70,10 +72,10 @@ const REFIT_JOB_BYTES: u64 = 16 << 20;
 type Worker = (&'static str, fn(&Core), bool);
 
 /// The next compaction.
-struct NextMerge {
+struct NextCompaction {
     keyspace: Arc<KeyspaceCore>,
     /// `None` if the request has nothing to do.
-    job: Option<MergeJob>,
+    job: Option<CompactionJob>,
     asked: Option<Asked>,
 }
 
@@ -83,17 +85,18 @@ enum Asked {
     /// `compact` waits for it.
     Whole,
     /// It is part of the filter rewrite with this number.
-    Refit(u64),
+    FilterRewrite(u64),
 }
 
 /// Maximum number of compaction threads for a memory budget: each needs memory to read tables and
 /// to build one.
-fn affordable_merge_threads(budget_bytes: u64) -> usize {
-    roomy_merge_threads(budget_bytes).max(1 + usize::from(budget_bytes >= SECOND_THREAD_BUDGET_BYTES))
+fn compaction_threads_max(budget_bytes: u64) -> usize {
+    unrestricted_compaction_threads(budget_bytes)
+        .max(1 + usize::from(budget_bytes >= SECOND_THREAD_BUDGET_BYTES))
 }
 
 /// Number of compaction threads that the budget allows whatever they compact.
-pub(crate) fn roomy_merge_threads(budget_bytes: u64) -> usize {
+pub(crate) fn unrestricted_compaction_threads(budget_bytes: u64) -> usize {
     usize::try_from(budget_bytes / MERGE_THREAD_BUDGET_BYTES).unwrap_or(usize::MAX).max(1)
 }
 
@@ -111,13 +114,14 @@ impl Core {
         let mut workers: Vec<Worker> = Vec::new();
         if !self.read_only {
             workers.push(("shamba-flush", Self::flush_worker, false));
-            workers.push(("shamba-merge", Self::merge_worker, true));
+            workers.push(("shamba-merge", Self::compaction_worker, true));
             workers.push(("shamba-sync", Self::sync_worker, false));
             workers.push(("shamba-tune", Self::tuning_worker, true));
             // Compactions run at lower priority than readers and writers, which do not wait for
             // them as long as flushes proceed.
             workers.extend(
-                (1..self.merge_threads()).map(|_| ("shamba-help", Self::merge_helper as fn(&Self), true)),
+                (1..self.compaction_threads())
+                    .map(|_| ("shamba-help", Self::compaction_helper as fn(&Self), true)),
             );
         }
         if self.settings.filter_residency != Residency::Pinned {
@@ -131,7 +135,8 @@ impl Core {
                 }
             });
             let spawner = &self.env.spawner;
-            let spawned = if yields { spawner.spawn_yielding(name, body) } else { spawner.spawn(name, body) };
+            let spawned =
+                if yields { spawner.spawn_background(name, body) } else { spawner.spawn(name, body) };
             match spawned {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
@@ -169,7 +174,7 @@ impl Core {
                 state = self.wait_for_work(state, IDLE_MS);
                 if !state.shutdown {
                     drop(state);
-                    self.collect_garbage();
+                    self.remove_obsolete_files();
                     state = lock(&self.background.state);
                 }
                 continue;
@@ -203,12 +208,12 @@ impl Core {
         }
     }
 
-    fn merge_worker(&self) {
+    fn compaction_worker(&self) {
         loop {
             if self.is_stopping() {
                 return;
             }
-            let merged = if lock(&self.failure).is_some() { Ok(false) } else { self.merge_once() };
+            let merged = if lock(&self.failure).is_some() { Ok(false) } else { self.compact_once() };
             let wait_ms = match merged {
                 Ok(true) => continue,
                 Ok(false) => IDLE_MS,
@@ -216,14 +221,14 @@ impl Core {
             };
             let state = lock(&self.background.state);
             // Checked again under the lock: an install notifies after it published.
-            if !state.shutdown && (merged.is_err() || self.next_merge(&state).is_none()) {
+            if !state.shutdown && (merged.is_err() || self.next_compaction(&state).is_none()) {
                 drop(self.wait_for_work(state, wait_ms));
             }
         }
     }
 
     /// Processes slices of the compaction that the merge worker runs.
-    fn merge_helper(&self) {
+    fn compaction_helper(&self) {
         let mut state = lock(&self.background.state);
         while !state.shutdown {
             if let Some(plan) = state.sharing.clone() {
@@ -241,15 +246,15 @@ impl Core {
     }
 
     /// Number of compaction threads: the merge worker and its helpers.
-    pub(crate) fn merge_threads(&self) -> usize {
+    pub(crate) fn compaction_threads(&self) -> usize {
         if self.is_inline() {
             return 1;
         }
         let wanted = self.settings.background_threads.map_or_else(
-            || self.env.spawner.parallelism().min(MERGE_THREADS_MAX),
+            || self.env.spawner.parallelism().min(COMPACTION_THREADS_MAX),
             |threads| threads as usize,
         );
-        wanted.min(affordable_merge_threads(self.settings.memory_budget_bytes))
+        wanted.min(compaction_threads_max(self.settings.memory_budget_bytes))
     }
 
     fn wait_for_work<'a>(
@@ -272,7 +277,7 @@ impl Core {
         let Ok(_guard) = self.inline_work.try_lock() else { return };
         while lock(&self.failure).is_none() {
             let has_flush = !lock(&self.background.state).immutables.is_empty();
-            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.merge_once() };
+            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_once() };
             if !matches!(done, Ok(true)) {
                 return;
             }
@@ -302,9 +307,9 @@ impl Core {
         match &outcome {
             Ok(()) => {
                 state.quiet_since_us = self.env.clock.now_us();
-                state.flush_trouble.end();
+                state.flush_failures.end();
             }
-            Err(error) => state.flush_trouble.add(error.clone()),
+            Err(error) => state.flush_failures.add(error.clone()),
         }
         drop(state);
         // The cache gets the memtables' memory until writes need it again.
@@ -313,55 +318,60 @@ impl Core {
         self.background.wake.notify_all();
         if let Err(error) = &outcome {
             // The files of the attempt must be removed before the next one: they may fill the disk.
-            self.collect_garbage();
+            self.remove_obsolete_files();
             self.report_background("flush", error);
         } else if has_values {
             // The log was kept for the memtables, which only readers may hold now.
-            self.collect_garbage();
+            self.remove_obsolete_files();
         }
         outcome
     }
 
     /// Picks the most urgent compaction and carries it out; false if there is none.
-    fn merge_once(&self) -> Result<bool> {
+    fn compact_once(&self) -> Result<bool> {
         let picked = {
             let mut state = lock(&self.background.state);
-            let picked = self.next_merge(&state);
+            let picked = self.next_compaction(&state);
             state.merging = picked.is_some();
             if picked.is_none() {
                 // The failed work is not needed any more.
-                state.merge_trouble.end();
+                state.compaction_failures.end();
             }
-            state.was_refit = picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::Refit(_))));
+            state.last_was_filter_rewrite =
+                picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::FilterRewrite(_))));
             picked
         };
         let Some(next) = picked else { return Ok(false) };
-        let outcome = next.job.as_ref().map_or(Ok(()), |job| self.run_merge(&next.keyspace, job));
+        let outcome = next.job.as_ref().map_or(Ok(()), |job| self.run_compaction(&next.keyspace, job));
         // The compaction itself held the version of its inputs; now no reader of it may be left.
-        self.collect_garbage();
+        self.remove_obsolete_files();
         let stopped = self.is_stopping();
         let mut state = lock(&self.background.state);
         state.merging = false;
         match &outcome {
             Ok(()) => {
-                state.merge_trouble.end();
+                state.compaction_failures.end();
                 if next.asked == Some(Asked::Whole) {
-                    if let Some(at) = state.full_merges.iter().position(|id| *id == next.keyspace.id) {
+                    if let Some(at) = state.full_compactions.iter().position(|id| *id == next.keyspace.id) {
                         // Only one request: a caller that asked during this compaction wants newer
                         // tables compacted too.
-                        state.full_merges.remove(at);
+                        state.full_compactions.remove(at);
                     }
                 }
-                if let (Some(Asked::Refit(number)), None) = (next.asked, &next.job) {
-                    state.refits.retain(|refit| refit.number != number);
+                if let (Some(Asked::FilterRewrite(number)), None) = (next.asked, &next.job) {
+                    state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.number != number);
                 }
             }
             Err(_) if stopped => {}
             Err(error) => {
-                state.merge_trouble.add(error.clone());
+                state.compaction_failures.add(error.clone());
                 // A filter rewrite without a waiter is requested again if it still pays.
-                let failed = |refit: &Refit| next.asked == Some(Asked::Refit(refit.number));
-                state.refits.retain(|refit| refit.is_awaited || !failed(refit));
+                let failed = |filter_rewrite: &FilterRewrite| {
+                    next.asked == Some(Asked::FilterRewrite(filter_rewrite.number))
+                };
+                state
+                    .filter_rewrites
+                    .retain(|filter_rewrite| filter_rewrite.has_waiter || !failed(filter_rewrite));
             }
         }
         drop(state);
@@ -380,43 +390,53 @@ impl Core {
     /// in level 0; and, after a while without writes, what level 0 still holds. A filter rewrite
     /// that a caller waits for alternates with all these. One without a waiter runs when nothing
     /// else is due.
-    fn next_merge(&self, state: &BackgroundState) -> Option<NextMerge> {
+    fn next_compaction(&self, state: &BackgroundState) -> Option<NextCompaction> {
         let is_draining = state.drainers > 0;
         let awaited = || self.next_refit(state, true);
-        let first = if state.was_refit { None } else { awaited() };
+        let first = if state.last_was_filter_rewrite { None } else { awaited() };
         first
-            .or_else(|| self.next_merge_by(state, is_draining))
+            .or_else(|| self.next_compaction_by(state, is_draining))
             .or_else(awaited)
             .or_else(|| {
                 // Without threads nothing runs by itself.
                 let may_drain = !self.is_inline() && state.immutables.is_empty() && !state.flushing;
-                let next = (may_drain && !is_draining).then(|| self.next_merge_by(state, true)).flatten()?;
+                let next =
+                    (may_drain && !is_draining).then(|| self.next_compaction_by(state, true)).flatten()?;
                 let bytes = next.job.as_ref().map_or(0, |job| job.input_bytes(&next.keyspace.load().version));
                 let quiet_us = self.env.clock.now_us().saturating_sub(state.quiet_since_us);
                 (quiet_us >= QUIET_US + bytes / QUIET_BYTES_PER_US).then_some(next)
             })
             .or_else(|| {
-                let rests = self.residency.writes_rest.load(Ordering::Relaxed);
+                let rests = self.residency.writes_idle.load(Ordering::Relaxed);
                 rests.then(|| self.next_refit(state, false)).flatten()
             })
     }
 
     /// The next job of the first filter rewrite that has, or has not, a waiter.
-    fn next_refit(&self, state: &BackgroundState, is_awaited: bool) -> Option<NextMerge> {
-        let refit = state.refits.iter().find(|refit| refit.is_awaited == is_awaited)?;
+    fn next_refit(&self, state: &BackgroundState, has_waiter: bool) -> Option<NextCompaction> {
+        let filter_rewrite =
+            state.filter_rewrites.iter().find(|filter_rewrite| filter_rewrite.has_waiter == has_waiter)?;
         let keyspaces = self.keyspaces.load();
-        let keyspace = keyspaces.get(&refit.keyspace)?;
-        let job = pick_refit(&keyspace.load().version, &refit.tables, REFIT_JOB_BYTES);
-        Some(NextMerge { keyspace: Arc::clone(keyspace), job, asked: Some(Asked::Refit(refit.number)) })
+        let keyspace = keyspaces.get(&filter_rewrite.keyspace)?;
+        let job = pick_filter_rewrite(&keyspace.load().version, &filter_rewrite.tables, REFIT_JOB_BYTES);
+        Some(NextCompaction {
+            keyspace: Arc::clone(keyspace),
+            job,
+            asked: Some(Asked::FilterRewrite(filter_rewrite.number)),
+        })
     }
 
-    fn next_merge_by(&self, state: &BackgroundState, is_draining: bool) -> Option<NextMerge> {
+    fn next_compaction_by(&self, state: &BackgroundState, is_draining: bool) -> Option<NextCompaction> {
         let rules = self.rules(is_draining);
         let keyspaces = self.keyspaces.load();
-        for id in &state.full_merges {
+        for id in &state.full_compactions {
             if let Some(keyspace) = keyspaces.get(id) {
                 let job = pick_full(&keyspace.load().version, &rules);
-                return Some(NextMerge { keyspace: Arc::clone(keyspace), job, asked: Some(Asked::Whole) });
+                return Some(NextCompaction {
+                    keyspace: Arc::clone(keyspace),
+                    job,
+                    asked: Some(Asked::Whole),
+                });
             }
         }
         if !self.settings.auto_compaction {
@@ -430,7 +450,7 @@ impl Core {
             Some((urgency, Arc::clone(keyspace), job))
         });
         let next = jobs.max_by_key(|(urgency, ..)| *urgency);
-        next.map(|(_, keyspace, job)| NextMerge { keyspace, job: Some(job), asked: None })
+        next.map(|(_, keyspace, job)| NextCompaction { keyspace, job: Some(job), asked: None })
     }
 
     /// The policy's rules now. With `is_draining`, even a single run in level 0 is compacted.
@@ -440,15 +460,15 @@ impl Core {
 
     /// The policy's rules under `design`.
     pub(crate) fn rules_of(&self, design: Design, is_draining: bool) -> Rules {
-        let inbox = self.settings.inbox();
+        let l0 = self.settings.l0();
         Rules {
             design: self.settings.as_flushed(design),
             sizing: self.settings.sizing,
-            inbox_trigger: inbox.trigger_runs,
-            inbox_soft_runs: inbox.soft_runs,
+            l0_compaction_trigger: l0.trigger_runs,
+            l0_slowdown_runs: l0.soft_runs,
             is_draining,
-            long_bytes: self.settings.table_bytes().saturating_mul(LONG_MERGE_TABLES),
-            owed_bytes: 0,
+            long_bytes: self.settings.table_bytes().saturating_mul(LONG_COMPACTION_TABLES),
+            credit_bytes: 0,
             small_bytes: (self.settings.table_bytes() / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES),
         }
     }
@@ -491,7 +511,7 @@ impl Core {
         // Failed work is retried at once, whatever its back-off: it may succeed now.
         let failed_before: Vec<(Work, u32)> = {
             let state = lock(&self.background.state);
-            by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_ever)).collect()
+            by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_total)).collect()
         };
         self.background.wake.notify_all();
         loop {
@@ -505,7 +525,7 @@ impl Core {
             self.check_writable()?;
             let failed = failed_before.iter().find_map(|(work, before)| {
                 let trouble = state.trouble(*work, is_inline);
-                let gives_up = is_inline || trouble.is_hopeless(*before, FAILURES_WAITED);
+                let gives_up = is_inline || trouble.should_give_up(*before, WAITER_FAILURES_MAX);
                 trouble.error.clone().filter(|_| gives_up)
             });
             if let Some(error) = failed {
@@ -534,7 +554,7 @@ impl Core {
         state.immutables.is_empty()
             && !state.flushing
             && !state.merging
-            && self.next_merge_by(state, true).is_none()
+            && self.next_compaction_by(state, true).is_none()
     }
 
     /// Bytes that flushes and compactions have to move until [`Self::is_idle`].

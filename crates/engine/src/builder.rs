@@ -447,21 +447,39 @@ impl Builder {
     /// Level-0 runs that trigger a compaction of level 0. Default 4; with [`Sizing::Manual`] 1, so
     /// that trees match the papers.
     #[must_use]
+    pub fn l0_compaction_trigger(self, runs: u32) -> Self {
+        self.change(move |s| s.l0_compaction_trigger = Some(runs))
+    }
+
+    /// The former name of [`Self::l0_compaction_trigger`].
+    #[deprecated(since = "0.2.0", note = "renamed to `l0_compaction_trigger`")]
     pub fn inbox_trigger(self, runs: u32) -> Self {
-        self.change(move |s| s.inbox_trigger = Some(runs))
+        self.l0_compaction_trigger(runs)
     }
 
     /// Level-0 runs above which writers are slowed. Default 12, with [`Sizing::Manual`] 4.
     #[must_use]
+    pub fn l0_slowdown_runs(self, runs: u32) -> Self {
+        self.change(move |s| s.l0_slowdown_runs = Some(runs))
+    }
+
+    /// The former name of [`Self::l0_slowdown_runs`].
+    #[deprecated(since = "0.2.0", note = "renamed to `l0_slowdown_runs`")]
     pub fn inbox_soft_runs(self, runs: u32) -> Self {
-        self.change(move |s| s.inbox_soft_runs = Some(runs))
+        self.l0_slowdown_runs(runs)
     }
 
     /// Level-0 runs at which writers stop until a compaction ends. Default 24, with
     /// [`Sizing::Manual`] 12.
     #[must_use]
+    pub fn l0_stop_runs(self, runs: u32) -> Self {
+        self.change(move |s| s.l0_stop_runs = Some(runs))
+    }
+
+    /// The former name of [`Self::l0_stop_runs`].
+    #[deprecated(since = "0.2.0", note = "renamed to `l0_stop_runs`")]
     pub fn inbox_hard_runs(self, runs: u32) -> Self {
-        self.change(move |s| s.inbox_hard_runs = Some(runs))
+        self.l0_stop_runs(runs)
     }
 
     /// Maximum number of sealed memtables that wait for their flush; beyond it writers wait.

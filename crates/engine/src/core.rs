@@ -25,11 +25,11 @@ use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{BirthId, BlockCache, Charge, Ledger, OpenFiles, TableId};
 
 use crate::compaction::output::Opener;
-use crate::compaction::plan::MergePlan;
+use crate::compaction::plan::CompactionPlan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Events};
-use crate::garbage::{Garbage, LogFile};
 use crate::metrics::WorkCounters;
+use crate::obsolete::{LogFile, ObsoleteFiles};
 use crate::planted::{Defect, is_planted};
 use crate::published::Published;
 use crate::redesign::History;
@@ -46,7 +46,7 @@ use crate::write::side::SideFile;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_log::wal::{ValueLog, WalWriter};
 use shamba_memtable::{ChunkedMemtable, Memtable};
-use shamba_tree::compaction::policy::{MergeJob, Rules, owed_after};
+use shamba_tree::compaction::policy::{CompactionJob, Rules, credit_after};
 use shamba_tree::compaction::table_size::Tables;
 use shamba_tree::counters::LookupCounters;
 use shamba_tree::iter::registry::IterRegistry;
@@ -72,7 +72,7 @@ pub(crate) struct KeyspaceCore {
     pub statistics: TreeStatistics,
     /// Compaction credit of overfull levels, in bytes, before level 0 is compacted again. Changed
     /// only by compactions, one at a time.
-    owed_bytes: AtomicU64,
+    credit_bytes: AtomicU64,
 }
 
 impl KeyspaceCore {
@@ -92,20 +92,21 @@ impl KeyspaceCore {
             dropped: AtomicBool::new(false),
             closed,
             statistics: TreeStatistics::default(),
-            owed_bytes: AtomicU64::new(0),
+            credit_bytes: AtomicU64::new(0),
         }
     }
 
     /// `rules` for this tree, with its compaction credit.
     pub fn turns(&self, rules: Rules) -> Rules {
-        Rules { owed_bytes: self.owed_bytes.load(Ordering::Relaxed), ..rules }
+        Rules { credit_bytes: self.credit_bytes.load(Ordering::Relaxed), ..rules }
     }
 
-    /// Updates the compaction credit after `merged_bytes` of `job` were compacted. `was_crowded` is
+    /// Updates the compaction credit after `merged_bytes` of `job` were compacted. `was_l0_urgent` is
     /// whether level 0 was over its trigger when the job began.
-    pub fn count_turn(&self, job: &MergeJob, merged_bytes: u64, was_crowded: bool) {
-        let owed_bytes = owed_after(job, merged_bytes, was_crowded, self.owed_bytes.load(Ordering::Relaxed));
-        self.owed_bytes.store(owed_bytes, Ordering::Relaxed);
+    pub fn update_credit(&self, job: &CompactionJob, merged_bytes: u64, was_l0_urgent: bool) {
+        let credit_bytes =
+            credit_after(job, merged_bytes, was_l0_urgent, self.credit_bytes.load(Ordering::Relaxed));
+        self.credit_bytes.store(credit_bytes, Ordering::Relaxed);
     }
 
     /// A placeholder for a keyspace of another database: every use fails with an error that says
@@ -215,14 +216,14 @@ pub(crate) struct Installing {
 
 /// Tables of a keyspace whose filters should be rewritten in place.
 #[derive(Clone, Debug)]
-pub(crate) struct Refit {
+pub(crate) struct FilterRewrite {
     /// Identifies the rewrite.
     pub number: u64,
     pub keyspace: KeyspaceId,
     pub tables: BTreeSet<TableId>,
     /// Whether a caller waits for it. It then alternates with the compactions of the policy instead
     /// of coming after all of them.
-    pub is_awaited: bool,
+    pub has_waiter: bool,
 }
 
 /// Kinds of background work that a writer may wait for.
@@ -234,21 +235,21 @@ pub(crate) enum Work {
 
 /// Failures of one kind of background work.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct Failures {
     /// The last error; `None` after a success, and when there is no such work.
     pub error: Option<Error>,
     /// Consecutive failures, for the back-off.
     pub failures: u32,
     /// Total number of failures.
-    pub failures_ever: u32,
+    pub failures_total: u32,
 }
 
-impl Trouble {
+impl Failures {
     /// Records a failure.
     pub fn add(&mut self, error: Error) {
         self.error = Some(error);
         self.failures = self.failures.saturating_add(1);
-        self.failures_ever = self.failures_ever.saturating_add(1);
+        self.failures_total = self.failures_total.saturating_add(1);
     }
 
     /// Records a success, or that the work is no longer needed.
@@ -259,8 +260,8 @@ impl Trouble {
     /// Whether a waiter should give up: the last `max` tries failed, at least one of them since it
     /// began to wait, when the total was `failures_before`. Earlier failures alone do not count:
     /// the disk may have recovered.
-    pub fn is_hopeless(&self, failures_before: u32, max: u32) -> bool {
-        self.failures >= max && self.failures_ever > failures_before
+    pub fn should_give_up(&self, failures_before: u32, max: u32) -> bool {
+        self.failures >= max && self.failures_total > failures_before
     }
 }
 
@@ -272,31 +273,31 @@ pub(crate) struct BackgroundState {
     pub flushing: bool,
     pub merging: bool,
     /// The running compaction whose slices helper threads may take.
-    pub sharing: Option<Arc<MergePlan>>,
+    pub sharing: Option<Arc<CompactionPlan>>,
     /// Number of callers that wait until no compaction is pending.
     pub drainers: u32,
     /// Time at which the last flush ended.
     pub quiet_since_us: u64,
     /// Keyspaces with a pending full compaction, requested by `compact`.
-    pub full_merges: VecDeque<KeyspaceId>,
+    pub full_compactions: VecDeque<KeyspaceId>,
     /// Pending filter rewrites.
-    pub refits: VecDeque<Refit>,
+    pub filter_rewrites: VecDeque<FilterRewrite>,
     /// Whether the last compaction was part of a filter rewrite: other compactions come next.
-    pub was_refit: bool,
+    pub last_was_filter_rewrite: bool,
     /// Number of filter rewrites so far.
-    pub refits_numbered: u64,
+    pub filter_rewrites_started: u64,
     pub shutdown: bool,
-    pub flush_trouble: Trouble,
-    pub merge_trouble: Trouble,
+    pub flush_failures: Failures,
+    pub compaction_failures: Failures,
 }
 
 impl BackgroundState {
     /// The failures that hold up `work`. Failed compactions do not hold up a flush, nor the
     /// reverse. But where one thread does both, flushes come first and hold up compactions.
-    pub fn trouble(&self, work: Work, is_inline: bool) -> &Trouble {
+    pub fn trouble(&self, work: Work, is_inline: bool) -> &Failures {
         match work {
-            Work::Merge if !(is_inline && self.flush_trouble.error.is_some()) => &self.merge_trouble,
-            Work::Flush | Work::Merge => &self.flush_trouble,
+            Work::Merge if !(is_inline && self.flush_failures.error.is_some()) => &self.compaction_failures,
+            Work::Flush | Work::Merge => &self.flush_failures,
         }
     }
 }
@@ -366,13 +367,13 @@ pub(crate) struct Core {
     pub background: Background,
     /// Held while background work runs on a caller's thread.
     pub inline_work: Mutex<()>,
-    pub garbage: Garbage,
+    pub obsolete: ObsoleteFiles,
     /// The warning that the tables need more than the memory budget was emitted.
-    pub is_budget_outgrown: AtomicBool,
+    pub has_warned_budget_exceeded: AtomicBool,
     /// The warning that the memory budget leaves nothing to the block cache was emitted.
-    pub is_budget_used_up: AtomicBool,
+    pub has_warned_budget_full: AtomicBool,
     /// The direct-I/O fallback warning was emitted.
-    pub is_direct_io_refused: AtomicBool,
+    pub has_warned_direct_io: AtomicBool,
     pub lookups: LookupCounters,
     /// The contents of the statistics file; held while it is written.
     pub statistics_saved: Mutex<Saved>,

@@ -381,8 +381,17 @@ impl Db {
     ///
     /// # Errors
     /// The error of a rewrite.
+    pub fn rewrite_filters(&self) -> Result<()> {
+        self.core().rewrite_filters_now()
+    }
+
+    /// The former name of [`Self::rewrite_filters`].
+    ///
+    /// # Errors
+    /// As [`Self::rewrite_filters`].
+    #[deprecated(since = "0.2.0", note = "renamed to `rewrite_filters`")]
     pub fn refit(&self) -> Result<()> {
-        self.core().refit_now()
+        self.rewrite_filters()
     }
 
     /// Waits until no flush or compaction is pending, including the compaction of flushed runs that

@@ -44,7 +44,7 @@ pub enum Event {
         duration_us: u64,
     },
     /// A compaction begins.
-    MergeBegin {
+    CompactionBegin {
         /// Keyspace.
         keyspace: String,
         /// Its reason and scope, in words.
@@ -55,7 +55,7 @@ pub enum Event {
         target_level: u32,
     },
     /// A compaction has ended.
-    MergeEnd {
+    CompactionEnd {
         /// Keyspace.
         keyspace: String,
         /// Target level.
@@ -138,10 +138,10 @@ impl fmt::Display for Event {
             Self::FlushEnd { tables, bytes, duration_us } => {
                 write!(f, "flush done: {tables} tables, {bytes} bytes, {duration_us} us")
             }
-            Self::MergeBegin { keyspace, reason, bytes, target_level } => {
+            Self::CompactionBegin { keyspace, reason, bytes, target_level } => {
                 write!(f, "merge begins in {keyspace:?}: {bytes} bytes to level {target_level} ({reason})")
             }
-            Self::MergeEnd {
+            Self::CompactionEnd {
                 keyspace,
                 target_level,
                 bytes_read,

@@ -46,7 +46,7 @@ impl Core {
         let built = self.check_writable().and_then(|()| build(&installing.state));
         let mut edit = built.inspect_err(|_| {
             if !is_planted(Defect::RefusedTablesKept) {
-                self.garbage.doom_tables(new);
+                self.obsolete.mark_tables_obsolete(new);
             }
         })?;
         edit.next_id = Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed));
@@ -61,7 +61,7 @@ impl Core {
             check_edited(&next, &edit.versions);
         }
         if is_planted(Defect::TablesUnlinkedEarly) {
-            for table in dead_tables(&installing.state, &next, &edit) {
+            for table in obsolete_tables(&installing.state, &next, &edit) {
                 let _ = self.env.vfs.unlink(&self.dir.join(shamba_table::table_file_name(table.id)));
             }
         }
@@ -69,11 +69,11 @@ impl Core {
             if self.check_writable().is_ok() {
                 // If writes are off, the edit may be in force at the next open, and must find its
                 // tables.
-                self.garbage.doom_tables(new_tables(&installing.state, &edit));
+                self.obsolete.mark_tables_obsolete(new_tables(&installing.state, &edit));
             }
             return Err(error);
         }
-        let dead = dead_tables(&installing.state, &next, &edit);
+        let dead = obsolete_tables(&installing.state, &next, &edit);
         installing.state = next;
         self.publish_versions(&installing.state, &edit, flushed);
         self.charge_trees();
@@ -84,10 +84,10 @@ impl Core {
         }
         drop(guard);
         self.background.room.changed();
-        self.release_dead(&dead);
-        self.garbage.doom_tables(dead);
+        self.release_obsolete(&dead);
+        self.obsolete.mark_tables_obsolete(dead);
         self.release_stale_views();
-        self.want_settlement();
+        self.request_rebalance();
         self.background.wake.notify_all();
         self.background.progress.notify_all();
         Ok(())
@@ -125,8 +125,8 @@ impl Core {
         let draft = draft.inspect_err(|error| {
             // The incomplete file takes space. Each try has a new file, of which no sync was tried
             // before.
-            self.garbage.doom_file(self.dir.join(manifest_file_name(number)));
-            self.collect_garbage();
+            self.obsolete.mark_file_obsolete(self.dir.join(manifest_file_name(number)));
+            self.remove_obsolete_files();
             if error.kind() != ErrorKind::NoSpace {
                 self.fail(error);
             }
@@ -134,7 +134,7 @@ impl Core {
         let fresh = draft.put_in_force(&self.env, &self.dir).map_err(Error::from);
         let fresh = fresh.inspect_err(|error| self.fail(error))?;
         let old = std::mem::replace(&mut installing.manifest, fresh);
-        self.garbage.doom_file(self.dir.join(manifest_file_name(old.number())));
+        self.obsolete.mark_file_obsolete(self.dir.join(manifest_file_name(old.number())));
         Ok(())
     }
 
@@ -166,17 +166,21 @@ impl Core {
             Some(keyspace) => !view.is_like(&keyspace.load()),
             None => true,
         });
-        self.collect_garbage();
+        self.remove_obsolete_files();
     }
 
     /// Deletes obsolete files without readers.
-    pub(crate) fn collect_garbage(&self) {
-        self.garbage.collect(&self.env, &self.dir, &self.work);
+    pub(crate) fn remove_obsolete_files(&self) {
+        self.obsolete.collect(&self.env, &self.dir, &self.work);
     }
 }
 
 /// The tables that are in `before` and not in `after`.
-fn dead_tables(before: &ManifestState, after: &ManifestState, edit: &ManifestEdit) -> Vec<Arc<TableMeta>> {
+fn obsolete_tables(
+    before: &ManifestState,
+    after: &ManifestState,
+    edit: &ManifestEdit,
+) -> Vec<Arc<TableMeta>> {
     let mut dead = Vec::new();
     for VersionEdit { keyspace, changes } in &edit.versions {
         let tables_of = |state: &ManifestState| state.keyspaces.get(keyspace).map(|k| k.version.clone());

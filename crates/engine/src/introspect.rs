@@ -100,7 +100,7 @@ impl Core {
         stats.iterators_revoked = self.iterators.revoked();
         let walked = self.iterators.walked();
         (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
-        stats.dead_files = self.garbage.waiting() as u64;
+        stats.dead_files = self.obsolete.waiting() as u64;
         if let Some(opener) = self.opener.get() {
             stats.table_opens = opener.opened();
             stats.tables_closed = self.closed_tables();
@@ -165,7 +165,7 @@ impl Core {
             probes += meta.statistics.probes();
             let table_wanted = wanted.next().unwrap_or(meta.bits_per_key);
             stats.tables_misfit +=
-                u64::from(shamba_tree::allocation::is_misfit(meta.bits_per_key, table_wanted));
+                u64::from(shamba_tree::allocation::is_stale(meta.bits_per_key, table_wanted));
             bits += meta.bits_per_key * meta.entries as f64;
             bits_wanted += table_wanted * meta.entries as f64;
         }

@@ -83,18 +83,18 @@ impl Core {
     pub(crate) fn compact_now(&self) -> Result<()> {
         self.flush_now()?;
         let ids: Vec<KeyspaceId> = {
-            // Listed under the lock under which a drop removes its keyspace from `full_merges`.
+            // Listed under the lock under which a drop removes its keyspace from `full_compactions`.
             let mut state = lock(&self.background.state);
             let ids: Vec<KeyspaceId> = self.keyspaces.load().keys().copied().collect();
-            state.full_merges.extend(&ids);
+            state.full_compactions.extend(&ids);
             ids
         };
         let done = self.wait_until(&[Work::Merge], |state| {
-            !state.merging && ids.iter().all(|id| !state.full_merges.contains(id))
+            !state.merging && ids.iter().all(|id| !state.full_compactions.contains(id))
         });
         if done.is_err() {
             // Without a waiter, a compaction that fails must not keep others from running.
-            lock(&self.background.state).full_merges.retain(|id| !ids.contains(id));
+            lock(&self.background.state).full_compactions.retain(|id| !ids.contains(id));
         }
         done
     }
@@ -177,8 +177,8 @@ impl Core {
         self.keyspaces.store(Arc::new(keyspaces));
         writing.active = self.active_memtables();
         let mut state = lock(&self.background.state);
-        state.full_merges.retain(|id| *id != keyspace.id);
-        state.refits.retain(|refit| refit.keyspace != keyspace.id);
+        state.full_compactions.retain(|id| *id != keyspace.id);
+        state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.keyspace != keyspace.id);
         drop(state);
         if self.recorder.is_on() {
             self.noting().gone(&keyspace);

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use shamba_table::{Charge, LedgerPart, Residency};
 
-use crate::background::roomy_merge_threads;
+use crate::background::unrestricted_compaction_threads;
 use crate::core::{Core, Writing};
 use crate::planted::{Defect, is_planted};
 use crate::residency::{LevelMemory, MemoryPrices};
@@ -38,7 +38,7 @@ const SLACK_SHARE_PART: u64 = 16;
 const MEMTABLE_ENTRY_BYTES: u64 = 96;
 
 /// Minimum budget of any database.
-pub(crate) const BUDGET_BYTES_LEAST: u64 = 4 << 20;
+pub(crate) const BUDGET_BYTES_MIN: u64 = 4 << 20;
 /// Fixed memory of an open table, without its bounds: reader, place in its run, fences.
 const TABLE_BYTES: u64 = 2 << 10;
 /// The top index has one entry of about [`INDEX_TOP_ENTRY_BYTES`] per this many bytes of a table's
@@ -58,10 +58,10 @@ fn bounds_bytes_of(meta: &TableMeta) -> u64 {
 }
 
 /// Minimum budget under which all tables of `versions` can be open.
-pub(crate) fn least_budget_bytes<'v>(versions: impl Iterator<Item = &'v Version>) -> u64 {
+pub(crate) fn budget_bytes_min<'v>(versions: impl Iterator<Item = &'v Version>) -> u64 {
     let of_version =
         |version: &Version| version.tables().map(|(_, _, table)| table_bytes(&table.meta)).sum::<u64>();
-    (versions.map(of_version).sum::<u64>() * TABLES_PART).max(BUDGET_BYTES_LEAST)
+    (versions.map(of_version).sum::<u64>() * TABLES_PART).max(BUDGET_BYTES_MIN)
 }
 
 /// Number and sizes of all tables of `versions`.
@@ -137,7 +137,7 @@ impl Core {
         // Budgeted filters and indexes can be evicted when the memory is needed. While writes come
         // it is needed all the time.
         let is_budgeted = self.settings.filter_residency == Residency::Budgeted;
-        let rests = is_budgeted && self.residency.writes_rest.load(Ordering::Relaxed);
+        let rests = is_budgeted && self.residency.writes_idle.load(Ordering::Relaxed);
         let kept_bytes = if rests { 0 } else { self.settings.work_bytes() };
         kept_bytes.saturating_sub(at_work)
     }
@@ -165,11 +165,11 @@ impl Core {
         let views: Vec<_> = keyspaces.values().map(|keyspace| keyspace.load_full()).collect();
         let versions = || views.iter().map(|view| view.version.as_ref());
         *lock(&self.tables) = tables_of(versions());
-        let least_bytes = least_budget_bytes(versions());
-        if least_bytes > budget_bytes && !self.is_budget_outgrown.swap(true, Ordering::Relaxed) {
+        let bytes_min = budget_bytes_min(versions());
+        if bytes_min > budget_bytes && !self.has_warned_budget_exceeded.swap(true, Ordering::Relaxed) {
             self.warn(format!(
                 "the tables have outgrown the memory budget of {budget_bytes} bytes: the next open keeps some of \
-                 them closed, whose lookups open them each time; with {least_bytes} bytes all stay open"
+                 them closed, whose lookups open them each time; with {bytes_min} bytes all stay open"
             ));
         }
     }
@@ -186,7 +186,7 @@ impl Core {
         let budget_bytes = self.settings.memory_budget_bytes;
         // A small budget's second thread does not make tables smaller: it helps only where the
         // table size leaves memory.
-        let threads = self.merge_threads().min(roomy_merge_threads(budget_bytes));
+        let threads = self.compaction_threads().min(unrestricted_compaction_threads(budget_bytes));
         TableSize::new(self.settings.table_bytes(), tables, budget_bytes, threads)
     }
 
@@ -205,7 +205,7 @@ impl Core {
         let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
         let pool_bytes = self.pool_held_bytes();
         let kept_bytes = self.kept_bytes();
-        self.residency.note_others(other_bytes.saturating_sub(pool_bytes) + kept_bytes);
+        self.residency.note_other_bytes(other_bytes.saturating_sub(pool_bytes) + kept_bytes);
         let mut share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
         let missing_bytes = (other_bytes + kept_bytes).saturating_sub(budget_bytes - budget_bytes / 32);
         if share_bytes == 0 && missing_bytes > 0 && self.shed(missing_bytes) {
@@ -225,7 +225,7 @@ impl Core {
             }
         }
         // Once for an open: near the limit the state changes back and forth.
-        if is_used_up && capacity_bytes > 0 && !self.is_budget_used_up.swap(true, Ordering::Relaxed) {
+        if is_used_up && capacity_bytes > 0 && !self.has_warned_budget_full.swap(true, Ordering::Relaxed) {
             self.warn(format!(
                 "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes beside the block \
                  cache: blocks are not cached"
@@ -293,18 +293,18 @@ mod tests {
             text.parse().expect("notation")
         };
         let (few, many) = (tables(100), tables(10_000));
-        assert_eq!(least_budget_bytes([&few].into_iter()), BUDGET_BYTES_LEAST);
-        let least_bytes = least_budget_bytes([&few, &many].into_iter());
-        assert!((39 << 20..44 << 20).contains(&least_bytes), "{least_bytes}");
+        assert_eq!(budget_bytes_min([&few].into_iter()), BUDGET_BYTES_MIN);
+        let bytes_min = budget_bytes_min([&few, &many].into_iter());
+        assert!((39 << 20..44 << 20).contains(&bytes_min), "{bytes_min}");
         let metas: Vec<&TableMeta> = [&few, &many]
             .into_iter()
             .flat_map(|version| version.tables())
             .map(|(_, _, table)| table.meta.as_ref())
             .collect();
         let open = |budget_bytes| tables_to_open(budget_bytes, &metas).iter().filter(|open| **open).count();
-        assert_eq!(open(least_bytes), metas.len());
-        assert_eq!(open(least_bytes - 1), metas.len() - 1);
-        assert!((900..1_100).contains(&open(BUDGET_BYTES_LEAST)), "{}", open(BUDGET_BYTES_LEAST));
+        assert_eq!(open(bytes_min), metas.len());
+        assert_eq!(open(bytes_min - 1), metas.len() - 1);
+        assert!((900..1_100).contains(&open(BUDGET_BYTES_MIN)), "{}", open(BUDGET_BYTES_MIN));
     }
 
     #[test]

@@ -34,10 +34,10 @@ use crate::compaction::output::{Opener, open_reader};
 use crate::core::{Background, Core, Installing, KeyspaceCore, Writing};
 use crate::error::{Error, Result};
 use crate::event::{Event, Events};
-use crate::garbage::Garbage;
 use crate::locality::sampled_blocks_max;
 use crate::memory::{cache_share_bytes, tables_to_open};
 use crate::metrics::WorkCounters;
+use crate::obsolete::ObsoleteFiles;
 use crate::planted::{Defect, is_planted};
 use crate::redesign::History;
 use crate::settings::Settings;
@@ -217,8 +217,8 @@ fn build_core(
     let cache = BlockCache::new(cache_bytes(0), Arc::clone(&ledger));
     cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
     let cache = cache.observing_reuse(sampled_blocks_max(settings.memory_budget_bytes));
-    let cache = if settings.cache_units.is_any_whole() { cache.keeping_whole() } else { cache };
-    let cache = Arc::new(if settings.count_ios { cache.keeping_all() } else { cache });
+    let cache = if settings.cache_units.is_any_whole() { cache.admitting_any_size() } else { cache };
+    let cache = Arc::new(if settings.count_ios { cache.admitting_all() } else { cache });
     let closed = Arc::new(AtomicBool::new(false));
     let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state
         .keyspaces
@@ -275,11 +275,11 @@ fn build_core(
         redesigned: Mutex::new(History::from_settings(&state.settings)),
         background: Background::default(),
         inline_work: Mutex::new(()),
-        garbage: Garbage::default(),
+        obsolete: ObsoleteFiles::default(),
         tables: Mutex::default(),
-        is_budget_outgrown: AtomicBool::new(false),
-        is_budget_used_up: AtomicBool::new(false),
-        is_direct_io_refused: AtomicBool::new(false),
+        has_warned_budget_exceeded: AtomicBool::new(false),
+        has_warned_budget_full: AtomicBool::new(false),
+        has_warned_direct_io: AtomicBool::new(false),
         lookups: LookupCounters::new(settings.digest_seed),
         statistics_saved: Mutex::default(),
         reads: ReadPool::new(&env),
@@ -339,7 +339,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     }
     core.charge_trees();
     // All tables are known now, so residency is decided over all of them, before the first lookup.
-    core.settle();
+    core.rebalance();
     Ok(())
 }
 
@@ -384,7 +384,7 @@ fn begin(
         return Ok(());
     }
     let edit = ManifestEdit { settings: given, last_seq: Some(last_seq), ..Default::default() };
-    let (mut edit, tail) = replayed.settle(last_seq, edit)?;
+    let (mut edit, tail) = replayed.rebalance(last_seq, edit)?;
     let log = core.new_log_no();
     edit.first_log = Some(log);
     let wal = if is_new {
@@ -477,17 +477,17 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
         })
         .collect();
     for name in files {
-        let is_dead = parse_table_file_name(name).is_some_and(|table| !named.contains(&table.0))
+        let is_obsolete = parse_table_file_name(name).is_some_and(|table| !named.contains(&table.0))
             || parse_log_file_name(name).is_some_and(|log| log < first_log)
             || parse_side_file_name(name).is_some()
             || (parse_manifest_file_name(name).is_some() && Some(name) != manifest.as_ref())
             || name == CURRENT_TEMPORARY
             || name == STATISTICS_TEMPORARY;
-        if is_dead {
-            core.garbage.doom_file(core.dir.join(name));
+        if is_obsolete {
+            core.obsolete.mark_file_obsolete(core.dir.join(name));
         }
     }
-    core.collect_garbage();
+    core.remove_obsolete_files();
 }
 
 impl Core {

@@ -11,7 +11,7 @@
 //! So there is no intermediate state that a crash could corrupt: every tree is valid under every
 //! design, and the remaining work follows from the tree and the design alone. A redesign during a
 //! move replaces the target. Tables get the filter bits of the new plan when a compaction writes
-//! them, or when a filter rewrite pays ([`crate::refit`]).
+//! them, or when a filter rewrite pays ([`crate::filter_rewrite`]).
 //!
 //! The cost is forecast before the move ([`crate::compaction::forecast`]). Where the policy's steps
 //! would write more than all of the data, and the write rate allows it, everything is compacted at
@@ -167,7 +167,7 @@ impl Core {
         let Some(event) = event else { return };
         self.events.emit(&event);
         self.background.room.changed();
-        self.want_settlement();
+        self.request_rebalance();
         self.background.wake.notify_all();
         if self.is_inline() {
             self.run_background_inline();
@@ -210,7 +210,7 @@ impl Core {
         WorkCounters::add(&self.work.redesigns, 1);
         if way.is_whole {
             let mut state = lock(&self.background.state);
-            state.full_merges = self.keyspaces.load().keys().copied().collect();
+            state.full_compactions = self.keyspaces.load().keys().copied().collect();
         }
         Ok(Some(Event::Redesign {
             from: from.to_string(),

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
 use shamba_table::{LedgerPart, Residency, ResidentFilter, TableId, TableReader, Unasked};
 
-use self::arbiter::{Arbiter, BUFFER_LEAST_PART, BUFFER_MOST_TIMES};
+use self::arbiter::{Arbiter, BUFFER_MAX_TIMES, BUFFER_MIN_PART};
 pub use self::report::{LevelMemory, MemoryPrices};
 pub(crate) use self::survey::module_rates;
 use self::survey::{KnownTables, Survey, mask_of};
@@ -57,7 +57,7 @@ const KEEP_MARGIN: f64 = 0.1;
 /// rate is noticed after a quarter of a second ([`worker`]), and evicted filters are back within
 /// another half. Such changes are assumed to come at most as often as a step of the arbiter must
 /// pay for itself.
-const TURNING_PART: f64 = 0.75 / arbiter::PAYBACK_SECONDS;
+const SHIFT_PART: f64 = 0.75 / arbiter::PAYBACK_SECONDS;
 /// Initial part (1/8) of the memory left by memtables and background work that the block cache
 /// gets.
 const CACHE_PART: u64 = 8;
@@ -71,7 +71,7 @@ const EARLY_PART: u64 = 64;
 /// seconds finds it free.
 const PEAK_FADING_PART: u64 = 8;
 /// Minimum number of data blocks in a window that count as a measurement of the cache.
-const BLOCKS_LEAST: u64 = 64;
+const BLOCKS_MIN: u64 = 64;
 
 /// State that residency keeps between settlements.
 #[derive(Default)]
@@ -115,7 +115,7 @@ pub(crate) struct ResidencyCore {
     /// Bytes of filters and indexes that cannot be evicted, as of the last survey.
     fixed_bytes: AtomicU64,
     /// Nothing was written for some windows, so no memory is kept free for a flush or compaction.
-    pub(crate) writes_rest: AtomicBool,
+    pub(crate) writes_idle: AtomicBool,
     /// Bytes that the arbiter reserves for the block cache; 0 before its first decision.
     cache_bytes: AtomicU64,
     /// Memtable size limit set by the arbiter; 0 for the configured one.
@@ -140,7 +140,7 @@ impl ResidencyCore {
     /// Notes the bytes that all but block cache, filters and indexes take or are about to take,
     /// with the memory kept free for flushes and compactions. Running work uses the memory kept
     /// free, which must not be counted twice.
-    pub fn note_others(&self, bytes: u64) {
+    pub fn note_other_bytes(&self, bytes: u64) {
         if bytes > self.others_peak_bytes.load(Ordering::Relaxed) {
             self.others_peak_bytes.fetch_max(bytes, Ordering::Relaxed);
         }
@@ -158,7 +158,7 @@ impl ResidencyCore {
 
     /// Adds a window's filter slice reads and cache hits; older windows have half of the weight.
     fn note_slices(&self, reads: u64, hits: u64) {
-        if reads + hits >= BLOCKS_LEAST {
+        if reads + hits >= BLOCKS_MIN {
             let share = f64::midpoint(self.slices_read(), reads as f64 / (reads + hits) as f64);
             self.slices_read_bits.store(share.to_bits(), Ordering::Relaxed);
         }
@@ -166,7 +166,7 @@ impl ResidencyCore {
 
     /// Adds a window's data block reads and cache hits; older windows have half of the weight.
     fn note_blocks(&self, reads: u64, hits: u64) {
-        if reads + hits >= BLOCKS_LEAST {
+        if reads + hits >= BLOCKS_MIN {
             let share = f64::midpoint(1.0 - self.read_share(), hits as f64 / (reads + hits) as f64);
             self.hit_share_bits.store(share.to_bits(), Ordering::Relaxed);
         }
@@ -178,7 +178,7 @@ impl ResidencyCore {
     }
 
     /// Decays the peak at the end of a window.
-    fn fade_peak(&self) {
+    fn decay_peak(&self) {
         let bytes = self.others_peak_bytes.load(Ordering::Relaxed);
         self.others_peak_bytes.store(bytes - bytes / PEAK_FADING_PART, Ordering::Relaxed);
     }
@@ -196,8 +196,8 @@ enum Mode {
 /// Treatment by lookups of the modules of table `at`'s filter that they do not probe.
 fn unasked_of(plan: &JointPlan, at: usize) -> Unasked {
     let fetched = plan.fetched.get(at).map_or(0, |fetched| mask_of(*fetched));
-    let resting = plan.resting.get(at).map_or(0, |resting| mask_of(resting.end) & !mask_of(resting.start));
-    Unasked { fetched, resting }
+    let dormant = plan.dormant.get(at).map_or(0, |dormant| mask_of(dormant.end) & !mask_of(dormant.start));
+    Unasked { fetched, dormant }
 }
 
 impl Core {
@@ -209,15 +209,15 @@ impl Core {
             // Bounded again: a redesign may have come in the middle of a decision about the old
             // design.
             bytes => {
-                bytes.clamp(design_bytes / BUFFER_LEAST_PART, design_bytes.saturating_mul(BUFFER_MOST_TIMES))
+                bytes.clamp(design_bytes / BUFFER_MIN_PART, design_bytes.saturating_mul(BUFFER_MAX_TIMES))
             }
         }
     }
 
     /// Requests a settlement: by the memory worker soon, or at once where there are no threads.
-    pub(crate) fn want_settlement(&self) {
+    pub(crate) fn request_rebalance(&self) {
         if self.is_inline() {
-            self.settle();
+            self.rebalance();
         } else {
             self.residency.wanted.store(true, Ordering::Release);
             self.background.memory_wake.notify_all();
@@ -225,9 +225,9 @@ impl Core {
     }
 
     /// Settles; nothing to do if all filters are pinned.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn rebalance(&self) {
         if self.settings.filter_residency != Residency::Pinned {
-            self.settle_with(Mode::Settle);
+            self.rebalance_with(Mode::Settle);
         }
     }
 
@@ -236,7 +236,7 @@ impl Core {
     pub(crate) fn shed(&self, bytes: u64) -> bool {
         self.settings.filter_residency == Residency::Budgeted
             && self.pool_held_bytes() > self.residency.fixed_bytes.load(Ordering::Relaxed)
-            && self.settle_with(Mode::Shed(bytes + self.settings.memory_budget_bytes / SHED_PART))
+            && self.rebalance_with(Mode::Shed(bytes + self.settings.memory_budget_bytes / SHED_PART))
     }
 
     /// Loads the filter and index of a table that was just opened, or only its filter, if there is
@@ -251,7 +251,7 @@ impl Core {
         let kept_bytes = missing_bytes.min(self.plan_prices().kept_bytes);
         if kept_bytes > 0 {
             // Filters that only cost their probes are evicted for new tables.
-            self.settle_with(Mode::Shed(kept_bytes));
+            self.rebalance_with(Mode::Shed(kept_bytes));
         }
         let is_room_for_all = whole_bytes <= self.pool_room_bytes();
         let margin_bytes = self.settings.memory_budget_bytes / EARLY_PART;
@@ -263,7 +263,7 @@ impl Core {
                 return Ok(());
             }
             // No effect while another thread settles.
-            self.settle_with(Mode::Shed(margin_bytes));
+            self.rebalance_with(Mode::Shed(margin_bytes));
             if beyond_bytes() > 2 * margin_bytes {
                 return Ok(());
             }
@@ -299,7 +299,7 @@ impl Core {
 
     /// Frees the memory of obsolete tables that no new lookup reaches. The compaction that replaced
     /// them may keep them open for long.
-    pub(crate) fn release_dead(&self, dead: &[Arc<TableMeta>]) {
+    pub(crate) fn release_obsolete(&self, dead: &[Arc<TableMeta>]) {
         if self.settings.filter_residency == Residency::Budgeted {
             dead.iter().filter_map(|table| table.reader.get()).for_each(|reader| reader.release());
         }
@@ -347,7 +347,7 @@ impl Core {
     }
 
     /// Settles; false if another thread does so.
-    fn settle_with(&self, mode: Mode) -> bool {
+    fn rebalance_with(&self, mode: Mode) -> bool {
         let Some(mut state) = self.residency.try_state() else {
             self.residency.wanted.store(true, Ordering::Release);
             return false;
@@ -358,7 +358,7 @@ impl Core {
         let survey = self.survey(&mut state.known);
         self.residency.fixed_bytes.store(survey.fixed_bytes, Ordering::Relaxed);
         if self.settings.filter_residency == Residency::Cached {
-            self.settle_cached(&survey, &state);
+            self.rebalance_cached(&survey, &state);
             return true;
         }
         let may_have = match mode {
@@ -369,7 +369,7 @@ impl Core {
             probe_ns: survey.prices.probe_ns,
             margin: KEEP_MARGIN,
             keeps: !(state.arbiter.cache_has_use_for_more() && self.may_cache_grow()),
-            turning_part: TURNING_PART,
+            shift_part: SHIFT_PART,
         };
         let plan = match plan_jointly(&survey.files, weighing, may_have.saturating_sub(survey.fixed_bytes)) {
             Ok(plan) => plan,
@@ -394,7 +394,7 @@ impl Core {
         let wanted = |at: usize| plan.slices.get(at).map_or(&[][..], |slices| slices);
         let (mut changed, mut freed) = (BTreeSet::new(), false);
         for (at, reader) in survey.readers.iter().enumerate() {
-            self.let_partitions_go(reader, plan.partitions.get(at).map_or(0, |count| *count as usize));
+            self.evict_partitions(reader, plan.partitions.get(at).map_or(0, |count| *count as usize));
             let unasked = unasked_of(plan, at);
             let Some(filter) = reader.filter() else { continue };
             let held = survey::held_slices(&filter);
@@ -438,7 +438,7 @@ impl Core {
     }
 
     /// Evicts partitions beyond `wanted`, and those that are searched clearly less than others.
-    fn let_partitions_go(&self, reader: &TableReader, wanted: usize) {
+    fn evict_partitions(&self, reader: &TableReader, wanted: usize) {
         if survey::held_partitions(reader) >= wanted {
             let kept = survey::choose_partitions(reader, wanted);
             let all = 0..reader.index_partitions();
@@ -518,7 +518,7 @@ impl Core {
 
     /// Settles the cached mode, in which nothing is pinned. A module is skipped if it saves less
     /// than its reads and the cache memory that it displaces.
-    fn settle_cached(&self, survey: &Survey, state: &ResidencyState) {
+    fn rebalance_cached(&self, survey: &Survey, state: &ResidencyState) {
         let mut changed = BTreeSet::new();
         for (reader, file) in survey.readers.iter().zip(&survey.files) {
             let fetched = survey::worth_fetching(
@@ -526,7 +526,7 @@ impl Core {
                 file,
                 (self.residency.slices_read(), state.arbiter.cache_gain_per_byte()),
             );
-            match reader.hold_filter(&[], Unasked { fetched, resting: 0 }) {
+            match reader.hold_filter(&[], Unasked { fetched, dormant: 0 }) {
                 Ok(held) if held.changed => _ = changed.insert(reader.id()),
                 // Nothing is read, so nothing can fail.
                 Ok(_) | Err(_) => {}

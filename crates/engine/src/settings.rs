@@ -27,7 +27,7 @@ use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::{CacheUnits, Compression, LargeValues, Residency};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::BUDGET_BYTES_LEAST;
+use crate::memory::BUDGET_BYTES_MIN;
 use crate::tuner::Tuning;
 
 pub(crate) use self::live::{Live, LiveSettings};
@@ -89,7 +89,7 @@ impl Durability {
 
 /// Limits of level 0, in runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct Level0 {
     /// A compaction of level 0 starts at this number of runs.
     pub trigger_runs: u32,
     /// Above this number of runs writers are slowed.
@@ -154,11 +154,11 @@ pub(crate) struct Settings {
     /// Recorded: how level capacities are derived.
     pub sizing: Sizing,
     /// Recorded: level-0 runs above which writers are slowed; `None`: by the sizing.
-    pub inbox_soft_runs: Option<u32>,
+    pub l0_slowdown_runs: Option<u32>,
     /// Recorded: level-0 runs at which writers stop; `None`: by the sizing.
-    pub inbox_hard_runs: Option<u32>,
+    pub l0_stop_runs: Option<u32>,
     /// Recorded: level-0 runs at which they are compacted; `None`: by the sizing.
-    pub inbox_trigger: Option<u32>,
+    pub l0_compaction_trigger: Option<u32>,
     /// Recorded: maximum number of sealed memtables that wait for their flush.
     pub immutable_memtables: u32,
     /// Recorded: log size at which its memtables are sealed.
@@ -233,9 +233,9 @@ impl Default for Settings {
             statistics: true,
             tuning: Tuning::Off,
             sizing: Sizing::Auto,
-            inbox_soft_runs: None,
-            inbox_hard_runs: None,
-            inbox_trigger: None,
+            l0_slowdown_runs: None,
+            l0_stop_runs: None,
+            l0_compaction_trigger: None,
             immutable_memtables: 2,
             wal_bytes: 1 << 30,
             rate_limit_bytes_per_s: 0,
@@ -276,9 +276,9 @@ impl Settings {
             ("statistics".into(), on_off(self.statistics)),
             ("tuning".into(), self.tuning.to_string()),
             ("sizing".into(), self.sizing.to_string()),
-            ("inbox-soft-runs".into(), auto_or(self.inbox_soft_runs)),
-            ("inbox-hard-runs".into(), auto_or(self.inbox_hard_runs)),
-            ("inbox-trigger".into(), auto_or(self.inbox_trigger)),
+            ("inbox-soft-runs".into(), auto_or(self.l0_slowdown_runs)),
+            ("inbox-hard-runs".into(), auto_or(self.l0_stop_runs)),
+            ("inbox-trigger".into(), auto_or(self.l0_compaction_trigger)),
             ("immutable-memtables".into(), self.immutable_memtables.to_string()),
             ("wal-bytes".into(), self.wal_bytes.to_string()),
             ("rate-limit".into(), self.rate_limit_bytes_per_s.to_string()),
@@ -352,9 +352,9 @@ impl Settings {
                 "statistics" => settings.statistics = switch(name, text)?,
                 "tuning" => settings.tuning = text.parse().map_err(Error::invalid)?,
                 "sizing" => settings.sizing = text.parse().map_err(Error::invalid)?,
-                "inbox-soft-runs" => settings.inbox_soft_runs = number_or_auto(name, text)?,
-                "inbox-hard-runs" => settings.inbox_hard_runs = number_or_auto(name, text)?,
-                "inbox-trigger" => settings.inbox_trigger = number_or_auto(name, text)?,
+                "inbox-soft-runs" => settings.l0_slowdown_runs = number_or_auto(name, text)?,
+                "inbox-hard-runs" => settings.l0_stop_runs = number_or_auto(name, text)?,
+                "inbox-trigger" => settings.l0_compaction_trigger = number_or_auto(name, text)?,
                 "immutable-memtables" => settings.immutable_memtables = number(name, text)?,
                 "wal-bytes" => settings.wal_bytes = number(name, text)?,
                 "rate-limit" => settings.rate_limit_bytes_per_s = number(name, text)?,
@@ -372,9 +372,9 @@ impl Settings {
     /// # Errors
     /// `Invalid` naming the option, its value and its bounds.
     pub fn validate(&self) -> Result<()> {
-        let (inbox, live) = (self.inbox(), self.live.get());
+        let (l0, live) = (self.l0(), self.live.get());
         let sizes = [
-            ("memory-budget", self.memory_budget_bytes, BUDGET_BYTES_LEAST, 1 << 50),
+            ("memory-budget", self.memory_budget_bytes, BUDGET_BYTES_MIN, 1 << 50),
             ("write-buffer", live.design.buffer_bytes, 1 << 10, 1 << 40),
             ("file-size", self.file_bytes.unwrap_or(64 << 20), 1 << 10, 1 << 40),
             ("block-size", self.block_bytes as u64, 64, 4096),
@@ -389,9 +389,9 @@ impl Settings {
         }
         live.design.validate().map_err(Error::invalid)?;
         let counts = [
-            ("inbox-trigger", u64::from(inbox.trigger_runs), 1, 1 << 16),
-            ("inbox-soft-runs", u64::from(inbox.soft_runs), 1, 1 << 16),
-            ("inbox-hard-runs", u64::from(inbox.hard_runs), 1, 1 << 16),
+            ("inbox-trigger", u64::from(l0.trigger_runs), 1, 1 << 16),
+            ("inbox-soft-runs", u64::from(l0.soft_runs), 1, 1 << 16),
+            ("inbox-hard-runs", u64::from(l0.hard_runs), 1, 1 << 16),
             ("background-threads", u64::from(self.background_threads.unwrap_or(1)), 1, 256),
             ("immutable-memtables", u64::from(self.immutable_memtables), 1, 1 << 10),
             ("max-open-files", u64::from(self.max_open_files), 16, 1 << 20),
@@ -401,10 +401,10 @@ impl Settings {
                 return Err(Error::invalid(format!("{name} must be from {least} to {most}, not {value}")));
             }
         }
-        if inbox.soft_runs > inbox.hard_runs || inbox.trigger_runs > inbox.hard_runs {
+        if l0.soft_runs > l0.hard_runs || l0.trigger_runs > l0.hard_runs {
             return Err(Error::invalid(format!(
                 "inbox-hard-runs ({}) must be at least inbox-soft-runs ({}) and inbox-trigger ({})",
-                inbox.hard_runs, inbox.soft_runs, inbox.trigger_runs
+                l0.hard_runs, l0.soft_runs, l0.trigger_runs
             )));
         }
         if self.compression.is_empty() {
@@ -428,19 +428,19 @@ impl Settings {
 
     /// The limits of level 0: the given ones; for the others the sizing's defaults, adjusted to fit
     /// the given ones.
-    pub fn inbox(&self) -> Inbox {
+    pub fn l0(&self) -> Level0 {
         let usual = match self.sizing {
             // Slowdown starts when a full batch of runs waits behind the compaction of another.
-            Sizing::Auto => Inbox { trigger_runs: 4, soft_runs: 12, hard_runs: 24 },
-            Sizing::Manual => Inbox { trigger_runs: 1, soft_runs: 4, hard_runs: 12 },
+            Sizing::Auto => Level0 { trigger_runs: 4, soft_runs: 12, hard_runs: 24 },
+            Sizing::Manual => Level0 { trigger_runs: 1, soft_runs: 4, hard_runs: 12 },
         };
-        let hard_given = self.inbox_hard_runs;
+        let hard_given = self.l0_stop_runs;
         let at_most = |runs: u32| hard_given.map_or(runs, |hard| runs.min(hard));
-        let trigger_runs = self.inbox_trigger.unwrap_or_else(|| at_most(usual.trigger_runs));
-        let soft_runs = self.inbox_soft_runs.unwrap_or_else(|| at_most(usual.soft_runs.max(trigger_runs)));
+        let trigger_runs = self.l0_compaction_trigger.unwrap_or_else(|| at_most(usual.trigger_runs));
+        let soft_runs = self.l0_slowdown_runs.unwrap_or_else(|| at_most(usual.soft_runs.max(trigger_runs)));
         let least = soft_runs.max(trigger_runs);
         let hard_runs = hard_given.unwrap_or_else(|| usual.hard_runs.max(least));
-        Inbox { trigger_runs, soft_runs, hard_runs }
+        Level0 { trigger_runs, soft_runs, hard_runs }
     }
 
     /// The compression of tables built for `level`.
@@ -453,7 +453,7 @@ impl Settings {
     /// no room for three of that size (one that takes writes, two that wait for their flush) and
     /// everything else.
     pub fn memtable_bytes(&self) -> u64 {
-        self.live.buffer_bytes().min(self.memtable_bytes_most())
+        self.live.buffer_bytes().min(self.memtable_bytes_max())
     }
 
     /// The design with the write buffer that is really flushed. With automatic sizing, level
@@ -463,15 +463,15 @@ impl Settings {
     pub fn as_flushed(&self, design: Design) -> Design {
         match self.sizing {
             Sizing::Auto => {
-                Design { buffer_bytes: design.buffer_bytes.min(self.memtable_bytes_most()), ..design }
+                Design { buffer_bytes: design.buffer_bytes.min(self.memtable_bytes_max()), ..design }
             }
             Sizing::Manual => design,
         }
     }
 
     /// Size of the largest memtable that the budget allows.
-    pub fn memtable_bytes_most(&self) -> u64 {
-        shamba_model::memtable_bytes_most(self.memory_budget_bytes)
+    pub fn memtable_bytes_max(&self) -> u64 {
+        shamba_model::memtable_bytes_max(self.memory_budget_bytes)
     }
 
     /// Memory kept free for one flush and one compaction, so that neither waits for memory. Each

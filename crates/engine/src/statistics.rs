@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_env::try_lock;
 
-use crate::compaction::plan::MergePlan;
+use crate::compaction::plan::CompactionPlan;
 use crate::core::{Core, KeyspaceCore};
 use shamba_tree::compaction::live_bytes;
 use shamba_tree::sampling::inherit::{Input, inherited, share_left, stretches};
@@ -43,7 +43,7 @@ impl Core {
     /// inputs for its keys. Returns the share that each input keeps after the install.
     pub(crate) fn hand_over_statistics(
         &self,
-        plan: &MergePlan,
+        plan: &CompactionPlan,
         slice: &KeyRange,
         outputs: &[TableUse],
     ) -> Vec<(Arc<TableMeta>, f64)> {

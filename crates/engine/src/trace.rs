@@ -91,15 +91,15 @@ impl Open {
         self.write_if(BUFFER_BYTES);
     }
 
-    /// Writes the buffer to the file, if it holds at least `least_bytes`.
-    fn write_if(&mut self, least_bytes: usize) {
-        if self.failure.is_none() && self.buffer.len() >= least_bytes {
+    /// Writes the buffer to the file, if it holds at least `bytes_min`.
+    fn write_if(&mut self, bytes_min: usize) {
+        if self.failure.is_none() && self.buffer.len() >= bytes_min {
             match append_all(self.file.as_mut(), &self.buffer) {
                 Ok(()) => self.bytes += self.buffer.len() as u64,
                 Err(error) => self.failure = Some(Error::io("write the trace", &self.path, error)),
             }
         }
-        if self.failure.is_some() || self.buffer.len() >= least_bytes {
+        if self.failure.is_some() || self.buffer.len() >= bytes_min {
             self.buffer.clear();
         }
     }

@@ -9,10 +9,10 @@
 //! - It saves enough, pays for itself soon, and writes no more than the data. The advice checks
 //!   this.
 //! - The last move is complete, and at least [`DISTANCE_S`] ago. The distance doubles with each
-//!   further move in [`RECENT_S`], and there are at most [`RECENT_MOST`] of those. An oscillating
+//!   further move in [`RECENT_S`], and there are at most [`RECENT_MAX`] of those. An oscillating
 //!   workload therefore makes the tuner slower, not busier.
 //! - Shortly after the last move, for a workload that has not changed since: the saving is at least
-//!   [`SOON_GAIN_LEAST`]. This prevents small corrections.
+//!   [`SOON_GAIN_MIN`]. This prevents small corrections.
 //! - No caller decided otherwise. A design that was undone is not advised for an hour
 //!   ([`crate::redesign::KeptOff`]), and after a caller's own redesign the tuner makes no move for
 //!   [`OVERRULED_MS`].
@@ -83,16 +83,16 @@ impl FromStr for Tuning {
 const WINDOWS: u32 = 3;
 /// Minimum time between two moves.
 const DISTANCE_S: u64 = 30;
-/// Within this time after the last move, another must save at least [`SOON_GAIN_LEAST`] of an
+/// Within this time after the last move, another must save at least [`SOON_GAIN_MIN`] of an
 /// operation's time,
 const SOON_S: u64 = 120;
-const SOON_GAIN_LEAST: f64 = 0.25;
+const SOON_GAIN_MIN: f64 = 0.25;
 /// unless the share of some kind of operation has changed by at least this much since.
 const CHANGED_SHARE: f64 = 0.3;
 /// Moves within this time are recent: each doubles the minimum distance,
 const RECENT_S: u64 = 600;
 /// and this is their maximum number.
-const RECENT_MOST: usize = 6;
+const RECENT_MAX: usize = 6;
 /// Time without moves after a caller's own redesign.
 const OVERRULED_MS: u64 = 600_000;
 /// The last advice is reused while the shares of operations differ less than this from those it was
@@ -174,12 +174,12 @@ impl Tuner {
             }
             let is_changed =
                 self.moved_for.is_none_or(|then| shares_moved(&then, &advice.workload) >= CHANGED_SHARE);
-            if passed_us < SOON_S * 1_000_000 && !is_changed && better.gain < SOON_GAIN_LEAST {
+            if passed_us < SOON_S * 1_000_000 && !is_changed && better.gain < SOON_GAIN_MIN {
                 return Decision::Wait(format!("too little to move again within {SOON_S} s"));
             }
         }
-        if self.moves_us.len() >= RECENT_MOST {
-            return Decision::Wait(format!("{RECENT_MOST} moves in {RECENT_S} s are enough"));
+        if self.moves_us.len() >= RECENT_MAX {
+            return Decision::Wait(format!("{RECENT_MAX} moves in {RECENT_S} s are enough"));
         }
         Decision::Move(better.clone())
     }
@@ -256,7 +256,7 @@ impl Core {
         };
         // The steps of the policy can switch to another design at any time; a compaction of
         // everything cannot.
-        let is_moving = !lock(&self.background.state).full_merges.is_empty();
+        let is_moving = !lock(&self.background.state).full_compactions.is_empty();
         let now_us = self.env.clock.now_us();
         match tuner.decide(&advice, is_moving, now_us) {
             Decision::Stay => self.say(tuner, format!("stay with {}", advice.in_force)),

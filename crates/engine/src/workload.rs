@@ -28,7 +28,7 @@ pub(crate) const HALF_LIFE_S: f64 = 4.0;
 /// Length of a window.
 pub(crate) const WINDOW_US: u64 = 2_000_000;
 /// Minimum operations of a window; one with fewer is idle.
-const OPERATIONS_LEAST: f64 = 16.0;
+const OPERATIONS_MIN: f64 = 16.0;
 /// Name of the setting in the manifest.
 pub(crate) const SETTING: &str = "observed-workload";
 
@@ -158,7 +158,7 @@ impl Workload {
     /// Adds a window. An idle window changes only the counts of flushes and compactions.
     #[must_use]
     pub(crate) fn next(self, window: Self) -> Self {
-        if window.operations() < OPERATIONS_LEAST {
+        if window.operations() < OPERATIONS_MIN {
             let moved =
                 Self { moved_bytes: window.moved_bytes, moved_ns: window.moved_ns, ..Self::default() };
             return self.and(moved);
@@ -199,13 +199,13 @@ impl Observation {
         }
         let mut window = Workload { seconds: passed_us as f64 / 1e6, ..totals.since(self.totals) };
         (self.totals, self.last_us) = (totals, Some(now_us));
-        if window.operations() >= OPERATIONS_LEAST {
+        if window.operations() >= OPERATIONS_MIN {
             (window.windows, window.swings) = (1.0, swing(&self.last_rates, &window.rates()));
             self.last_rates = window.rates();
         }
         self.workload = self.workload.next(window);
         self.latest = window;
-        window.operations() >= OPERATIONS_LEAST
+        window.operations() >= OPERATIONS_MIN
     }
 
     /// The workload including the time since the last observation.

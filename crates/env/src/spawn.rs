@@ -12,7 +12,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 
-use crate::real::system::give_way;
+use crate::real::system::lower_priority;
 use crate::sync::thread;
 
 /// Starts threads.
@@ -33,7 +33,7 @@ pub trait Spawner: Send + Sync + Debug {
     ///
     /// # Errors
     /// As [`Spawner::spawn`].
-    fn spawn_yielding(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
+    fn spawn_background(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
         self.spawn(name, work)
     }
 
@@ -99,9 +99,9 @@ impl Spawner for ThreadSpawner {
         thread::Builder::new().name(name.to_owned()).spawn(work).map(JoinHandle::new)
     }
 
-    fn spawn_yielding(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
+    fn spawn_background(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
         let yielding = Box::new(move || {
-            give_way();
+            lower_priority();
             work();
         });
         self.spawn(name, yielding)
@@ -157,8 +157,8 @@ mod tests {
         let work = Box::new(move || {
             let _ = sender.send(nice());
         });
-        ThreadSpawner::new().spawn_yielding("merge", work).expect("a thread").join().expect("no panic");
-        assert_eq!(receiver.recv().expect("the priority"), crate::real::system::YIELDING_NICE.max(before));
+        ThreadSpawner::new().spawn_background("merge", work).expect("a thread").join().expect("no panic");
+        assert_eq!(receiver.recv().expect("the priority"), crate::real::system::BACKGROUND_NICE.max(before));
         assert_eq!(nice(), before, "the priority is the thread's, not the process's");
         assert!(ThreadSpawner::new().parallelism() >= 1);
     }

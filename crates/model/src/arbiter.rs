@@ -40,7 +40,7 @@
 //!     bytes,
 //!     floor_bytes: 4 << 20,
 //!     reserved_bytes: 0,
-//!     most_bytes: u64::MAX,
+//!     bytes_max: u64::MAX,
 //!     gain_per_byte,
 //!     loss_per_byte,
 //! };
@@ -65,7 +65,7 @@ pub struct Consumer {
     /// Bytes that it cannot give now: pinned, or promised.
     pub reserved_bytes: u64,
     /// Maximum that it may hold.
-    pub most_bytes: u64,
+    pub bytes_max: u64,
     /// Saving of one step more, in nanoseconds per second per byte.
     pub gain_per_byte: f64,
     /// Saving of its last step, in nanoseconds per second per byte.
@@ -80,16 +80,16 @@ impl Consumer {
 
     /// Bytes that it can take.
     fn room_bytes(&self) -> u64 {
-        self.most_bytes.saturating_sub(self.bytes)
+        self.bytes_max.saturating_sub(self.bytes)
     }
 
     fn validate(&self) -> Result<(), String> {
         input::not_negative("its gain per byte", self.gain_per_byte)?;
         input::not_negative("its loss per byte", self.loss_per_byte)?;
-        if self.floor_bytes <= self.most_bytes {
+        if self.floor_bytes <= self.bytes_max {
             return Ok(());
         }
-        Err(format!("its floor is {} bytes, above its most, {}", self.floor_bytes, self.most_bytes))
+        Err(format!("its floor is {} bytes, above its most, {}", self.floor_bytes, self.bytes_max))
     }
 }
 

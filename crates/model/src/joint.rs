@@ -34,7 +34,7 @@
 //!
 //! *Workload shift*: if all lookups found their key and then none do, each of them is a search
 //! until the shift is detected and the evicted modules are loaded again. Therefore a share u of the
-//! found lookups is assumed to find nothing ([`Weighing::turning_part`]): savings of modules are
+//! found lookups is assumed to find nothing ([`Weighing::shift_part`]): savings of modules are
 //! computed with w + u * v for w and (1 - u) * v for v.
 //!
 //! A module that still saves less than its probes cost is not taken, however much memory is free.
@@ -114,7 +114,7 @@ pub struct Weighing {
     pub keeps: bool,
     /// The share of found lookups that is assumed to find nothing: an allowance for a workload
     /// shift, until the modules that the new lookups need are loaded.
-    pub turning_part: f64,
+    pub shift_part: f64,
 }
 
 /// The pieces to hold in memory.
@@ -123,7 +123,7 @@ pub struct JointPlan {
     /// For each file and each module: the number of slices.
     pub slices: Vec<Vec<u32>>,
     /// For each file: the dormant modules, in memory but not probed.
-    pub resting: Vec<Range<usize>>,
+    pub dormant: Vec<Range<usize>>,
     /// The bytes of modules that are held only as dormant: they save nothing.
     pub kept_bytes: u64,
     /// For each file: the number of index partitions.
@@ -190,10 +190,10 @@ pub fn plan_jointly(
 ) -> Result<JointPlan, String> {
     input::not_negative("the cost of a probe", weighing.probe_ns)?;
     input::not_negative("the margin", weighing.margin)?;
-    input::share("the part of lookups that may turn", weighing.turning_part)?;
+    input::share("the part of lookups that may turn", weighing.shift_part)?;
     let mut rates = Vec::with_capacity(files.len());
     for (at, file) in files.iter().enumerate() {
-        rates.push(Rates::of(file, weighing.turning_part).map_err(|error| format!("file {at}: {error}"))?);
+        rates.push(Rates::of(file, weighing.shift_part).map_err(|error| format!("file {at}: {error}"))?);
     }
     let mut taken = vec![Taken::default(); files.len()];
     let mut plan = JointPlan {
@@ -267,14 +267,14 @@ pub fn plan_jointly(
         let kept = if weighing.keeps { kept(file, slices, left - plan.kept_bytes) } else { 0..0 };
         let fetched = rates[at].fetched(file, slices, index_held, weighing.probe_ns);
         // Modules that would otherwise be fetched are probed if they are in memory.
-        let resting = kept.start.max(fetched).min(kept.end)..kept.end;
-        take_whole(file, kept.start..resting.start, slices);
+        let dormant = kept.start.max(fetched).min(kept.end)..kept.end;
+        take_whole(file, kept.start..dormant.start, slices);
         plan.cost_ns_per_second +=
             Rates::of(file, 0.0)?.cost_fetching(file, slices, index_held, fetched, weighing.probe_ns);
-        take_whole(file, resting.clone(), slices);
+        take_whole(file, dormant.clone(), slices);
         plan.kept_bytes += bytes_of(&file.modules[kept]);
         plan.fetched.push(fetched);
-        plan.resting.push(resting);
+        plan.dormant.push(dormant);
     }
     plan.bytes = budget_bytes - left + plan.kept_bytes;
     Ok(plan)
@@ -334,14 +334,14 @@ struct Rates {
 }
 
 impl Rates {
-    /// The rates if the share `turning_part` of the found lookups found nothing.
-    fn of(file: &FileMemory, turning_part: f64) -> Result<Self, String> {
+    /// The rates if the share `shift_part` of the found lookups found nothing.
+    fn of(file: &FileMemory, shift_part: f64) -> Result<Self, String> {
         file.probes.validate()?;
         input::not_negative("seeks per second", file.seeks_per_second)?;
         input::not_negative("the cost of a search", file.data_ns)?;
         input::not_negative("the cost of an index read", file.index_ns)?;
         file.fetch.validate()?;
-        let turning = turning_part * file.probes.found_per_second;
+        let turning = shift_part * file.probes.found_per_second;
         let mut empty = vec![file.probes.empty_per_second + turning];
         for (number, module) in file.modules.iter().enumerate() {
             if module.bytes == 0 || module.slices == 0 || u64::from(module.slices) > module.bytes {

@@ -47,6 +47,6 @@ pub mod value;
 pub mod what_if;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
-pub use memtable::memtable_bytes_most;
+pub use memtable::memtable_bytes_max;
 pub use shamba_filter::MAX_BITS_PER_KEY;
 pub use sizing::{Capacities, Sizing};

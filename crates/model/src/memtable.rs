@@ -7,11 +7,11 @@
 //! Not here: the write buffer that a design asks for ([`crate::Design`]).
 
 /// Budgets of at least this size allow a memtable a quarter of the budget, smaller ones an eighth.
-const ROOMY_BUDGET_BYTES: u64 = 128 << 20;
+const LARGE_BUDGET_BYTES_MIN: u64 = 128 << 20;
 
 /// Maximum memtable size in bytes under a memory budget.
-pub fn memtable_bytes_most(budget_bytes: u64) -> u64 {
-    budget_bytes / if budget_bytes >= ROOMY_BUDGET_BYTES { 4 } else { 8 }
+pub fn memtable_bytes_max(budget_bytes: u64) -> u64 {
+    budget_bytes / if budget_bytes >= LARGE_BUDGET_BYTES_MIN { 4 } else { 8 }
 }
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ mod tests {
         for (budget, most) in
             [(0, 0), (64 << 20, 8 << 20), ((128 << 20) - 8, (16 << 20) - 1), (256 << 20, 64 << 20)]
         {
-            assert_eq!(memtable_bytes_most(budget), most);
+            assert_eq!(memtable_bytes_max(budget), most);
         }
     }
 }

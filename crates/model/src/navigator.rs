@@ -41,7 +41,7 @@ use crate::allocation::Allocation;
 use crate::cost::{Costs, FENCE_BYTES_PER_PAGE, Plan, Situation, predict_held};
 use crate::design::{MAX_BUFFER_BYTES, MIN_BUFFER_BYTES, MergePolicy};
 use crate::input;
-use crate::memtable_bytes_most;
+use crate::memtable_bytes_max;
 use crate::robust::{OPERATIONS, Worst};
 use crate::updates::Merging;
 use search::{Candidate, Goal, Search};
@@ -156,7 +156,7 @@ impl Options {
 pub enum LargestBuffer {
     /// All memory.
     AllMemory,
-    /// The engine's limit of a memtable within its budget ([`memtable_bytes_most`]). The engine
+    /// The engine's limit of a memtable within its budget ([`memtable_bytes_max`]). The engine
     /// would not use a larger buffer.
     Memtable,
 }
@@ -166,7 +166,7 @@ impl Options {
     pub(crate) fn largest_buffer_bytes(&self, memory_bytes: u64) -> u64 {
         let most = match self.largest_buffer {
             LargestBuffer::AllMemory => memory_bytes,
-            LargestBuffer::Memtable => memtable_bytes_most(memory_bytes),
+            LargestBuffer::Memtable => memtable_bytes_max(memory_bytes),
         };
         most.max(self.smallest_buffer_bytes).min(MAX_BUFFER_BYTES)
     }

@@ -200,7 +200,7 @@ const REFINED: usize = 3;
 const FEWER_LEVELS: u32 = 2;
 const MORE_LEVELS: u32 = 3;
 /// Minimum saving of a step, relative to the time.
-const LEAST_SAVING: f64 = 1e-6;
+const SAVING_MIN: f64 = 1e-6;
 
 /// The best tree with a size ratio and runs for each level within `bounds`, with at most `runs_max`
 /// runs on a level.
@@ -294,7 +294,7 @@ impl Search<'_> {
         };
         let level = |at| Level {
             size_ratio: high,
-            runs: if at < count { inner } else { last }.min(most_runs(high)).min(self.runs_max),
+            runs: if at < count { inner } else { last }.min(runs_max(high)).min(self.runs_max),
         };
         let bits_per_key =
             plan.filters.bits(self.situation.data.entries).ok()? / self.situation.data.entries as f64;
@@ -336,7 +336,7 @@ impl Search<'_> {
                 for step in self.steps(&state, factor) {
                     let Some(next) = self.stepped(&state, step) else { continue };
                     let Some((next_plan, next_costs)) = self.at(&next) else { continue };
-                    if next_costs.cost_ns_per_op < costs.cost_ns_per_op * (1.0 - LEAST_SAVING) {
+                    if next_costs.cost_ns_per_op < costs.cost_ns_per_op * (1.0 - SAVING_MIN) {
                         (state, plan, costs) = (next, next_plan, next_costs);
                     }
                 }
@@ -354,7 +354,7 @@ impl Search<'_> {
         for at in 0..count {
             steps.extend([Step::Ratio(at, factor), Step::Ratio(at, 1.0 / factor)]);
             let runs = state.levels[at].runs;
-            let most = most_runs(state.levels[at].size_ratio);
+            let most = runs_max(state.levels[at].size_ratio);
             let more = (f64::from(runs) * factor).ceil() as u32;
             let fewer = (f64::from(runs) / factor).floor() as u32;
             steps.extend([more, fewer, 1, most].map(|runs| Step::Runs(at, runs)));
@@ -373,9 +373,9 @@ impl Search<'_> {
     fn stepped(&self, state: &State, step: Step) -> Option<State> {
         let mut next = state.clone();
         let scale = |level: &mut Level, factor: f64| {
-            let is_full = level.runs > 1 && level.runs == most_runs(level.size_ratio);
+            let is_full = level.runs > 1 && level.runs == runs_max(level.size_ratio);
             level.size_ratio = (level.size_ratio * factor).clamp(2.0, MAX_SIZE_RATIO);
-            let most = most_runs(level.size_ratio);
+            let most = runs_max(level.size_ratio);
             level.runs = if is_full { most } else { level.runs.min(most) }.min(self.runs_max);
         };
         match step {
@@ -386,7 +386,7 @@ impl Search<'_> {
             }
             Step::Runs(at, runs) => {
                 let level = next.levels.get_mut(at)?;
-                level.runs = runs.clamp(1, most_runs(level.size_ratio).min(self.runs_max));
+                level.runs = runs.clamp(1, runs_max(level.size_ratio).min(self.runs_max));
             }
             Step::Bits(factor) => next.bits_per_key = (next.bits_per_key * factor).min(MAX_BITS_PER_KEY),
             Step::AllBits => next.bits_per_key = MAX_BITS_PER_KEY,
@@ -411,7 +411,7 @@ enum Step {
 }
 
 /// Maximum runs that can accumulate on a level: one more would exceed its capacity.
-fn most_runs(size_ratio: f64) -> u32 {
+fn runs_max(size_ratio: f64) -> u32 {
     MergePolicy::Tiering.runs(size_ratio).0.min(MAX_RUNS)
 }
 

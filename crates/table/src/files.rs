@@ -23,7 +23,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Minimum number of other files that a working database has open: log, manifest, lock, info log,
 /// and a few tables being written or read whole.
-const OTHER_FILES_LEAST: usize = 32;
+const OTHER_FILES_MIN: usize = 32;
 
 /// Limit on the open table files of a database. Shared by all its tables.
 pub struct OpenFiles {
@@ -73,7 +73,7 @@ pub(crate) struct CachedFile {
 /// database.
 pub fn open_files_within(wanted: usize, limit: Option<u64>) -> usize {
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return wanted };
-    wanted.min(limit.saturating_sub((limit / 8).max(OTHER_FILES_LEAST)))
+    wanted.min(limit.saturating_sub((limit / 8).max(OTHER_FILES_MIN)))
 }
 
 impl OpenFiles {

@@ -21,7 +21,7 @@
 //! A table whose keys are in no older run will be moved down without a rewrite. Its bits are those
 //! of its final position, which is the last run for keys that only grow. Otherwise a sequential
 //! load would leave the whole database with the bits of level 0. A table that was moved and whose
-//! bits differ too much from those of its position is reported ([`is_misfit`]). It keeps its bits
+//! bits differ too much from those of its position is reported ([`is_stale`]). It keeps its bits
 //! until it is compacted.
 //!
 //! Everything here but [`JobBits`] is pure. Not here: which filters are in memory (`residency`,
@@ -38,25 +38,25 @@ use shamba_model::allocation::{Allocation, FilterLoad, FilterSite, Limits, Looku
 use shamba_table::TableId;
 
 use crate::compaction::live_bytes;
-use crate::compaction::policy::{MergeJob, Target};
+use crate::compaction::policy::{CompactionJob, Target};
 use crate::sampling::inherit::{Input, inherited};
 use crate::statistics::{Probes, Window};
 use crate::version::{KeyRange, Run, TableUse, Version};
 use shamba_key::RunId;
 
 /// Maximum bits per key of a filter; further bits save less than one search in ten thousand.
-const MOST_BITS_PER_KEY: f64 = 26.0;
+const BITS_PER_KEY_MAX: f64 = 26.0;
 /// Minimum bits per key: a smaller filter saves less than its probe costs.
-const LEAST_BITS_PER_KEY: f64 = 1.0;
+const BITS_PER_KEY_MIN: f64 = 1.0;
 /// Weight of the prior in sampled lookups, spread evenly over absent keys.
 const PRIOR_LOOKUPS: f64 = 1024.0;
 /// Minimum weight of the prior as a part of the sampled lookups. It leaves some bits for tables
 /// that no lookup reaches yet.
 const PRIOR_PART: f64 = 1.0 / 16.0;
 /// Relative deviation of the bits per key from which a filter is stale.
-const MISFIT_PART: f64 = 0.25;
+const STALE_BITS_PART: f64 = 0.25;
 /// Absolute deviation in bits per key below which a filter is never stale.
-const MISFIT_BITS_PER_KEY: f64 = 2.0;
+const STALE_BITS_PER_KEY: f64 = 2.0;
 
 /// The filter bits to divide.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -133,7 +133,7 @@ impl Surroundings {
     }
 
     /// For the outputs of a compaction.
-    pub fn of_merge(rule: Rule, version: &Version, job: &MergeJob) -> Self {
+    pub fn of_compaction(rule: Rule, version: &Version, job: &CompactionJob) -> Self {
         let inputs: HashSet<(RunId, TableId)> = job
             .inputs
             .iter()
@@ -224,8 +224,8 @@ pub fn wanted(rule: Rule, version: &Version) -> Vec<f64> {
 }
 
 /// Whether a filter is stale: its bits per key differ from the allocation by enough to report it.
-pub fn is_misfit(written: f64, wanted: f64) -> bool {
-    (written - wanted).abs() > MISFIT_BITS_PER_KEY.max(wanted * MISFIT_PART)
+pub fn is_stale(written: f64, wanted: f64) -> bool {
+    (written - wanted).abs() > STALE_BITS_PER_KEY.max(wanted * STALE_BITS_PART)
 }
 
 /// Bits per key of each filter of a tree.
@@ -239,7 +239,7 @@ fn shares(rule: Rule, sites: &[FilterSite]) -> Vec<f64> {
         // A number of bits per key is used as configured. Only a total may exceed the useful
         // maximum.
         Allocation::Uniform => {
-            let most = if matches!(rule.budget, Budget::Bits(_)) { MOST_BITS_PER_KEY } else { f64::MAX };
+            let most = if matches!(rule.budget, Budget::Bits(_)) { BITS_PER_KEY_MAX } else { f64::MAX };
             vec![mean.min(most); sites.len()]
         }
         Allocation::Monkey => {
@@ -281,8 +281,8 @@ fn solved(rule: Rule, sites: &[FilterSite], mean: f64) -> Vec<f64> {
     let total_bits = (entries as f64 * mean) as u64;
     // A mean is used as configured. A total may exceed the useful maximum.
     let largest_bits_per_key = match rule.budget {
-        Budget::BitsPerKey(mean) => MOST_BITS_PER_KEY.max(mean),
-        Budget::Bits(_) => MOST_BITS_PER_KEY,
+        Budget::BitsPerKey(mean) => BITS_PER_KEY_MAX.max(mean),
+        Budget::Bits(_) => BITS_PER_KEY_MAX,
     };
     let limits = Limits { smallest_bits_per_key: 0.0, largest_bits_per_key };
     let solve = || {
@@ -296,7 +296,7 @@ fn solved(rule: Rule, sites: &[FilterSite], mean: f64) -> Vec<f64> {
 }
 
 /// The bits per key that `solve` gives to each load, without filters that are not worth their
-/// probe. Loads below [`LEAST_BITS_PER_KEY`] get nothing, and their bits go to the others.
+/// probe. Loads below [`BITS_PER_KEY_MIN`] get nothing, and their bits go to the others.
 ///
 /// Each step removes the half of those loads with the fewest bits, because their bits may be enough
 /// for the remaining ones.
@@ -312,7 +312,7 @@ fn worth_their_probes(
         let per_key = |(load, bits): (&FilterLoad, &u64)| *bits as f64 / load.entries.max(1) as f64;
         let shares: Vec<f64> = asking.iter().zip(&bits).map(per_key).collect();
         let mut too_few: Vec<f64> =
-            shares.iter().copied().filter(|share| *share < LEAST_BITS_PER_KEY).collect();
+            shares.iter().copied().filter(|share| *share < BITS_PER_KEY_MIN).collect();
         if too_few.is_empty() {
             left.iter().zip(shares).for_each(|(at, share)| of_all[*at] = share);
             break;
@@ -349,8 +349,8 @@ impl JobBits {
     }
 
     /// For a compaction.
-    pub fn of_merge(rule: Rule, version: &Version, job: &MergeJob) -> Self {
-        let surroundings = Surroundings::of_merge(rule, version, job);
+    pub fn of_compaction(rule: Rule, version: &Version, job: &CompactionJob) -> Self {
+        let surroundings = Surroundings::of_compaction(rule, version, job);
         let input = |(_, run, table): (u32, &Arc<Run>, &TableUse)| {
             (run.id, table.clone(), table.meta.statistics.probes())
         };
@@ -377,7 +377,7 @@ impl JobBits {
             empty_probes: self.surroundings.expected_empty_probes,
             earlier_entries: 0,
         };
-        self.surroundings.bits_per_key(&all).max(LEAST_BITS_PER_KEY)
+        self.surroundings.bits_per_key(&all).max(BITS_PER_KEY_MIN)
     }
 
     /// Bits per key of a table that is about to be finished. It has `entries` from the key `first`

@@ -92,7 +92,7 @@ lookup_counts! {
 const OFTEN: usize = 5;
 
 /// Minimum distance between two sampled lookups of a thread: more than the 32 keys of one group.
-const LEAST_DISTANCE: u64 = 33;
+const DISTANCE_MIN: u64 = 33;
 const DISTANCES: u64 = 63;
 
 /// A random number below `most`.
@@ -106,7 +106,7 @@ fn below(most: u64, state: &mut u64) -> u64 {
 
 /// A random distance from 33 to 95, 64 on average.
 fn distance(state: &mut u64) -> u64 {
-    LEAST_DISTANCE + below(DISTANCES, state)
+    DISTANCE_MIN + below(DISTANCES, state)
 }
 
 /// A separate countdown to the next sample, for callers that do not use the shards.
@@ -123,7 +123,7 @@ impl Countdown {
     pub fn new(seed: u64) -> Self {
         let mut random = seed;
         loop {
-            let left = 1 + below(LEAST_DISTANCE + DISTANCES - 1, &mut random);
+            let left = 1 + below(DISTANCE_MIN + DISTANCES - 1, &mut random);
             if left <= distance(&mut random) {
                 return Self { left, random };
             }

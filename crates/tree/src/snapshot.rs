@@ -53,6 +53,7 @@ impl SnapshotList {
 
     /// Number of registered readers.
     #[cfg(test)]
+    #[allow(clippy::len_without_is_empty, reason = "tests count readers")]
     pub fn len(&self) -> usize {
         self.lock().iter().map(|(_, readers)| readers).sum()
     }

@@ -231,7 +231,7 @@ const WRITE_BUFFER_BYTES_MOST: u64 = 64 << 20;
 impl Setup {
     /// Bytes of one write buffer: the same for all engines that have one, the largest that the budget has room for three of.
     pub fn write_buffer_bytes(&self) -> u64 {
-        shamba_model::memtable_bytes_most(self.budget_bytes).min(WRITE_BUFFER_BYTES_MOST)
+        shamba_model::memtable_bytes_max(self.budget_bytes).min(WRITE_BUFFER_BYTES_MOST)
     }
 
     /// Where tables are cut, where that can be set: as Shamba has it by default.

@@ -339,7 +339,7 @@ fn refit(dir: &Path, place: Place<'_>) -> Result<(), String> {
     let db = builder.bits_per_key(BITS_PER_KEY).open().map_err(said)?;
     let mut picker = Picker::new(workload.spread, items.count, items.seed ^ 1, items.seed);
     ask(&db, items, workload, &mut picker, (SEEN, COUNTED_LEAST, u64::MAX))?;
-    db.refit().map_err(said)?;
+    db.rewrite_filters().map_err(said)?;
     db.close().map_err(said)
 }
 

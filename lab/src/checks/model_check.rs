@@ -322,7 +322,7 @@ fn outcome(
     let simulated = fill(&FillPlan {
         design,
         sizing: Sizing::Manual,
-        inbox_trigger: 1,
+        l0_compaction_trigger: 1,
         flush_entries: items.count / filled.flushes.max(1),
         entry_bytes: stored_bytes.round() as u64,
         table_bytes: case.buffer_bytes(),

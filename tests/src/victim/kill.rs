@@ -23,11 +23,11 @@ use crate::victim::script::{Ask, Mix, Script};
 const CYCLES_OF_A_DATABASE: u64 = 20;
 
 /// Maximum delay of a kill: a life of this length has performed all kinds of operations.
-const KILLED_AFTER_MOST_US: u64 = 60_000;
+const KILLED_AFTER_MAX_US: u64 = 60_000;
 
 /// Maximum number of lives per cycle. Lives that end by themselves do not count; with more of them
 /// the suite would test nothing.
-const LIVES_PER_CYCLE_MOST: u64 = 3;
+const LIVES_PER_CYCLE_MAX: u64 = 3;
 
 /// Kills `binary` `count` times. Databases are created in `dir`.
 ///
@@ -43,7 +43,7 @@ pub fn cycles(binary: &Path, dir: &Path, seed: u64, count: u64) -> Result<Tally,
                 "seed {seed}, life {lives}: {error}\n  rerun: cargo xtask kill --seed {seed} --cycles {count}"
             )
         };
-        if lives >= count * LIVES_PER_CYCLE_MOST {
+        if lives >= count * LIVES_PER_CYCLE_MAX {
             return Err(told(format!("only {} of {lives} lives could be killed", tally.get("kills"))));
         }
         if lives % CYCLES_OF_A_DATABASE == 0 {
@@ -88,7 +88,7 @@ fn cycle(at: &mut Databases<'_>, seed: u64, life: u64, tally: &mut Tally) -> Res
         asks.retain(|ask| !matches!(ask, Ask::Sync));
     }
     let end = match rng.u8(..3) {
-        0 => End::KilledAfter(Duration::from_micros(rng.u64(..KILLED_AFTER_MOST_US))),
+        0 => End::KilledAfter(Duration::from_micros(rng.u64(..KILLED_AFTER_MAX_US))),
         _ => End::KilledAtReply(rng.usize(1..3_000)),
     };
     let told =
@@ -110,7 +110,7 @@ fn cycle(at: &mut Databases<'_>, seed: u64, life: u64, tally: &mut Tally) -> Res
         _ => victim.look(),
     };
     let found = found.map_err(told)?;
-    let kept = at.book.settle(&ended.sent, ended.floor, &found).map_err(told)?;
+    let kept = at.book.rebalance(&ended.sent, ended.floor, &found).map_err(told)?;
     let acked = ended.count(Outcome::Acked);
     tally.add("commits kept, not acknowledged", kept.saturating_sub(acked) as u64);
     tally.add("commits lost, as their option allows", acked.saturating_sub(kept) as u64);

@@ -21,7 +21,7 @@ use crate::victim::options::{Keeps, Options};
 use crate::victim::script::{self, Ask, Line};
 
 /// Maximum duration of a life; a longer one hangs. No life needs a tenth of it.
-const LIFE_MOST: Duration = Duration::from_secs(60);
+const LIFE_MAX: Duration = Duration::from_secs(60);
 
 /// The command, and an optional wrapper command.
 #[derive(Clone, Debug)]
@@ -192,7 +192,7 @@ fn attend(
     end: End,
     answers: &mut Answers<'_>,
 ) -> Result<(), String> {
-    let deadline = begun + if let End::KilledAfter(after) = end { after } else { LIFE_MOST };
+    let deadline = begun + if let End::KilledAfter(after) = end { after } else { LIFE_MAX };
     let mut is_killed = false;
     let mut outcome = Ok(());
     loop {
@@ -203,10 +203,10 @@ fn attend(
             kill(child, is_alone)?;
             is_killed = true;
             if matches!(end, End::Input) {
-                outcome = Err(format!("it hangs: {} replies after {LIFE_MOST:?}", answers.replies));
+                outcome = Err(format!("it hangs: {} replies after {LIFE_MAX:?}", answers.replies));
             }
         }
-        let wait = if is_killed { LIFE_MOST } else { deadline.saturating_duration_since(Instant::now()) };
+        let wait = if is_killed { LIFE_MAX } else { deadline.saturating_duration_since(Instant::now()) };
         match replies.recv_timeout(wait) {
             Ok(reply) if outcome.is_ok() => outcome = answers.take(&reply),
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}

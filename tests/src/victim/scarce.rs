@@ -29,7 +29,7 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 /// Maximum number of failed attempts until writes have resumed by themselves: the longest back-off,
 /// twice. Attempts are counted instead of time, because none are made while the machine is
 /// suspended.
-const TRIES_MOST: u32 = 250;
+const TRIES_MAX: u32 = 250;
 
 /// A small disk, unmounted when this value is dropped.
 #[derive(Debug)]
@@ -274,7 +274,7 @@ fn full_once(
             }
             in_a_row = 0;
             failed += 1;
-            if failed > TRIES_MOST {
+            if failed > TRIES_MAX {
                 let (waited, told) = (relieved.elapsed(), &puts.refusal);
                 let state = state_of(&db);
                 return Err(format!("there is space for {waited:?} and writes still fail: {told}; {state}"));
@@ -294,7 +294,7 @@ fn full_once(
     }
     let mut book = Book::new();
     let found = victim.look()?;
-    book.settle(&puts.sent, puts.sent.len(), &found)?;
+    book.rebalance(&puts.sent, puts.sent.len(), &found)?;
     let recovered = victim.recover()?;
     if recovered != found {
         return Err("recovery found another state than a look before it".to_owned());
@@ -351,7 +351,7 @@ pub fn few_descriptors(binary: &Path, dir: &Path, descriptors: u32) -> Result<Ta
                 ended.status, ended.stderr
             ));
         }
-        book.settle(&ended.sent, ended.floor, &victim.look()?)?;
+        book.rebalance(&ended.sent, ended.floor, &victim.look()?)?;
         // Reads of everything, during which tables are opened and closed all the time.
         let asks = gets(book.state());
         let ended = victim.live(&book, &Options::fixed(&[]), &asks, End::Input)?;

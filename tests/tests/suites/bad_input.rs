@@ -99,7 +99,7 @@ fn options_out_of_bounds_are_invalid() {
     refused(builder(&env).block_bytes(1).open(), ErrorKind::Invalid, &["1"]);
     refused(builder(&env).block_bytes(1 << 20).open(), ErrorKind::Invalid, &["1 MiB"]);
     refused(builder(&env).memory_budget(1 << 10).open(), ErrorKind::Invalid, &["1 KiB"]);
-    refused(builder(&env).inbox_soft_runs(9).inbox_hard_runs(3).open(), ErrorKind::Invalid, &["9", "3"]);
+    refused(builder(&env).l0_slowdown_runs(9).l0_stop_runs(3).open(), ErrorKind::Invalid, &["9", "3"]);
     refused(builder(&env).compression_per_level(Vec::new()).open(), ErrorKind::Invalid, &["compression"]);
     refused(builder(&env).no_wal(true).durability(Durability::Sync).open(), ErrorKind::Invalid, &["no_wal"]);
     for (name, value) in

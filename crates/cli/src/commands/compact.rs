@@ -23,6 +23,6 @@ pub struct CompactArgs {
 
 pub fn run(args: &CompactArgs) -> Result<(), Failure> {
     let db = open::existing(&args.db, &args.engine)?;
-    if args.filters { db.refit() } else { db.compact() }?;
+    if args.filters { db.rewrite_filters() } else { db.compact() }?;
     Ok(db.close()?)
 }

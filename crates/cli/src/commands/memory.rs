@@ -64,7 +64,7 @@ fn level_table(report: &shamba::MemoryReport) -> Table {
             level.tables.to_string(),
             match level.filter_resting_bytes {
                 0 => show_size(level.filter_held_bytes),
-                resting => format!("{}, {} at rest", show_size(level.filter_held_bytes), show_size(resting)),
+                dormant => format!("{}, {} at rest", show_size(level.filter_held_bytes), show_size(dormant)),
             },
             show_size(level.filter_bytes),
             modules.join(" "),

@@ -13,7 +13,7 @@ use shamba_model::allocation::Allocation;
 use shamba_model::cost::{CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload};
 use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::presets::Preset;
-use shamba_model::{Design, MAX_BITS_PER_KEY, MergePolicy, memtable_bytes_most};
+use shamba_model::{Design, MAX_BITS_PER_KEY, MergePolicy, memtable_bytes_max};
 
 use super::counting::Counting;
 use super::report::show_bytes;
@@ -262,7 +262,7 @@ impl DesignOptions {
         let policy = self.policy.or(self.like.map(|like| like.policy)).unwrap_or_default();
         let size_ratio = self.size_ratio.unwrap_or(base.size_ratio);
         // As in the engine: the default buffer is at most the largest that the memory allows.
-        let room = self.memory.filter(|_| self.like.is_none()).map_or(u64::MAX, memtable_bytes_most);
+        let room = self.memory.filter(|_| self.like.is_none()).map_or(u64::MAX, memtable_bytes_max);
         let buffer_bytes = self.buffer.unwrap_or_else(|| base.buffer_bytes.min(room));
         let mut design = Design::new(policy, size_ratio, buffer_bytes, base.bits_per_key);
         if let Some(inner_runs) = self.inner_runs {

@@ -48,15 +48,15 @@ const PRIOR_PART: f64 = 0.02;
 const HORIZON_S: f64 = 300.0;
 /// Maximum runs of a tiered level: each run is one more place to search, and at least one open
 /// table.
-const RUNS_MOST: f64 = 11.0;
+const RUNS_MAX: f64 = 11.0;
 /// Maximum size ratio of leveled levels.
-const RATIO_MOST: f64 = 32.0;
+const RATIO_MAX: f64 = 32.0;
 /// Minimum increase in filter bits per key that advice makes: other filters mean rewriting all
 /// tables. Advice never reduces the bits: the part of a filter that memory does not hold costs only
 /// disk space, and is available when lookups return.
 const BITS_STEP: f64 = 2.5;
 /// Maximum bits per key that advice chooses: more are never worth their memory.
-const BITS_MOST: f64 = 16.0;
+const BITS_MAX: f64 = 16.0;
 
 /// All inputs of a judgement.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -275,7 +275,7 @@ impl Scene {
         for policy in MergePolicy::ALL {
             // With the last ratio most trees have one level.
             for size_ratio in [design.size_ratio, 4.0, 8.0, 32.0] {
-                let size_ratio = size_ratio.min(most_ratio(policy));
+                let size_ratio = size_ratio.min(ratio_max(policy));
                 candidates.push(TreeDesign {
                     design: Design::new(policy, size_ratio, design.buffer_bytes, design.bits_per_key),
                     ..self.in_force
@@ -300,14 +300,14 @@ impl Scene {
     /// Converts the model's plan to a design of the engine, within the limits of automatic changes.
     fn target(&self, plan: &Plan) -> TreeDesign {
         let policy = plan.design.policy().unwrap_or(MergePolicy::Leveling);
-        let size_ratio = plan.design.size_ratio.min(most_ratio(policy));
+        let size_ratio = plan.design.size_ratio.min(ratio_max(policy));
         let (least, most) = self.buffer_bytes;
         let flushed = (plan.design.buffer_bytes as f64 / self.batch_runs.max(1.0)) as u64;
         // Multiples of a quarter of a MiB, for readability.
         let rounded = |bytes: u64| (bytes >> 18).max(1) << 18;
         let buffer_bytes = rounded(flushed).clamp(least, most.max(least));
         let bits = plan.filters.bits(self.entries.max(1)).unwrap_or(0.0) / self.entries.max(1) as f64;
-        let bits = (bits.min(BITS_MOST) * 2.0).round() / 2.0;
+        let bits = (bits.min(BITS_MAX) * 2.0).round() / 2.0;
         let TreeDesign { design: now, filter_memory_bytes, allocation } = self.in_force;
         let keeps_bits = filter_memory_bytes.is_some() || bits < now.bits_per_key + BITS_STEP;
         let bits = if keeps_bits { now.bits_per_key } else { bits };
@@ -317,8 +317,8 @@ impl Scene {
 }
 
 /// Maximum size ratio under a policy.
-fn most_ratio(policy: MergePolicy) -> f64 {
-    if policy == MergePolicy::Leveling { RATIO_MOST } else { RUNS_MOST }
+fn ratio_max(policy: MergePolicy) -> f64 {
+    if policy == MergePolicy::Leveling { RATIO_MAX } else { RUNS_MAX }
 }
 
 /// Whether two designs are too similar for a move from one to the other.

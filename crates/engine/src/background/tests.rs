@@ -40,8 +40,8 @@ struct Merges {
 impl EventListener for Merges {
     fn event(&self, event: &Event) {
         let (begins, target_level) = match event {
-            Event::MergeBegin { target_level, .. } => (true, *target_level),
-            Event::MergeEnd { target_level, .. } => (false, *target_level),
+            Event::CompactionBegin { target_level, .. } => (true, *target_level),
+            Event::CompactionEnd { target_level, .. } => (false, *target_level),
             _ => return,
         };
         let Some((db, next)) = &mut *lock(&self.writer) else { return };
@@ -81,7 +81,7 @@ fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
     let core = db.core();
     let keyspace = core.keyspace(KeyspaceId::DEFAULT).expect("the default one");
     let _by_hand = lock(&core.inline_work);
-    let owed_bytes = || keyspace.turns(core.rules(false)).owed_bytes;
+    let credit_bytes = || keyspace.turns(core.rules(false)).credit_bytes;
     let (mut next, mut owed, mut spent, mut with_room) = (0, 0, 0, 0);
     for round in 0..60 {
         // Every third round all due work is done, and then level 0 has few runs.
@@ -89,32 +89,32 @@ fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
         loop {
             let rules = core.rules(false);
             let version = Arc::clone(&keyspace.load().version);
-            let was_crowded = rules.is_inbox_crowded(&version);
-            let before_bytes = owed_bytes();
-            let Some(next) = core.next_merge(&lock(&core.background.state)) else { break };
+            let was_l0_urgent = rules.is_l0_urgent(&version);
+            let before_bytes = credit_bytes();
+            let Some(next) = core.next_compaction(&lock(&core.background.state)) else { break };
             let job = next.job.expect("a job");
             let (is_free, bytes) = (job.is_trivial_move(&version), job.input_bytes(&version));
-            if was_crowded && before_bytes == 0 {
-                assert!(job.reason == Reason::Inbox || is_free, "{job}");
+            if was_l0_urgent && before_bytes == 0 {
+                assert!(job.reason == Reason::Level0 || is_free, "{job}");
             }
-            core.merge_once().expect("merged");
+            core.compact_once().expect("merged");
             match job.reason {
-                _ if is_free => assert_eq!(owed_bytes(), before_bytes, "{job}"),
-                Reason::Inbox if was_crowded => {
-                    assert!((bytes..=4 * bytes).contains(&owed_bytes()), "{} of {bytes}", owed_bytes());
+                _ if is_free => assert_eq!(credit_bytes(), before_bytes, "{job}"),
+                Reason::Level0 if was_l0_urgent => {
+                    assert!((bytes..=4 * bytes).contains(&credit_bytes()), "{} of {bytes}", credit_bytes());
                     owed += 1;
                 }
-                Reason::Inbox => {
-                    assert_eq!(owed_bytes(), 0);
+                Reason::Level0 => {
+                    assert_eq!(credit_bytes(), 0);
                     with_room += 1;
                 }
                 _ if before_bytes > 0 => {
-                    assert!(owed_bytes() < before_bytes, "{job}");
+                    assert!(credit_bytes() < before_bytes, "{job}");
                     spent += 1;
                 }
-                _ => assert!(!was_crowded, "{job}"),
+                _ => assert!(!was_l0_urgent, "{job}"),
             }
-            if round % 3 > 0 && owed_bytes() == 0 {
+            if round % 3 > 0 && credit_bytes() == 0 {
                 break;
             }
         }
@@ -144,30 +144,30 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
     // The holder of this lock does all background work.
     let _by_hand = lock(&core.inline_work);
     let long_bytes = core.rules(false).long_bytes;
-    let next_merge = || core.next_merge(&lock(&core.background.state)).and_then(|next| next.job);
+    let next_compaction = || core.next_compaction(&lock(&core.background.state)).and_then(|next| next.job);
     let mut next = 0;
     let long = loop {
         flush(&db, &mut next, 1);
-        while let Some(job) = next_merge() {
+        while let Some(job) = next_compaction() {
             let version = &keyspace.load().version;
             let is_in_place = job.inputs.iter().all(|input| input.level == job.target_level);
             if is_in_place && job.inputs.len() > 1 && job.input_bytes(version) >= long_bytes {
                 break;
             }
-            core.merge_once().expect("merged");
+            core.compact_once().expect("merged");
         }
-        if let Some(job) = next_merge() {
+        if let Some(job) = next_compaction() {
             break job;
         }
         assert!(next < 20 * KEYS, "no long merge in place in {next} writes");
     };
     // By now level 0 has enough runs for a compaction, but not enough to precede the long one.
     flush(&db, &mut next, DUE);
-    assert_eq!(next_merge().as_ref(), Some(&long), "the long merge is the next one");
+    assert_eq!(next_compaction().as_ref(), Some(&long), "the long merge is the next one");
 
     *lock(&merges.writer) = Some((db.clone(), next));
     let before = db.stats();
-    assert!(core.merge_once().expect("merged"));
+    assert!(core.compact_once().expect("merged"));
     let written = lock(&merges.writer).take().expect("it wrote").1 - next;
     let done = db.stats().since(&before);
     let seen = lock(&merges.seen).clone();
@@ -228,7 +228,7 @@ fn tables_that_a_close_forestalls_are_removed() {
         let rules = core.rules(true);
         shamba_tree::compaction::policy::pick(version, &rules).expect("a merge")
     };
-    assert_eq!(core.run_merge(&keyspace, &job).expect_err("too late").kind(), ErrorKind::Closed);
+    assert_eq!(core.run_compaction(&keyspace, &job).expect_err("too late").kind(), ErrorKind::Closed);
     assert_eq!(core.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
     core.release_stale_views();
     assert_eq!(files(), used);
@@ -241,20 +241,27 @@ fn who_waits_for_flushes_hears_nothing_of_merges_that_fail() {
         state.trouble(work, is_inline).error.as_ref().map(ToString::to_string)
     };
     let mut state = BackgroundState::default();
-    (0..9).for_each(|_| state.merge_trouble.add(error("a merge")));
+    (0..9).for_each(|_| state.compaction_failures.add(error("a merge")));
     for is_inline in [false, true] {
         assert_eq!(text(&state, Work::Flush, is_inline), None);
         assert_eq!(text(&state, Work::Merge, is_inline).as_deref(), Some("a merge"));
     }
-    assert_eq!((state.merge_trouble.failures, state.flush_trouble.failures), (9, 0), "each has its own");
+    assert_eq!(
+        (state.compaction_failures.failures, state.flush_failures.failures),
+        (9, 0),
+        "each has its own"
+    );
     // A waiter gives up on a sequence of failures if it has seen one of them.
-    assert_eq!([0, 8, 9].map(|before| state.merge_trouble.is_hopeless(before, 3)), [true, true, false]);
-    let mut ended = state.merge_trouble.clone();
+    assert_eq!(
+        [0, 8, 9].map(|before| state.compaction_failures.should_give_up(before, 3)),
+        [true, true, false]
+    );
+    let mut ended = state.compaction_failures.clone();
     ended.end();
     ended.add(error("once more"));
-    assert!(ended.failures == 1 && !ended.is_hopeless(9, 3) && ended.is_hopeless(9, 0));
+    assert!(ended.failures == 1 && !ended.should_give_up(9, 3) && ended.should_give_up(9, 0));
     // A single thread that does both cannot compact before the flush.
-    state.flush_trouble.add(error("a flush"));
+    state.flush_failures.add(error("a flush"));
     assert_eq!(text(&state, Work::Merge, false).as_deref(), Some("a merge"));
     assert_eq!(text(&state, Work::Merge, true).as_deref(), Some("a flush"));
 }
@@ -268,7 +275,7 @@ fn waits_begin_without_the_failures_of_the_past() {
         {
             let mut state = lock(&db.core().background.state);
             for _ in 0..9 {
-                state.merge_trouble.add(Error::new(ErrorKind::NoSpace, "long ago"));
+                state.compaction_failures.add(Error::new(ErrorKind::NoSpace, "long ago"));
             }
         }
         if number % 2 == 0 {
@@ -285,16 +292,16 @@ fn waits_begin_without_the_failures_of_the_past() {
 fn what_a_merge_failed_with_is_forgotten_when_there_is_nothing_to_merge() {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let db = Db::builder("/db").env(env).info_log(false).open().expect("opened");
-    let trouble = || lock(&db.core().background.state).merge_trouble.clone();
-    lock(&db.core().background.state).merge_trouble.add(Error::new(ErrorKind::NoSpace, "a merge"));
-    assert!(!db.core().merge_once().expect("nothing to do"));
+    let trouble = || lock(&db.core().background.state).compaction_failures.clone();
+    lock(&db.core().background.state).compaction_failures.add(Error::new(ErrorKind::NoSpace, "a merge"));
+    assert!(!db.core().compact_once().expect("nothing to do"));
     assert!(trouble().error.is_none() && trouble().failures == 0);
 }
 
 #[test]
 fn memory_lets_so_many_threads_merge() {
     for (budget_mib, threads) in [(4, 1), (7, 1), (8, 2), (64, 2), (95, 2), (96, 3), (1024, 32)] {
-        assert_eq!(affordable_merge_threads(budget_mib << 20), threads, "{budget_mib} MiB");
+        assert_eq!(compaction_threads_max(budget_mib << 20), threads, "{budget_mib} MiB");
     }
 }
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use shamba_table::{EntryIter, RangeTombstone, Walk};
 
-use crate::background::roomy_merge_threads;
+use crate::background::unrestricted_compaction_threads;
 use crate::compaction::output::Output;
-use crate::compaction::plan::{Claim, MergePlan, MergedSlice};
+use crate::compaction::plan::{Claim, CompactedSlice, CompactionPlan};
 use crate::core::{Core, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -26,8 +26,8 @@ use shamba_env::lock;
 use shamba_table::{FragmentedTombstones, clip};
 use shamba_tree::allocation::live_entries;
 use shamba_tree::compaction::policy::{
-    MergeJob, OutputRun, Reason, Target, bytes_beside, may_wait, move_edit, pick, pick_beside, pick_full,
-    pick_inbox, slice_edit, slices,
+    CompactionJob, OutputRun, Reason, Target, can_be_deferred, concurrent_level_bytes, move_edit, pick,
+    pick_concurrent, pick_full, pick_l0, slice_edit, slices,
 };
 use shamba_tree::compaction::reading::read_bytes;
 use shamba_tree::compaction::retention::Retention;
@@ -44,7 +44,7 @@ const HELPER_WAIT: Duration = Duration::from_millis(50);
 /// The read buffers of all inputs of a slice take this part of the budget (1/64).
 const READ_PART: u64 = 64;
 /// Maximum number of other jobs between two slices of a long one.
-const BESIDE_MOST: usize = 3;
+const CONCURRENT_JOBS_MAX: usize = 3;
 /// Entries between two checks of the rate limit and of shutdown.
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
@@ -61,7 +61,7 @@ enum Ended {
     /// All slices are installed.
     Done,
     /// The remaining slices are put off, or not needed any more.
-    GaveWay,
+    Deferred,
     /// The database is closing, or the keyspace was dropped.
     Closing,
 }
@@ -83,11 +83,11 @@ impl Core {
     ///
     /// # Errors
     /// The failure of a slice. Slices before it stay installed, and its output is removed.
-    pub(crate) fn run_merge(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
+    pub(crate) fn run_compaction(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob) -> Result<()> {
         self.run_merge_as(keyspace, job, Turn::Own)
     }
 
-    fn run_merge_as(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob, turn: Turn) -> Result<()> {
+    fn run_merge_as(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob, turn: Turn) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         let version = Arc::clone(&keyspace.load().version);
         // Checked after the version was taken: a drop marks the keyspace before it removes its
@@ -103,7 +103,7 @@ impl Core {
             self.move_table(keyspace, job, &version, output)?;
             return if job.reason == Reason::Manual { self.merge_moved(keyspace, turn) } else { Ok(()) };
         }
-        self.events.emit(&Event::MergeBegin {
+        self.events.emit(&Event::CompactionBegin {
             keyspace: keyspace.name.clone(),
             reason: job.reason.to_string(),
             bytes: job.input_bytes(&version),
@@ -113,29 +113,29 @@ impl Core {
             // Without split keys, slices end at table boundaries.
             table.meta.open().map_or_else(|_| Vec::new(), |reader| reader.split_keys(every_bytes))
         };
-        let was_crowded = self.rules(false).is_inbox_crowded(&version);
+        let was_l0_urgent = self.rules(false).is_l0_urgent(&version);
         let (size, budget_bytes) = (self.table_size(), self.settings.memory_budget_bytes);
-        let threads = match self.merge_threads() {
-            roomy if roomy <= roomy_merge_threads(budget_bytes) => roomy,
+        let threads = match self.compaction_threads() {
+            roomy if roomy <= unrestricted_compaction_threads(budget_bytes) => roomy,
             affordable => size.threads_for(amount(job, &version), budget_bytes, affordable),
         };
         let (set_bytes, full_bytes) = (self.settings.table_bytes(), size.full_bytes);
         let slice_bytes = slice_bytes(set_bytes, full_bytes, job.input_bytes(&version), threads);
         let slices = slices(job, &version, slice_bytes, &split_keys);
-        let bits = Arc::new(self.merge_bits(keyspace, &version, job));
+        let bits = Arc::new(self.compaction_bits(keyspace, &version, job));
         let plan =
-            MergePlan::new(Arc::clone(keyspace), version, job.clone(), bits, slices, threads, begin_us);
+            CompactionPlan::new(Arc::clone(keyspace), version, job.clone(), bits, slices, threads, begin_us);
         let plan = Arc::new(plan);
         // If there is nothing to share, helpers stay with the job that this one interrupts.
         let is_shared = threads > 1 && plan.slices().len() > 1;
-        let shared_before = is_shared.then(|| self.share_merge(Some(Arc::clone(&plan))));
+        let shared_before = is_shared.then(|| self.share_compaction(Some(Arc::clone(&plan))));
         let mut tally = Tally { since_us: begin_us, ..Tally::default() };
         let outcome = self.merge_in_order(&plan, output, turn, &mut tally);
         if let Some(before) = shared_before {
-            self.share_merge(before);
+            self.share_compaction(before);
         }
-        keyspace.count_turn(job, tally.bytes_read, was_crowded);
-        self.garbage.doom_tables(plan.stop().into_iter().map(|table| table.meta));
+        keyspace.update_credit(job, tally.bytes_read, was_l0_urgent);
+        self.obsolete.mark_tables_obsolete(plan.stop().into_iter().map(|table| table.meta));
         let ended = outcome?;
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
         if ended == Ended::Closing {
@@ -143,7 +143,7 @@ impl Core {
         }
         self.save_statistics(false);
         WorkCounters::add(&self.work.merges, u64::from(ended == Ended::Done));
-        self.events.emit(&Event::MergeEnd {
+        self.events.emit(&Event::CompactionEnd {
             keyspace: keyspace.name.clone(),
             target_level: job.target_level,
             bytes_read: tally.bytes_read,
@@ -166,11 +166,11 @@ impl Core {
     /// Whether flushed tables that could be moved unchanged are joined into fewer ones
     /// (`TableSize::joins`). Not where tables of the target run lie between them: no output may
     /// span those.
-    fn joins_tables(&self, version: &Version, job: &MergeJob) -> bool {
+    fn joins_tables(&self, version: &Version, job: &CompactionJob) -> bool {
         let uses = job.uses(version);
         let hull =
             uses.iter().map(|(_, _, table)| table.range.clone()).reduce(|hull, range| hull.hull(&range));
-        let Some(hull) = hull.filter(|_| job.reason == Reason::Inbox) else { return false };
+        let Some(hull) = hull.filter(|_| job.reason == Reason::Level0) else { return false };
         let (bytes, entries) = uses.iter().fold((0u64, 0u64), |(bytes, entries), (_, _, table)| {
             (bytes.saturating_add(table.live_bytes), entries.saturating_add(table.meta.entries))
         });
@@ -182,7 +182,7 @@ impl Core {
     }
 
     /// Sets the compaction whose slices helpers may process; returns the previous one.
-    fn share_merge(&self, plan: Option<Arc<MergePlan>>) -> Option<Arc<MergePlan>> {
+    fn share_compaction(&self, plan: Option<Arc<CompactionPlan>>) -> Option<Arc<CompactionPlan>> {
         let is_shared = plan.is_some();
         let before = std::mem::replace(&mut lock(&self.background.state).sharing, plan);
         if is_shared {
@@ -194,15 +194,15 @@ impl Core {
     /// Compacts slices in parallel with the helpers, and installs them in order.
     fn merge_in_order(
         &self,
-        plan: &MergePlan,
+        plan: &CompactionPlan,
         output: OutputRun,
         turn: Turn,
         tally: &mut Tally,
     ) -> Result<Ended> {
         let rules = self.rules(false);
         let is_long = turn == Turn::Own && plan.job.input_bytes(&plan.version) >= rules.long_bytes;
-        let before_bytes = bytes_beside(&plan.version, &rules, &plan.job);
-        let may_wait = may_wait(&plan.job, &rules, plan.version.deepest_level());
+        let before_bytes = concurrent_level_bytes(&plan.version, &rules, &plan.job);
+        let can_be_deferred = can_be_deferred(&plan.job, &rules, plan.version.deepest_level());
         let mut installed = 0;
         while let Some(slice) = plan.slices().get(installed) {
             if self.is_stopping() || plan.keyspace.dropped.load(Ordering::Acquire) {
@@ -215,14 +215,14 @@ impl Core {
                 installed += 1;
                 self.count_time(plan, tally);
                 if installed < plan.slices().len() {
-                    if may_wait && self.gives_way(plan, tally) {
-                        return Ok(Ended::GaveWay);
+                    if can_be_deferred && self.should_defer(plan, tally) {
+                        return Ok(Ended::Deferred);
                     }
                     if is_long {
-                        self.merge_crowded(plan);
+                        self.relieve_other_keyspaces(plan);
                     }
                     if let (true, Some(before_bytes)) = (is_long, before_bytes) {
-                        self.merge_beside(plan, installed, before_bytes)?;
+                        self.run_concurrent(plan, installed, before_bytes)?;
                     }
                     // Time of other jobs is not its own.
                     tally.since_us = self.env.clock.now_us();
@@ -237,7 +237,7 @@ impl Core {
     }
 
     /// Adds the time since the last slice to the compaction time, without sleep for the rate limit.
-    fn count_time(&self, plan: &MergePlan, tally: &mut Tally) {
+    fn count_time(&self, plan: &CompactionPlan, tally: &mut Tally) {
         let now_us = self.env.clock.now_us();
         let slept_us = plan.slept_us.load(Ordering::Relaxed) / plan.threads() as u64;
         let slept_lately_us = slept_us.saturating_sub(tally.slept_us);
@@ -249,77 +249,77 @@ impl Core {
     /// Runs the jobs that are due after `installed` slices of a long compaction. Their number is
     /// bounded: if the same keys are overwritten repeatedly, the levels above never fill up, and a
     /// job is always due.
-    fn merge_beside(&self, plan: &MergePlan, installed: usize, before_bytes: u64) -> Result<()> {
+    fn run_concurrent(&self, plan: &CompactionPlan, installed: usize, before_bytes: u64) -> Result<()> {
         let done = installed as f64 / plan.slices().len().max(1) as f64;
-        for _ in 0..BESIDE_MOST {
+        for _ in 0..CONCURRENT_JOBS_MAX {
             let is_dropped = plan.keyspace.dropped.load(Ordering::Acquire);
             if is_dropped || self.is_stopping() || !self.settings.auto_compaction {
                 break;
             }
             let version = Arc::clone(&plan.keyspace.load().version);
             let rules = plan.keyspace.turns(self.rules(false));
-            let Some(job) = pick_beside(&version, &rules, &plan.job, done, before_bytes) else { break };
+            let Some(job) = pick_concurrent(&version, &rules, &plan.job, done, before_bytes) else { break };
             drop(version);
-            self.run_beside(&plan.keyspace, &job)?;
+            self.run_concurrent_job(&plan.keyspace, &job)?;
         }
         Ok(())
     }
 
     /// Runs one job in each other keyspace whose level 0 is near a write slowdown, unless it is
     /// long too. Its failure is reported separately and does not fail this compaction.
-    fn merge_crowded(&self, plan: &MergePlan) {
+    fn relieve_other_keyspaces(&self, plan: &CompactionPlan) {
         let rules = self.rules(false);
         let others = self.keyspaces.load_full();
         for keyspace in others.values().filter(|keyspace| keyspace.id != plan.keyspace.id) {
             let version = Arc::clone(&keyspace.load().version);
             let has_turn = self.settings.auto_compaction && !self.is_stopping();
-            if !has_turn || !rules.is_inbox_crowded(&version) {
+            if !has_turn || !rules.is_l0_urgent(&version) {
                 continue;
             }
-            let is_short = |job: &MergeJob| {
+            let is_short = |job: &CompactionJob| {
                 job.input_bytes(&version) < rules.long_bytes || job.is_trivial_move(&version)
             };
             let job = pick(&version, &keyspace.turns(rules)).filter(is_short);
-            let job = job.or_else(|| Some(pick_inbox(&version, &rules)).filter(is_short));
+            let job = job.or_else(|| Some(pick_l0(&version, &rules)).filter(is_short));
             drop(version);
-            if let Some(Err(error)) = job.map(|job| self.run_beside(keyspace, &job)) {
+            if let Some(Err(error)) = job.map(|job| self.run_concurrent_job(keyspace, &job)) {
                 self.report_background("merge", &error);
                 // Visible to writers, but not a failure of the compaction that others wait for.
-                lock(&self.background.state).merge_trouble.error = Some(error);
+                lock(&self.background.state).compaction_failures.error = Some(error);
             }
         }
     }
 
-    fn run_beside(&self, keyspace: &Arc<KeyspaceCore>, job: &MergeJob) -> Result<()> {
+    fn run_concurrent_job(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob) -> Result<()> {
         self.run_merge_as(keyspace, job, Turn::Beside)?;
-        lock(&self.background.state).merge_trouble.error = None;
-        self.collect_garbage();
+        lock(&self.background.state).compaction_failures.error = None;
+        self.remove_obsolete_files();
         self.background.progress.notify_all();
         Ok(())
     }
 
-    /// Whether to put off the rest of a compaction for which [`may_wait`] holds. It is put off when
+    /// Whether to put off the rest of a compaction for which [`can_be_deferred`] holds. It is put off when
     /// the design has changed again, so that it may not be needed any more. It is also put off
     /// while a level 0 is near a write slowdown, if that is another keyspace's or this compaction
     /// has spent its credit. The policy will find the remaining work.
-    fn gives_way(&self, plan: &MergePlan, tally: &Tally) -> bool {
+    fn should_defer(&self, plan: &CompactionPlan, tally: &Tally) -> bool {
         let rules = self.rules(false);
         let deepest = plan.keyspace.load().version.deepest_level();
-        let has_turn = plan.keyspace.turns(rules).owed_bytes > tally.bytes_read;
+        let has_turn = plan.keyspace.turns(rules).credit_bytes > tally.bytes_read;
         let keyspaces = self.keyspaces.load();
-        let mut crowded = keyspaces.values().filter(|other| rules.is_inbox_crowded(&other.load().version));
+        let mut crowded = keyspaces.values().filter(|other| rules.is_l0_urgent(&other.load().version));
         rules.design.runs_allowed(plan.job.target_level, deepest) > 1
             || crowded.any(|other| other.id != plan.keyspace.id || !has_turn)
     }
 
     /// Compacts the slice of a claim and records the result.
-    fn merge_claimed(&self, plan: &MergePlan, claim: Claim<'_>) {
-        let merged = self.merge_slice(plan, claim.slice());
+    fn merge_claimed(&self, plan: &CompactionPlan, claim: Claim<'_>) {
+        let merged = self.compact_slice(plan, claim.slice());
         claim.finish(merged);
     }
 
     /// Processes slices of the plan until none can be claimed: the work of a helper thread.
-    pub(crate) fn help_merge(&self, plan: &MergePlan) {
+    pub(crate) fn help_merge(&self, plan: &CompactionPlan) {
         while let Some(claim) = plan.claim() {
             self.merge_claimed(plan, claim);
         }
@@ -328,13 +328,13 @@ impl Core {
     /// Installs a compacted slice; false if the keyspace was dropped meanwhile.
     fn install_slice(
         &self,
-        plan: &MergePlan,
+        plan: &CompactionPlan,
         slice: &KeyRange,
-        merged: MergedSlice,
+        merged: CompactedSlice,
         output: OutputRun,
         tally: &mut Tally,
     ) -> Result<bool> {
-        let MergedSlice { tables, bytes_read, entries_dropped } = merged;
+        let CompactedSlice { tables, bytes_read, entries_dropped } = merged;
         let mut handed = Vec::new();
         let new: Vec<Arc<TableMeta>> = tables.iter().map(|table| Arc::clone(&table.meta)).collect();
         let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
@@ -375,7 +375,7 @@ impl Core {
     fn move_table(
         &self,
         keyspace: &Arc<KeyspaceCore>,
-        job: &MergeJob,
+        job: &CompactionJob,
         version: &Version,
         output: OutputRun,
     ) -> Result<()> {
@@ -403,8 +403,8 @@ impl Core {
     }
 
     /// Compacts the entries of the inputs whose keys lie in `slice`.
-    fn merge_slice(&self, plan: &MergePlan, slice: &KeyRange) -> Result<MergedSlice> {
-        let MergePlan { version, job, .. } = plan;
+    fn compact_slice(&self, plan: &CompactionPlan, slice: &KeyRange) -> Result<CompactedSlice> {
+        let CompactionPlan { version, job, .. } = plan;
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut input_entries = 0.0;
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
@@ -490,11 +490,11 @@ impl Core {
                 moved => moved?,
             }
         }
-        Ok(MergedSlice { tables: output.finish()?, bytes_read, entries_dropped })
+        Ok(CompactedSlice { tables: output.finish()?, bytes_read, entries_dropped })
     }
 
     /// Sleeps while the compaction is ahead of its rate limit.
-    fn keep_pace(&self, plan: &MergePlan) {
+    fn keep_pace(&self, plan: &CompactionPlan) {
         let bytes_per_s = self.settings.rate_limit_bytes_per_s;
         if bytes_per_s == 0 {
             return;
@@ -531,7 +531,7 @@ fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {
 }
 
 /// Input bytes and entries of a job.
-fn amount(job: &MergeJob, version: &Version) -> (u64, u64) {
+fn amount(job: &CompactionJob, version: &Version) -> (u64, u64) {
     let of_table = |(bytes, entries): (u64, u64), table: &TableUse| {
         (bytes.saturating_add(table.live_bytes), entries.saturating_add(live_entries(table)))
     };

@@ -289,7 +289,7 @@ impl Drop for Output<'_> {
         self.syncing.clear();
         if !self.installed {
             for (summary, _) in &self.finished {
-                self.core.garbage.doom_file(self.core.dir.join(table_file_name(summary.id)));
+                self.core.obsolete.mark_file_obsolete(self.core.dir.join(table_file_name(summary.id)));
             }
         }
     }
@@ -337,7 +337,7 @@ pub(crate) fn open_reader(
     let reader = TableReader::open(&core.env, &core.dir, options)?;
     if core.settings.direct_io
         && !reader.is_direct()
-        && !core.is_direct_io_refused.swap(true, Ordering::Relaxed)
+        && !core.has_warned_direct_io.swap(true, Ordering::Relaxed)
     {
         let path = reader.path().display();
         core.warn(format!("direct I/O is refused for {path}: tables are read through the page cache"));

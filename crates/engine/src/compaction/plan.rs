@@ -6,7 +6,7 @@
 //! the first that is not installed, which bounds the space of finished tables that are not
 //! installed.
 //!
-//! Invariants: a claimed slice always gets a result, even after a panic; after [`MergePlan::stop`]
+//! Invariants: a claimed slice always gets a result, even after a panic; after [`CompactionPlan::stop`]
 //! returns no thread works on it.
 //!
 //! Not here: compacting a slice and installing it ([`super::job`]).
@@ -22,25 +22,25 @@ use crate::planted::{Defect, is_planted};
 use crate::sync::{Condvar, Mutex};
 use shamba_env::lock;
 use shamba_tree::allocation::JobBits;
-use shamba_tree::compaction::policy::MergeJob;
+use shamba_tree::compaction::policy::CompactionJob;
 use shamba_tree::version::{KeyRange, TableUse, Version};
 
 /// Slices per thread that may be claimed ahead of the first that is not installed.
 const AHEAD_PER_THREAD: usize = 2;
 
 /// Result of compacting a slice.
-pub(crate) struct MergedSlice {
+pub(crate) struct CompactedSlice {
     pub tables: Vec<TableUse>,
     pub bytes_read: u64,
     pub entries_dropped: u64,
 }
 
 /// A compaction in progress.
-pub(crate) struct MergePlan {
+pub(crate) struct CompactionPlan {
     pub keyspace: Arc<KeyspaceCore>,
     /// The tree in which the job was chosen: its tables stay open.
     pub version: Arc<Version>,
-    pub job: MergeJob,
+    pub job: CompactionJob,
     /// Filter bits of the output tables.
     pub bits: Arc<JobBits>,
     slices: Vec<KeyRange>,
@@ -62,22 +62,22 @@ struct Progress {
     claimed: usize,
     taken: usize,
     working: usize,
-    done: BTreeMap<usize, Result<MergedSlice>>,
+    done: BTreeMap<usize, Result<CompactedSlice>>,
 }
 
 /// A slice claimed by a thread.
 pub(crate) struct Claim<'a> {
-    plan: &'a MergePlan,
+    plan: &'a CompactionPlan,
     number: usize,
     is_finished: bool,
 }
 
-impl MergePlan {
+impl CompactionPlan {
     /// A compaction that begins now, with up to `threads` threads.
     pub fn new(
         keyspace: Arc<KeyspaceCore>,
         version: Arc<Version>,
-        job: MergeJob,
+        job: CompactionJob,
         bits: Arc<JobBits>,
         slices: Vec<KeyRange>,
         threads: usize,
@@ -134,7 +134,7 @@ impl MergePlan {
     }
 
     /// The result of the next slice in order, if it is finished.
-    pub fn take_next(&self) -> Option<Result<MergedSlice>> {
+    pub fn take_next(&self) -> Option<Result<CompactedSlice>> {
         let mut progress = lock(&self.progress);
         let mut next = progress.taken;
         if is_planted(Defect::SlicesOutOfOrder) {
@@ -177,11 +177,11 @@ impl Claim<'_> {
     }
 
     /// Records the result of the slice.
-    pub fn finish(mut self, result: Result<MergedSlice>) {
+    pub fn finish(mut self, result: Result<CompactedSlice>) {
         self.hand_in(result);
     }
 
-    fn hand_in(&mut self, result: Result<MergedSlice>) {
+    fn hand_in(&mut self, result: Result<CompactedSlice>) {
         self.is_finished = true;
         let mut progress = lock(&self.plan.progress);
         progress.working -= 1;
@@ -206,7 +206,7 @@ mod tests {
     use shamba_tree::allocation::Rule;
     use shamba_tree::compaction::policy::Rules;
 
-    fn plan(threads: usize) -> MergePlan {
+    fn plan(threads: usize) -> CompactionPlan {
         let version: Version = "L0: r2@2[2:a..z 40]\n".parse().expect("notation");
         let rules = Rules::manual(Design::new(MergePolicy::Leveling, 4.0, 10, 0.0), 1);
         let job = shamba_tree::compaction::policy::pick(&version, &rules).expect("a merge");
@@ -215,11 +215,11 @@ mod tests {
         let (name, closed) = (String::new(), Arc::default());
         let keyspace = KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, closed);
         let bits = Arc::new(JobBits::of_flush(Rule::NEW, &Version::empty(), 0));
-        MergePlan::new(Arc::new(keyspace), Arc::new(version), job, bits, slices.into(), threads, 0)
+        CompactionPlan::new(Arc::new(keyspace), Arc::new(version), job, bits, slices.into(), threads, 0)
     }
 
-    fn merged(bytes_read: u64) -> Result<MergedSlice> {
-        Ok(MergedSlice { tables: Vec::new(), bytes_read, entries_dropped: 0 })
+    fn merged(bytes_read: u64) -> Result<CompactedSlice> {
+        Ok(CompactedSlice { tables: Vec::new(), bytes_read, entries_dropped: 0 })
     }
 
     #[test]

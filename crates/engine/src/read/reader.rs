@@ -166,7 +166,7 @@ impl ReadAt<'_> {
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
         counts.total_ns = settings.elapsed_ns(begin_ns, settings.now_ns());
         self.core.lookups.add(&counts, alone);
-        Ok(outcome?)
+        outcome
     }
 
     #[inline]
@@ -186,7 +186,7 @@ impl ReadAt<'_> {
         if let Ok(value) = &outcome {
             self.core.note_lookups(self.keyspace, asked, std::iter::once((key, value.is_some())));
         }
-        Ok(outcome?)
+        outcome.map_err(Error::from)
     }
 
     /// The position in the recorded trace at which a lookup of the newest state begins.

@@ -165,11 +165,11 @@ pub(super) fn replay_logs<'a>(
 /// would find its space taken.
 fn abandon(core: &Core, written: Vec<VersionEdit>) {
     let added = written.into_iter().flat_map(|version| version.changes);
-    core.garbage.doom_tables(added.filter_map(|change| match change {
+    core.obsolete.mark_tables_obsolete(added.filter_map(|change| match change {
         Change::Add { table, .. } => Some(table.meta),
         _ => None,
     }));
-    core.collect_garbage();
+    core.remove_obsolete_files();
 }
 
 impl Rebuilt<'_> {
@@ -249,7 +249,7 @@ impl Rebuilt<'_> {
     ///
     /// # Errors
     /// Errors of writing tables; the tables written so far are removed.
-    pub(super) fn settle(
+    pub(super) fn rebalance(
         mut self,
         last_seq: SeqNo,
         mut edit: ManifestEdit,
@@ -269,10 +269,10 @@ impl Rebuilt<'_> {
 
     /// Returns the tail, if it is not empty and short enough to stay in the log.
     fn take_short_tail(&mut self) -> Option<Tail> {
-        let most_bytes = self.core.settings.memtable_bytes() / TAIL_BUFFER_PART;
+        let bytes_max = self.core.settings.memtable_bytes() / TAIL_BUFFER_PART;
         let is_one_memtable = self.memtables.values().all(|memtables| memtables.len() == 1);
         self.tail.take().filter(|tail| {
-            is_one_memtable && !tail.batches.is_empty() && tail.operations.len() as u64 <= most_bytes
+            is_one_memtable && !tail.batches.is_empty() && tail.operations.len() as u64 <= bytes_max
         })
     }
 

@@ -84,14 +84,14 @@ impl Window {
 
     /// Keeps an operation that is newer than those before it; evicts the last keys if the window is
     /// too large.
-    fn keep(&mut self, place: Place, seq: SeqNo, value: LogValue, most_bytes: usize) {
+    fn keep(&mut self, place: Place, seq: SeqNo, value: LogValue, bytes_max: usize) {
         let cost = |place: &Place, value: &LogValue| ENTRY_BYTES + place.1.len() + value.bytes();
         self.bytes += cost(&place, &value);
         if let Some((place, (_, before))) = self.entries.remove_entry(&place) {
             self.bytes -= cost(&place, &before);
         }
         self.entries.insert(place, (seq, value));
-        while self.bytes > most_bytes && self.entries.len() > 1 {
+        while self.bytes > bytes_max && self.entries.len() > 1 {
             let Some((place, (_, value))) = self.entries.pop_last() else { break };
             self.bytes -= cost(&place, &value);
             self.until = Some(place);
@@ -112,18 +112,18 @@ pub(super) struct LogContent<'a> {
     values: ValueLogs,
     window: Window,
     /// Maximum size of the window.
-    most_bytes: usize,
+    bytes_max: usize,
     /// The last sequence number in the logs.
     pub(super) last_seq: SeqNo,
 }
 
 impl<'a> LogContent<'a> {
-    /// Reads the logs of the database in `dir`, and keeps about `most_bytes` of them.
+    /// Reads the logs of the database in `dir`, and keeps about `bytes_max` of them.
     pub(super) fn read(
         env: &'a Env,
         dir: &'a Path,
         found: &mut Found,
-        most_bytes: usize,
+        bytes_max: usize,
         report: &mut RepairReport,
     ) -> Result<Self> {
         let (numbers, mut broken) = readable(env, dir, found, report)?;
@@ -132,7 +132,7 @@ impl<'a> LogContent<'a> {
             promise: found.state.log_promise,
             known_seq: found.state.last_seq,
             recovery: Recovery::Strict,
-            held_bytes_max: Settings::default().held_value_bytes_max().min(most_bytes as u64 / 4),
+            held_bytes_max: Settings::default().held_value_bytes_max().min(bytes_max as u64 / 4),
         };
         if !found.is_whole {
             // Sequence numbers up to there may belong to writes that only tables hold, or that are
@@ -155,7 +155,7 @@ impl<'a> LogContent<'a> {
             tombstones: Tombstones::new(),
             values: ValueLogs::default(),
             window: Window::default(),
-            most_bytes,
+            bytes_max,
             last_seq: SeqNo::ZERO,
         };
         let mut unnamed: BTreeMap<KeyspaceId, Option<KeyRange>> = BTreeMap::new();
@@ -210,7 +210,7 @@ impl<'a> LogContent<'a> {
     /// Replays the logs into the window; `also` is called for every operation that is not in
     /// tables.
     fn replay(&mut self, also: &mut Also<'_>) -> Result<ReplayReport> {
-        let Self { env, dir, numbers, options, flushed, tombstones, values, window, most_bytes, .. } = self;
+        let Self { env, dir, numbers, options, flushed, tombstones, values, window, bytes_max, .. } = self;
         replay(env, dir, numbers, options, &mut |batch| {
             batch.for_each(&mut |seq, id, op| {
                 let is_wanted = |flushed: &BTreeMap<KeyspaceId, SeqNo>| {
@@ -238,7 +238,7 @@ impl<'a> LogContent<'a> {
                     }
                 };
                 // Later batches have larger sequence numbers.
-                window.keep((id, key.to_vec()), seq, value, *most_bytes);
+                window.keep((id, key.to_vec()), seq, value, *bytes_max);
                 Ok(())
             })
         })
@@ -373,15 +373,15 @@ mod tests {
         let log: Vec<(Place, u64)> = (1..400u32).map(|seq| (place(seq * 7), u64::from(seq))).collect();
         let mut newest = BTreeMap::new();
         log.iter().for_each(|(place, seq)| _ = newest.insert(place.clone(), *seq));
-        for most_bytes in [1, 400, 5_000, 1 << 20] {
+        for bytes_max in [1, 400, 5_000, 1 << 20] {
             let (mut told, mut window, mut passes) = (BTreeMap::new(), Window::default(), 0);
             loop {
                 for (place, seq) in &log {
                     if window.takes(place.0, &place.1) {
                         let value = LogValue::Held(Bytes::from(vec![0; 10]));
-                        window.keep(place.clone(), SeqNo(*seq), value, most_bytes);
+                        window.keep(place.clone(), SeqNo(*seq), value, bytes_max);
                     }
-                    assert!(window.bytes <= most_bytes.max(ENTRY_BYTES + 14), "{} bytes", window.bytes);
+                    assert!(window.bytes <= bytes_max.max(ENTRY_BYTES + 14), "{} bytes", window.bytes);
                 }
                 passes += 1;
                 for (place, (seq, _)) in std::mem::take(&mut window.entries) {
@@ -390,8 +390,8 @@ mod tests {
                 let Some(from) = window.until.take() else { break };
                 window = Window { from: Some(from), ..Window::default() };
             }
-            assert_eq!(told, newest, "{most_bytes}");
-            assert!((passes == 1) == (most_bytes == 1 << 20), "{most_bytes}: {passes} passes");
+            assert_eq!(told, newest, "{bytes_max}");
+            assert!((passes == 1) == (bytes_max == 1 << 20), "{bytes_max}: {passes} passes");
         }
     }
 }

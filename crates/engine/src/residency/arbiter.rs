@@ -36,8 +36,8 @@ const MARGIN: f64 = 0.25;
 /// Windows between two decisions about the write buffer.
 const BUFFER_WINDOWS: u64 = 60;
 /// Bounds of the write buffer: a quarter of the configured size, and twice that size.
-pub(super) const BUFFER_LEAST_PART: u64 = 4;
-pub(super) const BUFFER_MOST_TIMES: u64 = 2;
+pub(super) const BUFFER_MIN_PART: u64 = 4;
+pub(super) const BUFFER_MAX_TIMES: u64 = 2;
 /// Cost of writing a page in addition to reading it. Both are copies to and from the system's page
 /// cache, with one sync for many.
 const WRITE_NS: f64 = 2_000.0;
@@ -88,7 +88,7 @@ pub(super) struct Holdings {
     pool_bytes: u64,
     pub(super) cache_bytes: u64,
     /// Maximum size of the cache.
-    cache_most_bytes: u64,
+    cache_bytes_max: u64,
     memtable_bytes: u64,
     /// The configured memtable size.
     memtable_design_bytes: u64,
@@ -112,7 +112,7 @@ fn consumers(
         bytes: holdings.pool_bytes,
         floor_bytes: 0,
         reserved_bytes: 0,
-        most_bytes: plan.useful_bytes.max(holdings.pool_bytes),
+        bytes_max: plan.useful_bytes.max(holdings.pool_bytes),
         gain_per_byte: plan.gain_per_byte,
         // Bytes that are only kept would go first, and they save nothing.
         loss_per_byte: plan.loss_per_byte
@@ -124,17 +124,17 @@ fn consumers(
         bytes: holdings.cache_bytes,
         floor_bytes,
         reserved_bytes: 0,
-        most_bytes: holdings.cache_most_bytes.max(floor_bytes),
+        bytes_max: holdings.cache_bytes_max.max(floor_bytes),
         gain_per_byte,
         // The next frames to be evicted are worth hardly more than the last ones.
         loss_per_byte: gain_per_byte,
     };
-    let least_bytes = holdings.memtable_design_bytes / BUFFER_LEAST_PART;
+    let bytes_min = holdings.memtable_design_bytes / BUFFER_MIN_PART;
     let write_buffer = Consumer {
         bytes: holdings.memtable_bytes,
-        floor_bytes: least_bytes,
+        floor_bytes: bytes_min,
         reserved_bytes: 0,
-        most_bytes: (holdings.memtable_design_bytes * BUFFER_MOST_TIMES).max(least_bytes),
+        bytes_max: (holdings.memtable_design_bytes * BUFFER_MAX_TIMES).max(bytes_min),
         gain_per_byte: buffer.gain_per_byte(holdings.memtable_bytes, step_bytes),
         loss_per_byte: buffer.loss_per_byte(holdings.memtable_bytes, step_bytes),
     };
@@ -144,7 +144,7 @@ fn consumers(
 /// The consumers with the write buffer fixed: it neither gives nor takes memory.
 fn standing_still(mut consumers: [Consumer; 3]) -> [Consumer; 3] {
     let [_, _, buffer] = &mut consumers;
-    (buffer.reserved_bytes, buffer.most_bytes) = (buffer.bytes, buffer.bytes.max(buffer.floor_bytes));
+    (buffer.reserved_bytes, buffer.bytes_max) = (buffer.bytes, buffer.bytes.max(buffer.floor_bytes));
     consumers
 }
 
@@ -238,7 +238,7 @@ impl Core {
             // From the same sum as the pool. Memory that others took recently belongs to neither,
             // or the cache would be given it once a window.
             cache_bytes: self.shared_lately_bytes().saturating_sub(pool_bytes),
-            cache_most_bytes: self.settings.cache_bytes_max.unwrap_or(u64::MAX),
+            cache_bytes_max: self.settings.cache_bytes_max.unwrap_or(u64::MAX),
             memtable_bytes: self.memtable_limit_bytes(),
             memtable_design_bytes: self.settings.memtable_bytes(),
         }
@@ -268,7 +268,7 @@ mod tests {
         budget_bytes: BUDGET,
         pool_bytes: 24 << 20,
         cache_bytes: 24 << 20,
-        cache_most_bytes: u64::MAX,
+        cache_bytes_max: u64::MAX,
         memtable_bytes: 8 << 20,
         memtable_design_bytes: 8 << 20,
     };
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_cache_takes_no_more_than_it_may_have() {
-        let mut holdings = Holdings { cache_most_bytes: 26 << 20, ..EVEN };
+        let mut holdings = Holdings { cache_bytes_max: 26 << 20, ..EVEN };
         let measured =
             Measured { seconds: 1.0, read_ns: 1e6, ghost_hits: 1_000_000, ghost_bytes: 1, written_bytes: 0 };
         let plan = PlanPrices { useful_bytes: u64::MAX / 2, kept_bytes: 24 << 20, ..PlanPrices::default() };

@@ -67,7 +67,7 @@ impl LevelMemory {
         self.partitions = (self.partitions.0 + held, self.partitions.1 + partitions);
         if let Some(filter) = reader.filter() {
             self.filter_held_bytes += filter.held_bytes();
-            self.filter_resting_bytes += filter.resting_bytes();
+            self.filter_resting_bytes += filter.dormant_bytes();
             self.filter_bytes += filter.geometry().total_bytes();
             for (number, module) in filter.geometry().modules().iter().enumerate() {
                 if self.modules.len() <= number {

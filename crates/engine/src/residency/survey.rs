@@ -53,7 +53,7 @@ const PRIOR_LOOKUPS: f64 = 256.0;
 /// Weight of the prior, in sampled seeks.
 const PRIOR_SEEKS: f64 = 256.0;
 /// Assumed minimum ratio of lookups to seeks, so that filters are loaded too if there is memory.
-const LOOKUPS_TO_SEEKS_LEAST: f64 = 1.0 / 256.0;
+const LOOKUPS_PER_SEEK_MIN: f64 = 1.0 / 256.0;
 
 /// Current costs.
 #[derive(Clone, Copy, Debug)]
@@ -233,7 +233,7 @@ impl Survey {
 /// seeks only, it is a small part of their rate, so that filters get only the memory that seeks do
 /// not need.
 fn per_second(window: Window) -> f64 {
-    let least = window.seeks_per_second * LOOKUPS_TO_SEEKS_LEAST;
+    let least = window.seeks_per_second * LOOKUPS_PER_SEEK_MIN;
     if window.lookups_per_second + least > 0.0 { window.lookups_per_second.max(least) } else { 1.0 }
 }
 

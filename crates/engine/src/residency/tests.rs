@@ -76,15 +76,15 @@ fn a_table_that_cannot_be_read_keeps_no_other_from_memory_and_is_named_once() {
         let_all_go(&readers);
         let name = bad.path().file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
         faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]).at_path(&name));
-        db.core().settle();
-        db.core().settle();
+        db.core().rebalance();
+        db.core().rebalance();
         for reader in &readers {
             assert_eq!(is_whole(reader), !Arc::ptr_eq(reader, bad), "{name}: {}", reader.path().display());
         }
         faults.clear_rules();
     }
     assert_eq!(listener.warnings.load(Ordering::Relaxed) - before, 3, "{:?}", db.warnings());
-    db.core().settle();
+    db.core().rebalance();
     assert!(readers.iter().all(|reader| is_whole(reader)), "what failed is tried again");
 }
 
@@ -111,7 +111,7 @@ fn what_a_burst_took_does_not_become_the_caches_share() {
     fill(&db, 2);
     let core = db.core();
     drop(Charge::new(&core.ledger, LedgerPart::Memtables, 4 << 20));
-    core.residency.note_others(core.ledger.total() + (4 << 20));
+    core.residency.note_other_bytes(core.ledger.total() + (4 << 20));
     let (share, pool) = (core.holdings().cache_bytes, core.pool_bytes());
     assert_eq!(share + pool, core.shared_lately_bytes(), "nothing is shared out twice");
     for window in 1..20 {
@@ -129,7 +129,7 @@ fn nothing_is_looked_at_when_there_is_nothing_to_let_go() {
     assert!(core.shed(u64::MAX / 2), "filters and indexes go");
     assert!(readers(&db).iter().all(|reader| super::survey::held_partitions(reader) == 0));
     assert!(!core.shed(1), "there are none");
-    core.settle();
+    core.rebalance();
     assert!(readers(&db).iter().all(|reader| is_whole(reader)));
     assert!(core.shed(1));
 }

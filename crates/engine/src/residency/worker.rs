@@ -19,14 +19,14 @@ use shamba_tree::statistics::Window;
 /// Checks per window.
 const LOOKS_PER_WINDOW: u64 = 16;
 /// Windows without a write after which no memory is kept free for a flush.
-const REST_WINDOWS: u32 = 5;
+const IDLE_WINDOWS: u32 = 5;
 /// Windows without a write between two searches for stale filters.
-const REFIT_WINDOWS: u32 = 16;
+const FILTER_CHECK_WINDOWS: u32 = 16;
 /// Early settlements take at most this part (1/16) of the time.
 const TIME_PART: u64 = 16;
 /// Hit-rate change that triggers an early replan. It is small because a search costs a hundred
 /// times as much as a filter probe.
-const TURNED_PART: f64 = 1.0 / 64.0;
+const HIT_RATE_CHANGE_MIN: f64 = 1.0 / 64.0;
 
 /// Recent hit rate of a keyspace.
 #[derive(Clone, Copy, Debug)]
@@ -39,11 +39,11 @@ struct Found {
 
 /// Whether the hit rate of any keyspace differs from the `planned` one by more than the scatter of
 /// its samples. If keyspaces were created or dropped, their install has requested a settlement.
-fn have_turned(planned: &[Found], now: &[Found]) -> bool {
+fn hit_rate_changed(planned: &[Found], now: &[Found]) -> bool {
     let far = |(planned, now): (&Found, &Found)| {
         // Two standard deviations of a share, at most.
         let scatter = 1.0 / planned.samples.min(now.samples).max(1.0).sqrt();
-        (planned.share - now.share).abs() >= TURNED_PART.max(scatter)
+        (planned.share - now.share).abs() >= HIT_RATE_CHANGE_MIN.max(scatter)
     };
     planned.len() == now.len() && planned.iter().zip(now).any(far)
 }
@@ -59,7 +59,7 @@ pub(super) struct MemoryWorker {
     blocks: (u64, u64),
     slices: (u64, u64),
     seq: SeqNo,
-    rest_windows: u32,
+    idle_windows: u32,
     /// Hit rates of the last plan.
     planned: Vec<Found>,
 }
@@ -74,7 +74,7 @@ impl MemoryWorker {
             blocks: (0, 0),
             slices: (0, 0),
             seq: core.visible(),
-            rest_windows: 0,
+            idle_windows: 0,
             planned: core.found_lately(now_us),
         }
     }
@@ -85,7 +85,8 @@ impl MemoryWorker {
         let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * TIME_PART;
         core.look_for_shifts(now_us);
         let found = core.found_lately(now_us);
-        let is_wanted = may_settle && (core.residency.take_wanted() || have_turned(&self.planned, &found));
+        let is_wanted =
+            may_settle && (core.residency.take_wanted() || hit_rate_changed(&self.planned, &found));
         if !(is_wanted || is_due) {
             return;
         }
@@ -95,7 +96,7 @@ impl MemoryWorker {
         // Without reads no value has changed, but evicted pieces may fit again.
         let reads = core.lookups.total().lookups + core.iterators.walked().ranges;
         if is_wanted || reads != self.reads || core.pool_room_bytes() > 0 {
-            core.settle();
+            core.rebalance();
             self.planned = found;
         }
         self.last_us = core.env.clock.now_us();
@@ -104,7 +105,7 @@ impl MemoryWorker {
 
     fn end_window(&mut self, core: &Core, now_us: u64) {
         self.window_us = now_us;
-        core.residency.fade_peak();
+        core.residency.decay_peak();
         let total = core.lookups.total();
         let since = |before: &mut (u64, u64), now: (u64, u64)| {
             let before = std::mem::replace(before, now);
@@ -115,12 +116,12 @@ impl MemoryWorker {
         let (reads, hits) = since(&mut self.slices, (total.filter_reads, total.filter_hits));
         core.residency.note_slices(reads, hits);
         let seq = core.visible();
-        self.rest_windows = if seq == self.seq { self.rest_windows.saturating_add(1) } else { 0 };
+        self.idle_windows = if seq == self.seq { self.idle_windows.saturating_add(1) } else { 0 };
         self.seq = seq;
-        core.residency.writes_rest.store(self.rest_windows >= REST_WINDOWS, Ordering::Relaxed);
+        core.residency.writes_idle.store(self.idle_windows >= IDLE_WINDOWS, Ordering::Relaxed);
         core.arbitrate(now_us);
-        if self.rest_windows > 0 && self.rest_windows % REFIT_WINDOWS == 0 {
-            core.want_refits();
+        if self.idle_windows > 0 && self.idle_windows % FILTER_CHECK_WINDOWS == 0 {
+            core.request_filter_rewrites();
         }
     }
 }
@@ -148,7 +149,7 @@ impl Core {
     /// new tables have figures already and are in no tree yet.
     fn look_for_shifts(&self, now_us: u64) {
         for keyspace in self.keyspaces.load().values() {
-            let Some(shift) = keyspace.statistics.look_for_shift(now_us) else { continue };
+            let Some(shift) = keyspace.statistics.detect_shift(now_us) else { continue };
             let Ok(_installing) = self.installing.try_lock() else { continue };
             keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
         }
@@ -171,8 +172,9 @@ mod tests {
         let of = |shares: &[f64], samples| -> Vec<Found> {
             shares.iter().map(|share| Found { share: *share, samples }).collect()
         };
-        let turned =
-            |planned: &[f64], now: &[f64], samples| have_turned(&of(planned, samples), &of(now, samples));
+        let turned = |planned: &[f64], now: &[f64], samples| {
+            hit_rate_changed(&of(planned, samples), &of(now, samples))
+        };
         assert!(!turned(&[], &[], 1e6));
         assert!(!turned(&[1.0, 0.5], &[0.99, 0.5], 1e6));
         assert!(turned(&[1.0, 0.5], &[0.9, 0.5], 1e6) && turned(&[1.0, 0.0], &[1.0, 0.1], 1e6));

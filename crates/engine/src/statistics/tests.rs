@@ -280,7 +280,7 @@ fn lookups_that_end_otherwise_are_believed_soon() {
     fill(&db);
     let keyspace = db.core().keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
     let look = |now_us| {
-        if let Some(shift) = keyspace.statistics.look_for_shift(now_us) {
+        if let Some(shift) = keyspace.statistics.detect_shift(now_us) {
             keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
         }
     };

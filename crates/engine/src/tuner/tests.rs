@@ -114,8 +114,8 @@ fn a_workload_that_swings_makes_the_tuner_slower_not_busier() {
     let distances: Vec<u64> = moves.array_windows().map(|[a, b]| b - a).collect();
     assert!(distances.iter().all(|distance| *distance >= DISTANCE_S), "{moves:?}");
     assert!(distances.iter().take(4).is_sorted(), "each is further away: {moves:?}");
-    for window in moves.windows(RECENT_MOST + 1) {
-        assert!(window[RECENT_MOST] - window[0] > RECENT_S, "{moves:?}");
+    for window in moves.windows(RECENT_MAX + 1) {
+        assert!(window[RECENT_MAX] - window[0] > RECENT_S, "{moves:?}");
     }
     assert!(moves.len() <= 40, "{} moves in an hour", moves.len());
     // Four phases of two minutes each, as different as possible: one early move in each.

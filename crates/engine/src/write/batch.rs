@@ -138,10 +138,10 @@ impl Operations {
     pub fn push(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
         // The encoded batch must fit a log record, whose length is a 32-bit number, and the reader
         // must be able to hold it in memory.
-        const MOST_BYTES: usize = 1 << 30;
+        const BATCH_BYTES_MAX: usize = 1 << 30;
         check_op(op)?;
-        if self.encoded.len() > MOST_BYTES {
-            return Err(Error::invalid(format!("the batch has more than {MOST_BYTES} bytes; split it")));
+        if self.encoded.len() > BATCH_BYTES_MAX {
+            return Err(Error::invalid(format!("the batch has more than {BATCH_BYTES_MAX} bytes; split it")));
         }
         let count = self.tally.count.checked_add(1);
         self.tally.count = count.ok_or_else(|| Error::invalid("the batch has too many operations"))?;

@@ -49,7 +49,8 @@ impl Core {
             match self.write_memtable(keyspace, memtable) {
                 Ok(uses) => _ = outputs.insert(keyspace.id, uses),
                 Err(error) => {
-                    self.garbage.doom_tables(outputs.into_values().flatten().map(|table| table.meta));
+                    self.obsolete
+                        .mark_tables_obsolete(outputs.into_values().flatten().map(|table| table.meta));
                     // A failed sync must still turn writes off.
                     let _ = self.end_log_sync(log_sync); // Its failure must not go unnoticed.
                     return Err(error);
@@ -70,7 +71,7 @@ impl Core {
         if log_sync.is_some() {
             log_promise = self.end_log_sync(log_sync).inspect_err(|_| {
                 let tables = outputs.values().flatten().map(|table| Arc::clone(&table.meta));
-                self.garbage.doom_tables(tables);
+                self.obsolete.mark_tables_obsolete(tables);
             })?;
         }
         // A promise about the active log covers every earlier log too, and allows its loss to be
@@ -86,7 +87,7 @@ impl Core {
             };
             for (keyspace, uses) in outputs {
                 if !state.keyspaces.contains_key(&keyspace) {
-                    self.garbage.doom_tables(uses.into_iter().map(|table| table.meta));
+                    self.obsolete.mark_tables_obsolete(uses.into_iter().map(|table| table.meta));
                     continue;
                 }
                 if let Some(keyspace) = self.keyspace(keyspace) {
@@ -100,9 +101,9 @@ impl Core {
             Ok(edit)
         })?;
         for log in &generation.log_files {
-            self.garbage.doom_log(log.clone());
+            self.obsolete.mark_log_obsolete(log.clone());
         }
-        self.collect_garbage();
+        self.remove_obsolete_files();
         self.save_statistics(false);
         WorkCounters::add(&self.work.flushes, 1);
         WorkCounters::add(&self.work.bytes_flushed, bytes);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use shamba_env::Env;
 
 use crate::error::Result;
-use crate::garbage::LogFile;
+use crate::obsolete::LogFile;
 use shamba_key::LogNo;
 use shamba_log::framing::{FileKind, FrameWriter};
 use shamba_log::wal::{ValueLog, ValuePlace};

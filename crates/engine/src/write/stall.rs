@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use crate::background::FAILURES_WAITED;
+use crate::background::WAITER_FAILURES_MAX;
 use crate::core::{BackgroundState, Core, Work};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -27,15 +27,15 @@ pub(crate) struct Backlog {
     /// Sealed memtables not yet flushed.
     pub immutables: u32,
     /// Level-0 runs of the keyspace that has most of them.
-    pub inbox_runs: u32,
+    pub l0_runs: u32,
 }
 
 /// Limits of the backlog.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub immutables: u32,
-    pub inbox_soft_runs: u32,
-    pub inbox_hard_runs: u32,
+    pub l0_slowdown_runs: u32,
+    pub l0_stop_runs: u32,
 }
 
 /// The reason that a writer gets which waits for `work`.
@@ -72,14 +72,14 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {
         return Pressure::Stop(Work::Flush);
     }
-    if backlog.inbox_runs >= limits.inbox_hard_runs {
+    if backlog.l0_runs >= limits.l0_stop_runs {
         return Pressure::Stop(Work::Merge);
     }
-    if backlog.inbox_runs <= limits.inbox_soft_runs {
+    if backlog.l0_runs <= limits.l0_slowdown_runs {
         return Pressure::None;
     }
-    let over = backlog.inbox_runs - limits.inbox_soft_runs;
-    let left = limits.inbox_hard_runs - backlog.inbox_runs;
+    let over = backlog.l0_runs - limits.l0_slowdown_runs;
+    let left = limits.l0_stop_runs - backlog.l0_runs;
     let ns_per_byte = (NS_PER_BYTE.saturating_mul(over) / left).max(1);
     Pressure::Slow { ns_per_byte: u16::try_from(ns_per_byte).unwrap_or(u16::MAX) }
 }
@@ -88,17 +88,17 @@ impl Core {
     fn backlog(&self, state: &BackgroundState) -> Backlog {
         let keyspaces = self.keyspaces.load();
         let runs = keyspaces.values().map(|keyspace| keyspace.load().version.level(0).len()).max();
-        Backlog { immutables: state.immutables.len() as u32, inbox_runs: runs.unwrap_or(0) as u32 }
+        Backlog { immutables: state.immutables.len() as u32, l0_runs: runs.unwrap_or(0) as u32 }
     }
 
     fn limits(&self) -> Limits {
-        let (merges, inbox) = (self.settings.auto_compaction, self.settings.inbox());
+        let (merges, l0) = (self.settings.auto_compaction, self.settings.l0());
         Limits {
             immutables: self.settings.immutable_memtables,
             // Without automatic compaction nothing drains level 0: its size is then the caller's
             // choice.
-            inbox_soft_runs: if merges { inbox.soft_runs } else { u32::MAX },
-            inbox_hard_runs: if merges { inbox.hard_runs } else { u32::MAX },
+            l0_slowdown_runs: if merges { l0.soft_runs } else { u32::MAX },
+            l0_stop_runs: if merges { l0.hard_runs } else { u32::MAX },
         }
     }
 
@@ -108,7 +108,7 @@ impl Core {
     /// - `Stalled` after the deadline.
     /// - `NoSpace` when the flush or compaction that it waits for fails for lack of space, and no
     ///   deadline was set or it has passed.
-    /// - The error of that flush or compaction after [`FAILURES_WAITED`] failures in a row, the
+    /// - The error of that flush or compaction after [`WAITER_FAILURES_MAX`] failures in a row, the
     ///   last of them while this write waited.
     /// - `ReadOnly` or `Closed` when the database became so while the write waited.
     pub fn make_room(&self, bytes: usize, deadline_ms: Option<u64>) -> Result<()> {
@@ -139,7 +139,7 @@ impl Core {
                 state = lock(&self.background.state);
                 let trouble = state.trouble(work, self.is_inline());
                 let is_full = trouble.error.as_ref().is_some_and(|cause| cause.kind() == ErrorKind::NoSpace);
-                if trouble.failures >= FAILURES_WAITED && !is_full {
+                if trouble.failures >= WAITER_FAILURES_MAX && !is_full {
                     // The work is tried again at once: the writer gets the result of that try,
                     // without the back-off before it. Not on a full disk: there writes need not
                     // wait for a try, and each one would start another.
@@ -147,7 +147,7 @@ impl Core {
                 }
             }
         }
-        let failures_before = (state.flush_trouble.failures_ever, state.merge_trouble.failures_ever);
+        let failures_before = (state.flush_failures.failures_total, state.compaction_failures.failures_total);
         let begin_us = self.env.clock.now_us();
         let deadline_us = deadline_ms.map(|ms| begin_us.saturating_add(ms.saturating_mul(1_000)));
         let outcome = loop {
@@ -168,7 +168,7 @@ impl Core {
                 Work::Merge => failures_before.1,
             };
             let (reason, trouble) = (reason(work), state.trouble(work, self.is_inline()));
-            let gives_up = self.is_inline() || trouble.is_hopeless(failures_before, FAILURES_WAITED);
+            let gives_up = self.is_inline() || trouble.should_give_up(failures_before, WAITER_FAILURES_MAX);
             let now_us = self.env.clock.now_us();
             let over = deadline_us.is_some_and(|deadline_us| now_us >= deadline_us);
             let is_full = |cause: &Error| cause.kind() == ErrorKind::NoSpace;
@@ -227,11 +227,11 @@ impl Core {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { immutables: 2, inbox_soft_runs: 4, inbox_hard_runs: 8 };
+    const LIMITS: Limits = Limits { immutables: 2, l0_slowdown_runs: 4, l0_stop_runs: 8 };
 
     #[test]
     fn pressure_rises_from_nothing_over_a_price_to_a_stop() {
-        let at = |immutables, inbox_runs| pressure(Backlog { immutables, inbox_runs }, LIMITS);
+        let at = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs }, LIMITS);
         assert_eq!(at(0, 4), Pressure::None);
         let mut last = 0;
         for runs in 5..8 {
@@ -241,8 +241,8 @@ mod tests {
         }
         assert_eq!(at(0, 8), Pressure::Stop(Work::Merge));
         assert_eq!(at(2, 0), Pressure::Stop(Work::Flush));
-        let wide = Limits { inbox_soft_runs: 1, inbox_hard_runs: u32::MAX, ..LIMITS };
-        let at = |inbox_runs| pressure(Backlog { immutables: 0, inbox_runs }, wide);
+        let wide = Limits { l0_slowdown_runs: 1, l0_stop_runs: u32::MAX, ..LIMITS };
+        let at = |l0_runs| pressure(Backlog { immutables: 0, l0_runs }, wide);
         assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
         assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
     }

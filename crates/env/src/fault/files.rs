@@ -9,7 +9,7 @@ use crate::aligned::AlignedBuf;
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 
 /// Distance of a misdirected read from its place, in bytes, where the file is long enough.
-const ASTRAY_BYTES: u64 = 4_096;
+const MISDIRECTION_BYTES: u64 = 4_096;
 
 impl FaultFs {
     fn ask(&self, kind: OpKind, path: &Path) -> io::Result<()> {
@@ -36,9 +36,12 @@ struct FaultRandomFile {
 
 impl FaultRandomFile {
     /// Overwrites the bytes read at `offset` with bytes from another place of the file.
-    fn go_astray(&self, offset: u64, read: &mut [u8]) -> io::Result<()> {
-        let elsewhere =
-            if offset >= ASTRAY_BYTES { offset - ASTRAY_BYTES } else { offset.saturating_add(ASTRAY_BYTES) };
+    fn misdirect(&self, offset: u64, read: &mut [u8]) -> io::Result<()> {
+        let elsewhere = if offset >= MISDIRECTION_BYTES {
+            offset - MISDIRECTION_BYTES
+        } else {
+            offset.saturating_add(MISDIRECTION_BYTES)
+        };
         let mut other = AlignedBuf::new(read.len());
         let bytes = self.inner.read_at(elsewhere, &mut other)?.min(read.len());
         if bytes > 0 {
@@ -67,7 +70,7 @@ impl RandomFile for FaultRandomFile {
                 let bit = self.fs.random_below(bytes.saturating_mul(8));
                 read[bit / 8] ^= 1 << (bit % 8);
             }
-            Some(Effect::MisdirectedRead) => self.go_astray(offset, read)?,
+            Some(Effect::MisdirectedRead) => self.misdirect(offset, read)?,
             _ => {}
         }
         Ok(bytes)

@@ -190,7 +190,7 @@ impl Effect {
             Effect::ShortRead => call.kind == Read && call.bytes > 1,
             Effect::ShortWrite => call.kind == Append && call.bytes > 1,
             Effect::FlipBitOnRead => call.kind == Read && call.bytes > 0,
-            // A single byte may be returned unchanged: see `go_astray`.
+            // A single byte may be returned unchanged: see `misdirect`.
             Effect::MisdirectedRead => call.kind == Read && call.bytes > 1,
             Effect::LieAboutSync => matches!(call.kind, SyncData | SyncAll | SyncDir),
             Effect::NoDirectReads => call.kind == OpenRead,

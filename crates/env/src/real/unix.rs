@@ -14,10 +14,10 @@ use crate::vfs::LockKind;
 /// EINVAL.
 const INVALID: i32 = 22;
 
-/// The nice value that [`give_way`] sets: next to a thread of nice 0 it gets a quarter of a
+/// The nice value that [`lower_priority`] sets: next to a thread of nice 0 it gets a quarter of a
 /// processor.
 #[cfg(target_os = "linux")]
-pub(crate) const YIELDING_NICE: i32 = 5;
+pub(crate) const BACKGROUND_NICE: i32 = 5;
 
 /// Reads at `offset`, as much as one system call returns.
 pub(crate) fn read_at(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
@@ -136,14 +136,14 @@ pub(crate) fn open_files_max() -> Option<u64> {
 
 /// Lowers the priority of the calling thread.
 #[cfg(target_os = "linux")]
-pub(crate) fn give_way() {
+pub(crate) fn lower_priority() {
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
-    if nice < YIELDING_NICE {
+    if nice < BACKGROUND_NICE {
         // If this fails, the thread keeps its normal priority.
-        let _ = rustix::process::setpriority_process(None, YIELDING_NICE);
+        let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
     }
 }
 
 /// Does nothing: on systems other than Linux the call would affect the whole process.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn give_way() {}
+pub(crate) fn lower_priority() {}

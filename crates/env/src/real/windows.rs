@@ -116,4 +116,4 @@ pub(crate) fn open_files_max() -> Option<u64> {
 }
 
 /// Does nothing: threads keep their priority.
-pub(crate) fn give_way() {}
+pub(crate) fn lower_priority() {}

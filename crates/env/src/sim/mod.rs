@@ -156,7 +156,7 @@ impl SimFs {
     }
 
     /// Makes all pending calls durable, as after a long time. Counts as one call.
-    pub fn settle(&self) {
+    pub fn rebalance(&self) {
         self.state().record(Op::Settle);
     }
 

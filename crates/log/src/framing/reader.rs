@@ -112,6 +112,7 @@ impl FrameReader {
     ///
     /// # Errors
     /// A read failed. A read error is never taken for the end of the file.
+    #[allow(clippy::should_implement_trait, reason = "it fails, or lends; an iterator can not")]
     pub fn next(&mut self) -> Result<Step> {
         if self.offset == self.limit {
             return Ok(Step::End);

@@ -88,6 +88,7 @@ impl<'w> OpStream<'w> {
     }
 
     /// The next operation, and whether it begins a batch; `None` after the last.
+    #[allow(clippy::should_implement_trait, reason = "it fails, or lends; an iterator can not")]
     pub fn next(&mut self) -> Result<Option<(bool, KeyspaceId, StreamedOp<'_>)>> {
         if self.payload.left() == 0 {
             return Ok(None);

@@ -66,7 +66,7 @@ const ASKED_PER_BIT: u32 = 8;
 /// / 32)^2 / 8 = 0.003 % of the minimum.
 const CORNERS_PER_BIT: f64 = 32.0;
 /// Maximum bits per key of a table; a larger value indicates a mistake of units.
-const MOST_BITS_PER_KEY: f64 = 1024.0;
+const BITS_PER_KEY_MAX: f64 = 1024.0;
 
 impl Measured {
     /// The curve through `points`: bits per key and rate, with bits ascending and rates
@@ -81,10 +81,10 @@ impl Measured {
         let mut before = (0.0, 1.0);
         for (at, &(bits_per_key, rate)) in points.iter().enumerate() {
             let first_at_zero = at == 0 && bits_per_key == 0.0;
-            if !(first_at_zero || (bits_per_key > before.0 && bits_per_key <= MOST_BITS_PER_KEY)) {
+            if !(first_at_zero || (bits_per_key > before.0 && bits_per_key <= BITS_PER_KEY_MAX)) {
                 return Err(format!(
                     "point {at} of a rate curve is at {bits_per_key} bits per key: points must ascend from \
-                     {} to at most {MOST_BITS_PER_KEY}",
+                     {} to at most {BITS_PER_KEY_MAX}",
                     before.0
                 ));
             }
@@ -113,9 +113,9 @@ impl Measured {
     /// # Errors
     /// As [`Self::new`].
     pub fn from_fn(rate: impl Fn(f64) -> f64, largest_bits_per_key: f64) -> Result<Self, String> {
-        if !(largest_bits_per_key > 0.0 && largest_bits_per_key <= MOST_BITS_PER_KEY) {
+        if !(largest_bits_per_key > 0.0 && largest_bits_per_key <= BITS_PER_KEY_MAX) {
             return Err(format!(
-                "a rate curve must end above 0 and at most at {MOST_BITS_PER_KEY} bits per key, not at \
+                "a rate curve must end above 0 and at most at {BITS_PER_KEY_MAX} bits per key, not at \
                  {largest_bits_per_key}"
             ));
         }

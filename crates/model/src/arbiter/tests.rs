@@ -13,7 +13,7 @@ const RULES: ArbiterRules =
     ArbiterRules { step_bytes: 10, moving_ns_per_byte: 60.0, payback_seconds: 60.0, margin: 0.0 };
 
 fn consumer(bytes: u64, gain_per_byte: f64, loss_per_byte: f64) -> Consumer {
-    Consumer { bytes, floor_bytes: 0, reserved_bytes: 0, most_bytes: u64::MAX, gain_per_byte, loss_per_byte }
+    Consumer { bytes, floor_bytes: 0, reserved_bytes: 0, bytes_max: u64::MAX, gain_per_byte, loss_per_byte }
 }
 
 fn moved(from: usize, to: usize, bytes: u64) -> Move {
@@ -70,8 +70,8 @@ fn floors_reserves_and_ceilings_hold() {
     }
     assert_eq!(twice(&[giver(50, 0), taker]), []);
     assert_eq!(twice(&[giver(0, 60), taker]), []);
-    assert_eq!(twice(&[giver(0, 0), Consumer { most_bytes: 54, ..taker }]), [moved(0, 1, 4)]);
-    assert_eq!(twice(&[giver(0, 0), Consumer { most_bytes: 50, ..taker }]), []);
+    assert_eq!(twice(&[giver(0, 0), Consumer { bytes_max: 54, ..taker }]), [moved(0, 1, 4)]);
+    assert_eq!(twice(&[giver(0, 0), Consumer { bytes_max: 50, ..taker }]), []);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn bad_input_is_refused_with_its_reason() {
     }
     assert!(refused(&ArbiterRules { payback_seconds: 0.0, ..RULES }, &[]).contains("payback"));
     assert!(refused(&ArbiterRules { step_bytes: 0, ..RULES }, &[]).contains("step"));
-    assert!(refused(&RULES, &[Consumer { floor_bytes: 5, most_bytes: 4, ..good }]).contains("floor"));
+    assert!(refused(&RULES, &[Consumer { floor_bytes: 5, bytes_max: 4, ..good }]).contains("floor"));
     let error = moves(&RULES, Some(&[good]), &[good; 2]).unwrap_err();
     assert!(error.contains("1 consumers") && error.contains("has 2"), "{error}");
 }
@@ -241,7 +241,7 @@ fn any_consumer() -> impl Strategy<Value = Consumer> {
             bytes: bytes / 8,
             floor_bytes: floor.min(most),
             reserved_bytes,
-            most_bytes: most.max(floor),
+            bytes_max: most.max(floor),
             gain_per_byte,
             loss_per_byte,
         },
@@ -265,7 +265,7 @@ proptest! {
             if after.bytes < now.bytes {
                 prop_assert!(after.bytes >= now.floor_bytes && after.bytes >= now.reserved_bytes);
             } else if after.bytes > now.bytes {
-                prop_assert!(after.bytes <= now.most_bytes);
+                prop_assert!(after.bytes <= now.bytes_max);
             }
         }
         prop_assert!(moves.iter().all(|moved| moved.bytes > 0 && moved.from != moved.to));

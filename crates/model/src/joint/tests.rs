@@ -404,7 +404,7 @@ fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory
     let of = |file: &FileMemory, budget| {
         let plan = plan_jointly(std::slice::from_ref(file), weighing, budget).unwrap();
         assert!(plan.bytes <= budget);
-        (plan.slices[0].clone(), plan.resting[0].clone(), plan.partitions[0])
+        (plan.slices[0].clone(), plan.dormant[0].clone(), plan.partitions[0])
     };
     assert_eq!(
         of(&file, 5000),
@@ -414,9 +414,9 @@ fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory
     assert_eq!(of(&file, 1199), (vec![4, 0, 0], 0..1, 1), "the index comes first");
     assert_eq!(of(&file, 1099), (vec![0, 0, 0], 0..0, 1));
     // A dormant module costs nothing, and none stays unless `keeps` is set.
-    let [resting, gone] = [weighing, plain(8.0)]
+    let [dormant, gone] = [weighing, plain(8.0)]
         .map(|weighing| plan_jointly(std::slice::from_ref(&file), weighing, 5000).unwrap());
-    assert_eq!(resting.cost_ns_per_second, gone.cost_ns_per_second);
+    assert_eq!(dormant.cost_ns_per_second, gone.cost_ns_per_second);
     assert_eq!((&gone.slices[0][..], gone.bytes), (&[0, 0, 0][..], 1000));
     // Some keys are absent: the first module is probed, the second is dormant.
     let mixed = FileMemory { probes: FileProbes { empty_per_second: 4.0, ..file.probes }, ..file.clone() };
@@ -424,10 +424,10 @@ fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory
     // A hundredth of the lookups may shift: modules are probed where the cost of a search outweighs
     // their probes.
     let doubting = |data_ns| {
-        let weighing = Weighing { turning_part: 0.01, ..weighing };
+        let weighing = Weighing { shift_part: 0.01, ..weighing };
         let file = FileMemory { data_ns, ..file.clone() };
         let plan = plan_jointly(&[file], weighing, 5000).unwrap();
-        (plan.slices[0].clone(), plan.resting[0].clone())
+        (plan.slices[0].clone(), plan.dormant[0].clone())
     };
     assert_eq!(doubting(800.0), (vec![4, 4, 0], 0..2), "0.9 * 8 < 8");
     assert_eq!(doubting(900.0), (vec![4, 4, 0], 1..2));
@@ -440,9 +440,9 @@ fn what_saves_nothing_rests_where_it_is_as_long_as_nothing_else_wants_the_memory
     // A search that costs about as much as the probes: active modules stay active and dormant ones
     // dormant.
     let wavering = |asked_now| {
-        let weighing = Weighing { turning_part: 0.01, margin: 0.1, ..weighing };
+        let weighing = Weighing { shift_part: 0.01, margin: 0.1, ..weighing };
         let file = FileMemory { asked_now, data_ns: 890.0, ..file.clone() };
-        plan_jointly(&[file], weighing, 5000).unwrap().resting[0].clone()
+        plan_jointly(&[file], weighing, 5000).unwrap().dormant[0].clone()
     };
     assert_eq!([wavering(2), wavering(0)], [1..2, 0..2]);
 }
@@ -461,7 +461,7 @@ fn what_is_kept_takes_nothing_from_what_saves() {
         let weighing = plain(200.0);
         let without = plan_jointly(&files, weighing, budget).unwrap();
         let kept = plan_jointly(&files, Weighing { keeps: true, ..weighing }, budget).unwrap();
-        let doubting = Weighing { keeps: true, turning_part: 0.1, ..weighing };
+        let doubting = Weighing { keeps: true, shift_part: 0.1, ..weighing };
         let doubting = plan_jointly(&files, doubting, budget).unwrap();
         assert!(kept.cost_ns_per_second <= without.cost_ns_per_second * (1.0 + 1e-9), "seed {seed}");
         assert_eq!((&kept.partitions, &kept.fetched), (&without.partitions, &without.fetched), "seed {seed}");
@@ -475,8 +475,8 @@ fn what_is_kept_takes_nothing_from_what_saves() {
                 let stays = number < file.held_modules && is_prefix && (with, without) == (module.slices, 0);
                 assert!(with == without || stays, "seed {seed}: in whole, where it was, or not at all");
             }
-            for resting in [&kept.resting[at], &doubting.resting[at]] {
-                assert!(resting.end <= file.held_modules || resting.is_empty(), "seed {seed}");
+            for dormant in [&kept.dormant[at], &doubting.dormant[at]] {
+                assert!(dormant.end <= file.held_modules || dormant.is_empty(), "seed {seed}");
             }
         }
     }

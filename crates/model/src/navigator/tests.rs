@@ -307,10 +307,7 @@ fn the_buffer_is_one_that_the_engine_would_use() {
                 [row.halved, row.doubled].into_iter().flatten().map(|response| response.plan)
             }))
         {
-            assert!(
-                plan.design.buffer_bytes <= memtable_bytes_most(memory_bytes),
-                "{memory_bytes}: {plan:?}"
-            );
+            assert!(plan.design.buffer_bytes <= memtable_bytes_max(memory_bytes), "{memory_bytes}: {plan:?}");
         }
     }
     // Too little memory for the rule: the smallest buffer is still allowed.

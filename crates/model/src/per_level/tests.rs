@@ -105,7 +105,7 @@ fn the_search_is_never_worse_than_one_ratio_and_no_random_tree_is_better() {
                 let count = 1 + (rng() * 6.0) as usize;
                 let level = |_| {
                     let size_ratio = 2.0 * 20f64.powf(rng());
-                    Level { size_ratio, runs: 1 + (rng() * f64::from(most_runs(size_ratio).min(16))) as u32 }
+                    Level { size_ratio, runs: 1 + (rng() * f64::from(runs_max(size_ratio).min(16))) as u32 }
                 };
                 let levels = (0..count).map(level).collect();
                 let Some((_, costs)) = search.at(&State { levels, bits_per_key: 16.0 }) else { continue };

@@ -275,8 +275,8 @@ impl DataBlockBuilder {
     #[inline]
     fn surely_fits(&self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
         let bytes = self.bytes.len() + entry.key.len() + entry.value.len();
-        let most_bytes = bytes + HEADER_BYTES + (self.waiting.len() + 1) * WIDEST_BYTES;
-        most_bytes <= limit_bytes && limit_bytes <= usize::from(u16::MAX)
+        let bytes_max = bytes + HEADER_BYTES + (self.waiting.len() + 1) * WIDEST_BYTES;
+        bytes_max <= limit_bytes && limit_bytes <= usize::from(u16::MAX)
     }
 
     /// The shape with `entry`, if it fits.

@@ -6,7 +6,7 @@
 //! copies out of the page cache, admission would add half the read's cost again, so only one block
 //! in [`KEPT_IN`] is admitted, chosen pseudo-randomly. A uniform workload loses nothing, frequently
 //! read blocks are admitted after a few reads, and blocks that are read once rarely evict others. A
-//! cache that counts reads instead of time admits every block ([`BlockCache::keeping_all`]).
+//! cache that counts reads instead of time admits every block ([`BlockCache::admitting_all`]).
 //!
 //! Not here: which block is evicted ([`super::hand`]).
 
@@ -52,7 +52,7 @@ pub(super) struct Admission {
     long_ns: AtomicU64,
     long_bytes: AtomicU64,
     /// Admit every block: reads are counted, not timed.
-    pub(super) keeps_all: bool,
+    pub(super) admits_all: bool,
 }
 
 impl Admission {
@@ -98,7 +98,7 @@ impl BlockCache {
         let admission = &self.shelf.admission;
         let number = admission.misses.fetch_add(1, Ordering::Relaxed);
         let crowded = admission.crowded.load(Ordering::Relaxed);
-        let keep = !crowded || admission.keeps_all || is_kept(number, self.read_ns());
+        let keep = !crowded || admission.admits_all || is_kept(number, self.read_ns());
         if let Some(key) = key {
             self.shelf.ghosts.missed(key);
             if !keep {

@@ -126,7 +126,7 @@ pub(super) struct Hand {
     /// Small frames of the newest slab that were never handed out.
     unwritten: std::ops::Range<u32>,
     /// Retired frames and slabs that wait for their grace period, in ascending order of phases.
-    limbo: VecDeque<(u64, Retired)>,
+    retired: VecDeque<(u64, Retired)>,
     /// Bytes of large frames, without records.
     large_bytes: u64,
     /// Held bytes that will be released: draining slabs, retired large frames.
@@ -168,8 +168,8 @@ impl Hand {
     /// now.
     pub(super) fn take_large(&mut self, shelf: &Shelf, bytes: u64) -> Option<Taken> {
         let slice_bytes = (shelf.capacity() / SLICE_PART_MAX).min(SLICE_BYTES_MAX);
-        let most_bytes = slice_bytes.max(shelf.capacity() / shelf.large_part_max);
-        let stored = u32::try_from(bytes).ok().filter(|_| bytes <= most_bytes)?;
+        let bytes_max = slice_bytes.max(shelf.capacity() / shelf.large_part_max);
+        let stored = u32::try_from(bytes).ok().filter(|_| bytes <= bytes_max)?;
         self.missed(shelf, SlabKind::Large, bytes);
         let frame = self.take_large_record(shelf)?;
         if !self.make_room(shelf, bytes) || !shelf.charge(bytes) {
@@ -236,7 +236,7 @@ impl Hand {
         if self.kind_of(shelf, frame) == Some(SlabKind::Large) {
             self.leaving_bytes += record.large_bytes() as u64;
         }
-        self.limbo.push_back((shelf.epoch.phase(), Retired::Frame(frame)));
+        self.retired.push_back((shelf.epoch.phase(), Retired::Frame(frame)));
     }
 
     /// Frees a retired frame whose last pin was dropped.
@@ -271,14 +271,14 @@ impl Hand {
 
     /// Frees retired frames and slabs whose grace period has passed.
     pub(super) fn reclaim(&mut self, shelf: &Shelf) {
-        while let Some((since, _)) = self.limbo.front() {
+        while let Some((since, _)) = self.retired.front() {
             if since + GRACE_PHASES > shelf.epoch.phase() {
                 if !shelf.epoch.try_advance() {
                     return;
                 }
                 continue;
             }
-            match self.limbo.pop_front() {
+            match self.retired.pop_front() {
                 Some((_, Retired::Frame(frame))) => self.free_unless_pinned(shelf, frame),
                 Some((_, Retired::Slab(slab, kind, hidden))) => {
                     // SAFETY: hidden `GRACE_PHASES` ago, when all its frames were free.
@@ -528,7 +528,7 @@ impl Hand {
         };
         if let Some(hidden) = shelf.slabs.hide(number) {
             shelf.draining.fetch_sub(1, Ordering::SeqCst);
-            self.limbo.push_back((shelf.epoch.phase(), Retired::Slab(number, kind, hidden)));
+            self.retired.push_back((shelf.epoch.phase(), Retired::Slab(number, kind, hidden)));
         }
     }
 }

@@ -137,7 +137,7 @@ impl BlockCache {
     /// Admits blocks of any size up to the capacity: for filters and indexes that are cached whole,
     /// which then compete with smaller blocks on equal terms.
     #[must_use]
-    pub fn keeping_whole(mut self) -> Self {
+    pub fn admitting_any_size(mut self) -> Self {
         self.shelf.large_part_max = 1;
         self
     }
@@ -145,8 +145,8 @@ impl BlockCache {
     /// Admits every missed block, however fast its read was: for experiments that count reads, not
     /// time.
     #[must_use]
-    pub fn keeping_all(mut self) -> Self {
-        self.shelf.admission.keeps_all = true;
+    pub fn admitting_all(mut self) -> Self {
+        self.shelf.admission.admits_all = true;
         self
     }
 

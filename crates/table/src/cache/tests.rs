@@ -226,7 +226,7 @@ fn a_cache_that_has_shrunk_keeps_large_blocks_as_well_as_an_lru_would() {
     for (capacity, first_capacity) in
         [(88_000_u64, 88_000), (88_000, 5 << 20), (253_000, 5 << 20), (500_000, 5 << 20)]
     {
-        let cache = Arc::new(BlockCache::new(first_capacity, Arc::new(Ledger::new())).keeping_all());
+        let cache = Arc::new(BlockCache::new(first_capacity, Arc::new(Ledger::new())).admitting_all());
         cache.set_capacity_bytes(capacity);
         let blocks = Blocks::new(&cache, 1, 1_000);
         let rng = SeededRng::new(3);
@@ -266,7 +266,7 @@ fn who_counts_reads_has_every_miss_kept() {
     };
     let cache = || BlockCache::new(1 << 20, Arc::new(Ledger::new()));
     assert!((30..130).contains(&kept(cache())));
-    assert_eq!(kept(cache().keeping_all()), 1_000);
+    assert_eq!(kept(cache().admitting_all()), 1_000);
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl ReadAhead {
     }
 
     /// Frees the buffer.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release(&mut self) {
         self.next = None;
         self.filled = 0;
         self.buffer = Vec::new();

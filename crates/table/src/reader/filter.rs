@@ -85,7 +85,7 @@ impl TableFilter {
         let count = geometry.slices();
         let is_cached = residency == Residency::Cached;
         let fetched = if is_cached { all_modules(&geometry) } else { 0 };
-        let unasked = Unasked { fetched, resting: 0 };
+        let unasked = Unasked { fetched, dormant: 0 };
         let resident = ResidentFilter::new(geometry, vec![None; count].into(), unasked);
         let slots = if is_cached { (0..count).map(|_| FrameSlot::new()).collect() } else { Box::default() };
         let cached = if is_cached { cache.add_table(id) } else { None };
@@ -208,8 +208,8 @@ impl TableReader {
         }
         state.damaged.extend(found_damaged);
         held.warnings.iter().for_each(|warning| self.note_filter_damage(warning.clone()));
-        let resting = unasked.resting & held_modules(&geometry, &slices);
-        changed |= held.freed || state.resident.unasked() != Unasked { resting, ..unasked };
+        let dormant = unasked.dormant & held_modules(&geometry, &slices);
+        changed |= held.freed || state.resident.unasked() != Unasked { dormant, ..unasked };
         if changed {
             state.resident = ResidentFilter::new(geometry, slices.into(), unasked);
         }

@@ -80,7 +80,7 @@ impl TableIter {
     /// Moves to another table, to be read in the same way. The iterator is invalid until the next
     /// seek.
     pub fn move_to(&mut self, table: &Arc<TableReader>) {
-        self.let_go();
+        self.release();
         if !Arc::ptr_eq(&self.table, table) {
             self.table = Arc::clone(table);
         }
@@ -88,11 +88,11 @@ impl TableIter {
 
     /// Releases the current block and the read-ahead buffer, which an idle iterator need not hold.
     /// The iterator is invalid until the next seek.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         self.block = None;
         self.window.clear();
-        self.ahead.let_go();
-        self.index.let_go();
+        self.ahead.release();
+        self.index.release();
         self.charge.resize(WINDOW_BYTES as u64);
     }
 

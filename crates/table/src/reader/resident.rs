@@ -24,7 +24,7 @@ pub struct Unasked {
     /// Modules that are fetched where they are not resident; the others are then skipped.
     pub fetched: u8,
     /// Dormant modules: resident, but skipped.
-    pub resting: u8,
+    pub dormant: u8,
 }
 
 /// A slice in memory, shared by its holders.
@@ -63,8 +63,8 @@ const _: () = assert!(size_of::<ResidentFilter>() <= 56);
 
 impl ResidentFilter {
     pub(super) fn new(geometry: FilterGeometry, slices: Arc<[Option<Slice>]>, unasked: Unasked) -> Self {
-        let Unasked { fetched, resting } = unasked;
-        let asked = held_modules(&geometry, &slices) & !resting;
+        let Unasked { fetched, dormant } = unasked;
+        let asked = held_modules(&geometry, &slices) & !dormant;
         let first_is_quick = asked & 1 == 1 && !geometry.is_standard();
         let has_more = geometry.modules().len() > 1 || fetched != 0 || !first_is_quick;
         Self { geometry, slices, asked, fetched, first_is_quick, has_more }
@@ -83,8 +83,8 @@ impl ResidentFilter {
 
     /// Treatment of the other modules.
     pub fn unasked(&self) -> Unasked {
-        let resting = held_modules(&self.geometry, &self.slices) & !self.asked;
-        Unasked { fetched: self.fetched, resting }
+        let dormant = held_modules(&self.geometry, &self.slices) & !self.asked;
+        Unasked { fetched: self.fetched, dormant }
     }
 
     /// Whether lookups fetch `module` where it is not resident.
@@ -114,9 +114,9 @@ impl ResidentFilter {
     }
 
     /// Bytes of the resident slices of dormant modules.
-    pub fn resting_bytes(&self) -> u64 {
-        let resting = self.unasked().resting;
-        let modules = (0..self.geometry.modules().len()).filter(|module| resting >> module & 1 == 1);
+    pub fn dormant_bytes(&self) -> u64 {
+        let dormant = self.unasked().dormant;
+        let modules = (0..self.geometry.modules().len()).filter(|module| dormant >> module & 1 == 1);
         modules.filter_map(|module| Some(bytes_of(self.slices.get(self.geometry.slices_of(module))?))).sum()
     }
 

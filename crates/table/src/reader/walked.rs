@@ -86,7 +86,7 @@ impl IndexCursor {
     }
 
     /// Drops the partition that was read.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release(&mut self) {
         self.read = None;
     }
 

@@ -25,7 +25,7 @@ use shamba_key::internal_cmp;
 /// Name of a data block in errors.
 const DATA_BLOCK: &str = "data block";
 /// From this number on, zeros in a searched stretch may be an overwritten block instead of padding.
-const ZEROS_LEAST: u64 = 20;
+const ZEROS_MIN: u64 = 20;
 /// Maximum payload of a block with several entries if the properties are unreadable.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
@@ -314,7 +314,7 @@ impl SalvageWalk {
 
     /// Ends a run of zeros before `upper`.
     fn doubt(&mut self, upper: Option<Bytes>) {
-        if std::mem::take(&mut self.zeros) >= ZEROS_LEAST {
+        if std::mem::take(&mut self.zeros) >= ZEROS_MIN {
             let lower = self.lower_bound(None);
             self.doubts.push((lower, upper));
         }

@@ -104,22 +104,22 @@ fn lookups_here_and_there_and_what_is_cached_are_not_read_ahead_of() {
     walk.seek_to_first().expect("readable");
     let charged = held_bytes() - idle_bytes;
     assert!((60 << 10..=68 << 10).contains(&charged), "{charged} bytes charged");
-    walk.let_go();
+    walk.release();
     assert_eq!(held_bytes(), idle_bytes);
     // A scan without memory reads block by block; a compaction has memory set aside.
     rig.ledger.limit(LedgerPart::Iterators, 8 << 10);
     walk.seek_to_first().expect("readable");
     assert!(held_bytes() > 60 << 10);
-    let mut most_bytes = 0;
+    let mut bytes_max = 0;
     let mut scan = table.walk(Walk::Parts { fill_cache: false, ahead_bytes: AHEAD_BYTES });
     rig.cache.remove_table(table.id());
     scan.seek_to_first().expect("readable");
     for row in &rows {
         assert_eq!((scan.key(), scan.value()), (&row.key[..], &row.value[..]));
         scan.next().expect("readable");
-        most_bytes = most_bytes.max(rig.ledger.bytes(LedgerPart::Iterators));
+        bytes_max = bytes_max.max(rig.ledger.bytes(LedgerPart::Iterators));
     }
-    assert!((4 << 10..=8 << 10).contains(&most_bytes), "{most_bytes} bytes charged");
+    assert!((4 << 10..=8 << 10).contains(&bytes_max), "{bytes_max} bytes charged");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn lookups_and_walks_agree_with_a_sorted_list_whatever_is_resident() {
                 check_ledger(&rig, &table);
                 ask(&rig, &table, &mut iters[dice.below(3)], &rows, &dice);
             }
-            iters.iter_mut().for_each(TableIter::let_go);
+            iters.iter_mut().for_each(TableIter::release);
             assert_eq!(rig.ledger.bytes(LedgerPart::Iterators), idle_bytes);
         }
         drop(table);
@@ -411,25 +411,25 @@ fn modules_that_rest_are_held_and_not_asked_and_nothing_is_read_for_it() {
         let all = [u32::MAX; 8];
         assert!(held(&all, Unasked::default()).slices_read > 0);
         let charged = rig.ledger.bytes(LedgerPart::Filters);
-        for resting in 0..1u8 << modules {
-            let unasked = Unasked { fetched: 0, resting };
+        for dormant in 0..1u8 << modules {
+            let unasked = Unasked { fetched: 0, dormant };
             let before = table.filter().expect("a filter");
             let change = held(&all, unasked);
             let is_same = before.unasked() == unasked;
             assert_eq!(
                 (change.changed, change.freed, change.slices_read),
                 (!is_same, false, 0),
-                "{resting:b}"
+                "{dormant:b}"
             );
-            assert!(!held(&all, unasked).changed, "{resting:b}: it is so already");
+            assert!(!held(&all, unasked).changed, "{dormant:b}: it is so already");
             assert_eq!(rig.ledger.bytes(LedgerPart::Filters), charged);
             let filter = table.filter().expect("a filter");
             assert_eq!((filter.unasked(), filter.absent_slices()), (unasked, 0));
             let bytes: u64 = (0..modules)
-                .filter(|module| resting >> module & 1 == 1)
+                .filter(|module| dormant >> module & 1 == 1)
                 .map(|module| filter.geometry().modules()[module].total_bytes())
                 .sum();
-            assert_eq!(filter.resting_bytes(), bytes);
+            assert_eq!(filter.dormant_bytes(), bytes);
             let rows = rows.iter().step_by(97);
             for key in
                 rows.clone().map(|row| row.key.clone()).chain(rows.map(|row| [&row.key, &b"x"[..]].concat()))
@@ -437,20 +437,20 @@ fn modules_that_rest_are_held_and_not_asked_and_nothing_is_read_for_it() {
                 let digest = digest(&key);
                 let whole = |module| in_file(&table, digest, module);
                 for module in 0..modules {
-                    let said = (resting >> module & 1 == 0).then(|| whole(module));
-                    assert_eq!(filter.module(digest, module), said, "{resting:b}, module {module}");
+                    let said = (dormant >> module & 1 == 0).then(|| whole(module));
+                    assert_eq!(filter.module(digest, module), said, "{dormant:b}, module {module}");
                 }
-                let is_asked = resting & 1 == 0;
+                let is_asked = dormant & 1 == 0;
                 assert_eq!(filter.ask(digest, true).is_answerable(), is_asked);
                 if !key.ends_with(b"x") {
-                    assert!(filter.may_contain(digest), "{resting:b}: no key is denied");
+                    assert!(filter.may_contain(digest), "{dormant:b}: no key is denied");
                 }
             }
         }
         // Bits of modules without a resident slice have no effect.
         let gone = held(&[], Unasked::default());
         assert!(gone.changed && gone.freed);
-        assert!(!held(&[], Unasked { fetched: 0, resting: 0xff }).changed);
+        assert!(!held(&[], Unasked { fetched: 0, dormant: 0xff }).changed);
     }
 }
 

@@ -64,10 +64,7 @@ fn a_young_run_gets_more_the_smaller_it_is() {
             .map(|entries| flushed(rule(allocation), &version, "b..y", entries))
             .to_vec();
         assert!((bits[0] - 10.0).abs() < 0.1, "{allocation}: alike is alike: {bits:?}");
-        assert!(
-            bits[1] > 13.0 && bits[1] < bits[2] && bits[2] <= MOST_BITS_PER_KEY,
-            "{allocation}: {bits:?}"
-        );
+        assert!(bits[1] > 13.0 && bits[1] < bits[2] && bits[2] <= BITS_PER_KEY_MAX, "{allocation}: {bits:?}");
     }
 }
 
@@ -80,7 +77,7 @@ fn the_first_flush_gets_the_mean_and_no_bits_are_no_filter() {
         assert_eq!(flushed(none, &Version::empty(), "a..z", 1_000), 0.0);
         let sum = Rule { budget: Budget::Bits(8_000), ..rule(allocation) };
         assert!((flushed(sum, &Version::empty(), "a..z", 1_000) - 8.0).abs() < 1e-2);
-        assert!(flushed(sum, &Version::empty(), "a..z", 10) <= MOST_BITS_PER_KEY, "what is of use, no more");
+        assert!(flushed(sum, &Version::empty(), "a..z", 10) <= BITS_PER_KEY_MAX, "what is of use, no more");
     }
 }
 
@@ -118,10 +115,7 @@ fn what_is_asked_for_gets_more_than_what_is_not() {
     assert!((bits[0] + bits[1] - 20.0).abs() < 1e-2, "the mean is kept: {bits:?}");
     let even = wanted(Rule { window, ..rule(Allocation::Monkey) }, &version);
     assert_eq!(even[0], even[1]);
-    assert!(
-        is_misfit(10.0, bits[0]) || is_misfit(10.0, bits[1]) || (bits[0] - 10.0).abs() <= 2.5,
-        "{bits:?}"
-    );
+    assert!(is_stale(10.0, bits[0]) || is_stale(10.0, bits[1]) || (bits[0] - 10.0).abs() <= 2.5, "{bits:?}");
 }
 
 #[test]
@@ -136,7 +130,7 @@ fn bits_too_few_for_a_filter_go_to_the_others() {
             let bits = wanted(rule, &version);
             let written = bits.iter().zip(entries).map(|(bits, entries)| bits * entries).sum::<f64>();
             let seen = format!("{allocation}, {mean}: {bits:?}");
-            assert!(bits.iter().all(|bits| *bits == 0.0 || *bits >= LEAST_BITS_PER_KEY), "{seen}");
+            assert!(bits.iter().all(|bits| *bits == 0.0 || *bits >= BITS_PER_KEY_MIN), "{seen}");
             assert!((written / 1110.0 / mean - 1.0).abs() < 0.01, "all of it is given: {seen}");
             without += usize::from(bits.contains(&0.0));
         }
@@ -175,7 +169,7 @@ fn mean_and_excess(version: &Version, rule: Rule) -> (f64, f64) {
     let all: u64 = entries.iter().sum();
     let mean = written.iter().sum::<u64>() as f64 / all as f64;
     let curve =
-        Measured::from_fn(|bits| measured::fpr(rule.layout, bits), MOST_BITS_PER_KEY).expect("a curve");
+        Measured::from_fn(|bits| measured::fpr(rule.layout, bits), BITS_PER_KEY_MAX).expect("a curve");
     assert!(curve.fpr(10.0) < 0.011);
     let best = allocate(&loads, &curve, all * 10, Limits::default()).expect("shares");
     let cost = |bits: &[u64]| false_positives_per_second(&loads, bits, &curve);
@@ -192,7 +186,7 @@ fn grown(allocation: Allocation, policy: MergePolicy, size_ratio: f64, sizing: S
     let flushes = if size_ratio < 4.0 { 120 } else { 400 };
     let (mut farthest, mut excess, mut worst) = (0.0f64, Vec::new(), 0.0f64);
     for _ in 0..flushes {
-        simulation.flush().and_then(|()| simulation.settle()).unwrap_or_else(|why| panic!("{why}"));
+        simulation.flush().and_then(|()| simulation.rebalance()).unwrap_or_else(|why| panic!("{why}"));
         if simulation.version.deepest_level() < 2 {
             continue;
         }

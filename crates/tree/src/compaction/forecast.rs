@@ -15,7 +15,7 @@ use bytes::Bytes;
 use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId};
 
-use super::policy::{MergeJob, Rules, move_edit, pick, pick_full, slice_edit};
+use super::policy::{CompactionJob, Rules, move_edit, pick, pick_full, slice_edit};
 use crate::allocation::live_entries;
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use shamba_key::{Age, KeyspaceId, RunId};
@@ -87,7 +87,7 @@ impl Paper {
     }
 
     /// Simulates one job; returns the bytes that it writes.
-    fn carry_out(&mut self, job: &MergeJob, table_bytes: u64) -> Result<u64, String> {
+    fn carry_out(&mut self, job: &CompactionJob, table_bytes: u64) -> Result<u64, String> {
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
         let output_run = job.output_run(&self.version, run, age)?;
         if job.is_trivial_move(&self.version) {

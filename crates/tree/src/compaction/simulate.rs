@@ -25,7 +25,8 @@ use shamba_table::{BirthId, TableId};
 use crate::allocation::{JobBits, Rule};
 
 use super::policy::{
-    MergeJob, Rules, bytes_beside, debt_bytes, move_edit, owed_after, pick, pick_beside, slice_edit, slices,
+    CompactionJob, Rules, concurrent_level_bytes, credit_after, debt_bytes, move_edit, pick, pick_concurrent,
+    slice_edit, slices,
 };
 use crate::version::{Change, KeyRange, Run, TableMeta, TableUse, Version, VersionEdit};
 use shamba_key::{Age, KeyspaceId, RunId};
@@ -43,7 +44,7 @@ pub struct Settings {
     /// Source of the capacities.
     pub sizing: Sizing,
     /// Runs in level 0 that make a compaction due.
-    pub inbox_trigger: u32,
+    pub l0_compaction_trigger: u32,
     /// Entries of a flush.
     pub flush_entries: u64,
     /// Size of every entry.
@@ -64,7 +65,7 @@ pub struct Settings {
     /// more.
     pub flushes_between: u32,
     /// At this many runs in level 0 writers stall: nothing is flushed between slices.
-    pub inbox_runs_most: usize,
+    pub l0_runs_max: usize,
     /// A compaction of at least this many bytes is long.
     pub long_bytes: u64,
     /// Tables of fewer bytes are small: adjacent ones are compacted.
@@ -83,7 +84,7 @@ impl Settings {
         Self {
             design,
             sizing: Sizing::Manual,
-            inbox_trigger: 1,
+            l0_compaction_trigger: 1,
             flush_entries: design.buffer_bytes / entry_bytes,
             entry_bytes,
             table_entries,
@@ -93,7 +94,7 @@ impl Settings {
             crash_one_in: 0,
             flush_one_in: 0,
             flushes_between: 3,
-            inbox_runs_most: 24,
+            l0_runs_max: 24,
             long_bytes: u64::MAX,
             small_bytes: 0,
             rule: None,
@@ -120,7 +121,7 @@ pub struct Report {
     /// Jobs carried out between two slices of another.
     pub beside: u64,
     /// Maximum number of runs in level 0.
-    pub inbox_runs_most: usize,
+    pub l0_runs_max: usize,
     /// Jobs dropped half-way.
     pub crashes: u64,
     /// Deepest level and number of runs after each flush and the compactions that followed.
@@ -165,7 +166,7 @@ pub struct Simulation {
     last_id: u64,
     last_seq: u64,
     flushes_left: u32,
-    owed_bytes: u64,
+    credit_bytes: u64,
 }
 
 impl Simulation {
@@ -182,7 +183,7 @@ impl Simulation {
             last_id: 0,
             last_seq: 0,
             flushes_left: 0,
-            owed_bytes: 0,
+            credit_bytes: 0,
         }
     }
 
@@ -229,7 +230,7 @@ impl Simulation {
         let changes = tables.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
         self.apply(&VersionEdit { keyspace: KeyspaceId(0), changes })?;
         self.flushes_left = self.settings.flushes_between;
-        self.report.inbox_runs_most = self.report.inbox_runs_most.max(self.version.level(0).len());
+        self.report.l0_runs_max = self.report.l0_runs_max.max(self.version.level(0).len());
         Ok(())
     }
 
@@ -237,11 +238,11 @@ impl Simulation {
     ///
     /// # Errors
     /// Description of a violation.
-    pub fn settle(&mut self) -> Result<(), String> {
+    pub fn rebalance(&mut self) -> Result<(), String> {
         self.settle_by(false)
     }
 
-    /// As [`Self::settle`], but also empties level 0.
+    /// As [`Self::rebalance`], but also empties level 0.
     ///
     /// # Errors
     /// Description of a violation.
@@ -255,15 +256,15 @@ impl Simulation {
     }
 
     fn rules(&self, is_draining: bool) -> Rules {
-        let Settings { design, sizing, inbox_trigger, long_bytes, small_bytes, .. } = self.settings;
+        let Settings { design, sizing, l0_compaction_trigger, long_bytes, small_bytes, .. } = self.settings;
         Rules {
             design,
             sizing,
-            inbox_trigger,
-            inbox_soft_runs: u32::MAX,
+            l0_compaction_trigger,
+            l0_slowdown_runs: u32::MAX,
             is_draining,
             long_bytes,
-            owed_bytes: self.owed_bytes,
+            credit_bytes: self.credit_bytes,
             small_bytes,
         }
     }
@@ -316,7 +317,7 @@ impl Simulation {
     }
 
     /// Carries out one job, or the part of it before a simulated crash.
-    fn carry_out(&mut self, job: &MergeJob, is_beside: bool) -> Result<(), String> {
+    fn carry_out(&mut self, job: &CompactionJob, is_beside: bool) -> Result<(), String> {
         job.check(&self.version).map_err(|why| format!("{job}: {why}\n{}", self.version))?;
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
         let output_run = job.output_run(&self.version, run, age)?;
@@ -327,7 +328,7 @@ impl Simulation {
         }
         self.report.merges += 1;
         let entry_bytes = self.settings.entry_bytes;
-        let bits = self.settings.rule.map(|rule| JobBits::of_merge(rule, &self.version, job));
+        let bits = self.settings.rule.map(|rule| JobBits::of_compaction(rule, &self.version, job));
         let files = &self.files;
         let split_keys = |table: &TableUse, every_bytes: u64| {
             let every = (every_bytes / entry_bytes).max(1) as usize;
@@ -337,9 +338,9 @@ impl Simulation {
                 .map(|entry| bytes_of(entry.key))
                 .collect()
         };
-        let before_bytes = bytes_beside(&self.version, &self.rules(false), job);
+        let before_bytes = concurrent_level_bytes(&self.version, &self.rules(false), job);
         let slices = slices(job, &self.version, self.settings.slice_bytes, &split_keys);
-        let was_crowded = self.rules(false).is_inbox_crowded(&self.version);
+        let was_l0_urgent = self.rules(false).is_l0_urgent(&self.version);
         let mut read_bytes = 0;
         for (number, slice) in slices.iter().enumerate() {
             let entries = self.merge(job, slice)?;
@@ -360,7 +361,7 @@ impl Simulation {
                 self.report.crashes += 1;
                 break;
             }
-            let has_room = self.version.level(0).len() < self.settings.inbox_runs_most;
+            let has_room = self.version.level(0).len() < self.settings.l0_runs_max;
             if has_room && self.flushes_left > 0 && self.one_in(self.settings.flush_one_in) {
                 let left = self.flushes_left - 1;
                 self.flush()?;
@@ -371,14 +372,14 @@ impl Simulation {
                 self.carry_out_beside(job, done, before_bytes)?;
             }
         }
-        self.owed_bytes = owed_after(job, read_bytes, was_crowded, self.owed_bytes);
+        self.credit_bytes = credit_after(job, read_bytes, was_l0_urgent, self.credit_bytes);
         self.check_some_keys()
     }
 
     /// Carries out the jobs that the policy picks between two slices of a job.
-    fn carry_out_beside(&mut self, job: &MergeJob, done: f64, before_bytes: u64) -> Result<(), String> {
+    fn carry_out_beside(&mut self, job: &CompactionJob, done: f64, before_bytes: u64) -> Result<(), String> {
         let mut jobs = 0;
-        while let Some(beside) = pick_beside(&self.version, &self.rules(false), job, done, before_bytes) {
+        while let Some(beside) = pick_concurrent(&self.version, &self.rules(false), job, done, before_bytes) {
             self.carry_out(&beside, true)?;
             self.report.beside += 1;
             jobs += 1;
@@ -391,7 +392,7 @@ impl Simulation {
 
     /// The newest version of every key of the slice; tombstones only if something older may be
     /// below.
-    fn merge(&self, job: &MergeJob, slice: &KeyRange) -> Result<Vec<Entry>, String> {
+    fn merge(&self, job: &CompactionJob, slice: &KeyRange) -> Result<Vec<Entry>, String> {
         let drops_tombstones = job.below(&self.version, slice).is_empty();
         let mut newest: BTreeMap<u64, Entry> = BTreeMap::new();
         for (_, run, table) in job.uses(&self.version) {

@@ -20,7 +20,7 @@
 const CARRIED_PART: u64 = 8;
 /// Maximum factor on the size that satisfies [`CARRIED_PART`]. Larger tables would not help where
 /// tables stay smaller than allowed, or where most are old.
-const EXCESS_MOST: f64 = 4.0;
+const EXCESS_RATIO_MAX: f64 = 4.0;
 /// Maximum part of the budget (1/8) for the digests of all tables that are being built.
 const BUILDING_PART: u64 = 8;
 /// The same limit (1/4) where more threads write tables than [`TableSize::new`] was given: as many
@@ -49,11 +49,11 @@ impl Tables {
     /// Minimum size of new tables: the size at which all tables together would take an eighth of
     /// the budget. It grows with the square of the excess when they already take more. Keys that
     /// arrive in order are written once, so most tables date from a time with less data.
-    fn least_bytes(self, budget_bytes: u64) -> u64 {
+    fn bytes_min(self, budget_bytes: u64) -> u64 {
         let carried = (budget_bytes / CARRIED_PART / self.fixed_bytes.max(1)).max(1) as f64;
         let excess = (self.count as f64 / carried).max(1.0);
-        let least_bytes = self.bytes as f64 / carried * (excess * excess).min(EXCESS_MOST);
-        least_bytes.min(self.bytes as f64) as u64
+        let bytes_min = self.bytes as f64 / carried * (excess * excess).min(EXCESS_RATIO_MAX);
+        bytes_min.min(self.bytes as f64) as u64
     }
 }
 
@@ -70,7 +70,7 @@ pub struct TableSize {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct BeyondSettings {
     set_bytes: u64,
-    entries_most: u64,
+    entries_max: u64,
 }
 
 impl TableSize {
@@ -78,11 +78,11 @@ impl TableSize {
     /// Up to `threads` threads write tables at the same time.
     pub fn new(set_bytes: u64, tables: Tables, budget_bytes: u64, threads: usize) -> Self {
         let building_bytes = budget_bytes / BUILDING_PART / threads.max(1) as u64;
-        let entries_most = building_bytes / BUILDING_BYTES_PER_KEY;
-        let least_bytes = tables.least_bytes(budget_bytes);
+        let entries_max = building_bytes / BUILDING_BYTES_PER_KEY;
+        let bytes_min = tables.bytes_min(budget_bytes);
         Self {
-            full_bytes: set_bytes.max(least_bytes),
-            beyond_settings: (least_bytes > set_bytes).then_some(BeyondSettings { set_bytes, entries_most }),
+            full_bytes: set_bytes.max(bytes_min),
+            beyond_settings: (bytes_min > set_bytes).then_some(BeyondSettings { set_bytes, entries_max }),
         }
     }
 
@@ -96,7 +96,7 @@ impl TableSize {
             |table_bytes: u64| (table_bytes as f64 * entries as f64 / bytes.max(1) as f64) as u64;
         let most = self
             .beyond_settings
-            .map_or(u64::MAX, |beyond| beyond.entries_most.max(entries_of(beyond.set_bytes)));
+            .map_or(u64::MAX, |beyond| beyond.entries_max.max(entries_of(beyond.set_bytes)));
         let table_entries = entries_of(self.full_bytes).min(most);
         let building_bytes = table_entries.saturating_mul(BUILDING_BYTES_PER_KEY).max(1);
         let at_once = budget_bytes / HELPED_BUILDING_PART / building_bytes;
@@ -109,8 +109,7 @@ impl TableSize {
         let half_bytes = self.full_bytes / 2;
         let is_full = bytes >= self.full_bytes
             && (bytes >= self.full_bytes.saturating_add(half_bytes) || left_bytes() >= half_bytes);
-        let is_too_much =
-            |beyond: BeyondSettings| bytes >= beyond.set_bytes && entries >= beyond.entries_most;
+        let is_too_much = |beyond: BeyondSettings| bytes >= beyond.set_bytes && entries >= beyond.entries_max;
         is_full || self.beyond_settings.is_some_and(is_too_much)
     }
 
@@ -119,7 +118,7 @@ impl TableSize {
     /// that arrive in order would never be compacted, and each flush would leave one more table.
     pub fn joins(self, tables: u64, bytes: u64, entries: u64) -> bool {
         let Some(beyond) = self.beyond_settings else { return false };
-        tables > 1 && bytes / tables < self.full_bytes / 2 && entries / tables < beyond.entries_most / 2
+        tables > 1 && bytes / tables < self.full_bytes / 2 && entries / tables < beyond.entries_max / 2
     }
 }
 

@@ -150,7 +150,7 @@ impl MergeIter {
             child.live &= bound.is_some();
             Ok(())
         });
-        self.settle(done, direction)?;
+        self.rebalance(done, direction)?;
         Ok(moved)
     }
 
@@ -165,7 +165,7 @@ impl MergeIter {
             child.refresh();
             Ok(())
         });
-        self.settle(placed, direction)
+        self.rebalance(placed, direction)
     }
 
     fn for_each_child(&mut self, mut visit: impl FnMut(usize, &mut Child) -> Result<()>) -> Result<()> {
@@ -173,7 +173,7 @@ impl MergeIter {
     }
 
     /// Sorts the children after they have moved. After an error there is no position.
-    fn settle(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
+    fn rebalance(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
         self.direction = direction;
         self.order.clear();
         moved?;

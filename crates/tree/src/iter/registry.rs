@@ -31,7 +31,7 @@ const SHARDS: usize = 16;
 /// at once, and ends them all.
 const SPARE_MAX: usize = 4;
 /// Minimum number of slots at which a shard removes those of ended iterators.
-const SWEEP_AT_LEAST: usize = 64;
+const SWEEP_SLOTS_MIN: usize = 64;
 /// Bytes that an iterator is assumed to hold per run besides itself: a block of 4 KiB, in a pinned
 /// cache frame or outside the cache, and some decoded entries of it.
 const OF_RUN_BYTES: u64 = (4 << 10) + 1536;
@@ -266,7 +266,7 @@ impl IterRegistry {
             return spare;
         }
         let slot = Arc::<Slot>::default();
-        if shard.slots.len() >= shard.sweep_at.max(SWEEP_AT_LEAST) {
+        if shard.slots.len() >= shard.sweep_at.max(SWEEP_SLOTS_MIN) {
             shard.slots.retain(|slot| slot.strong_count() > 0);
             shard.sweep_at = 2 * shard.slots.len();
         }
@@ -279,7 +279,7 @@ impl IterRegistry {
     pub fn leave(&self, spare: Spare, walked: Walked) {
         let mut live = spare.slot.enter();
         if let Some(live) = live.as_mut() {
-            live.iter.let_go();
+            live.iter.release();
         }
         drop(spare.slot.leave(live, false));
         self.note_walked(walked);

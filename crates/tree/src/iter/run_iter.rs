@@ -75,7 +75,7 @@ impl<L: TableList> RunIter<L> {
 
     /// Starts again with other limits, like a new iterator, but keeps its memory.
     pub fn restart(&mut self, limit: KeyRange, walk: Walk) {
-        self.let_go();
+        self.release();
         if self.walk != walk {
             self.open = None;
         }
@@ -83,10 +83,10 @@ impl<L: TableList> RunIter<L> {
     }
 
     /// Releases the current blocks. The iterator has no position until it is sought.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         self.valid = false;
         if let Some(open) = &mut self.open {
-            open.iter.let_go();
+            open.iter.release();
             open.index = usize::MAX; // Its bounds are to be made anew.
         }
     }
@@ -160,7 +160,7 @@ impl<L: TableList> RunIter<L> {
             }
             index += 1;
         }
-        self.let_go();
+        self.release();
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl<L: TableList> RunIter<L> {
             }
             end = index;
         }
-        self.let_go();
+        self.release();
         Ok(())
     }
 

@@ -166,6 +166,7 @@ impl Scan {
     /// Goes to the next key: from no position and from before the first key to the first, from the
     /// last to after it.
     #[inline]
+    #[allow(clippy::should_implement_trait, reason = "it fails, or lends; an iterator can not")]
     pub fn next(&mut self) -> Result<bool> {
         match self.place {
             Place::At if self.has_more(Direction::Forward) => {

@@ -104,10 +104,10 @@ impl VisibleIter {
     }
 
     /// Releases all blocks. The iterator has no position until it is sought or restarted.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         self.merge.restart(|_, source| {
             if let Source::Run(run) = source {
-                run.let_go();
+                run.release();
             }
         });
     }

@@ -189,7 +189,7 @@ pub enum SkipReason {
     SliceNotResident,
     /// The module is in memory but dormant: most lookups find their key here, so testing it costs
     /// more than it saves.
-    Resting,
+    Dormant,
 }
 
 impl ModuleStep {
@@ -206,9 +206,9 @@ impl ModuleStep {
     /// A module that was not consulted.
     pub fn skipped(module: usize, filter: &ResidentFilter) -> Self {
         let is_in = |mask: u8| mask >> module & 1 == 1;
-        let why = match (is_in(filter.asked()), is_in(filter.unasked().resting)) {
+        let why = match (is_in(filter.asked()), is_in(filter.unasked().dormant)) {
             (true, _) => SkipReason::SliceNotResident,
-            (false, true) => SkipReason::Resting,
+            (false, true) => SkipReason::Dormant,
             (false, false) => SkipReason::NotResident,
         };
         Self::Skipped { module, why }
@@ -234,7 +234,7 @@ impl fmt::Display for SkipReason {
         f.write_str(match self {
             Self::NotResident => "not in memory, where other things save more",
             Self::SliceNotResident => "the key's slice of it is not in memory",
-            Self::Resting => "in memory, but asking it costs more than it saves: most lookups find their key",
+            Self::Dormant => "in memory, but asking it costs more than it saves: most lookups find their key",
         })
     }
 }

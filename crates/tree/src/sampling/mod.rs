@@ -32,11 +32,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shamba_env::{lock, try_lock};
 use shamba_table::TableReader;
 
-use self::shift::{Restated, Shift};
+use self::shift::{Oscillation, Shift};
 use crate::lookup::explain::{ModuleStep, Recorder, Step};
 use crate::lookup::get::Verdict;
 use crate::statistics::Window;
-use crate::statistics::rates::{Fading, Samples};
+use crate::statistics::rates::{Decay, Samples};
 use crate::sync::Mutex;
 use crate::version::{TableUse, Version};
 use crate::view::RunPlan;
@@ -90,7 +90,7 @@ struct Folded {
     looked: Counted,
     /// Time since which these samples contradict the older ones.
     contradicted_since_us: Option<u64>,
-    restated: Restated,
+    restated: Oscillation,
 }
 
 impl Folded {
@@ -157,19 +157,19 @@ impl TreeStatistics {
 
     fn fold_into(&self, folded: &mut Folded, version: &Version, now_us: u64) {
         let counted = self.counted();
-        let fading = Fading::after(counted.since(folded.counted));
+        let fading = Decay::after(counted.since(folded.counted));
         folded.window = folded.window_at(counted, now_us);
         folded.counted = counted;
         distinct_tables(version).for_each(|table| table.meta.statistics.fold(fading, 1.0));
     }
 
     /// Detects a workload shift: the hit rate since the last check differs from the older one, and
-    /// has done so for `shift::LASTING_US`.
-    pub fn look_for_shift(&self, now_us: u64) -> Option<Shift> {
+    /// has done so for `shift::SHIFT_DURATION_MIN_US`.
+    pub fn detect_shift(&self, now_us: u64) -> Option<Shift> {
         let mut folded = lock(&self.folded);
         let counted = self.counted();
         let Samples { lookups, found, .. } = counted.since(folded.looked);
-        if lookups < shift::LEAST_SAMPLES {
+        if lookups < shift::SAMPLES_MIN {
             return None;
         }
         let window = folded.window_at(counted, now_us);
@@ -179,14 +179,14 @@ impl TreeStatistics {
                 folded.restated = folded.restated.still(now_us);
             }
             folded.contradicted_since_us = None;
-            if lookups >= shift::LOOKED_AT_SAMPLES {
+            if lookups >= shift::SAMPLES_WINDOW_MAX {
                 folded.looked = counted;
             }
             return None;
         };
         // A shorter contradiction is a burst.
         let since_us = *folded.contradicted_since_us.get_or_insert(now_us);
-        (now_us.saturating_sub(since_us) >= shift::LASTING_US).then_some(shift)
+        (now_us.saturating_sub(since_us) >= shift::SHIFT_DURATION_MIN_US).then_some(shift)
     }
 
     /// Adjusts the figures, here and at the tables of `version`, after a shift. The caller ensures

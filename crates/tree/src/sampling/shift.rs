@@ -9,9 +9,9 @@
 //! adjusted. The *distribution* of lookups over tables is kept, the hit rate becomes that of the
 //! latest samples, and all figures get a small weight, so that new samples soon dominate.
 //!
-//! A short burst is no shift: the change has to last for [`LASTING_US`]. Alternating lookups are
+//! A short burst is no shift: the change has to last for [`SHIFT_DURATION_MIN_US`]. Alternating lookups are
 //! one workload, not many. The weight of the old figures doubles with each adjustment that follows
-//! soon after another ([`Restated`]), until the figures become the mean of both phases.
+//! soon after another ([`Oscillation`]), until the figures become the mean of both phases.
 //!
 //! Not here: keys that become hot or cold while the hit rate stays the same; those figures decay as
 //! usual.
@@ -19,43 +19,43 @@
 use crate::statistics::{Probes, Window};
 
 /// Minimum number of samples that can show a shift.
-pub(super) const LEAST_SAMPLES: f64 = 16.0;
+pub(super) const SAMPLES_MIN: f64 = 16.0;
 /// Samples without a shift after which the check restarts; newer ones would otherwise have to
 /// outweigh them.
-pub(super) const LOOKED_AT_SAMPLES: f64 = 64.0;
+pub(super) const SAMPLES_WINDOW_MAX: f64 = 64.0;
 /// Minimum change of the hit rate that is a shift, however significant; decay handles smaller ones.
-const LEAST_PART: f64 = 1.0 / 16.0;
+const CHANGE_MIN: f64 = 1.0 / 16.0;
 /// Significance threshold in standard deviations; high because the test runs 16 times a second.
 const DEVIATIONS: f64 = 6.0;
 /// Weight of the old figures after a shift, as a multiple of the samples that showed it.
-const KEPT_TIMES: f64 = 4.0;
+const OLD_WEIGHT_RATIO: f64 = 4.0;
 /// Minimum weight of the old figures in sampled lookups; with less, tables with few samples would
 /// fall back to the prior.
-const KEPT_LEAST: f64 = 1024.0;
+const OLD_WEIGHT_MIN: f64 = 1024.0;
 /// Minimum duration of a change of the hit rate in microseconds.
-pub(super) const LASTING_US: u64 = 200_000;
+pub(super) const SHIFT_DURATION_MIN_US: u64 = 200_000;
 /// Adjustments within this many microseconds of each other count as oscillation.
-const TO_AND_FRO_US: u64 = 60_000_000;
+const OSCILLATION_US: u64 = 60_000_000;
 /// Maximum number of doublings of the weight.
-const DOUBLED_MOST: u32 = 12;
+const DOUBLINGS_MAX: u32 = 12;
 /// Minimum hit rate at which the distribution of found lookups over tables is known.
-const KNOWN_PART: f64 = 1.0 / 16.0;
+const KNOWN_HIT_RATE_MIN: f64 = 1.0 / 16.0;
 
 /// Time of the last adjustment, and the number of adjustments that followed soon after another.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Restated {
+pub(super) struct Oscillation {
     at_us: Option<u64>,
     soon_after: u32,
 }
 
-impl Restated {
+impl Oscillation {
     fn is_soon(self, now_us: u64) -> bool {
-        self.at_us.is_some_and(|at_us| now_us.saturating_sub(at_us) < TO_AND_FRO_US)
+        self.at_us.is_some_and(|at_us| now_us.saturating_sub(at_us) < OSCILLATION_US)
     }
 
     /// Factor on the weight of the old figures at this time.
     pub fn weight(self, now_us: u64) -> f64 {
-        if self.is_soon(now_us) { f64::from(1u32 << self.soon_after.min(DOUBLED_MOST)) } else { 1.0 }
+        if self.is_soon(now_us) { f64::from(1u32 << self.soon_after.min(DOUBLINGS_MAX)) } else { 1.0 }
     }
 
     /// Notes a shift that only this weight suppressed: the oscillation continues.
@@ -88,16 +88,16 @@ impl Shift {
     /// samples.
     pub fn seen(window: Window, (lookups, found): (f64, f64), weight: f64) -> Option<Self> {
         let before = (window.lookups - lookups).max(0.0);
-        let kept = (lookups * KEPT_TIMES).max(KEPT_LEAST) * weight;
+        let kept = (lookups * OLD_WEIGHT_RATIO).max(OLD_WEIGHT_MIN) * weight;
         // New samples soon outweigh this few.
-        if lookups < LEAST_SAMPLES || before <= kept {
+        if lookups < SAMPLES_MIN || before <= kept {
             return None;
         }
         let from = ((window.found - found) / before).clamp(0.0, 1.0);
         let to = (found / lookups).min(1.0);
         // The standard deviation of one sample is at most one half.
         let scatter = DEVIATIONS * 0.5 * (1.0 / lookups + 1.0 / before).sqrt();
-        let is_shift = (from - to).abs() >= scatter.max(LEAST_PART);
+        let is_shift = (from - to).abs() >= scatter.max(CHANGE_MIN);
         is_shift.then(|| Self { from, to, lookups: before, keep: kept / before })
     }
 
@@ -117,7 +117,7 @@ impl Shift {
     /// lower ones.
     pub fn of_table(self, probes: Probes, of_tree: f64) -> Probes {
         let lookups = probes.lookups();
-        let found = if self.to < self.from || self.from >= KNOWN_PART {
+        let found = if self.to < self.from || self.from >= KNOWN_HIT_RATE_MIN {
             (probes.found * self.to / self.from).min(lookups)
         } else {
             (probes.found + (self.to - self.from) * self.lookups * of_tree).min(lookups)
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn lookups_that_go_to_and_fro_become_one_workload() {
         let second = 1_000_000;
-        let once = Restated::default().again(second);
-        assert_eq!([Restated::default().weight(0), once.weight(2 * second)], [1.0, 1.0]);
+        let once = Oscillation::default().again(second);
+        assert_eq!([Oscillation::default().weight(0), once.weight(2 * second)], [1.0, 1.0]);
         let often = (2..6).fold(once, |restated, at| restated.again(at * second));
         assert_eq!(often.weight(7 * second), 16.0);
         assert_eq!(often.weight(70 * second), 1.0, "that was long ago");
@@ -193,7 +193,7 @@ mod tests {
         // Phases of half a second each, alternating, at 10,000 lookups a second: after a while they
         // cause no more shifts.
         let (mut known, mut restated, mut shifts) =
-            (window(100_000.0, 100_000.0), Restated::default(), Vec::new());
+            (window(100_000.0, 100_000.0), Oscillation::default(), Vec::new());
         for turn in 0..6_000 {
             let now_us = turn * second / 2;
             let found = if turn % 2 == 0 { 0.0 } else { 80.0 };

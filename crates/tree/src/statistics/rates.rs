@@ -21,12 +21,12 @@ pub const SAMPLED_ONE_IN: f64 = 64.0;
 
 /// Remaining weight of old figures.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Fading {
+pub struct Decay {
     lookups: f64,
     seeks: f64,
 }
 
-impl Fading {
+impl Decay {
     /// No decay.
     pub const NONE: Self = Self { lookups: 1.0, seeks: 1.0 };
 
@@ -81,12 +81,12 @@ impl Probes {
     /// Multiplies all figures by `share`.
     #[must_use]
     pub fn scaled(self, share: f64) -> Self {
-        self.faded(Fading { lookups: share, seeks: share })
+        self.decayed(Decay { lookups: share, seeks: share })
     }
 
     /// Applies decay.
     #[must_use]
-    pub fn faded(self, fading: Fading) -> Self {
+    pub fn decayed(self, fading: Decay) -> Self {
         let lookups = |figure: f64| figure * fading.lookups;
         Self::new(lookups(self.empty), lookups(self.found), lookups(self.false_positives))
             .with_seeks(self.seeks * fading.seeks)
@@ -165,7 +165,7 @@ impl Window {
     /// Adds `samples`, as of `now_us`.
     #[must_use]
     pub fn next(self, samples: Samples, now_us: u64) -> Self {
-        let fading = Fading::after(samples);
+        let fading = Decay::after(samples);
         let mut next = Self {
             lookups: self.lookups * fading.lookups + samples.lookups,
             found: self.found * fading.lookups + samples.found,
@@ -214,14 +214,14 @@ mod tests {
             let samples =
                 Samples { lookups: HALF_LIFE * part, seeks: SEEK_HALF_LIFE * part, ..Samples::default() };
             let all = Probes::new(1.0, 2.0, 0.5).with_seeks(4.0);
-            let left = (0..steps).fold(all, |left, _| left.faded(Fading::after(samples)));
+            let left = (0..steps).fold(all, |left, _| left.decayed(Decay::after(samples)));
             let half = all.scaled(0.5);
             assert!((left.found - half.found).abs() < 1e-12, "{steps} steps: {left:?}");
             assert!((left.seeks - half.seeks).abs() < 1e-12, "{steps} steps: {left:?}");
         }
         // Lookups and seeks decay separately.
         let seeks = Samples { seeks: SEEK_HALF_LIFE, ..Samples::default() };
-        let left = Probes::new(1.0, 1.0, 1.0).with_seeks(1.0).faded(Fading::after(seeks));
+        let left = Probes::new(1.0, 1.0, 1.0).with_seeks(1.0).decayed(Decay::after(seeks));
         assert_eq!(left, Probes::new(1.0, 1.0, 1.0).with_seeks(0.5));
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::lock;
 
-use super::rates::{Fading, Probes};
+use super::rates::{Decay, Probes};
 use crate::sync::Mutex;
 
 /// Sampled probes and seeks of one table.
@@ -35,16 +35,16 @@ impl TableStatistics {
 
     /// Decays the figures up to the last fold, adds the newer ones, and multiplies the sum by
     /// `share`.
-    pub fn fold(&self, fading: Fading, share: f64) {
+    pub fn fold(&self, fading: Decay, share: f64) {
         let mut folded = lock(&self.folded);
         let fresh = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed) as f64;
         let lookups = Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives));
-        *folded = (folded.faded(fading) + lookups.with_seeks(fresh(&self.seeks))).scaled(share);
+        *folded = (folded.decayed(fading) + lookups.with_seeks(fresh(&self.seeks))).scaled(share);
     }
 
     /// Keeps `share` of the figures: the remainder went to another table.
     pub fn keep(&self, share: f64) {
-        self.fold(Fading::NONE, share);
+        self.fold(Decay::NONE, share);
     }
 
     /// Replaces the figures up to the last fold.

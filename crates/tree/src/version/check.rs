@@ -49,7 +49,7 @@ impl Version {
             return Err("the deepest level is empty".to_owned());
         }
         self.check_shared_files()?;
-        self.check_inbox_order()?;
+        self.check_l0_order()?;
         self.check_first_keys()
     }
 
@@ -63,8 +63,8 @@ impl Version {
         let capacities = rules.capacities(self);
         for (level, runs) in self.levels() {
             if level == 0 {
-                if rules.is_inbox_due(self, &capacities) {
-                    let trigger = if rules.is_draining { 1 } else { rules.inbox_trigger };
+                if rules.is_l0_due(self, &capacities) {
+                    let trigger = if rules.is_draining { 1 } else { rules.l0_compaction_trigger };
                     return Err(format!("the inbox has {} runs, its trigger is {trigger}", runs.len()));
                 }
                 continue;
@@ -96,7 +96,7 @@ impl Version {
     }
 
     /// Flushed runs hold the contents of consecutive memtables.
-    fn check_inbox_order(&self) -> Result<(), String> {
+    fn check_l0_order(&self) -> Result<(), String> {
         let mut newer: Option<(_, SeqNo)> = None;
         for run in self.level(0) {
             let numbered = || run.tables().iter().filter(|table| is_numbered(table));
@@ -175,7 +175,7 @@ pub fn deep_check(version: &Version) -> Result<(), String> {
     let mut walks = Vec::new();
     for (_, run) in version.runs() {
         let mut walk = Walk { name: run.id.to_string(), tables: run.tables(), iter: None };
-        walk.settle()?;
+        walk.rebalance()?;
         walks.push(walk);
     }
     loop {
@@ -216,12 +216,12 @@ impl Walk<'_> {
         let Some(iter) = &mut self.iter else { return Err("the walk is over".to_owned()) };
         let seq = iter.seq();
         iter.next().map_err(|error| error.chain())?;
-        self.settle()?;
+        self.rebalance()?;
         Ok(seq)
     }
 
     /// Moves the iterator to the next entry in use, or the walk to its end.
-    fn settle(&mut self) -> Result<(), String> {
+    fn rebalance(&mut self) -> Result<(), String> {
         loop {
             let Some((table, rest)) = self.tables.split_first() else { return Ok(()) };
             let iter = match &mut self.iter {
@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(shape(tree, Leveling).unwrap_err(), "level 1 has 3 runs, 1 allowed");
         let full = tree.replace("1600", "1601");
         assert_eq!(shape(&full, Tiering).unwrap_err(), "level 2 has 1601 bytes, its capacity is 1600");
-        let inbox = tree.replace("L0:", "L0: r10@10[000020:a..z 1]");
-        assert_eq!(shape(&inbox, Tiering).unwrap_err(), "the inbox has 2 runs, its trigger is 2");
+        let l0 = tree.replace("L0:", "L0: r10@10[000020:a..z 1]");
+        assert_eq!(shape(&l0, Tiering).unwrap_err(), "the inbox has 2 runs, its trigger is 2");
         let last = "L1: r8@8[000018:a..z 100] r7@7[000017:a..z 100]\n";
         assert_eq!(shape(last, LazyLeveling).unwrap_err(), "level 1 has 2 runs, 1 allowed");
     }

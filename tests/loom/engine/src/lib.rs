@@ -29,11 +29,12 @@ pub mod sync;
 mod cache;
 #[path = "../../../../crates/table/src/id.rs"]
 mod id;
-mod index;
 #[path = "../../../../crates/table/src/ledger.rs"]
 mod ledger;
 #[path = "../../../../crates/engine/src/published.rs"]
 mod published;
+#[path = "../../../../crates/table/src/slot.rs"]
+mod slot;
 #[path = "../../../../crates/tree/src/snapshot.rs"]
 mod snapshot;
 mod swap;

@@ -25,7 +25,7 @@ use shuttle::{Config, MaxSteps, Runner};
 
 /// Steps after which threads are considered to be in an endless loop: some hundred times what a
 /// scenario needs.
-const STEPS_MOST: usize = 5_000_000;
+const STEPS_MAX: usize = 5_000_000;
 /// The engine's calls need more than the default stack of a task.
 const STACK_BYTES: usize = 512 << 10;
 /// Changes of priority in a PCT schedule.
@@ -46,7 +46,7 @@ pub fn run(seed: u64, schedules: usize, scenario: fn()) {
 fn under(scheduler: impl Scheduler + 'static, scenario: fn()) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
-    config.max_steps = MaxSteps::FailAfter(STEPS_MOST);
+    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
     config.silence_warnings = true;
     Runner::new(scheduler, config).run(move || {
         time::reset();

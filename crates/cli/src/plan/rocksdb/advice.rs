@@ -22,12 +22,12 @@ use crate::sizes::show_size;
 /// Minimum relative saving: cheaper candidates within this part of the least cost count as equal.
 const WORTH: f64 = 0.01;
 /// Maximum size ratio of level style; ratios are whole numbers.
-const SIZE_RATIO_MOST: u32 = 32;
+const SIZE_RATIO_MAX: u32 = 32;
 /// Maximum runs of universal style: RocksDB examines all runs on each pick, and slows writes from
 /// 20 on.
-const RUNS_MOST: u64 = 32;
+const RUNS_MAX: u64 = 32;
 /// Maximum bits per key: more save nothing measurable.
-const BITS_MOST: f64 = 24.0;
+const BITS_MAX: f64 = 24.0;
 /// RocksDB's default `level0_file_num_compaction_trigger`, for a change from universal to level
 /// style.
 const LEVEL0_TRIGGER: u64 = 4;
@@ -247,7 +247,7 @@ fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64, max_
     for buffer_bytes in buffers(present, memory_bytes) {
         let left = memory_bytes - (buffer_bytes as f64) * present.write_buffers as f64;
         // Rounded down to tenths; RocksDB treats less than one bit as none.
-        let tenths = (left * 8.0 / entries).min(BITS_MOST) * 10.0;
+        let tenths = (left * 8.0 / entries).min(BITS_MAX) * 10.0;
         let bits_per_key = if tenths < 10.0 { 0.0 } else { tenths.floor() / 10.0 };
         // The present bits stay where they fit: a tenth more is not worth a change.
         let mut bits = vec![bits_per_key];
@@ -258,7 +258,7 @@ fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64, max_
             let base = Settings { write_buffer_bytes: buffer_bytes, bits_per_key, ..present.clone() };
             found.push(base.clone());
             let flushed = buffer_bytes.saturating_mul(present.buffers_merged);
-            for size_ratio in (2..=SIZE_RATIO_MOST).map(f64::from) {
+            for size_ratio in (2..=SIZE_RATIO_MAX).map(f64::from) {
                 let level_base = (flushed as f64 * size_ratio).min(u64::MAX as f64 / 2.0) as u64;
                 let mut level = Settings {
                     style: Style::Level,
@@ -275,7 +275,7 @@ fn candidates(present: &Settings, situation: &Situation, memory_bytes: f64, max_
                 level.num_levels = present.num_levels.max(plan.levels.unwrap_or(0) + 1);
                 found.push(level);
             }
-            for runs in (2..=RUNS_MOST).take_while(|_| flushed > 0) {
+            for runs in (2..=RUNS_MAX).take_while(|_| flushed > 0) {
                 let buffers = tree::buffers(&base, &situation.data);
                 let Some(percent) = universal::space_percent(max_space, runs, buffers) else { continue };
                 let universal = Settings {

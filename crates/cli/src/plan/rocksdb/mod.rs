@@ -34,7 +34,7 @@ use crate::json;
 use crate::output::{Out, Table, note};
 
 /// Maximum size: OPTIONS files have some hundred lines.
-const FILE_BYTES_MOST: u64 = 16 << 20;
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Options for files of RocksDB.
 #[derive(Args, Clone, Debug)]
@@ -148,12 +148,12 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
 /// If the file does not round-trip, or the patched file does not parse.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
     /// Maximum number of column families that are judged.
-    const FAMILIES_MOST: usize = 3;
+    const FAMILIES_MAX: usize = 3;
     let file = OptionsFile::parse(bytes)?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     assert_eq!(file.patched(&[], &[]).as_bytes(), text, "a file that nobody changed");
     let families = file.sections().iter().filter(|section| section.title == settings::FAMILY);
-    for section in families.take(FAMILIES_MOST) {
+    for section in families.take(FAMILIES_MAX) {
         let family = Family::of(&file, &section.argument)?;
         let settings = Settings::read(&family)?;
         let situation = SituationOptions {
@@ -201,8 +201,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let what = || format!("reading {}", path.display());
     let file = File::open(path).map_err(|error| Failure::io(what(), error))?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MOST + 1).read_to_end(&mut bytes).map_err(|error| Failure::io(what(), error))?;
-    if bytes.len() as u64 > FILE_BYTES_MOST {
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| Failure::io(what(), error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(Failure::Data(format!("{}: too large for an OPTIONS file of RocksDB", path.display())));
     }
     Ok(bytes)

@@ -44,7 +44,7 @@ pub fn plan_of(settings: &Settings, data: &DataSet, cache_bytes: u64) -> Result<
             }
             let needed = level_style_levels(settings.level_base_bytes, size_ratio, data_bytes)?;
             let design = Design::new(MergePolicy::Leveling, size_ratio, buffer_bytes, settings.bits_per_key);
-            (design, needed.min(settings.levels_most()))
+            (design, needed.min(settings.levels_max()))
         }
         Style::Universal => {
             let (policy, size_ratio, levels) =
@@ -118,7 +118,7 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
             )));
             let needed =
                 level_style_levels(settings.level_base_bytes, settings.multiplier, data_bytes).unwrap_or(0);
-            if needed > settings.levels_most() {
+            if needed > settings.levels_max() {
                 told.push(format!(
                     "num_levels {}: the data needs {needed} levels below level 0; the last one takes what is too much",
                     settings.num_levels
@@ -161,7 +161,7 @@ pub fn space_of_merges(settings: &Settings) -> Option<String> {
 
 impl Settings {
     /// Maximum number of levels below level 0.
-    pub fn levels_most(&self) -> u32 {
+    pub fn levels_max(&self) -> u32 {
         self.num_levels.saturating_sub(1).max(1)
     }
 }

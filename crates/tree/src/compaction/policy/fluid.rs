@@ -13,9 +13,9 @@
 //!     leveled one with more than one run, which only a change of the design leaves, is compacted
 //!     in place.
 //! (c) When level 0 is due ([`super::rules`]), all of it moves to level 1, or past closed levels to
-//!     the first open one. If level 0 is close to a write slowdown (`is_inbox_crowded`), it
+//!     the first open one. If level 0 is close to a write slowdown (`is_l0_urgent`), it
 //!     precedes (a) and (b). It then alternates with levels that hold over twice their capacity or
-//!     have too many runs ([`super::turns`]).
+//!     have too many runs ([`super::credit`]).
 //! (d) When nothing else is due, adjacent small tables of a run are compacted in place
 //!     ([`super::small`]).
 //!
@@ -32,7 +32,7 @@
 //! that is much larger than they are. The runs are compacted in place while the level stays at most
 //! half full. If that compaction would be long, the arriving tables become one run more than
 //! allowed, and (b) then compacts the level on its own. Tables flushed meanwhile can be compacted
-//! onto the levels above ([`super::beside`]).
+//! onto the levels above ([`super::concurrent`]).
 //!
 //! Every job moves bytes down or reduces the number of runs or tables. Tables that arrive on an
 //! empty level beyond the last fit there or move on to a level `T` times larger. So the policy
@@ -46,38 +46,37 @@ use std::sync::Arc;
 use shamba_model::{Capacities, MAX_LEVELS, Sizing};
 use shamba_table::TableId;
 
-use super::job::{MergeInput, MergeJob, Reason, Target};
+use super::job::{CompactionInput, CompactionJob, Reason, Target};
 use super::rules::Rules;
 use super::score;
 use super::small::pick_small;
 use crate::version::{KeyRange, Run, TableUse, Version};
 
 /// A level over this many times its capacity is *overfull*: it precedes level 0.
-const OUTGROWN_TIMES: u64 = 2;
+const OVERFULL_RATIO: u64 = 2;
 /// The last level is compacted in place only while its bytes times this fit its capacity.
-const ROOMY_TIMES: u64 = 2;
+const IN_PLACE_HEADROOM: u64 = 2;
 /// Tables join the active run of a tiered last level only if it has at most this many times their
 /// bytes.
-const JOINS_TIMES: u64 = 2;
+const JOIN_RATIO_MAX: u64 = 2;
 
 /// The next compaction that the rules ask for; `None` when the tree has the required shape.
-pub fn pick(version: &Version, rules: &Rules) -> Option<MergeJob> {
+pub fn pick(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     let capacities = rules.capacities(version);
     Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.pick()
 }
 
 /// The compaction of level 0, whatever else is due. Level 0 must not be empty.
-pub fn pick_inbox(version: &Version, rules: &Rules) -> MergeJob {
+pub fn pick_l0(version: &Version, rules: &Rules) -> CompactionJob {
     let capacities = rules.capacities(version);
-    Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.inbox()
+    Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.l0()
 }
 
 /// Estimated bytes that the policy still has to move: 0 exactly when [`pick`] returns `None`.
 pub fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
     let deepest = version.deepest_level();
     let capacities = rules.capacities(version);
-    let inbox_bytes =
-        if rules.is_inbox_due(version, &capacities) { version.level_bytes(0).max(1) } else { 0 };
+    let inbox_bytes = if rules.is_l0_due(version, &capacities) { version.level_bytes(0).max(1) } else { 0 };
     let arrival_level = rules.arrival_level(version, &capacities);
     let mut debt = inbox_bytes;
     // Tables that leave a level arrive on the next one and may push as many bytes out of it.
@@ -113,23 +112,23 @@ pub(super) struct Down<'v> {
 
 impl Down<'_> {
     /// The next compaction that the rules ask for.
-    pub fn pick(&self) -> Option<MergeJob> {
+    pub fn pick(&self) -> Option<CompactionJob> {
         let Self { version, rules, capacities, .. } = *self;
-        if rules.is_inbox_crowded(version) {
-            return self.relieve_outgrown().or_else(|| Some(self.inbox()));
+        if rules.is_l0_urgent(version) {
+            return self.reduce_overfull().or_else(|| Some(self.l0()));
         }
         (1..=version.deepest_level())
             .rev()
             .find_map(|level| self.relieve(level))
-            .or_else(|| rules.is_inbox_due(version, capacities).then(|| self.inbox()))
+            .or_else(|| rules.is_l0_due(version, capacities).then(|| self.l0()))
             .or_else(|| pick_small(version, rules))
     }
 
     /// The job that compacts level 0 down.
-    pub fn inbox(&self) -> MergeJob {
+    pub fn l0(&self) -> CompactionJob {
         let mut arrival = Arrival::default();
         arrival.add_level(self.version, 0);
-        arrival.at(self, self.rules.arrival_level(self.version, self.capacities), Reason::Inbox)
+        arrival.at(self, self.rules.arrival_level(self.version, self.capacities), Reason::Level0)
     }
 
     /// The job for an overfull level or one with too many runs, to be done before level 0. It is a
@@ -137,17 +136,17 @@ impl Down<'_> {
     /// left. When a tree gains a level, the one above the new last level holds T times its capacity
     /// at once, and all of that moves down without a rewrite. Closed levels are skipped: a
     /// compaction of level 0 takes their tables along.
-    fn relieve_outgrown(&self) -> Option<MergeJob> {
+    fn reduce_overfull(&self) -> Option<CompactionJob> {
         let Self { version, rules, capacities, deepest } = *self;
         let is_outgrown = |level: &u32| {
-            let most = capacities.level_bytes(*level).saturating_mul(OUTGROWN_TIMES);
+            let most = capacities.level_bytes(*level).saturating_mul(OVERFULL_RATIO);
             let runs_allowed = rules.design.runs_allowed(*level, deepest) as usize;
             let is_over = version.level_bytes(*level) > most || version.level(*level).len() > runs_allowed;
             is_over && !capacities.is_closed(*level)
         };
         let jobs = || (1..=deepest).rev().filter(is_outgrown).filter_map(|level| self.relieve(level));
         let free = jobs().find(|job| job.is_trivial_move(version));
-        free.or_else(|| jobs().next().filter(|_| rules.owed_bytes > 0))
+        free.or_else(|| jobs().next().filter(|_| rules.credit_bytes > 0))
     }
 
     /// Whether `level`, compacted with `arriving_bytes`, stays where it is. The last level of a
@@ -156,11 +155,11 @@ impl Down<'_> {
     fn stays(&self, level: u32, arriving_bytes: u64) -> bool {
         let bytes = self.version.level_bytes(level).saturating_add(arriving_bytes);
         let capacity = self.capacities.level_bytes(level);
-        self.rules.sizing == Sizing::Auto && level == self.deepest && bytes <= capacity / ROOMY_TIMES
+        self.rules.sizing == Sizing::Auto && level == self.deepest && bytes <= capacity / IN_PLACE_HEADROOM
     }
 
     /// The job that brings `level` (1 or deeper) back within its bounds.
-    fn relieve(&self, level: u32) -> Option<MergeJob> {
+    fn relieve(&self, level: u32) -> Option<CompactionJob> {
         let Self { version, rules, capacities, deepest } = *self;
         let runs = version.level(level);
         let oldest = runs.last()?;
@@ -201,7 +200,7 @@ impl Down<'_> {
 /// Tables that move down, collected on the way to their target level.
 #[derive(Default)]
 struct Arrival {
-    inputs: Vec<MergeInput>,
+    inputs: Vec<CompactionInput>,
     ranges: Vec<KeyRange>,
     bytes: u64,
 }
@@ -220,11 +219,11 @@ impl Arrival {
             self.ranges.push(table.range.clone());
             self.bytes = self.bytes.saturating_add(table.live_bytes);
         }
-        self.inputs.push(MergeInput { level, run: run.id, tables: ids });
+        self.inputs.push(CompactionInput { level, run: run.id, tables: ids });
     }
 
     /// The job that brings the tables to `level`, or deeper.
-    fn at(mut self, down: &Down<'_>, mut level: u32, reason: Reason) -> MergeJob {
+    fn at(mut self, down: &Down<'_>, mut level: u32, reason: Reason) -> CompactionJob {
         let version = down.version;
         loop {
             // A level beyond the deepest one becomes the last when tables arrive there.
@@ -240,7 +239,7 @@ impl Arrival {
             } else {
                 let room = capacity / u64::from(allowed);
                 let is_last = down.rules.sizing == Sizing::Auto && level >= down.deepest;
-                let joined_most = if is_last { self.bytes.saturating_mul(JOINS_TIMES) } else { room };
+                let joined_most = if is_last { self.bytes.saturating_mul(JOIN_RATIO_MAX) } else { room };
                 let joins = |run: &&Arc<Run>| {
                     run.bytes().saturating_add(self.bytes) <= room && run.bytes() <= joined_most
                 };
@@ -279,9 +278,9 @@ impl Arrival {
     }
 
     /// The job that compacts the tables into `run`, or into a new run if there is none.
-    fn into(mut self, run: Option<&Arc<Run>>, target_level: u32, reason: Reason) -> MergeJob {
+    fn into(mut self, run: Option<&Arc<Run>>, target_level: u32, reason: Reason) -> CompactionJob {
         let Some(run) = run else {
-            return MergeJob { inputs: self.inputs, target_level, target_run: Target::New, reason };
+            return CompactionJob { inputs: self.inputs, target_level, target_run: Target::New, reason };
         };
         // Only the tables that share keys, although all of the run would be correct too. A
         // compaction that crashes after each slice must resume where the last one ended: tables of
@@ -291,8 +290,8 @@ impl Arrival {
         let tables: Vec<_> =
             run.tables().iter().map(|table| table.meta.id).filter(|id| shared.contains(id)).collect();
         if !tables.is_empty() {
-            self.inputs.push(MergeInput { level: target_level, run: run.id, tables });
+            self.inputs.push(CompactionInput { level: target_level, run: run.id, tables });
         }
-        MergeJob { inputs: self.inputs, target_level, target_run: Target::Existing(run.id), reason }
+        CompactionJob { inputs: self.inputs, target_level, target_run: Target::Existing(run.id), reason }
     }
 }

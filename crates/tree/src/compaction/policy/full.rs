@@ -10,7 +10,7 @@
 
 use shamba_model::MAX_LEVELS;
 
-use super::job::{MergeInput, MergeJob, Reason, Target};
+use super::job::{CompactionInput, CompactionJob, Reason, Target};
 use super::rules::Rules;
 use super::small::is_in_stretch;
 use crate::version::{Run, TableUse, Version};
@@ -18,7 +18,7 @@ use crate::version::{Run, TableUse, Version};
 /// The compaction into one run. `None` when the tree is a single run below level 0 that a
 /// compaction could not make smaller: it has no tombstones, and every file is used whole. While
 /// snapshots hold tombstones back, it is `Some` again after the compaction.
-pub fn pick_full(version: &Version, rules: &Rules) -> Option<MergeJob> {
+pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     let deepest = version.deepest_level();
     let total_bytes = version.bytes();
     let capacities = rules.capacities(version);
@@ -37,7 +37,7 @@ pub fn pick_full(version: &Version, rules: &Rules) -> Option<MergeJob> {
     inputs.extend(oldest.map(|run| input(target_level, run, |number, table| must_merge(run, number, table))));
     inputs.retain(|input| !input.tables.is_empty());
     let target_run = oldest.map_or(Target::New, |oldest| Target::Existing(oldest.id));
-    (!inputs.is_empty()).then_some(MergeJob { inputs, target_level, target_run, reason: Reason::Manual })
+    (!inputs.is_empty()).then_some(CompactionJob { inputs, target_level, target_run, reason: Reason::Manual })
 }
 
 /// Whether a compaction could not make the table smaller: no tombstones, and the whole file is
@@ -46,7 +46,7 @@ fn is_dense(table: &TableUse) -> bool {
     table.meta.deletes == 0 && table.meta.range_deletes == 0 && !table.is_narrowed()
 }
 
-fn input(level: u32, run: &Run, is_merged: impl Fn(usize, &TableUse) -> bool) -> MergeInput {
+fn input(level: u32, run: &Run, is_merged: impl Fn(usize, &TableUse) -> bool) -> CompactionInput {
     let tables = run.tables().iter().enumerate().filter(|(number, table)| is_merged(*number, table));
-    MergeInput { level, run: run.id, tables: tables.map(|(_, table)| table.meta.id).collect() }
+    CompactionInput { level, run: run.id, tables: tables.map(|(_, table)| table.meta.id).collect() }
 }

@@ -2,7 +2,7 @@
 //!
 //! All versions of a key from the inputs end up in the target run, slice by slice. Lookup order (a
 //! newer run's versions of a key are all newer) is preserved exactly if no table that stays behind
-//! comes between an input and the target: see [`MergeJob::check`].
+//! comes between an input and the target: see [`CompactionJob::check`].
 //!
 //! Not here: job choice ([`super::fluid`], [`super::full`]), slices ([`super::slices`]).
 
@@ -17,7 +17,7 @@ use shamba_key::{Age, RunId};
 
 /// The input tables of one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MergeInput {
+pub struct CompactionInput {
     /// Level of the run.
     pub level: u32,
     /// The run.
@@ -39,7 +39,7 @@ pub enum Target {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// Level 0 reached its compaction trigger.
-    Inbox,
+    Level0,
     /// A level holds more bytes than its capacity.
     Overflow {
         /// The level.
@@ -61,7 +61,7 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inbox => f.write_str("the inbox reached its trigger"),
+            Self::Level0 => f.write_str("the inbox reached its trigger"),
             Self::Overflow { level } => write!(f, "level {level} is over its capacity"),
             Self::Runs { level } => write!(f, "level {level} has too many runs"),
             Self::Manual => f.write_str("asked for"),
@@ -83,9 +83,9 @@ pub struct OutputRun {
 
 /// A compaction job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MergeJob {
+pub struct CompactionJob {
     /// Inputs in lookup order (newest first), including those from the target run.
-    pub inputs: Vec<MergeInput>,
+    pub inputs: Vec<CompactionInput>,
     /// Level of the outputs, 1 or deeper. It is 0 only if all inputs are in the target run.
     pub target_level: u32,
     /// The run that the outputs join.
@@ -94,7 +94,7 @@ pub struct MergeJob {
     pub reason: Reason,
 }
 
-impl MergeJob {
+impl CompactionJob {
     /// The input tables that are still in the tree, each with its level and run, in lookup order.
     pub fn uses<'v>(&self, version: &'v Version) -> Vec<(u32, &'v Arc<Run>, &'v TableUse)> {
         let mut uses = Vec::new();
@@ -175,7 +175,7 @@ impl MergeJob {
         let order = Order::of(self, version);
         let mut newer = None;
         for input in &self.inputs {
-            let MergeInput { level, run: id, tables } = input;
+            let CompactionInput { level, run: id, tables } = input;
             let at = order.runs.iter().position(|run| run.id == *id);
             let at = at.filter(|_| version.level(*level).iter().any(|run| run.id == *id));
             let at = at.ok_or_else(|| format!("level {level} has no run {id}"))?;
@@ -219,7 +219,7 @@ struct Order<'v> {
 }
 
 impl<'v> Order<'v> {
-    fn of(job: &MergeJob, version: &'v Version) -> Self {
+    fn of(job: &CompactionJob, version: &'v Version) -> Self {
         let runs: Vec<_> = version.runs().map(|(_, run)| run).collect();
         let target = match job.target_run {
             Target::Existing(id) => runs.iter().position(|run| run.id == id).map(place),
@@ -271,7 +271,7 @@ impl<'v> Order<'v> {
     }
 }
 
-impl fmt::Display for MergeJob {
+impl fmt::Display for CompactionJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, input) in self.inputs.iter().enumerate() {
             write!(f, "{}L{}.r{}[", if at > 0 { " + " } else { "" }, input.level, input.run)?;

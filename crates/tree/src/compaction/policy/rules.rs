@@ -1,7 +1,7 @@
 //! Rules of the policy: the design, the source of capacities, and when level 0 is compacted.
 //!
 //! Under [`Sizing::Manual`] level 0 is compacted at its trigger, of one run in the papers. Under
-//! [`Sizing::Auto`] it is compacted in *batches*. A batch has at least `inbox_trigger` runs. It
+//! [`Sizing::Auto`] it is compacted in *batches*. A batch has at least `l0_compaction_trigger` runs. It
 //! also waits while the bytes that it would be merged into are more than T/4 times its own, half of
 //! what leveling pays on average. It waits no longer than until level 0 has twice the trigger. When
 //! there are no writes, or a caller waits, level 0 is *drained*: compacted whatever it holds, so
@@ -16,7 +16,7 @@ use crate::version::{TableUse, Version};
 /// Under `Manual`, level 0 precedes other levels from this many triggers on. With a larger value, a
 /// large debt on the levels (after a change of the design) would block writers until it is paid.
 /// With a smaller one, level 0 would be compacted onto level 1 while that is over its capacity.
-const CROWDED_TRIGGERS: u32 = 4;
+const L0_URGENT_TRIGGERS: u32 = 4;
 /// Under `Auto`, level 0 is compacted at this many triggers, whatever that costs.
 const BATCH_TRIGGERS_MAX: u32 = 2;
 
@@ -29,9 +29,9 @@ pub struct Rules {
     pub sizing: Sizing,
     /// Runs in level 0 that make a compaction due; 0 counts as 1. Under `Auto` the minimum runs of
     /// a batch.
-    pub inbox_trigger: u32,
+    pub l0_compaction_trigger: u32,
     /// Runs in level 0 beyond which writes are slowed down: a due batch grows to at most this many.
-    pub inbox_soft_runs: u32,
+    pub l0_slowdown_runs: u32,
     /// Under `Auto`: whether even a single run in level 0 is compacted.
     pub is_draining: bool,
     /// A compaction of at least this many bytes is *long*: other jobs run between its slices
@@ -39,22 +39,22 @@ pub struct Rules {
     pub long_bytes: u64,
     /// Compaction credit: input bytes that overfull levels may still compact before level 0 goes
     /// first (`turns`).
-    pub owed_bytes: u64,
+    pub credit_bytes: u64,
     /// Tables of fewer bytes are small: adjacent ones are compacted in place (`small`).
     pub small_bytes: u64,
 }
 
 impl Rules {
-    /// The rules of the papers, with level 0 compacted at `inbox_trigger` runs.
-    pub fn manual(design: Design, inbox_trigger: u32) -> Self {
+    /// The rules of the papers, with level 0 compacted at `l0_compaction_trigger` runs.
+    pub fn manual(design: Design, l0_compaction_trigger: u32) -> Self {
         Self {
             design,
             sizing: Sizing::Manual,
-            inbox_trigger,
-            inbox_soft_runs: u32::MAX,
+            l0_compaction_trigger,
+            l0_slowdown_runs: u32::MAX,
             is_draining: false,
             long_bytes: u64::MAX,
-            owed_bytes: 0,
+            credit_bytes: 0,
             small_bytes: 0,
         }
     }
@@ -74,31 +74,34 @@ impl Rules {
         if let (Some(last), Some(largest)) = (level_bytes.last_mut(), largest) {
             *last = largest;
         }
-        let batch_bytes = self.design.buffer_bytes.saturating_mul(u64::from(self.inbox_trigger.max(1)));
+        let batch_bytes =
+            self.design.buffer_bytes.saturating_mul(u64::from(self.l0_compaction_trigger.max(1)));
         Capacities::new(self.sizing, &self.design, &level_bytes, batch_bytes)
     }
 
     /// Whether level 0 is due for compaction.
-    pub fn is_inbox_due(&self, version: &Version, capacities: &Capacities) -> bool {
-        let (runs, trigger) = (version.level(0).len(), self.inbox_trigger.max(1) as usize);
+    pub fn is_l0_due(&self, version: &Version, capacities: &Capacities) -> bool {
+        let (runs, trigger) = (version.level(0).len(), self.l0_compaction_trigger.max(1) as usize);
         match self.sizing {
             Sizing::Manual => runs >= trigger,
             Sizing::Auto if self.is_draining => runs > 0,
             Sizing::Auto => {
                 let (due, below) = (runs >= trigger, self.arrival_level(version, capacities));
                 let worth = version.level_bytes(0) as f64 * self.design.size_ratio / 4.0;
-                due && (version.level_bytes(below) as f64 <= worth || self.is_inbox_crowded(version))
+                due && (version.level_bytes(below) as f64 <= worth || self.is_l0_urgent(version))
             }
         }
     }
 
     /// Whether level 0 is close to slowing writes down. It then precedes other levels, alternating
     /// with overfull ones (`turns`).
-    pub fn is_inbox_crowded(&self, version: &Version) -> bool {
-        let trigger = self.inbox_trigger.max(1);
+    pub fn is_l0_urgent(&self, version: &Version) -> bool {
+        let trigger = self.l0_compaction_trigger.max(1);
         let crowd = match self.sizing {
-            Sizing::Manual => trigger.saturating_mul(CROWDED_TRIGGERS),
-            Sizing::Auto => trigger.saturating_mul(BATCH_TRIGGERS_MAX).min(self.inbox_soft_runs.max(trigger)),
+            Sizing::Manual => trigger.saturating_mul(L0_URGENT_TRIGGERS),
+            Sizing::Auto => {
+                trigger.saturating_mul(BATCH_TRIGGERS_MAX).min(self.l0_slowdown_runs.max(trigger))
+            }
         };
         version.level(0).len() >= crowd as usize
     }

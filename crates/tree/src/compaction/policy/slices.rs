@@ -13,7 +13,7 @@
 use bytes::Bytes;
 use shamba_table::TableId;
 
-use super::job::{MergeJob, OutputRun, Target};
+use super::job::{CompactionJob, OutputRun, Target};
 use crate::version::{Change, KeyRange, TableUse, Version, VersionEdit};
 use shamba_key::KeyspaceId;
 use shamba_key::planted::{Defect, is_planted};
@@ -26,7 +26,7 @@ const PIECES_PER_SLICE: u64 = 4;
 /// returns keys inside a table that lie about the given number of bytes apart. It may return none;
 /// slices then end at table boundaries.
 pub fn slices(
-    job: &MergeJob,
+    job: &CompactionJob,
     version: &Version,
     target_slice_bytes: u64,
     split_keys: &dyn Fn(&TableUse, u64) -> Vec<Bytes>,
@@ -73,7 +73,7 @@ struct Piece {
 }
 
 /// Slice boundaries at the tables of the target run that are not inputs.
-fn bystanders(job: &MergeJob, version: &Version, hull: &KeyRange) -> Vec<Piece> {
+fn bystanders(job: &CompactionJob, version: &Version, hull: &KeyRange) -> Vec<Piece> {
     let Target::Existing(id) = job.target_run else { return Vec::new() };
     if is_planted(Defect::SliceOverBystander) {
         return Vec::new();
@@ -95,7 +95,7 @@ fn bystanders(job: &MergeJob, version: &Version, hull: &KeyRange) -> Vec<Piece> 
 pub fn slice_edit(
     keyspace: KeyspaceId,
     version: &Version,
-    job: &MergeJob,
+    job: &CompactionJob,
     slice: &KeyRange,
     outputs: Vec<TableUse>,
     output_run: OutputRun,
@@ -122,11 +122,11 @@ pub fn slice_edit(
     VersionEdit { keyspace, changes }
 }
 
-/// The edit of a trivial move ([`MergeJob::is_trivial_move`]): the tables change runs unchanged.
+/// The edit of a trivial move ([`CompactionJob::is_trivial_move`]): the tables change runs unchanged.
 pub fn move_edit(
     keyspace: KeyspaceId,
     version: &Version,
-    job: &MergeJob,
+    job: &CompactionJob,
     output_run: OutputRun,
 ) -> VersionEdit {
     let mut changes = Vec::new();
@@ -137,23 +137,23 @@ pub fn move_edit(
     VersionEdit { keyspace, changes }
 }
 
-fn joining(job: &MergeJob, output_run: OutputRun, table: TableUse) -> Change {
+fn joining(job: &CompactionJob, output_run: OutputRun, table: TableUse) -> Change {
     Change::Add { level: job.target_level, run: output_run.run, age: output_run.age, table }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::policy::job::{MergeInput, Reason};
+    use crate::compaction::policy::job::{CompactionInput, Reason};
     use shamba_key::{Age, RunId};
 
-    fn job(inputs: &[(u32, u64, &[u64])], target_level: u32, target_run: Target) -> MergeJob {
-        let input = |&(level, run, tables): &(u32, u64, &[u64])| MergeInput {
+    fn job(inputs: &[(u32, u64, &[u64])], target_level: u32, target_run: Target) -> CompactionJob {
+        let input = |&(level, run, tables): &(u32, u64, &[u64])| CompactionInput {
             level,
             run: RunId(run),
             tables: tables.iter().map(|id| TableId(*id)).collect(),
         };
-        MergeJob {
+        CompactionJob {
             inputs: inputs.iter().map(input).collect(),
             target_level,
             target_run,
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    fn cut(job: &MergeJob, tree: &Version, slice_bytes: u64, keys: &'static [&'static str]) -> String {
+    fn cut(job: &CompactionJob, tree: &Version, slice_bytes: u64, keys: &'static [&'static str]) -> String {
         let split_keys =
             |_: &TableUse, _| keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect();
         let slices = slices(job, tree, slice_bytes, &split_keys);

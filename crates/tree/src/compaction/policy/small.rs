@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use super::job::{MergeInput, MergeJob, Reason, Target};
+use super::job::{CompactionInput, CompactionJob, Reason, Target};
 use super::rules::Rules;
 use crate::version::{Run, TableUse, Version};
 
@@ -25,7 +25,7 @@ const STRETCH_TABLES_MIN: usize = 4;
 const JOB_SMALL_TABLES: u64 = 16;
 
 /// The job for the first stretch of small tables; `None` if no run has one.
-pub(super) fn pick_small(version: &Version, rules: &Rules) -> Option<MergeJob> {
+pub(super) fn pick_small(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     version.runs().find_map(|(level, run)| {
         let stretch = stretches(run, rules).find(|stretch| stretch.len() >= STRETCH_TABLES_MIN)?;
         let mut bytes = 0u64;
@@ -53,10 +53,10 @@ fn stretches<'r>(run: &'r Run, rules: &'r Rules) -> impl Iterator<Item = &'r [Ta
         .filter(|tables| rules.is_small(&tables[0]))
 }
 
-fn job(level: u32, run: &Arc<Run>, stretch: &[TableUse]) -> MergeJob {
+fn job(level: u32, run: &Arc<Run>, stretch: &[TableUse]) -> CompactionJob {
     let tables = stretch.iter().map(|table| table.meta.id).collect();
-    MergeJob {
-        inputs: vec![MergeInput { level, run: run.id, tables }],
+    CompactionJob {
+        inputs: vec![CompactionInput { level, run: run.id, tables }],
         target_level: level,
         target_run: Target::Existing(run.id),
         reason: Reason::SmallTables,

@@ -10,7 +10,7 @@
 //! - `run [slice=100] [stop=1]`: carries out the last job, in slices of `slice` bytes and at most
 //!   `stop` of them; prints the tree
 //! - `slices slice=100`: the slices of the last job
-//! - `settle [slice=100]`: jobs until there is none, and the tree, whose shape is checked
+//! - `rebalance [slice=100]`: jobs until there is none, and the tree, whose shape is checked
 //! - `capacities`: of the levels of this tree, and the target level of level 0
 //!
 //! The simulated compactions keep every byte, and a narrowed table keeps half of its bytes.
@@ -24,7 +24,7 @@ use shamba_key::SeqNo;
 use shamba_model::{Design, MergePolicy, Sizing};
 use shamba_table::{BirthId, TableId};
 
-use super::job::{MergeInput, Reason, Target};
+use super::job::{CompactionInput, Reason, Target};
 use super::*;
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use shamba_key::{Age, KeyspaceId, RunId};
@@ -60,7 +60,7 @@ fn check(file: &ExpectFile) {
 struct World {
     rules: Rules,
     version: Version,
-    job: Option<MergeJob>,
+    job: Option<CompactionJob>,
     last_id: u64,
 }
 
@@ -100,7 +100,7 @@ impl World {
                 let slices = slices(job, &self.version, slice_bytes(&words)?, &|_, _| Vec::new());
                 Ok(slices.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
             }
-            "settle" => self.settle(slice_bytes(&words)?),
+            "settle" => self.rebalance(slice_bytes(&words)?),
             "capacities" => {
                 let arrival = self.rules.arrival_level(&self.version, &self.rules.capacities(&self.version));
                 let levels = self.capacities(&self.version, self.version.deepest_level().max(1));
@@ -159,7 +159,7 @@ impl World {
         Ok(format!("{job}\n{how} of {} bytes", job.input_bytes(&self.version)))
     }
 
-    fn settle(&mut self, slice_bytes: u64) -> Result<String, String> {
+    fn rebalance(&mut self, slice_bytes: u64) -> Result<String, String> {
         let mut out = String::new();
         for _ in 0..JOBS_MAX {
             self.job = pick(&self.version, &self.rules);
@@ -197,7 +197,7 @@ impl World {
     }
 
     /// One table with every byte of the slice.
-    fn merged(&mut self, job: &MergeJob, slice: &KeyRange) -> TableUse {
+    fn merged(&mut self, job: &CompactionJob, slice: &KeyRange) -> TableUse {
         let id = TableId(self.next_id());
         let mut range: Option<KeyRange> = None;
         let mut bytes = 0;
@@ -276,10 +276,10 @@ fn jobs_that_would_break_lookup_order_are_refused() {
             .iter()
             .map(|&(level, run, tables)| {
                 let tables = tables.iter().map(|id| TableId(*id)).collect();
-                MergeInput { level, run: RunId(run), tables }
+                CompactionInput { level, run: RunId(run), tables }
             })
             .collect();
-        MergeJob { inputs, target_level, target_run, reason: Reason::Manual }.check(&tree)
+        CompactionJob { inputs, target_level, target_run, reason: Reason::Manual }.check(&tree)
     };
     let existing = |run| Target::Existing(RunId(run));
     assert_eq!(job(&[(0, 9, &[9]), (0, 8, &[8])], 1, Target::New), Ok(()));
@@ -318,12 +318,12 @@ fn tombstones_may_go_where_nothing_older_is() {
     let tree: Version = "L0: r9@9[9:a..z 1]\nL1: r7@7[7:b..d 1] r6@6[6:e..g 1]\nL2: r5@5[5:k..m 1]\n"
         .parse()
         .expect("notation");
-    let input = |level, run, table| MergeInput { level, run: RunId(run), tables: vec![TableId(table)] };
-    let job = MergeJob {
+    let input = |level, run, table| CompactionInput { level, run: RunId(run), tables: vec![TableId(table)] };
+    let job = CompactionJob {
         inputs: vec![input(0, 9, 9), input(1, 7, 7)],
         target_level: 1,
         target_run: Target::Existing(RunId(7)),
-        reason: Reason::Inbox,
+        reason: Reason::Level0,
     };
     let below = |range: &str| -> Vec<String> {
         let ranges = job.below(&tree, &range.parse().expect("a range"));

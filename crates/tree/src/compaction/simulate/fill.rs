@@ -14,7 +14,7 @@ pub struct FillPlan {
     /// Source of the capacities.
     pub sizing: Sizing,
     /// Runs in level 0 that make a compaction due.
-    pub inbox_trigger: u32,
+    pub l0_compaction_trigger: u32,
     /// Entries of a flush.
     pub flush_entries: u64,
     /// Bytes of an entry in a table; at least 1.
@@ -37,7 +37,7 @@ pub struct Filled {
     /// Mean number of runs of each level after a flush and its compactions, level 0 first.
     pub mean_runs_per_level: Vec<f64>,
     /// Maximum number of runs of each level at those times.
-    pub most_runs_per_level: Vec<usize>,
+    pub runs_max_per_level: Vec<usize>,
     /// The deepest level at the end.
     pub deepest_level: u32,
 }
@@ -51,7 +51,7 @@ pub fn fill(plan: &FillPlan) -> Result<Filled, String> {
     let table_entries = (plan.table_bytes / entry_bytes).max(1);
     let mut simulation = Simulation::new(Settings {
         sizing: plan.sizing,
-        inbox_trigger: plan.inbox_trigger,
+        l0_compaction_trigger: plan.l0_compaction_trigger,
         flush_entries: plan.flush_entries.max(1),
         entry_bytes,
         table_entries: table_entries as usize,
@@ -61,7 +61,7 @@ pub fn fill(plan: &FillPlan) -> Result<Filled, String> {
     let (mut sums, mut most): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for _ in 0..plan.flushes {
         simulation.flush()?;
-        simulation.settle()?;
+        simulation.rebalance()?;
         for level in 0..=simulation.version.deepest_level() {
             let (at, runs) = (level as usize, simulation.version.level(level).len());
             if sums.len() <= at {
@@ -78,7 +78,7 @@ pub fn fill(plan: &FillPlan) -> Result<Filled, String> {
         write_amplification: report.write_amplification(),
         merged_per_level: report.merged_bytes.iter().map(|bytes| *bytes as f64 / flushed).collect(),
         mean_runs_per_level: sums.iter().map(|sum| *sum as f64 / f64::from(plan.flushes)).collect(),
-        most_runs_per_level: most,
+        runs_max_per_level: most,
         deepest_level: simulation.version.deepest_level(),
     })
 }
@@ -99,7 +99,7 @@ mod tests {
         let plan = FillPlan {
             design,
             sizing: Sizing::Manual,
-            inbox_trigger: 1,
+            l0_compaction_trigger: 1,
             flush_entries: BUFFER_BYTES / ENTRY_BYTES,
             entry_bytes: ENTRY_BYTES,
             table_bytes: 4 * BUFFER_BYTES,
@@ -153,11 +153,11 @@ mod tests {
             MergePolicy::ALL.map(|policy| Design::new(policy, size_ratio, BUFFER_BYTES, 0.0))
         });
         for design in classical {
-            for inbox_trigger in [1, 4] {
+            for l0_compaction_trigger in [1, 4] {
                 let plan = FillPlan {
                     design,
                     sizing: Sizing::Auto,
-                    inbox_trigger,
+                    l0_compaction_trigger,
                     flush_entries: BUFFER_BYTES / ENTRY_BYTES,
                     entry_bytes: ENTRY_BYTES,
                     table_bytes: 4 * BUFFER_BYTES,
@@ -179,7 +179,7 @@ mod tests {
     fn levels_have_their_runs_and_no_more() {
         for design in [fluid(4.0, 1, 1), fluid(4.0, 3, 3), fluid(10.0, 9, 1), fluid(10.0, 3, 3)] {
             let filled = filled(design, 3);
-            let most = &filled.most_runs_per_level;
+            let most = &filled.runs_max_per_level;
             assert_eq!(most[0], 0, "a manual inbox empties at once");
             for level in 1..=filled.deepest_level {
                 // While a level was the last it had at most Z runs, and K since.

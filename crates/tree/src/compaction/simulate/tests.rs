@@ -22,7 +22,7 @@ fn must(simulation: &mut Simulation, step: impl FnOnce(&mut Simulation) -> Resul
 
 fn flush_and_settle(simulation: &mut Simulation) -> Result<(), String> {
     simulation.flush()?;
-    simulation.settle()
+    simulation.rebalance()
 }
 
 /// Write amplification by Monkey's equation 10, plus the flush, which the equation leaves out.
@@ -98,7 +98,7 @@ fn any_design(simulation: &Simulation) -> Design {
 }
 
 fn auto(design: Design, seed: u64) -> Settings {
-    Settings { sizing: Sizing::Auto, inbox_trigger: 4, ..Settings::new(design, seed) }
+    Settings { sizing: Sizing::Auto, l0_compaction_trigger: 4, ..Settings::new(design, seed) }
 }
 
 /// Write amplification of `flushes` buffers with a drain at the end, and the number of runs after
@@ -190,7 +190,7 @@ fn auto_closes_levels_when_the_data_shrinks() {
 fn lives(seed: u64) -> Report {
     let settings = Settings {
         sizing: Sizing::ALL[(seed % 2) as usize],
-        inbox_trigger: 1 + (seed % 3) as u32,
+        l0_compaction_trigger: 1 + (seed % 3) as u32,
         table_entries: 24,
         slice_bytes: 6_000,
         key_count: 300 + 700 * (seed % 5),
@@ -214,7 +214,7 @@ fn lives(seed: u64) -> Report {
             _ => must(&mut simulation, flush_and_settle),
         }
     }
-    must(&mut simulation, Simulation::settle);
+    must(&mut simulation, Simulation::rebalance);
     must(&mut simulation, |simulation| simulation.check_all_keys());
     simulation.report
 }
@@ -256,7 +256,7 @@ fn crowded(
 ) -> Settings {
     Settings {
         sizing,
-        inbox_trigger: if sizing == Sizing::Auto { 4 } else { 1 },
+        l0_compaction_trigger: if sizing == Sizing::Auto { 4 } else { 1 },
         slice_bytes: 6 * BUFFER_BYTES,
         table_entries: 64,
         flush_one_in,
@@ -325,20 +325,20 @@ fn long_merges_do_not_lock_up_the_inbox() {
         let run = |long_bytes| {
             let settings = Settings {
                 sizing,
-                inbox_trigger: if sizing == Sizing::Auto { 4 } else { 1 },
+                l0_compaction_trigger: if sizing == Sizing::Auto { 4 } else { 1 },
                 slice_bytes: 10 * BUFFER_BYTES,
                 table_entries: 40,
                 flush_one_in: 1,
                 flushes_between: u32::MAX,
                 // No stalls: the test measures how many runs level 0 would have.
-                inbox_runs_most: usize::MAX,
+                l0_runs_max: usize::MAX,
                 long_bytes,
                 ..Settings::new(design(policy, 6.0), 11)
             };
             under_load(settings, 1_500)
         };
         let (beside, locked) = (run(40 * BUFFER_BYTES), run(u64::MAX));
-        let (with, without) = (beside.inbox_runs_most, locked.inbox_runs_most);
+        let (with, without) = (beside.l0_runs_max, locked.l0_runs_max);
         assert!(with <= 30 && without >= 3 * with, "{policy}, {sizing:?}: {with} runs, {without}");
         let (with, without) = (beside.write_amplification(), locked.write_amplification());
         assert!(with <= without * 1.15, "{policy}, {sizing:?}: written {with:.2} times, {without:.2}");
@@ -352,7 +352,7 @@ fn tiering_writes_little_where_the_data_does_not_grow() {
     let steady = |policy| {
         let settings = Settings {
             sizing: Sizing::Auto,
-            inbox_trigger: 4,
+            l0_compaction_trigger: 4,
             table_entries: 24,
             key_count: 84 * 16,
             ..Settings::new(design(policy, 10.0), 7)
@@ -404,7 +404,7 @@ fn sorted_input_is_never_rewritten_by_leveling() {
     for _ in 0..300 {
         must(&mut simulation, |simulation| {
             simulation.flush_ascending()?;
-            simulation.settle()
+            simulation.rebalance()
         });
     }
     assert!(simulation.version.deepest_level() >= 4);
@@ -413,7 +413,7 @@ fn sorted_input_is_never_rewritten_by_leveling() {
     for _ in 0..300 {
         must(&mut simulation, |simulation| {
             simulation.flush_ascending()?;
-            simulation.settle()
+            simulation.rebalance()
         });
     }
     assert!(simulation.version.deepest_level() >= 2);

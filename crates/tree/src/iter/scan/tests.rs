@@ -309,7 +309,7 @@ fn many_open_scans_take_little_and_lose_nothing() {
             (at, scan)
         })
         .collect();
-    let mut most_bytes = held_bytes();
+    let mut bytes_max = held_bytes();
     for round in 0..30 {
         for (at, scan) in &mut scans {
             let forward = round < 20 || *at == 0;
@@ -321,10 +321,10 @@ fn many_open_scans_take_little_and_lose_nothing() {
             } else {
                 *at = 4_000;
             }
-            most_bytes = most_bytes.max(held_bytes());
+            bytes_max = bytes_max.max(held_bytes());
         }
     }
     assert!(store.registry.revoked() > 400, "{}", store.registry.revoked());
-    assert!(most_bytes < limit_bytes * 2, "{most_bytes} of {limit_bytes}");
+    assert!(bytes_max < limit_bytes * 2, "{bytes_max} of {limit_bytes}");
     drop(scans);
 }

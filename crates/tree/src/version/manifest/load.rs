@@ -159,7 +159,7 @@ pub fn read_edits(
 }
 
 fn unsupported(path: &Path, detail: &str) -> Error {
-    Error::unsupported(&path, detail)
+    Error::unsupported(path, detail)
 }
 
 /// Checks that a directory without `CURRENT` holds no log and no table, only files that an

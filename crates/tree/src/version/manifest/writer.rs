@@ -120,11 +120,11 @@ impl ManifestWriter {
         self.frames.offset()
     }
 
-    /// Whether the edits take more than `most_bytes` and more than the snapshot, so that a new
+    /// Whether the edits take more than `bytes_max` and more than the snapshot, so that a new
     /// manifest pays off. The second bound prevents that a large tree, whose snapshot alone exceeds
     /// any fixed limit, is rewritten for each edit.
-    pub fn is_outgrown(&self, most_bytes: u64) -> bool {
-        self.bytes() - self.snapshot_bytes > most_bytes.max(self.snapshot_bytes)
+    pub fn is_outgrown(&self, bytes_max: u64) -> bool {
+        self.bytes() - self.snapshot_bytes > bytes_max.max(self.snapshot_bytes)
     }
 
     /// The number in the file's name.

@@ -8,8 +8,8 @@ use loom::thread;
 use crate::broken::{Broken, is_broken};
 use crate::cache::{BlockCache, BlockKey, CachedTable, FRAME_SIZE};
 use crate::id::TableId;
-use crate::index::FrameSlot;
 use crate::ledger::{Ledger, LedgerPart};
+use crate::slot::FrameSlot;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// One slab, of four frames.

@@ -84,7 +84,7 @@ struct Table {
 
 /// A compaction replaces the table of a view and removes its file when nothing refers to it any
 /// more: a reader with the view can still read the file. Removal uses the same count as the
-/// engine's `garbage.rs`; the list is a copy.
+/// engine's `obsolete.rs`; the list is a copy.
 pub fn files_of_versions() {
     let views = Arc::new(Published::new(Arc::new(Table::default())));
     let doomed = Arc::new(Mutex::new(Vec::<Arc<Table>>::new()));

@@ -30,24 +30,24 @@ pub(crate) struct LogFile {
 
 /// Obsolete files to be deleted.
 #[derive(Default)]
-pub(crate) struct Garbage {
+pub(crate) struct ObsoleteFiles {
     tables: Mutex<Vec<Arc<TableMeta>>>,
     files: Mutex<Vec<LogFile>>,
 }
 
-impl Garbage {
+impl ObsoleteFiles {
     /// Marks tables obsolete: they are in no version any more.
-    pub fn doom_tables(&self, tables: impl IntoIterator<Item = Arc<TableMeta>>) {
+    pub fn mark_tables_obsolete(&self, tables: impl IntoIterator<Item = Arc<TableMeta>>) {
         lock(&self.tables).extend(tables);
     }
 
     /// Marks a file obsolete that has no readers.
-    pub fn doom_file(&self, path: PathBuf) {
-        self.doom_log(LogFile { path, values: Weak::new() });
+    pub fn mark_file_obsolete(&self, path: PathBuf) {
+        self.mark_log_obsolete(LogFile { path, values: Weak::new() });
     }
 
     /// Marks a log obsolete; readers of its values may remain.
-    pub fn doom_log(&self, log: LogFile) {
+    pub fn mark_log_obsolete(&self, log: LogFile) {
         lock(&self.files).push(log);
     }
 
@@ -105,17 +105,17 @@ mod tests {
         let vfs = Arc::new(MemFs::new());
         let env = Env::deterministic(Arc::clone(&vfs) as Arc<dyn Vfs>, 1);
         let dir = Path::new("/");
-        let (garbage, work) = (Garbage::default(), WorkCounters::default());
+        let (obsolete, work) = (ObsoleteFiles::default(), WorkCounters::default());
         let path = dir.join(table_file_name(shamba_table::TableId(2)));
         vfs.create(&path).expect("created");
         let table: TableUse = "2:a..z 40".parse().expect("notation");
         let view = Arc::clone(&table.meta);
-        garbage.doom_tables([table.meta]);
-        garbage.collect(&env, dir, &work);
-        assert!(vfs.exists(&path).expect("asked") && garbage.waiting() == 1);
+        obsolete.mark_tables_obsolete([table.meta]);
+        obsolete.collect(&env, dir, &work);
+        assert!(vfs.exists(&path).expect("asked") && obsolete.waiting() == 1);
         drop(view);
-        garbage.collect(&env, dir, &work);
-        assert!(!vfs.exists(&path).expect("asked") && garbage.waiting() == 0);
+        obsolete.collect(&env, dir, &work);
+        assert!(!vfs.exists(&path).expect("asked") && obsolete.waiting() == 0);
     }
 
     #[test]
@@ -123,19 +123,19 @@ mod tests {
         let vfs = Arc::new(MemFs::new());
         let env = Env::deterministic(Arc::clone(&vfs) as Arc<dyn Vfs>, 1);
         let dir = Path::new("/");
-        let (garbage, work) = (Garbage::default(), WorkCounters::default());
+        let (obsolete, work) = (ObsoleteFiles::default(), WorkCounters::default());
         let there = |name: &str| vfs.exists(&dir.join(name)).expect("asked");
         for name in ["read.log", "unread.log"] {
             vfs.create(&dir.join(name)).expect("created");
         }
         let values = ValueLog::new(&env, &dir.join("read.log"), LogNo(1), BirthId(1));
-        garbage.doom_log(LogFile { path: dir.join("read.log"), values: Arc::downgrade(&values) });
-        garbage.doom_file(dir.join("unread.log"));
-        garbage.collect(&env, dir, &work);
-        assert!(there("read.log") && !there("unread.log") && garbage.waiting() == 1);
+        obsolete.mark_log_obsolete(LogFile { path: dir.join("read.log"), values: Arc::downgrade(&values) });
+        obsolete.mark_file_obsolete(dir.join("unread.log"));
+        obsolete.collect(&env, dir, &work);
+        assert!(there("read.log") && !there("unread.log") && obsolete.waiting() == 1);
         drop(values);
-        garbage.collect(&env, dir, &work);
-        assert!(!there("read.log") && garbage.waiting() == 0);
+        obsolete.collect(&env, dir, &work);
+        assert!(!there("read.log") && obsolete.waiting() == 0);
         assert_eq!(work.removals_failed.load(Ordering::Relaxed), 0);
     }
 }

@@ -10,7 +10,7 @@ fn better_filters_pay_where_they_are_asked_and_spare_bits_where_memory_is_dear()
     let fpr = |bits: f64| 0.6f64.powf(bits);
     let dear = Worth { search_ns: 1_000.0, byte_ns_per_second: 10.0, rewrite_ns_per_byte: 20.0 };
     let free = Worth { byte_ns_per_second: 0.0, ..dear };
-    let table = Misfit {
+    let table = StaleFilter {
         bytes: 2 << 20,
         entries: 20_000,
         written_bits_per_key: 4.0,
@@ -18,10 +18,10 @@ fn better_filters_pay_where_they_are_asked_and_spare_bits_where_memory_is_dear()
         empty_probes_per_second: 10_000.0,
     };
     assert!(pays(table, free, fpr));
-    assert!(!pays(Misfit { empty_probes_per_second: 1.0, ..table }, free, fpr), "hardly anybody asks");
+    assert!(!pays(StaleFilter { empty_probes_per_second: 1.0, ..table }, free, fpr), "hardly anybody asks");
     assert!(!pays(table, Worth { rewrite_ns_per_byte: 1e7, ..free }, fpr), "a very slow disk");
-    assert!(!pays(Misfit { bytes: 2 << 40, ..table }, free, fpr), "too much to write");
-    let spare = Misfit {
+    assert!(!pays(StaleFilter { bytes: 2 << 40, ..table }, free, fpr), "too much to write");
+    let spare = StaleFilter {
         written_bits_per_key: 12.0,
         wanted_bits_per_key: 4.0,
         empty_probes_per_second: 0.0,
@@ -86,13 +86,14 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     let version = Arc::clone(&keyspace.load().version);
     let all: BTreeSet<TableId> = version.tables().map(|(_, _, table)| table.meta.id).collect();
     let tables_of = |job_bytes| {
-        let job = shamba_tree::compaction::policy::pick_refit(&version, &all, job_bytes).expect("a job");
+        let job =
+            shamba_tree::compaction::policy::pick_filter_rewrite(&version, &all, job_bytes).expect("a job");
         job.check(&version).expect("nothing passes anything");
         job.inputs.iter().map(|input| input.tables.len()).sum::<usize>()
     };
     let first_run = version.runs().next().map_or(0, |(_, run)| run.tables().len());
     assert_eq!((tables_of(1), tables_of(u64::MAX)), (1, first_run));
-    db.core().refit_now().expect("refitted");
+    db.core().rewrite_filters_now().expect("refitted");
     let after = bits(&db);
     assert!(after.iter().all(|(_, bits)| (11.0..13.0).contains(bits)), "{after:?}");
     let levels = |bits: &[(u32, f64)]| bits.iter().map(|(level, _)| *level).collect::<BTreeSet<_>>();
@@ -105,7 +106,7 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     assert_eq!(db.get(b"later").expect("answers").as_deref(), Some(&b"x"[..]));
     db.verify().expect("sound");
     let written = db.stats().bytes_merged;
-    db.core().refit_now().expect("nothing to do");
+    db.core().rewrite_filters_now().expect("nothing to do");
     assert_eq!(db.stats().bytes_merged, written);
 }
 
@@ -117,10 +118,13 @@ fn a_keyspace_that_was_dropped_meanwhile_is_waited_for_by_nobody() {
     let core = db.core();
     let id = *core.keyspaces.load().keys().last().expect("two");
     let wanted = vec![(id, BTreeSet::from([TableId(1)]))];
-    assert_eq!(core.ask_refits(&mut lock(&core.background.state), wanted.clone(), false).len(), 1);
+    assert_eq!(core.queue_filter_rewrites(&mut lock(&core.background.state), wanted.clone(), false).len(), 1);
     drop(gone);
     db.drop_keyspace("gone").expect("dropped");
-    assert!(lock(&core.background.state).refits.is_empty(), "taken off the list");
-    assert!(core.ask_refits(&mut lock(&core.background.state), wanted, true).is_empty(), "not put on it");
-    assert!(lock(&core.background.state).refits.is_empty());
+    assert!(lock(&core.background.state).filter_rewrites.is_empty(), "taken off the list");
+    assert!(
+        core.queue_filter_rewrites(&mut lock(&core.background.state), wanted, true).is_empty(),
+        "not put on it"
+    );
+    assert!(lock(&core.background.state).filter_rewrites.is_empty());
 }

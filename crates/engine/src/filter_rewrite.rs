@@ -6,7 +6,7 @@
 //! next compaction corrects that. For tables that are not compacted again there are filter
 //! rewrites:
 //!
-//! - [`Core::refit_now`], by request: all stale filters of all keyspaces.
+//! - [`Core::rewrite_filters_now`], by request: all stale filters of all keyspaces.
 //! - Automatically, while nothing is written and no compaction is due: those that pay within
 //!   [`PAYS_WITHIN_S`]. As for all memory, the benefit is the searches saved by better filters and
 //!   the bytes freed for others.
@@ -14,7 +14,7 @@
 //! The tables are chosen once, before the rewrite begins. So it terminates, whatever filters the
 //! new tables get.
 //!
-//! Not here: the jobs ([`shamba_tree::compaction::policy::pick_refit`]), and carrying them out.
+//! Not here: the jobs ([`shamba_tree::compaction::policy::pick_filter_rewrite`]), and carrying them out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use std::sync::Arc;
 use shamba_filter::measured;
 use shamba_table::TableId;
 
-use crate::core::{BackgroundState, Core, KeyspaceCore, Refit, Work};
+use crate::core::{BackgroundState, Core, FilterRewrite, KeyspaceCore, Work};
 use crate::error::Result;
 use shamba_env::lock;
 use shamba_key::KeyspaceId;
-use shamba_tree::allocation::{self, is_misfit};
+use shamba_tree::allocation::{self, is_stale};
 
 /// Time in seconds within which a rewrite must pay for itself at the current lookup rate.
 const PAYS_WITHIN_S: f64 = 600.0;
@@ -35,7 +35,7 @@ const REWRITE_NS_PER_BYTE: f64 = 20.0;
 
 /// A table with a stale filter.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Misfit {
+struct StaleFilter {
     /// Bytes to rewrite.
     bytes: u64,
     entries: u64,
@@ -58,8 +58,8 @@ struct Worth {
 
 /// Whether rewriting a table pays within [`PAYS_WITHIN_S`] by the searches that it saves and the
 /// memory that it frees. `fpr` is the false-positive rate by bits per key.
-fn pays(misfit: Misfit, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
-    let Misfit { written_bits_per_key: written, wanted_bits_per_key: wanted, .. } = misfit;
+fn pays(misfit: StaleFilter, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
+    let StaleFilter { written_bits_per_key: written, wanted_bits_per_key: wanted, .. } = misfit;
     let searches = misfit.empty_probes_per_second * (fpr(written) - fpr(wanted));
     let freed_bytes = (written - wanted) * misfit.entries as f64 / 8.0;
     let saved_ns_per_second = searches * worth.search_ns + freed_bytes * worth.byte_ns_per_second;
@@ -68,25 +68,33 @@ fn pays(misfit: Misfit, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
 
 impl Core {
     /// Rewrites in place every table whose filter has a stale size; flushes and moves nothing.
-    pub(crate) fn refit_now(&self) -> Result<()> {
+    pub(crate) fn rewrite_filters_now(&self) -> Result<()> {
         self.check_writable()?;
-        let wanted = self.refits(|_| true);
+        let wanted = self.filter_rewrites(|_| true);
         let numbers: Vec<u64> = {
             let mut state = lock(&self.background.state);
-            self.ask_refits(&mut state, wanted, true)
+            self.queue_filter_rewrites(&mut state, wanted, true)
         };
         let done = self.wait_until(&[Work::Merge], |state| {
-            !state.merging && !state.refits.iter().any(|refit| numbers.contains(&refit.number))
+            !state.merging
+                && !state
+                    .filter_rewrites
+                    .iter()
+                    .any(|filter_rewrite| numbers.contains(&filter_rewrite.number))
         });
         if done.is_err() {
-            lock(&self.background.state).refits.retain(|refit| !numbers.contains(&refit.number));
+            lock(&self.background.state)
+                .filter_rewrites
+                .retain(|filter_rewrite| !numbers.contains(&filter_rewrite.number));
         }
         done
     }
 
     /// Requests the filter rewrites that pay. Called after some windows without writes.
-    pub(crate) fn want_refits(&self) {
-        if !self.settings.auto_compaction || self.read_only || !lock(&self.background.state).refits.is_empty()
+    pub(crate) fn request_filter_rewrites(&self) {
+        if !self.settings.auto_compaction
+            || self.read_only
+            || !lock(&self.background.state).filter_rewrites.is_empty()
         {
             return;
         }
@@ -97,12 +105,12 @@ impl Core {
             rewrite_ns_per_byte: measured_ns.max(REWRITE_NS_PER_BYTE),
         };
         let layout = self.filter_layout();
-        let wanted = self.refits(|misfit| pays(misfit, worth, |bits| measured::fpr(layout, bits)));
+        let wanted = self.filter_rewrites(|misfit| pays(misfit, worth, |bits| measured::fpr(layout, bits)));
         if wanted.is_empty() {
             return;
         }
         let mut state = lock(&self.background.state);
-        self.ask_refits(&mut state, wanted, false);
+        self.queue_filter_rewrites(&mut state, wanted, false);
         drop(state);
         self.background.wake.notify_all();
     }
@@ -110,19 +118,19 @@ impl Core {
     /// Queues filter rewrites and returns their numbers. Keyspaces are looked up under the lock
     /// under which a drop removes its rewrites, so none is queued for a dropped keyspace, where it
     /// would stay for ever.
-    fn ask_refits(
+    fn queue_filter_rewrites(
         &self,
         state: &mut BackgroundState,
         wanted: Vec<(KeyspaceId, BTreeSet<TableId>)>,
-        is_awaited: bool,
+        has_waiter: bool,
     ) -> Vec<u64> {
         let keyspaces = self.keyspaces.load();
         let mut numbers = Vec::new();
         for (keyspace, tables) in wanted {
             if keyspaces.contains_key(&keyspace) {
-                state.refits_numbered += 1;
-                let number = state.refits_numbered;
-                state.refits.push_back(Refit { number, keyspace, tables, is_awaited });
+                state.filter_rewrites_started += 1;
+                let number = state.filter_rewrites_started;
+                state.filter_rewrites.push_back(FilterRewrite { number, keyspace, tables, has_waiter });
                 numbers.push(number);
             }
         }
@@ -131,20 +139,20 @@ impl Core {
 
     /// The stale tables of each keyspace for which `worthy` holds; keyspaces without any are left
     /// out.
-    fn refits(&self, worthy: impl Fn(Misfit) -> bool) -> Vec<(KeyspaceId, BTreeSet<TableId>)> {
+    fn filter_rewrites(&self, worthy: impl Fn(StaleFilter) -> bool) -> Vec<(KeyspaceId, BTreeSet<TableId>)> {
         let misfits = |keyspace: &Arc<KeyspaceCore>| {
             let rule = self.allocation_rule(keyspace);
             let version = Arc::clone(&keyspace.load().version);
             let wanted = allocation::wanted(rule, &version);
             let tables = version.tables().zip(wanted).filter_map(|((_, _, table), wanted)| {
-                let misfit = Misfit {
+                let misfit = StaleFilter {
                     bytes: table.live_bytes,
                     entries: table.meta.entries,
                     written_bits_per_key: table.meta.bits_per_key,
                     wanted_bits_per_key: wanted,
                     empty_probes_per_second: rule.window.per_second(table.meta.statistics.probes().empty),
                 };
-                let is_wanted = is_misfit(table.meta.bits_per_key, wanted) && worthy(misfit);
+                let is_wanted = is_stale(table.meta.bits_per_key, wanted) && worthy(misfit);
                 is_wanted.then_some(table.meta.id)
             });
             (keyspace.id, tables.collect::<BTreeSet<_>>())

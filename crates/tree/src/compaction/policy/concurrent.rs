@@ -15,20 +15,20 @@
 //! Not here: the caller (`compaction::job`).
 
 use super::fluid::Down;
-use super::job::{MergeJob, Reason, Target};
+use super::job::{CompactionJob, Reason, Target};
 use super::rules::Rules;
 use crate::version::Version;
 use shamba_key::planted::{Defect, is_planted};
 
 /// The highest input level of a long compaction; `None` if that is level 0. All jobs start there,
 /// so none could run in between.
-fn top(job: &MergeJob) -> Option<u32> {
+fn top(job: &CompactionJob) -> Option<u32> {
     let top = job.inputs.iter().map(|input| input.level).min()?;
     (top > 0).then_some(top)
 }
 
 /// The levels down to `top`, without the inputs and the target run of `job`.
-fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
+fn above(version: &Version, job: &CompactionJob, top: u32) -> Version {
     version.upper(top, |run| {
         let is_free =
             job.target_run != Target::Existing(run) && job.inputs.iter().all(|input| input.run != run);
@@ -41,7 +41,7 @@ fn above(version: &Version, job: &MergeJob, top: u32) -> Version {
 /// run between its slices. Writers must not wait for it behind a full level 0, except while it
 /// spends its compaction credit. Not needed for a tiered level that is compacted in place: other
 /// jobs can run between its slices.
-pub fn may_wait(job: &MergeJob, rules: &Rules, deepest: u32) -> bool {
+pub fn can_be_deferred(job: &CompactionJob, rules: &Rules, deepest: u32) -> bool {
     matches!(job.reason, Reason::Runs { level } if level == job.target_level)
         && rules.design.runs_allowed(job.target_level, deepest) == 1
 }
@@ -50,26 +50,26 @@ pub fn may_wait(job: &MergeJob, rules: &Rules, deepest: u32) -> bool {
 /// run between its slices: it is not long, it has no level above, or the level that it empties may
 /// have one run only. Tables that arrive on such a level meanwhile would have to be rewritten once
 /// more.
-pub fn bytes_beside(version: &Version, rules: &Rules, job: &MergeJob) -> Option<u64> {
+pub fn concurrent_level_bytes(version: &Version, rules: &Rules, job: &CompactionJob) -> Option<u64> {
     let top = top(job)?;
     let is_tiered = rules.design.runs_allowed(top, version.deepest_level()) > 1;
     (is_tiered && job.input_bytes(version) >= rules.long_bytes).then(|| filled_bytes(version, job, top))
 }
 
-fn filled_bytes(version: &Version, job: &MergeJob, top: u32) -> u64 {
+fn filled_bytes(version: &Version, job: &CompactionJob, top: u32) -> u64 {
     let above = above(version, job, top);
     (1..=top).map(|level| above.level_bytes(level)).sum()
 }
 
 /// The next job to run between slices of `job`, whose completed share is `done`. `before_bytes` is
-/// the result of [`bytes_beside`] when it began.
-pub fn pick_beside(
+/// the result of [`concurrent_level_bytes`] when it began.
+pub fn pick_concurrent(
     version: &Version,
     rules: &Rules,
-    job: &MergeJob,
+    job: &CompactionJob,
     done: f64,
     before_bytes: u64,
-) -> Option<MergeJob> {
+) -> Option<CompactionJob> {
     let top = top(job)?;
     let capacities = rules.capacities(version);
     let filled_bytes = filled_bytes(version, job, top).saturating_sub(before_bytes);
@@ -79,11 +79,11 @@ pub fn pick_beside(
     }
     let above = above(version, job, top);
     let down = Down { version: &above, rules, capacities: &capacities, deepest: version.deepest_level() };
-    let fits = |beside: &MergeJob| beside.target_level <= top && beside.check(version).is_ok();
+    let fits = |beside: &CompactionJob| beside.target_level <= top && beside.check(version).is_ok();
     // Level 0 may be compacted even if the level that the long compaction empties is over its
     // bounds.
-    let inbox = || rules.is_inbox_crowded(&above).then(|| down.inbox());
-    down.pick().filter(fits).or_else(|| inbox().filter(fits))
+    let l0 = || rules.is_l0_urgent(&above).then(|| down.l0());
+    down.pick().filter(fits).or_else(|| l0().filter(fits))
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
         text.parse().expect("notation")
     }
 
-    fn picked(version: &Version) -> MergeJob {
+    fn picked(version: &Version) -> CompactionJob {
         let job = super::super::pick(version, &rules()).expect("a merge");
         job.check(version).expect("in order");
         job
@@ -142,11 +142,15 @@ mod tests {
         let last = "L3: r1@1[40:a..m 300, 2:m..p 100, 3:p..z 200]\n";
         let version = tree(&format!("L0: r50@50[50:a..z 10]\nL1: r49@49[49:a..z 36]\n{left}{last}"));
         assert_eq!(filled_bytes(&version, &long, 2), 76);
-        assert_eq!(bytes_beside(&version, &rules(), &long), Some(76));
+        assert_eq!(concurrent_level_bytes(&version, &rules(), &long), Some(76));
         let leveled = Rules::manual(Design::new(MergePolicy::Leveling, 4.0, 10, 0.0), 1);
-        assert_eq!(bytes_beside(&version, &Rules { long_bytes: 150, ..leveled }, &long), None);
-        assert_eq!(bytes_beside(&version, &Rules { long_bytes: 10_000, ..rules() }, &long), None, "not long");
-        let beside = |done| pick_beside(&version, &rules(), &long, done, 0).map(|job| job.to_string());
+        assert_eq!(concurrent_level_bytes(&version, &Rules { long_bytes: 150, ..leveled }, &long), None);
+        assert_eq!(
+            concurrent_level_bytes(&version, &Rules { long_bytes: 10_000, ..rules() }, &long),
+            None,
+            "not long"
+        );
+        let beside = |done| pick_concurrent(&version, &rules(), &long, done, 0).map(|job| job.to_string());
         let wanted = "L0.r50[000050] + L1.r49[000049] -> L2, new run (the inbox reached its trigger)";
         assert_eq!(beside(0.5).as_deref(), Some(wanted));
         // Level 2 is half full: no more jobs until the long compaction proceeds.
@@ -160,16 +164,19 @@ mod tests {
         let rules = Rules { sizing, long_bytes: 150, ..Rules::manual(design, 1) };
         let runs = "L2: r4@4[4:a..z 200] r3@3[3:a..z 200] r2@2[2:a..z 200] r1@1[1:a..z 900]\n";
         let long = super::super::pick(&tree(runs), &rules).expect("a merge");
-        assert_eq!((long.target_level, bytes_beside(&tree(runs), &rules, &long)), (2, Some(0)));
-        assert!(!may_wait(&long, &rules, 2), "it has company");
+        assert_eq!((long.target_level, concurrent_level_bytes(&tree(runs), &rules, &long)), (2, Some(0)));
+        assert!(!can_be_deferred(&long, &rules, 2), "it has company");
         let leveled = Rules { design: Design::new(MergePolicy::Leveling, 4.0, 200, 0.0), ..rules };
         let in_place = super::super::pick(&tree(runs), &leveled).expect("a merge");
-        assert!(may_wait(&in_place, &leveled, 2) && bytes_beside(&tree(runs), &leveled, &in_place).is_none());
+        assert!(
+            can_be_deferred(&in_place, &leveled, 2)
+                && concurrent_level_bytes(&tree(runs), &leveled, &in_place).is_none()
+        );
         // Half of it is done.
         let left = "r4@4[4:m..z 100] r3@3[3:m..z 100] r2@2[2:m..z 100] r1@1[40:a..m 700, 1:m..z 450]\n";
         let version =
             tree(&format!("L0: r50@50[50:a..z 150] r49@49[49:a..z 150]\nL2: r48@48[48:a..z 100] {left}"));
-        let beside = pick_beside(&version, &rules, &long, 0.5, 0).expect("a merge beside it");
+        let beside = pick_concurrent(&version, &rules, &long, 0.5, 0).expect("a merge beside it");
         let wanted =
             "L0.r50[000050] + L0.r49[000049] + L2.r48[000048] -> L2.r48 (the inbox reached its trigger)";
         assert_eq!(beside.to_string(), wanted);
@@ -180,9 +187,9 @@ mod tests {
     fn nothing_is_beside_a_merge_of_the_inbox_or_one_that_stays_on_its_level() {
         let version = tree(&format!("L0: r20@20[20:a..z 10]\n{LAST}"));
         let mut job = picked(&version);
-        assert_eq!(bytes_beside(&version, &rules(), &job), None);
-        assert_eq!(pick_beside(&version, &rules(), &job, 1.0, 0), None);
+        assert_eq!(concurrent_level_bytes(&version, &rules(), &job), None);
+        assert_eq!(pick_concurrent(&version, &rules(), &job, 1.0, 0), None);
         job.inputs.remove(0);
-        assert_eq!(bytes_beside(&version, &rules(), &job), None);
+        assert_eq!(concurrent_level_bytes(&version, &rules(), &job), None);
     }
 }

@@ -141,6 +141,18 @@ impl Panel {
         Some(format!("{of}: measured over model {least:.2} to {most:.2}, geometric mean {mean:.2}"))
     }
 
+    /// The most rows of one seed that are one point: cases that the panel does not tell apart.
+    #[cfg(test)]
+    pub(crate) fn cases(&self, rows: &View<'_>) -> usize {
+        let rows = self.rows(rows).filter(|row| row.number(self.y.name).is_some());
+        let mut points = std::collections::BTreeMap::<Vec<String>, usize>::new();
+        for row in rows.0 {
+            let place = ["seed", self.x.name].into_iter().chain(self.series.iter().copied());
+            *points.entry(place.map(|column| row.text(column)).collect()).or_default() += 1;
+        }
+        points.into_values().max().unwrap_or(0)
+    }
+
     fn draw(&self, rows: &View<'_>) -> chart::Panel {
         let rows = self.rows(rows);
         let names = rows.values(self.x.name);

@@ -54,6 +54,12 @@ fn every(paper: Paper) {
         let columns: BTreeSet<&str> = rows.columns().into_iter().collect();
         assert!(rows.view().0.len() > 1, "{id}");
         for panel in experiment.panels {
+            let cases = panel.cases(&rows.view());
+            assert!(
+                cases <= 1 || experiment.note.contains("mean over"),
+                "{id}: {cases} cases of a seed are one point of panel {:?}, and the note does not say so",
+                panel.title
+            );
             let named = panel.series.iter().chain([&panel.x.name, &panel.y.name]).chain(&panel.model);
             let filtered = panel.only.iter().map(|(column, _)| column);
             for column in named.chain(filtered) {

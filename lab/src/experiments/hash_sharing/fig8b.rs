@@ -56,7 +56,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// The same at every depth, so that the number of levels is all that differs.
 fn entries(scale: Scale) -> u64 {
-    scale.pick(scale.count(98_298, 0, 0), beyond_llc(10.0), 22_900_000)
+    scale.count(98_298, beyond_llc(10.0), 22_900_000)
 }
 
 /// Keys and entries; short ones at the default scale, so that there are enough of them.

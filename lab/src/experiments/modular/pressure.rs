@@ -210,7 +210,10 @@ pub(super) fn median_known(rows: &View<'_>, idea: &str, empty_fraction: f64) -> 
         crate::lookups::median(ratios.iter().map(of).collect())
     };
     let median = crate::lookups::median(ratios.iter().map(|one| one.ratio).collect());
-    Known::of(median_with(Known::AtLeast, f64::INFINITY) > median, median_with(Known::AtMost, 0.0) < median)
+    // Ratios that are equal but for rounding are no bounds of one another.
+    let near = 1e-9 * median;
+    let (high, low) = (median_with(Known::AtLeast, f64::INFINITY), median_with(Known::AtMost, 0.0));
+    Known::of(high > median + near, low < median - near)
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ pub(super) const NAVIGATOR: Experiment = Experiment {
     },
     predicates: &[IMPROVES, IS_MOSTLY_BETTER, KEEPS_THE_EXPECTED],
     note: "Computed on mixes drawn at random. Leveling, lazy leveling and tiering with any T; filters follow the expected share of empty \
-           lookups.",
+           lookups. A point is the mean over expected workloads of a kind.",
     ..EXPERIMENT
 };
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use shamba_filter::Filter;
 use shamba_key::KeyDigest;
@@ -19,7 +20,7 @@ use super::hashes::hash_ns;
 use super::table1::page_ns;
 use crate::device::Device;
 use crate::lab::Lab;
-use crate::lookups::{median, median_ns};
+use crate::lookups::median;
 use crate::tree::Spec;
 
 /// Values by what they are of.
@@ -82,15 +83,24 @@ fn probe_ns(lab: &Lab<'_>, spec: &Spec) -> Result<f64, String> {
     }
     let mut number = spec.entries;
     let mut measured = || {
-        median_ns(BATCHES, PROBES, |_| {
-            for _ in 0..PROBES {
-                number += 1;
-                let filter = &filters[(mix2(number, !lab.seed) % filters.len() as u64) as usize];
-                let answer = filter.may_contain(black_box(digest(number)));
-                // The next filter depends on this answer in a bit that is always the same.
-                number += u64::from(black_box(answer)) & black_box(0);
+        let batch = |_| {
+            // Drawn before the clock runs, and new for each batch, so that no line is in the caches by then.
+            let asked: Vec<(usize, KeyDigest)> = (0..PROBES)
+                .map(|_| {
+                    number += 1;
+                    ((mix2(number, !lab.seed) % filters.len() as u64) as usize, digest(number))
+                })
+                .collect();
+            let mut filter_before = 0;
+            let since = Instant::now();
+            for (filter, digest) in &asked {
+                // The filter depends on the answer before in a bit that is always the same.
+                let answer = filters[*filter ^ filter_before].may_contain(black_box(*digest));
+                filter_before = usize::from(black_box(answer)) & black_box(0);
             }
-        })
+            since.elapsed().as_nanos() as f64 / PROBES as f64
+        };
+        median((0..BATCHES).map(batch).collect())
     };
     measured();
     Ok(median((0..3).map(|_| measured()).collect()))

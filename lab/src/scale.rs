@@ -12,7 +12,7 @@ pub enum Scale {
     /// with fewer entries and lookups.
     Quick,
     /// Some minutes an experiment. Filters exceed the last-level cache four times in hash sharing's Figures
-    /// 8b, 9 and 12 and `hash-sharing-parts`, which take up to an hour each. They do not in the other
+    /// 8b, 9 and 12 and `hash-sharing-parts`, which take an hour or two each. They do not in the other
     /// figures of CPU time, whose entries are larger: the parameter "filters over the last-level cache" of
     /// each states the ratio.
     Default,

@@ -1,7 +1,8 @@
 //! Pictures of rows: a declared [`Panel`] and the rows of all seeds make a [`chart::Chart`].
 //!
-//! Rows are grouped by the cells of the series' columns and the place on the x axis; a point is the mean
-//! over the group's seeds, its bar the 95 % interval.
+//! Rows are grouped by the cells of the series' columns and the place on the x axis. A point is the mean
+//! over the group's seeds, its bar their 95 % interval. Rows of one seed in a group are different cases,
+//! such as other parameters: their mean is that seed's value, so that a bar never shows how cases differ.
 
 use crate::chart::{self, Axis, Chart, Point, Series, Style};
 use crate::experiment::Experiment;
@@ -140,6 +141,18 @@ impl Panel {
         Some(format!("{of}: measured over model {least:.2} to {most:.2}, geometric mean {mean:.2}"))
     }
 
+    /// The most rows of one seed that are one point: cases that the panel does not tell apart.
+    #[cfg(test)]
+    pub(crate) fn cases(&self, rows: &View<'_>) -> usize {
+        let rows = self.rows(rows).filter(|row| row.number(self.y.name).is_some());
+        let mut points = std::collections::BTreeMap::<Vec<String>, usize>::new();
+        for row in rows.0 {
+            let place = ["seed", self.x.name].into_iter().chain(self.series.iter().copied());
+            *points.entry(place.map(|column| row.text(column)).collect()).or_default() += 1;
+        }
+        points.into_values().max().unwrap_or(0)
+    }
+
     fn draw(&self, rows: &View<'_>) -> chart::Panel {
         let rows = self.rows(rows);
         let names = rows.values(self.x.name);
@@ -165,8 +178,12 @@ impl Panel {
                         AxisScale::Names => names.iter().position(|name| name == place)? as f64,
                         _ => here.number(self.x.name)? * self.x.times,
                     };
-                    let values: Vec<f64> =
-                        here.numbers(column).iter().map(|value| value * self.y.times).collect();
+                    let values: Vec<f64> = here
+                        .values("seed")
+                        .iter()
+                        .filter_map(|seed| here.of("seed", seed.as_str()).mean(column))
+                        .map(|value| value * self.y.times)
+                        .collect();
                     let found = Interval::of(&values, Unit::Plain(""))?;
                     let is_sampled = values.len() > 1 && found.low < found.high;
                     Some(if is_sampled {
@@ -256,6 +273,17 @@ mod tests {
         assert!((points[1].y - 20.0).abs() < 1e-9 && points[1].spread.is_some_and(|(low, _)| low < 0.0));
         let told = PANEL.model_error(&rows.view()).expect("a model");
         assert_eq!(told, "gain [%]: measured over model 0.50 to 2.50, geometric mean 1.47");
+        // Two cases of a seed in one place: the bar is over seeds, whose means are equal.
+        let mut cases = Rows::default();
+        for seed in [1, 2] {
+            let mut one = Rows::default();
+            for gain in [0.1, 0.3] {
+                one.push(row!(device: "SSD", bits: 5.0, gain: gain, model: 0.2));
+            }
+            cases.join(seed, one);
+        }
+        let points = &PANEL.draw(&cases.view()).series[0].points;
+        assert_eq!((points[0].y.round(), points[0].spread), (20.0, None), "cases are no spread");
         const ONE: Panel = PANEL.titled("NVM", &[("device", "NVM")]);
         assert_eq!(ONE.draw(&rows.view()).series.len(), 2);
     }

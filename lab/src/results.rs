@@ -120,6 +120,7 @@ fn finding(found: &Finding) -> Value {
         "mean": found.interval.map(|one| one.mean),
         "low": found.interval.map(|one| one.low),
         "high": found.interval.map(|one| one.high),
+        "known": found.known.sign(),
         "values": found.values,
         "status": found.status.name(),
         "told": found.to_string(),

@@ -11,7 +11,10 @@ pub enum Scale {
     /// All experiments with five seeds within a quarter of an hour on two cores: the paper's shape
     /// with fewer entries and lookups.
     Quick,
-    /// Some minutes an experiment; filters of CPU-time figures exceed the last-level cache.
+    /// Some minutes an experiment. Filters exceed the last-level cache four times in hash sharing's
+    /// Figures 8b, 9 and 12 and in `hash-sharing-parts`, which take an hour or two each. They do
+    /// not in the other figures of CPU time, whose entries are larger: the parameter "filters over
+    /// the last-level cache" of each states the ratio.
     Default,
     /// The paper's sizes.
     Paper,

@@ -196,18 +196,23 @@ impl Tree {
         builder.open().map_err(said)
     }
 
-    /// Opens it for writing, with room for everything and without what was seen of earlier lookups; closes it after `act`.
+    /// Opens it for writing, with room for everything, with `more` options and without what was seen of earlier
+    /// lookups; closes it after `act`.
     ///
     /// # Errors
     /// What the engine or `act` says.
-    pub fn at_work(&self, act: impl FnOnce(&Db) -> Result<(), String>) -> Result<(), String> {
+    pub fn at_work(
+        &self,
+        more: impl FnOnce(Builder) -> Builder,
+        act: impl FnOnce(&Db) -> Result<(), String>,
+    ) -> Result<(), String> {
         let said = |error: shamba::Error| error.chain().to_string();
         let seen = self.dir.join("STATISTICS");
         if self.files.exists(&seen).map_err(|error| format!("{}: {error}", seen.display()))? {
             self.files.unlink(&seen).map_err(|error| format!("remove {}: {error}", seen.display()))?;
         }
         let builder = self.builder(self.world()).memory_budget(LAY_BUDGET_BYTES).auto_compaction(false);
-        let db = builder.open().map_err(said)?;
+        let db = more(builder).open().map_err(said)?;
         act(&db)?;
         db.close().map_err(said)
     }

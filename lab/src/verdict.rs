@@ -8,9 +8,15 @@
 //! [`judge`] compares intervals with bounds:
 //! * *confirmed*: every interval lies within its bound;
 //! * *not here*: the interval of a direction lies outside of its bound;
-//! * *partly*: all directions hold, and a size's interval lies outside of its bound;
+//! * *partly*: there is a direction, all directions hold, and a size's interval lies outside of its bound;
 //! * *undecided*: anything else: an interval that straddles its bound, a number that could not be
 //!   measured here, fewer than [`SEEDS_MIN`] seeds, rows of another tree than the claim's.
+//!
+//! Bounds of sizes contain their ends. The bound of a direction does not: "saves something" does not hold
+//! where nothing is saved, so its interval lies strictly beyond 0 (beyond 1, for a ratio).
+//!
+//! A number may itself be only a lower or an upper bound of what is meant ([`Known`]): its interval then
+//! has no upper, or no lower, end.
 //!
 //! Computed and literature figures have one value and no interval.
 
@@ -145,6 +151,49 @@ pub enum Role {
     Size,
 }
 
+/// How much of a number the measurement tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// The number itself.
+    Exactly,
+    /// A lower bound of it.
+    AtLeast,
+    /// An upper bound of it.
+    AtMost,
+    /// A value that its parts bound from both sides.
+    Roughly,
+}
+
+impl Known {
+    /// What is known of a value whose true size may be greater, smaller or both.
+    pub fn of(may_be_greater: bool, may_be_smaller: bool) -> Self {
+        match (may_be_greater, may_be_smaller) {
+            (false, false) => Self::Exactly,
+            (true, false) => Self::AtLeast,
+            (false, true) => Self::AtMost,
+            (true, true) => Self::Roughly,
+        }
+    }
+
+    /// The sign before a value, empty before the number itself.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Exactly => "",
+            Self::AtLeast => ">=",
+            Self::AtMost => "<=",
+            Self::Roughly => "~",
+        }
+    }
+
+    fn may_be_greater(self) -> bool {
+        matches!(self, Self::AtLeast | Self::Roughly)
+    }
+
+    fn may_be_smaller(self) -> bool {
+        matches!(self, Self::AtMost | Self::Roughly)
+    }
+}
+
 /// A number of one seed's rows and its bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Predicate {
@@ -158,6 +207,12 @@ pub struct Predicate {
     pub bound: Bound,
     /// The number of one seed's rows; `None` where they do not have it.
     pub quantity: fn(&View<'_>) -> Option<f64>,
+    /// How much of the number one seed's rows tell.
+    pub known: fn(&View<'_>) -> Known,
+}
+
+fn exactly(_: &View<'_>) -> Known {
+    Known::Exactly
 }
 
 impl Predicate {
@@ -168,7 +223,7 @@ impl Predicate {
         bound: Bound,
         quantity: fn(&View<'_>) -> Option<f64>,
     ) -> Self {
-        Self { text, role: Role::Direction, unit, bound, quantity }
+        Self { text, role: Role::Direction, unit, bound, quantity, known: exactly }
     }
 
     /// A predicate of a size that the claim states.
@@ -178,7 +233,31 @@ impl Predicate {
         bound: Bound,
         quantity: fn(&View<'_>) -> Option<f64>,
     ) -> Self {
-        Self { text, role: Role::Size, unit, bound, quantity }
+        Self { text, role: Role::Size, unit, bound, quantity, known: exactly }
+    }
+
+    /// The predicate for a number that may be only a bound of what is meant.
+    pub const fn known_as(mut self, known: fn(&View<'_>) -> Known) -> Self {
+        self.known = known;
+        self
+    }
+
+    /// How the interval lies to the bound, whose ends belong to sizes and not to directions.
+    fn status(&self, (low, high): (f64, f64)) -> Status {
+        let (least, greatest) = self.bound.ends();
+        let (is_within, is_outside) = match self.role {
+            Role::Size => (least <= low && high <= greatest, high < least || greatest < low),
+            Role::Direction => {
+                let above = low > least || least == f64::NEG_INFINITY;
+                let below = high < greatest || greatest == f64::INFINITY;
+                (above && below, high <= least || greatest <= low)
+            }
+        };
+        match (is_within, is_outside) {
+            (true, _) => Status::Holds,
+            (_, true) => Status::Fails,
+            _ => Status::Open,
+        }
     }
 }
 
@@ -254,6 +333,8 @@ pub struct Finding {
     pub values: Vec<f64>,
     /// Mean and interval; `None` if a seed lacks the number.
     pub interval: Option<Interval>,
+    /// How much of the number the values of all seeds tell.
+    pub known: Known,
     /// Whether the bound holds.
     pub status: Status,
 }
@@ -266,21 +347,27 @@ impl Finding {
             .filter(|value| value.is_finite())
             .collect();
         let interval = (values.len() == seeds.len()).then(|| Interval::of(&values, predicate.unit)).flatten();
-        let (least, greatest) = predicate.bound.ends();
-        let status = match interval {
-            None => Status::Missing,
-            Some(found) if least <= found.low && found.high <= greatest => Status::Holds,
-            Some(found) if found.high < least || greatest < found.low => Status::Fails,
-            Some(_) => Status::Open,
-        };
-        Self { predicate: *predicate, values, interval, status }
+        let knowns: Vec<Known> = seeds.iter().map(|rows| (predicate.known)(rows)).collect();
+        let known = Known::of(
+            knowns.iter().any(|known| known.may_be_greater()),
+            knowns.iter().any(|known| known.may_be_smaller()),
+        );
+        let status = interval.map_or(Status::Missing, |Interval { low, high, .. }| {
+            let low = if known.may_be_smaller() { f64::NEG_INFINITY } else { low };
+            let high = if known.may_be_greater() { f64::INFINITY } else { high };
+            predicate.status((low, high))
+        });
+        Self { predicate: *predicate, values, interval, known, status }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Predicate { text, unit, bound, .. } = self.predicate;
+        let Predicate { text, unit, bound, role, .. } = self.predicate;
         write!(f, "{text}: ")?;
+        if self.interval.is_some() && self.known != Known::Exactly {
+            write!(f, "{} ", self.known.sign())?;
+        }
         match self.interval {
             None => f.write_str("not measured")?,
             Some(Interval { mean, low, high }) if low == high => f.write_str(&unit.told(mean))?,
@@ -288,9 +375,16 @@ impl fmt::Display for Finding {
                 write!(f, "{} ({} to {})", unit.told(mean), unit.told(low), unit.told(high))?;
             }
         }
+        let is_direction = role == Role::Direction;
         match bound {
-            Bound::AtLeast(low) => write!(f, "; claimed at least {}", unit.told(low))?,
-            Bound::AtMost(high) => write!(f, "; claimed at most {}", unit.told(high))?,
+            Bound::AtLeast(low) => {
+                let least = if is_direction { "more than" } else { "at least" };
+                write!(f, "; claimed {least} {}", unit.told(low))?;
+            }
+            Bound::AtMost(high) => {
+                let most = if is_direction { "less than" } else { "at most" };
+                write!(f, "; claimed {most} {}", unit.told(high))?;
+            }
             Bound::Within(low, high) => write!(f, "; claimed {} to {}", unit.told(low), unit.told(high))?,
         }
         write!(f, ": {}", self.status.name())
@@ -307,6 +401,7 @@ pub fn judge(predicates: &[Predicate], rows: &Rows, is_sampled: bool) -> (Verdic
         seeds.truncate(1);
     }
     let findings: Vec<Finding> = predicates.iter().map(|predicate| Finding::of(predicate, &seeds)).collect();
+    let directions = findings.iter().filter(|finding| finding.predicate.role == Role::Direction).count();
     let count = |role: Option<Role>, status: Status| {
         let is_it = |finding: &&Finding| {
             finding.status == status && role.is_none_or(|role| finding.predicate.role == role)
@@ -323,8 +418,8 @@ pub fn judge(predicates: &[Predicate], rows: &Rows, is_sampled: bool) -> (Verdic
     } else if count(None, Status::Holds) == findings.len() {
         Verdict::Confirmed
     } else if count(Some(Role::Size), Status::Fails) > 0
-        && count(Some(Role::Direction), Status::Holds)
-            == findings.iter().filter(|finding| finding.predicate.role == Role::Direction).count()
+        && directions > 0
+        && count(Some(Role::Direction), Status::Holds) == directions
     {
         Verdict::Partly
     } else {
@@ -380,9 +475,51 @@ mod tests {
         assert_eq!(verdict(&[0.5, 0.5, 0.5, 0.5, f64::NAN]), Verdict::Undecided, "a seed lacks it");
         assert_eq!(judge(&[], &rows(&[0.5; 5]), true).0, Verdict::Undecided, "nothing was claimed");
         assert_eq!(judge(&[FASTER, MUCH], &rows(&[0.5]), false).0, Verdict::Confirmed, "computed");
+        assert_eq!(
+            judge(&[MUCH], &rows(&[0.2; 5]), true).0,
+            Verdict::Undecided,
+            "no direction, a size fails"
+        );
+        assert_eq!(judge(&[MUCH], &rows(&[0.5; 5]), true).0, Verdict::Confirmed, "no direction, sizes hold");
         let mut other_tree = rows(&[0.5; 5]);
         other_tree.push(row!(comparable: false));
         assert_eq!(judge(&[FASTER], &other_tree, true).0, Verdict::Undecided);
+    }
+
+    #[test]
+    fn a_direction_lies_strictly_beyond_its_bound() {
+        let nothing = rows(&[0.0; 5]);
+        let (verdict, findings) = judge(&[FASTER], &nothing, true);
+        assert_eq!((verdict, findings[0].status), (Verdict::NotHere, Status::Fails), "nothing was saved");
+        assert_eq!(findings[0].to_string(), "time saved: 0 %; claimed more than 0 %: fails");
+        let size = Predicate { role: Role::Size, ..FASTER };
+        let (_, findings) = judge(&[size], &nothing, true);
+        assert_eq!(findings[0].status, Status::Holds, "a size contains its ends");
+        let fewer = Predicate { bound: Bound::AtMost(0.0), ..FASTER };
+        assert_eq!(judge(&[fewer], &nothing, true).0, Verdict::NotHere);
+        assert_eq!(judge(&[fewer], &rows(&[-0.2; 5]), true).0, Verdict::Confirmed);
+        let between = Predicate { bound: Bound::Within(0.0, 0.5), ..FASTER };
+        assert_eq!(judge(&[between], &rows(&[0.2; 5]), true).0, Verdict::Confirmed);
+        assert_eq!(judge(&[between], &rows(&[0.5; 5]), true).0, Verdict::NotHere);
+    }
+
+    #[test]
+    fn a_lower_bound_can_fulfil_a_claim_and_not_refute_it() {
+        let status = |known: fn(&View<'_>) -> Known, saved: f64| {
+            let (_, findings) = judge(&[MUCH.known_as(known)], &rows(&[saved; 5]), true);
+            (findings[0].status, findings[0].to_string())
+        };
+        let (found, told) = status(|_| Known::AtLeast, 0.5);
+        assert_eq!(found, Status::Holds);
+        assert_eq!(told, "time saved: >= 50 %; claimed at least 40 %: holds");
+        assert_eq!(status(|_| Known::AtLeast, 0.2).0, Status::Open);
+        assert_eq!(status(|_| Known::AtMost, 0.5).0, Status::Open);
+        let (found, told) = status(|_| Known::AtMost, 0.2);
+        assert_eq!(
+            (found, told.as_str()),
+            (Status::Fails, "time saved: <= 20 %; claimed at least 40 %: fails")
+        );
+        assert_eq!([0.2, 0.5].map(|saved| status(|_| Known::Roughly, saved).0), [Status::Open; 2]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! (DaMoN 2021), its figures and tables.
 
 mod breakdown;
+mod constants;
 mod depth;
 mod empty_share;
 mod fig12;

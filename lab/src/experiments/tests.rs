@@ -10,7 +10,7 @@ use crate::paper::Paper;
 use crate::picture::picture;
 use crate::rows::Rows;
 use crate::scale::Scale;
-use crate::verdict::judge;
+use crate::verdict::{Role, judge};
 use crate::{Lab, chart};
 
 #[test]
@@ -30,6 +30,8 @@ fn every_experiment_says_what_it_is() {
             assert!(parameters.iter().all(|one| !one.name.is_empty() && !one.value.is_empty()), "{id}");
         }
         assert_eq!(find(id).map(|found| found.id), Ok(id));
+        // Without a direction a failed size would leave a claim neither partly true nor refuted.
+        assert!(experiment.predicates.iter().any(|one| one.role == Role::Direction), "{id} has no direction");
     }
 }
 
@@ -52,6 +54,12 @@ fn every(paper: Paper) {
         let columns: BTreeSet<&str> = rows.columns().into_iter().collect();
         assert!(rows.view().0.len() > 1, "{id}");
         for panel in experiment.panels {
+            let cases = panel.cases(&rows.view());
+            assert!(
+                cases <= 1 || experiment.note.contains("mean over"),
+                "{id}: {cases} cases of a seed are one point of panel {:?}, and the note does not say so",
+                panel.title
+            );
             let named = panel.series.iter().chain([&panel.x.name, &panel.y.name]).chain(&panel.model);
             let filtered = panel.only.iter().map(|(column, _)| column);
             for column in named.chain(filtered) {

@@ -13,13 +13,14 @@ Each claim of the papers beside what this engine does: baseline and idea in one 
 A claim is a set of bounds that were fixed before the run. Each number is measured for at least five seeds of data and \
 queries; the 95 % t-interval of the paired differences stands in brackets.
 
-- **Confirmed**: every interval lies within its bound.
+- **Confirmed**: every interval lies within its bound. A direction (\"more than 0 %\") does not hold where nothing differs.
 - **Partly**: the direction holds, a size does not.
 - **Undecided**: an interval straddles its bound, or something could not be measured here.
 - **Not here**: the opposite of the claim's direction was found.
 
 Computed figures follow from a paper's own equations: they show that these say what the paper says, not that the engine does. \
 Simulated ones draw workloads for such equations; ours are claims of this engine, which no paper makes. \
+A number after >= or <= is a lower or an upper bound of what is meant. \
 Devices whose name has a latency are emulated.";
 
 /// The page with every verdict.

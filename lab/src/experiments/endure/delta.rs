@@ -80,7 +80,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         .titled("at the expected workload", &[]),
     ],
     note: "Computed on mixes drawn at random. I/Os by Monkey's equations, with whole levels; the paper takes fractions of levels for updates \
-           and ranges.",
+           and ranges. A point is the mean over expected workloads of a kind.",
     reason: |rows| {
         let shares = |kind: &str| {
             let mean = certain(rows).of("expected", kind).mean("delta").unwrap_or(0.0);
@@ -110,7 +110,7 @@ pub(super) const NAVIGATOR: Experiment = Experiment {
     },
     predicates: &[IMPROVES, IS_MOSTLY_BETTER, KEEPS_THE_EXPECTED],
     note: "Computed on mixes drawn at random. Leveling, lazy leveling and tiering with any T; filters follow the expected share of empty \
-           lookups.",
+           lookups. A point is the mean over expected workloads of a kind.",
     ..EXPERIMENT
 };
 

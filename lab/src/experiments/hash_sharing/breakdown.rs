@@ -7,8 +7,8 @@ use shamba::DigestKind;
 use shamba_filter::measured;
 use shamba_model::sharing::{LookupShape, LookupTimes};
 
+use super::constants::constants;
 use super::gains::{NEAR_MODEL, PAPER_FPR, PROBE_NS, filters_over_llc, over_llc};
-use super::hashes::{Hash, hash_ns};
 use crate::lookups::compare;
 use crate::prelude::*;
 use crate::tree::{Spec, Tree};
@@ -162,8 +162,8 @@ fn measure(lab: &mut Lab<'_>, policies: usize) -> Result<Rows, String> {
         })?);
     }
     let first = &trees[0];
-    let hash_ns = hash_ns(Hash::Murmur64, SIZES.0);
     for device in lab.devices(&DEVICES, &mut rows)? {
+        let here = constants(lab, &first.spec, device)?.ok_or("no constants of the paper's digest")?;
         let open = |tree: &std::rc::Rc<Tree>| tree.open(device, &[("hash-sharing", "off")]);
         let dbs = trees.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let sides: Vec<&shamba::Db> = dbs.iter().collect();
@@ -172,15 +172,15 @@ fn measure(lab: &mut Lab<'_>, policies: usize) -> Result<Rows, String> {
             // More where no lookup reads a page but for false positives.
             let quick = if empty_fraction < 1.0 { 600 } else { 6_000 };
             let questions = Questions::uniform(empty_fraction, lab.scale.count(quick, 30_000, 1_000_000));
-            let page_ns = device.read_ns().map_or(PAPER_MEMORY_NS, |ns| ns as f64);
+            let paper_page_ns = device.read_ns().map_or(PAPER_MEMORY_NS, |ns| ns as f64);
+            let papers = LookupTimes { hash_ns: PAPER_HASH_NS, probe_ns: PROBE_NS, page_ns: paper_page_ns };
             for ((policy, runs), side) in
                 policies.iter().zip(compare(lab, first.as_ref(), &sides, &questions)?)
             {
-                let model = |fpr, hash_ns| -> Result<f64, String> {
+                let model = |fpr, times: LookupTimes| -> Result<f64, String> {
                     let tiering = *runs > 1;
                     let shape =
                         LookupShape { tiering, size_ratio: SIZE_RATIO, levels: LEVELS, fpr, empty_fraction };
-                    let times = LookupTimes { hash_ns, probe_ns: PROBE_NS, page_ns };
                     let without = shape.cost_ns(&LookupTimes { hash_ns: 0.0, ..times })?;
                     Ok(1.0 - without / shape.cost_ns(&times)?)
                 };
@@ -192,10 +192,12 @@ fn measure(lab: &mut Lab<'_>, policies: usize) -> Result<Rows, String> {
                     empty_fraction: empty_fraction,
                     ns: side.ns,
                     hashes: hashes,
-                    hash_ns: hash_ns,
-                    hashing: hashes * hash_ns / side.ns,
-                    model: model(fpr, hash_ns)?,
-                    model_paper: model(PAPER_FPR, PAPER_HASH_NS)?,
+                    hash_ns: here.hash_ns,
+                    probe_ns: here.probe_ns,
+                    page_ns: here.page_ns,
+                    hashing: hashes * here.hash_ns / side.ns,
+                    model: model(fpr, here)?,
+                    model_paper: model(PAPER_FPR, papers)?,
                     false_positives: side.per_lookup(side.stats.false_positives),
                     filters_over_llc: filters_over_llc(first.spec.entries, first.spec.bits.per_key),
                 };

@@ -18,6 +18,10 @@ const RUNS: [u32; 4] = [1, 4, 7, 10];
 /// A hash among the other work of a lookup may take this much less than by itself, as the processor does
 /// both at once.
 const WHOLE_HASH: (f64, f64) = (0.75, 1.25);
+/// "No longer depends": the time of hashing grows by less than this part of what it did,
+const LITTLE: f64 = 0.5;
+/// and by at most this much.
+const SAME: f64 = 1.25;
 const NS: Column = Column::from_zero("ns", "time of a lookup [ns]");
 
 pub(super) const OVER_LEVELS: Experiment = Experiment {
@@ -38,10 +42,16 @@ pub(super) const OVER_LEVELS: Experiment = Experiment {
     },
     predicates: &[
         Predicate::direction(
-            "hashes of a lookup with sharing, deepest tree",
-            Plain("hashes"),
-            Within(0.999, 1.001),
-            |rows| rows.of("side", "one digest").numbers("hashes").last().copied(),
+            "hashing from the fewest filters to the most, growth with one digest over that without",
+            Ratio,
+            AtMost(LITTLE),
+            |rows| Some(hashing_growth(rows, "hash_ns_shared")? / hashing_growth(rows, "hash_ns_baseline")?),
+        ),
+        Predicate::size(
+            "hashing from the fewest filters to the most, growth with one digest",
+            Ratio,
+            AtMost(SAME),
+            |rows| hashing_growth(rows, "hash_ns_shared"),
         ),
         Predicate::direction(
             "time saved for each filter more, over a hash",
@@ -103,6 +113,11 @@ fn parameters(varied: Parameter, entries: u64) -> Vec<Parameter> {
         Parameter::fixed("empty fraction", 1),
         over_llc(entries, BITS_PER_KEY),
     ]
+}
+
+/// The time that hashing takes of a lookup of the tree with the most filters, over that with the fewest.
+fn hashing_growth(rows: &View<'_>, column: &str) -> Option<f64> {
+    last_over_first(&rows.of("side", "one digest").points("filters", column))
 }
 
 fn saved_per_filter(rows: &View<'_>) -> Option<f64> {

@@ -46,7 +46,7 @@ pub(super) const FIG13: Experiment = Experiment {
         &["digest"],
     )
     .with_model("gain_model")],
-    note: "T = 10, 5 levels, keys of 512 B, entries of 1 KB, 10 bits per key. Model: Equation 8 with the time that a hash takes here.",
+    note: "T = 10, 5 levels, keys of 512 B, entries of 1 KB, 10 bits per key. Model: Equation 8 with the times of a hash, a probe and a page here.",
     reason: |rows| because(&at(rows, 1.0)),
 };
 

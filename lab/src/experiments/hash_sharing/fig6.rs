@@ -37,7 +37,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     parameters,
     measure,
     predicates: &[
-        Predicate::direction("steps down from HDD over SSD to NVM", Plain(""), AtMost(0.0), |rows| {
+        Predicate::direction("steps down from HDD over SSD to NVM", Plain(""), AtMost(0.5), |rows| {
             let gains = [Device::Hdd, Device::Ssd, Device::Nvm].map(|device| leveled(rows, device));
             let gains: Option<Vec<f64>> = gains.into_iter().collect();
             Some(gains?.windows(2).filter(|pair| pair[1] <= pair[0]).count() as f64)
@@ -47,7 +47,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         Predicate::direction(
             "devices on which tiering gains less than leveling",
             Plain(""),
-            AtMost(0.0),
+            AtMost(0.5),
             |rows| {
                 let gains_less =
                     |device: &Device| Some(at(rows, "tiering", *device)? <= at(rows, "leveling", *device)?);

@@ -1,14 +1,16 @@
 //! Lookups with one digest beside lookups that hash for every filter, as rows.
 //!
 //! Both sides read one tree at the same time; the only difference is `hash_sharing`. Beside the measured
-//! gain stands the model's (Equation 8) for the time that a hash of that length takes on this machine.
+//! gain stands the model's (Equation 8) for the times that a hash of that length, a probe and a page take on
+//! this machine ([`super::constants`]).
 
 use shamba::DigestKind;
 use shamba_filter::measured;
 use shamba_model::sharing::{LookupShape, LookupTimes};
 use shamba_workload::Distribution;
 
-use super::hashes::{Hash, hash_ns};
+use super::constants::{constants, hash_here};
+use super::hashes::Hash;
 use crate::device::Device;
 use crate::facts::llc_bytes;
 use crate::lab::Lab;
@@ -18,12 +20,10 @@ use crate::rows::{Row, View, row};
 use crate::scale::Parameter;
 use crate::tree::{Spec, Tree};
 
-/// Nanoseconds of probing one filter, in the model.
+/// Nanoseconds of probing one filter, in the paper's own figures of its model.
 pub(super) const PROBE_NS: f64 = 20.0;
 /// The paper's false-positive rate of a filter with ten bits per key.
 pub(super) const PAPER_FPR: f64 = 0.0082;
-/// Nanoseconds of reading a page from memory, in the model.
-const MEMORY_PAGE_NS: f64 = 160.0;
 /// A measured gain is the size that the paper's equation predicts, with the times of this machine, if their
 /// ratio lies within this band.
 pub(super) const NEAR_MODEL: (f64, f64) = (0.7, 1.3);
@@ -31,9 +31,22 @@ pub(super) const NEAR_MODEL: (f64, f64) = (0.7, 1.3);
 pub(super) const DIGESTS: [(DigestKind, &str); 2] =
     [(DigestKind::Murmur64A, "MM64 (the paper's)"), (DigestKind::Xxh3, "XXH3 (ours)")];
 
+/// Filters exceed the last-level cache this many times where they should exceed it.
+const TIMES_LLC: f64 = 4.0;
+/// Some 10 GiB of entries of 64 bytes: trees lie in memory. The parameters state the ratio that is left.
+const ENTRIES_MAX: u64 = 160_000_000;
+/// Keys and entries of such trees.
+pub(super) const SHORT: (usize, usize) = (56, 64);
+
 /// The filters of so many entries over the last-level cache.
 pub(super) fn filters_over_llc(entries: u64, bits_per_key: f64) -> f64 {
     entries as f64 * bits_per_key / 8.0 / llc_bytes() as f64
+}
+
+/// Entries at which filters of so many bits per key exceed the last-level cache [`TIMES_LLC`] times, as
+/// figures of CPU time need it; at most [`ENTRIES_MAX`].
+pub(super) fn beyond_llc(bits_per_key: f64) -> u64 {
+    ((TIMES_LLC * llc_bytes() as f64 * 8.0 / bits_per_key).ceil() as u64).min(ENTRIES_MAX)
 }
 
 /// [`filters_over_llc`] as a parameter: filters that fit the cache are probed faster than those of large data.
@@ -51,6 +64,8 @@ pub(super) fn over_llc(entries: u64, bits_per_key: f64) -> Parameter {
 /// # Errors
 /// Errors of the engine, and a wrong answer.
 pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Questions) -> Result<Row, String> {
+    let spec = &tree.spec;
+    let times = constants(lab, spec, device)?;
     let unshared = tree.open(device, &[("hash-sharing", "off")])?;
     let shared = tree.open(device, &[])?;
     let sides = compare(lab, tree, &[&unshared, &shared], questions)?;
@@ -58,20 +73,20 @@ pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Quest
     let shared_parts = parts(lab, tree, &shared, &of_parts)?;
     let parts = parts(lab, tree, &unshared, &of_parts)?;
     let [base, idea] = <[Side; 2]>::try_from(sides).map_err(|_| "two sides were asked")?;
-    let spec = &tree.spec;
-    let hash_ns = hash_of(spec.digest).map(|hash| hash_ns(hash, spec.key_bytes));
     let fpr = match questions.distribution {
         Distribution::Uniform => measured::fpr(spec.bits.layout, spec.bits.per_key),
         // A skewed stream asks few keys: those that are false positives are its rate.
         _ => base.stats.false_positives as f64 / base.stats.filters_consulted.max(1) as f64,
     };
-    let model = hash_ns.and_then(|ns| model_gain(spec, device, (fpr, questions.empty_fraction), ns));
+    let model = times.and_then(|times| model_gain(spec, (fpr, questions.empty_fraction), times));
     let values = row! {
         baseline_ns: base.ns,
         shared_ns: idea.ns,
         gain: 1.0 - idea.ns / base.ns,
         gain_model: model,
-        hash_ns: hash_ns,
+        hash_ns: hash_here(spec),
+        probe_ns: times.map(|times| times.probe_ns),
+        page_ns: times.map(|times| times.page_ns),
         hash_ns_baseline: parts.hash_ns,
         hash_ns_shared: shared_parts.hash_ns,
         hashes: base.per_lookup(base.stats.hashes),
@@ -88,15 +103,10 @@ pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Quest
     Ok(values.and(base.io()).and(base.shape(spec.shape.levels, u64::from(spec.shape.run_count()))))
 }
 
-/// The gain by Equation 8; `None` for the machine's own disk, which has no time in the model, and for
-/// levels of other than one or T runs, which Equations 4 and 6 do not know.
-fn model_gain(spec: &Spec, device: Device, (fpr, empty_fraction): (f64, f64), hash_ns: f64) -> Option<f64> {
-    if matches!(device, Device::Disk | Device::PageCache) {
-        return None;
-    }
-    let shape = model_shape(spec.shape, (fpr, empty_fraction))?;
-    let page_ns = device.read_ns().map_or(MEMORY_PAGE_NS, |ns| ns as f64);
-    shape.gain(&LookupTimes { hash_ns, probe_ns: PROBE_NS, page_ns }).ok()
+/// The gain by Equation 8; `None` for levels of other than one or T runs, which Equations 4 and 6 do not
+/// know.
+fn model_gain(spec: &Spec, (fpr, empty_fraction): (f64, f64), times: LookupTimes) -> Option<f64> {
+    model_shape(spec.shape, (fpr, empty_fraction))?.gain(&times).ok()
 }
 
 /// A tree as Equations 4 and 6 describe it.
@@ -151,11 +161,11 @@ mod tests {
             (spec.shape.inner_runs, spec.shape.last_runs) = (runs, runs);
             let shape = model_shape(spec.shape, (0.01, 1.0));
             assert_eq!(shape.map(|shape| shape.tiering), is_tiering, "{runs} runs");
-            let gain = |device, fpr| model_gain(&spec, device, (fpr, 1.0), 200.0);
-            assert_eq!(gain(Device::Pcie, 0.01).is_some(), is_tiering.is_some());
-            // More false positives leave less to save; the machine's own disk has no time.
-            assert!(is_tiering.is_none() || gain(Device::Pcie, 0.01) < gain(Device::Pcie, 0.001));
-            assert_eq!(gain(Device::Disk, 0.01), None);
+            let times = LookupTimes { hash_ns: 200.0, probe_ns: 20.0, page_ns: 10_000.0 };
+            let gain = |fpr| model_gain(&spec, (fpr, 1.0), times);
+            assert_eq!(gain(0.01).is_some(), is_tiering.is_some());
+            // More false positives leave less to save.
+            assert!(is_tiering.is_none() || gain(0.01) < gain(0.001));
         }
     }
 }

@@ -43,13 +43,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         Predicate::direction("time saved with the most entries, keys absent", Saved, AtLeast(0.0), |rows| {
             ends(rows, "absent").map(|ends| ends.1)
         }),
-        Predicate::size(
+        Predicate::direction(
             "saving with the most entries less that with the fewest, keys there",
             Plain("points"),
             AtLeast(0.0),
             |rows| ends(rows, "there").map(|(first, last)| 100.0 * (last - first)),
         ),
-        Predicate::size(
+        Predicate::direction(
             "saving with the most entries less that with the fewest, keys absent",
             Plain("points"),
             AtLeast(0.0),

@@ -7,8 +7,7 @@
 
 use shamba::{Db, DigestKind};
 
-use super::gains::{filters_over_llc, over_llc};
-use crate::facts::llc_bytes;
+use super::gains::{beyond_llc, filters_over_llc, over_llc};
 use crate::lookups::{compare, warm};
 use crate::prelude::*;
 use crate::tree::{Spec, Tree};
@@ -80,8 +79,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Entries and their bytes.
 fn size(scale: Scale) -> (u64, (usize, usize)) {
-    let beyond_llc = (4 * llc_bytes() * 8 / 10).min(120_000_000);
-    (scale.count(250_000, beyond_llc, 10_000_000), scale.pick(SIZES, (16, 32), SIZES))
+    (scale.count(250_000, beyond_llc(10.0), 10_000_000), scale.pick(SIZES, (16, 32), SIZES))
 }
 
 fn parameters(scale: Scale) -> Vec<Parameter> {

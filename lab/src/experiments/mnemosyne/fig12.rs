@@ -92,7 +92,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             .titled("uniform lookups", &[("distribution", "uniform")]),
         Panel::lines(BITS, Column::from_zero("pages", "pages a lookup"), &["filters", "empty_fraction"])
             .titled("pages, normal lookups", &[("distribution", "normal")]),
-        Panel::lines(BITS, Column::from_zero("write_us", "write [us]"), &["filters"])
+        Panel::lines(BITS, Column::from_zero("write_us", "write [us]"), &["filters", "distribution"])
             .titled("writes", &[("empty_fraction", "0.5")]),
     ],
     note: "T = 4, emulated PCIe SSD of 10 us a page, 10 updates for 31 lookups, no block cache. A write's time has its part of flushes and merges.",

@@ -5,8 +5,8 @@
 //! data blocks compete for one block cache; nothing is skipped. SHaMBa has modules in the filter's place
 //! (*eq*: of equal size, *prop*: a small first one), each a block of its own, and may skip the later ones
 //! (*P*) or all of them (*F*) where that saves more than it costs. *Partitioned* cuts filters into slices
-//! and indexes into partitions of a page. *Budgeted* is this engine's own: filters and indexes are held by
-//! a plan and not by the cache.
+//! and indexes into partitions of a page. *The engine* is this engine's own: filters and indexes are held by
+//! a plan and not by the cache, and filters have the bits that the observed lookups deserve.
 //!
 //! All sides weigh reads by their pages (`count-ios`), which is the slides' unit.
 
@@ -59,9 +59,14 @@ pub(super) const MONKEY: Approach =
 pub(super) const MONKEY_EQ: Approach = Approach { name: "Monkey + eq", allocation: Allocation::Monkey, ..EQ };
 pub(super) const MONKEY_EQ_F: Approach =
     Approach { name: "Monkey + eq-F", allocation: Allocation::Monkey, ..EQ_F };
-/// This engine as it is: slices and partitions, held by the plan.
-pub(super) const ENGINE: Approach =
-    Approach { name: "the engine", residency: "budgeted", is_whole: false, ..EQ_F };
+/// This engine as it is: slices and partitions, held by the plan, and bits by the observed workload.
+pub(super) const ENGINE: Approach = Approach {
+    name: "the engine",
+    allocation: Allocation::Workload,
+    residency: "budgeted",
+    is_whole: false,
+    ..EQ_F
+};
 
 impl Approach {
     /// The switches with which a tree is opened for it.

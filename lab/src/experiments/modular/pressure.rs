@@ -14,6 +14,7 @@ use crate::lookups::{Questions, count, io};
 use crate::picture::{Column, Panel};
 use crate::rows::{Row, Rows, View, reaches, row};
 use crate::scale::Parameter;
+use crate::verdict::Known;
 
 /// Shares of the memory of all filters and indexes, from severe pressure to none.
 pub(super) const SHARES: [f64; 4] = [0.1, 0.2, 0.4, 1.0];
@@ -124,6 +125,7 @@ fn reading(
             memory_share: share,
             empty_fraction: empty_fraction,
             memory_bytes: memory_bytes,
+            bits_per_key: laid.bits_per_key(),
             filters_over_indexes: laid.filter_bytes as f64 / laid.index_bytes.max(1) as f64,
             modules_asked: per_lookup(stats.modules_tested),
             modules_skipped: per_lookup(stats.modules_skipped),
@@ -166,9 +168,9 @@ pub(super) fn pressed<'a>(rows: &View<'a>, share_max: f64) -> View<'a> {
 pub(super) struct MemoryRatio {
     pub baseline_share: f64,
     pub ratio: f64,
-    /// The approach reads fewer pages even with its smallest amount (the ratio is at least this), or
-    /// more even with its largest (at most this).
-    pub is_bound: bool,
+    /// A lower bound where the approach reads fewer pages even with its smallest amount, an upper one
+    /// where it reads more even with its largest.
+    pub known: Known,
 }
 
 /// The ratios at the baseline's amounts of memory from 10 to 100 %, at one share of empty lookups.
@@ -182,12 +184,12 @@ pub(super) fn memory_ratios(rows: &View<'_>, idea: &str, empty_fraction: f64) ->
     let (Some(first), Some(last)) = (idea.first(), idea.last()) else { return Vec::new() };
     let ratio = |(ln_share, pages): &(f64, f64)| {
         let baseline_share = ln_share.exp();
-        let (at, is_bound) = match reaches(&idea, *pages) {
-            Some(at) => (at, false),
-            None if first.1 < *pages => (first.0, true),
-            None => (last.0, true),
+        let (at, known) = match reaches(&idea, *pages) {
+            Some(at) => (at, Known::Exactly),
+            None if first.1 < *pages => (first.0, Known::AtLeast),
+            None => (last.0, Known::AtMost),
         };
-        MemoryRatio { baseline_share, ratio: (ln_share - at).exp(), is_bound }
+        MemoryRatio { baseline_share, ratio: (ln_share - at).exp(), known }
     };
     let is_asked = |(ln_share, _): &&(f64, f64)| (0.099..=1.001).contains(&ln_share.exp());
     baseline.iter().filter(is_asked).map(ratio).collect()
@@ -198,6 +200,20 @@ pub(super) fn median_ratio(rows: &View<'_>, idea: &str, empty_fraction: f64) -> 
     let ratios: Vec<f64> =
         memory_ratios(rows, idea, empty_fraction).into_iter().map(|one| one.ratio).collect();
     (!ratios.is_empty()).then(|| crate::lookups::median(ratios))
+}
+
+/// Whether the median is a bound: it is a lower one if it grew with lower bounds that grow.
+pub(super) fn median_known(rows: &View<'_>, idea: &str, empty_fraction: f64) -> Known {
+    let ratios = memory_ratios(rows, idea, empty_fraction);
+    let median_with = |bound: Known, in_its_place: f64| {
+        let of = |one: &MemoryRatio| if one.known == bound { in_its_place } else { one.ratio };
+        crate::lookups::median(ratios.iter().map(of).collect())
+    };
+    let median = crate::lookups::median(ratios.iter().map(|one| one.ratio).collect());
+    // Ratios that are equal but for rounding are no bounds of one another.
+    let near = 1e-9 * median;
+    let (high, low) = (median_with(Known::AtLeast, f64::INFINITY), median_with(Known::AtMost, 0.0));
+    Known::of(high > median + near, low < median - near)
 }
 
 #[cfg(test)]
@@ -212,6 +228,14 @@ mod tests {
         rows
     }
 
+    /// An approach that reads `pages` with any memory, beside a baseline that reads from 2 to 8.
+    fn rows_of_bounds(baseline: &'static str, pages: f64) -> Rows {
+        let of_baseline = [(baseline, 0.1, 8.0), (baseline, 0.3, 6.0), (baseline, 0.9, 2.0)];
+        let points: Vec<_> =
+            of_baseline.into_iter().chain([("idea", 0.1, pages), ("idea", 0.9, pages)]).collect();
+        rows(&points)
+    }
+
     #[test]
     fn a_third_of_the_memory_is_a_ratio_of_three() {
         let baseline = STATE_OF_THE_ART.name;
@@ -224,9 +248,13 @@ mod tests {
             ("idea", 0.9, 1.0),
         ]);
         let ratios = memory_ratios(&rows.view(), "idea", 0.5);
-        let told: Vec<(f64, bool)> =
-            ratios.iter().map(|one| ((one.ratio * 100.0).round() / 100.0, one.is_bound)).collect();
-        assert_eq!(told, [(1.0, true), (3.0, false), (3.0, false)]);
+        let told: Vec<(f64, Known)> =
+            ratios.iter().map(|one| ((one.ratio * 100.0).round() / 100.0, one.known)).collect();
+        assert_eq!(told, [(1.0, Known::AtLeast), (3.0, Known::Exactly), (3.0, Known::Exactly)]);
+        // The lower bound could grow beyond the others, and the median stays.
+        assert_eq!(median_known(&rows.view(), "idea", 0.5), Known::Exactly);
+        assert_eq!(median_known(&rows_of_bounds(baseline, 1.0).view(), "idea", 0.5), Known::AtLeast);
+        assert_eq!(median_known(&rows_of_bounds(baseline, 9.0).view(), "idea", 0.5), Known::AtMost);
         assert!((median_ratio(&rows.view(), "idea", 0.5).expect("a ratio") - 3.0).abs() < 1e-9);
         assert_eq!(median_ratio(&rows.view(), "idea", 1.0), None);
         let saves = saved(&rows.view(), "idea").expect("both sides");

@@ -61,7 +61,7 @@ pub(super) const ROCKSDB_EQUAL: Experiment = Experiment {
             AtLeast(0.0),
             |rows| time_saved(rows, EQ_F, 1.0),
         ),
-        Predicate::size("pages saved by eq-F, half absent", Saved, AtLeast(0.0), |rows| {
+        Predicate::direction("pages saved by eq-F, half absent", Saved, AtLeast(0.0), |rows| {
             pages_saved(rows, EQ_F)
         }),
     ],
@@ -88,7 +88,7 @@ pub(super) const ROCKSDB_PROPORTIONAL: Experiment = Experiment {
             AtLeast(0.0),
             |rows| time_saved(rows, PROP_F, HALF),
         ),
-        Predicate::size("pages saved by prop-F, half absent", Saved, AtLeast(0.0), |rows| {
+        Predicate::direction("pages saved by prop-F, half absent", Saved, AtLeast(0.0), |rows| {
             pages_saved(rows, PROP_F)
         }),
     ],
@@ -141,7 +141,9 @@ pub(super) const ON_FAST_DEVICES: Experiment = Experiment {
         Predicate::direction("time saved by eq-F on SPDK", Saved, AtLeast(0.0), |rows| {
             on(rows, EQ_F, Device::Spdk)
         }),
-        Predicate::size("time saved by eq-F on NVM", Saved, AtLeast(0.0), |rows| on(rows, EQ_F, Device::Nvm)),
+        Predicate::direction("time saved by eq-F on NVM", Saved, AtLeast(0.0), |rows| {
+            on(rows, EQ_F, Device::Nvm)
+        }),
     ],
     panels: &[Panel::lines(
         Column::names("device", "device"),

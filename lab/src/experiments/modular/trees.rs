@@ -3,6 +3,9 @@
 //!
 //! Before a tree is measured it has seen lookups of the kind that will come ([`Laid::open_with`] puts
 //! their statistics in place), so that skipping and residency do not depend on the speed of the machine.
+//! Where bits are allocated by the workload ([`Allocation::Workload`]), those lookups decide: every table is
+//! written again with the bits that they deserve before the first reading of their kind.
+//!
 //! And unflushed writes of a keyspace of its own are in memory in every opening: they take as much as the
 //! engine's smallest budget, so that a budget can leave filters, indexes and blocks any amount.
 
@@ -20,7 +23,7 @@ use crate::device::Device;
 use crate::lab::Lab;
 use crate::lookups::{Questions, warm};
 use crate::scale::{Parameter, Scale};
-use crate::tree::{Spec, Tree};
+use crate::tree::{Spec, Tree, written_bits_per_key};
 
 pub(super) const KEY_BYTES: usize = 32;
 pub(super) const SIZE_RATIO: f64 = 4.0;
@@ -88,7 +91,9 @@ impl Extent {
         spec.digest = shamba::DigestKind::Xxh3;
         spec.bits.per_key = BITS_PER_KEY;
         spec.bits.layout = layout.parse()?;
-        spec.bits.allocation = allocation;
+        // Bits by the observed workload are written once there are lookups to observe.
+        spec.bits.allocation =
+            if allocation == Allocation::Workload { Allocation::Uniform } else { allocation };
         Ok(spec)
     }
 }
@@ -102,6 +107,9 @@ pub(super) struct Laid {
     on: Device,
     /// Memory that other parts had when it was opened last.
     others_bytes: Cell<u64>,
+    allocation: Allocation,
+    /// Filter bits per key as they were written last.
+    bits_per_key: Cell<f64>,
     /// The statistics of lookups, by the share of empty ones in thousandths.
     statistics: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
@@ -120,6 +128,7 @@ pub(super) fn tree(lab: &mut Lab<'_>, extent: Extent, approach: &Approach) -> Re
         let whole =
             tree.open_within(on, WHOLE_BUDGET_BYTES, &[("residency", "pinned")], |builder| builder)?;
         let memory = whole.memory();
+        let bits_per_key = written_bits_per_key(&whole.stats());
         drop(whole);
         Ok(Laid {
             tree,
@@ -127,6 +136,8 @@ pub(super) fn tree(lab: &mut Lab<'_>, extent: Extent, approach: &Approach) -> Re
             index_bytes: part(&memory, "indexes"),
             on,
             others_bytes: Cell::new(WEIGHT_BYTES),
+            allocation,
+            bits_per_key: Cell::new(bits_per_key),
             statistics: RefCell::default(),
         })
     })
@@ -180,6 +191,11 @@ impl Laid {
         self.filter_bytes + self.index_bytes
     }
 
+    /// Filter bits per key, over the whole tree.
+    pub fn bits_per_key(&self) -> f64 {
+        self.bits_per_key.get()
+    }
+
     /// The device on which reads are counted.
     pub fn device(&self) -> Device {
         self.on
@@ -194,12 +210,24 @@ impl Laid {
         let lookups = lab.scale.count(64_000, 256_000, 1_000_000);
         let questions = Questions::uniform(empty_fraction, lookups);
         let said = |error: shamba::Error| error.chain().to_string();
-        self.tree.at_work(|db| {
+        let by_workload = self.allocation == Allocation::Workload;
+        let options = |builder: shamba::Builder| match by_workload {
+            true => builder.filter_allocation(Allocation::Workload).bits_per_key(BITS_PER_KEY),
+            false => builder,
+        };
+        self.tree.at_work(options, |db| {
             // Opening for writing has flushed the weight of the last time.
             if db.keyspaces().iter().any(|known| known == WEIGHT) {
                 db.drop_keyspace(WEIGHT).map_err(said)?;
             }
             warm(lab, (&self.tree, 100), &[db], &questions)?;
+            if by_workload {
+                // Tables are written again with the bits that these lookups deserve, and take the
+                // statistics over; those of other lookups are of tables that are gone.
+                db.refit().map_err(said)?;
+                self.bits_per_key.set(written_bits_per_key(&db.stats()));
+                self.statistics.borrow_mut().clear();
+            }
             let weight = db.keyspace(WEIGHT).map_err(said)?;
             let values = WEIGHT_BYTES / WEIGHT_VALUE.len() as u64;
             (0..values).try_for_each(|number| weight.put(number.to_be_bytes(), WEIGHT_VALUE)).map_err(said)

@@ -38,10 +38,13 @@ pub(super) const FIG7: Experiment = Experiment {
     measure: fig7,
     predicates: &[
         Predicate::direction(
-            "Monkey's I/Os over the baseline's, at most",
+            "Monkey's I/Os over the baseline's with any filters, at most",
             Ratio,
-            AtMost(1.0 + 1e-9),
-            |rows| ratios(rows, "filters_gib").into_iter().reduce(f64::max),
+            AtMost(1.0),
+            |rows| {
+                let filtered = rows.filter(|row| row.number("filters_gib").is_some_and(|gib| gib > 0.0));
+                ratios(&filtered, "filters_gib").into_iter().reduce(f64::max)
+            },
         ),
         Predicate::size("largest ratio without filters", Ratio, Within(1.0 - 1e-9, 1.0 + 1e-9), |rows| {
             ratios(&rows.of("filters_gib", 0.0), "filters_gib").first().copied()
@@ -76,7 +79,7 @@ pub(super) const FIG8: Experiment = Experiment {
     predicates: &[Predicate::direction(
         "Monkey's I/Os over the baseline's, at most",
         Ratio,
-        AtMost(1.0 + 1e-9),
+        AtMost(1.0),
         |rows| ratios(rows, "size_ratio").into_iter().reduce(f64::max),
     )],
     panels: &[Panel::lines(

@@ -186,7 +186,7 @@ impl ReadAt<'_> {
         if let Ok(value) = &outcome {
             self.core.note_lookups(self.keyspace, asked, std::iter::once((key, value.is_some())));
         }
-        outcome.map_err(Error::from)
+        outcome
     }
 
     /// The position in the recorded trace at which a lookup of the newest state begins.

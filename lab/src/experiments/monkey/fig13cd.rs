@@ -105,11 +105,11 @@ fn name((policy, ratio): (MergePolicy, f64)) -> String {
 }
 
 /// Entries, and the bytes of each.
-pub(super) fn sizes(scale: Scale) -> (u64, u64) {
+fn sizes(scale: Scale) -> (u64, u64) {
     if scale == Scale::Tiny {
         return (1 << 13, 64);
     }
-    scale.pick((1 << 17, 256), (1 << 18, 1_024), (1 << 20, 1_024))
+    scale.pick((1 << 18, 256), (1 << 18, 1_024), (1 << 20, 1_024))
 }
 
 /// A part of the data so that the inserts still fit into as many levels.

@@ -22,7 +22,8 @@ use crate::prelude::*;
 
 /// Write buffers of data, where they are long enough: a little fewer than fill nine levels at T = 2.
 const BUFFERS: u64 = 800;
-/// Shorter write buffers hold so few entries that a file shares keys with a whole level whatever the size ratio.
+/// The entries of a shorter write buffer lie in all files of the next level, so that every flush rewrites that level whatever
+/// the size ratio.
 const BUFFER_BYTES_MIN: u64 = 256 << 10;
 /// Parts of a tree's life, at the end of each of which lookups are counted.
 const PARTS: u64 = 2;
@@ -61,13 +62,23 @@ pub(super) const C: Experiment = Experiment {
             Column::log("lookup_ms", "cost of a lookup [ms]"),
             &["filters"],
         )
-        .with_model("model_lookup_ms"),
+        .with_model("model_lookup_ms")
+        .drawn(Style::Markers)
+        .titled("cost", &[]),
         Panel::lines(
             Column::log("update_ms", "cost of an update [ms]"),
             Column::from_zero("pages", "pages of a lookup"),
             &["filters"],
         )
+        .drawn(Style::Markers)
         .titled("pages", &[]),
+        Panel::lines(
+            Column::log("update_ms", "cost of an update [ms]"),
+            Column::from_zero("reads", "reads of a lookup"),
+            &["filters"],
+        )
+        .drawn(Style::Markers)
+        .titled("reads", &[]),
     ],
     note: "Both sides read one tree, with other filters. Costs: pages, counted, times what the device takes for one. 5 bits per key, all lookups \
            empty. Model: equations 7 and 56 for the levels there are, and merges as the engine makes them.",

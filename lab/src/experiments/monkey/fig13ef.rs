@@ -127,7 +127,8 @@ pub(super) const E: Experiment = Experiment {
             "Flushes and compactions take {:.0} to {:.0} % of the device's time. All chosen with the paper's prices: {:.2} times the state of \
              the art where each page costs an I/O, and {:.2} times on this device. What is not part of the time: in memory, the processor's \
              time included, an operation takes up to {:.0} us. Measured throughput falls short of the model's most for tiering, whose full \
-             levels the first inserts merge whole.",
+             levels the first inserts merge whole. The usual write buffer has several times the memory of the filters, so filters that \
+             get half of it hardly err.",
             100.0 * least,
             100.0 * most,
             paper(Store::NavigablePaper),

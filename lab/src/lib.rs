@@ -19,6 +19,7 @@ mod scale;
 pub mod verdict;
 
 mod device;
+mod io_tally;
 mod items;
 mod lab;
 mod layered;

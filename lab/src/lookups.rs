@@ -135,19 +135,21 @@ impl Side {
     }
 }
 
-/// The reads, pages (of 4 KiB, each read rounded up) and bytes of a lookup, altogether and by kind.
+/// The reads, pages (of 4 KiB, each read rounded up), pages of the files that they touch, and bytes of a lookup,
+/// altogether, and pages by kind.
 pub(crate) fn io(stats: &Stats) -> Row {
     let reads = &stats.reads;
     let per_lookup = |count: u64| count as f64 / stats.lookups.max(1) as f64;
-    let kinds = [reads.filter, reads.index, reads.data];
-    let sum = |of: fn(&shamba::Reads) -> u64| per_lookup(kinds.iter().map(of).sum());
+    let all = reads.all();
     row! {
-        reads: sum(|kind| kind.count),
-        pages: sum(|kind| kind.pages),
-        read_bytes: sum(|kind| kind.bytes),
+        reads: per_lookup(all.count),
+        pages: per_lookup(all.pages),
+        pages_touched: per_lookup(all.pages_touched),
+        read_bytes: per_lookup(all.bytes),
         filter_pages: per_lookup(reads.filter.pages),
         index_pages: per_lookup(reads.index.pages),
         data_pages: per_lookup(reads.data.pages),
+        value_pages: per_lookup(reads.value.pages),
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use shamba::env::{Env, MemFs, Vfs, write_file_synced};
 use shamba::{Allocation, Builder, Db, DigestKind, FilterLayout, Residency, Sizing, Stats};
 
-use crate::device::{Device, MemoryRead};
+use crate::device::{Device, MemoryRead, Writes};
 use crate::lab::Lab;
 use crate::layered::{Bits, Layers, Shape};
 use crate::scale::Scale;
@@ -185,7 +185,7 @@ impl Tree {
         if device.is_in_memory() != self.on.is_in_memory() {
             return Err(format!("a tree of {} is not on {}", self.on.name(), device.name()));
         }
-        let world = change(device.env(&self.files, self.memory_read)?);
+        let world = change(device.env(&self.files, self.memory_read, Writes::Free)?);
         let builder = more(self.builder(world).memory_budget(budget_bytes).read_only(true))
             .direct_io(device == Device::Disk);
         let said = |error: shamba::Error| error.chain().to_string();

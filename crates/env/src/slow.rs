@@ -1,10 +1,12 @@
 //! A slower device: reads and writes of another file system that take longer.
 //!
 //! For experiments with devices that a machine does not have. A read takes a latency and the time of its
-//! bytes at a bandwidth ([`SlowFs::reading_at`]; unlimited unless it is given) longer; an append or sync
-//! takes a latency longer. The bytes still come from where the inner file system has them, so an emulated
+//! bytes at a bandwidth ([`SlowFs::reading_at`]; unlimited unless it is given) longer; an append takes a
+//! latency and the time of its bytes at a bandwidth of its own ([`SlowFs::writing_at`]) longer, a sync the
+//! latency alone. The bytes still come from where the inner file system has them, so an emulated
 //! device should be given data that memory holds. [`SlowFs::lasting`] makes that time the read's in all, the
-//! inner file system's own time included; where that takes longer, so does the read.
+//! inner file system's own time included; where that takes longer, so does the read. Its writes are free
+//! unless [`SlowFs::writing_at`] prices them.
 //!
 //! Delays are exact ([`Clock::wait_ns`]) and partly cost processor time, which figures of an emulated device should
 //! not be read for. [`Vfs::is_emulated`] says so to whoever reports.
@@ -26,17 +28,19 @@ struct Delay {
     /// Bytes a second of reads; 0: unlimited.
     read_bytes_per_s: u64,
     write_ns: u64,
+    /// Bytes a second of appends; 0: unlimited.
+    write_bytes_per_s: u64,
     /// What a read takes of itself is part of its time.
     in_all: bool,
 }
 
 impl Delay {
+    fn new(clock: Arc<dyn Clock>, read_ns: u64, write_ns: u64, in_all: bool) -> Self {
+        Self { clock, read_ns, read_bytes_per_s: 0, write_ns, write_bytes_per_s: 0, in_all }
+    }
+
     fn read<T>(&self, bytes: usize, read: impl FnOnce() -> T) -> T {
-        let transfer_ns = match self.read_bytes_per_s {
-            0 => 0,
-            rate => (bytes as u128 * 1_000_000_000 / u128::from(rate)) as u64,
-        };
-        let read_ns = self.read_ns.saturating_add(transfer_ns);
+        let read_ns = self.read_ns.saturating_add(transfer_ns(bytes, self.read_bytes_per_s));
         if !self.in_all {
             self.wait(read_ns);
             return read();
@@ -47,7 +51,11 @@ impl Delay {
         result
     }
 
-    fn write(&self) {
+    fn append(&self, bytes: usize) {
+        self.wait(self.write_ns.saturating_add(transfer_ns(bytes, self.write_bytes_per_s)));
+    }
+
+    fn sync(&self) {
         self.wait(self.write_ns);
     }
 
@@ -56,6 +64,12 @@ impl Delay {
             self.clock.wait_ns(ns);
         }
     }
+}
+
+/// Nanoseconds that `bytes` take at `rate` bytes a second; none where the rate is 0, which means unlimited.
+fn transfer_ns(bytes: usize, rate: u64) -> u64 {
+    let ns = (bytes as u128 * 1_000_000_000).checked_div(u128::from(rate)).unwrap_or(0);
+    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// A file system whose reads and writes take longer.
@@ -69,18 +83,27 @@ impl SlowFs {
     /// `inner` with `read_ns` more for each read, and `write_ns` more for each append and sync; nanoseconds by
     /// `clock`.
     pub fn new(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64, write_ns: u64) -> Self {
-        Self { inner, delay: Delay { clock, read_ns, read_bytes_per_s: 0, write_ns, in_all: false } }
+        Self { inner, delay: Delay::new(clock, read_ns, write_ns, false) }
     }
 
     /// `inner` with reads that take `read_ns` in all, or as long as they take there if that is longer.
     pub fn lasting(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64) -> Self {
-        Self { inner, delay: Delay { clock, read_ns, read_bytes_per_s: 0, write_ns: 0, in_all: true } }
+        Self { inner, delay: Delay::new(clock, read_ns, 0, true) }
     }
 
     /// The same, with reads that also take the time of their bytes at so many bytes a second; 0: no time.
     #[must_use]
     pub fn reading_at(mut self, bytes_per_second: u64) -> Self {
         self.delay.read_bytes_per_s = bytes_per_second;
+        self
+    }
+
+    /// The same, with appends that take `write_ns` and the time of their bytes at `bytes_per_second` (0: no time)
+    /// longer, and syncs that take `write_ns` longer.
+    #[must_use]
+    pub fn writing_at(mut self, write_ns: u64, bytes_per_second: u64) -> Self {
+        self.delay.write_ns = write_ns;
+        self.delay.write_bytes_per_s = bytes_per_second;
         self
     }
 }
@@ -117,17 +140,17 @@ struct SlowWriteFile {
 
 impl WriteFile for SlowWriteFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.delay.write();
+        self.delay.append(bytes.len());
         self.inner.append(bytes)
     }
 
     fn sync_data(&mut self) -> io::Result<()> {
-        self.delay.write();
+        self.delay.sync();
         self.inner.sync_data()
     }
 
     fn sync_all(&mut self) -> io::Result<()> {
-        self.delay.write();
+        self.delay.sync();
         self.inner.sync_all()
     }
 
@@ -192,6 +215,21 @@ mod tests {
                 assert_eq!(clock.now_ns() - before_ns, 3_000 + bytes as u64);
             }
         }
+    }
+
+    #[test]
+    fn an_append_takes_its_latency_and_the_time_of_its_bytes_and_a_sync_the_latency() {
+        let (clock, inner) = (Arc::new(ManualClock::new()), Arc::new(MemFs::new()));
+        let slow = SlowFs::lasting(inner, clock.clone(), 0).writing_at(3_000, 500_000_000);
+        let mut file = slow.create(Path::new("/f")).expect("created");
+        for (bytes, ns) in [(1_000, 5_000), (4_000, 11_000)] {
+            let before_ns = clock.now_ns();
+            append_all(file.as_mut(), &vec![7; bytes]).expect("written");
+            assert_eq!(clock.now_ns() - before_ns, ns);
+        }
+        let before_ns = clock.now_ns();
+        file.sync_data().expect("synced");
+        assert_eq!(clock.now_ns() - before_ns, 3_000);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 
 mod delta;
 mod measured;
-mod pages;
 mod per_level;
 mod setup;
 

@@ -12,10 +12,10 @@ use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::navigator::{Bounds, Options, navigate};
 use shamba_model::updates::Merging;
 
-use super::pages::{CountingFs, Counts, PAGE_BYTES};
 use super::setup::{BITS_PER_ENTRY, Four};
 use crate::experiments::monkey::grown::Grown;
 use crate::experiments::monkey::setup::Filters;
+use crate::io_tally::{CountingFs, Io, IoTally, PAGE_BYTES};
 use crate::prelude::*;
 
 /// The paper's w11: lookups and ranges, 1 % updates.
@@ -67,14 +67,23 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             |rows| Some(1.0 - saved(rows, "expected")?),
         ),
     ],
-    panels: &[Panel::lines(
-        Column::names("executed", "executed mix"),
-        Column::from_zero("ios", "I/Os (pages of 4 KiB) an operation"),
-        &["tuning"],
-    )
-    .with_model("model_ios")],
+    panels: &[
+        Panel::lines(
+            Column::names("executed", "executed mix"),
+            Column::from_zero("ios", "I/Os (pages of 4 KiB) an operation"),
+            &["tuning"],
+        )
+        .with_model("model_ios")
+        .titled("pages", &[]),
+        Panel::lines(
+            Column::names("executed", "executed mix"),
+            Column::from_zero("reads", "read calls an operation"),
+            &["tuning"],
+        )
+        .titled("reads", &[]),
+    ],
     note: "Designs by the navigator for the paper's w11 with rho 0 and 1, in the same memory. Pages that lookups, ranges, \
-           flushes and merges read and write, for each operation.",
+           flushes and merges read and write, for each operation; a read call of a merge takes up to 64 of them.",
     reason: |rows| {
         let designs: Vec<String> = [NOMINAL, ROBUST]
             .into_iter()
@@ -148,12 +157,19 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
         for (executed, mix) in EXECUTED {
             let mut tree = Grown::lay(lab, design, Filters::Zero, size)?;
             lab.at(format_args!("{tuning}, {executed}"));
-            let ios = stream(lab, &mut tree, &mix)?;
+            let [of_operations, of_merges] = stream(lab, &mut tree, &mix)?;
+            let all = of_operations.plus(of_merges);
             rows.push(row! {
                 tuning: tuning,
                 executed: executed,
                 design: design.to_string(),
-                ios: ios,
+                ios: all.pages(),
+                reads: all.reads,
+                read_pages: all.read_pages,
+                writes: all.appends,
+                written_pages: all.written_pages,
+                reads_of_operations: of_operations.reads,
+                merge_pages: of_merges.pages(),
                 model_ios: super::setup::cost(&mix, &found.costs.operations_ns()),
             });
         }
@@ -161,15 +177,15 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     Ok(rows)
 }
 
-/// Pages of an operation of a stream, merges included until they rest.
-fn stream(lab: &Lab<'_>, tree: &mut Grown, mix: &Four) -> Result<f64, String> {
+/// What an operation of a stream reads and writes, and what flushes and merges do for it until they rest.
+fn stream(lab: &Lab<'_>, tree: &mut Grown, mix: &Four) -> Result<[Io; 2], String> {
     let said = |error: shamba::Error| error.chain().to_string();
-    let counts = Arc::new(Counts::default());
-    let db = tree.open_over(|inner| Arc::new(CountingFs { inner, counts: Arc::clone(&counts) }))?;
+    let tally = Arc::new(IoTally::new());
+    let db = tree.open_over(|inner| Arc::new(CountingFs { inner, tally: Arc::clone(&tally) }))?;
     let mut rng = fastrand::Rng::with_seed(lab.seed);
     let mut value = Vec::new();
     let operations = operations(lab.scale);
-    let before = counts.pages();
+    let before = tally.get();
     for _ in 0..operations {
         let (drawn, item) = (rng.f64(), rng.u64(..tree.items()));
         let up_to = |kinds: usize| mix[..kinds].iter().sum::<f64>();
@@ -184,7 +200,7 @@ fn stream(lab: &Lab<'_>, tree: &mut Grown, mix: &Four) -> Result<f64, String> {
         }
     }
     db.flush().and_then(|()| db.wait_idle()).map_err(said)?;
-    let pages = counts.pages() - before;
+    let io = tally.since(before).map(|io| io.per(operations));
     db.close().map_err(said)?;
-    Ok(pages / operations as f64)
+    Ok(io)
 }

@@ -11,7 +11,7 @@ use shamba::env::{AlignedBuf, Env, MemFs, RandomFile, Vfs, append_all};
 use shamba_workload::mix2;
 
 use super::hashes::{Hash, hash_ns};
-use crate::device::why_not_direct;
+use crate::device::{Writes, why_not_direct};
 use crate::lookups::median;
 use crate::prelude::*;
 
@@ -148,7 +148,7 @@ pub(super) fn page_ns(lab: &Lab<'_>, device: Device) -> Result<f64, String> {
     }
     file.sync_all().map_err(said)?;
     drop(file);
-    let vfs = device.env(&files, lab.memory_read)?.vfs;
+    let vfs = device.env(&files, lab.memory_read, Writes::Free)?.vfs;
     let file = if device == Device::Disk { vfs.open_read_direct(&path) } else { vfs.open_read(&path) };
     let file = file.map_err(said)?;
     let mut numbers = (0..).map(|read| mix2(read, lab.seed) % pages(lab.scale));

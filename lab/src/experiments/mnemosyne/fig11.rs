@@ -106,8 +106,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             &["filters"],
         )
         .titled("pages, 2 bits per key", &[("bits", "2")]),
+        Panel::lines(
+            Column::linear("window", "window"),
+            Column::from_zero("reads", "reads an empty lookup"),
+            &["filters"],
+        )
+        .titled("reads, 2 bits per key", &[("bits", "2")]),
     ],
-    note: "T = 4, emulated PCIe SSD of 10 us a page; windows of a quarter inserts, a quarter updates, half empty lookups, merges included. Static: a \
+    note: "T = 4, emulated PCIe SSD of 10 us a page, writes included; windows of a quarter inserts, a quarter updates, half empty lookups, merges included. Static: a \
            list of bits by level for the full tree of the final size, in trees laid down with the levels of the growing one.",
     reason: |_| {
         "A table keeps the bits that were right when it was built until it is merged, so memory strays while the tree grows; times are compared only in \

@@ -92,10 +92,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             .titled("uniform lookups", &[("distribution", "uniform")]),
         Panel::lines(BITS, Column::from_zero("pages", "pages a lookup"), &["filters", "empty_fraction"])
             .titled("pages, normal lookups", &[("distribution", "normal")]),
+        Panel::lines(BITS, Column::from_zero("reads", "reads a lookup"), &["filters", "empty_fraction"])
+            .titled("reads, normal lookups", &[("distribution", "normal")]),
         Panel::lines(BITS, Column::from_zero("write_us", "write [us]"), &["filters", "distribution"])
             .titled("writes", &[("empty_fraction", "0.5")]),
     ],
-    note: "T = 4, emulated PCIe SSD of 10 us a page, 10 updates for 31 lookups, no block cache. A write's time has its part of flushes and merges.",
+    note: "T = 4, emulated PCIe SSD of 10 us a page, writes included; 10 updates for 31 lookups, no block cache. A write's time has its part of flushes and merges.",
     reason: |rows| {
         let reads = |base, idea| saved(&pressed(rows), Distribution::Normal, "unnecessary", base, idea);
         let percent = |share: Option<f64>| share.map_or(f64::NAN, |share| 100.0 * share);

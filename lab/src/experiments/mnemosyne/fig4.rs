@@ -68,6 +68,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         .titled("uniform lookups", &[("distribution", "uniform")]),
         Panel::lines(EMPTY, Column::from_zero("pages", "pages of 4 KiB a lookup"), &["filters", "bits"])
             .titled("pages, normal lookups", &[("distribution", "normal")]),
+        Panel::lines(EMPTY, Column::from_zero("reads", "reads a lookup"), &["filters", "bits"])
+            .titled("reads, normal lookups", &[("distribution", "normal")]),
     ],
     note: "T = 4, read-only after the load, no block cache. Normal: about the middle key, a tenth of the keys a standard deviation. An access is a \
            read of one data block. The optimum has every file's true rate of lookups.",

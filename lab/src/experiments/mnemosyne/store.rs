@@ -14,7 +14,7 @@ use shamba_filter::measured;
 use shamba_model::allocation::{FilterLoad, Limits, Measured, allocate};
 use shamba_workload::{Permutation, Picker};
 
-use crate::device::MemoryRead;
+use crate::device::{MemoryRead, Writes};
 use crate::items::Items;
 use crate::lookups::warm;
 use crate::prelude::*;
@@ -177,12 +177,12 @@ impl Store {
             .info_log(false)
     }
 
-    /// Opens it for reading and writing.
+    /// Opens it for reading and writing; on an emulated device writes take their time too.
     ///
     /// # Errors
     /// Errors of the engine.
     pub fn open(&self, allocation: Allocation, bits: f64, device: Device) -> Result<Db, String> {
-        let world = device.env(&self.files, self.memory_read)?;
+        let world = device.env(&self.files, self.memory_read, Writes::Priced)?;
         self.builder(world, allocation, bits).open().map_err(said)
     }
 

@@ -145,12 +145,25 @@ pub(super) const ON_FAST_DEVICES: Experiment = Experiment {
             on(rows, EQ_F, Device::Nvm)
         }),
     ],
-    panels: &[Panel::lines(
-        Column::names("device", "device"),
-        Column { times: 1e-3, ..Column::log("ns", "time of a lookup [us]") },
-        &["approach"],
-    )
-    .drawn(Style::Markers)],
+    panels: &[
+        Panel::lines(
+            Column::names("device", "device"),
+            Column { times: 1e-3, ..Column::log("ns", "time of a lookup [us]") },
+            &["approach"],
+        )
+        .drawn(Style::Markers)
+        .titled("time", &[]),
+        Panel::lines(Column::names("device", "device"), PAGES, &["approach"])
+            .drawn(Style::Markers)
+            .titled("pages", &[]),
+        Panel::lines(
+            Column::names("device", "device"),
+            Column::from_zero("reads", "reads a lookup"),
+            &["approach"],
+        )
+        .drawn(Style::Markers)
+        .titled("reads", &[]),
+    ],
     ..ROCKSDB_EQUAL
 };
 

@@ -224,7 +224,7 @@ impl Laid {
             if by_workload {
                 // Tables are written again with the bits that these lookups deserve, and take the
                 // statistics over; those of other lookups are of tables that are gone.
-                db.refit().map_err(said)?;
+                db.rewrite_filters().map_err(said)?;
                 self.bits_per_key.set(written_bits_per_key(&db.stats()));
                 self.statistics.borrow_mut().clear();
             }

@@ -14,13 +14,17 @@ use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::updates::Merging;
 use shamba_model::{Design, MergePolicy};
 
-use super::grown::{Grown, PAGE_BYTES};
+use super::grown::Grown;
 use super::setup::{BITS_PER_KEY, Filters, HDD, SSD, lookups_counted};
+use crate::io_tally::PAGE_BYTES;
 use crate::lookups::io;
 use crate::prelude::*;
 
-/// Write buffers of data: a little fewer than fill nine levels at T = 2.
+/// Write buffers of data, where they are long enough: a little fewer than fill nine levels at T = 2.
 const BUFFERS: u64 = 800;
+/// The entries of a shorter write buffer lie in all files of the next level, so that every flush rewrites that level whatever
+/// the size ratio.
+const BUFFER_BYTES_MIN: u64 = 256 << 10;
 /// Parts of a tree's life, at the end of each of which lookups are counted.
 const PARTS: u64 = 2;
 
@@ -58,13 +62,23 @@ pub(super) const C: Experiment = Experiment {
             Column::log("lookup_ms", "cost of a lookup [ms]"),
             &["filters"],
         )
-        .with_model("model_lookup_ms"),
+        .with_model("model_lookup_ms")
+        .drawn(Style::Markers)
+        .titled("cost", &[]),
         Panel::lines(
             Column::log("update_ms", "cost of an update [ms]"),
             Column::from_zero("pages", "pages of a lookup"),
             &["filters"],
         )
+        .drawn(Style::Markers)
         .titled("pages", &[]),
+        Panel::lines(
+            Column::log("update_ms", "cost of an update [ms]"),
+            Column::from_zero("reads", "reads of a lookup"),
+            &["filters"],
+        )
+        .drawn(Style::Markers)
+        .titled("reads", &[]),
     ],
     note: "Both sides read one tree, with other filters. Costs: pages, counted, times what the device takes for one. 5 bits per key, all lookups \
            empty. Model: equations 7 and 56 for the levels there are, and merges as the engine makes them.",
@@ -102,19 +116,20 @@ fn name((policy, ratio): (MergePolicy, f64)) -> String {
 }
 
 /// Entries, and the bytes of each.
-pub(super) fn sizes(scale: Scale) -> (u64, u64) {
+fn sizes(scale: Scale) -> (u64, u64) {
     if scale == Scale::Tiny {
         return (1 << 13, 64);
     }
-    scale.pick((1 << 14, 512), (1 << 18, 1_024), (1 << 20, 1_024))
+    scale.pick((1 << 18, 256), (1 << 18, 1_024), (1 << 20, 1_024))
 }
 
 /// A part of the data so that the inserts still fit into as many levels.
 pub(super) fn buffer_of(scale: Scale) -> u64 {
     /// The engine's smallest write buffer, which the tiny scale meets.
-    const BUFFER_BYTES_MIN: u64 = 1 << 10;
+    const TINY_BYTES_MIN: u64 = 1 << 10;
     let (entries, entry_bytes) = sizes(scale);
-    (entries * entry_bytes / BUFFERS).max(BUFFER_BYTES_MIN)
+    let least = if scale == Scale::Tiny { TINY_BYTES_MIN } else { BUFFER_BYTES_MIN };
+    (entries * entry_bytes / BUFFERS).max(least)
 }
 
 fn parameters(scale: Scale, device: Device) -> Vec<Parameter> {
@@ -126,7 +141,7 @@ fn parameters(scale: Scale, device: Device) -> Vec<Parameter> {
         Parameter::fixed("inserts", entries / 2),
         Parameter::fixed("entry bytes", entry_bytes),
         Parameter::fixed("buffer bytes", buffer_of(scale)),
-        Parameter::fixed("buffers of data", BUFFERS),
+        Parameter::fixed("buffers of data", entries * entry_bytes / buffer_of(scale)),
         Parameter::fixed("bits per key", BITS_PER_KEY),
         Parameter::fixed("empty fraction", 1),
     ]
@@ -216,10 +231,12 @@ fn counts(lab: &mut Lab<'_>) -> Result<Rows, String> {
                 design: name(design),
                 filters: filters.name(),
                 update_pages: update_pages,
-                model_update_pages: costs.update_ios,
+                model_update_pages: costs.merged_update_ios,
                 model_reads: costs.zero_result_lookup_ios_exact,
                 levels: stats.deepest_level,
                 runs: stats.runs,
+                level_entries: joined_by_level(&stats, |level| format!("{}", level.entries)),
+                level_bits: joined_by_level(&stats, |level| format!("{:.1}", level.bits_per_key)),
                 comparable: stats.deepest_level >= tree.levels,
             };
             rows.push(values.and(io(&stats)));
@@ -228,18 +245,23 @@ fn counts(lab: &mut Lab<'_>) -> Result<Rows, String> {
     Ok(rows)
 }
 
+/// A figure of each level that holds something, deepest last.
+fn joined_by_level(stats: &shamba::Stats, of: impl Fn(&shamba::LevelStats) -> String) -> String {
+    let levels: Vec<String> = stats.levels.iter().filter(|level| level.entries > 0).map(of).collect();
+    levels.join(" ")
+}
+
 /// Counters of lookups of two openings together.
 fn joined(mut stats: shamba::Stats, more: &shamba::Stats) -> shamba::Stats {
     stats.lookups += more.lookups;
     let pairs = [
-        (&mut stats.reads.filter, &more.reads.filter),
-        (&mut stats.reads.index, &more.reads.index),
-        (&mut stats.reads.data, &more.reads.data),
+        (&mut stats.reads.filter, more.reads.filter),
+        (&mut stats.reads.index, more.reads.index),
+        (&mut stats.reads.data, more.reads.data),
+        (&mut stats.reads.value, more.reads.value),
     ];
     for (all, more) in pairs {
-        all.count += more.count;
-        all.bytes += more.bytes;
-        all.pages += more.pages;
+        *all = all.plus(more);
     }
     stats
 }

@@ -9,12 +9,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use shamba::env::{Env, MemFs, SlowFs, Vfs};
+use shamba::env::{Env, MemFs, Vfs};
 use shamba::{Builder, Db, Design, Residency, Sizing, Stats};
 use shamba_model::monkey::levels_closed;
 use shamba_workload::{Distribution, Permutation, Picker};
 
 use super::setup::Filters;
+use crate::io_tally::PAGE_BYTES;
 use crate::items::Items;
 use crate::layered::{Layers, Shape};
 use crate::prelude::*;
@@ -27,7 +28,6 @@ const FILE_ENTRIES_MIN: u64 = 512;
 const BUDGET_BYTES: u64 = 64 << 20;
 /// Entries of a short range, whatever the number of entries.
 const RANGE_ENTRIES_MIN: u64 = 10;
-pub(super) const PAGE_BYTES: u64 = 4_096;
 
 /// A tree in memory, and what names its keys.
 pub(in crate::experiments) struct Grown {
@@ -91,20 +91,6 @@ impl Grown {
             .info_log(false)
     }
 
-    /// Opens it for writing; on a device, each read and each write of a file takes its time.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub fn open(&self, device: Option<Device>) -> Result<Db, String> {
-        let delays = device.and_then(|device| device.read_ns().zip(device.bytes_per_second()));
-        self.open_over(|files| match delays {
-            Some((ns, rate)) => {
-                Arc::new(SlowFs::new(files, self.world().clock, ns, ns).reading_at(rate)) as Arc<dyn Vfs>
-            }
-            None => files,
-        })
-    }
-
     /// Opens it for writing, with another file system over its own.
     ///
     /// # Errors
@@ -133,7 +119,7 @@ impl Grown {
     /// # Errors
     /// Errors of the engine.
     pub fn insert(&mut self, count: u64) -> Result<f64, String> {
-        let db = self.open(None)?;
+        let db = self.open_over(|files| files)?;
         let before = db.stats();
         let mut value = Vec::new();
         for _ in 0..count {

@@ -211,6 +211,10 @@ macro_rules! write_methods {
     };
 }
 
+mod views;
+
+pub use views::{Reader, Snapshot};
+
 impl Db {
     /// Opens the database in the directory `path`, or creates it if there is none. Uses the options
     /// that are recorded in it, and defaults for the others. [`Builder`] sets options for one open,
@@ -551,63 +555,4 @@ impl Keyspace {
     pub fn stats(&self) -> Stats {
         self.db.core().stats(&self.keyspace)
     }
-}
-
-/// The state of the whole database at one moment. `Clone + Send + Sync`.
-#[derive(Clone)]
-pub struct Snapshot {
-    db: Db,
-    keyspace: Arc<KeyspaceCore>,
-    guard: Arc<SnapshotGuard>,
-}
-
-impl std::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").field("sequence", &self.sequence()).finish_non_exhaustive()
-    }
-}
-
-impl Snapshot {
-    /// The same snapshot in another keyspace. For a keyspace of another database every read returns
-    /// `Invalid`.
-    #[must_use]
-    pub fn keyspace(&self, keyspace: &Keyspace) -> Self {
-        let keyspace = match keyspace.is_of(&self.db) {
-            true => Arc::clone(&keyspace.keyspace),
-            false => KeyspaceCore::foreign(&keyspace.keyspace),
-        };
-        Self { keyspace, ..self.clone() }
-    }
-
-    /// The sequence number at which the snapshot reads.
-    pub fn sequence(&self) -> u64 {
-        self.guard.seq().0
-    }
-
-    fn read_at(&self) -> ReadAt<'_> {
-        ReadAt { keyspace: &self.keyspace, snapshot: Some(&self.guard), ..self.db.read_at() }
-    }
-
-    read_methods!();
-}
-
-/// The read methods with options. Made by [`Db::with`].
-#[derive(Clone)]
-pub struct Reader {
-    db: Db,
-    options: ReadOptions,
-}
-
-impl std::fmt::Debug for Reader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
-impl Reader {
-    fn read_at(&self) -> ReadAt<'_> {
-        ReadAt { options: &self.options, ..self.db.read_at() }
-    }
-
-    read_methods!();
 }

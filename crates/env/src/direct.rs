@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::aligned::DIRECT_ALIGNMENT_BYTES;
-use crate::real::system;
+use crate::system;
 use crate::vfs::RandomFile;
 
 #[derive(Debug)]

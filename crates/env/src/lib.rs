@@ -26,6 +26,7 @@ mod sim;
 mod slow;
 mod spawn;
 pub mod sync;
+mod system;
 mod tree;
 mod vfs;
 

@@ -12,8 +12,8 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 
-use crate::real::system::lower_priority;
 use crate::sync::thread;
+use crate::system::lower_priority;
 
 /// Starts threads.
 pub trait Spawner: Send + Sync + Debug {
@@ -158,7 +158,7 @@ mod tests {
             let _ = sender.send(nice());
         });
         ThreadSpawner::new().spawn_background("merge", work).expect("a thread").join().expect("no panic");
-        assert_eq!(receiver.recv().expect("the priority"), crate::real::system::BACKGROUND_NICE.max(before));
+        assert_eq!(receiver.recv().expect("the priority"), crate::system::BACKGROUND_NICE.max(before));
         assert_eq!(nice(), before, "the priority is the thread's, not the process's");
         assert!(ThreadSpawner::new().parallelism() >= 1);
     }

@@ -21,7 +21,7 @@ use std::f64::consts::LN_2;
 
 use crate::LINE_BITS;
 use crate::layout::FilterLayout;
-use crate::shape::{MAX_BITS_PER_KEY, MAX_PROBES};
+use crate::limits::{MAX_BITS_PER_KEY, MAX_PROBES};
 
 /// The false-positive rate of a standard Bloom filter with `probes` probes; 1 without bits or
 /// probes.

@@ -35,9 +35,10 @@ mod encode;
 
 use crate::fpr::{best_probes, best_standard_probes};
 use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
+use crate::limits::MAX_BITS_PER_KEY;
 use crate::place::Place;
 use crate::question::Question;
-use crate::shape::{FilterFamily, FilterShape, MAX_BITS_PER_KEY, check, cut};
+use crate::shape::{FilterFamily, FilterShape, check, cut};
 use crate::simd::Prober;
 use crate::simd::lines::Line;
 use crate::standard::StandardSite;

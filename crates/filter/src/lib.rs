@@ -28,6 +28,7 @@ mod filter;
 pub mod fpr;
 mod geometry;
 mod layout;
+mod limits;
 pub mod measured;
 mod place;
 mod question;
@@ -40,14 +41,8 @@ pub use blocked::BlockedFilter;
 pub use filter::Filter;
 pub use geometry::{ALL_MODULES, FilterGeometry, ModuleShape, Site};
 pub use layout::{FilterLayout, MAX_MODULES, Modules, Probing};
+pub use limits::{LINE_BITS, LINE_BYTES, MAX_BITS_PER_KEY, MAX_SLICE_BYTES};
 pub use question::Question;
-pub use shape::{FilterFamily, FilterShape, MAX_BITS_PER_KEY};
+pub use shape::{FilterFamily, FilterShape};
 pub use simd::lines::Line;
 pub use standard::StandardSite;
-
-/// The bytes of one line, the cache line that a key's probes share.
-pub const LINE_BYTES: usize = 64;
-/// The bits of one line.
-pub const LINE_BITS: usize = LINE_BYTES * 8;
-/// Maximum size of a slice in bytes.
-pub const MAX_SLICE_BYTES: usize = 64 << 10;

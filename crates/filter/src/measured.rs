@@ -15,7 +15,7 @@ mod table;
 
 use crate::fpr::layout_fpr;
 use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
-use crate::shape::MAX_BITS_PER_KEY;
+use crate::limits::MAX_BITS_PER_KEY;
 
 /// A measured rate, with its error and the theoretical rate.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -14,13 +14,9 @@
 //! Not here: the bits themselves ([`crate::BlockedFilter`]); the same for filters of any family
 //! ([`crate::FilterGeometry`], whose stored form begins with the same eight bytes).
 
+use crate::limits::{MAX_BITS_PER_KEY, MAX_PROBES};
 use crate::{LINE_BITS, LINE_BYTES, MAX_SLICE_BYTES};
 
-/// Maximum bits per key of a filter: above it 16 probes in one line gain nothing more.
-pub const MAX_BITS_PER_KEY: f64 = 64.0;
-
-/// Maximum number of probes per key.
-pub(crate) const MAX_PROBES: u8 = 16;
 /// Maximum `slices_log2`: 2^20 slices of 64 KiB are 64 GiB.
 pub(crate) const MAX_SLICES_LOG2: u8 = 20;
 /// Number of lines of the largest slice.

@@ -23,7 +23,7 @@ use shamba_table::{Entry, EntryIter, RangeTombstone, Value};
 use super::Memtable;
 use super::arena::{Arena, Cursor, Entries, EntryRef};
 use super::index::{DigestIndex, IndexWriter};
-use super::iter::ChunkedIter;
+use super::iter::{ChunkedIter, Source};
 use super::order::{Order, OrderWriter, Snapshot};
 use crate::sync::{Mutex, PoisonError};
 use shamba_key::planted::{Defect, is_planted};
@@ -92,25 +92,6 @@ impl ChunkedMemtable {
         }
     }
 
-    /// A reader of this memtable's entries.
-    ///
-    /// # Safety
-    /// The memtable is neither moved nor dropped during `'a`, and only references from its index,
-    /// order or chains are used.
-    #[inline]
-    pub(super) unsafe fn reader<'a>(&self) -> Entries<'a> {
-        // SAFETY: the arena and its cursor are fields of this memtable. All references from index,
-        // order and chains were stored with release and loaded with acquire.
-        unsafe { self.arena.entries() }
-    }
-
-    /// The present entries, in order.
-    pub(super) fn snapshot(&self) -> Snapshot {
-        // SAFETY: the borrow of this memtable outlives the call, and the order holds only its
-        // references.
-        self.order.snapshot(unsafe { self.reader() })
-    }
-
     /// The newest entry of `key` up to `seq`.
     fn find(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<EntryRef> {
         // SAFETY: the borrow of this memtable outlives the call, and only its own references are
@@ -131,6 +112,27 @@ impl ChunkedMemtable {
             next = EntryRef::from_bits(entries.older(at).load(Ordering::Acquire));
         }
         None
+    }
+}
+
+impl Source for ChunkedMemtable {
+    /// A reader of this memtable's entries.
+    ///
+    /// # Safety
+    /// The memtable is neither moved nor dropped during `'a`, and only references from its index,
+    /// order or chains are used.
+    #[inline]
+    unsafe fn reader<'a>(&self) -> Entries<'a> {
+        // SAFETY: the arena and its cursor are fields of this memtable. All references from index,
+        // order and chains were stored with release and loaded with acquire.
+        unsafe { self.arena.entries() }
+    }
+
+    /// The present entries, in order.
+    fn snapshot(&self) -> Snapshot {
+        // SAFETY: the borrow of this memtable outlives the call, and the order holds only its
+        // references.
+        self.order.snapshot(unsafe { self.reader() })
     }
 }
 

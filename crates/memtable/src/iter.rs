@@ -18,7 +18,6 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{EntryIter, Result};
 
 use super::arena::{Entries, EntryRef, EntryView};
-use super::chunked::ChunkedMemtable;
 use super::order::{Direction, Snapshot, Tournament};
 
 const FIRST_WINDOW: usize = 4;
@@ -26,8 +25,21 @@ const WINDOW_MAX: usize = 64;
 /// Distance in entries at which entries are prefetched that have not been read yet.
 const PREFETCH_AHEAD: usize = 4;
 
-/// An iterator over a [`ChunkedMemtable`].
-pub(super) struct ChunkedIter {
+/// A memtable as the iterator needs it.
+pub(super) trait Source: Send + Sync + 'static {
+    /// A reader of the memtable's entries.
+    ///
+    /// # Safety
+    /// The memtable is neither moved nor dropped during `'a`, and only references from its index,
+    /// order or chains are used.
+    unsafe fn reader<'a>(&self) -> Entries<'a>;
+
+    /// The present entries, in order.
+    fn snapshot(&self) -> Snapshot;
+}
+
+/// An iterator over a memtable in chunks.
+pub(super) struct ChunkedIter<S> {
     snapshot: Option<Snapshot>,
     lanes: Vec<Lane>,
     tournament: Tournament,
@@ -39,7 +51,7 @@ pub(super) struct ChunkedIter {
     current: Option<EntryView<'static>>,
     entries: Entries<'static>,
     /// Keeps the entries in place; it is the last field, so that it is dropped last.
-    table: Arc<ChunkedMemtable>,
+    table: Arc<S>,
 }
 
 /// The window of a lane.
@@ -49,8 +61,8 @@ struct Lane {
     high: usize,
 }
 
-impl ChunkedIter {
-    pub fn new(table: Arc<ChunkedMemtable>) -> Self {
+impl<S: Source> ChunkedIter<S> {
+    pub fn new(table: Arc<S>) -> Self {
         // SAFETY: the memtable outlives the iterator, which holds it, and does not move in its
         // `Arc`. All references that are used come from a snapshot of this memtable.
         let entries = unsafe { table.reader() };
@@ -157,7 +169,7 @@ impl ChunkedIter {
     }
 }
 
-impl EntryIter for ChunkedIter {
+impl<S: Source> EntryIter for ChunkedIter<S> {
     fn seek_to_first(&mut self) -> Result<()> {
         self.start(|_, _| 0);
         self.load_after();

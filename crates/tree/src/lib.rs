@@ -7,7 +7,7 @@
 //!
 //! Not here: which view is current, threads, and carrying out compactions (package `shamba`).
 #![deny(missing_docs)]
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 // What a tree is made of.
 pub mod error;

@@ -19,7 +19,7 @@ mod x86;
 
 use self::lines::Line;
 use crate::LINE_BITS;
-use crate::shape::MAX_PROBES;
+use crate::limits::MAX_PROBES;
 
 /// Lane `i` is the 32 bits of the golden ratio to the power of `i + 1`. It is odd, and the top bits
 /// of the products of one number by different lanes are nearly independent.

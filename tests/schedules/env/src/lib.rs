@@ -30,7 +30,7 @@ mod memory;
 mod pages;
 #[path = "../../../../crates/env/src/random.rs"]
 mod random;
-#[path = "../../../../crates/env/src/real/mod.rs"]
+#[path = "../../../../crates/env/src/real.rs"]
 mod real;
 #[path = "../../../../crates/env/src/sim/mod.rs"]
 mod sim;
@@ -39,6 +39,8 @@ mod slow;
 #[path = "../../../../crates/env/src/spawn.rs"]
 mod spawn;
 pub mod sync;
+#[path = "../../../../crates/env/src/system/mod.rs"]
+mod system;
 #[path = "../../../../crates/env/src/tree/mod.rs"]
 mod tree;
 #[path = "../../../../crates/env/src/vfs.rs"]

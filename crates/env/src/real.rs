@@ -6,9 +6,7 @@
 //! open in the same process is refused too, and the end of the process releases them, however it
 //! ends.
 //!
-//! Platform differences are in `system`: `unix.rs` (Linux, macOS) or `windows.rs`, which have the
-//! same functions. Only Linux on x86-64 is tested; the others are checked to compile
-//! (`docs/platforms.md`).
+//! Platform differences are in [`crate::system`].
 //!
 //! Not here: the reads of direct I/O ([`crate::direct`]).
 
@@ -17,16 +15,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-#[cfg(unix)]
-#[path = "unix.rs"]
-pub(crate) mod system;
-#[cfg(windows)]
-#[path = "windows.rs"]
-pub(crate) mod system;
-#[cfg(not(any(unix, windows)))]
-compile_error!("Shamba's real file system knows unix (Linux, macOS) and Windows only");
-
 use crate::direct;
+use crate::system;
 use crate::vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 
 /// The real file system. It has no state; copies are the same.

@@ -10,6 +10,7 @@
 mod check;
 mod filters;
 mod fuzz;
+mod layers;
 mod minimal;
 mod overview;
 mod peers;

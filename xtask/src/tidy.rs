@@ -141,6 +141,9 @@ pub fn run() -> Result<(), String> {
         let manifest = root.join("crates").join(folder).join("Cargo.toml");
         let text =
             fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
+        for breach in crate::layers::breaches(&root, folder)? {
+            let _ = writeln!(breaches, "{breach}");
+        }
         for used in upward_uses(place, &text) {
             let _ = writeln!(breaches, "crates/{folder}/Cargo.toml: uses {used}, which is not below it");
         }

@@ -8,22 +8,29 @@
 //! The command uses the public API only, so an embedding program can do everything that it does.
 #![forbid(unsafe_code)]
 
-mod commands;
-mod demo;
+// Text and numbers.
 mod exit;
-pub mod fuzz;
-mod json;
-mod keyspace;
-mod kind;
-mod load;
-mod open;
-mod options;
-mod output;
-mod plan;
 mod progress;
 mod sizes;
 mod system;
 mod text;
+
+// Output and options.
+mod json;
+mod keyspace;
+mod kind;
+mod load;
+mod options;
+mod output;
+
+// Opening, planning, the demo.
+mod demo;
+mod open;
+mod plan;
+
+// Commands.
+mod commands;
+pub mod fuzz;
 
 use std::process::ExitCode;
 

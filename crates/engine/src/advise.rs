@@ -29,10 +29,11 @@ use crate::memory::cache_share_bytes;
 use crate::redesign::{KeptOff, RedesignedBy, TreeDesign};
 use crate::workload::Workload;
 use shamba_env::lock;
-use shamba_tree::allocation::{live_entries, wanted};
+use shamba_tree::allocation::wanted;
 use shamba_tree::compaction::forecast::{Forecast, forecast, forecast_full};
 use shamba_tree::compaction::policy::Rules;
 use shamba_tree::version::Run;
+use shamba_tree::version::live_entries;
 
 pub use self::judge::Prediction;
 use self::judge::{RealRun, Scene, is_alike};

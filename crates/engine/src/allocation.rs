@@ -9,9 +9,10 @@ use shamba_filter::FilterLayout;
 
 use crate::core::{Core, KeyspaceCore};
 use crate::redesign::TreeDesign;
-use shamba_tree::allocation::{Budget, JobBits, Rule, live_entries};
+use shamba_tree::allocation::{Budget, JobBits, Rule};
 use shamba_tree::compaction::policy::CompactionJob;
 use shamba_tree::version::Version;
+use shamba_tree::version::live_entries;
 
 impl Core {
     /// What bits are shared out by in a keyspace now.

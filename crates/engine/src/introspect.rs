@@ -205,7 +205,7 @@ impl Core {
             // The shape holds only for an idle tree: the version above may precede the last
             // compaction.
             let at_rest: Arc<Version> = Arc::clone(&keyspace.load().version);
-            let shape = if is_idle { at_rest.check_shape(&self.rules(true)) } else { Ok(()) };
+            let shape = if is_idle { self.rules(true).check_shape(&at_rest) } else { Ok(()) };
             drop(state);
             let of = |version: &Version, detail: String| format!("{}: {detail}\n{version}", keyspace.name);
             checked.map_err(|detail| of(&version, detail))?;

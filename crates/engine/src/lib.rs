@@ -155,7 +155,7 @@ use shamba_env::sync;
 
 /// A simulator of the merge policy without files, for comparisons with the formulas.
 #[doc(hidden)]
-pub use shamba_tree::compaction::simulate::fill as simulate;
+pub use shamba_tree::simulate::fill as simulate;
 
 pub use advise::{Advice, Better, Prediction};
 pub use builder::Builder;

@@ -12,8 +12,8 @@ use shamba_env::try_lock;
 
 use crate::compaction::plan::CompactionPlan;
 use crate::core::{Core, KeyspaceCore};
-use shamba_tree::compaction::live_bytes;
 use shamba_tree::sampling::inherit::{Input, inherited, share_left, stretches};
+use shamba_tree::version::live_bytes;
 use shamba_tree::version::{KeyRange, TableMeta, TableUse};
 
 impl Core {

@@ -8,27 +8,36 @@
 //! Not here: the meaning of files (crates `shamba-table` and `shamba`).
 #![deny(missing_docs)]
 
-#[cfg(test)]
-mod agreement;
-mod aligned;
+// Traits: what the outside offers.
 mod clock;
-mod direct;
-mod fault;
 mod file_error;
+mod pages;
+mod random;
+pub mod sync;
+mod vfs;
+
+// On top of the traits.
+mod aligned;
 mod helpers;
 mod layer;
 mod lock;
-mod memory;
-mod pages;
-mod random;
-mod real;
-mod sim;
+mod system;
+
+// Layers over another file system, and threads.
+mod direct;
+mod fault;
 mod slow;
 mod spawn;
-pub mod sync;
-mod system;
 mod tree;
-mod vfs;
+
+// Whole file systems: real, in memory, crashing.
+mod memory;
+mod real;
+mod sim;
+
+// All file systems agree.
+#[cfg(test)]
+mod agreement;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT_BYTES, read_aligned_at};
 pub use clock::{Clock, ManualClock, RealClock};

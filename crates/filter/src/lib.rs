@@ -23,19 +23,28 @@
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
-mod blocked;
-mod filter;
-pub mod fpr;
-mod geometry;
+// Sizes and layouts.
 mod layout;
 mod limits;
-pub mod measured;
 mod place;
+
+// Probes and rates.
+pub mod fpr;
+pub mod measured;
 mod question;
 mod shape;
-pub mod sim;
 mod simd;
+
+// One filter.
+mod blocked;
+mod geometry;
 mod standard;
+
+// Filters of several modules.
+mod filter;
+
+// Measured rates.
+pub mod sim;
 
 pub use blocked::BlockedFilter;
 pub use filter::Filter;

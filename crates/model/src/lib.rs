@@ -22,29 +22,38 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-pub mod allocation;
-pub mod arbiter;
-pub mod cost;
+// Inputs: designs, workloads, devices.
 mod design;
 mod input;
-pub mod joint;
 mod memtable;
+pub mod updates;
+
+// Parts of the cost.
+pub mod allocation;
+pub mod arbiter;
 pub mod miss_ratio;
-pub mod monkey;
-pub mod navigator;
-pub mod per_level;
-pub mod presets;
 pub mod price;
-pub mod residency;
-pub mod robust;
 pub mod savings;
 pub mod sharing;
 mod sizing;
 pub mod skip;
-pub mod split;
-pub mod updates;
 pub mod value;
+
+// Monkey, and residency of filters and indexes.
+pub mod joint;
+pub mod monkey;
+pub mod presets;
+pub mod residency;
+
+// The cost of a design.
+pub mod cost;
+pub mod robust;
+pub mod split;
 pub mod what_if;
+
+// The search for a design.
+pub mod navigator;
+pub mod per_level;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
 pub use memtable::memtable_bytes_max;

@@ -37,11 +37,11 @@ use shamba_filter::FilterLayout;
 use shamba_model::allocation::{Allocation, FilterLoad, FilterSite, Limits, Lookups, allocate};
 use shamba_table::TableId;
 
-use crate::compaction::live_bytes;
 use crate::compaction::policy::{CompactionJob, Target};
 use crate::sampling::inherit::{Input, inherited};
 use crate::statistics::{Probes, Window};
 use crate::version::{KeyRange, Run, TableUse, Version};
+use crate::version::{live_bytes, live_entries};
 use shamba_key::RunId;
 
 /// Maximum bits per key of a filter; further bits save less than one search in ten thousand.
@@ -323,15 +323,6 @@ fn worth_their_probes(
         left.retain(|_| shares.next().is_some_and(|share| share > last_to_go));
     }
     Ok(of_all)
-}
-
-/// Estimated live entries of a table.
-pub fn live_entries(table: &TableUse) -> u64 {
-    if !table.is_narrowed() {
-        return table.meta.entries;
-    }
-    let part = u128::from(table.meta.entries) * u128::from(table.live_bytes);
-    u64::try_from(part / u128::from(table.meta.file_bytes.max(1))).unwrap_or(table.meta.entries)
 }
 
 /// Bit allocation of the outputs of one job.

@@ -26,8 +26,13 @@ pub mod lookup;
 pub mod sampling;
 
 // Changing it.
-pub mod allocation;
 pub mod compaction;
+
+// The filter bits of what a change writes.
+pub mod allocation;
+
+// The policy without files, for tests and experiments.
+pub mod simulate;
 
 pub use error::{Cause, Error, Result};
 

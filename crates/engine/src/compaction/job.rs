@@ -24,18 +24,18 @@ use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use shamba_env::lock;
 use shamba_table::{FragmentedTombstones, clip};
-use shamba_tree::allocation::live_entries;
 use shamba_tree::compaction::policy::{
     CompactionJob, OutputRun, Reason, Target, can_be_deferred, concurrent_level_bytes, move_edit, pick,
     pick_concurrent, pick_full, pick_l0, slice_edit, slices,
 };
 use shamba_tree::compaction::reading::read_bytes;
 use shamba_tree::compaction::retention::Retention;
-use shamba_tree::compaction::{level_bytes, live_bytes};
 use shamba_tree::iter::merge::MergeIter;
 use shamba_tree::iter::run_iter::RunIter;
 use shamba_tree::iter::source::Source;
+use shamba_tree::version::live_entries;
 use shamba_tree::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version};
+use shamba_tree::version::{level_bytes, live_bytes};
 
 /// Input of a slice, in tables.
 const SLICE_TABLES: u64 = 4;

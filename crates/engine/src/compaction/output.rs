@@ -25,8 +25,8 @@ use shamba_table::{
     table_file_name,
 };
 use shamba_tree::allocation::JobBits;
-use shamba_tree::compaction::level_bytes;
 use shamba_tree::compaction::table_size::TableSize;
+use shamba_tree::version::level_bytes;
 use shamba_tree::version::{KeyRange, OpenTables, TableMeta, TableUse};
 
 /// Approximate memory of an open table in addition to filter and index.

@@ -24,7 +24,7 @@ use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
 use shamba_tree::lookup::get::{Lookup, LookupSettings};
 use shamba_tree::lookup::multi_get::{Samples, multi_get};
 use shamba_tree::lookup::opened::OpenedTables;
-use shamba_tree::sampling::Sampler;
+use shamba_tree::lookup::sampler::Sampler;
 use shamba_tree::slice::Slice;
 use shamba_tree::snapshot::SnapshotGuard;
 use shamba_tree::version::KeyRange as Span;
@@ -227,7 +227,8 @@ impl ReadAt<'_> {
 
     /// Adds a sampled lookup, which no memtable answered, to the statistics of the tree.
     fn finish_sample(&self, sampler: Sampler, view: &View) {
-        sampler.finish(&self.keyspace.statistics, &view.version, || self.core.env.clock.now_us());
+        let now_us = || self.core.env.clock.now_us();
+        self.keyspace.statistics.add_sample(sampler.found(), &view.version, now_us);
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {

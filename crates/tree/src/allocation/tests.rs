@@ -6,7 +6,7 @@ use shamba_model::allocation::{FilterLoad, Measured, RateCurve, false_positives_
 use shamba_model::{Design, MergePolicy, Sizing};
 
 use super::*;
-use crate::compaction::simulate::{Settings, Simulation};
+use crate::simulate::{Settings, Simulation};
 use shamba_key::KeyspaceId;
 
 fn rule(allocation: Allocation) -> Rule {

@@ -7,7 +7,7 @@
 //! where no key is in two runs. No flushes are simulated. Trivial moves out of level 0 count as 0
 //! bytes, even where memory limits would turn them into rewrites.
 //!
-//! Not here: entries, and so the results of lookups ([`super::simulate`]).
+//! Not here: entries, and so the results of lookups ([`crate::simulate`]).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId};
 
 use super::policy::{CompactionJob, Rules, move_edit, pick, pick_full, slice_edit};
-use crate::allocation::live_entries;
+use crate::version::live_entries;
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use shamba_key::{Age, KeyspaceId, RunId};
 

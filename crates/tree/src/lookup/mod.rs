@@ -5,3 +5,4 @@ pub mod get;
 pub mod multi_get;
 pub mod opened;
 pub mod pool;
+pub mod sampler;

@@ -30,16 +30,12 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{lock, try_lock};
-use shamba_table::TableReader;
 
 use self::shift::{Oscillation, Shift};
-use crate::lookup::explain::{ModuleStep, Recorder, Step};
-use crate::lookup::get::Verdict;
 use crate::statistics::Window;
 use crate::statistics::rates::{Decay, Samples};
 use crate::sync::Mutex;
 use crate::version::{TableUse, Version};
-use crate::view::RunPlan;
 
 /// Interval between folds in sampled lookups: short enough that each decay step is small, long
 /// enough that the walk over all tables has no measurable cost.
@@ -105,6 +101,13 @@ impl TreeStatistics {
     fn count(&self, found: bool) -> bool {
         self.found.fetch_add(u64::from(found), Ordering::Relaxed);
         (self.lookups.fetch_add(1, Ordering::Relaxed) + 1) % FOLD_EVERY == 0
+    }
+
+    /// Adds a sampled lookup, which no memtable answered; `found`: a table did.
+    pub fn add_sample(&self, found: bool, version: &Version, now_us: impl FnOnce() -> u64) {
+        if self.count(found) {
+            self.fold(version, now_us());
+        }
     }
 
     /// Counts a sampled seek.
@@ -210,57 +213,6 @@ impl TreeStatistics {
 fn distinct_tables(version: &Version) -> impl Iterator<Item = &TableUse> {
     let mut seen = HashSet::new();
     version.tables().map(|(_, _, table)| table).filter(move |table| seen.insert(table.meta.id))
-}
-
-/// Recorder of a sampled lookup.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Sampler {
-    found: bool,
-}
-
-impl Sampler {
-    /// Adds the lookup, which no memtable answered, to the tree's figures.
-    pub fn finish(self, tree: &TreeStatistics, version: &Version, now_us: impl FnOnce() -> u64) {
-        if tree.count(self.found) {
-            tree.fold(version, now_us());
-        }
-    }
-}
-
-impl Recorder for Sampler {
-    const RECORDS: bool = false;
-    #[inline(always)]
-    fn step(&mut self, _: impl FnOnce() -> Step) {}
-    #[inline(always)]
-    fn floor(&mut self, _: shamba_key::SeqNo) {}
-    #[inline(always)]
-    fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
-
-    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict) {
-        if verdict == Verdict::No {
-            if let Some(table) = plan.run.tables().get(number) {
-                table.meta.statistics.count_empty();
-            }
-        }
-    }
-
-    fn partition(&mut self, reader: &TableReader, number: usize) {
-        reader.note_index_search(number);
-    }
-
-    fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool) {
-        self.found |= found;
-        let Some(table) = plan.run.tables().get(number) else { return };
-        let statistics = &table.meta.statistics;
-        if found {
-            statistics.count_found();
-            return;
-        }
-        statistics.count_empty();
-        if verdict == Verdict::Maybe {
-            statistics.count_false_positive();
-        }
-    }
 }
 
 #[cfg(test)]

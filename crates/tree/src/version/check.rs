@@ -9,8 +9,6 @@
 //!    flushed runs, whose sequence numbers cannot interleave, and between tables that begin with
 //!    the same key.
 //!
-//! [`Version::check_shape`] checks a tree that the policy does not compact against the bounds of
-//! its design. [`deep_check`] proves the third point for every key by reading every entry.
 //!
 //! Not here: whether files agree with their metadata (`TableReader::verify`).
 
@@ -21,7 +19,6 @@ use shamba_table::EntryIter;
 
 use super::edit::TableUse;
 use super::version::Version;
-use crate::compaction::policy::Rules;
 
 impl Version {
     /// Checks the invariants of every version that the engine creates.
@@ -51,34 +48,6 @@ impl Version {
         self.check_shared_files()?;
         self.check_l0_order()?;
         self.check_first_keys()
-    }
-
-    /// Checks that the levels are within the bounds of the rules for bytes and runs, and that level
-    /// 0 is below its compaction trigger. This holds whenever the policy finds nothing to compact.
-    ///
-    /// # Errors
-    /// The first level that violates its bound, with the bound.
-    pub fn check_shape(&self, rules: &Rules) -> Result<(), String> {
-        let last = self.deepest_level().max(1);
-        let capacities = rules.capacities(self);
-        for (level, runs) in self.levels() {
-            if level == 0 {
-                if rules.is_l0_due(self, &capacities) {
-                    let trigger = if rules.is_draining { 1 } else { rules.l0_compaction_trigger };
-                    return Err(format!("the inbox has {} runs, its trigger is {trigger}", runs.len()));
-                }
-                continue;
-            }
-            let allowed = rules.design.runs_allowed(level, last);
-            if runs.len() > allowed as usize {
-                return Err(format!("level {level} has {} runs, {allowed} allowed", runs.len()));
-            }
-            let (bytes, capacity) = (self.level_bytes(level), capacities.level_bytes(level));
-            if bytes > capacity {
-                return Err(format!("level {level} has {bytes} bytes, its capacity is {capacity}"));
-            }
-        }
-        Ok(())
     }
 
     /// Several runs may use a file, each a different part of it.
@@ -248,7 +217,6 @@ mod tests {
     use crate::iter::testing::Store;
     use crate::version::{Change, VersionEdit};
     use shamba_key::{Age, RunId};
-    use shamba_model::{Design, MergePolicy};
     use shamba_table::FragmentedTombstones;
     use shamba_testkit::Row;
 
@@ -303,27 +271,6 @@ mod tests {
             check("L1: r9@9[000019:a..b 5] r9@8[000018:a..b 5]\n").unwrap_err(),
             "line 1: run 9 is in the tree twice"
         );
-    }
-
-    #[test]
-    fn the_shape_is_that_of_the_design() {
-        let shape = |text: &str, policy| {
-            let rules = Rules::manual(Design::new(policy, 4.0, 100, 10.0), 2);
-            text.parse::<Version>().and_then(|version| version.check_shape(&rules))
-        };
-        use MergePolicy::{LazyLeveling, Leveling, Tiering};
-        let tree = "L0: r9@9[000019:a..z 100]\n\
-                    L1: r8@8[000018:a..z 100] r7@7[000017:a..z 100] r6@6[000016:a..z 100]\n\
-                    L2: r5@5[000015:a..z 1600]\n";
-        assert_eq!(shape(tree, Tiering), Ok(()));
-        assert_eq!(shape(tree, LazyLeveling), Ok(()));
-        assert_eq!(shape(tree, Leveling).unwrap_err(), "level 1 has 3 runs, 1 allowed");
-        let full = tree.replace("1600", "1601");
-        assert_eq!(shape(&full, Tiering).unwrap_err(), "level 2 has 1601 bytes, its capacity is 1600");
-        let l0 = tree.replace("L0:", "L0: r10@10[000020:a..z 1]");
-        assert_eq!(shape(&l0, Tiering).unwrap_err(), "the inbox has 2 runs, its trigger is 2");
-        let last = "L1: r8@8[000018:a..z 100] r7@7[000017:a..z 100]\n";
-        assert_eq!(shape(last, LazyLeveling).unwrap_err(), "level 1 has 2 runs, 1 allowed");
     }
 
     /// Creates a tree with real tables: runs of (key, sequence number), all on level 0, newest

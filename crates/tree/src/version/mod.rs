@@ -4,6 +4,7 @@
 mod check;
 pub mod current;
 pub mod edit;
+mod live;
 pub mod manifest;
 mod notation;
 mod range;
@@ -14,6 +15,7 @@ mod version;
 
 pub use check::deep_check;
 pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableMeta, TableUse, VersionEdit};
+pub use live::{level_bytes, live_bytes, live_entries};
 pub use run::Run;
 pub use slot::OpenTables;
 pub use version::Version;

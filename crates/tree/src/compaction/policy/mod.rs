@@ -23,6 +23,7 @@ mod full;
 mod job;
 mod rules;
 mod score;
+mod shape;
 mod slices;
 mod small;
 

@@ -166,7 +166,7 @@ impl World {
             writeln!(out, "{}", self.describe_job()?.replace("\na ", ": a "))
                 .map_err(|error| error.to_string())?;
             if self.job.is_none() {
-                self.version.check_shape(&self.rules)?;
+                self.rules.check_shape(&self.version)?;
                 return Ok(format!("{out}{}", self.version));
             }
             self.carry_out(slice_bytes, u64::MAX)?;

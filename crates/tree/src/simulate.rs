@@ -24,7 +24,7 @@ use shamba_table::{BirthId, TableId};
 
 use crate::allocation::{JobBits, Rule};
 
-use super::policy::{
+use crate::compaction::policy::{
     CompactionJob, Rules, concurrent_level_bytes, credit_after, debt_bytes, move_edit, pick, pick_concurrent,
     slice_edit, slices,
 };
@@ -285,7 +285,7 @@ impl Simulation {
                 return Err(format!("the policy does not end; last job: {job}"));
             }
         }
-        self.version.check_shape(&self.rules(is_draining))?;
+        self.rules(is_draining).check_shape(&self.version)?;
         self.report.history.push((self.version.deepest_level(), self.version.run_count()));
         Ok(())
     }
@@ -296,7 +296,7 @@ impl Simulation {
     /// Description of a violation.
     #[cfg(test)]
     pub fn compact(&mut self) -> Result<(), String> {
-        while let Some(job) = super::policy::pick_full(&self.version, &self.rules(false)) {
+        while let Some(job) = crate::compaction::policy::pick_full(&self.version, &self.rules(false)) {
             self.carry_out(&job, false)?;
             // Without this the loop would not end.
             self.flushes_left = 0;

@@ -1,0 +1,59 @@
+//! The recorder of a sampled lookup: it counts at each table what the lookup met there.
+//!
+//! Not here: the figures of the whole tree ([`crate::sampling`]).
+
+use shamba_key::SeqNo;
+use shamba_table::TableReader;
+
+use super::explain::{ModuleStep, Recorder, Step};
+use super::get::Verdict;
+use crate::view::RunPlan;
+
+/// Recorder of a sampled lookup.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sampler {
+    found: bool,
+}
+
+impl Sampler {
+    /// Whether a table held the key.
+    pub fn found(&self) -> bool {
+        self.found
+    }
+}
+
+impl Recorder for Sampler {
+    const RECORDS: bool = false;
+    #[inline(always)]
+    fn step(&mut self, _: impl FnOnce() -> Step) {}
+    #[inline(always)]
+    fn floor(&mut self, _: SeqNo) {}
+    #[inline(always)]
+    fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
+
+    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict) {
+        if verdict == Verdict::No {
+            if let Some(table) = plan.run.tables().get(number) {
+                table.meta.statistics.count_empty();
+            }
+        }
+    }
+
+    fn partition(&mut self, reader: &TableReader, number: usize) {
+        reader.note_index_search(number);
+    }
+
+    fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool) {
+        self.found |= found;
+        let Some(table) = plan.run.tables().get(number) else { return };
+        let statistics = &table.meta.statistics;
+        if found {
+            statistics.count_found();
+            return;
+        }
+        statistics.count_empty();
+        if verdict == Verdict::Maybe {
+            statistics.count_false_positive();
+        }
+    }
+}

@@ -176,8 +176,8 @@ killers! {
     TableUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
     TableNamesUnsynced: "suites" "crash::every_crash_leaves_a_legal_state";
     LeftOversKept: "suites" "crash::every_crash_leaves_a_legal_state";
-    TableUnlinkedWhileRead: "shamba" "garbage::tests::a_table_stays_while_a_view_refers_to_it";
-    ValuesUnlinkedWhileRead: "shamba" "garbage::tests::a_log_stays_while_a_memtable_refers_to_it";
+    TableUnlinkedWhileRead: "shamba" "obsolete::tests::a_table_stays_while_a_view_refers_to_it";
+    ValuesUnlinkedWhileRead: "shamba" "obsolete::tests::a_log_stays_while_a_memtable_refers_to_it";
     RefusedTablesKept: "shamba" "background::tests::tables_that_a_close_forestalls_are_removed";
     FlushForgetsRangeDeletes: "suites" "model::operations_against_the_oracle";
     FlushForgetsKeyspaces: "suites" "model::operations_against_the_oracle";

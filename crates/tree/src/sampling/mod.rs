@@ -2,7 +2,7 @@
 //! positives, and seeks.
 //!
 //! One lookup in about 64 is *sampled* (a thread-local countdown, [`crate::counters`]). It runs the
-//! same code as any other, with a recorder ([`Sampler`]) that adds the result at each table to the
+//! same code as any other, with a recorder ([`crate::lookup::sampler::Sampler`]) that adds the result at each table to the
 //! table's `TableStatistics`. These live as long as the file and are shared by every version that
 //! contains it. A lookup that is not sampled pays only for the countdown.
 //!

@@ -1,5 +1,5 @@
-//! Tells the crate which commit it is built from, for the head of results, with `-dirty` where what is measured is not as in the
-//! repository; `unknown` outside of one.
+//! Tells the crate which commit it is built from, for the head of results, with `-dirty` where what
+//! is measured is not as in the repository; `unknown` outside of one.
 
 use std::process::Command;
 

@@ -1,11 +1,12 @@
 //! The devices that experiments run on: this machine's, and emulated ones.
 //!
-//! An emulated device is a file system in memory behind a layer that delays reads ([`SlowFs`]) by a latency
-//! and the time of their bytes at the device's bandwidth; a page of 4 KiB takes the time of the hash-sharing
-//! paper's Table 1 in all, memory's own time included. Writes are free, unless an experiment asks for
+//! An emulated device is a file system in memory behind a layer that delays reads ([`SlowFs`]) by a
+//! latency and the time of their bytes at the device's bandwidth; a page of 4 KiB takes the time of
+//! the hash-sharing paper's Table 1 in all, memory's own time included. Writes are free, unless an
+//! experiment asks for
 //! [`Writes::Priced`]: then an append takes the latency of a read and the time of its bytes at the device's write
-//! bandwidth, and a sync takes the latency. Below some 60 us the layer spins on the clock, it
-//! never sleeps. Where reading from memory takes as long as a device, that device cannot be emulated:
+//! bandwidth, and a sync takes the latency. Below some 60 us the layer spins on the clock, it never
+//! sleeps. Where reading from memory takes as long as a device, that device cannot be emulated:
 //! experiments leave it out and say so ([`Device::why_not_emulated`]).
 //!
 //! Not here: devices that answer several reads at once.
@@ -21,7 +22,8 @@ use crate::facts::file_system;
 /// A place for files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Device {
-    /// The disk below the laboratory's folder, past the system's cache, where it can be read so: `why_not_direct`.
+    /// The disk below the laboratory's folder, past the system's cache, where it can be read so:
+    /// `why_not_direct`.
     Disk,
     /// The same files through the system's cache.
     PageCache,
@@ -51,9 +53,11 @@ pub enum Device {
 /// Whether an emulated device charges writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writes {
-    /// Writes take what memory takes: for experiments that time lookups, whose trees are laid down quickly.
+    /// Writes take what memory takes: for experiments that time lookups, whose trees are laid down
+    /// quickly.
     Free,
-    /// An append takes the latency of a read and the time of its bytes, a sync the latency: for mixed streams.
+    /// An append takes the latency of a read and the time of its bytes, a sync the latency: for
+    /// mixed streams.
     Priced,
 }
 
@@ -92,11 +96,11 @@ impl Device {
         }
     }
 
-    /// Bytes a second of reads; `None` where the machine says. Sources: HDD and SSD: sequential bandwidths of
-    /// 2018 in *The Five-Minute Rule 30 Years Later* (CACM 2019), which the slides on modular filters show;
-    /// PCIe and SPDK: sequential reads of the paper's Intel P4510 by its data sheet; NVM: sequential reads of
-    /// six interleaved modules in *Basic Performance Measurements of the Intel Optane DC Persistent Memory
-    /// Module* (Izraelevitz et al., 2019).
+    /// Bytes a second of reads; `None` where the machine says. Sources: HDD and SSD: sequential
+    /// bandwidths of 2018 in *The Five-Minute Rule 30 Years Later* (CACM 2019), which the slides on
+    /// modular filters show; PCIe and SPDK: sequential reads of the paper's Intel P4510 by its data
+    /// sheet; NVM: sequential reads of six interleaved modules in *Basic Performance Measurements
+    /// of the Intel Optane DC Persistent Memory Module* (Izraelevitz et al., 2019).
     pub fn bytes_per_second(self) -> Option<u64> {
         match self {
             Self::Disk | Self::PageCache | Self::Memory => None,
@@ -108,10 +112,11 @@ impl Device {
         }
     }
 
-    /// Bytes a second of writes; `None` where the machine says. Sources, those of [`Self::bytes_per_second`]: HDD and
-    /// SSD: sequential writes of 2018 in *The Five-Minute Rule 30 Years Later*; PCIe and SPDK: the Intel P4510 of
-    /// 2 TB, which reads 3,200 MB/s and writes 2,000 MB/s by its data sheet; NVM: the six interleaved modules write
-    /// 13.9 GB/s. Other papers' devices write as fast as they read.
+    /// Bytes a second of writes; `None` where the machine says. Sources, those of
+    /// [`Self::bytes_per_second`]: HDD and SSD: sequential writes of 2018 in *The Five-Minute Rule
+    /// 30 Years Later*; PCIe and SPDK: the Intel P4510 of 2 TB, which reads 3,200 MB/s and writes
+    /// 2,000 MB/s by its data sheet; NVM: the six interleaved modules write 13.9 GB/s. Other
+    /// papers' devices write as fast as they read.
     pub fn write_bytes_per_second(self) -> Option<u64> {
         match self {
             Self::Disk | Self::PageCache | Self::Memory => None,
@@ -123,8 +128,8 @@ impl Device {
         }
     }
 
-    /// Nanoseconds of a page of 4 KiB that is read once and written once, in calls of `call_bytes` each, as compaction
-    /// does; `None` where the machine says.
+    /// Nanoseconds of a page of 4 KiB that is read once and written once, in calls of `call_bytes`
+    /// each, as compaction does; `None` where the machine says.
     pub fn moved_page_ns(self, call_bytes: u64) -> Option<f64> {
         let latency_ns = self.latency_ns()? as f64 * 4_096.0 / call_bytes.max(1) as f64;
         let transfer_ns = |rate: u64| 4_096.0 * 1e9 / rate.max(1) as f64;
@@ -182,8 +187,9 @@ impl Device {
         Ok(env)
     }
 
-    /// `files` behind the emulated device, whose time runs on `clock`: all of its calls are charged, memory's own time is
-    /// not part of it. The files as they are where the machine has the device.
+    /// `files` behind the emulated device, whose time runs on `clock`: all of its calls are
+    /// charged, memory's own time is not part of it. The files as they are where the machine has
+    /// the device.
     pub(crate) fn charging(self, files: Arc<dyn Vfs>, clock: Arc<dyn Clock>) -> Arc<dyn Vfs> {
         let rates = self.bytes_per_second().zip(self.write_bytes_per_second());
         match self.latency_ns().zip(rates) {
@@ -196,8 +202,8 @@ impl Device {
     }
 }
 
-/// Why reads of files in `dir` do not bypass the system's page cache; none if they do. Some file systems ignore
-/// direct I/O without an error, and one in memory has no disk.
+/// Why reads of files in `dir` do not bypass the system's page cache; none if they do. Some file
+/// systems ignore direct I/O without an error, and one in memory has no disk.
 ///
 /// # Errors
 /// When a file cannot be written and read there.
@@ -257,8 +263,10 @@ impl MemoryRead {
     }
 }
 
-/// By a quick look, over a file of 4 MiB: a larger one would take longer to write than all reads. Many of its pages lie in the processor's caches: reads of large
-/// trees take some two hundred nanoseconds more, which the fastest emulated device cannot hide, nor what two looks at the clock take.
+/// By a quick look, over a file of 4 MiB: a larger one would take longer to write than all reads.
+/// Many of its pages lie in the processor's caches: reads of large trees take some two hundred
+/// nanoseconds more, which the fastest emulated device cannot hide, nor what two looks at the clock
+/// take.
 fn measure_memory_ns() -> Result<u64, String> {
     const PAGE: usize = 4096;
     const PAGES: u64 = 1_024;

@@ -1,8 +1,8 @@
 //! Experiments as declarations.
 //!
-//! An [`Experiment`] says whose claim it is, what is varied and fixed, how one seed is measured, which
-//! predicates the claim makes, and which columns the picture shows. Seeds, schedules, intervals,
-//! verdicts, pictures, files and the report are written once, for all.
+//! An [`Experiment`] says whose claim it is, what is varied and fixed, how one seed is measured,
+//! which predicates the claim makes, and which columns the picture shows. Seeds, schedules,
+//! intervals, verdicts, pictures, files and the report are written once, for all.
 
 use crate::lab::Lab;
 use crate::paper::{Kind, Method, Paper};

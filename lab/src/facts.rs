@@ -27,7 +27,8 @@ pub struct Facts {
     pub system: String,
     /// The type of the file system below which trees lie that are not in memory.
     pub file_system: String,
-    /// What a read from memory takes, in nanoseconds: devices that are no slower cannot be emulated; 0 if it could not be measured.
+    /// What a read from memory takes, in nanoseconds: devices that are no slower cannot be
+    /// emulated; 0 if it could not be measured.
     pub memory_read_ns: u64,
     /// The day, as `YYYY-MM-DD`.
     pub day: String,
@@ -50,8 +51,8 @@ fn release(kernel: &str) -> String {
 }
 
 impl Facts {
-    /// Of this machine, now, with trees below `dir`, where a read from memory was seen to take so long (0: nobody looked). What it
-    /// does not tell is `unknown` or 0.
+    /// Of this machine, now, with trees below `dir`, where a read from memory was seen to take so
+    /// long (0: nobody looked). What it does not tell is `unknown` or 0.
     pub fn here(dir: &Path, memory_read_ns: u64) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let of_line = |text: &str, name: &str| {
@@ -102,8 +103,8 @@ pub(crate) fn file_system(dir: &Path) -> String {
     type_of_mount(&mounts, &dir).unwrap_or("unknown").to_owned()
 }
 
-/// The type of the innermost mount that `path` lies in, by Linux's list of mounts: the fifth field of a line is the mount's place, the first one
-/// behind a dash its type.
+/// The type of the innermost mount that `path` lies in, by Linux's list of mounts: the fifth field
+/// of a line is the mount's place, the first one behind a dash its type.
 fn type_of_mount<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let mounted = |line: &'a str| {
         let (place, kind) = line.split_once(" - ")?;

@@ -1,12 +1,13 @@
-//! A file system that counts the calls and pages that go through it, and a clock that adds up what an emulated device
-//! takes for them.
+//! A file system that counts the calls and pages that go through it, and a clock that adds up what
+//! an emulated device takes for them.
 //!
-//! Everything is counted apart for the thread that made the tally, which sends the operations, and for all other
-//! threads, which flush and compact. Pages have 4 KiB: those of reads, each rounded up, and the bytes written. So
-//! ranges and compactions are counted as lookups are.
+//! Everything is counted apart for the thread that made the tally, which sends the operations, and
+//! for all other threads, which flush and compact. Pages have 4 KiB: those of reads, each rounded
+//! up, and the bytes written. So ranges and compactions are counted as lookups are.
 //!
-//! As a clock, the tally takes the delays of [`shamba::env::SlowFs`] without waiting: the sum is the time of a device
-//! that serves one call at a time, the same on every machine. The processor's time is not part of it.
+//! As a clock, the tally takes the delays of [`shamba::env::SlowFs`] without waiting: the sum is
+//! the time of a device that serves one call at a time, the same on every machine. The processor's
+//! time is not part of it.
 
 use std::io;
 use std::sync::Arc;
@@ -95,7 +96,8 @@ impl IoTally {
         Self { caller: thread::current().id(), of_caller: Calls::default(), of_others: Calls::default() }
     }
 
-    /// Of the operations: what the thread that made the tally did, and of flushes and compactions: what others did.
+    /// Of the operations: what the thread that made the tally did, and of flushes and compactions:
+    /// what others did.
     pub fn get(&self) -> [Io; 2] {
         [self.of_caller.get(), self.of_others.get()]
     }

@@ -1,4 +1,5 @@
-//! Entries by number: keys that ascend with it, an absent key beside each, and values that tell whose they are.
+//! Entries by number: keys that ascend with it, an absent key beside each, and values that tell
+//! whose they are.
 
 use shamba_workload::mix2;
 
@@ -14,7 +15,8 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// The key of an item, or of the absent one behind it: ascending, without a pattern that would make it shorter.
+    /// The key of an item, or of the absent one behind it: ascending, without a pattern that would
+    /// make it shorter.
     pub fn key(self, item: u64, absent: bool) -> [u8; KEY_BYTES] {
         let number = 2 * item + u64::from(absent);
         let head = number * (u64::MAX / (2 * self.count));

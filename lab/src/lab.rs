@@ -13,7 +13,8 @@ use crate::device::{Device, MemoryRead};
 use crate::rows::Rows;
 use crate::scale::Scale;
 
-/// The assumed time of reading a page from memory at the tiny scale, so that it runs on any machine.
+/// The assumed time of reading a page from memory at the tiny scale, so that it runs on any
+/// machine.
 const TINY_MEMORY_NS: u64 = 100;
 
 /// What an experiment measures one seed with.
@@ -30,16 +31,16 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// A laboratory that keeps trees which are not in memory below `dir`, and tells `progress` what it
-    /// is doing.
+    /// A laboratory that keeps trees which are not in memory below `dir`, and tells `progress` what
+    /// it is doing.
     pub fn new(dir: PathBuf, scale: Scale, seed: u64, progress: &'a dyn Fn(&str)) -> Self {
         let memory_read =
             if scale == Scale::Tiny { MemoryRead::Assumed(TINY_MEMORY_NS) } else { MemoryRead::Measured };
         Self { scale, seed, memory_read, dir, shared: BTreeMap::new(), progress }
     }
 
-    /// The value of that name, made when it is first asked for. Names hold everything that the value
-    /// depends on besides scale and seed.
+    /// The value of that name, made when it is first asked for. Names hold everything that the
+    /// value depends on besides scale and seed.
     ///
     /// # Errors
     /// Errors of `make`. A failed value is made again when it is asked for again.
@@ -63,8 +64,8 @@ impl<'a> Lab<'a> {
         self.shared.retain(|name, _| !name.starts_with(prefix));
     }
 
-    /// Those of `wanted` that exist or can be emulated here. For each of the others a note in `rows`
-    /// says why it is missing.
+    /// Those of `wanted` that exist or can be emulated here. For each of the others a note in
+    /// `rows` says why it is missing.
     ///
     /// # Errors
     /// When reading from memory fails.

@@ -1,11 +1,12 @@
-//! Trees that are laid down run by run, each over all keys, as the papers draw them: level i holds T times what the one above
-//! it does, in as many runs as the merge policy allows.
+//! Trees that are laid down run by run, each over all keys, as the papers draw them: level i holds
+//! T times what the one above it does, in as many runs as the merge policy allows.
 //!
-//! A tree that grows by puts has the same levels, but its runs have gaps, as leveling moves what overflows down table
-//! by table; and it takes as many times as long to fill as entries are merged. Here every entry is written once: sorted, by
-//! [`shamba::Db::place`], the deepest level first.
+//! A tree that grows by puts has the same levels, but its runs have gaps, as leveling moves what
+//! overflows down table by table; and it takes as many times as long to fill as entries are merged.
+//! Here every entry is written once: sorted, by [`shamba::Db::place`], the deepest level first.
 //!
-//! Bits are given to each run when it is written: uniform, or as Monkey has them for the runs that there will be.
+//! Bits are given to each run when it is written: uniform, or as Monkey has them for the runs that
+//! there will be.
 //!
 //! Not here: trees as the engine grows them.
 
@@ -36,7 +37,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// One run a level, of as many levels as `buffers` write buffers of data fill: full ones hold (T - 1) T^(i-1) buffers.
+    /// One run a level, of as many levels as `buffers` write buffers of data fill: full ones hold
+    /// (T - 1) T^(i-1) buffers.
     pub fn leveled(size_ratio: u32, buffers: u64) -> Self {
         let ratio = f64::from(size_ratio);
         let levels = ((buffers as f64).ln() / ratio.ln()).ceil().max(1.0) as u32;
@@ -137,8 +139,8 @@ impl Layers {
         self.runs.len() - 1
     }
 
-    /// Lays the tree down where `builder` says, which answers with the same options every time. `pair` tells an item's key and
-    /// value; keys ascend with items.
+    /// Lays the tree down where `builder` says, which answers with the same options every time.
+    /// `pair` tells an item's key and value; keys ascend with items.
     pub fn lay(
         &self,
         builder: &dyn Fn() -> Result<Builder, String>,

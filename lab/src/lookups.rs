@@ -1,8 +1,8 @@
 //! Timed lookups of several openings of a tree in turns: baseline and idea, on the same keys.
 //!
-//! Keys are made before the clock starts, [`BATCH`] at a time; each side looks all of them up, another
-//! side first each time. So anything else that the machine does meets all sides alike. Every answer is
-//! checked, inside the clock: one comparison of eight bytes on every side.
+//! Keys are made before the clock starts, [`BATCH`] at a time; each side looks all of them up,
+//! another side first each time. So anything else that the machine does meets all sides alike.
+//! Every answer is checked, inside the clock: one comparison of eight bytes on every side.
 //!
 //! Batches in which the thread waited for a processor, as the system reports, are left out on all
 //! sides, as long as half of the batches remain.
@@ -21,8 +21,8 @@ use crate::tree::Tree;
 
 /// Keys that are made and looked up at a time.
 const BATCH: usize = 128;
-/// The time of all sides' lookups together, at most, unless a batch takes longer. At the paper's scale
-/// nothing is cut short.
+/// The time of all sides' lookups together, at most, unless a batch takes longer. At the paper's
+/// scale nothing is cut short.
 fn time_most(scale: Scale) -> Duration {
     scale.pick(Duration::from_secs(1), Duration::from_secs(4), Duration::MAX)
 }
@@ -122,8 +122,8 @@ impl Side {
         io(&self.stats)
     }
 
-    /// The cells `levels`, `runs`, `comparable` and `emulated`: the shape of the tree, and whether it
-    /// has at least the levels and runs that it should have.
+    /// The cells `levels`, `runs`, `comparable` and `emulated`: the shape of the tree, and whether
+    /// it has at least the levels and runs that it should have.
     pub fn shape(&self, levels: u32, runs: u64) -> Row {
         let stats = &self.stats;
         row! {
@@ -135,8 +135,8 @@ impl Side {
     }
 }
 
-/// The reads, pages (of 4 KiB, each read rounded up), pages of the files that they touch, and bytes of a lookup,
-/// altogether, and pages by kind.
+/// The reads, pages (of 4 KiB, each read rounded up), pages of the files that they touch, and bytes
+/// of a lookup, altogether, and pages by kind.
 pub(crate) fn io(stats: &Stats) -> Row {
     let reads = &stats.reads;
     let per_lookup = |count: u64| count as f64 / stats.lookups.max(1) as f64;
@@ -355,7 +355,8 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// So many lookups on each side, fewer if time is up; how many of them count, and what these took on each.
+    /// So many lookups on each side, fewer if time is up; how many of them count, and what these
+    /// took on each.
     fn rounds(&mut self, sides: &[&Db], lookups: u64) -> Result<(u64, Vec<u64>), String> {
         let begin = Instant::now();
         let waiting = Waiting::of_this_thread();

@@ -4,7 +4,8 @@
 //! `generate` writes workloads as text, `check` runs the engine's own experiments, each of which
 //! fails where the engine breaks a promise.
 //!
-//! Exit codes: 0 success, 1 a check failed, 3 I/O or a failed experiment, 64 usage, 65 bad input data.
+//! Exit codes: 0 success, 1 a check failed, 3 I/O or a failed experiment, 64 usage, 65 bad input
+//! data.
 #![forbid(unsafe_code)]
 
 mod command;

@@ -14,8 +14,8 @@ pub enum Paper {
     /// Zhu, Wei, Mun, Athanassoulis: *Mnemosyne: Dynamic Workload-Aware BF Tuning via Accurate
     /// Statistics in LSM trees* (SIGMOD 2025).
     Mnemosyne,
-    /// Huynh, Chaudhari, Terzi, Athanassoulis: *Endure: A Robust Tuning Paradigm for LSM Trees Under
-    /// Workload Uncertainty* (VLDB 2022).
+    /// Huynh, Chaudhari, Terzi, Athanassoulis: *Endure: A Robust Tuning Paradigm for LSM Trees
+    /// Under Workload Uncertainty* (VLDB 2022).
     Endure,
     /// Claims of this engine that no paper makes.
     Engine,

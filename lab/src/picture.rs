@@ -1,8 +1,9 @@
 //! Pictures of rows: a declared [`Panel`] and the rows of all seeds make a [`chart::Chart`].
 //!
-//! Rows are grouped by the cells of the series' columns and the place on the x axis. A point is the mean
-//! over the group's seeds, its bar their 95 % interval. Rows of one seed in a group are different cases,
-//! such as other parameters: their mean is that seed's value, so that a bar never shows how cases differ.
+//! Rows are grouped by the cells of the series' columns and the place on the x axis. A point is the
+//! mean over the group's seeds, its bar their 95 % interval. Rows of one seed in a group are
+//! different cases, such as other parameters: their mean is that seed's value, so that a bar never
+//! shows how cases differ.
 
 use crate::chart::{self, Axis, Chart, Point, Series, Style};
 use crate::experiment::Experiment;
@@ -128,7 +129,8 @@ impl Panel {
         self.only.iter().fold(rows.clone(), |rows, (column, text)| rows.of(column, *text))
     }
 
-    /// By how much what was measured is more than the model says, over all rows; none without a model.
+    /// By how much what was measured is more than the model says, over all rows; none without a
+    /// model.
     fn model_error(&self, rows: &View<'_>) -> Option<String> {
         let model = self.model?;
         let ratio = |row: &&crate::rows::Row| Some(row.number(self.y.name)? / row.number(model)?);

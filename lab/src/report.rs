@@ -1,7 +1,7 @@
 //! The report: a page a chapter and one with all verdicts, of the results in a folder.
 //!
-//! Pages are Markdown, for a repository; the same text becomes one HTML page for a browser. A page that
-//! this module did not write is never replaced.
+//! Pages are Markdown, for a repository; the same text becomes one HTML page for a browser. A page
+//! that this module did not write is never replaced.
 
 mod html;
 mod page;

@@ -1,4 +1,5 @@
-//! Files of results: per experiment `ID.json` (everything but rows), `ID.csv.gz` (rows) and `ID.svg`.
+//! Files of results: per experiment `ID.json` (everything but rows), `ID.csv.gz` (rows) and
+//! `ID.svg`.
 //!
 //! Results of a scale lie in a folder of its name, so that verdicts of scales can be compared.
 

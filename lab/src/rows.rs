@@ -1,8 +1,8 @@
 //! Rows of measurements: named cells, and how predicates and pictures select from them.
 //!
-//! An experiment returns [`Rows`] for one seed. Each [`Row`] is a point on one side: columns that say
-//! where it lies (device, bits per key) and columns with its values. The runner adds the column `seed`
-//! and joins the rows of all seeds. [`View`] selects rows by the cells of a column.
+//! An experiment returns [`Rows`] for one seed. Each [`Row`] is a point on one side: columns that
+//! say where it lies (device, bits per key) and columns with its values. The runner adds the column
+//! `seed` and joins the rows of all seeds. [`View`] selects rows by the cells of a column.
 //!
 //! Columns with a meaning of their own: `comparable` (false: the tree is not the one the claim is
 //! about) and `emulated` (a device with a latency that the machine does not have).

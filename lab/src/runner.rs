@@ -1,9 +1,9 @@
 //! Runs experiments over seeds, two counted ones at a time and timed ones alone.
 //!
-//! A unit of work is a paper and a seed: its experiments run one after the other in one [`Lab`], so that
-//! they share trees, which are freed at the end of the unit. Counted units run on two threads; timed
-//! ones follow one after the other. As soon as an experiment has its last seed, its verdict is made and
-//! its files are written. A failure of one seed fails its experiment and nothing else.
+//! A unit of work is a paper and a seed: its experiments run one after the other in one [`Lab`], so
+//! that they share trees, which are freed at the end of the unit. Counted units run on two threads;
+//! timed ones follow one after the other. As soon as an experiment has its last seed, its verdict
+//! is made and its files are written. A failure of one seed fails its experiment and nothing else.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

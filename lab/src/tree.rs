@@ -1,12 +1,15 @@
-//! Trees of the papers' shapes, laid down without filling them, and opened as often and as differently as wanted.
+//! Trees of the papers' shapes, laid down without filling them, and opened as often and as
+//! differently as wanted.
 //!
-//! Keys are as long as wanted: eight bytes that ascend with the item's number and spread over all values, then filler. An
-//! absent key lies behind each. Values begin with the item's number, so that an answer can be checked.
+//! Keys are as long as wanted: eight bytes that ascend with the item's number and spread over all
+//! values, then filler. An absent key lies behind each. Values begin with the item's number, so
+//! that an answer can be checked.
 //!
-//! A tree is opened read-only, so that baseline and idea read the same files side by side. Filters and indexes are held, and there
-//! is no block cache, as in the papers.
+//! A tree is opened read-only, so that baseline and idea read the same files side by side. Filters
+//! and indexes are held, and there is no block cache, as in the papers.
 //!
-//! Baseline and idea have equal memory only if their filters as written have: [`refit_to`] sees to it, for trees of any kind.
+//! Baseline and idea have equal memory only if their filters as written have: [`refit_to`] sees to
+//! it, for trees of any kind.
 //!
 //! Not here: trees that grow by writes; timing ([`crate::lookups`]).
 
@@ -53,7 +56,8 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// One run a level, uniform bits in one blocked filter a table, tables of 2 MiB, the papers' hash function.
+    /// One run a level, uniform bits in one blocked filter a table, tables of 2 MiB, the papers'
+    /// hash function.
     pub fn leveled(
         entries: u64,
         (key_bytes, entry_bytes): (usize, usize),
@@ -102,7 +106,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Lays a tree down: in memory for devices that are there or emulated, otherwise below the laboratory's folder.
+    /// Lays a tree down: in memory for devices that are there or emulated, otherwise below the
+    /// laboratory's folder.
     ///
     /// # Errors
     /// What the engine says.
@@ -144,7 +149,8 @@ impl Tree {
             .info_log(false)
     }
 
-    /// Opens it on `device` for reading, with filters held, no block cache, and these switches, (name, value) as on the command line.
+    /// Opens it on `device` for reading, with filters held, no block cache, and these switches,
+    /// (name, value) as on the command line.
     ///
     /// # Errors
     /// What the engine says of the switches or the tree; a device whose files these are not.
@@ -170,7 +176,8 @@ impl Tree {
         self.open_in(device, |world| world, budget_bytes, switches, more)
     }
 
-    /// The same in the world that `change` makes of the device's: another clock, a file system that counts.
+    /// The same in the world that `change` makes of the device's: another clock, a file system that
+    /// counts.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -196,8 +203,8 @@ impl Tree {
         builder.open().map_err(said)
     }
 
-    /// Opens it for writing, with room for everything, with `more` options and without what was seen of earlier
-    /// lookups; closes it after `act`.
+    /// Opens it for writing, with room for everything, with `more` options and without what was
+    /// seen of earlier lookups; closes it after `act`.
     ///
     /// # Errors
     /// What the engine or `act` says.
@@ -217,7 +224,8 @@ impl Tree {
         db.close().map_err(said)
     }
 
-    /// The file of statistics of lookups that the last opening for writing has left; empty if there is none.
+    /// The file of statistics of lookups that the last opening for writing has left; empty if there
+    /// is none.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -304,11 +312,12 @@ pub(crate) fn written_bits_per_key(stats: &Stats) -> f64 {
     bits / entries.max(1) as f64
 }
 
-/// Writes every filter of a tree again, with the bits that the allocation of `builder` gives it, until all together have `wanted` bits per
-/// key; how many they have then. Nothing is merged.
+/// Writes every filter of a tree again, with the bits that the allocation of `builder` gives it,
+/// until all together have `wanted` bits per key; how many they have then. Nothing is merged.
 ///
-/// A refit leaves tables alone whose bits nearly fit, and so all together might have more than were asked for: filters are made far too large
-/// first, so that it finds none that does. What the engine gives strays from what it is asked for by some percent all the same: so it is asked for
+/// A refit leaves tables alone whose bits nearly fit, and so all together might have more than were
+/// asked for: filters are made far too large first, so that it finds none that does. What the
+/// engine gives strays from what it is asked for by some percent all the same: so it is asked for
 /// as much more or less, until the sum is right.
 ///
 /// # Errors

@@ -1,9 +1,9 @@
 //! Verdicts: predicates that are fixed before an experiment runs, judged by intervals over seeds.
 //!
-//! A [`Predicate`] reduces the rows of one seed to one number (a share saved, a slope, a last value over
-//! a first one) and bounds it. A seed is a repeat: data and queries are drawn anew, and both sides of a
-//! comparison use the same ones, so the number is a paired difference. Over the seeds it has a mean and
-//! a 95 % t-interval; ratios and shares saved are averaged as logarithms.
+//! A [`Predicate`] reduces the rows of one seed to one number (a share saved, a slope, a last value
+//! over a first one) and bounds it. A seed is a repeat: data and queries are drawn anew, and both
+//! sides of a comparison use the same ones, so the number is a paired difference. Over the seeds it
+//! has a mean and a 95 % t-interval; ratios and shares saved are averaged as logarithms.
 //!
 //! [`judge`] compares intervals with bounds:
 //! * *confirmed*: every interval lies within its bound;
@@ -12,11 +12,11 @@
 //! * *undecided*: anything else: an interval that straddles its bound, a number that could not be
 //!   measured here, fewer than [`SEEDS_MIN`] seeds, rows of another tree than the claim's.
 //!
-//! Bounds of sizes contain their ends. The bound of a direction does not: "saves something" does not hold
-//! where nothing is saved, so its interval lies strictly beyond 0 (beyond 1, for a ratio).
+//! Bounds of sizes contain their ends. The bound of a direction does not: "saves something" does
+//! not hold where nothing is saved, so its interval lies strictly beyond 0 (beyond 1, for a ratio).
 //!
-//! A number may itself be only a lower or an upper bound of what is meant ([`Known`]): its interval then
-//! has no upper, or no lower, end.
+//! A number may itself be only a lower or an upper bound of what is meant ([`Known`]): its interval
+//! then has no upper, or no lower, end.
 //!
 //! Computed and literature figures have one value and no interval.
 
@@ -273,8 +273,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of one value a seed. Of one value alone it is that value; `None` of none, or where one is not
-    /// on the unit's scale.
+    /// Of one value a seed. Of one value alone it is that value; `None` of none, or where one is
+    /// not on the unit's scale.
     pub fn of(values: &[f64], unit: Unit) -> Option<Self> {
         let scaled: Option<Vec<f64>> = values.iter().map(|value| unit.scaled(*value)).collect();
         let scaled = scaled?;
@@ -391,8 +391,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The verdict on the rows of all seeds, and how it came about. `is_sampled` says that values differ
-/// between seeds, so that [`SEEDS_MIN`] of them are needed.
+/// The verdict on the rows of all seeds, and how it came about. `is_sampled` says that values
+/// differ between seeds, so that [`SEEDS_MIN`] of them are needed.
 pub fn judge(predicates: &[Predicate], rows: &Rows, is_sampled: bool) -> (Verdict, Vec<Finding>) {
     let view = rows.view();
     let mut seeds: Vec<View<'_>> =

@@ -1,4 +1,5 @@
-//! Filter bits of the tables that the engine is about to write: the rule of a keyspace under its design.
+//! Filter bits of the tables that the engine is about to write: the rule of a keyspace under its
+//! design.
 //!
 //! The arithmetic is [`shamba_tree::allocation`]; here the design in force and the observed lookups
 //! become its [`Rule`].

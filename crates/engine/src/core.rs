@@ -101,8 +101,8 @@ impl KeyspaceCore {
         Rules { credit_bytes: self.credit_bytes.load(Ordering::Relaxed), ..rules }
     }
 
-    /// Updates the compaction credit after `merged_bytes` of `job` were compacted. `was_l0_urgent` is
-    /// whether level 0 was over its trigger when the job began.
+    /// Updates the compaction credit after `merged_bytes` of `job` were compacted. `was_l0_urgent`
+    /// is whether level 0 was over its trigger when the job began.
     pub fn update_credit(&self, job: &CompactionJob, merged_bytes: u64, was_l0_urgent: bool) {
         let credit_bytes =
             credit_after(job, merged_bytes, was_l0_urgent, self.credit_bytes.load(Ordering::Relaxed));

@@ -14,7 +14,8 @@
 //! The tables are chosen once, before the rewrite begins. So it terminates, whatever filters the
 //! new tables get.
 //!
-//! Not here: the jobs ([`shamba_tree::compaction::policy::pick_filter_rewrite`]), and carrying them out.
+//! Not here: the jobs ([`shamba_tree::compaction::policy::pick_filter_rewrite`]), and carrying them
+//! out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -83,7 +83,8 @@ impl Core {
     pub(crate) fn compact_now(&self) -> Result<()> {
         self.flush_now()?;
         let ids: Vec<KeyspaceId> = {
-            // Listed under the lock under which a drop removes its keyspace from `full_compactions`.
+            // Listed under the lock under which a drop removes its keyspace from
+            // `full_compactions`.
             let mut state = lock(&self.background.state);
             let ids: Vec<KeyspaceId> = self.keyspaces.load().keys().copied().collect();
             state.full_compactions.extend(&ids);

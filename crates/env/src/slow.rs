@@ -1,15 +1,16 @@
 //! A slower device: reads and writes of another file system that take longer.
 //!
-//! For experiments with devices that a machine does not have. A read takes a latency and the time of its
-//! bytes at a bandwidth ([`SlowFs::reading_at`]; unlimited unless it is given) longer; an append takes a
-//! latency and the time of its bytes at a bandwidth of its own ([`SlowFs::writing_at`]) longer, a sync the
-//! latency alone. The bytes still come from where the inner file system has them, so an emulated
-//! device should be given data that memory holds. [`SlowFs::lasting`] makes that time the read's in all, the
-//! inner file system's own time included; where that takes longer, so does the read. Its writes are free
-//! unless [`SlowFs::writing_at`] prices them.
+//! For experiments with devices that a machine does not have. A read takes a latency and the time
+//! of its bytes at a bandwidth ([`SlowFs::reading_at`]; unlimited unless it is given) longer; an
+//! append takes a latency and the time of its bytes at a bandwidth of its own
+//! ([`SlowFs::writing_at`]) longer, a sync the latency alone. The bytes still come from where the
+//! inner file system has them, so an emulated device should be given data that memory holds.
+//! [`SlowFs::lasting`] makes that time the read's in all, the inner file system's own time
+//! included; where that takes longer, so does the read. Its writes are free unless
+//! [`SlowFs::writing_at`] prices them.
 //!
-//! Delays are exact ([`Clock::wait_ns`]) and partly cost processor time, which figures of an emulated device should
-//! not be read for. [`Vfs::is_emulated`] says so to whoever reports.
+//! Delays are exact ([`Clock::wait_ns`]) and partly cost processor time, which figures of an
+//! emulated device should not be read for. [`Vfs::is_emulated`] says so to whoever reports.
 //!
 //! Not here: failing calls ([`crate::FaultFs`]).
 
@@ -66,7 +67,8 @@ impl Delay {
     }
 }
 
-/// Nanoseconds that `bytes` take at `rate` bytes a second; none where the rate is 0, which means unlimited.
+/// Nanoseconds that `bytes` take at `rate` bytes a second; none where the rate is 0, which means
+/// unlimited.
 fn transfer_ns(bytes: usize, rate: u64) -> u64 {
     let ns = (bytes as u128 * 1_000_000_000).checked_div(u128::from(rate)).unwrap_or(0);
     u64::try_from(ns).unwrap_or(u64::MAX)
@@ -80,26 +82,28 @@ pub struct SlowFs {
 }
 
 impl SlowFs {
-    /// `inner` with `read_ns` more for each read, and `write_ns` more for each append and sync; nanoseconds by
-    /// `clock`.
+    /// `inner` with `read_ns` more for each read, and `write_ns` more for each append and sync;
+    /// nanoseconds by `clock`.
     pub fn new(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64, write_ns: u64) -> Self {
         Self { inner, delay: Delay::new(clock, read_ns, write_ns, false) }
     }
 
-    /// `inner` with reads that take `read_ns` in all, or as long as they take there if that is longer.
+    /// `inner` with reads that take `read_ns` in all, or as long as they take there if that is
+    /// longer.
     pub fn lasting(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64) -> Self {
         Self { inner, delay: Delay::new(clock, read_ns, 0, true) }
     }
 
-    /// The same, with reads that also take the time of their bytes at so many bytes a second; 0: no time.
+    /// The same, with reads that also take the time of their bytes at so many bytes a second; 0: no
+    /// time.
     #[must_use]
     pub fn reading_at(mut self, bytes_per_second: u64) -> Self {
         self.delay.read_bytes_per_s = bytes_per_second;
         self
     }
 
-    /// The same, with appends that take `write_ns` and the time of their bytes at `bytes_per_second` (0: no time)
-    /// longer, and syncs that take `write_ns` longer.
+    /// The same, with appends that take `write_ns` and the time of their bytes at
+    /// `bytes_per_second` (0: no time) longer, and syncs that take `write_ns` longer.
     #[must_use]
     pub fn writing_at(mut self, write_ns: u64, bytes_per_second: u64) -> Self {
         self.delay.write_ns = write_ns;

@@ -1,5 +1,5 @@
-//! Internal order: user key ascending, then sequence number descending, so that the newest version of
-//! a key comes first.
+//! Internal order: user key ascending, then sequence number descending, so that the newest version
+//! of a key comes first.
 
 use std::cmp::Ordering;
 

@@ -1,20 +1,3 @@
-//! Memtables: the newest writes of a keyspace, in memory, until a flush makes a table of them.
-//!
-//! Databases use [`ChunkedMemtable`]: entries in an arena, a digest index for lookups, sorted chunks for
-//! scans. Tests hold it against a simple ordered map behind the same trait. One writer at a time, any number
-//! of readers beside it.
-//!
-//! What readers rely on: an entry is in the memtable before its sequence number becomes visible, and is never
-//! changed or taken out. So a reader at sequence `s` always sees the same entries up to `s`, whatever is
-//! inserted meanwhile, and it skips newer ones.
-//!
-//! A long value stays in the log: its entry has the kind [`EntryKind::ValueRef`] and the place
-//! ([`ValuePlace`]) where other entries have the value.
-//!
-//! Not here: which memtables a reader sees (`view`), when one is full (`write`).
-
-#![deny(missing_docs)]
-#![deny(unsafe_code)]
 //! Memtables: the newest writes of a keyspace, in memory until a flush writes them to a table.
 //!
 //! Databases use [`ChunkedMemtable`]: entries in an arena, a digest index for lookups, sorted
@@ -29,6 +12,8 @@
 //! place of the value ([`ValuePlace`]) instead of the value.
 //!
 //! Which memtables a reader sees is decided in `view`, when a memtable is full in `write`.
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Metadata of a finished table: what its writer hands to the manifest, and a reader can tell again.
+//! Metadata of a finished table: what its writer hands to the manifest, and a reader can tell
+//! again.
 
 use bytes::Bytes;
 use shamba_key::SeqNo;

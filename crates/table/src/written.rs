@@ -1,4 +1,5 @@
-//! Samples of the blocks that a writer wrote, for the check of the table before its inputs are deleted.
+//! Samples of the blocks that a writer wrote, for the check of the table before its inputs are
+//! deleted.
 
 use crate::content::ContentDigest;
 

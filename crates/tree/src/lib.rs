@@ -1,9 +1,10 @@
-//! The tree of one keyspace: runs of tables as an immutable version, lookups and iterators over it, and
-//! what compaction does to it as arithmetic.
+//! The tree of one keyspace: runs of tables as an immutable version, lookups and iterators over it,
+//! and what compaction does to it as arithmetic.
 //!
-//! A [`version::Version`] is a value; a [`version::VersionEdit`] makes the next one, and the manifest
-//! ([`version::manifest`]) records edits. A [`view::View`] is a version with the memtables above it: what
-//! one reader sees. [`lookup`] and [`iter`] read a view; [`compaction`] decides what to merge.
+//! A [`version::Version`] is a value; a [`version::VersionEdit`] makes the next one, and the
+//! manifest ([`version::manifest`]) records edits. A [`view::View`] is a version with the memtables
+//! above it: what one reader sees. [`lookup`] and [`iter`] read a view; [`compaction`] decides what
+//! to merge.
 //!
 //! Not here: which view is current, threads, and carrying out compactions (package `shamba`).
 #![deny(missing_docs)]

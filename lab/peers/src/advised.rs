@@ -1,11 +1,13 @@
-//! `shamba plan --rocksdb` checked by RocksDB itself: its option parser reads every proposal, and a database follows one.
+//! `shamba plan --rocksdb` checked by RocksDB itself: its option parser reads every proposal, and a
+//! database follows one.
 //!
-//! RocksDB writes OPTIONS files of several databases. The `shamba` command proposes changes of each for several workloads
-//! and bounds on space. RocksDB's own parser loads each patched file, with unknown options refused, a database is opened
-//! with what it read, and the OPTIONS file that this database writes must have every proposed value.
+//! RocksDB writes OPTIONS files of several databases. The `shamba` command proposes changes of each
+//! for several workloads and bounds on space. RocksDB's own parser loads each patched file, with
+//! unknown options refused, a database is opened with what it read, and the OPTIONS file that this
+//! database writes must have every proposed value.
 //!
-//! `--fill` then opens a database with a proposal of universal style, overwrites its keys at random and compares sorted runs
-//! and bytes with what the proposal promises.
+//! `--fill` then opens a database with a proposal of universal style, overwrites its keys at random
+//! and compares sorted runs and bytes with what the proposal promises.
 //!
 //! Not here: how the proposals are found (`crates/cli/src/plan/rocksdb`).
 
@@ -246,7 +248,8 @@ mod with_rocksdb {
         inside.split(';').filter_map(|statement| statement.split_once('=')).collect()
     }
 
-    /// The check can fail: RocksDB refuses a proposal with a wrong name, a wrong value, or fewer runs than its trigger.
+    /// The check can fail: RocksDB refuses a proposal with a wrong name, a wrong value, or fewer
+    /// runs than its trigger.
     fn refuses_what_is_wrong(options: &Options, base: &str) -> Result<()> {
         let proposal = propose(options, base, &["100M", "116", "1"], Some("8"), None)?;
         if !proposal.patched.contains(UNIVERSAL) {
@@ -268,7 +271,8 @@ mod with_rocksdb {
         Ok(())
     }
 
-    /// Overwrites the keys of a database with proposed options, and compares runs and bytes with what is promised.
+    /// Overwrites the keys of a database with proposed options, and compares runs and bytes with
+    /// what is promised.
     fn fill(options: &Options) -> Result<()> {
         const ENTRIES: u32 = 400_000;
         const ROUNDS: u32 = 4;

@@ -1,9 +1,9 @@
 //! What must be in the database: each item's key and value, and how often it was written.
 //!
-//! A value is a function of its item and of the number of writes so far, so that the right answer to a get is known
-//! before it is asked, and a stale one is seen. One byte for each item holds that number; it wraps, which a value 256
-//! writes old would need to pass. The book is kept in a file beside the database, for a fill and what is asked of it
-//! later are different processes.
+//! A value is a function of its item and of the number of writes so far, so that the right answer
+//! to a get is known before it is asked, and a stale one is seen. One byte for each item holds that
+//! number; it wraps, which a value 256 writes old would need to pass. The book is kept in a file
+//! beside the database, for a fill and what is asked of it later are different processes.
 
 use std::fs;
 use std::path::Path;

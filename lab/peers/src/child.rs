@@ -1,6 +1,7 @@
 //! The process that measures: one engine in one situation, so that its memory is its own.
 //!
-//! It prints a JSON line for the engine's options and one for each workload, and nothing else to standard output.
+//! It prints a JSON line for the engine's options and one for each workload, and nothing else to
+//! standard output.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -117,15 +118,16 @@ fn measure<P: Peer>(task: &Task, keep: Keep<'_>) -> Result<()> {
     }
     peer.close()?;
     if let Some(mut row) = last {
-        // An open database may keep files that nobody needs, and some engines delete them only at the close.
+        // An open database may keep files that nobody needs, and some engines delete them only at
+        // the close.
         row.space_bytes = process::allocated_bytes(&task.dir);
         keep(&Line::Row(Box::new(row)))?;
     }
     book.save(&task.book)
 }
 
-/// Gets of as many items as the budget has blocks, or of all: the same number for every engine, for a fast one would fill its caches
-/// further in the same time.
+/// Gets of as many items as the budget has blocks, or of all: the same number for every engine, for
+/// a fast one would fill its caches further in the same time.
 fn warm<P: Peer>(task: &Task, peer: &P, book: &mut Book) -> Result<()> {
     let begin = Instant::now();
     let view = peer.reader()?;
@@ -159,7 +161,8 @@ fn row<P: Peer>(
     let (cpu, io) = (CpuTimer::process(), Counters::now());
     let tally = ask(task, peer, book, workload, order)?;
     let resident = Resident::now().above(base);
-    // What a write sets off counts with it, to the end; what reads set off must not fall into the next workload.
+    // What a write sets off counts with it, to the end; what reads set off must not fall into the
+    // next workload.
     let mut settle_seconds = 0.0;
     if !workload.only_reads() {
         let begin = Instant::now();

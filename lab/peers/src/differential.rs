@@ -1,11 +1,12 @@
 //! The same random trace to Shamba, to RocksDB and to a sorted map: every answer must be the same.
 //!
-//! The map is the judge of both; RocksDB is there because it was written by others, who read the same contract (puts,
-//! deletes, atomic batches, range deletes, snapshots, cursors that turn anywhere) their own way. Options are tiny and
-//! drawn from the seed, so that a thousand operations meet every level. A failure prints the command that runs it
-//! again.
+//! The map is the judge of both; RocksDB is there because it was written by others, who read the
+//! same contract (puts, deletes, atomic batches, range deletes, snapshots, cursors that turn
+//! anywhere) their own way. Options are tiny and drawn from the seed, so that a thousand operations
+//! meet every level. A failure prints the command that runs it again.
 //!
-//! Not here: crashes, faults and damage (the suites in `tests/`), which RocksDB need not survive our way.
+//! Not here: crashes, faults and damage (the suites in `tests/`), which RocksDB need not survive
+//! our way.
 
 use clap::Args;
 
@@ -76,7 +77,8 @@ mod with_rocksdb {
         Ok(())
     }
 
-    /// What traces of so many operations together must have met: a comparison of nothing would pass, too.
+    /// What traces of so many operations together must have met: a comparison of nothing would
+    /// pass, too.
     fn minima(operations: u64) -> [(&'static str, u64); 6] {
         [
             ("operations", operations),

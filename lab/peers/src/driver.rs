@@ -1,10 +1,11 @@
 //! Starts the measuring processes, one after the other, and keeps what they print.
 //!
-//! A repetition goes through all engines before the next begins, so that a machine's slow minute falls on one
-//! repetition of each, not on one engine. Each engine fills a database and is asked in it, once through the page cache
-//! and once past it; then the database goes.
+//! A repetition goes through all engines before the next begins, so that a machine's slow minute
+//! falls on one repetition of each, not on one engine. Each engine fills a database and is asked in
+//! it, once through the page cache and once past it; then the database goes.
 //!
-//! Not here: measuring ([`crate::child`]), tables and figures ([`crate::table`], [`crate::figure`]).
+//! Not here: measuring ([`crate::child`]), tables and figures ([`crate::table`],
+//! [`crate::figure`]).
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -62,8 +63,8 @@ impl Plan {
             && self.compression == at.compression
     }
 
-    /// What decides the answers: runs that differ in it were not asked the same. Ways of reading are of it, for each asks what the one
-    /// before has left.
+    /// What decides the answers: runs that differ in it were not asked the same. Ways of reading
+    /// are of it, for each asks what the one before has left.
     fn requests(&self) -> String {
         let ios: Vec<&str> = self.ios.iter().map(|io| io.name()).collect();
         format!(
@@ -76,10 +77,12 @@ impl Plan {
     }
 }
 
-/// Carries the plan out; lines are appended to `results.jsonl` as they come, so that an interrupted run keeps what it has.
+/// Carries the plan out; lines are appended to `results.jsonl` as they come, so that an interrupted
+/// run keeps what it has.
 ///
 /// # Errors
-/// Where results are already that these may not be added to, before anything is measured; where processes failed, after all others have run.
+/// Where results are already that these may not be added to, before anything is measured; where
+/// processes failed, after all others have run.
 pub fn run(plan: &Plan) -> Result<PathBuf> {
     fs::create_dir_all(&plan.out).map_err(|error| format!("{}: {error}", plan.out.display()))?;
     let file = plan.out.join("results.jsonl");
@@ -160,7 +163,8 @@ fn of_engine(
             workloads: workloads.to_vec(),
             ops,
             warm_seconds: plan.warm_seconds,
-            // What is asked past the page cache comes after what was asked through it, and is not the same.
+            // What is asked past the page cache comes after what was asked through it, and is not
+            // the same.
             seed: plan.seed ^ u64::from(io == Io::Direct) << 40,
             value_seed: plan.seed,
             repeat,
@@ -222,7 +226,8 @@ impl Kept {
         workloads.iter().any(|workload| !self.known.contains(&(at, engine, *workload, repeat)))
     }
 
-    /// Appends a line; a row that is there already, from a run that broke off between it and its process's end, is not kept twice.
+    /// Appends a line; a row that is there already, from a run that broke off between it and its
+    /// process's end, is not kept twice.
     fn keep(&mut self, line: &Line) -> Result<()> {
         if let Line::Row(row) = line
             && !self.known.insert((row.at, row.engine, row.workload, row.repeat))

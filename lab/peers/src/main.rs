@@ -1,9 +1,9 @@
 //! Shamba and other engines: the same workloads behind one trait, each engine in its own process.
 //!
-//! `run` measures and writes `results.jsonl`, `results.md` and pictures; `table` makes the latter two
-//! again, also from the published rows; `differential` compares answers with RocksDB's instead of
-//! times; `advised` has RocksDB read the advisor's files. `README.md` has the commands, and states the
-//! conditions that are equal and those that are not.
+//! `run` measures and writes `results.jsonl`, `results.md` and pictures; `table` makes the latter
+//! two again, also from the published rows; `differential` compares answers with RocksDB's instead
+//! of times; `advised` has RocksDB read the advisor's files. `README.md` has the commands, and
+//! states the conditions that are equal and those that are not.
 
 mod advised;
 mod book;

@@ -1,9 +1,10 @@
 //! Executes requests in batches and measures them.
 //!
-//! Keys, values and right answers are made outside the timed part, some hundred operations at a time. A clock read
-//! costs a good part of a short lookup, so of operations that read only one batch in eight has a clock around each:
-//! percentiles come from those, the mean from the others. Every answer is compared inside the timed part, by which an
-//! engine has to bring the bytes; and every answer goes into a digest, by which engines are compared with each other.
+//! Keys, values and right answers are made outside the timed part, some hundred operations at a
+//! time. A clock read costs a good part of a short lookup, so of operations that read only one
+//! batch in eight has a clock around each: percentiles come from those, the mean from the others.
+//! Every answer is compared inside the timed part, by which an engine has to bring the bytes; and
+//! every answer goes into a digest, by which engines are compared with each other.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -17,8 +18,8 @@ use crate::workload::{Request, Requests, Verb, Workload};
 /// Operations of a batch, and bytes at which it ends early.
 const BATCH_OPS: usize = 256;
 const BATCH_BYTES: usize = 1 << 20;
-/// One batch in so many has clocks, of workloads that do not only write: the last, for the first finds the processor's caches full
-/// of something else.
+/// One batch in so many has clocks, of workloads that do not only write: the last, for the first
+/// finds the processor's caches full of something else.
 const CLOCKED_EVERY: u64 = 8;
 /// Entries of a walk between two clocks.
 const WALK_ENTRIES: u64 = 1024;

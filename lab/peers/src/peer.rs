@@ -1,8 +1,9 @@
 //! What an engine must do to be measured: one trait, and what it is opened with.
 //!
-//! [`Peer`] is an open database; [`Read`] what can be asked of it, or of the view that it keeps for many reads in a
-//! row. Both are generic, not objects: a call costs what it costs a program that uses the engine directly. Keys and
-//! values are bytes; a get lends the value to a closure, so that an engine that can hand out a reference need not copy.
+//! [`Peer`] is an open database; [`Read`] what can be asked of it, or of the view that it keeps for
+//! many reads in a row. Both are generic, not objects: a call costs what it costs a program that
+//! uses the engine directly. Keys and values are bytes; a get lends the value to a closure, so that
+//! an engine that can hand out a reference need not copy.
 //!
 //! Not here: what is asked ([`crate::workload`]), who measures ([`crate::child`]).
 
@@ -143,7 +144,8 @@ impl FromStr for Engine {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Io {
-    /// Through the system's page cache, which is large: a miss in an engine's own cache costs a system call, not the device.
+    /// Through the system's page cache, which is large: a miss in an engine's own cache costs a
+    /// system call, not the device.
     PageCache,
     /// Past it: a miss costs the device.
     Direct,
@@ -201,7 +203,8 @@ impl FromStr for Compression {
     }
 }
 
-/// What a database is opened with: the same for every engine, each of which says what it makes of it ([`Peer::options`]).
+/// What a database is opened with: the same for every engine, each of which says what it makes of
+/// it ([`Peer::options`]).
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The engine and its variant; only RocksDB has variants.
@@ -229,7 +232,8 @@ pub const SIZE_RATIO: u32 = 10;
 const WRITE_BUFFER_BYTES_MOST: u64 = 64 << 20;
 
 impl Setup {
-    /// Bytes of one write buffer: the same for all engines that have one, the largest that the budget has room for three of.
+    /// Bytes of one write buffer: the same for all engines that have one, the largest that the
+    /// budget has room for three of.
     pub fn write_buffer_bytes(&self) -> u64 {
         shamba_model::memtable_bytes_max(self.budget_bytes).min(WRITE_BUFFER_BYTES_MOST)
     }
@@ -267,15 +271,17 @@ impl<T: Read> Read for &T {
 
 /// An open database.
 ///
-/// Reads through the peer itself see every write before them. Those through [`Self::reader`] need not: engines whose reads are
-/// transactions open one there and keep it, as a program with many reads in a row would.
+/// Reads through the peer itself see every write before them. Those through [`Self::reader`] need
+/// not: engines whose reads are transactions open one there and keep it, as a program with many
+/// reads in a row would.
 pub trait Peer: Read + Sized {
     /// What is kept for many reads in a row.
     type Reader<'a>: Read
     where
         Self: 'a;
 
-    /// Puts of a fill that go into one transaction: 1, unless a transaction for each would be no use that anybody makes of the engine.
+    /// Puts of a fill that go into one transaction: 1, unless a transaction for each would be no
+    /// use that anybody makes of the engine.
     const FILL_TRANSACTION: usize = 1;
 
     /// Opens the database, new or not.
@@ -290,7 +296,8 @@ pub trait Peer: Read + Sized {
     /// Something to read from many times in a row.
     fn reader(&self) -> Result<Self::Reader<'_>>;
 
-    /// Sets a key. When it returns, the write survives the end of the process, or with `sync` that of the machine.
+    /// Sets a key. When it returns, the write survives the end of the process, or with `sync` that
+    /// of the machine.
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()>;
 
     /// Puts of a fill, at most [`Self::FILL_TRANSACTION`] of them.
@@ -301,7 +308,8 @@ pub trait Peer: Read + Sized {
         Ok(())
     }
 
-    /// Waits for flushes and merges, where the engine has a call for that; the driver watches the process besides.
+    /// Waits for flushes and merges, where the engine has a call for that; the driver watches the
+    /// process besides.
     fn settle(&self) -> Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! What the system knows of this process: bytes read and written, resident memory, work in the background; and of a
-//! directory, its size.
+//! What the system knows of this process: bytes read and written, resident memory, work in the
+//! background; and of a directory, its size.
 //!
 //! From `/proc`, so on Linux only; elsewhere the figures are 0.
 
@@ -94,7 +94,8 @@ const IDLE_SHARE: f64 = 0.03;
 /// Longest wait.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Waits until the process neither computes nor writes, the same for every engine; the time until it came to rest.
+/// Waits until the process neither computes nor writes, the same for every engine; the time until
+/// it came to rest.
 ///
 /// # Errors
 /// When it does not within [`PATIENCE`].
@@ -118,7 +119,8 @@ pub fn wait_for_rest() -> Result<Duration, String> {
     Ok(quiet_since - begin)
 }
 
-/// The names of the threads that the engine started, and how many of each: what the budget leaves of those asked for.
+/// The names of the threads that the engine started, and how many of each: what the budget leaves
+/// of those asked for.
 pub fn thread_names() -> String {
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
     let own = format!("{}", std::process::id());
@@ -137,7 +139,8 @@ const DIRECT_FLAG: u32 = 0o200_000;
 #[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
 const DIRECT_FLAG: u32 = 0o40_000;
 
-/// Of the open files below `dir`, how many are read past the page cache: what was granted, not what was asked for.
+/// Of the open files below `dir`, how many are read past the page cache: what was granted, not what
+/// was asked for.
 pub fn direct_files(dir: &Path) -> (u32, u32) {
     let (mut direct, mut all) = (0, 0);
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());

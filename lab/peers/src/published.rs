@@ -1,4 +1,5 @@
-//! The published page, `docs/results/peers.md`: at most 200 lines (a test counts them), made from the rows.
+//! The published page, `docs/results/peers.md`: at most 200 lines (a test counts them), made from
+//! the rows.
 //!
 //! It holds times with their ratios to other engines, the lost rows with their reasons, and ratios
 //! of CPU time, memory and space. Everything else (percentiles, bytes, all engines, options) is in

@@ -1,7 +1,8 @@
-//! One random trace, carried out by Shamba, RocksDB and a sorted map side by side ([`crate::differential`]).
+//! One random trace, carried out by Shamba, RocksDB and a sorted map side by side
+//! ([`crate::differential`]).
 //!
-//! A trace is cut into sessions by reopens; snapshots and cursors live within one. The map is shared by reference until
-//! somebody writes, so a frozen view of it costs nothing until then.
+//! A trace is cut into sessions by reopens; snapshots and cursors live within one. The map is
+//! shared by reference until somebody writes, so a frozen view of it costs nothing until then.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

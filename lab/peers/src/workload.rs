@@ -1,7 +1,7 @@
 //! The workloads, as requests by number: the same for every engine.
 //!
-//! An item is a number; its key and its value are functions of that, of the seed and of how often it was written
-//! ([`crate::book`]). The names are those of `shamba bench` and YCSB.
+//! An item is a number; its key and its value are functions of that, of the seed and of how often
+//! it was written ([`crate::book`]). The names are those of `shamba bench` and YCSB.
 //!
 //! Not here: keys and values ([`crate::book`]), execution ([`crate::meter`]).
 
@@ -57,8 +57,9 @@ impl Workload {
         Self::SyncPut,
     ];
 
-    /// Those that a filled database is asked, in that order: the ones that write are last, and behind lookups the walk, which
-    /// would leave caches full of its end. `overwrite` is the very last, for what it leaves on disk is looked at after the close.
+    /// Those that a filled database is asked, in that order: the ones that write are last, and
+    /// behind lookups the walk, which would leave caches full of its end. `overwrite` is the very
+    /// last, for what it leaves on disk is looked at after the close.
     pub const ASKED: [Self; 9] = [
         Self::ReadRandom,
         Self::ReadMissing,
@@ -98,7 +99,8 @@ impl Workload {
         matches!(self, Self::ReadSeq | Self::ReadRandom | Self::ReadMissing | Self::SeekRandom)
     }
 
-    /// Whether it only writes: operations long enough for a clock around each, bounded by what they leave to the background.
+    /// Whether it only writes: operations long enough for a clock around each, bounded by what they
+    /// leave to the background.
     pub fn only_writes(self) -> bool {
         matches!(self, Self::FillSeq | Self::FillRandom | Self::Overwrite | Self::SyncPut)
     }

@@ -1,7 +1,8 @@
 //! Axes: what they measure, and where their ticks are.
 //!
-//! Drawing happens in *places*: the value itself on a linear axis, its decimal logarithm on a logarithmic one, the
-//! number of the category on one of categories. So one linear system of coordinates draws all of them.
+//! Drawing happens in *places*: the value itself on a linear axis, its decimal logarithm on a
+//! logarithmic one, the number of the category on one of categories. So one linear system of
+//! coordinates draws all of them.
 
 use std::ops::Range;
 

@@ -1,9 +1,11 @@
 //! The same picture in fewer bytes.
 //!
-//! The library that draws writes every dash and tick as an element of its own, and attributes that have SVG's default
-//! value. Adjacent polylines of one style become one path, defaults go, fractions of a pixel keep two digits.
+//! The library that draws writes every dash and tick as an element of its own, and attributes that
+//! have SVG's default value. Adjacent polylines of one style become one path, defaults go,
+//! fractions of a pixel keep two digits.
 //!
-//! Invariant: what is drawn, and in which order, stays the same. A line that is not understood is kept as it is.
+//! Invariant: what is drawn, and in which order, stays the same. A line that is not understood is
+//! kept as it is.
 
 /// Attributes with the values that SVG gives them anyway.
 const DEFAULTS: [&str; 5] = [

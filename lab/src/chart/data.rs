@@ -24,7 +24,8 @@ pub struct Panel {
     pub x: Axis,
     /// Up.
     pub y: Axis,
-    /// In the order of the legend. One named as another with `, model` behind it has the other's colour.
+    /// In the order of the legend. One named as another with `, model` behind it has the other's
+    /// colour.
     pub series: Vec<Series>,
 }
 
@@ -35,7 +36,8 @@ pub struct Series {
     pub name: String,
     /// How it is drawn.
     pub style: Style,
-    /// From left to right. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
+    /// From left to right. Points that are not finite, or not above 0 on a logarithmic axis, are
+    /// left out.
     pub points: Vec<Point>,
 }
 

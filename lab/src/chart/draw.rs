@@ -1,7 +1,7 @@
 //! Drawing: a [`Chart`] in, SVG out.
 //!
-//! From top to bottom: the title, the claim, the panels, the legend in rows below them, the note. The legend has a place
-//! of its own, so that it never lies on a curve.
+//! From top to bottom: the title, the claim, the panels, the legend in rows below them, the note.
+//! The legend has a place of its own, so that it never lies on a curve.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};

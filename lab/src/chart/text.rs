@@ -1,7 +1,7 @@
 //! Text in pictures: as wide as it will be, about, and broken into lines.
 //!
-//! Fonts of who looks at a picture are not known here; the width of a character is taken as 0.54 of its size, what
-//! common sans-serif fonts have on average for English text.
+//! Fonts of who looks at a picture are not known here; the width of a character is taken as 0.54 of
+//! its size, what common sans-serif fonts have on average for English text.
 
 const WIDTH_FOR_SIZE: f64 = 0.54;
 

@@ -1,4 +1,5 @@
-//! A clock whose seconds pass faster, so that plans that the engine makes once a second settle within seconds.
+//! A clock whose seconds pass faster, so that plans that the engine makes once a second settle
+//! within seconds.
 //!
 //! Nanoseconds, by which reads are timed, and waits are the machine's.
 

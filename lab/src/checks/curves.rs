@@ -1,18 +1,20 @@
-//! Curves of reads over memory: how many blocks of filters, indexes and data a lookup reads from files under a budget,
-//! for the baseline and for each idea that saves memory, alone and together.
+//! Curves of reads over memory: how many blocks of filters, indexes and data a lookup reads from
+//! files under a budget, for the baseline and for each idea that saves memory, alone and together.
 //!
-//! A *tree* is laid down once (`layered.rs`) for each size of entries, size ratio and way of writing filters, and opened again for every
-//! budget, workload and way of holding them. Keys ascend with item numbers, and an absent key lies beside each; so the
-//! hot items of a skewed workload are neighbours or scattered as it says. Reads are counted, not timed: where the system
+//! A *tree* is laid down once (`layered.rs`) for each size of entries, size ratio and way of
+//! writing filters, and opened again for every budget, workload and way of holding them. Keys
+//! ascend with item numbers, and an absent key lies beside each; so the hot items of a skewed
+//! workload are neighbours or scattered as it says. Reads are counted, not timed: where the system
 //! caches files they are fast, and as many. Every answer is checked.
 //!
 //! Trees are opened anew for each point, so that none finds what another has left in memory.
 //!
-//! A configuration is pairs of option and value ([`shamba::Builder::set_option`]); one with an option that the engine
-//! does not have is left out, and says so.
+//! A configuration is pairs of option and value ([`shamba::Builder::set_option`]); one with an
+//! option that the engine does not have is left out, and says so.
 //!
-//! The summary of a workload is, for each configuration, how many times the memory the baseline needs for as few reads:
-//! by interpolation on the curves' falling envelopes, the geometric mean over the points of the baseline.
+//! The summary of a workload is, for each configuration, how many times the memory the baseline
+//! needs for as few reads: by interpolation on the curves' falling envelopes, the geometric mean
+//! over the points of the baseline.
 
 pub(crate) mod ratio;
 
@@ -35,11 +37,13 @@ use shamba_workload::{Distribution, Picker};
 const BUFFERS: u64 = 1_000;
 /// The budget under which trees are filled.
 const FILL_BUDGET_BYTES: u64 = 256 << 20;
-/// Budgets of a curve, unless they are given; a tree that fits into the first of them has nothing to tell.
+/// Budgets of a curve, unless they are given; a tree that fits into the first of them has nothing
+/// to tell.
 const BUDGETS_MIB: [u64; 5] = [4, 6, 9, 14, 21];
 /// The engine's seconds pass so many times as fast as the machine's.
 const QUICK_TIMES: u64 = 8;
-/// Lookups that count are as many as come in this time, within bounds: some points cost a hundred times what others do.
+/// Lookups that count are as many as come in this time, within bounds: some points cost a hundred
+/// times what others do.
 const COUNTED: Duration = Duration::from_millis(1_200);
 const COUNTED_LEAST: u64 = 10_000;
 const COUNTED_MOST: u64 = 100_000;
@@ -168,7 +172,8 @@ pub struct Options {
     pub configurations: Vec<String>,
     /// The budgets of a curve, in MiB, ascending; none: the usual ones.
     pub budgets_mib: Vec<u64>,
-    /// How long lookups come before those that count, in seconds; the engine's pass eight times as fast.
+    /// How long lookups come before those that count, in seconds; the engine's pass eight times as
+    /// fast.
     pub warm_seconds: f64,
     /// Seed of keys' order and lookups.
     pub seed: u64,
@@ -323,7 +328,8 @@ fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration
     layers.lay(&builder, &|item| items.pair(item))
 }
 
-/// Has the tree see lookups of the workload, and its filters written again with the bits that they deserve then.
+/// Has the tree see lookups of the workload, and its filters written again with the bits that they
+/// deserve then.
 fn refit(dir: &Path, place: Place<'_>) -> Result<(), String> {
     let Place { items, size_ratio, configuration, workload, .. } = place;
     let said = |error: Error| error.chain().to_string();
@@ -398,7 +404,8 @@ fn measure(
     Ok(Point { memory_bytes: budget_bytes as f64, reads })
 }
 
-/// Asks for so long, within these numbers of lookups, and holds every answer to what must be. Says how many they were.
+/// Asks for so long, within these numbers of lookups, and holds every answer to what must be. Says
+/// how many they were.
 fn ask(
     db: &Db,
     items: Items,

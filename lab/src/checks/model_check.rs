@@ -1,7 +1,7 @@
 //! Model check: what the cost model says, beside what the engine does, design by design.
 //!
-//! Each design (merge policy, T, filter bits, entry size) is filled by puts in random order, manual sizing, every flush
-//! followed by the merges that it makes due. Then three things are compared:
+//! Each design (merge policy, T, filter bits, entry size) is filled by puts in random order, manual
+//! sizing, every flush followed by the merges that it makes due. Then three things are compared:
 //!
 //! - *Write amplification*: table bytes written for each byte flushed, with the simulator's for as many flushes of as many
 //!   entries (the same policy functions, other keys), within `SIMULATOR_TOLERANCE`; and with the closed form for merges
@@ -12,7 +12,8 @@
 //! - *Data blocks* of a lookup, of one that finds nothing and of one that finds: with the model's lookups in these runs,
 //!   within the same. A block found in the cache counts like one read: I/Os are what is modelled.
 //!
-//! The paper's perfect tree of the same levels is printed too: what the design promises before there is a tree.
+//! The paper's perfect tree of the same levels is printed too: what the design promises before
+//! there is a tree.
 //!
 //! Not here: where two allocations of bits differ ([`super::monkey`]).
 
@@ -50,8 +51,8 @@ const LOOKUPS_LEAST: u64 = 20_000;
 const LOOKUPS_MOST: u64 = 4_000_000;
 /// Lookups between two looks at the counters.
 const ROUND: u64 = 10_000;
-/// Entries of a write buffer, and of a table, which is as large, so that the smallest level has several. With fewer, filters
-/// of a bit per key are no longer like those that were measured.
+/// Entries of a write buffer, and of a table, which is as large, so that the smallest level has
+/// several. With fewer, filters of a bit per key are no longer like those that were measured.
 const BUFFER_ENTRIES: u64 = 512;
 /// Filters and indexes are held; blocks come and go.
 const BUDGET_BYTES: u64 = 64 << 20;

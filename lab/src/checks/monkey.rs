@@ -1,15 +1,18 @@
-//! Monkey: what filter bits by the sizes of the runs spare a lookup that finds nothing, beside uniform bits.
+//! Monkey: what filter bits by the sizes of the runs spare a lookup that finds nothing, beside
+//! uniform bits.
 //!
-//! For each number of bits per key a tree is filled twice, T = 2, leveling, entries of 1 KiB, a write buffer of 1 MiB: once
-//! with each allocation. Absent keys are asked for, which lie between those that are there, until enough false
-//! positives were counted. What they should be follows from the tables as they were written: in each run the sum over
-//! its tables of the part of all keys that lies in their range times the measured rate of a filter of that size, and of
-//! the runs the sum. (A run has gaps: leveling moves what overflows down table by table.) What is more than
+//! For each number of bits per key a tree is filled twice, T = 2, leveling, entries of 1 KiB, a
+//! write buffer of 1 MiB: once with each allocation. Absent keys are asked for, which lie between
+//! those that are there, until enough false positives were counted. What they should be follows
+//! from the tables as they were written: in each run the sum over its tables of the part of all
+//! keys that lies in their range times the measured rate of a filter of that size, and of the runs
+//! the sum. (A run has gaps: leveling moves what overflows down table by table.) What is more than
 //! `TOLERANCE` from that is a violation.
 //!
 //! Then as many lookups through files that take `DEVICE_READ_US` for a read: how long they take.
 //!
-//! Filters are held, and the cache has next to nothing. Not here: residency and budgets ([`super::curves`]).
+//! Filters are held, and the cache has next to nothing. Not here: residency and budgets
+//! ([`super::curves`]).
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

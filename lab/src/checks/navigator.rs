@@ -1,22 +1,27 @@
 //! The navigator's choice against the designs of other systems, run for real with as much memory.
 //!
-//! The setting is that of the Monkey paper's comparison: entries of 116 bytes, a memory of 2 % of the data, an emulated device
-//! of 100 us a read, and mixes of lookups that find nothing with updates; beside them lookups that find, and short ranges. For each mix
-//! there is the design that the navigator chooses ([`entrants`]), the usual default (leveling, T = 10, 10 bits per key
-//! everywhere; LevelDB's and RocksDB's, too) and other systems' defaults. All have the same memory: a write buffer that would not fit
-//! beside the filters and the index is made as small as it must be.
+//! The setting is that of the Monkey paper's comparison: entries of 116 bytes, a memory of 2 % of
+//! the data, an emulated device of 100 us a read, and mixes of lookups that find nothing with
+//! updates; beside them lookups that find, and short ranges. For each mix there is the design that
+//! the navigator chooses ([`entrants`]), the usual default (leveling, T = 10, 10 bits per key
+//! everywhere; LevelDB's and RocksDB's, too) and other systems' defaults. All have the same memory:
+//! a write buffer that would not fit beside the filters and the index is made as small as it must
+//! be.
 //!
-//! A tree begins with all entries sorted in its last level; then a part of them, drawn evenly, is put again, until the levels above
-//! are as its own design makes them ([`fill`]); without emulation and with memory enough. (With T = 2 the levels above hold as much
-//! as the last one, and with tiering the last one has many runs: those trees are still on the way, to their advantage.) It is
-//! copied for each mix. A run ([`run`]) opens a copy with the memory that all have, behind the slow device, and carries out the mix: first
-//! until it is warm, then for the figures, until enough write buffers went out that merges had to follow. One thread asks;
-//! merges have one thread of their own. What merges owe more at the end than at the start is still to do: the time until
-//! they have done it counts, so that no design looks fast by putting its work off.
+//! A tree begins with all entries sorted in its last level; then a part of them, drawn evenly, is
+//! put again, until the levels above are as its own design makes them ([`fill`]); without emulation
+//! and with memory enough. (With T = 2 the levels above hold as much as the last one, and with
+//! tiering the last one has many runs: those trees are still on the way, to their advantage.) It is
+//! copied for each mix. A run ([`run`]) opens a copy with the memory that all have, behind the slow
+//! device, and carries out the mix: first until it is warm, then for the figures, until enough
+//! write buffers went out that merges had to follow. One thread asks; merges have one thread of
+//! their own. What merges owe more at the end than at the start is still to do: the time until they
+//! have done it counts, so that no design looks fast by putting its work off.
 //!
 //! **The device.** It takes so long for each read or write, whatever its length. The engine's merges read and write a quarter of a MiB
-//! at once, so a page of a merge costs far less than a page of a lookup; what it costs is mostly the processor's time. The model has
-//! one price for a page, so the navigator is given updates in proportion: [`MERGE_PAGE_NS`] beside reading and writing one page.
+//! at once, so a page of a merge costs far less than a page of a lookup; what it costs is mostly
+//! the processor's time. The model has one price for a page, so the navigator is given updates in
+//! proportion: [`MERGE_PAGE_NS`] beside reading and writing one page.
 //!
 //! Not here: who starts the processes, and the figure (example `experiment`).
 
@@ -95,8 +100,8 @@ fn builder(dir: &Path, entrant: &Entrant, setting: &Setting) -> Builder {
         .digest_seed(setting.seed)
         .background_threads(1)
         .no_wal(true);
-    // Who gives filters so many bytes, and not so many bits a key, means those of versions that are no longer
-    // wanted, too.
+    // Who gives filters so many bytes, and not so many bits a key, means those of versions that are
+    // no longer wanted, too.
     match entrant.plan.filters {
         FilterBits::Bytes(bytes) => builder.filter_memory(bytes as u64),
         FilterBits::PerKey(_) => builder,

@@ -1,16 +1,18 @@
-//! Overload: writers ten times as fast as merges may write, a thousand open iterators, scans and point readers; what
-//! then happens to memory, to reads and to writes.
+//! Overload: writers ten times as fast as merges may write, a thousand open iterators, scans and
+//! point readers; what then happens to memory, to reads and to writes.
 //!
-//! Every item exists before it begins and is never removed, and a value says which item and which version it is. So
-//! each reader can judge what it gets: a point read must give a version that was not older than the last one
-//! acknowledged before it; a walk must meet item after item, whichever way it goes.
+//! Every item exists before it begins and is never removed, and a value says which item and which
+//! version it is. So each reader can judge what it gets: a point read must give a version that was
+//! not older than the last one acknowledged before it; a walk must meet item after item, whichever
+//! way it goes.
 //!
-//! What must hold ([`Outcome::violations`]): the process stays within the budget and [`BEYOND_BUDGET_BYTES`]; reads are
-//! right and none waits long; writes get slower, then wait, then fail by their deadline with `Stalled`; and in the end
-//! everything acknowledged is there, also after the database is opened again.
+//! What must hold ([`Outcome::violations`]): the process stays within the budget and
+//! [`BEYOND_BUDGET_BYTES`]; reads are right and none waits long; writes get slower, then wait, then
+//! fail by their deadline with `Stalled`; and in the end everything acknowledged is there, also
+//! after the database is opened again.
 //!
-//! Not here: the watching ([`super::watch`]), the threads' parts (`overload_parts.rs`), who starts it. A run
-//! should have a process of its own: what is judged are its resident bytes.
+//! Not here: the watching ([`super::watch`]), the threads' parts (`overload_parts.rs`), who starts
+//! it. A run should have a process of its own: what is judged are its resident bytes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +24,8 @@ use shamba::{Db, Error, Event, EventListener, Stats};
 use crate::checks::overload_parts::{Items, Part, hold, iterate, read, scan, write};
 use crate::checks::watch::{MemorySeen, MemoryWatch, parts_json};
 
-/// What a process may have resident beyond the budget: code, stacks, what the allocator keeps, what callers hold.
+/// What a process may have resident beyond the budget: code, stacks, what the allocator keeps, what
+/// callers hold.
 pub const BEYOND_BUDGET_BYTES: u64 = 64 << 20;
 /// A read that takes longer has been stalled.
 const READ_LONGEST: Duration = Duration::from_secs(2);
@@ -48,7 +51,8 @@ pub struct Options {
     pub items: u64,
     /// Seed of what is written, read and sought.
     pub seed: u64,
-    /// Whether a read that waits long is a violation: not where the machine may be busy with other things.
+    /// Whether a read that waits long is a violation: not where the machine may be busy with other
+    /// things.
     pub judges_times: bool,
 }
 
@@ -75,7 +79,8 @@ pub struct Outcome {
     pub waited: u64,
     /// Waits of writers for room in level 0, which only merges make.
     pub stalled: u64,
-    /// Milliseconds from the start to the first sleep, to the first wait for level 0, and to the first failure.
+    /// Milliseconds from the start to the first sleep, to the first wait for level 0, and to the
+    /// first failure.
     pub first_ms: [Option<u64>; 3],
     /// Resident bytes before the overload began.
     pub rss_before_bytes: u64,

@@ -1,8 +1,9 @@
 //! The threads of an overload, and the items that they write and judge.
 //!
-//! Item n has the key of the number n, so that keys ascend as items do. A value holds the item, the version and bytes
-//! that follow from both. Each writer has items of its own; of an item a writer notes the version before it writes it
-//! and again once it is acknowledged. A write that failed leaves its version out.
+//! Item n has the key of the number n, so that keys ascend as items do. A value holds the item, the
+//! version and bytes that follow from both. Each writer has items of its own; of an item a writer
+//! notes the version before it writes it and again once it is acknowledged. A write that failed
+//! leaves its version out.
 //!
 //! Not here: how many threads there are, and what is made of what they say ([`super::overload`]).
 

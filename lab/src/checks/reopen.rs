@@ -1,11 +1,15 @@
-//! How long a database takes to open again after its process was killed: tables at rest, and a log of some size to replay.
+//! How long a database takes to open again after its process was killed: tables at rest, and a log
+//! of some size to replay.
 //!
-//! A gibibyte is filled and comes to rest. Then, for each size of the log, so many bytes are written and left there (the write
-//! buffer holds more), and the database is dropped without a close, which is to its files what a kill is. Copies of these files are opened, one
-//! after the other: each time is that of the open and of one lookup. The files are in the system's page cache, as they are after a crash of a
-//! process; after a crash of the machine the device's time to read them is added.
+//! A gibibyte is filled and comes to rest. Then, for each size of the log, so many bytes are
+//! written and left there (the write buffer holds more), and the database is dropped without a
+//! close, which is to its files what a kill is. Copies of these files are opened, one after the
+//! other: each time is that of the open and of one lookup. The files are in the system's page
+//! cache, as they are after a crash of a process; after a crash of the machine the device's time to
+//! read them is added.
 //!
-//! Not here: whether what is recovered is right (the suites in `tests`, which are about nothing else).
+//! Not here: whether what is recovered is right (the suites in `tests`, which are about nothing
+//! else).
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -132,7 +136,8 @@ pub fn run(options: Options) -> Result<Outcome, String> {
     Ok(Outcome { options, opens })
 }
 
-/// The files of `from` in `to`, which is made: tables, which never change, by another name, the others as copies.
+/// The files of `from` in `to`, which is made: tables, which never change, by another name, the
+/// others as copies.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", to.display());
     std::fs::create_dir_all(to).map_err(failed)?;

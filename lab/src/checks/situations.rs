@@ -1,4 +1,5 @@
-//! What memory a database takes in situations that are hard on it: the ledger beside what the system counts.
+//! What memory a database takes in situations that are hard on it: the ledger beside what the
+//! system counts.
 //!
 //! | situation | what is there |
 //! |---|---|
@@ -121,7 +122,8 @@ fn scaled(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale) as u64).max(1)
 }
 
-/// Brings a database in `dir`, which is made, into the situation, `scale` times as large as described.
+/// Brings a database in `dir`, which is made, into the situation, `scale` times as large as
+/// described.
 ///
 /// # Errors
 /// What the database says.

@@ -1,14 +1,17 @@
-//! Tuning judged: a workload in four phases against a database that tunes itself and against designs that stay.
+//! Tuning judged: a workload in four phases against a database that tunes itself and against
+//! designs that stay.
 //!
-//! Writes, lookups in vain, lookups that find, short ranges. The database that tunes itself goes through the phases one after
-//! the other; so does, for a shorter time a phase, each of a set of static designs, on a copy of the same database that
-//! has taken that design's shape before it begins. The best of them in a phase is that phase's bar: what somebody who knew the
-//! phase would have chosen.
+//! Writes, lookups in vain, lookups that find, short ranges. The database that tunes itself goes
+//! through the phases one after the other; so does, for a shorter time a phase, each of a set of
+//! static designs, on a copy of the same database that has taken that design's shape before it
+//! begins. The best of them in a phase is that phase's bar: what somebody who knew the phase would
+//! have chosen.
 //!
-//! What must hold ([`Outcome::violations`]): within half of a phase the tuned database does [`WITHIN`] of the bar for
-//! good; a redesign writes no more than the data (what merges owe for writes before it comes on top); there are at most
-//! [`REDESIGNS_MOST`] in a phase and none in its last half; each has its reason, as an event and in the history; the
-//! last one can be undone and is then left alone.
+//! What must hold ([`Outcome::violations`]): within half of a phase the tuned database does
+//! [`WITHIN`] of the bar for good; a redesign writes no more than the data (what merges owe for
+//! writes before it comes on top); there are at most [`REDESIGNS_MOST`] in a phase and none in its
+//! last half; each has its reason, as an event and in the history; the last one can be undone and
+//! is then left alone.
 //!
 //! Not here: who starts it (`shamba-lab check tune-check`). Nothing else may run beside it.
 
@@ -24,7 +27,8 @@ use shamba_workload::{KeyShape, Keys, Values};
 pub const WITHIN: f64 = 0.85;
 /// Redesigns in a phase.
 pub const REDESIGNS_MOST: usize = 2;
-/// What a redesign may write for each byte of data; a little more, for what is cut at the edges of tables.
+/// What a redesign may write for each byte of data; a little more, for what is cut at the edges of
+/// tables.
 pub const WRITES_MOST: f64 = 1.05;
 
 /// What to run.
@@ -38,8 +42,8 @@ pub struct Options {
     pub budget_bytes: u64,
     /// A phase of the tuned database.
     pub phase_seconds: u64,
-    /// A phase of a static one; the second half counts. Writes take half as long as those of the tuned one, if that is more.
-    /// 0: none is compared with.
+    /// A phase of a static one; the second half counts. Writes take half as long as those of the
+    /// tuned one, if that is more. 0: none is compared with.
     pub static_seconds: u64,
     /// Microseconds that a read takes longer; 0 for the machine's own.
     pub device_read_us: f64,
@@ -118,7 +122,8 @@ impl PhaseOutcome {
         mean(self.seconds.get(self.seconds.len() / 2..).unwrap_or_default())
     }
 
-    /// After how many seconds the mean of ten (or a fourth of the phase) first reaches what it must.
+    /// After how many seconds the mean of ten (or a fourth of the phase) first reaches what it
+    /// must.
     pub fn adapted_after_s(&self) -> Option<usize> {
         let bar = self.best()?.1 * WITHIN;
         let window = (self.seconds.len() / 4).clamp(1, 10);

@@ -1,10 +1,11 @@
 //! Watching memory: what the system counts as resident beside what the engine's ledger counts.
 //!
-//! A thread looks every few milliseconds and keeps the most of each figure, so that a moment's excess is seen as
-//! well as a lasting one. Resident bytes are those of the whole process, so a run that is judged by them should have
-//! the process to itself.
+//! A thread looks every few milliseconds and keeps the most of each figure, so that a moment's
+//! excess is seen as well as a lasting one. Resident bytes are those of the whole process, so a run
+//! that is judged by them should have the process to itself.
 //!
-//! Not here: what the figures may be, which those say who watch ([`super::situations`], [`super::overload`]).
+//! Not here: what the figures may be, which those say who watch ([`super::situations`],
+//! [`super::overload`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -171,7 +171,8 @@ fn reopen(words: &[String]) -> Result<(), String> {
     if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
 }
 
-/// Leaves counts where `cargo xtask reliability` reads them, if it asks: a file of lines, each a count, a tab and its name.
+/// Leaves counts where `cargo xtask reliability` reads them, if it asks: a file of lines, each a
+/// count, a tab and its name.
 fn keep(name: &str, counts: &[(&str, u64)]) -> Result<(), String> {
     let Some(directory) = std::env::var_os("SHAMBA_TALLIES").map(PathBuf::from) else { return Ok(()) };
     let lines: String = counts.iter().map(|(name, count)| format!("{count}\t{name}\n")).collect();

@@ -34,7 +34,8 @@ struct HowArgs {
     /// The folder for results
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     out: PathBuf,
-    /// The folder for databases while they are needed, on the disk that is measured; by default the one for results
+    /// The folder for databases while they are needed, on the disk that is measured; by default the
+    /// one for results
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The first seed of keys, orders and lookups

@@ -1,6 +1,8 @@
-//! `shamba-lab generate`: workloads as text, by the options of the K-V-Workload-Generator, but with a seed.
+//! `shamba-lab generate`: workloads as text, by the options of the K-V-Workload-Generator, but with
+//! a seed.
 //!
-//! Not here: what is generated ([`shamba_workload::trace`]), carrying it out (`shamba bench DB replay --trace FILE`).
+//! Not here: what is generated ([`shamba_workload::trace`]), carrying it out (`shamba bench DB
+//! replay --trace FILE`).
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -23,7 +25,8 @@ pub struct GenerateArgs {
     /// The file, which must not be there; with --workload the beginning of several names
     #[arg(long, alias = "OP", value_name = "FILE")]
     out: PathBuf,
-    /// A workload of the papers: type-1, type-2, bits-per-key or shifting; each part of it in a file of its own
+    /// A workload of the papers: type-1, type-2, bits-per-key or shifting; each part of it in a
+    /// file of its own
     #[arg(long, value_name = "NAME", value_parser = str::parse::<Preset>, conflicts_with_all = ["inserts", "preload"])]
     workload: Option<Preset>,
     /// Divide the counts of --workload
@@ -65,7 +68,8 @@ pub struct GenerateArgs {
     /// Share of the keys that a range query reads
     #[arg(short = 'Y', long, value_name = "SHARE", default_value_t = 0.0)]
     scan_share: f64,
-    /// Share of the lookups that ask for absent keys (default: 0; of a workload that leaves it open, 0.5)
+    /// Share of the lookups that ask for absent keys (default: 0; of a workload that leaves it
+    /// open, 0.5)
     #[arg(short = 'Z', long, value_name = "SHARE")]
     empty_lookups: Option<f64>,
     /// Share of the deletes that are of absent keys
@@ -74,7 +78,8 @@ pub struct GenerateArgs {
     /// Distinct absent keys that are asked for, as a share of the lookups of absent keys
     #[arg(long, alias = "UZ", value_name = "SHARE", default_value_t = 0.5)]
     unique_empty: f64,
-    /// The most distinct existing keys that are asked for, as a share of the lookups of existing keys (default: no limit)
+    /// The most distinct existing keys that are asked for, as a share of the lookups of existing
+    /// keys (default: no limit)
     #[arg(long, alias = "UE", value_name = "SHARE")]
     unique_existing: Option<f64>,
     /// Bytes of an entry (default: 8; of a workload, its own)

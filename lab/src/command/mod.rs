@@ -20,9 +20,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use shamba_workload::trace::TraceError;
 
-/// The papers' experiments, run on Shamba: baseline and idea in one run, with the paper's claim beside what was measured.
+/// The papers' experiments, run on Shamba: baseline and idea in one run, with the paper's claim
+/// beside what was measured.
 ///
-/// Exit codes: 0 success, 1 a check failed, 3 I/O or a failed experiment, 64 usage, 65 bad input data.
+/// Exit codes: 0 success, 1 a check failed, 3 I/O or a failed experiment, 64 usage, 65 bad input
+/// data.
 #[derive(Parser)]
 #[command(name = "shamba-lab", version, max_term_width = 110)]
 struct Cli {
@@ -40,9 +42,11 @@ enum Command {
     All(experiments::AllArgs),
     /// Make pages of the results in a folder
     Report(experiments::ReportArgs),
-    /// Write a workload as text, by the options of the K-V-Workload-Generator, for `shamba bench DB replay`
+    /// Write a workload as text, by the options of the K-V-Workload-Generator, for `shamba bench DB
+    /// replay`
     Generate(Box<generate::GenerateArgs>),
-    /// Run one of the engine's own experiments, in a process of its own; it prints JSON lines and fails on a violation
+    /// Run one of the engine's own experiments, in a process of its own; it prints JSON lines and
+    /// fails on a violation
     Check(checks::CheckArgs),
 }
 

@@ -1,8 +1,10 @@
-//! The navigator's comparison, in many processes: trees are grown first, one for each design, then every mix is run on copies.
+//! The navigator's comparison, in many processes: trees are grown first, one for each design, then
+//! every mix is run on copies.
 //!
-//! Each process runs this same binary with one part of the work, so that parts do not share an allocator, a cache or
-//! threads. As many run at a time as `--jobs` says: a quarter of the cores unless it is given, for each has a client, a flush and
-//! a merge, and the emulated device waits by spinning.
+//! Each process runs this same binary with one part of the work, so that parts do not share an
+//! allocator, a cache or threads. As many run at a time as `--jobs` says: a quarter of the cores
+//! unless it is given, for each has a client, a flush and a merge, and the emulated device waits by
+//! spinning.
 //!
 //! Not here: what a part does (`shamba_lab::checks::navigator`); the figure (`figure.rs`).
 
@@ -18,7 +20,8 @@ use super::navigator_figure::{self as figure, Bar};
 
 /// The choice must be so many times as fast as the default.
 const TIMES_WANTED: f64 = 1.5;
-/// The part of the entries that is put again while a tree grows: levels above the last one hold a third of it with T = 4.
+/// The part of the entries that is put again while a tree grows: levels above the last one hold a
+/// third of it with T = 4.
 const GROWN_SHARE: f64 = 0.3;
 
 fn setting(words: &[String]) -> Result<Setting, String> {

@@ -29,8 +29,8 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(140, 100, 180),
 ];
 
-/// Groups of bars, one for each mix: filled as measured, a line across where the model has it. Logarithmic, for a ratio of 2 and one
-/// of a half are as far from 1.
+/// Groups of bars, one for each mix: filled as measured, a line across where the model has it.
+/// Logarithmic, for a ratio of 2 and one of a half are as far from 1.
 pub fn draw(path: &Path, bars: &[Bar]) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut mixes: Vec<&str> = Vec::new();

@@ -1,4 +1,5 @@
-//! Mnemosyne: *Dynamic Workload-Aware BF Tuning via Accurate Statistics in LSM trees* (SIGMOD 2025).
+//! Mnemosyne: *Dynamic Workload-Aware BF Tuning via Accurate Statistics in LSM trees* (SIGMOD
+//! 2025).
 
 mod fig11;
 mod fig12;
@@ -38,8 +39,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The place, the reads and pages of its lookups, and those of data blocks that were not necessary: all
-    /// but one for each lookup that found.
+    /// The place, the reads and pages of its lookups, and those of data blocks that were not
+    /// necessary: all but one for each lookup that found.
     fn row(&self, filters: &'static str, db: &Db, stats: &shamba::Stats) -> Row {
         let tree = db.stats();
         let written = written_bits_per_key(&tree);
@@ -59,8 +60,8 @@ impl Place<'_> {
     }
 }
 
-/// `idea` over `base` in a column, place by place where both have the memory asked for. Places at which `idea`
-/// has none at all have no ratio: what it saves there is not counted in its favour.
+/// `idea` over `base` in a column, place by place where both have the memory asked for. Places at
+/// which `idea` has none at all have no ratio: what it saves there is not counted in its favour.
 fn ratios(rows: &View<'_>, column: &str, base: &str, idea: &str) -> Vec<f64> {
     let is_equal =
         |row: &Row| Some((row.number("bits_written")? / row.number("bits")? - 1.0).abs() <= OFF_MAX);

@@ -1,8 +1,8 @@
 //! Test kit of the crates below the engine: seeded dice, sorted entries as a source, and the laws
 //! that every bidirectional iterator over entries obeys.
 //!
-//! Unit tests of `shamba-memtable` and `shamba-tree` hold their iterators against [`check_laws`] with
-//! random calls; the expected entries are a sorted vector of [`Row`]s.
+//! Unit tests of `shamba-memtable` and `shamba-tree` hold their iterators against [`check_laws`]
+//! with random calls; the expected entries are a sorted vector of [`Row`]s.
 //!
 //! Not here: the model of a whole database and the fault suites (package `shamba-tests`).
 #![deny(missing_docs)]

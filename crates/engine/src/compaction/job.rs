@@ -298,10 +298,10 @@ impl Core {
         Ok(())
     }
 
-    /// Whether to put off the rest of a compaction for which [`can_be_deferred`] holds. It is put off when
-    /// the design has changed again, so that it may not be needed any more. It is also put off
-    /// while a level 0 is near a write slowdown, if that is another keyspace's or this compaction
-    /// has spent its credit. The policy will find the remaining work.
+    /// Whether to put off the rest of a compaction for which [`can_be_deferred`] holds. It is put
+    /// off when the design has changed again, so that it may not be needed any more. It is also put
+    /// off while a level 0 is near a write slowdown, if that is another keyspace's or this
+    /// compaction has spent its credit. The policy will find the remaining work.
     fn should_defer(&self, plan: &CompactionPlan, tally: &Tally) -> bool {
         let rules = self.rules(false);
         let deepest = plan.keyspace.load().version.deepest_level();

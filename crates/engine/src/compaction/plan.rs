@@ -6,8 +6,8 @@
 //! the first that is not installed, which bounds the space of finished tables that are not
 //! installed.
 //!
-//! Invariants: a claimed slice always gets a result, even after a panic; after [`CompactionPlan::stop`]
-//! returns no thread works on it.
+//! Invariants: a claimed slice always gets a result, even after a panic; after
+//! [`CompactionPlan::stop`] returns no thread works on it.
 //!
 //! Not here: compacting a slice and installing it ([`super::job`]).
 

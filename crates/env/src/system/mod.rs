@@ -1,5 +1,5 @@
-//! System calls that differ between platforms: `unix.rs` (Linux, macOS) or `windows.rs`, which have the
-//! same functions.
+//! System calls that differ between platforms: `unix.rs` (Linux, macOS) or `windows.rs`, which have
+//! the same functions.
 //!
 //! Only Linux on x86-64 is tested; the others are checked to compile (`docs/platforms.md`).
 

@@ -5,10 +5,10 @@
 //! usually reads at most one data block, if the cache does not have it. A reader can be shared
 //! between threads; only the resident parts of filter and index, and the warnings, change.
 //!
-//! Not here: the file ([`crate::file`]), loading ([`load`]), the filter ([`filter`]), lookups ([`lookup`])
-//! and reading their blocks ([`blocks`]), iteration ([`iter`]) and its read-ahead ([`ahead`]),
-//! sizes of key ranges ([`extent`]), large values ([`large`]), the check of a table just written
-//! ([`written`]) and the full check ([`verify`]).
+//! Not here: the file ([`crate::file`]), loading ([`load`]), the filter ([`filter`]), lookups
+//! ([`lookup`]) and reading their blocks ([`blocks`]), iteration ([`iter`]) and its read-ahead
+//! ([`ahead`]), sizes of key ranges ([`extent`]), large values ([`large`]), the check of a table
+//! just written ([`written`]) and the full check ([`verify`]).
 
 mod ahead;
 mod blocks;

@@ -2,7 +2,8 @@
 //!
 //! [`policy`] picks jobs. [`retention`] decides which versions of a key are kept. [`table_size`]
 //! decides where output tables end. [`reading`] sizes the read buffers of the inputs. [`forecast`]
-//! estimates the bytes that a new design will write. [`crate::simulate`] runs the policy without files.
+//! estimates the bytes that a new design will write. [`crate::simulate`] runs the policy without
+//! files.
 //!
 //! Not here: carrying out a job (package `shamba`).
 

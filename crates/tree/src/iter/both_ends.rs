@@ -12,7 +12,8 @@ use shamba_key::planted::{Defect, is_planted};
 
 /// The keys and values of a range, in key order, from both ends.
 ///
-/// Each item is a result: an error ends the iteration. Front and back meet without giving a key twice.
+/// Each item is a result: an error ends the iteration. Front and back meet without giving a key
+/// twice.
 #[must_use = "an iterator reads nothing until it is walked"]
 pub struct BothEnds {
     front: Scan,

@@ -1,4 +1,5 @@
-//! Iterators over a view: the entries of a run, merged sources, visible entries, and scans that survive their view.
+//! Iterators over a view: the entries of a run, merged sources, visible entries, and scans that
+//! survive their view.
 
 pub mod batch;
 pub mod both_ends;

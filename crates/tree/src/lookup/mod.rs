@@ -1,4 +1,5 @@
-//! Point lookups over a view: one key ([`get`]), many keys ([`multi_get`]), and the trace of one ([`explain`]).
+//! Point lookups over a view: one key ([`get`]), many keys ([`multi_get`]), and the trace of one
+//! ([`explain`]).
 
 pub mod explain;
 pub mod get;

@@ -2,9 +2,10 @@
 //! positives, and seeks.
 //!
 //! One lookup in about 64 is *sampled* (a thread-local countdown, [`crate::counters`]). It runs the
-//! same code as any other, with a recorder ([`crate::lookup::sampler::Sampler`]) that adds the result at each table to the
-//! table's `TableStatistics`. These live as long as the file and are shared by every version that
-//! contains it. A lookup that is not sampled pays only for the countdown.
+//! same code as any other, with a recorder ([`crate::lookup::sampler::Sampler`]) that adds the
+//! result at each table to the table's `TableStatistics`. These live as long as the file and are
+//! shared by every version that contains it. A lookup that is not sampled pays only for the
+//! countdown.
 //!
 //! Seeks are sampled at the same rate, by a countdown of each scan. A sampled seek is counted at
 //! the first table that it searches in each run. It probes no filter, but searches an index.

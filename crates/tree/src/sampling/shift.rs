@@ -9,9 +9,10 @@
 //! adjusted. The *distribution* of lookups over tables is kept, the hit rate becomes that of the
 //! latest samples, and all figures get a small weight, so that new samples soon dominate.
 //!
-//! A short burst is no shift: the change has to last for [`SHIFT_DURATION_MIN_US`]. Alternating lookups are
-//! one workload, not many. The weight of the old figures doubles with each adjustment that follows
-//! soon after another ([`Oscillation`]), until the figures become the mean of both phases.
+//! A short burst is no shift: the change has to last for [`SHIFT_DURATION_MIN_US`]. Alternating
+//! lookups are one workload, not many. The weight of the old figures doubles with each adjustment
+//! that follows soon after another ([`Oscillation`]), until the figures become the mean of both
+//! phases.
 //!
 //! Not here: keys that become hot or cold while the hit rate stays the same; those figures decay as
 //! usual.

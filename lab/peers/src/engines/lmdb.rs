@@ -1,7 +1,8 @@
 //! LMDB, through heed: a B-tree in a memory map, copied on write.
 //!
-//! Its only cache is the system's: no budget limits it, and direct I/O is impossible. A commit without sync hands the
-//! pages to the system, so it survives the end of the process as the others' logs do.
+//! Its only cache is the system's: no budget limits it, and direct I/O is impossible. A commit
+//! without sync hands the pages to the system, so it survives the end of the process as the others'
+//! logs do.
 
 use std::ops::Bound;
 
@@ -68,14 +69,17 @@ impl Peer for Lmdb {
 
     const FILL_TRANSACTION: usize = FILL;
 
-    // Opening a memory map is unsafe for whoever changes the file meanwhile; so are flags that give durability away.
+    // Opening a memory map is unsafe for whoever changes the file meanwhile; so are flags that give
+    // durability away.
     #[allow(unsafe_code)]
     fn open(setup: &Setup) -> Result<Self> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES);
-        // SAFETY: NO_SYNC may lose or damage the database when the machine stops, which ends a measurement anyway.
+        // SAFETY: NO_SYNC may lose or damage the database when the machine stops, which ends a
+        // measurement anyway.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
-        // SAFETY: the directory is this process's own, and nobody else touches the file while it is open.
+        // SAFETY: the directory is this process's own, and nobody else touches the file while it is
+        // open.
         let env = unsafe { options.open(&setup.dir) }.map_err(failed("open"))?;
         let transaction = env.write_txn().map_err(failed("write_txn"))?;
         let entries = env

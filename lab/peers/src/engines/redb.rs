@@ -1,8 +1,8 @@
 //! redb: a B-tree in one file, copied on write.
 //!
-//! Every read and write is a transaction. A commit without sync lives in the process only until the next one with: redb
-//! has nothing between, so its writes promise *less* than the log of the others, until [`COMMITS_BETWEEN_SYNCS`] bring
-//! a durable one.
+//! Every read and write is a transaction. A commit without sync lives in the process only until the
+//! next one with: redb has nothing between, so its writes promise *less* than the log of the
+//! others, until [`COMMITS_BETWEEN_SYNCS`] bring a durable one.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};

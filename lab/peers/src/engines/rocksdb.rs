@@ -1,9 +1,10 @@
 //! RocksDB and the variants of it that keep indexes and filters otherwise.
 //!
-//! The base leaves them to the open tables, as RocksDB does unless told: they are then outside of the budget, which its
-//! resident size shows. `cached` and `partitioned` keep them in the block cache, so that the budget holds all of it.
-//! Write buffers are charged to the block cache in every variant. `compacted` merges all of a filled database into one run,
-//! where the others keep what a fill leaves: up to three files in level 0.
+//! The base leaves them to the open tables, as RocksDB does unless told: they are then outside of
+//! the budget, which its resident size shows. `cached` and `partitioned` keep them in the block
+//! cache, so that the budget holds all of it. Write buffers are charged to the block cache in every
+//! variant. `compacted` merges all of a filled database into one run, where the others keep what a
+//! fill leaves: up to three files in level 0.
 
 use rust_rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options,
@@ -17,9 +18,11 @@ use crate::peer::{
 
 /// Write buffers at once: one that takes writes, two that wait for their flush, as ours.
 pub const WRITE_BUFFERS: u64 = 3;
-/// Level 1 holds so many write buffers, as RocksDB's guide to tuning has it: as much as level 0 when it is merged.
+/// Level 1 holds so many write buffers, as RocksDB's guide to tuning has it: as much as level 0
+/// when it is merged.
 const LEVEL_BASE_BUFFERS: u64 = 4;
-/// RocksDB gives a quarter of its jobs, at least one, to flushes and the others to compactions: as many as ours.
+/// RocksDB gives a quarter of its jobs, at least one, to flushes and the others to compactions: as
+/// many as ours.
 const BACKGROUND_JOBS: u32 = BACKGROUND_THREADS + 1;
 
 /// An open database.
@@ -117,7 +120,8 @@ impl Peer for RocksDb {
     fn open(setup: &Setup) -> Result<Self> {
         let buffer_bytes = setup.write_buffer_bytes();
         let level_base_bytes = buffer_bytes * LEVEL_BASE_BUFFERS;
-        // The one that RocksDB recommends over LRU; entries of no one size, for write buffers are charged to it.
+        // The one that RocksDB recommends over LRU; entries of no one size, for write buffers are
+        // charged to it.
         let cache = Cache::new_hyper_clock_cache(setup.budget_bytes as usize, 0);
         let buffers_bytes = buffer_bytes * WRITE_BUFFERS;
         let manager = WriteBufferManager::new_write_buffer_manager_with_cache(

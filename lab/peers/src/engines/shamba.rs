@@ -1,7 +1,8 @@
 //! This project's engine.
 //!
-//! Everything as a new user has it, but for what is equal among all: budget, write buffer, filter bits, block size,
-//! threads. The budget holds caches, write buffers, filters and indexes, and tables that are being built.
+//! Everything as a new user has it, but for what is equal among all: budget, write buffer, filter
+//! bits, block size, threads. The budget holds caches, write buffers, filters and indexes, and
+//! tables that are being built.
 
 use shamba::{Compression as Codec, Db, Durability, WriteOptions};
 

@@ -1,9 +1,11 @@
-//! How many times the memory one curve of reads over memory needs that another does for as few reads.
+//! How many times the memory one curve of reads over memory needs that another does for as few
+//! reads.
 //!
-//! By interpolation on the curves' falling envelopes; the geometric mean over the points of the baseline. Outside of what
-//! was measured nothing is guessed, and no point is left out: a curve that reads less even with its least memory counts as if it needed all
-//! of that, and one that never reads as little as if its most were enough. The one bounds the ratio from below, the other from above; how
-//! many points are bounds is told.
+//! By interpolation on the curves' falling envelopes; the geometric mean over the points of the
+//! baseline. Outside of what was measured nothing is guessed, and no point is left out: a curve
+//! that reads less even with its least memory counts as if it needed all of that, and one that
+//! never reads as little as if its most were enough. The one bounds the ratio from below, the other
+//! from above; how many points are bounds is told.
 
 /// Memory and the reads of a lookup under it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,20 +62,23 @@ fn memory_at(curve: &[Point], reads: f64) -> Option<Needed> {
 /// What a comparison of curves finds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
-    /// How many times the other's memory the baseline needs for as few reads, on average over the points.
+    /// How many times the other's memory the baseline needs for as few reads, on average over the
+    /// points.
     pub mean: f64,
     /// At the point where that is most, and the baseline's memory there.
     pub most: f64,
     pub most_at_bytes: f64,
     /// Points of the baseline.
     pub points: usize,
-    /// Those at which the ratio is more than was counted, for the other reads less even with its least memory.
+    /// Those at which the ratio is more than was counted, for the other reads less even with its
+    /// least memory.
     pub more_at: usize,
     /// Those at which it is less than was counted, for the other never reads as little.
     pub less_at: usize,
 }
 
-/// How many times the other curve's memory the baseline needs for as few reads; `None` if one of them has no points.
+/// How many times the other curve's memory the baseline needs for as few reads; `None` if one of
+/// them has no points.
 pub(crate) fn memory_ratio(baseline: &[Point], other: &[Point]) -> Option<Ratio> {
     let (baseline, other) = (envelope(baseline), envelope(other));
     let mut found =

@@ -1,4 +1,5 @@
-//! Who is compared: the usual default, other systems' defaults, and the navigator's choice, all with the same memory.
+//! Who is compared: the usual default, other systems' defaults, and the navigator's choice, all
+//! with the same memory.
 
 use shamba::Design;
 use shamba_model::MergePolicy;
@@ -12,15 +13,17 @@ use shamba_model::presets::{Preset, PresetBuffer};
 
 use super::{DEVICE_US, ENTRY_BYTES, Mix, RANGE_ENTRIES, Setting};
 
-/// What reading, merging and writing a page takes in a merge: up to a quarter of a MiB at once behind this device, and the
-/// processor's work on its entries. Measured are 36 us (merges of a GiB and more with one thread, 105 to 120 MB/s). But merges
-/// go on beside the client, with a core of their own, and the model adds both: it gets the half of it, which is right where
-/// neither waits for the other all the time.
+/// What reading, merging and writing a page takes in a merge: up to a quarter of a MiB at once
+/// behind this device, and the processor's work on its entries. Measured are 36 us (merges of a GiB
+/// and more with one thread, 105 to 120 MB/s). But merges go on beside the client, with a core of
+/// their own, and the model adds both: it gets the half of it, which is right where neither waits
+/// for the other all the time.
 pub const MERGE_PAGE_NS: f64 = 18_000.0;
 /// A put into the memtable.
 const PUT_NS: f64 = 600.0;
 const PAGE_BYTES: u64 = 4096;
-/// No write buffer is smaller than this: what each flush costs whatever it writes is not in the model.
+/// No write buffer is smaller than this: what each flush costs whatever it writes is not in the
+/// model.
 const BUFFER_BYTES_LEAST: u64 = 512 << 10;
 /// As the engine is.
 const OPTIONS: Options = Options {

@@ -19,7 +19,8 @@ pub struct Mix {
     pub is_judged: bool,
 }
 
-/// Lookups that find nothing with updates, from 10/90 to 90/10; then lookups that find, and short ranges.
+/// Lookups that find nothing with updates, from 10/90 to 90/10; then lookups that find, and short
+/// ranges.
 pub const MIXES: [Mix; 9] = [
     Mix::judged("lookups 10, updates 90", 0.1),
     Mix::judged("lookups 30, updates 70", 0.3),

@@ -1,8 +1,9 @@
 //! Figures 3 to 6: delta throughput of robust tunings against nominal ones, by the model, over rho.
 //!
-//! For each expected workload and rho the nominal and the robust tuning are compared on the observed workloads,
-//! drawn anew for each seed: 1 / C_robust over 1 / C_nominal, less 1. The second experiment takes the navigator's
-//! designs instead of the paper's space; its filters follow the expected share of empty lookups.
+//! For each expected workload and rho the nominal and the robust tuning are compared on the
+//! observed workloads, drawn anew for each seed: 1 / C_robust over 1 / C_nominal, less 1. The
+//! second experiment takes the navigator's designs instead of the paper's space; its filters follow
+//! the expected share of empty lookups.
 
 use shamba_model::MergePolicy;
 use shamba_model::navigator::{Bounds, Options, navigate};

@@ -1,8 +1,9 @@
-//! Figures 7 to 9: I/Os of nominal and robust designs on the engine, in the expected mix and in ones that drifted.
+//! Figures 7 to 9: I/Os of nominal and robust designs on the engine, in the expected mix and in
+//! ones that drifted.
 //!
-//! Each design's tree is laid down anew and takes the same stream of operations, found and absent keys, updates
-//! with new keys and short ranges, merges included until they rest. Counted are the pages of 4 KiB that go through
-//! the file system.
+//! Each design's tree is laid down anew and takes the same stream of operations, found and absent
+//! keys, updates with new keys and short ranges, merges included until they rest. Counted are the
+//! pages of 4 KiB that go through the file system.
 
 use std::sync::Arc;
 
@@ -177,7 +178,8 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     Ok(rows)
 }
 
-/// What an operation of a stream reads and writes, and what flushes and merges do for it until they rest.
+/// What an operation of a stream reads and writes, and what flushes and merges do for it until they
+/// rest.
 fn stream(lab: &Lab<'_>, tree: &mut Grown, mix: &Four) -> Result<[Io; 2], String> {
     let said = |error: shamba::Error| error.chain().to_string();
     let tally = Arc::new(IoTally::new());

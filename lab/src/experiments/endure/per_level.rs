@@ -1,8 +1,9 @@
 //! A size ratio and runs for each level (K-LSM and Moose) against one size ratio, by the model.
 //!
-//! Over sizes of data, memories and mixes of operations: the time that the best tree with T_i and K_i for each level
-//! saves over the navigator's best one, as the papers count and as the engine does, with any space and with at most
-//! twice the data's; and what either costs in the worst mix at a divergence of 1.
+//! Over sizes of data, memories and mixes of operations: the time that the best tree with T_i and
+//! K_i for each level saves over the navigator's best one, as the papers count and as the engine
+//! does, with any space and with at most twice the data's; and what either costs in the worst mix
+//! at a divergence of 1.
 
 use shamba_model::cost::{CpuTimes, DataSet, Device as ModelDevice, Situation, Workload};
 use shamba_model::miss_ratio::MissRatioCurve;

@@ -1,8 +1,9 @@
 //! The paper's expected workloads, its benchmark set of observed ones, and its space of tunings.
 //!
-//! Ten million entries of 1 KB in pages of four; memory of 10 bits for each entry and 1 MiB for write buffer and
-//! filters; leveling or tiering with a whole size ratio. A write costs as much as a read. Sources: the paper's
-//! section on its benchmark, and the configuration of its authors' programs (BU-DiSC/endure).
+//! Ten million entries of 1 KB in pages of four; memory of 10 bits for each entry and 1 MiB for
+//! write buffer and filters; leveling or tiering with a whole size ratio. A write costs as much as
+//! a read. Sources: the paper's section on its benchmark, and the configuration of its authors'
+//! programs (BU-DiSC/endure).
 
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload, predict};
@@ -19,8 +20,9 @@ pub(super) const BUFFER_BYTES_MIN: u64 = 1 << 20;
 /// Values of rho. The paper has those from 0 to 4 in steps of a quarter.
 pub(super) const RHOS: [f64; 9] = [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0];
 
-/// The paper's 15 expected workloads by kind. Each has at least 1 % of all operations, so that divergences are
-/// finite. Shares of empty lookups, found lookups, ranges and writes there; here updates come before ranges.
+/// The paper's 15 expected workloads by kind. Each has at least 1 % of all operations, so that
+/// divergences are finite. Shares of empty lookups, found lookups, ranges and writes there; here
+/// updates come before ranges.
 pub(super) const EXPECTED: [(&str, Four); 15] = [
     ("uniform", [0.25, 0.25, 0.25, 0.25]),
     ("unimodal", [0.97, 0.01, 0.01, 0.01]),
@@ -76,8 +78,8 @@ pub(super) struct Tuning {
     pub costs: Four,
 }
 
-/// All tunings of the paper's space that no other beats in every operation. Filters are Monkey's for empty
-/// lookups, as there.
+/// All tunings of the paper's space that no other beats in every operation. Filters are Monkey's
+/// for empty lookups, as there.
 ///
 /// # Errors
 /// Errors of the model.

@@ -1,15 +1,19 @@
-//! Reads of skewed lookups: the cost model's prediction for a block cache of any size against counted reads.
+//! Reads of skewed lookups: the cost model's prediction for a block cache of any size against
+//! counted reads.
 //!
-//! Keys have Zipf's popularities and are scattered over the tree. One stream asks for keys that are there (V, Monkey's
-//! cost of a lookup that finds its key), another for the absent keys behind them (R, whose reads are false positives).
-//! One opening observes the beginning of a stream and predicts reads for every size of the cache. For each size another
-//! opening is warmed by what follows, and reads of the next lookups are counted. Beside the prediction from the observed
-//! curve stand the one from the analytic curve for the exponent, and the one that takes all blocks for equally popular:
-//! each a miss ratio times the blocks that a lookup searches, as counted. The cost model's own prediction takes the
-//! observed curve too, but the number of searches from the design.
+//! Keys have Zipf's popularities and are scattered over the tree. One stream asks for keys that are
+//! there (V, Monkey's cost of a lookup that finds its key), another for the absent keys behind them
+//! (R, whose reads are false positives). One opening observes the beginning of a stream and
+//! predicts reads for every size of the cache. For each size another opening is warmed by what
+//! follows, and reads of the next lookups are counted. Beside the prediction from the observed
+//! curve stand the one from the analytic curve for the exponent, and the one that takes all blocks
+//! for equally popular: each a miss ratio times the blocks that a lookup searches, as counted. The
+//! cost model's own prediction takes the observed curve too, but the number of searches from the
+//! design.
 //!
-//! The curve is that of a cache that admits every missed block, and one side counts with such a cache. The other has the
-//! engine's default admission, which here, where reads are quick, admits one missed block in 16.
+//! The curve is that of a cache that admits every missed block, and one side counts with such a
+//! cache. The other has the engine's default admission, which here, where reads are quick, admits
+//! one missed block in 16.
 
 use fastrand::Rng;
 use shamba::{Db, Residency};

@@ -1,7 +1,8 @@
-//! Figures 1 and 2: the share of a lookup's time that hashing takes, with leveling and with tiering.
+//! Figures 1 and 2: the share of a lookup's time that hashing takes, with leveling and with
+//! tiering.
 //!
-//! Measured: the hashes that the engine counts of a lookup without sharing, times the time of one, over the
-//! time of the lookup. The model is Equation 4 or 6 with the time that hashing takes here.
+//! Measured: the hashes that the engine counts of a lookup without sharing, times the time of one,
+//! over the time of the lookup. The model is Equation 4 or 6 with the time that hashing takes here.
 
 use shamba::DigestKind;
 use shamba_filter::measured;
@@ -113,8 +114,8 @@ pub(super) const FIG2: Experiment = Experiment {
     ..FIG1
 };
 
-/// As many for both policies: only how runs divide them differs. Each of ten runs of the smallest level has
-/// an entry.
+/// As many for both policies: only how runs divide them differs. Each of ten runs of the smallest
+/// level has an entry.
 fn entries(scale: Scale) -> u64 {
     scale.pick(111_110, 444_440, 22_000_000)
 }

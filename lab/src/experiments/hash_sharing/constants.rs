@@ -1,9 +1,10 @@
-//! The constants of Equations 4 and 8 as this machine has them: a hash, a probe of a filter, a page.
+//! The constants of Equations 4 and 8 as this machine has them: a hash, a probe of a filter, a
+//! page.
 //!
-//! Each is measured when it is first asked for, which is before the lookups that the equation predicts are
-//! timed, and once in a process: all seeds and figures have the same. A hash and a page are measured as for
-//! Table 1; a probe on filters of as many bytes as those of the tree, so that it is as far from the
-//! processor's caches.
+//! Each is measured when it is first asked for, which is before the lookups that the equation
+//! predicts are timed, and once in a process: all seeds and figures have the same. A hash and a
+//! page are measured as for Table 1; a probe on filters of as many bytes as those of the tree, so
+//! that it is as far from the processor's caches.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -37,8 +38,9 @@ fn once(name: String, measure: impl FnOnce() -> Result<f64, String>) -> Result<f
     Ok(measured)
 }
 
-/// The constants for lookups of a tree of `spec` on `device`; `None` for a digest that the paper and this
-/// engine do not use, and for the machine's own disk, whose reads depend on the system's cache.
+/// The constants for lookups of a tree of `spec` on `device`; `None` for a digest that the paper
+/// and this engine do not use, and for the machine's own disk, whose reads depend on the system's
+/// cache.
 ///
 /// # Errors
 /// When reading pages fails.
@@ -54,7 +56,8 @@ pub(super) fn constants(lab: &Lab<'_>, spec: &Spec, device: Device) -> Result<Op
     Ok(Some(LookupTimes { hash_ns, probe_ns, page_ns }))
 }
 
-/// Nanoseconds of hashing a key of a tree; `None` for a digest that the paper and this engine do not use.
+/// Nanoseconds of hashing a key of a tree; `None` for a digest that the paper and this engine do
+/// not use.
 pub(super) fn hash_here(spec: &Spec) -> Option<f64> {
     let hash = hash_of(spec.digest)?;
     once(format!("hash {} {}", hash.name(), spec.key_bytes), || Ok(hash_ns(hash, spec.key_bytes))).ok()
@@ -65,8 +68,8 @@ fn table_keys(spec: &Spec) -> u64 {
     (spec.file_bytes / spec.entry_bytes.max(1) as u64).clamp(1, spec.entries.max(1))
 }
 
-/// Nanoseconds of probing one of the filters of a tree for a key that it does not have. Each probe waits
-/// for the one before it, as a lookup asks no filter before the last one has answered.
+/// Nanoseconds of probing one of the filters of a tree for a key that it does not have. Each probe
+/// waits for the one before it, as a lookup asks no filter before the last one has answered.
 fn probe_ns(lab: &Lab<'_>, spec: &Spec) -> Result<f64, String> {
     const PROBES: usize = 1_024;
     const BATCHES: usize = 64;
@@ -84,7 +87,8 @@ fn probe_ns(lab: &Lab<'_>, spec: &Spec) -> Result<f64, String> {
     let mut number = spec.entries;
     let mut measured = || {
         let batch = |_| {
-            // Drawn before the clock runs, and new for each batch, so that no line is in the caches by then.
+            // Drawn before the clock runs, and new for each batch, so that no line is in the caches
+            // by then.
             let asked: Vec<(usize, KeyDigest)> = (0..PROBES)
                 .map(|_| {
                     number += 1;

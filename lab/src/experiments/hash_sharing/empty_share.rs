@@ -1,4 +1,5 @@
-//! Figures 13 and 14: time that one digest saves over the share of empty lookups, on an SSD and on a RAM disk.
+//! Figures 13 and 14: time that one digest saves over the share of empty lookups, on an SSD and on
+//! a RAM disk.
 
 use super::gains::{DIGESTS, NEAR_MODEL, because, gain, of_paper, over_llc, over_model};
 use crate::prelude::*;

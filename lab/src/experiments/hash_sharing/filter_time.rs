@@ -1,5 +1,5 @@
-//! Figures 4 and 5: time of a lookup in one filter, over the length of keys: one hash beside seven, and one hash
-//! with rotation beside double hashing in a filter of seven units.
+//! Figures 4 and 5: time of a lookup in one filter, over the length of keys: one hash beside seven,
+//! and one hash with rotation beside double hashing in a filter of seven units.
 
 use std::hint::black_box;
 
@@ -158,7 +158,8 @@ fn fig4(lab: &mut Lab<'_>) -> Result<Rows, String> {
 }
 
 fn fig5(lab: &mut Lab<'_>) -> Result<Rows, String> {
-    /// The digests of a key's units: the hash and multiples of its rotation, or of another hash, on top.
+    /// The digests of a key's units: the hash and multiples of its rotation, or of another hash, on
+    /// top.
     fn digest_of((hash, second): (Hash, Option<Hash>), key: &[u8]) -> impl Fn(usize) -> u64 {
         let base = hash.hash(key, 0);
         let step = second.map_or(base << 17 | base >> 15, |second| second.hash(key, 0));

@@ -1,5 +1,5 @@
-//! Tables 2 and 3: false-positive rates by hash function, of one digest with its rotation, and of a filter of
-//! seven units with one hash or two.
+//! Tables 2 and 3: false-positive rates by hash function, of one digest with its rotation, and of a
+//! filter of seven units with one hash or two.
 
 use shamba_filter::fpr::standard_fpr;
 

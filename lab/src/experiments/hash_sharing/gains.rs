@@ -1,8 +1,8 @@
 //! Lookups with one digest beside lookups that hash for every filter, as rows.
 //!
-//! Both sides read one tree at the same time; the only difference is `hash_sharing`. Beside the measured
-//! gain stands the model's (Equation 8) for the times that a hash of that length, a probe and a page take on
-//! this machine ([`super::constants`]).
+//! Both sides read one tree at the same time; the only difference is `hash_sharing`. Beside the
+//! measured gain stands the model's (Equation 8) for the times that a hash of that length, a probe
+//! and a page take on this machine ([`super::constants`]).
 
 use shamba::DigestKind;
 use shamba_filter::measured;
@@ -24,8 +24,8 @@ use crate::tree::{Spec, Tree};
 pub(super) const PROBE_NS: f64 = 20.0;
 /// The paper's false-positive rate of a filter with ten bits per key.
 pub(super) const PAPER_FPR: f64 = 0.0082;
-/// A measured gain is the size that the paper's equation predicts, with the times of this machine, if their
-/// ratio lies within this band.
+/// A measured gain is the size that the paper's equation predicts, with the times of this machine,
+/// if their ratio lies within this band.
 pub(super) const NEAR_MODEL: (f64, f64) = (0.7, 1.3);
 /// The digests that gains are measured with: the paper's and this engine's.
 pub(super) const DIGESTS: [(DigestKind, &str); 2] =
@@ -33,7 +33,8 @@ pub(super) const DIGESTS: [(DigestKind, &str); 2] =
 
 /// Filters exceed the last-level cache this many times where they should exceed it.
 const TIMES_LLC: f64 = 4.0;
-/// Some 10 GiB of entries of 64 bytes: trees lie in memory. The parameters state the ratio that is left.
+/// Some 10 GiB of entries of 64 bytes: trees lie in memory. The parameters state the ratio that is
+/// left.
 const ENTRIES_MAX: u64 = 160_000_000;
 /// Keys and entries of such trees.
 pub(super) const SHORT: (usize, usize) = (56, 64);
@@ -43,13 +44,14 @@ pub(super) fn filters_over_llc(entries: u64, bits_per_key: f64) -> f64 {
     entries as f64 * bits_per_key / 8.0 / llc_bytes() as f64
 }
 
-/// Entries at which filters of so many bits per key exceed the last-level cache [`TIMES_LLC`] times, as
-/// figures of CPU time need it; at most [`ENTRIES_MAX`].
+/// Entries at which filters of so many bits per key exceed the last-level cache [`TIMES_LLC`]
+/// times, as figures of CPU time need it; at most [`ENTRIES_MAX`].
 pub(super) fn beyond_llc(bits_per_key: f64) -> u64 {
     ((TIMES_LLC * llc_bytes() as f64 * 8.0 / bits_per_key).ceil() as u64).min(ENTRIES_MAX)
 }
 
-/// [`filters_over_llc`] as a parameter: filters that fit the cache are probed faster than those of large data.
+/// [`filters_over_llc`] as a parameter: filters that fit the cache are probed faster than those of
+/// large data.
 pub(super) fn over_llc(entries: u64, bits_per_key: f64) -> Parameter {
     let times = filters_over_llc(entries, bits_per_key);
     Parameter::fixed(
@@ -103,8 +105,8 @@ pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Quest
     Ok(values.and(base.io()).and(base.shape(spec.shape.levels, u64::from(spec.shape.run_count()))))
 }
 
-/// The gain by Equation 8; `None` for levels of other than one or T runs, which Equations 4 and 6 do not
-/// know.
+/// The gain by Equation 8; `None` for levels of other than one or T runs, which Equations 4 and 6
+/// do not know.
 fn model_gain(spec: &Spec, (fpr, empty_fraction): (f64, f64), times: LookupTimes) -> Option<f64> {
     model_shape(spec.shape, (fpr, empty_fraction))?.gain(&times).ok()
 }

@@ -10,8 +10,8 @@ use shamba_key::DigestFn;
 use crate::lookups::{median, median_ns};
 use shamba_workload::mix2;
 
-/// Keys that are hashed in turn: they fit the first-level cache at 64 bytes, the second-level one at a
-/// kilobyte.
+/// Keys that are hashed in turn: they fit the first-level cache at 64 bytes, the second-level one
+/// at a kilobyte.
 const KEYS: usize = 256;
 
 /// A hash function of the paper, and ours.
@@ -136,8 +136,8 @@ pub(super) fn keys(count: usize, bytes: usize, seed: u64) -> Vec<Vec<u8>> {
     (0..count).map(key).collect()
 }
 
-/// Nanoseconds of hashing a key of `bytes`, each hash waiting for the one before it, as a lookup waits
-/// for its digest.
+/// Nanoseconds of hashing a key of `bytes`, each hash waiting for the one before it, as a lookup
+/// waits for its digest.
 pub(super) fn hash_ns(hash: Hash, bytes: usize) -> f64 {
     let mut keys = keys(KEYS, bytes, 7);
     // Slow ones need fewer rounds.

@@ -1,8 +1,9 @@
 //! Ours: lookups in the memtable by its order and by the digest.
 //!
-//! The memtable's order takes a logarithm of comparisons, each a step to memory that nothing foretold. The
-//! digest that a lookup has for its filters anyway also finds entries in an index, in about one step. Both
-//! stores have the same entries, written in the same random order; only `memtable_index` differs.
+//! The memtable's order takes a logarithm of comparisons, each a step to memory that nothing
+//! foretold. The digest that a lookup has for its filters anyway also finds entries in an index, in
+//! about one step. Both stores have the same entries, written in the same random order; only
+//! `memtable_index` differs.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Figures 8a, 9, 10 and 11: time that one digest saves of empty lookups, over the length of keys, skew and
-//! device. T = 10, five levels, ten bits per key; each with the paper's digest and with this engine's.
+//! Figures 8a, 9, 10 and 11: time that one digest saves of empty lookups, over the length of keys,
+//! skew and device. T = 10, five levels, ten bits per key; each with the paper's digest and with
+//! this engine's.
 
 use shamba_workload::Distribution;
 

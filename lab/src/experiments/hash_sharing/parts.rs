@@ -1,9 +1,10 @@
 //! Ours: what one digest makes possible, beside what it saves.
 //!
-//! With XXH3 and short keys hashing is next to nothing of a lookup. A digest that is there before anything
-//! else is looked at allows more: filters of all runs are asked for in memory before the first is tested, tags
-//! in data blocks find an entry without comparing keys, and a call for many keys asks for the lines of all of
-//! them before it tests one. They are switched on one after the other, on trees that are otherwise the same.
+//! With XXH3 and short keys hashing is next to nothing of a lookup. A digest that is there before
+//! anything else is looked at allows more: filters of all runs are asked for in memory before the
+//! first is tested, tags in data blocks find an entry without comparing keys, and a call for many
+//! keys asks for the lines of all of them before it tests one. They are switched on one after the
+//! other, on trees that are otherwise the same.
 
 use shamba::{Db, DigestKind};
 

@@ -21,8 +21,8 @@ pub(super) enum Way {
     Different(&'static [Hash]),
 }
 
-/// The rate over `filters` filters of `units` modules, each filter over its own keys; the units of one
-/// filter divide `bits_per_key` and `probes` among them.
+/// The rate over `filters` filters of `units` modules, each filter over its own keys; the units of
+/// one filter divide `bits_per_key` and `probes` among them.
 ///
 /// As in the paper's code every unit derives its hash from the key's: the first has `h`, the next
 /// `h + i * step`, with the step of the rotation in 64 bits, or the second hash.

@@ -1,7 +1,7 @@
 //! Table 1: the time of reading a page, by device, and of hashing a kilobyte, by function.
 //!
-//! A page is read by itself, at random places of a file of many, as the engine reads it from that device.
-//! Emulated devices have the paper's times, so that theirs say only whether they are kept.
+//! A page is read by itself, at random places of a file of many, as the engine reads it from that
+//! device. Emulated devices have the paper's times, so that theirs say only whether they are kept.
 
 use std::path::PathBuf;
 use std::sync::Arc;

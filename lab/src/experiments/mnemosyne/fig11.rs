@@ -1,12 +1,13 @@
 //! Figure 11: throughput and filter bits over time while the tree grows.
 //!
-//! Uniform bits and bits by run: a store each from one tree, which takes the same stream in windows (a quarter
-//! inserts, a quarter updates, half empty lookups), merges included until they rest. Stores take turns.
+//! Uniform bits and bits by run: a store each from one tree, which takes the same stream in windows
+//! (a quarter inserts, a quarter updates, half empty lookups), merges included until they rest.
+//! Stores take turns.
 //!
-//! The paper's static Monkey is a list of bits by level, made for a tree of known size; the engine has no such
-//! lists. After each window a tree is laid down with the levels that the store of uniform bits has then, and
-//! the bits of the list: counted from the first level (top-down) or from the deepest one (bottom-up). It has
-//! bits and reads, and no throughput.
+//! The paper's static Monkey is a list of bits by level, made for a tree of known size; the engine
+//! has no such lists. After each window a tree is laid down with the levels that the store of
+//! uniform bits has then, and the bits of the list: counted from the first level (top-down) or from
+//! the deepest one (bottom-up). It has bits and reads, and no throughput.
 
 use std::time::Instant;
 
@@ -133,8 +134,9 @@ fn windows(scale: Scale) -> u64 {
     scale.pick(5, 10, 10)
 }
 
-/// As many entries come later. The tree gets a level more on the way, which no list foresees. The tiny scale has no
-/// fewer than the quick one: with less than a file for each level no window has the bits that were asked for.
+/// As many entries come later. The tree gets a level more on the way, which no list foresees. The
+/// tiny scale has no fewer than the quick one: with less than a file for each level no window has
+/// the bits that were asked for.
 fn size(scale: Scale) -> Size {
     Size { entries: scale.pick(1 << 14, 1 << 19, 20_000_000), entry_bytes: 128, buffers: 200 }
 }

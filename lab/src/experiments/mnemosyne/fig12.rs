@@ -1,9 +1,10 @@
 //! Figure 12: the time of lookups and writes over bits per key, for shares of empty lookups and two
 //! distributions.
 //!
-//! At each place the three sides are copies of one tree with other filters; bits by file follow lookups of the
-//! place that the engine has seen before. Lookups in turns, then updates (10 for 31 lookups, merges included
-//! until they rest), then lookups again: in the trees that the updates have made.
+//! At each place the three sides are copies of one tree with other filters; bits by file follow
+//! lookups of the place that the engine has seen before. Lookups in turns, then updates (10 for 31
+//! lookups, merges included until they rest), then lookups again: in the trees that the updates
+//! have made.
 
 use std::time::Instant;
 

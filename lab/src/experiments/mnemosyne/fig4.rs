@@ -1,8 +1,9 @@
-//! Figure 4: data blocks that lookups read without need, over the share of lookups that find nothing.
+//! Figure 4: data blocks that lookups read without need, over the share of lookups that find
+//! nothing.
 //!
-//! All sides have the tables of one tree per seed, and are asked the same. Uniform bits and bits by run know
-//! nothing of lookups; bits by file follow what the engine has seen of as many lookups as `seen`, which are
-//! none of those counted; the optimum knows the rates of all files.
+//! All sides have the tables of one tree per seed, and are asked the same. Uniform bits and bits by
+//! run know nothing of lookups; bits by file follow what the engine has seen of as many lookups as
+//! `seen`, which are none of those counted; the optimum knows the rates of all files.
 
 use shamba::Allocation;
 

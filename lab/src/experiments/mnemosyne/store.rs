@@ -1,9 +1,10 @@
-//! Databases of which only the filter bits differ: T = 4, one run a level, in memory or behind an emulated
-//! device, no block cache, no log.
+//! Databases of which only the filter bits differ: T = 4, one run a level, in memory or behind an
+//! emulated device, no block cache, no log.
 //!
-//! A tree is laid down once per seed; each side is a copy of its files with other filters ([`Store::refit`],
-//! [`Store::optimal`]), so that all sides have the same tables. The paper's Mnemosyne, bits by the sizes of
-//! the runs there are, is the engine's `monkey`; its Mnemosyne+, bits by the lookups of each file, `workload`.
+//! A tree is laid down once per seed; each side is a copy of its files with other filters
+//! ([`Store::refit`], [`Store::optimal`]), so that all sides have the same tables. The paper's
+//! Mnemosyne, bits by the sizes of the runs there are, is the engine's `monkey`; its Mnemosyne+,
+//! bits by the lookups of each file, `workload`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ const TREE: &str = "/tree";
 const LOCK: &str = "LOCK";
 const BUDGET_BYTES: u64 = 96 << 20;
 const BITS_PER_KEY_MAX: f64 = 26.0;
-/// No table is shorter: filters come in lines of 512 bits, and with two bits per key a line more or less must
-/// be no more than some percent.
+/// No table is shorter: filters come in lines of 512 bits, and with two bits per key a line more or
+/// less must be no more than some percent.
 const FILE_ENTRIES_MIN: u64 = 2_048;
 /// The engine's smallest write buffer.
 const BUFFER_BYTES_MIN: u64 = 1 << 10;
@@ -107,7 +108,8 @@ impl Store {
         Self { items, size, files: Arc::new(MemFs::new()), memory_read: lab.memory_read }
     }
 
-    /// The tree of a size in full levels. Of its `of_each` items for each entry the first is laid down.
+    /// The tree of a size in full levels. Of its `of_each` items for each entry the first is laid
+    /// down.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -121,7 +123,8 @@ impl Store {
         Ok(store)
     }
 
-    /// A tree of runs with so many entries and bits per key, (level, entries, bits), of the same size.
+    /// A tree of runs with so many entries and bits per key, (level, entries, bits), of the same
+    /// size.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -231,9 +234,9 @@ impl Store {
         Ok(self)
     }
 
-    /// The tree of [`Self::lay`] with the fewest false positives for so many bits per key: the rule of the
-    /// engine with the rates that draws of these questions give, which no engine knows. Each file is a run of
-    /// its own, with its own bits.
+    /// The tree of [`Self::lay`] with the fewest false positives for so many bits per key: the rule
+    /// of the engine with the rates that draws of these questions give, which no engine knows. Each
+    /// file is a run of its own, with its own bits.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -1,7 +1,8 @@
 //! The slide "Access Frequency Patterns": how lookups that are uniform over keys spread over files.
 //!
-//! Every table that a lookup looks at, be it only at its filter, counts once ([`shamba::Db::explain`]). The slide does
-//! not say how many levels its tree has: the tree of the other slides decides, with keys that are there.
+//! Every table that a lookup looks at, be it only at its filter, counts once
+//! ([`shamba::Db::explain`]). The slide does not say how many levels its tree has: the tree of the
+//! other slides decides, with keys that are there.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ const EMPTY: [f64; 2] = [0.0, 1.0];
 /// The share of lookups that the slide speaks of, and the files that get them.
 const LOOKUPS_SHARE: f64 = 0.8;
 const SLIDE: (f64, f64) = (0.44, 0.46);
-/// The slide's share is below a half; lookups that were spread evenly over files would need four fifths of them.
+/// The slide's share is below a half; lookups that were spread evenly over files would need four
+/// fifths of them.
 const HALF_OF_THE_FILES: f64 = 0.5;
 /// The slide's two decimals, and the files' granularity: a share is the slide's within this.
 const NEAR: f64 = 0.03;

@@ -1,12 +1,13 @@
 //! The approaches of the slides, as switches of the engine.
 //!
-//! The state of the art: one blocked filter a table and uniform bits; a table's filter is read, cached and
-//! evicted as one block (80 KB at the slides' sizes), and so is its index (32 KB); filters, indexes and
-//! data blocks compete for one block cache; nothing is skipped. SHaMBa has modules in the filter's place
-//! (*eq*: of equal size, *prop*: a small first one), each a block of its own, and may skip the later ones
-//! (*P*) or all of them (*F*) where that saves more than it costs. *Partitioned* cuts filters into slices
-//! and indexes into partitions of a page. *The engine* is this engine's own: filters and indexes are held by
-//! a plan and not by the cache, and filters have the bits that the observed lookups deserve.
+//! The state of the art: one blocked filter a table and uniform bits; a table's filter is read,
+//! cached and evicted as one block (80 KB at the slides' sizes), and so is its index (32 KB);
+//! filters, indexes and data blocks compete for one block cache; nothing is skipped. SHaMBa has
+//! modules in the filter's place (*eq*: of equal size, *prop*: a small first one), each a block of
+//! its own, and may skip the later ones (*P*) or all of them (*F*) where that saves more than it
+//! costs. *Partitioned* cuts filters into slices and indexes into partitions of a page. *The
+//! engine* is this engine's own: filters and indexes are held by a plan and not by the cache, and
+//! filters have the bits that the observed lookups deserve.
 //!
 //! All sides weigh reads by their pages (`count-ios`), which is the slides' unit.
 
@@ -25,7 +26,8 @@ pub(super) struct Approach {
     pub is_whole: bool,
 }
 
-/// The small first module of *prop* has 3 of 10 bits. The slides do not say; the authors' code has 2 to 5.
+/// The small first module of *prop* has 3 of 10 bits. The slides do not say; the authors' code has
+/// 2 to 5.
 pub(super) const PROPORTIONAL: &str = "modular:2:300";
 
 pub(super) const STATE_OF_THE_ART: Approach = Approach {
@@ -59,7 +61,8 @@ pub(super) const MONKEY: Approach =
 pub(super) const MONKEY_EQ: Approach = Approach { name: "Monkey + eq", allocation: Allocation::Monkey, ..EQ };
 pub(super) const MONKEY_EQ_F: Approach =
     Approach { name: "Monkey + eq-F", allocation: Allocation::Monkey, ..EQ_F };
-/// This engine as it is: slices and partitions, held by the plan, and bits by the observed workload.
+/// This engine as it is: slices and partitions, held by the plan, and bits by the observed
+/// workload.
 pub(super) const ENGINE: Approach = Approach {
     name: "the engine",
     allocation: Allocation::Workload,

@@ -1,5 +1,5 @@
-//! The slides "Modular Bloom Filter": false-positive rate, modules and bytes that an empty query reads, over the
-//! number of modules of a filter by itself.
+//! The slides "Modular Bloom Filter": false-positive rate, modules and bytes that an empty query
+//! reads, over the number of modules of a filter by itself.
 
 use shamba_filter::fpr::{best_standard_probes, layout_fpr, standard_fpr};
 use shamba_filter::sim::Numbers;

@@ -9,8 +9,8 @@ use crate::scale::{Parameter, Scale};
 use crate::verdict::{Bound::AtLeast, Predicate, Unit::Ratio};
 
 const GB: f64 = 1024.0;
-/// Medium, year, dollars and capacity in MB. Appuswamy, Graefe, Borovica-Gajic, Ailamaki: The Five-Minute
-/// Rule 30 Years Later (CACM 2019), as the slide has them.
+/// Medium, year, dollars and capacity in MB. Appuswamy, Graefe, Borovica-Gajic, Ailamaki: The
+/// Five-Minute Rule 30 Years Later (CACM 2019), as the slide has them.
 const PRICES: [(&str, u32, f64, f64); 10] = [
     ("DRAM", 1987, 5_000.0, 1.0),
     ("DRAM", 1997, 15_000.0, GB),

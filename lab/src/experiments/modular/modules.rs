@@ -1,5 +1,5 @@
-//! The slides on the number of modules: 1, 2, 3 and 7 equal ones, over memory and over the share of empty
-//! lookups, without skipping and with full skipping.
+//! The slides on the number of modules: 1, 2, 3 and 7 equal ones, over memory and over the share of
+//! empty lookups, without skipping and with full skipping.
 
 use super::approaches::{Approach, EQ, EQ_F, ONE_F, SEVEN, SEVEN_F, STATE_OF_THE_ART, THREE, THREE_F};
 use super::pressure::{
@@ -162,8 +162,8 @@ fn steps_down(saved: &[f64]) -> Option<f64> {
     Some(saved.windows(2).filter(|pair| pair[1] < pair[0] - NONE_SHARE).count() as f64)
 }
 
-/// The distance of the curves with skipping over that of the curves without: each the mean over points of
-/// the logarithm of the largest over the smallest number of pages.
+/// The distance of the curves with skipping over that of the curves without: each the mean over
+/// points of the logarithm of the largest over the smallest number of pages.
 fn impact(rows: &View<'_>) -> Option<f64> {
     let distance = |approaches: &[Approach]| {
         let mut widths = Vec::new();

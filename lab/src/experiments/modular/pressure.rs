@@ -1,9 +1,9 @@
 //! Lookups under memory pressure: pages and reads of an approach with an amount of memory.
 //!
-//! Every reading is a new opening, so that none finds what another has left. It is warmed in rounds, each of
-//! which is a window of the engine's planning, until the cache has turned over and skipping and residency have
-//! settled; then the clock stands still and pages are counted. All approaches are asked the same keys. A
-//! reading that several figures show is made once a seed.
+//! Every reading is a new opening, so that none finds what another has left. It is warmed in
+//! rounds, each of which is a window of the engine's planning, until the cache has turned over and
+//! skipping and residency have settled; then the clock stands still and pages are counted. All
+//! approaches are asked the same keys. A reading that several figures show is made once a seed.
 
 use std::sync::Arc;
 
@@ -168,8 +168,8 @@ pub(super) fn pressed<'a>(rows: &View<'a>, share_max: f64) -> View<'a> {
 pub(super) struct MemoryRatio {
     pub baseline_share: f64,
     pub ratio: f64,
-    /// A lower bound where the approach reads fewer pages even with its smallest amount, an upper one
-    /// where it reads more even with its largest.
+    /// A lower bound where the approach reads fewer pages even with its smallest amount, an upper
+    /// one where it reads more even with its largest.
     pub known: Known,
 }
 

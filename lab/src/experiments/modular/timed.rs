@@ -1,9 +1,9 @@
-//! The slides on RocksDB and on devices: the time of a lookup under memory pressure on emulated devices, and
-//! the pages that it reads.
+//! The slides on RocksDB and on devices: the time of a lookup under memory pressure on emulated
+//! devices, and the pages that it reads.
 //!
-//! The slides measure RocksDB with its filters replaced; here it is this engine, whose other parts are the
-//! same on both sides. All approaches are asked the same keys in turns, on smaller trees than the counted
-//! figures have.
+//! The slides measure RocksDB with its filters replaced; here it is this engine, whose other parts
+//! are the same on both sides. All approaches are asked the same keys in turns, on smaller trees
+//! than the counted figures have.
 
 use shamba::Db;
 

@@ -1,13 +1,15 @@
-//! The trees of the slides: T = 4, five levels of a run each, keys of 32 bytes, ten bits per key, files of
-//! 65,536 entries; one per seed and layout for the whole chapter.
+//! The trees of the slides: T = 4, five levels of a run each, keys of 32 bytes, ten bits per key,
+//! files of 65,536 entries; one per seed and layout for the whole chapter.
 //!
-//! Before a tree is measured it has seen lookups of the kind that will come ([`Laid::open_with`] puts
-//! their statistics in place), so that skipping and residency do not depend on the speed of the machine.
-//! Where bits are allocated by the workload ([`Allocation::Workload`]), those lookups decide: every table is
-//! written again with the bits that they deserve before the first reading of their kind.
+//! Before a tree is measured it has seen lookups of the kind that will come ([`Laid::open_with`]
+//! puts their statistics in place), so that skipping and residency do not depend on the speed of
+//! the machine. Where bits are allocated by the workload ([`Allocation::Workload`]), those lookups
+//! decide: every table is written again with the bits that they deserve before the first reading of
+//! their kind.
 //!
-//! And unflushed writes of a keyspace of its own are in memory in every opening: they take as much as the
-//! engine's smallest budget, so that a budget can leave filters, indexes and blocks any amount.
+//! And unflushed writes of a keyspace of its own are in memory in every opening: they take as much
+//! as the engine's smallest budget, so that a budget can leave filters, indexes and blocks any
+//! amount.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -34,13 +36,15 @@ pub(super) const BITS_PER_KEY: f64 = 10.0;
 const WEIGHT_BYTES: u64 = 4 << 20;
 /// The budget in which a tree is looked at as a whole.
 const WHOLE_BUDGET_BYTES: u64 = 1 << 30;
-/// A budget is accurate enough if the memory that it leaves is off by this part, or this many bytes.
+/// A budget is accurate enough if the memory that it leaves is off by this part, or this many
+/// bytes.
 const ACCURACY_PART: u64 = 100;
 const ACCURACY_BYTES: u64 = 2_048;
 /// The keyspace of the unflushed writes.
 const WEIGHT: &str = "weight";
 const WEIGHT_VALUE: [u8; 4 << 10] = [0; 4 << 10];
-/// The engine's memory worker plans once in such a window, and looks at the clock 16 times a second.
+/// The engine's memory worker plans once in such a window, and looks at the clock 16 times a
+/// second.
 const WINDOW_US: u64 = 1_100_000;
 const WORKER_LOOK: std::time::Duration = std::time::Duration::from_millis(75);
 /// Trees up to this size lie in memory.
@@ -147,13 +151,14 @@ fn part(memory: &MemoryReport, name: &str) -> u64 {
     memory.parts.iter().find(|(part, _)| part == name).map_or(0, |(_, bytes)| *bytes)
 }
 
-/// Memory of everything but filters, indexes and blocks. (The engine keeps a thirty-second of the budget
-/// from all of them.)
+/// Memory of everything but filters, indexes and blocks. (The engine keeps a thirty-second of the
+/// budget from all of them.)
 fn others_bytes(memory: &MemoryReport) -> u64 {
     ["memtables", "table metadata"].map(|name| part(memory, name)).iter().sum()
 }
 
-/// A clock that moves when it is told to: the engine plans by its seconds, however fast the machine is.
+/// A clock that moves when it is told to: the engine plans by its seconds, however fast the machine
+/// is.
 #[derive(Debug, Default)]
 pub(super) struct PlanClock {
     now_us: AtomicU64,
@@ -237,7 +242,8 @@ impl Laid {
         Ok(bytes)
     }
 
-    /// Opens it so that filters, indexes and blocks have `bytes` together; returns how many they have.
+    /// Opens it so that filters, indexes and blocks have `bytes` together; returns how many they
+    /// have.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -1,4 +1,5 @@
-//! The setting of the figures of the model alone: 512 GB in entries of 16 bytes, T = 4, a buffer of 2 MB.
+//! The setting of the figures of the model alone: 512 GB in entries of 16 bytes, T = 4, a buffer of
+//! 2 MB.
 //!
 //! All costs are [`shamba_model::cost::predict`]'s, by the paper's closed forms.
 
@@ -21,7 +22,8 @@ pub(super) const POLICIES: [MergePolicy; 2] = [MergePolicy::Leveling, MergePolic
 pub(super) const SIDES: [(Allocation, &str); 2] =
     [(Allocation::Uniform, "state of the art"), (Allocation::Monkey, "Monkey")];
 
-/// So many entries of so many bytes under a mix of empty lookups and updates; writes cost as much as reads.
+/// So many entries of so many bytes under a mix of empty lookups and updates; writes cost as much
+/// as reads.
 pub(super) fn situation_of(
     (entries, entry_bytes): (u64, f64),
     empty_lookups: f64,

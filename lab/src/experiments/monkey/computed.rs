@@ -1,5 +1,5 @@
-//! Figures 7 to 9, by the model: lookups over the memory of filters, against updates, and over the buffer's
-//! part of memory.
+//! Figures 7 to 9, by the model: lookups over the memory of filters, against updates, and over the
+//! buffer's part of memory.
 
 use shamba_model::cost::FilterBits;
 use shamba_model::{Design, MergePolicy, split::MemorySplit};
@@ -172,7 +172,8 @@ fn fig8(_: &mut Lab<'_>) -> Result<Rows, String> {
     let filters = FilterBits::Bytes(BITS_PER_KEY * ENTRIES as f64 / 8.0);
     let mut rows = Rows::default();
     for (allocation, name) in SIDES {
-        // From the largest size ratio of tiering over T = 2, where both policies are one, to leveling.
+        // From the largest size ratio of tiering over T = 2, where both policies are one, to
+        // leveling.
         let tiered = SIZE_RATIOS.iter().rev().map(|ratio| (MergePolicy::Tiering, *ratio));
         for (policy, ratio) in
             tiered.chain(SIZE_RATIOS.iter().skip(1).map(|ratio| (MergePolicy::Leveling, *ratio)))

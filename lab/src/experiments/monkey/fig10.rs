@@ -1,4 +1,5 @@
-//! Figure 10, by the model: throughput of lookups of which some find their key, of three ways to share out bits.
+//! Figure 10, by the model: throughput of lookups of which some find their key, of three ways to
+//! share out bits.
 
 use super::setup::{ENTRY_BYTES, Filters, SIZE_RATIO, Size, buffer_bytes, entries};
 use crate::prelude::*;

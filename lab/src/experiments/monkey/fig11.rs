@@ -1,8 +1,8 @@
 //! Figures 11 a to d, by the model: what each step of tuning adds, over memory, for four mixes.
 //!
-//! Each step searches what it may choose and keeps the least cost of an operation. What a step may not choose
-//! is as in the state of the art: leveling, T = 10, 95 % of the memory for filters, uniform bits. The paper
-//! names its workloads and does not give their shares: those here are ours.
+//! Each step searches what it may choose and keeps the least cost of an operation. What a step may
+//! not choose is as in the state of the art: leveling, T = 10, 95 % of the memory for filters,
+//! uniform bits. The paper names its workloads and does not give their shares: those here are ours.
 
 use shamba_model::MergePolicy;
 use shamba_model::allocation::Allocation;
@@ -29,7 +29,8 @@ const FILTERS: [f64; 16] =
 const TOGETHER: &str = "all together";
 const RULE: &str = "95/5, + policy, ratio";
 
-/// No step can be above all together, which searches what they search: the claim is that it is worth it.
+/// No step can be above all together, which searches what they search: the claim is that it is
+/// worth it.
 const IS_BEST: Predicate = Predicate::direction(
     "throughput of the best step with one T over that of all together, mean over memory",
     Ratio,
@@ -117,7 +118,8 @@ pub(super) const D: Experiment = Experiment {
     ..B
 };
 
-/// A step of tuning: its name, allocation, and the splits, policies and size ratios that it may choose.
+/// A step of tuning: its name, allocation, and the splits, policies and size ratios that it may
+/// choose.
 type Step = (&'static str, Allocation, &'static [f64], &'static [MergePolicy], &'static [f64]);
 const LEVELING: &[MergePolicy] = &[MergePolicy::Leveling];
 const STEPS: [Step; 6] = [

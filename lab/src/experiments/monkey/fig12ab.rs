@@ -1,6 +1,8 @@
-//! Figures 12 A and B: empty lookups while the tree gets deeper, by the number and by the size of entries.
+//! Figures 12 A and B: empty lookups while the tree gets deeper, by the number and by the size of
+//! entries.
 //!
-//! With uniform bits each level adds its false positives; with Monkey's the levels above add ever fewer.
+//! With uniform bits each level adds its false positives; with Monkey's the levels above add ever
+//! fewer.
 
 use super::point::{Place, measure, panels, saved, side, time_saved};
 use super::setup::{
@@ -83,7 +85,8 @@ pub(super) const B: Experiment = Experiment {
     ..A
 };
 
-/// From 4 buffers, one level, by doubling twice: the paper begins with 2^12 entries of a buffer of 2^10.
+/// From 4 buffers, one level, by doubling twice: the paper begins with 2^12 entries of a buffer of
+/// 2^10.
 fn counts(scale: Scale) -> Vec<u64> {
     let all = entries(scale);
     (0..=BUFFERS.ilog2() - 2).rev().step_by(2).map(|halvings| all >> halvings).collect()

@@ -1,9 +1,10 @@
-//! Figures 12 C to F: lookups over filter bits per key, that find nothing and that find, on an SSD and on a disk.
+//! Figures 12 C to F: lookups over filter bits per key, that find nothing and that find, on an SSD
+//! and on a disk.
 //!
-//! With no bits all read every run. Compared is how many bits Monkey takes for as few reads in vain as uniform
-//! bits of ten, on the counted curves, between whose points the logarithm runs straight, as a Bloom filter's
-//! does. I/Os do not depend on the device: those of D and F are those of C and E; their latencies are
-//! measured on each.
+//! With no bits all read every run. Compared is how many bits Monkey takes for as few reads in vain
+//! as uniform bits of ten, on the counted curves, between whose points the logarithm runs straight,
+//! as a Bloom filter's does. I/Os do not depend on the device: those of D and F are those of C and
+//! E; their latencies are measured on each.
 
 use super::point::{Place, measure, panels, saved, side, time_saved};
 use super::setup::{Filters, HDD, SSD, Size, fixed};
@@ -130,7 +131,8 @@ fn run(lab: &mut Lab<'_>, empty_fraction: f64, device: Device) -> Result<Rows, S
     Ok(rows)
 }
 
-/// The bits with which `idea` reads as few pages in vain as uniform bits of ten; a lookup that finds needs one.
+/// The bits with which `idea` reads as few pages in vain as uniform bits of ten; a lookup that
+/// finds needs one.
 fn equal_bits_of(rows: &View<'_>, column: &str, idea: Filters, needed: f64) -> Option<f64> {
     let wasted = |filters| -> Vec<(f64, f64)> {
         let curve = side(rows, filters).points("bits_per_key", column);

@@ -1,4 +1,5 @@
-//! Figures 13 A and B: lookups over the share that find their key, and over the level that the key is in.
+//! Figures 13 A and B: lookups over the share that find their key, and over the level that the key
+//! is in.
 
 use super::point::{Place, measure, panels, saved, side, time_saved};
 use super::setup::{BITS_PER_KEY, Filters, SSD, Size, fixed};

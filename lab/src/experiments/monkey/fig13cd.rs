@@ -1,10 +1,11 @@
 //! Figures 13 C and D: lookups against updates, over designs, on an SSD and on a disk.
 //!
-//! Each design's tree is laid down, then takes inserts; a lookup costs what it does on average at the end of
-//! each part of them, because tiered trees have more runs at one time than at another. Both sides look up in
-//! the same tree, whose filters are written again for each. An update costs the pages that flushes and merges
-//! read and write for it; a lookup its reads; each times what the device takes for a page, as the paper's
-//! model has it. So D has the counts of C in the disk's time.
+//! Each design's tree is laid down, then takes inserts; a lookup costs what it does on average at
+//! the end of each part of them, because tiered trees have more runs at one time than at another.
+//! Both sides look up in the same tree, whose filters are written again for each. An update costs
+//! the pages that flushes and merges read and write for it; a lookup its reads; each times what the
+//! device takes for a page, as the paper's model has it. So D has the counts of C in the disk's
+//! time.
 
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{
@@ -22,8 +23,8 @@ use crate::prelude::*;
 
 /// Write buffers of data, where they are long enough: a little fewer than fill nine levels at T = 2.
 const BUFFERS: u64 = 800;
-/// The entries of a shorter write buffer lie in all files of the next level, so that every flush rewrites that level whatever
-/// the size ratio.
+/// The entries of a shorter write buffer lie in all files of the next level, so that every flush
+/// rewrites that level whatever the size ratio.
 const BUFFER_BYTES_MIN: u64 = 256 << 10;
 /// Parts of a tree's life, at the end of each of which lookups are counted.
 const PARTS: u64 = 2;
@@ -154,8 +155,8 @@ fn saved(rows: &View<'_>) -> Option<Vec<f64>> {
     (!saved.is_empty()).then_some(saved)
 }
 
-/// The largest share of an update's pages that a design with Monkey's filters saves one with uniform ones,
-/// while its lookups read no more.
+/// The largest share of an update's pages that a design with Monkey's filters saves one with
+/// uniform ones, while its lookups read no more.
 fn updates_saved(rows: &View<'_>) -> Option<f64> {
     let of = |filters: Filters| -> Vec<(f64, f64)> {
         rows.of("filters", filters.name()).points("update_pages", "reads")

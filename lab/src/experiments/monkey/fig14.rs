@@ -1,10 +1,11 @@
-//! Figures 14 A to C: lookups that find, with a block cache of 0, 20 and 40 % of the data, over how recent what
-//! they ask for is.
+//! Figures 14 A to C: lookups that find, with a block cache of 0, 20 and 40 % of the data, over how
+//! recent what they ask for is.
 //!
-//! The temporality c: the share 1 - c of the entries, those written last, gets the share c of the lookups; 0.5
-//! is uniform. What was written last is in the smallest levels. Caches are warm: as many lookups as there are
-//! blocks come before those that count, of the same temporality. Our data blocks have 4 KB at most, the
-//! paper's 16 KB: a cached block keeps three neighbours instead of fifteen.
+//! The temporality c: the share 1 - c of the entries, those written last, gets the share c of the
+//! lookups; 0.5 is uniform. What was written last is in the smallest levels. Caches are warm: as
+//! many lookups as there are blocks come before those that count, of the same temporality. Our data
+//! blocks have 4 KB at most, the paper's 16 KB: a cached block keeps three neighbours instead of
+//! fifteen.
 
 use shamba::Residency;
 use shamba_workload::mix2;
@@ -17,8 +18,8 @@ use crate::tree::Tree;
 const TEMPORALITIES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
 /// Memory of filters, indexes and tables at most, beside the cache.
 const OTHER_BYTES: u64 = 64 << 20;
-/// Where lookups ask for what was written last both "nearly meet": at most this part of the largest lead is
-/// left.
+/// Where lookups ask for what was written last both "nearly meet": at most this part of the largest
+/// lead is left.
 const MEETS: f64 = 0.5;
 /// Lookups that are drawn beforehand, for each entry.
 const DRAWS: u64 = 2;

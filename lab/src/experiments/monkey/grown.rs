@@ -1,10 +1,11 @@
 //! Trees of any design that take writes: laid down full, then written to.
 //!
-//! Keys come by number; those laid down are the even ones, those inserted later the odd ones, each once and in
-//! random order: so the tree grows, as under the paper's inserts into a much larger domain of keys. Absent keys
-//! lie behind each. There is no block cache and no log; filters and indexes are held; one thread merges.
-//! Tables are two write buffers long, but at least 512 entries and 128 KiB: the smallest filter has 64 bytes,
-//! which for a table of a few entries would be many more bits than were asked for.
+//! Keys come by number; those laid down are the even ones, those inserted later the odd ones, each
+//! once and in random order: so the tree grows, as under the paper's inserts into a much larger
+//! domain of keys. Absent keys lie behind each. There is no block cache and no log; filters and
+//! indexes are held; one thread merges. Tables are two write buffers long, but at least 512 entries
+//! and 128 KiB: the smallest filter has 64 bytes, which for a table of a few entries would be many
+//! more bits than were asked for.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -113,8 +114,8 @@ impl Grown {
         db.put(self.items.key(item, false), &*value).map_err(said)
     }
 
-    /// Inserts `count` keys more and merges to rest; returns the pages that flushes and merges read and wrote
-    /// for an insert.
+    /// Inserts `count` keys more and merges to rest; returns the pages that flushes and merges read
+    /// and wrote for an insert.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -132,7 +133,8 @@ impl Grown {
         Ok(moved_bytes as f64 / PAGE_BYTES as f64 / count.max(1) as f64)
     }
 
-    /// Writes every filter again with the bits that `filters` gives it in the tree as it is, as many in all.
+    /// Writes every filter again with the bits that `filters` gives it in the tree as it is, as
+    /// many in all.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -1,8 +1,8 @@
 //! The paper's tree, its devices, and how filter bits are shared out.
 //!
-//! T = 2, one run a level, entries of 1 KB, 1,024 write buffers of data, 5 bits per key. Smaller scales have a
-//! smaller buffer, so the levels stay what they are. Levels are counted by the paper's equation 1. Trees of
-//! a seed are shared by the chapter.
+//! T = 2, one run a level, entries of 1 KB, 1,024 write buffers of data, 5 bits per key. Smaller
+//! scales have a smaller buffer, so the levels stay what they are. Levels are counted by the
+//! paper's equation 1. Trees of a seed are shared by the chapter.
 
 use std::rc::Rc;
 
@@ -20,8 +20,9 @@ pub(super) const ENTRY_BYTES: usize = 1_024;
 const KEY_BYTES: usize = 16;
 /// Write buffers of data.
 pub(super) const BUFFERS: u64 = 1_024;
-/// The paper's devices, by the time of one I/O: while data grew, afterwards, and its disk. Bandwidths: the
-/// maxima that the provider states for the volumes that the paper names (io1 and st1 of EBS).
+/// The paper's devices, by the time of one I/O: while data grew, afterwards, and its disk.
+/// Bandwidths: the maxima that the provider states for the volumes that the paper names (io1 and
+/// st1 of EBS).
 pub(super) const SSD_GROWING: Device =
     Device::Other { name: "SSD 360 us", read_ns: 360_000, bytes_per_second: 500 << 20 };
 pub(super) const SSD: Device =
@@ -77,8 +78,8 @@ impl Filters {
         }
     }
 
-    /// The I/Os of a lookup of this mix by the paper's closed forms, which take every key that is found to
-    /// be in the last level.
+    /// The I/Os of a lookup of this mix by the paper's closed forms, which take every key that is
+    /// found to be in the last level.
     ///
     /// # Errors
     /// Errors of the model.

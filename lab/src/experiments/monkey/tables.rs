@@ -1,8 +1,8 @@
-//! Tables 1, 2 and 4, by the model: asymptotic costs of existing designs, of uniform and Monkey's filters as data
-//! grows, and other systems' default designs.
+//! Tables 1, 2 and 4, by the model: asymptotic costs of existing designs, of uniform and Monkey's
+//! filters as data grows, and other systems' default designs.
 //!
-//! Each cost of the model is divided by the table's form, for data of more and more write buffers: where the
-//! form is right the quotient stays within bounds, as levels are whole.
+//! Each cost of the model is divided by the table's form, for data of more and more write buffers:
+//! where the form is right the quotient stays within bounds, as levels are whole.
 
 use shamba_model::MAX_SIZE_RATIO;
 use shamba_model::MergePolicy;
@@ -31,15 +31,16 @@ const MEMORY_BYTES: u64 = 48 << 30;
 
 /// A form of log_T(N E / M_buf), T and the buffers of data.
 type Form = fn(f64, f64, f64) -> f64;
-/// The design, its policy, whether T is at its limit, the forms of updates times B and of lookups but for
-/// e^(-M/N).
+/// The design, its policy, whether T is at its limit, the forms of updates times B and of lookups
+/// but for e^(-M/N).
 const ROWS: [(&str, MergePolicy, bool, Form, Form); 4] = [
     ("log", MergePolicy::Tiering, true, |_, _, _| 1.0, |_, _, data| data),
     ("tiering", MergePolicy::Tiering, false, |levels, _, _| levels, |levels, t, _| levels * t),
     ("leveling", MergePolicy::Leveling, false, |levels, t, _| levels * t, |levels, _, _| levels),
     ("sorted array", MergePolicy::Leveling, true, |_, _, data| data, |_, _, _| 1.0),
 ];
-/// System, policy, T, bits per key, and the buffer in MB where it is fixed, as the paper's Table 4 says.
+/// System, policy, T, bits per key, and the buffer in MB where it is fixed, as the paper's Table 4
+/// says.
 const SYSTEMS: [(&str, MergePolicy, f64, f64, Option<u64>); 5] = [
     ("LevelDB", MergePolicy::Leveling, 10.0, 10.0, Some(2)),
     ("RocksDB", MergePolicy::Leveling, 10.0, 10.0, Some(64)),

@@ -19,9 +19,9 @@ use super::job::{CompactionJob, Reason};
 /// with T = 4 and 10: with 1 level 0 is compacted onto larger levels, with more in smaller batches.
 const CREDIT_RATIO: u64 = 2;
 
-/// The credit after `merged_bytes` of input of `job` were compacted; before, it was `credit_bytes`. A
-/// compaction of level 0 that did not delay writers (`was_l0_urgent` is false) gives no credit: its
-/// bytes are no measure, as they may be few or most of the database.
+/// The credit after `merged_bytes` of input of `job` were compacted; before, it was `credit_bytes`.
+/// A compaction of level 0 that did not delay writers (`was_l0_urgent` is false) gives no credit:
+/// its bytes are no measure, as they may be few or most of the database.
 pub fn credit_after(job: &CompactionJob, merged_bytes: u64, was_l0_urgent: bool, credit_bytes: u64) -> u64 {
     match job.reason {
         Reason::Level0 if was_l0_urgent => merged_bytes.saturating_mul(CREDIT_RATIO),

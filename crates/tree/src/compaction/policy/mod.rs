@@ -10,8 +10,8 @@
 //! prefix of the slices done. Such a tree is valid, and the policy continues from it as from any
 //! other.
 //!
-//! A keyspace runs one job at a time, except that [`pick_concurrent`] picks jobs which run between two
-//! slices of a long one. Flushes may change the tree at any time.
+//! A keyspace runs one job at a time, except that [`pick_concurrent`] picks jobs which run between
+//! two slices of a long one. Flushes may change the tree at any time.
 //!
 //! Not here: merging entries (`compaction::job`), scheduling (`background`).
 

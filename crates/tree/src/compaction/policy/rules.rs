@@ -1,11 +1,11 @@
 //! Rules of the policy: the design, the source of capacities, and when level 0 is compacted.
 //!
 //! Under [`Sizing::Manual`] level 0 is compacted at its trigger, of one run in the papers. Under
-//! [`Sizing::Auto`] it is compacted in *batches*. A batch has at least `l0_compaction_trigger` runs. It
-//! also waits while the bytes that it would be merged into are more than T/4 times its own, half of
-//! what leveling pays on average. It waits no longer than until level 0 has twice the trigger. When
-//! there are no writes, or a caller waits, level 0 is *drained*: compacted whatever it holds, so
-//! that readers find few runs.
+//! [`Sizing::Auto`] it is compacted in *batches*. A batch has at least `l0_compaction_trigger`
+//! runs. It also waits while the bytes that it would be merged into are more than T/4 times its
+//! own, half of what leveling pays on average. It waits no longer than until level 0 has twice the
+//! trigger. When there are no writes, or a caller waits, level 0 is *drained*: compacted whatever
+//! it holds, so that readers find few runs.
 //!
 //! Not here: the job that follows ([`super::fluid`]); capacities as such (`shamba_model`).
 

@@ -122,7 +122,8 @@ pub fn slice_edit(
     VersionEdit { keyspace, changes }
 }
 
-/// The edit of a trivial move ([`CompactionJob::is_trivial_move`]): the tables change runs unchanged.
+/// The edit of a trivial move ([`CompactionJob::is_trivial_move`]): the tables change runs
+/// unchanged.
 pub fn move_edit(
     keyspace: KeyspaceId,
     version: &Version,

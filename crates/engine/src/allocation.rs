@@ -16,12 +16,12 @@ use shamba_tree::version::Version;
 use shamba_tree::version::live_entries;
 
 impl Core {
-    /// What bits are shared out by in a keyspace now.
+    /// Allocation rule of a keyspace under the current design.
     pub(crate) fn allocation_rule(&self, keyspace: &KeyspaceCore) -> Rule {
         self.allocation_rule_under(keyspace, &self.settings.live.get().tree_design())
     }
 
-    /// What they would be shared out by under another design.
+    /// Allocation rule of a keyspace under the design `target`.
     pub(crate) fn allocation_rule_under(&self, keyspace: &KeyspaceCore, target: &TreeDesign) -> Rule {
         let budget = match target.filter_memory_bytes {
             None => Budget::BitsPerKey(target.design.bits_per_key),
@@ -35,7 +35,7 @@ impl Core {
         }
     }
 
-    /// The family of the filters that are built now.
+    /// Filter layout of new tables.
     pub(crate) fn filter_layout(&self) -> FilterLayout {
         let live = self.settings.live.get();
         let bytes = live.filter_memory_bytes.unwrap_or_else(|| {
@@ -48,12 +48,12 @@ impl Core {
         self.settings.filter_layout_for(bytes)
     }
 
-    /// What a flush, or anything else that arrives in level 0, tells its tables.
+    /// Filter bits of the tables of a flush or of any other arrival in level 0.
     pub(crate) fn flush_bits(&self, keyspace: &KeyspaceCore, expected_entries: u64) -> JobBits {
         JobBits::of_flush(self.allocation_rule(keyspace), &keyspace.load().version, expected_entries)
     }
 
-    /// What a merge tells its tables.
+    /// Filter bits of the outputs of a compaction.
     pub(crate) fn compaction_bits(
         &self,
         keyspace: &KeyspaceCore,
@@ -63,7 +63,7 @@ impl Core {
         JobBits::of_compaction(self.allocation_rule(keyspace), version, job)
     }
 
-    /// Of something that all keyspaces have together, the part of one by its entries in tables.
+    /// Share of one keyspace in `whole`, by its entries in tables.
     fn part_of_keyspace(&self, keyspace: &KeyspaceCore, whole: u64) -> u64 {
         let entries = |keyspace: &KeyspaceCore| -> u64 {
             keyspace.load().version.tables().map(|(_, _, table)| live_entries(table)).sum()

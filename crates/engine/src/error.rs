@@ -258,7 +258,6 @@ impl From<shamba_tree::Error> for Error {
         match error.into_cause() {
             Cause::File(error) => error.into(),
             Cause::Unsupported(detail) => Self::new(ErrorKind::Unsupported, detail),
-            Cause::Invalid(detail) => Self::invalid(detail),
             Cause::Closed => Self::closed(),
         }
     }

@@ -247,7 +247,7 @@ fn read_state(
     let read = read_edits(env, &path, number, expected, &mut |record, edit| {
         state.apply(&edit).map_err(|detail| {
             let detail = format!("it does not fit: {detail}");
-            FileError::corruption(&path, record.offset, "manifest edit", detail).into()
+            FileError::corruption(&path, record.offset, "manifest edit", detail)
         })
     });
     state.next_id = state.next_id.max(number.saturating_add(1));

@@ -15,42 +15,36 @@ use crate::version::Run;
 use crate::view::RunPlan;
 
 /// Observer of the decisions of a lookup.
+///
+/// A method that a recorder does not define compiles to nothing.
 pub trait Recorder {
     /// Whether steps are kept.
-    const RECORDS: bool;
+    const RECORDS: bool = false;
     /// One step; the closure runs only if steps are kept.
-    fn step(&mut self, step: impl FnOnce() -> Step);
+    #[inline(always)]
+    fn step(&mut self, _step: impl FnOnce() -> Step) {}
     /// The newest range tombstone over the key.
-    fn floor(&mut self, floor: SeqNo);
+    #[inline(always)]
+    fn floor(&mut self, _floor: SeqNo) {}
     /// The handling of one module of the filter that is being tested.
-    fn module(&mut self, step: impl FnOnce() -> ModuleStep);
+    #[inline(always)]
+    fn module(&mut self, _step: impl FnOnce() -> ModuleStep) {}
     /// The filter of table `number` of the run has been tested, module by module.
-    fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict);
+    #[inline(always)]
+    fn filter(&mut self, _plan: &RunPlan, _number: usize, _verdict: Verdict) {}
     /// Table `number` of the run was searched, after its filter had returned `verdict`. `found` is
     /// whether it holds an entry of the key.
-    fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool);
+    #[inline(always)]
+    fn searched(&mut self, _plan: &RunPlan, _number: usize, _verdict: Verdict, _found: bool) {}
     /// The search read index partition `number` of this table.
-    fn partition(&mut self, reader: &TableReader, number: usize);
+    #[inline(always)]
+    fn partition(&mut self, _reader: &TableReader, _number: usize) {}
 }
 
 /// A recorder that keeps nothing.
 pub struct Silent;
 
-impl Recorder for Silent {
-    const RECORDS: bool = false;
-    #[inline(always)]
-    fn step(&mut self, _: impl FnOnce() -> Step) {}
-    #[inline(always)]
-    fn floor(&mut self, _: SeqNo) {}
-    #[inline(always)]
-    fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
-    #[inline(always)]
-    fn filter(&mut self, _: &RunPlan, _: usize, _: Verdict) {}
-    #[inline(always)]
-    fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {}
-    #[inline(always)]
-    fn partition(&mut self, _: &TableReader, _: usize) {}
-}
+impl Recorder for Silent {}
 
 /// A recorder that keeps everything.
 #[derive(Default)]
@@ -78,9 +72,7 @@ impl Recorder for Trace {
         let modules = std::mem::take(&mut self.modules);
         self.steps.push(Step::filter(plan, number, verdict, modules));
     }
-    // The step of the search holds more.
-    fn searched(&mut self, _: &RunPlan, _: usize, _: Verdict, _: bool) {} // Its step says more.
-    fn partition(&mut self, _: &TableReader, _: usize) {}
+    // `searched` and `partition` are not recorded: the step of the search holds more.
 }
 
 /// The place of a step of a lookup.

@@ -2,10 +2,9 @@
 //!
 //! Not here: the figures of the whole tree ([`crate::sampling`]).
 
-use shamba_key::SeqNo;
 use shamba_table::TableReader;
 
-use super::explain::{ModuleStep, Recorder, Step};
+use super::explain::Recorder;
 use super::get::Verdict;
 use crate::view::RunPlan;
 
@@ -23,14 +22,6 @@ impl Sampler {
 }
 
 impl Recorder for Sampler {
-    const RECORDS: bool = false;
-    #[inline(always)]
-    fn step(&mut self, _: impl FnOnce() -> Step) {}
-    #[inline(always)]
-    fn floor(&mut self, _: SeqNo) {}
-    #[inline(always)]
-    fn module(&mut self, _: impl FnOnce() -> ModuleStep) {}
-
     fn filter(&mut self, plan: &RunPlan, number: usize, verdict: Verdict) {
         if verdict == Verdict::No {
             if let Some(table) = plan.run.tables().get(number) {

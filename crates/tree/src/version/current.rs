@@ -7,10 +7,10 @@
 use std::io;
 use std::path::Path;
 
-use shamba_env::{Env, read_file, write_file_synced};
+use shamba_env::{Env, FileError, read_file, write_file_synced};
 use shamba_table::BirthId;
 
-use crate::error::{Error, Result};
+use super::Result;
 use shamba_key::planted::{Defect, is_planted};
 use shamba_log::framing::{FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 
@@ -25,11 +25,12 @@ pub const CURRENT_TEMPORARY: &str = "CURRENT.tmp";
 /// `Corruption` if the content is damaged, `Unsupported` for a newer version, or a failed read.
 pub fn read_current(env: &Env, dir: &Path) -> Result<Option<FileHeader>> {
     let path = dir.join(CURRENT);
-    let damaged = |detail: String| Error::corruption(&path, 0, FileKind::Current.header_structure(), detail);
+    let damaged =
+        |detail: String| FileError::corruption(&path, 0, FileKind::Current.header_structure(), detail);
     let bytes = match read_file(env.vfs.as_ref(), &path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io("read", &path, error)),
+        Err(error) => return Err(FileError::io(&path, "read", error)),
     };
     match FileHeader::decode(FileKind::Current, None, &bytes) {
         Ok(_) if bytes.len() as u64 != HEADER_BYTES => {
@@ -37,7 +38,7 @@ pub fn read_current(env: &Env, dir: &Path) -> Result<Option<FileHeader>> {
         }
         Ok(header) => Ok(Some(header)),
         Err(HeaderFault::Damaged(detail)) => Err(damaged(detail)),
-        Err(HeaderFault::Unsupported(detail)) => Err(Error::unsupported(&path, detail)),
+        Err(HeaderFault::Unsupported(detail)) => Err(FileError::unsupported(&path, detail)),
     }
 }
 
@@ -52,10 +53,10 @@ pub fn draft_current(env: &Env, dir: &Path, number: u64, birth: BirthId) -> Resu
     match env.vfs.unlink(&temporary) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Error::io("remove", &temporary, error)),
+        Err(error) => return Err(FileError::io(&temporary, "remove", error)),
     }
     let written = write_file_synced(env.vfs.as_ref(), &temporary, &bytes);
-    written.map_err(|error| Error::io("write", &temporary, error))
+    written.map_err(|error| FileError::io(&temporary, "write", error))
 }
 
 /// Renames the file that [`draft_current`] wrote to `CURRENT`, durably.
@@ -64,9 +65,9 @@ pub fn draft_current(env: &Env, dir: &Path, number: u64, birth: BirthId) -> Resu
 /// I/O errors of the file system; then either manifest may be the current one.
 pub fn install_current(env: &Env, dir: &Path) -> Result<()> {
     let (path, temporary) = (dir.join(CURRENT), dir.join(CURRENT_TEMPORARY));
-    env.vfs.rename(&temporary, &path).map_err(|error| Error::io("rename", &temporary, error))?;
+    env.vfs.rename(&temporary, &path).map_err(|error| FileError::io(&temporary, "rename", error))?;
     if is_planted(Defect::CurrentUnsynced) {
         return Ok(());
     }
-    env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))
+    env.vfs.sync_dir(dir).map_err(|error| FileError::io(dir, "sync directory", error))
 }

@@ -19,3 +19,6 @@ pub use live::{level_bytes, live_bytes, live_entries};
 pub use run::Run;
 pub use slot::OpenTables;
 pub use version::Version;
+
+/// The result of reading and writing manifests: only files can fail.
+pub type Result<T> = std::result::Result<T, shamba_env::FileError>;

@@ -8,6 +8,7 @@ use shamba_key::KeyDigest;
 use shamba_table::{Entry, RangeTombstone};
 
 use super::*;
+use crate::error::Cause;
 use crate::iter::testing::WALK;
 use crate::version::Version;
 use shamba_key::KeyspaceId;
@@ -204,7 +205,7 @@ fn entries_of_kinds_to_come_are_refused_by_name_unless_hidden() {
                 true => iter.seek_to_last(&mut out),
             };
             let error = error.expect_err("nobody can read it");
-            assert!(error.is_unsupported());
+            assert!(matches!(error.cause(), Cause::Unsupported(_)));
             assert!(error.to_string().contains(&format!("{kind:?}")) && error.to_string().contains("\"k\""));
         }
         assert_eq!(bench.walk(SeqNo(1)).0, ["a"], "the reader does not see it yet");

@@ -3,12 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use shamba_env::Env;
+use shamba_env::{Env, FileError};
 
 use super::codec::{EditFault, decode_edit};
 use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
-use crate::error::{Error, Result};
+use crate::version::Result;
 use crate::version::current::{CURRENT, read_current};
 use shamba_key::planted::{Defect, is_planted};
 use shamba_log::framing::header::HEADER_BYTES;
@@ -42,15 +42,20 @@ impl ManifestReader {
             return Ok(None);
         };
         let path = dir.join(manifest_file_name(current.number));
-        let exists = env.vfs.exists(&path).map_err(|error| Error::io("look for", &path, error))?;
+        let exists = env.vfs.exists(&path).map_err(|error| FileError::io(&path, "look for", error))?;
         if !exists {
             let detail = format!("it is missing, and {CURRENT} names it");
-            return Err(Error::corruption(&path, 0, "manifest", detail));
+            return Err(FileError::corruption(&path, 0, "manifest", detail));
         }
         let mut state = ManifestState::default();
         let torn = read_edits(env, &path, current.number, Some(current), &mut |record, edit| {
             state.apply(&edit).map_err(|detail| {
-                Error::corruption(&path, record.offset, "manifest edit", format!("it does not fit: {detail}"))
+                FileError::corruption(
+                    &path,
+                    record.offset,
+                    "manifest edit",
+                    format!("it does not fit: {detail}"),
+                )
             })
         })?;
         let warnings = torn.iter().map(TornEdit::to_string).collect();
@@ -100,16 +105,16 @@ pub fn read_edits(
     let start = window.at(0, HEADER_BYTES as usize)?;
     let header = match FileHeader::decode(FileKind::Manifest, Some(number), start) {
         Ok(header) => header,
-        Err(HeaderFault::Unsupported(detail)) => return Err(unsupported(path, &detail)),
+        Err(HeaderFault::Unsupported(detail)) => return Err(FileError::unsupported(path, detail)),
         // The manifest is current, so its header and snapshot were synced: damage to them is never
         // a torn tail.
         Err(HeaderFault::Damaged(detail)) => {
-            return Err(Error::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
+            return Err(FileError::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
         }
     };
     if expected.is_some_and(|expected| expected.birth != header.birth) {
         let detail = format!("it is not the file that {CURRENT} names, but another of that name");
-        return Err(Error::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
+        return Err(FileError::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
     }
     let mut promise = survey::highest_promise(&mut window, number, Some(header.birth))?;
     if is_planted(Defect::EditPromiseIgnored) {
@@ -125,9 +130,9 @@ pub fn read_edits(
                 match record.kind {
                     RecordKind::Data => {
                         let edit = decode_edit(&record.payload).map_err(|fault| match fault {
-                            EditFault::Unsupported(detail) => unsupported(path, &detail),
+                            EditFault::Unsupported(detail) => FileError::unsupported(path, detail),
                             EditFault::Malformed(detail) => {
-                                Error::corruption(path, record.offset, "manifest edit", detail)
+                                FileError::corruption(path, record.offset, "manifest edit", detail)
                             }
                         })?;
                         take(&record, edit)?;
@@ -136,7 +141,7 @@ pub fn read_edits(
                     RecordKind::Promise | RecordKind::End => {}
                     RecordKind::Head => {
                         let detail = "a log's head in a manifest";
-                        return Err(Error::corruption(path, record.offset, "manifest frame", detail));
+                        return Err(FileError::corruption(path, record.offset, "manifest frame", detail));
                     }
                 }
                 continue;
@@ -151,15 +156,11 @@ pub fn read_edits(
                 _ => format!("everything below {promise} was synced"),
             };
             let structure = FileKind::Manifest.frame_structure();
-            return Err(Error::corruption(path, offset, structure, format!("{detail}; {why}")));
+            return Err(FileError::corruption(path, offset, structure, format!("{detail}; {why}")));
         }
         let bytes = file_bytes.saturating_sub(at);
         return Ok(Some(TornEdit { path: path.to_path_buf(), offset: at, bytes, detail }));
     }
-}
-
-fn unsupported(path: &Path, detail: &str) -> Error {
-    Error::unsupported(path, detail)
 }
 
 /// Checks that a directory without `CURRENT` holds no log and no table, only files that an
@@ -171,7 +172,7 @@ pub fn no_database_without_current(env: &Env, dir: &Path) -> Result<()> {
     let entries = match env.vfs.list(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Error::io("list", dir, error)),
+        Err(error) => return Err(FileError::io(dir, "list", error)),
     };
     let is_data =
         |name: &str| name.strip_suffix(".log").or_else(|| name.strip_suffix(".sst")).is_some_and(is_number);
@@ -179,7 +180,7 @@ pub fn no_database_without_current(env: &Env, dir: &Path) -> Result<()> {
         None => Ok(()),
         Some(entry) => {
             let detail = format!("it is missing, and {} belongs to a database", entry.name);
-            Err(Error::corruption(&dir.join(CURRENT), 0, FileKind::Current.header_structure(), detail))
+            Err(FileError::corruption(&dir.join(CURRENT), 0, FileKind::Current.header_structure(), detail))
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_env::{Env, MemFs, append_all, read_file};
+use shamba_env::{Env, FileError, MemFs, append_all, read_file};
 use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId};
 
@@ -143,7 +143,7 @@ pub(super) fn put_file(env: &Env, path: &Path, bytes: &[u8]) {
     append_all(file.as_mut(), bytes).expect("written");
 }
 
-pub(super) fn load(env: &Env) -> crate::error::Result<Option<Loaded>> {
+pub(super) fn load(env: &Env) -> crate::version::Result<Option<Loaded>> {
     ManifestReader::load(env, Path::new(DIR))
 }
 

@@ -11,12 +11,12 @@
 
 use std::path::Path;
 
-use shamba_env::Env;
+use shamba_env::{Env, FileError};
 
 use super::codec::edit_pieces;
 use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
-use crate::error::{Error, Result};
+use crate::version::Result;
 use crate::version::current::{draft_current, install_current, read_current};
 use shamba_key::planted::{Defect, is_planted};
 use shamba_log::framing::{FileKind, FrameWriter};
@@ -51,11 +51,11 @@ impl ManifestWriter {
     pub fn draft(env: &Env, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
         let in_force = read_current(env, dir)?.map(|header| header.number);
         if in_force == Some(number) {
-            return Err(Error::invalid(format!("manifest {number} is in force")));
+            return Err(FileError::Invalid(format!("manifest {number} is in force")));
         }
         let path = dir.join(manifest_file_name(number));
-        if env.vfs.exists(&path).map_err(|error| Error::io("look for", &path, error))? {
-            env.vfs.unlink(&path).map_err(|error| Error::io("remove", &path, error))?;
+        if env.vfs.exists(&path).map_err(|error| FileError::io(&path, "look for", error))? {
+            env.vfs.unlink(&path).map_err(|error| FileError::io(&path, "remove", error))?;
         }
         let mut frames = FrameWriter::create(env, &path, FileKind::Manifest, number)?;
         frames.append_record(&edit_pieces(&state.snapshot_edit()).parts())?;
@@ -74,7 +74,7 @@ impl ManifestWriter {
     /// I/O errors of the file system; the draft may be current nonetheless.
     pub fn put_in_force(mut self, env: &Env, dir: &Path) -> Result<Self> {
         // Before the rename: a `CURRENT` that survives a crash must not name a file that did not.
-        env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+        env.vfs.sync_dir(dir).map_err(|error| FileError::io(dir, "sync directory", error))?;
         if is_planted(Defect::ManifestUnlinkedEarly) {
             if let Some(before) = read_current(env, dir)? {
                 let _ = env.vfs.unlink(&dir.join(manifest_file_name(before.number)));
@@ -94,7 +94,7 @@ impl ManifestWriter {
     pub fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
         self.frames.append_record(&edit_pieces(edit).parts())?;
         if is_planted(Defect::EditUnsynced) {
-            return Ok(self.frames.flush()?);
+            return self.frames.flush();
         }
         self.frames.sync()?;
         self.write_promise()
@@ -105,7 +105,7 @@ impl ManifestWriter {
     /// the edit still succeeds.
     fn write_promise(&mut self) -> Result<()> {
         let written = self.frames.append_promise().and_then(|()| self.frames.flush());
-        if self.is_out_of_space() { Ok(()) } else { Ok(written?) }
+        if self.is_out_of_space() { Ok(()) } else { written }
     }
 
     /// Whether the last append found no space, and the operating system reported that the file was

@@ -29,7 +29,7 @@ fn frames(bytes: &[u8]) -> Vec<FrameAt> {
 }
 
 /// Loads with the content of one file replaced.
-fn load_with(name: &str, bytes: &[u8]) -> crate::error::Result<Option<Loaded>> {
+fn load_with(name: &str, bytes: &[u8]) -> crate::version::Result<Option<Loaded>> {
     let env = new_env(1);
     written(&env, &life());
     let path = Path::new(DIR).join(name);
@@ -41,7 +41,7 @@ fn load_with(name: &str, bytes: &[u8]) -> crate::error::Result<Option<Loaded>> {
 /// Compares the load of a damaged manifest with the result that the promises imply. `place` is the
 /// offset of the bad frame, `promise` the highest promise that survived, and `edits` the number of
 /// edits that end before the damage.
-fn check(result: crate::error::Result<Option<Loaded>>, place: u64, promise: u64, edits: usize, told: &str) {
+fn check(result: crate::version::Result<Option<Loaded>>, place: u64, promise: u64, edits: usize, told: &str) {
     let states = states(&life());
     match result {
         Ok(loaded) => {
@@ -82,7 +82,7 @@ fn every_flipped_byte_of_a_manifest() {
             let result = load_with("MANIFEST-000003", &bytes);
             let told = format!("byte {at} mask {mask:x}");
             if (8..20).contains(&at) && (at, mask) != (8, 1) {
-                assert!(result.expect_err("newer").is_unsupported(), "{told}");
+                assert!(matches!(result.expect_err("newer"), FileError::Unsupported { .. }), "{told}");
                 continue;
             }
             let hit = |frame: &FrameAt| (frame.start..frame.end).contains(&(at as u64));
@@ -118,7 +118,7 @@ fn every_flip_and_every_length_of_current() {
     assert_eq!(good.len() as u64, HEADER_BYTES);
     let refused = |bytes: &[u8], told: &str| {
         let error = load_with(CURRENT, bytes).expect_err(told);
-        assert!(error.is_corruption() || error.is_unsupported(), "{told}: {error:?}");
+        assert!(error.is_corruption() || matches!(error, FileError::Unsupported { .. }), "{told}: {error:?}");
         if error.is_corruption() {
             assert!(error.file().expect("a file").ends_with(CURRENT), "{told}: {error}");
         }

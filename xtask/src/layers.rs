@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use crate::tidy::tests_begin;
+
 /// Crates that are not in order yet, and are checked once they are.
 const UNORDERED: [&str; 2] = ["engine", "workload"];
 /// Groups that a crate of more than [`ROOMS_WITHOUT_GROUPS`] rooms has at least.
@@ -105,13 +107,8 @@ fn gather(path: &Path, is_top: bool, used: &mut BTreeSet<String>) -> Result<(), 
 
 /// The code before the tests at the end of a file, without line comments.
 fn without_tests_and_comments(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let is_tests = |at: usize| {
-        lines[at].starts_with("#[cfg(test)]")
-            && lines.get(at + 1).is_some_and(|next| next.contains("mod ") && next.ends_with('{'))
-    };
-    let end = (0..lines.len()).find(|at| is_tests(*at)).unwrap_or(lines.len());
-    lines[..end].iter().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+    let code = text.lines().take(tests_begin(text)).map(|line| line.split("//").next().unwrap_or_default());
+    code.collect::<Vec<_>>().join("\n")
 }
 
 /// Adds the names behind each `start`: one, or those of a list in braces.

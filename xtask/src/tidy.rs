@@ -213,8 +213,7 @@ fn breaches_of(name: &str, text: &str) -> Vec<(usize, String)> {
     let sealed = SEALED.iter().any(|folder| name.starts_with(&format!("crates/{folder}/src/")));
     let unsafe_allowed = UNSAFE.iter().any(|place| name.starts_with(place));
     let unfinished = unfinished();
-    let mut in_tests = is_test_file(name);
-    let mut test_attribute = false;
+    let tests_begin = if is_test_file(name) { 0 } else { tests_begin(text) };
     for (number, line) in text.lines().enumerate() {
         let code = line.trim_start();
         for mark in unfinished.iter().filter(|mark| line.contains(mark.as_str())) {
@@ -223,10 +222,7 @@ fn breaches_of(name: &str, text: &str) -> Vec<(usize, String)> {
         if code.starts_with("//") {
             continue;
         }
-        // `#[cfg(test)] mod tests {` is at the end of a file: everything from there on is test
-        // code.
-        in_tests |= test_attribute && code.starts_with("mod ") && code.ends_with('{');
-        test_attribute = code.starts_with("#[cfg(test)]") || (test_attribute && code.starts_with("#["));
+        let in_tests = number >= tests_begin;
         if sealed && !in_tests {
             for call in WORLD.iter().filter(|call| code.contains(*call)) {
                 found.push((number + 1, format!("{call} goes around the environment (shamba-env)")));
@@ -270,6 +266,23 @@ fn is_let_chain(line: &str, next: &str) -> bool {
         depth == 0 && code[at + place..].starts_with(" && ")
     });
     code[..at].contains("&& ") || is_within || next.trim_start().starts_with("&& ")
+}
+
+/// The line, counted from 0, of `mod tests {` under `#[cfg(test)]`, which is at the end of a file:
+/// everything from there on is test code. The number of lines without one.
+pub(crate) fn tests_begin(text: &str) -> usize {
+    let mut test_attribute = false;
+    for (number, line) in text.lines().enumerate() {
+        let code = line.trim_start();
+        if code.starts_with("//") {
+            continue;
+        }
+        if test_attribute && code.starts_with("mod ") && code.ends_with('{') {
+            return number;
+        }
+        test_attribute = code.starts_with("#[cfg(test)]") || (test_attribute && code.starts_with("#["));
+    }
+    text.lines().count()
 }
 
 fn is_test_file(name: &str) -> bool {

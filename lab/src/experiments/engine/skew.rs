@@ -288,16 +288,10 @@ fn by_cost_model(
     locality: MissRatioCurve,
 ) -> Result<f64, String> {
     let entries = tree.spec.entries;
-    let is_absent = keys == ABSENT;
+    let rates = if keys == ABSENT { [1.0, 0.0, 0.0, 0.0] } else { [0.0, 1.0, 0.0, 0.0] };
     let situation = Situation {
         data: DataSet { entries, entry_bytes: data_bytes as f64 / entries as f64, page_bytes: 4_096 },
-        workload: Workload {
-            empty_lookups: f64::from(u8::from(is_absent)),
-            found_lookups: f64::from(u8::from(!is_absent)),
-            updates: 0.0,
-            ranges: 0.0,
-            range_selectivity: 0.0,
-        },
+        workload: Workload::of_rates(rates, 0.0),
         device: ModelDevice { read_ns: 1.0, write_ns: 1.0, cpu: CpuTimes::NONE },
         locality,
     };

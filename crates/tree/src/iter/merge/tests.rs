@@ -1,7 +1,7 @@
 //! Tests of the merging iterator against one sorted vector.
 
 use super::*;
-use shamba_testkit::{Dice, Row, Rows, check_laws, collect, sort};
+use shamba_testkit::{Dice, Row, Rows, Watched, check_laws, collect, sort};
 
 fn merge_of(parts: Vec<Vec<Row>>) -> MergeIter {
     MergeIter::new(parts.into_iter().map(|rows| Box::new(Rows::new(rows)) as Box<dyn EntryIter>).collect())
@@ -81,65 +81,18 @@ fn a_skip_moves_only_the_chosen_children() {
 }
 
 /// A source that fails at its n-th move.
-struct Failing(Rows, usize);
-
-impl Failing {
-    fn fail(&mut self) -> Result<()> {
-        self.1 = self.1.wrapping_sub(1);
-        if self.1 == 0 { Err(shamba_table::Error::Invalid("planted".to_owned())) } else { Ok(()) }
-    }
-}
-
-impl EntryIter for Failing {
-    fn seek_to_first(&mut self) -> Result<()> {
-        self.fail()?;
-        self.0.seek_to_first()
-    }
-    fn seek_to_last(&mut self) -> Result<()> {
-        self.fail()?;
-        self.0.seek_to_last()
-    }
-    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        self.fail()?;
-        self.0.seek(key, seq)
-    }
-    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        self.fail()?;
-        self.0.seek_for_prev(key, seq)
-    }
-    fn next(&mut self) -> Result<()> {
-        self.fail()?;
-        self.0.next()
-    }
-    fn prev(&mut self) -> Result<()> {
-        self.fail()?;
-        self.0.prev()
-    }
-    fn valid(&self) -> bool {
-        self.0.valid()
-    }
-    fn key(&self) -> &[u8] {
-        self.0.key()
-    }
-    fn seq(&self) -> SeqNo {
-        self.0.seq()
-    }
-    fn kind(&self) -> EntryKind {
-        self.0.kind()
-    }
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
-    fn value_bytes(&self) -> Bytes {
-        self.0.value_bytes()
-    }
+fn failing(rows: Vec<Row>, mut left: usize) -> impl EntryIter {
+    Watched::new(Box::new(Rows::new(rows)), move |_, _: &mut dyn EntryIter| {
+        left = left.wrapping_sub(1);
+        if left == 0 { Err(shamba_table::Error::Invalid("injected".to_owned())) } else { Ok(()) }
+    })
 }
 
 #[test]
 fn an_error_leaves_no_position_and_a_new_seek_starts_over() {
     let rows = |seqs: std::ops::Range<u64>| seqs.map(|seq| Row::put(&[seq as u8], seq)).collect::<Vec<_>>();
     for fail_at in 1..12 {
-        let failing = Failing(Rows::new(rows(5..10)), fail_at);
+        let failing = failing(rows(5..10), fail_at);
         let parts: Vec<Box<dyn EntryIter>> = vec![Box::new(failing), Box::new(Rows::new(rows(10..15)))];
         let mut merge = MergeIter::new(parts);
         let mut failed = merge.seek_to_first().is_err();

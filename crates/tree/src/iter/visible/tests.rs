@@ -13,59 +13,12 @@ use crate::iter::testing::WALK;
 use crate::version::Version;
 use shamba_key::KeyspaceId;
 use shamba_memtable::ChunkedMemtable;
+use shamba_testkit::Watched;
 
 /// A memtable whose iterators count their moves.
 struct Counted {
     table: Arc<ChunkedMemtable>,
     moves: Arc<AtomicU64>,
-}
-
-struct CountedIter(Box<dyn EntryIter>, Arc<AtomicU64>);
-
-impl CountedIter {
-    fn moved(&mut self) -> &mut dyn EntryIter {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.as_mut()
-    }
-}
-
-impl EntryIter for CountedIter {
-    fn seek_to_first(&mut self) -> shamba_table::Result<()> {
-        self.moved().seek_to_first()
-    }
-    fn seek_to_last(&mut self) -> shamba_table::Result<()> {
-        self.moved().seek_to_last()
-    }
-    fn seek(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
-        self.moved().seek(key, seq)
-    }
-    fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> shamba_table::Result<()> {
-        self.moved().seek_for_prev(key, seq)
-    }
-    fn next(&mut self) -> shamba_table::Result<()> {
-        self.moved().next()
-    }
-    fn prev(&mut self) -> shamba_table::Result<()> {
-        self.moved().prev()
-    }
-    fn valid(&self) -> bool {
-        self.0.valid()
-    }
-    fn key(&self) -> &[u8] {
-        self.0.key()
-    }
-    fn seq(&self) -> SeqNo {
-        self.0.seq()
-    }
-    fn kind(&self) -> EntryKind {
-        self.0.kind()
-    }
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
-    fn value_bytes(&self) -> Bytes {
-        self.0.value_bytes()
-    }
 }
 
 impl Memtable for Counted {
@@ -103,7 +56,11 @@ impl Memtable for Counted {
         self.table.values()
     }
     fn iter(self: Arc<Self>) -> Box<dyn EntryIter> {
-        Box::new(CountedIter(Arc::clone(&self.table).iter(), Arc::clone(&self.moves)))
+        let moves = Arc::clone(&self.moves);
+        Box::new(Watched::new(Arc::clone(&self.table).iter(), move |_, _: &mut dyn EntryIter| {
+            moves.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }))
     }
 }
 

@@ -22,7 +22,8 @@ use shamba_model::Sizing;
 use shamba_model::updates::Merging;
 use shamba_table::LedgerPart;
 
-use crate::core::{Core, KeyspaceCore};
+use crate::catalog::KeyspaceCore;
+use crate::core::Core;
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::memory::cache_share_bytes;
@@ -165,7 +166,7 @@ impl Core {
     /// Computes advice. `favourite` is an additional candidate and wins ties; no design like one of
     /// `kept_off` is advised.
     pub(crate) fn advise(&self, favourite: Option<TreeDesign>, kept_off: &[KeptOff]) -> Result<Advice> {
-        if self.closed.load(std::sync::atomic::Ordering::Acquire) {
+        if self.lifecycle.is_closed() {
             return Err(Error::closed());
         }
         let scene = self.scene();
@@ -232,7 +233,7 @@ impl Core {
         let settings = &self.settings;
         let workload = self.workload();
         let (mut entries, mut bytes) = (0, 0);
-        for keyspace in self.keyspaces.load().values() {
+        for keyspace in self.catalog.keyspaces().values() {
             let runs: Vec<(u64, u64)> = keyspace.load().version.runs().map(|(_, run)| size(run)).collect();
             let (of_entries, of_bytes) = distinct(&runs, workload.overwritten_share());
             entries += of_entries;
@@ -276,7 +277,7 @@ impl Core {
     pub(crate) fn way(&self, target: &TreeDesign, workload: &Workload) -> Way {
         let rules = self.rules_of(target.design, true);
         let table_bytes = self.table_size().full_bytes;
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         let ahead = |by: fn(&shamba_tree::version::Version, &Rules, u64) -> Forecast| -> Vec<_> {
             let of = |keyspace: &Arc<KeyspaceCore>| {
                 (Arc::clone(keyspace), by(&keyspace.load().version, &rules, table_bytes))

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use shamba_filter::FilterLayout;
 
-use crate::core::{Core, KeyspaceCore};
+use crate::catalog::KeyspaceCore;
+use crate::core::Core;
 use crate::redesign::TreeDesign;
 use shamba_tree::allocation::{Budget, JobBits, Rule};
 use shamba_tree::compaction::policy::CompactionJob;
@@ -42,7 +43,7 @@ impl Core {
             let entries = |keyspace: &Arc<KeyspaceCore>| -> u64 {
                 keyspace.load().version.tables().map(|(_, _, table)| table.meta.entries).sum()
             };
-            let entries: u64 = self.keyspaces.load().values().map(entries).sum();
+            let entries: u64 = self.catalog.keyspaces().values().map(entries).sum();
             (entries as f64 * live.design.bits_per_key / 8.0) as u64
         });
         self.settings.filter_layout_for(bytes)
@@ -68,7 +69,7 @@ impl Core {
         let entries = |keyspace: &KeyspaceCore| -> u64 {
             keyspace.load().version.tables().map(|(_, _, table)| live_entries(table)).sum()
         };
-        let all: u64 = self.keyspaces.load().values().map(|keyspace| entries(keyspace)).sum();
+        let all: u64 = self.catalog.keyspaces().values().map(|keyspace| entries(keyspace)).sum();
         if all == 0 {
             return whole;
         }

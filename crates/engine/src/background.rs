@@ -20,10 +20,9 @@ use shamba_env::JoinHandle;
 use shamba_model::Design;
 use shamba_table::Residency;
 
-use crate::core::{BackgroundState, Core, FilterRewrite, KeyspaceCore, Work};
+use crate::catalog::KeyspaceCore;
+use crate::core::{BackgroundState, Core, FilterRewrite, Work};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Event;
-use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
 use crate::sync::MutexGuard;
 use shamba_env::lock;
@@ -112,7 +111,7 @@ impl Core {
         let mut handles = Vec::new();
         lock(&self.background.state).quiet_since_us = self.env.clock.now_us();
         let mut workers: Vec<Worker> = Vec::new();
-        if !self.read_only {
+        if !self.lifecycle.is_read_only() {
             workers.push(("shamba-flush", Self::flush_worker, false));
             workers.push(("shamba-merge", Self::compaction_worker, true));
             workers.push(("shamba-sync", Self::sync_worker, false));
@@ -131,7 +130,8 @@ impl Core {
             let core = Arc::clone(self);
             let body = Box::new(move || {
                 if catch_unwind(AssertUnwindSafe(|| work(&core))).is_err() {
-                    core.fail(&Error::new(ErrorKind::ReadOnly, format!("the worker {name} panicked")));
+                    core.lifecycle
+                        .fail(&Error::new(ErrorKind::ReadOnly, format!("the worker {name} panicked")));
                 }
             });
             let spawner = &self.env.spawner;
@@ -170,11 +170,11 @@ impl Core {
     fn flush_worker(&self) {
         let mut state = lock(&self.background.state);
         while !state.shutdown {
-            if state.immutables.is_empty() || lock(&self.failure).is_some() {
+            if state.immutables.is_empty() || self.lifecycle.has_failed() {
                 state = self.wait_for_work(state, IDLE_MS);
                 if !state.shutdown {
                     drop(state);
-                    self.remove_obsolete_files();
+                    self.catalog.remove_obsolete_files();
                     state = lock(&self.background.state);
                 }
                 continue;
@@ -213,7 +213,7 @@ impl Core {
             if self.is_stopping() {
                 return;
             }
-            let merged = if lock(&self.failure).is_some() { Ok(false) } else { self.compact_once() };
+            let merged = if self.lifecycle.has_failed() { Ok(false) } else { self.compact_once() };
             let wait_ms = match merged {
                 Ok(true) => continue,
                 Ok(false) => IDLE_MS,
@@ -275,7 +275,7 @@ impl Core {
     pub(crate) fn run_background_inline(&self) {
         // The thread that holds the lock does this work too.
         let Ok(_guard) = self.inline_work.try_lock() else { return };
-        while lock(&self.failure).is_none() {
+        while !self.lifecycle.has_failed() {
             let has_flush = !lock(&self.background.state).immutables.is_empty();
             let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_once() };
             if !matches!(done, Ok(true)) {
@@ -318,11 +318,11 @@ impl Core {
         self.background.wake.notify_all();
         if let Err(error) = &outcome {
             // The files of the attempt must be removed before the next one: they may fill the disk.
-            self.remove_obsolete_files();
-            self.report_background("flush", error);
+            self.catalog.remove_obsolete_files();
+            self.telemetry.background_error("flush", error);
         } else if has_values {
             // The log was kept for the memtables, which only readers may hold now.
-            self.remove_obsolete_files();
+            self.catalog.remove_obsolete_files();
         }
         outcome
     }
@@ -344,7 +344,7 @@ impl Core {
         let Some(next) = picked else { return Ok(false) };
         let outcome = next.job.as_ref().map_or(Ok(()), |job| self.run_compaction(&next.keyspace, job));
         // The compaction itself held the version of its inputs; now no reader of it may be left.
-        self.remove_obsolete_files();
+        self.catalog.remove_obsolete_files();
         let stopped = self.is_stopping();
         let mut state = lock(&self.background.state);
         state.merging = false;
@@ -380,7 +380,7 @@ impl Core {
             Ok(()) => Ok(true),
             Err(_) if stopped => Ok(false),
             Err(error) => {
-                self.report_background("merge", &error);
+                self.telemetry.background_error("merge", &error);
                 Err(error)
             }
         }
@@ -416,7 +416,7 @@ impl Core {
     fn next_refit(&self, state: &BackgroundState, has_waiter: bool) -> Option<NextCompaction> {
         let filter_rewrite =
             state.filter_rewrites.iter().find(|filter_rewrite| filter_rewrite.has_waiter == has_waiter)?;
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         let keyspace = keyspaces.get(&filter_rewrite.keyspace)?;
         let job = pick_filter_rewrite(&keyspace.load().version, &filter_rewrite.tables, REFIT_JOB_BYTES);
         Some(NextCompaction {
@@ -428,7 +428,7 @@ impl Core {
 
     fn next_compaction_by(&self, state: &BackgroundState, is_draining: bool) -> Option<NextCompaction> {
         let rules = self.rules(is_draining);
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         for id in &state.full_compactions {
             if let Some(keyspace) = keyspaces.get(id) {
                 let job = pick_full(&keyspace.load().version, &rules);
@@ -473,15 +473,6 @@ impl Core {
         }
     }
 
-    pub(crate) fn report_background(&self, what: &str, error: &Error) {
-        // Work interrupted by a close has not failed: the log still has its entries.
-        if error.kind() == ErrorKind::Closed {
-            return;
-        }
-        WorkCounters::add(&self.work.background_errors, 1);
-        self.events.emit(&Event::BackgroundError(format!("{what}: {}", error.chain())));
-    }
-
     /// Syncs the log when the interval of a write has passed.
     fn sync_if_due(&self) {
         let mut writing = lock(&self.writing);
@@ -522,7 +513,7 @@ impl Core {
             if done(&state) {
                 return Ok(());
             }
-            self.check_writable()?;
+            self.lifecycle.check_writable()?;
             let failed = failed_before.iter().find_map(|(work, before)| {
                 let trouble = state.trouble(*work, is_inline);
                 let gives_up = is_inline || trouble.should_give_up(*before, WAITER_FAILURES_MAX);
@@ -560,7 +551,7 @@ impl Core {
     /// Bytes that flushes and compactions have to move until [`Self::is_idle`].
     pub(crate) fn debt_bytes(&self) -> u64 {
         let unflushed: u64 = lock(&self.background.state).immutables.iter().map(|gen_| gen_.bytes).sum();
-        let (keyspaces, rules) = (self.keyspaces.load(), self.rules(true));
+        let (keyspaces, rules) = (self.catalog.keyspaces(), self.rules(true));
         let unmerged = |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules);
         unflushed + keyspaces.values().map(unmerged).sum::<u64>()
     }

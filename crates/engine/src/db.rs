@@ -6,20 +6,22 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use shamba_env::FileLock;
 
 use crate::builder::Builder;
-use crate::core::{Core, KeyspaceCore};
+use crate::catalog::KeyspaceCore;
+use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::handle::Handle;
 use crate::key_range::KeyRange;
 use crate::metrics::Stats;
-use crate::read::cursor::{Cursor, Iter};
-use crate::read::reader::{HashedKey, ReadAt, ReadOptions};
+use crate::reads::cursor::{Cursor, Iter};
+use crate::reads::options::{HashedKey, ReadOptions};
+use crate::reads::reader::ReadAt;
 use crate::settings::Settings;
+use crate::trace::Recording;
 use crate::verify::CheckReport;
 use crate::write::batch::{Batch, Operations, WriteOptions, with_range_delete};
 use shamba_env::lock;
@@ -45,7 +47,7 @@ pub struct Db {
 
 impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Db").field("path", &self.core().path()).finish_non_exhaustive()
+        f.debug_struct("Db").field("path", &self.core().catalog.dir()).finish_non_exhaustive()
     }
 }
 
@@ -252,11 +254,12 @@ impl Db {
 
     fn over(core: Arc<Core>) -> Result<Self> {
         let keyspace = core
+            .catalog
             .keyspace(shamba_key::KeyspaceId(0))
             .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
         let workers = core.start_workers()?;
         let handle = Arc::new(Handle::new(core, workers));
-        if handle.core.is_inline() && !handle.core.read_only {
+        if handle.core.is_inline() && !handle.core.lifecycle.is_read_only() {
             handle.core.run_background_inline();
         }
         Ok(Self { handle, keyspace })
@@ -273,8 +276,8 @@ impl Db {
     fn read_at(&self) -> ReadAt<'_> {
         let keyspace = &self.keyspace;
         ReadAt {
-            core: self.core(),
-            handle: &self.handle,
+            reads: &self.core().reads,
+            keeper: &self.handle,
             keyspace,
             snapshot: None,
             options: &ReadOptions::DEFAULT,
@@ -304,8 +307,7 @@ impl Db {
 
     /// A snapshot of the present state. Compactions keep what it sees for as long as it lives.
     pub fn snapshot(&self) -> Snapshot {
-        let core = self.core();
-        let guard = core.snapshots.take_with(|| core.visible());
+        let guard = self.core().reads.snapshot();
         Snapshot { db: self.clone(), keyspace: Arc::clone(&self.keyspace), guard }
     }
 
@@ -340,7 +342,8 @@ impl Db {
 
     /// The names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.core().keyspaces.load().values().map(|k| k.name.clone()).collect();
+        let mut names: Vec<String> =
+            self.core().catalog.keyspaces().values().map(|k| k.name.clone()).collect();
         names.sort_unstable();
         names
     }
@@ -398,6 +401,23 @@ impl Db {
         self.rewrite_filters()
     }
 
+    /// Begins to record every operation of every handle, with keys and the lengths of values, in
+    /// order. The result is a text file that `shamba bench DB replay` replays
+    /// (`docs/formats/trace.md`). The recording ends with [`Recording::finish`], or when the file
+    /// cannot be written. A write failure is a warning and the result of `finish`; it fails no
+    /// operation. Operations wait while 64 KiB are written to the file.
+    ///
+    /// Batches and [`Db::multi_get`] are recorded as their parts. Scans are recorded when they end,
+    /// with the number of entries that they read. Failed operations, entries added by
+    /// [`Db::ingest`] and scans that began before the recording are not recorded.
+    ///
+    /// # Errors
+    /// `Invalid` if a trace of this database is being recorded already; `Io`, `NoSpace` or
+    /// `ReadOnly` if the file exists or cannot be created; `Closed`.
+    pub fn record_trace(&self, path: impl AsRef<Path>) -> Result<Recording> {
+        self.core().record_trace(path.as_ref())
+    }
+
     /// Waits until no flush or compaction is pending, including the compaction of flushed runs that
     /// otherwise waits until a few have accumulated. Does not flush the active memtable.
     ///
@@ -449,7 +469,7 @@ impl Db {
     pub fn close(self) -> Result<()> {
         let core = self.core();
         // Without a log only a flush can save the memtables. Most of it is done while writes go on.
-        let flush_first = core.settings.no_wal && core.check_writable().is_ok();
+        let flush_first = core.settings.no_wal && core.lifecycle.check_writable().is_ok();
         let flushed = if flush_first { core.flush_now() } else { Ok(()) };
         let flushed = {
             // Under the lock no write can come between the last flush and the close: it would be
@@ -459,7 +479,7 @@ impl Db {
                 true => core.flush_locked(&mut writing),
                 false => Ok(()),
             });
-            if core.closed.swap(true, Ordering::AcqRel) {
+            if !core.lifecycle.close() {
                 return Err(Error::closed());
             }
             flushed
@@ -467,9 +487,9 @@ impl Db {
         self.handle.stop();
         core.save_statistics(true);
         let outcome = flushed.and(core.finish_log());
-        core.iterators.revoke_idle(|_| true);
+        core.reads.iterators().revoke_idle(|_| true);
         core.release_stale_views();
-        core.events.emit(&Event::Closed);
+        core.telemetry.emit(&Event::Closed);
         lock(&core.file_lock).take();
         outcome
     }

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use shamba_filter::measured;
 use shamba_table::TableId;
 
-use crate::core::{BackgroundState, Core, FilterRewrite, KeyspaceCore, Work};
+use crate::catalog::KeyspaceCore;
+use crate::core::{BackgroundState, Core, FilterRewrite, Work};
 use crate::error::Result;
 use shamba_env::lock;
 use shamba_key::KeyspaceId;
@@ -70,7 +71,7 @@ fn pays(misfit: StaleFilter, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
 impl Core {
     /// Rewrites in place every table whose filter has a stale size; flushes and moves nothing.
     pub(crate) fn rewrite_filters_now(&self) -> Result<()> {
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         let wanted = self.filter_rewrites(|_| true);
         let numbers: Vec<u64> = {
             let mut state = lock(&self.background.state);
@@ -94,7 +95,7 @@ impl Core {
     /// Requests the filter rewrites that pay. Called after some windows without writes.
     pub(crate) fn request_filter_rewrites(&self) {
         if !self.settings.auto_compaction
-            || self.read_only
+            || self.lifecycle.is_read_only()
             || !lock(&self.background.state).filter_rewrites.is_empty()
         {
             return;
@@ -125,7 +126,7 @@ impl Core {
         wanted: Vec<(KeyspaceId, BTreeSet<TableId>)>,
         has_waiter: bool,
     ) -> Vec<u64> {
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         let mut numbers = Vec::new();
         for (keyspace, tables) in wanted {
             if keyspaces.contains_key(&keyspace) {
@@ -158,7 +159,7 @@ impl Core {
             });
             (keyspace.id, tables.collect::<BTreeSet<_>>())
         };
-        let all = self.keyspaces.load().values().map(misfits).collect::<Vec<_>>();
+        let all = self.catalog.keyspaces().values().map(misfits).collect::<Vec<_>>();
         all.into_iter().filter(|(_, tables)| !tables.is_empty()).collect()
     }
 }

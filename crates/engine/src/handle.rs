@@ -8,11 +8,11 @@
 //! The orderly end is [`crate::Db::close`].
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use shamba_env::JoinHandle;
 
 use crate::core::Core;
+use crate::reads::Keeper;
 use crate::sync::Mutex;
 use shamba_env::lock;
 use shamba_tree::iter::registry::{IterRegistry, Owner};
@@ -38,14 +38,20 @@ impl Handle {
 
 impl Owner for Handle {
     fn iterators(&self) -> &IterRegistry {
-        &self.core.iterators
+        self.core.reads.iterators()
+    }
+}
+
+impl Keeper for Arc<Handle> {
+    fn owner(&self) -> Arc<dyn Owner> {
+        Arc::clone(self) as Arc<dyn Owner>
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.stop();
-        if !self.core.closed.swap(true, Ordering::AcqRel) {
+        if self.core.lifecycle.close() {
             self.core.warn_of_unwritten();
         }
         // Blocks that a caller still holds through a value keep parts of the core alive; the file

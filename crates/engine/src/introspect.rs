@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 
 use shamba_model::Design;
 
-use crate::core::{Core, KeyspaceCore};
+use crate::catalog::KeyspaceCore;
+use crate::core::Core;
 use crate::db::Db;
 use crate::memory::MemoryReport;
 use crate::metrics::{LevelStats, Stats, TableStats};
 use crate::residency;
-use shamba_env::lock;
 use shamba_tree::statistics::{Probes, Window};
 use shamba_tree::version::{Run, Version};
 
@@ -30,7 +30,7 @@ impl Db {
 
     /// Turns the timing of the phases of lookups on or off.
     pub fn set_timers(&self, on: bool) {
-        self.core().timers.store(on, Ordering::Relaxed);
+        self.core().telemetry.set_timers(on);
     }
 
     /// The tree of every keyspace, in the notation of `docs/formats/version.md`.
@@ -55,18 +55,18 @@ impl Db {
 
     /// The sequence number of the last visible write.
     pub fn sequence(&self) -> u64 {
-        self.core().visible().0
+        self.core().reads.visible().0
     }
 
     /// The directory of the database.
     pub fn path(&self) -> &Path {
-        self.core().path()
+        self.core().catalog.dir()
     }
 
     /// Problems since the open that affect no answer: dropped log tails, damaged filters. Each
     /// once, at most a thousand.
     pub fn warnings(&self) -> Vec<String> {
-        lock(&self.core().warnings).clone()
+        self.core().telemetry.warnings()
     }
 
     /// Checks every invariant of the trees and their shapes by reading all entries.
@@ -81,7 +81,7 @@ impl Db {
 impl Core {
     /// The counters of the database, with the levels of `keyspace`.
     pub(crate) fn stats(&self, keyspace: &Arc<KeyspaceCore>) -> Stats {
-        let mut stats = Stats::from_counters(&self.lookups, &self.work);
+        let mut stats = Stats::from_counters(&self.telemetry.lookups(), &self.telemetry.work());
         let view = keyspace.load_full();
         let capacities = self.rules(false).capacities(&view.version);
         let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };
@@ -97,10 +97,10 @@ impl Core {
         stats.emulated = self.env.vfs.is_emulated();
         stats.debt_bytes = self.debt_bytes();
         stats.unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
-        stats.iterators_revoked = self.iterators.revoked();
-        let walked = self.iterators.walked();
+        stats.iterators_revoked = self.reads.iterators().revoked();
+        let walked = self.reads.iterators().walked();
         (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
-        stats.dead_files = self.obsolete.waiting() as u64;
+        stats.dead_files = self.catalog.obsolete_files() as u64;
         if let Some(opener) = self.opener.get() {
             stats.table_opens = opener.opened();
             stats.tables_closed = self.closed_tables();
@@ -110,7 +110,7 @@ impl Core {
 
     /// Number of tables that the memory budget keeps closed.
     fn closed_tables(&self) -> u64 {
-        let views: Vec<_> = self.keyspaces.load().values().map(|keyspace| keyspace.load_full()).collect();
+        let views: Vec<_> = self.catalog.keyspaces().values().map(|keyspace| keyspace.load_full()).collect();
         let tables = views.iter().flat_map(|view| view.version.tables());
         tables.filter(|(_, _, table)| table.meta.reader.get().is_none()).count() as u64
     }
@@ -183,7 +183,7 @@ impl Core {
     /// Text of every keyspace's tree in the notation of versions.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
-        for keyspace in self.keyspaces.load().values() {
+        for keyspace in self.catalog.keyspaces().values() {
             let view = keyspace.load_full();
             let entries = |count: u64| if count == 1 { "1 entry".into() } else { format!("{count} entries") };
             let memtables: Vec<String> =
@@ -197,7 +197,7 @@ impl Core {
 
     /// Checks every tree by reading all entries.
     pub(crate) fn check_invariants(&self) -> std::result::Result<(), String> {
-        for keyspace in self.keyspaces.load().values() {
+        for keyspace in self.catalog.keyspaces().values() {
             let version: Arc<Version> = Arc::clone(&keyspace.load().version);
             let checked = version.check().and_then(|()| shamba_tree::version::deep_check(&version));
             let state = shamba_env::lock(&self.background.state);

@@ -44,7 +44,7 @@ impl Db {
 impl Core {
     /// Passes the total number of references to the sampler.
     pub(crate) fn count_references(&self) {
-        let total = self.lookups.total();
+        let total = self.telemetry.lookups().total();
         self.cache.count_references(total.cache_hits + total.data_reads);
     }
 

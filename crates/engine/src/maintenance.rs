@@ -8,8 +8,9 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_model::MAX_LEVELS;
 use shamba_table::table_file_name;
 
+use crate::catalog::KeyspaceCore;
 use crate::compaction::output::Output;
-use crate::core::{Core, KeyspaceCore, Work, Writing};
+use crate::core::{Core, Work, Writing};
 use crate::db::Db;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key_range::check_keyspace_name;
@@ -47,7 +48,7 @@ impl Db {
 impl Core {
     /// Seals the memtables and waits until they are in tables.
     pub(crate) fn flush_now(&self) -> Result<()> {
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         let through = {
             let mut writing = lock(&self.writing);
             // A close may have come first: no log may be created after it.
@@ -68,12 +69,12 @@ impl Core {
 
     /// Seals the active memtables, if any has entries and writes are allowed.
     fn seal_active(&self, writing: &mut Writing) -> Result<()> {
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         if self.active_is_empty() { Ok(()) } else { self.rotate(writing) }
     }
 
     fn active_is_empty(&self) -> bool {
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         keyspaces
             .values()
             .all(|keyspace| keyspace.load().memtables.first().is_none_or(|active| active.is_empty()))
@@ -86,7 +87,7 @@ impl Core {
             // Listed under the lock under which a drop removes its keyspace from
             // `full_compactions`.
             let mut state = lock(&self.background.state);
-            let ids: Vec<KeyspaceId> = self.keyspaces.load().keys().copied().collect();
+            let ids: Vec<KeyspaceId> = self.catalog.keyspaces().keys().copied().collect();
             state.full_compactions.extend(&ids);
             ids
         };
@@ -105,11 +106,9 @@ impl Core {
     /// # Errors
     /// `Invalid` for a name that no keyspace can have; `Closed`.
     pub(crate) fn find_keyspace(&self, name: &str) -> Result<Option<Arc<KeyspaceCore>>> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::closed());
-        }
+        self.lifecycle.check_open()?;
         check_keyspace_name(name)?;
-        Ok(self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned())
+        Ok(self.catalog.named(name))
     }
 
     /// The keyspace of this name, created if it does not exist. With `must_be_new` an existing one
@@ -122,7 +121,7 @@ impl Core {
         if let Some(keyspace) = find()? {
             return Ok(keyspace);
         }
-        if self.read_only {
+        if self.lifecycle.is_read_only() {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
                 format!(
@@ -135,54 +134,56 @@ impl Core {
         if let Some(keyspace) = find()? {
             return Ok(keyspace);
         }
-        let id = u32::try_from(self.new_id()).map_err(|_| Error::invalid("no keyspace number is left"))?;
+        let id =
+            u32::try_from(self.catalog.new_id()).map_err(|_| Error::invalid("no keyspace number is left"))?;
         let id = KeyspaceId(id);
-        self.install(None, Vec::new(), |_| {
+        self.catalog.install(&[], Vec::new(), |_| {
             let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
             Ok(ManifestEdit { keyspaces_created, ..ManifestEdit::default() })
         })?;
         let version = Arc::new(Version::empty());
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
-        let keyspace =
-            Arc::new(KeyspaceCore::new(id, name.to_owned(), version, memtable, Arc::clone(&self.closed)));
-        let mut keyspaces = (**self.keyspaces.load()).clone();
-        keyspaces.insert(id, Arc::clone(&keyspace));
-        self.keyspaces.store(Arc::new(keyspaces));
+        let keyspace = Arc::new(KeyspaceCore::new(
+            id,
+            name.to_owned(),
+            version,
+            memtable,
+            Arc::clone(self.lifecycle.closed_flag()),
+        ));
+        self.catalog.add_keyspace(&keyspace);
         writing.active = self.active_memtables();
         Ok(keyspace)
     }
 
     /// Removes a keyspace. Its tables are deleted when their last reader is gone.
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         if name == DEFAULT_KEYSPACE {
             return Err(Error::invalid("the default keyspace cannot be dropped"));
         }
         let mut writing = lock(&self.writing);
-        let found = self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned();
+        let found = self.catalog.named(name);
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         if !self.settings.no_wal && !is_planted(Defect::DropUnsynced) {
             // The drop is durable at once; the writes before it must not be lost.
             self.sync_locked(&mut writing)?;
         }
         keyspace.dropped.store(true, Ordering::Release);
-        let dropped = self.install(None, Vec::new(), |_| {
+        let dropped = self.catalog.install(&[], Vec::new(), |_| {
             Ok(ManifestEdit { keyspaces_dropped: vec![keyspace.id], ..ManifestEdit::default() })
         });
         if let Err(error) = dropped {
             keyspace.dropped.store(false, Ordering::Release);
             return Err(error);
         }
-        let mut keyspaces = (**self.keyspaces.load()).clone();
-        keyspaces.remove(&keyspace.id);
-        self.keyspaces.store(Arc::new(keyspaces));
+        self.catalog.remove_keyspace(keyspace.id);
         writing.active = self.active_memtables();
         let mut state = lock(&self.background.state);
         state.full_compactions.retain(|id| *id != keyspace.id);
         state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.keyspace != keyspace.id);
         drop(state);
         if self.recorder.is_on() {
-            self.noting().gone(&keyspace);
+            self.recorder.noting().gone(&keyspace.name);
         }
         // Remaining handles of the keyspace must not keep its files.
         keyspace.publish(|view| {
@@ -223,18 +224,14 @@ impl Core {
             .lock(&target.join(LOCK), shamba_env::LockKind::Exclusive)
             .map_err(|error| Error::io("lock", target, error))?;
         // The copy of the state refers to its tables, so their files are not deleted meanwhile.
-        let mut state = {
-            let installing = lock(&self.installing);
-            let Some(installing) = installing.as_ref() else { return Err(Error::closed()) };
-            installing.state.clone()
-        };
+        let mut state = self.catalog.state()?;
         for keyspace in state.keyspaces.values() {
             for (_, _, table) in keyspace.version.tables() {
                 let name = table_file_name(table.meta.id);
                 self.link_or_copy(&self.dir.join(&name), &target.join(&name))?;
             }
         }
-        let number = self.new_id();
+        let number = self.catalog.new_id();
         state.first_log = LogNo(number + 1);
         state.log_promise = None;
         state.next_id = number + 2;
@@ -284,7 +281,7 @@ impl Core {
         // Most memtables are flushed before writers have to wait.
         self.flush_now()?;
         let mut writing = lock(&self.writing);
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         keyspace.check_usable()?;
         // All memtables, sealed or not, are older than the pairs, and must become an older run.
         self.flush_locked(&mut writing)?;
@@ -314,15 +311,15 @@ impl Core {
             count += 1;
         }
         let uses = output.finish()?;
-        let (run, age) = self.new_run();
+        let (run, age) = self.catalog.new_run();
         let new: Vec<_> = uses.iter().map(|table| Arc::clone(&table.meta)).collect();
         let beginning = uses.clone();
         let changes = uses.into_iter().map(|table| Change::Add { level, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };
         // From the install on a compaction may read the pairs. Until they are visible it must keep
         // the versions that they hide, for snapshots taken in between.
-        let before = self.snapshots.take_with(|| self.visible());
-        self.install(None, new, |state| {
+        let before = self.reads.snapshot();
+        self.catalog.install(&[], new, |state| {
             // A compaction may have run meanwhile.
             if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
                 check_nothing_above(&keyspace.version, level)?;
@@ -331,11 +328,11 @@ impl Core {
             Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
         })?;
         let noting = self.recorder.is_on().then(|| {
-            let mut noting = self.noting();
+            let mut noting = self.recorder.noting();
             noting.ingested(count);
             noting
         });
-        self.visible_seq.store(seq.0, Ordering::Release);
+        self.reads.publish(seq);
         drop(noting);
         drop(before);
         drop(writing);

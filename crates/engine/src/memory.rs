@@ -130,7 +130,7 @@ pub(crate) fn cache_share_bytes(budget_bytes: u64, other_bytes: u64, kept_bytes:
 impl Core {
     /// Memory kept free for a flush and a compaction, less what running ones hold already.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        if self.read_only {
+        if self.lifecycle.is_read_only() {
             return 0;
         }
         let at_work = self.ledger.bytes(LedgerPart::WriteBuffers);
@@ -158,7 +158,7 @@ impl Core {
     /// Charges the memory of the newest views and their trees. An older view that a reader still
     /// holds is not counted: it shares nearly everything with the newest one.
     pub(crate) fn charge_trees(&self) {
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         let bytes = keyspaces.values().map(|keyspace| keyspace.load().metadata_bytes() as u64).sum();
         self.charge_memory(&mut lock(&self.tree_charge), bytes);
         let budget_bytes = self.settings.memory_budget_bytes;
@@ -167,7 +167,7 @@ impl Core {
         *lock(&self.tables) = tables_of(versions());
         let bytes_min = budget_bytes_min(versions());
         if bytes_min > budget_bytes && !self.has_warned_budget_exceeded.swap(true, Ordering::Relaxed) {
-            self.warn(format!(
+            self.telemetry.warn(format!(
                 "the tables have outgrown the memory budget of {budget_bytes} bytes: the next open keeps some of \
                  them closed, whose lookups open them each time; with {bytes_min} bytes all stay open"
             ));
@@ -199,8 +199,11 @@ impl Core {
     fn balance_for(&self, coming_bytes: u64) {
         let budget_bytes = self.settings.memory_budget_bytes;
         let cached_bytes = self.ledger.bytes(LedgerPart::BlockCache);
-        let iterators_ahead_bytes =
-            self.iterators.room_wanted_bytes().saturating_sub(self.ledger.bytes(LedgerPart::Iterators));
+        let iterators_ahead_bytes = self
+            .reads
+            .iterators()
+            .room_wanted_bytes()
+            .saturating_sub(self.ledger.bytes(LedgerPart::Iterators));
         let coming_bytes = coming_bytes.saturating_add(iterators_ahead_bytes);
         let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
         let pool_bytes = self.pool_held_bytes();
@@ -220,13 +223,13 @@ impl Core {
             self.cache.set_capacity_bytes(share_bytes);
             // Pinned blocks cannot be evicted: idle iterators are asked to release theirs.
             if self.cache.bytes() > share_bytes.saturating_add(budget_bytes / SLACK_PART) {
-                self.iterators.revoke_all();
+                self.reads.iterators().revoke_all();
                 self.cache.set_capacity_bytes(share_bytes);
             }
         }
         // Once for an open: near the limit the state changes back and forth.
         if is_used_up && capacity_bytes > 0 && !self.has_warned_budget_full.swap(true, Ordering::Relaxed) {
-            self.warn(format!(
+            self.telemetry.warn(format!(
                 "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes beside the block \
                  cache: blocks are not cached"
             ));

@@ -20,29 +20,30 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-use arc_swap::ArcSwap;
 use shamba_env::{Env, FileLock};
-use shamba_key::{DigestFn, SeqNo};
+use shamba_key::SeqNo;
 use shamba_table::{
     BlockCache, Charge, Ledger, LedgerPart, OpenFiles, TableId, open_files_within, parse_table_file_name,
 };
 
 use crate::builder::Builder;
+use crate::catalog::{Catalog, KeyspaceCore, Keyspaces};
 use crate::compaction::output::{Opener, open_reader};
-use crate::core::{Background, Core, Installing, KeyspaceCore, Writing};
+use crate::core::{Background, Core, Writing};
 use crate::error::{Error, Result};
-use crate::event::{Event, Events};
+use crate::event::Event;
+use crate::lifecycle::Lifecycle;
 use crate::locality::sampled_blocks_max;
 use crate::memory::{cache_share_bytes, tables_to_open};
-use crate::metrics::WorkCounters;
-use crate::obsolete::ObsoleteFiles;
 use crate::planted::{Defect, is_planted};
+use crate::reads::Reads;
 use crate::redesign::History;
 use crate::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::sync::Mutex;
+use crate::telemetry::{Observers, Telemetry};
 use crate::trace::Recorder;
 use crate::write::queue::CommitQueue;
 use crate::write::rotate::ActiveMemtables;
@@ -51,14 +52,10 @@ use shamba_env::lock;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{ReplayReport, WalWriter, parse_log_file_name};
 use shamba_memtable::ChunkedMemtable;
-use shamba_tree::counters::LookupCounters;
 use shamba_tree::iter::registry::IterRegistry;
-use shamba_tree::lookup::get::Timer;
-use shamba_tree::lookup::pool::ReadPool;
-use shamba_tree::snapshot::SnapshotList;
 use shamba_tree::version::current::CURRENT_TEMPORARY;
 use shamba_tree::version::manifest::{
-    ManifestReader, ManifestState, ManifestWriter, manifest_file_name, parse_manifest_file_name,
+    ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
 };
 use shamba_tree::version::{ManifestEdit, Pairs, TableMeta};
 
@@ -113,11 +110,11 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let tables: u64 = state.keyspaces.values().map(|keyspace| keyspace.version.tables().count() as u64).sum();
     begin(&core, state, given, replayed, &report, &files, is_new)?;
     for warning in warnings {
-        core.warn(warning);
+        core.telemetry.warn(warning);
     }
     warn_of_filters(&core);
     let path = core.dir.clone();
-    core.events.emit(&Event::Opened { path, tables, replayed_batches: report.batches });
+    core.telemetry.emit(&Event::Opened { path, tables, replayed_batches: report.batches });
     Ok(core)
 }
 
@@ -219,20 +216,39 @@ fn build_core(
     let cache = cache.observing_reuse(sampled_blocks_max(settings.memory_budget_bytes));
     let cache = if settings.cache_units.is_any_whole() { cache.admitting_any_size() } else { cache };
     let cache = Arc::new(if settings.count_ios { cache.admitting_all() } else { cache });
-    let closed = Arc::new(AtomicBool::new(false));
-    let keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceCore>> = state
+    let observers = Observers {
+        listener: builder.listener.clone(),
+        info_log: builder.info_log && !builder.read_only,
+        times_lookups: builder.timers,
+    };
+    let telemetry = Arc::new(Telemetry::new(&env, &dir, observers, settings.digest_seed));
+    let lifecycle = Arc::new(Lifecycle::new(builder.read_only, Arc::clone(&telemetry)));
+    let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
+    let keyspaces: Keyspaces = state
         .keyspaces
         .iter()
         .map(|(id, keyspace)| {
             let version = Arc::new(keyspace.version.clone());
             let memtable = ChunkedMemtable::new(settings.memtable_index);
-            let name = keyspace.name.clone();
-            (*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, Arc::clone(&closed))))
+            let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
+            (*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, closed)))
         })
         .collect();
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
-    let events = Events::new(&env, &dir, builder.listener.clone(), builder.info_log && !builder.read_only);
+    let next_id = state.next_id.max(beyond_files);
+    let catalog =
+        Catalog::new(&env, &dir, keyspaces, next_id, Arc::clone(&lifecycle), Arc::clone(&telemetry));
+    let settings = Arc::new(settings);
+    let watchers = (Arc::clone(&telemetry), Arc::clone(&recorder));
+    let reads = Reads::new(
+        &env,
+        Arc::clone(&settings),
+        Arc::clone(&cache),
+        Arc::clone(&iterators),
+        state.last_seq,
+        watchers,
+    );
     let tree_charge = Mutex::new(Charge::new(&ledger, LedgerPart::TableMeta, 0));
     let writing = Writing {
         wal: None,
@@ -248,11 +264,12 @@ fn build_core(
         sync_due_us: None,
     };
     let core = Arc::new(Core {
-        digest: DigestFn::new(settings.digest, settings.digest_seed),
-        read_only: builder.read_only,
-        timers: AtomicBool::new(builder.timers),
-        timer: Timer::new(Arc::clone(&env.clock)),
-        recorder: Recorder::default(),
+        digest: reads.digest(),
+        telemetry,
+        lifecycle,
+        recorder,
+        catalog: Arc::new(catalog),
+        reads: Arc::new(reads),
         point_in_time: builder.point_in_time,
         ledger,
         cache,
@@ -264,40 +281,34 @@ fn build_core(
             settings.max_open_files as usize,
             env.vfs.open_files_max(),
         ))),
-        keyspaces: ArcSwap::from_pointee(keyspaces),
-        visible_seq: AtomicU64::new(state.last_seq.0),
-        snapshots: SnapshotList::new(),
-        iterators,
         commits: CommitQueue::default(),
         writing: Mutex::new(writing),
-        installing: Mutex::new(None),
         observation: Mutex::default(),
         redesigned: Mutex::new(History::from_settings(&state.settings)),
         background: Background::default(),
         inline_work: Mutex::new(()),
-        obsolete: ObsoleteFiles::default(),
         tables: Mutex::default(),
         has_warned_budget_exceeded: AtomicBool::new(false),
         has_warned_budget_full: AtomicBool::new(false),
         has_warned_direct_io: AtomicBool::new(false),
-        lookups: LookupCounters::new(settings.digest_seed),
         statistics_saved: Mutex::default(),
-        reads: ReadPool::new(&env),
-        work: WorkCounters::default(),
         unsynced_bytes: AtomicU64::new(0),
-        events,
-        warnings: Mutex::new(Vec::new()),
-        failure: Mutex::new(None),
-        has_failed: AtomicBool::new(false),
-        closed,
-        next_id: AtomicU64::new(state.next_id.max(beyond_files)),
         file_lock: Mutex::new(Some(file_lock)),
         settings,
         env,
         dir,
     });
+    let observer: Weak<Core> = Arc::downgrade(&core);
+    core.catalog.observe(observer);
+    let of_failures = Arc::downgrade(&core);
+    core.lifecycle.on_failure(Box::new(move || {
+        if let Some(core) = of_failures.upgrade() {
+            core.background.wake.notify_all();
+            core.background.progress.notify_all();
+        }
+    }));
     let of_iterators = Arc::downgrade(&core);
-    core.iterators.on_growth(Box::new(move || {
+    core.reads.iterators().on_growth(Box::new(move || {
         if let Some(core) = of_iterators.upgrade() {
             core.balance_memory();
         }
@@ -334,7 +345,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     // Filters and indexes were loaded.
     core.balance_memory();
     // The views were created before their tables were open.
-    for keyspace in core.keyspaces.load().values() {
+    for keyspace in core.catalog.keyspaces().values() {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
     }
     core.charge_trees();
@@ -353,10 +364,10 @@ fn missing_table(core: &Core, id: shamba_table::TableId, error: Error) -> Error 
 }
 
 fn warn_of_filters(core: &Core) {
-    for keyspace in core.keyspaces.load().values() {
+    for keyspace in core.catalog.keyspaces().values() {
         for (_, _, table) in keyspace.load().version.tables() {
             for warning in table.meta.reader.get().map_or_else(Vec::new, |reader| reader.filter_warnings()) {
-                core.warn(warning);
+                core.telemetry.warn(warning);
             }
         }
     }
@@ -375,8 +386,8 @@ fn begin(
 ) -> Result<()> {
     let last_seq = state.last_seq.max(report.last_seq);
     lock(&core.writing).last_seq = last_seq;
-    core.visible_seq.store(last_seq.0, std::sync::atomic::Ordering::Release);
-    if core.read_only {
+    core.reads.publish(last_seq);
+    if core.lifecycle.is_read_only() {
         if is_planted(Defect::ReadOnlyCleansUp) {
             let _ = core.env.vfs.unlink(&core.dir.join(CURRENT_TEMPORARY));
         }
@@ -385,20 +396,17 @@ fn begin(
     }
     let edit = ManifestEdit { settings: given, last_seq: Some(last_seq), ..Default::default() };
     let (mut edit, tail) = replayed.rebalance(last_seq, edit)?;
-    let log = core.new_log_no();
+    let log = core.catalog.new_log_no();
     edit.first_log = Some(log);
     let wal = if is_new {
         // The database exists only once the manifest does, so the manifest comes before the log.
-        put_in_force(core, &mut state, edit)?;
+        core.catalog.begin(&mut state, edit)?;
         let mut wal = create_log(core, log, last_seq)?;
         wal.sync()?;
         // From here on the loss of the log is detected.
         let promise = ManifestEdit { log_promise: Some((log, wal.synced())), ..ManifestEdit::default() };
         state.apply(&promise).map_err(Error::invalid)?;
-        if let Some(installing) = lock(&core.installing).as_mut() {
-            installing.manifest.append(&promise)?;
-            installing.state = state.clone();
-        }
+        core.catalog.continue_with(&promise, &state)?;
         wal
     } else {
         let mut wal = match tail {
@@ -411,10 +419,10 @@ fn begin(
             wal.sync_unpromised()?;
         }
         edit.log_promise = Some((log, wal.synced()));
-        put_in_force(core, &mut state, edit)?;
+        core.catalog.begin(&mut state, edit)?;
         wal
     };
-    for (id, keyspace) in core.keyspaces.load().iter() {
+    for (id, keyspace) in core.catalog.keyspaces().iter() {
         let Some(keyspace_state) = state.keyspaces.get(id) else { continue };
         let version = Arc::new(keyspace_state.version.clone());
         keyspace.publish(|view| view.next(view.memtables.clone(), version));
@@ -450,25 +458,12 @@ fn create_log_with(core: &Core, log: LogNo, copy_of: LogNo, tail: &Tail) -> Resu
     }
 }
 
-/// Applies the recovery's edit and makes a new manifest with the result current.
-fn put_in_force(core: &Core, state: &mut ManifestState, mut edit: ManifestEdit) -> Result<()> {
-    let number = core.new_id();
-    edit.next_id = Some(core.next_id.load(std::sync::atomic::Ordering::Relaxed));
-    state
-        .apply(&edit)
-        .map_err(|detail| Error::invalid(format!("recovery does not fit the tree: {detail}")))?;
-    let manifest = ManifestWriter::create(&core.env, &core.dir, number, state)?;
-    *lock(&core.installing) = Some(Installing { manifest, state: state.clone() });
-    Ok(())
-}
-
 /// Marks every database file obsolete that the current manifest does not name.
 fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files: &[String]) {
     if is_planted(Defect::LeftOversKept) {
         return;
     }
-    let manifest =
-        lock(&core.installing).as_ref().map(|installing| manifest_file_name(installing.manifest.number()));
+    let manifest = core.catalog.manifest_number().map(manifest_file_name);
     let named: std::collections::BTreeSet<u64> = state
         .keyspaces
         .values()
@@ -484,21 +479,21 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
             || name == CURRENT_TEMPORARY
             || name == STATISTICS_TEMPORARY;
         if is_obsolete {
-            core.obsolete.mark_file_obsolete(core.dir.join(name));
+            core.catalog.mark_file_obsolete(core.dir.join(name));
         }
     }
-    core.remove_obsolete_files();
+    core.catalog.remove_obsolete_files();
 }
 
 impl Core {
     /// Closes the log cleanly: syncs everything in it, writes an end marker, and promises its
     /// length in the manifest. The same edit records the observed workload.
     pub(crate) fn finish_log(&self) -> Result<()> {
-        if self.read_only {
+        if self.lifecycle.is_read_only() {
             return Ok(());
         }
         let mut writing = lock(&self.writing);
-        if let Some(cause) = lock(&self.failure).clone() {
+        if let Some(cause) = self.lifecycle.failure() {
             return Err(cause);
         }
         // Also if there is no current log, because it was sealed for lack of space.
@@ -516,12 +511,9 @@ impl Core {
             settings: self.observed_pairs(),
             log_promise: promise,
             last_seq: Some(writing.last_seq),
-            next_id: Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed)),
+            next_id: Some(self.catalog.next_id()),
             ..ManifestEdit::default()
         };
-        match lock(&self.installing).as_mut() {
-            Some(installing) => self.append_edit(installing, &edit),
-            None => Ok(()),
-        }
+        self.catalog.append(&edit)
     }
 }

@@ -165,7 +165,7 @@ impl Core {
     /// lock, because listeners may take it.
     fn begin_move(&self, event: Option<Event>) {
         let Some(event) = event else { return };
-        self.events.emit(&event);
+        self.telemetry.emit(&event);
         self.background.room.changed();
         self.request_rebalance();
         self.background.wake.notify_all();
@@ -183,7 +183,7 @@ impl Core {
         by: RedesignedBy,
         reason: &str,
     ) -> Result<Option<Event>> {
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         let wanted = self.settings.clone();
         wanted.live.change(|live| *live = live.redesigned(target));
         wanted.validate()?;
@@ -200,17 +200,18 @@ impl Core {
         settings.extend(self.observed_pairs());
         settings.push(after.to_pair());
         if !is_planted(Defect::RedesignUnrecorded) {
-            self.install(None, Vec::new(), |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
+            self.catalog
+                .install(&[], Vec::new(), |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
         }
         *history = after;
         self.settings.live.set(next);
         // The memtable size chosen by the arbiter for the old write buffer does not apply to the
         // new one.
         self.residency.forget_memtable_bytes();
-        WorkCounters::add(&self.work.redesigns, 1);
+        WorkCounters::add(&self.telemetry.work().redesigns, 1);
         if way.is_whole {
             let mut state = lock(&self.background.state);
-            state.full_compactions = self.keyspaces.load().keys().copied().collect();
+            state.full_compactions = self.catalog.keyspaces().keys().copied().collect();
         }
         Ok(Some(Event::Redesign {
             from: from.to_string(),

@@ -270,7 +270,7 @@ impl Core {
         }
         self.make_memory(if is_room_for_all { whole_bytes } else { filter_bytes });
         let held = reader.hold_whole_filter()?;
-        held.warnings.into_iter().for_each(|warning| self.warn(warning));
+        held.warnings.into_iter().for_each(|warning| self.telemetry.warn(warning));
         let partitions = if is_room_for_all { reader.index_partitions() } else { 0 };
         (0..partitions).try_for_each(|number| Ok(reader.hold_partition(number)?))
     }
@@ -284,7 +284,7 @@ impl Core {
             let before = absent(reader);
             if let Err(error) = self.hold_early(reader) {
                 // The table is installed: its lookups continue without.
-                self.warn(format!(
+                self.telemetry.warn(format!(
                     "filter and index of table {} stay as they are: {}",
                     reader.id(),
                     error.chain()
@@ -375,7 +375,7 @@ impl Core {
             Ok(plan) => plan,
             Err(detail) => {
                 // A defect of the program: residency stays as it is.
-                self.warn(format!("memory could not be planned: {detail}"));
+                self.telemetry.warn(format!("memory could not be planned: {detail}"));
                 return true;
             }
         };
@@ -429,7 +429,7 @@ impl Core {
     /// without that part.
     fn note_unreadable(&self, reader: &TableReader, error: &Error, unreadable: &mut BTreeSet<TableId>) {
         if unreadable.insert(reader.id()) {
-            self.warn(format!(
+            self.telemetry.warn(format!(
                 "filter and index of table {} stay as they are: {}",
                 reader.id(),
                 error.chain()
@@ -509,7 +509,7 @@ impl Core {
         }
         self.make_memory(bytes);
         let held = reader.hold_filter(wanted, unasked)?;
-        held.warnings.into_iter().for_each(|warning| self.warn(warning));
+        held.warnings.into_iter().for_each(|warning| self.telemetry.warn(warning));
         if held.changed {
             changed.insert(reader.id());
         }
@@ -540,7 +540,7 @@ impl Core {
         if changed.is_empty() {
             return;
         }
-        for keyspace in self.keyspaces.load().values() {
+        for keyspace in self.catalog.keyspaces().values() {
             let is_in =
                 keyspace.load().version.tables().any(|(_, _, table)| changed.contains(&table.meta.id));
             if is_in {
@@ -560,7 +560,7 @@ impl Core {
 
     fn survey(&self, known: &mut KnownTables) -> Survey {
         let now_us = self.env.clock.now_us();
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         let views: Vec<(Arc<View>, Window)> = keyspaces
             .values()
             .map(|keyspace| (keyspace.load_full(), keyspace.statistics.window(now_us)))

@@ -8,10 +8,10 @@ pub(crate) mod file;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_env::try_lock;
 
+use crate::catalog::KeyspaceCore;
 use crate::compaction::plan::CompactionPlan;
-use crate::core::{Core, KeyspaceCore};
+use crate::core::Core;
 use shamba_tree::sampling::inherit::{Input, inherited, share_left, stretches};
 use shamba_tree::version::live_bytes;
 use shamba_tree::version::{KeyRange, TableMeta, TableUse};
@@ -21,11 +21,12 @@ impl Core {
     /// figures already and are in no tree yet. (Samplers fold without this lock: a step is so small
     /// that a table which misses it has hardly any error.)
     pub(crate) fn fold_statistics(&self) {
-        let Some(_installing) = try_lock(&self.installing) else { return };
-        let now_us = self.env.clock.now_us();
-        for keyspace in self.keyspaces.load().values() {
-            keyspace.statistics.fold_in_time(&keyspace.load().version, now_us);
-        }
+        self.catalog.between_installs(|| {
+            let now_us = self.env.clock.now_us();
+            for keyspace in self.catalog.keyspaces().values() {
+                keyspace.statistics.fold_in_time(&keyspace.load().version, now_us);
+            }
+        });
     }
 
     /// Sets the initial figures of the tables of a flush or ingest.

@@ -1,6 +1,6 @@
 //! Traces: the operations of a database, in order, as a text file that can be replayed.
 //!
-//! [`Db::record_trace`] begins a [`Recording`]. Until it ends, every successful operation of every
+//! [`crate::Db::record_trace`] begins a [`Recording`]. Until it ends, every successful operation of every
 //! handle becomes a [`Line`], with its key and the length of its value. An operation only tests
 //! whether there is a recording. A file that cannot be written ends the recording and never fails
 //! an operation.
@@ -24,31 +24,31 @@ pub(crate) mod line;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use shamba_env::{WriteFile, append_all};
-use shamba_table::{Charge, LedgerPart};
+use shamba_env::{Env, WriteFile, append_all};
+use shamba_table::Charge;
 
 pub use self::line::{HEADER, Line, Payload};
 
-use crate::core::{Core, KeyspaceCore};
-use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard};
+use crate::telemetry::Telemetry;
 use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::OpRef;
 use shamba_tree::iter::notes::{ScanObserver, ScanPart};
 
 /// The buffer is written to the file when it reaches this size.
-const BUFFER_BYTES: usize = 64 << 10;
+pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 
 /// The recording of a database, if there is one.
-#[derive(Default)]
 pub(crate) struct Recorder {
+    env: Env,
     is_on: AtomicBool,
     open: Mutex<Option<Open>>,
+    telemetry: Arc<Telemetry>,
 }
 
 /// A recording that has not been finished; a failure may have ended it.
@@ -106,6 +106,11 @@ impl Open {
 }
 
 impl Recorder {
+    /// No recording yet; its file is of `env`.
+    pub fn new(env: &Env, telemetry: Arc<Telemetry>) -> Self {
+        Self { env: env.clone(), is_on: AtomicBool::new(false), open: Mutex::new(None), telemetry }
+    }
+
     /// Whether operations must be recorded.
     #[inline]
     pub fn is_on(&self) -> bool {
@@ -120,7 +125,7 @@ impl Recorder {
 
 /// A guard of the recording; no other thread records anything until it is dropped.
 pub(crate) struct Noting<'a> {
-    core: &'a Core,
+    recorder: &'a Recorder,
     open: Option<MutexGuard<'a, Option<Open>>>,
 }
 
@@ -129,22 +134,19 @@ impl Noting<'_> {
         self.open.as_mut()?.as_mut()
     }
 
-    /// Records a write to an existing keyspace; a write to a dropped one has no effect.
-    pub fn write(&mut self, id: KeyspaceId, op: OpRef<'_>) {
-        let keyspaces = self.core.keyspaces.load();
-        if let Some(keyspace) = keyspaces.get(&id) {
-            if let Some(open) = self.open() {
-                open.changes += 1;
-                open.operation(id, &keyspace.name, &line_of(op));
-            }
+    /// Records a write to the keyspace with this number and name.
+    pub fn write(&mut self, id: KeyspaceId, name: &str, op: OpRef<'_>) {
+        if let Some(open) = self.open() {
+            open.changes += 1;
+            open.operation(id, name, &line_of(op));
         }
     }
 
-    /// Records that the keyspace was dropped.
-    pub fn gone(&mut self, keyspace: &KeyspaceCore) {
+    /// Records that the keyspace of this name was dropped.
+    pub fn gone(&mut self, name: &str) {
         if let Some(open) = self.open() {
             open.changes += 1;
-            open.operation(open.keyspace, "", &Line::Gone { name: Cow::Borrowed(&keyspace.name) });
+            open.operation(open.keyspace, "", &Line::Gone { name: Cow::Borrowed(name) });
             // The next line must name its keyspace, even if it is one with the same number as the
             // dropped one.
             open.keyspace = KeyspaceId(u32::MAX);
@@ -164,26 +166,26 @@ impl Noting<'_> {
 impl Drop for Noting<'_> {
     fn drop(&mut self) {
         let Some(failure) = self.open().and_then(|open| open.failure.clone()) else { return };
-        let was_on = self.core.recorder.is_on.swap(false, Ordering::Relaxed);
+        let was_on = self.recorder.is_on.swap(false, Ordering::Relaxed);
         // Released first, because a listener may end the recording.
         self.open = None;
         if was_on {
-            self.core.warn(format!("the recording has ended: {}", failure.chain()));
+            self.recorder.telemetry.warn(format!("the recording has ended: {}", failure.chain()));
         }
     }
 }
 
-impl Core {
+impl Recorder {
     /// Locks the recording, to record an operation in it.
     #[cold]
-    pub(crate) fn noting(&self) -> Noting<'_> {
-        Noting { core: self, open: Some(lock(&self.recorder.open)) }
+    pub fn noting(&self) -> Noting<'_> {
+        Noting { recorder: self, open: Some(lock(&self.open)) }
     }
 
-    /// Records lookups that began at `asked`; `None` if they read a snapshot.
-    pub(crate) fn note_lookups<'k>(
+    /// Records lookups in a keyspace that began at `asked`; `None` if they read a snapshot.
+    pub fn note_lookups<'k>(
         &self,
-        keyspace: &KeyspaceCore,
+        (id, name): (KeyspaceId, &str),
         asked: Option<Moment>,
         lookups: impl Iterator<Item = (&'k [u8], bool)>,
     ) {
@@ -192,34 +194,25 @@ impl Core {
         let is_known = asked == Some(open.moment());
         for (key, found) in lookups {
             let line = Line::Get { key: Cow::Borrowed(key), found: is_known.then_some(found) };
-            open.operation(keyspace.id, &keyspace.name, &line);
+            open.operation(id, name, &line);
         }
     }
 
-    /// The observer that records a scan which begins now.
+    /// The observer that records a scan which begins now in a keyspace.
     #[cold]
-    pub(crate) fn scan_notes(
-        self: &Arc<Self>,
-        keyspace: &Arc<KeyspaceCore>,
-    ) -> Option<Arc<dyn ScanObserver>> {
-        let number = self.recorder.moment()?.number;
-        Some(Arc::new(ScanNotes { core: Arc::downgrade(self), keyspace: Arc::clone(keyspace), number }))
+    pub fn scan_notes(self: &Arc<Self>, (id, name): (KeyspaceId, &str)) -> Option<Arc<dyn ScanObserver>> {
+        let number = self.moment()?.number;
+        Some(Arc::new(ScanNotes { recorder: Arc::clone(self), keyspace: (id, name.to_owned()), number }))
     }
 
-    /// Begins a recording.
+    /// Begins a recording to the file at `path`. `number` tells it from every other one of this
+    /// database; `charge` is for [`BUFFER_BYTES`]. The caller excludes writers: every write is
+    /// either before the recording and visible to all recorded reads, or part of it.
     ///
     /// # Errors
-    /// See [`Db::record_trace`].
-    pub(crate) fn record_trace(self: &Arc<Self>, path: &Path) -> Result<Recording> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::closed());
-        }
-        let mut charge = Charge::new(&self.ledger, LedgerPart::Logs, 0);
-        self.charge_memory(&mut charge, BUFFER_BYTES as u64);
-        // Excludes writers: every write is either before the recording and visible to all recorded
-        // reads, or part of it.
-        let _writing = lock(&self.writing);
-        let mut open = lock(&self.recorder.open);
+    /// See [`crate::Db::record_trace`].
+    pub fn begin(self: &Arc<Self>, path: &Path, number: u64, charge: Charge) -> Result<Recording> {
+        let mut open = lock(&self.open);
         if let Some(other) = &*open {
             let path = other.path.display();
             return Err(Error::invalid(format!(
@@ -227,7 +220,6 @@ impl Core {
             )));
         }
         let file = self.env.vfs.create(path).map_err(|error| Error::io("create the trace", path, error))?;
-        let number = self.new_id();
         let mut begun = Open {
             number,
             path: path.to_path_buf(),
@@ -246,27 +238,8 @@ impl Core {
             return Err(error);
         }
         *open = Some(begun);
-        self.recorder.is_on.store(true, Ordering::Relaxed);
-        Ok(Recording { core: Arc::clone(self), number, is_finished: false })
-    }
-}
-
-impl Db {
-    /// Begins to record every operation of every handle, with keys and the lengths of values, in
-    /// order. The result is a text file that `shamba bench DB replay` replays
-    /// (`docs/formats/trace.md`). The recording ends with [`Recording::finish`], or when the file
-    /// cannot be written. A write failure is a warning and the result of `finish`; it fails no
-    /// operation. Operations wait while 64 KiB are written to the file.
-    ///
-    /// Batches and [`Db::multi_get`] are recorded as their parts. Scans are recorded when they end,
-    /// with the number of entries that they read. Failed operations, entries added by
-    /// [`Db::ingest`] and scans that began before the recording are not recorded.
-    ///
-    /// # Errors
-    /// `Invalid` if a trace of this database is being recorded already; `Io`, `NoSpace` or
-    /// `ReadOnly` if the file exists or cannot be created; `Closed`.
-    pub fn record_trace(&self, path: impl AsRef<Path>) -> Result<Recording> {
-        self.core().record_trace(path.as_ref())
+        self.is_on.store(true, Ordering::Relaxed);
+        Ok(Recording { recorder: Arc::clone(self), number, is_finished: false })
     }
 }
 
@@ -282,12 +255,12 @@ fn line_of(op: OpRef<'_>) -> Line<'_> {
     }
 }
 
-/// A trace that is being recorded. Created by [`Db::record_trace`]; it may outlive the handle.
+/// A trace that is being recorded. Created by [`crate::Db::record_trace`]; it may outlive the handle.
 ///
 /// Dropping it finishes the recording; an error is then only a warning.
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording {
-    core: Arc<Core>,
+    recorder: Arc<Recorder>,
     number: u64,
     is_finished: bool,
 }
@@ -320,7 +293,7 @@ impl Recording {
 
     fn end(&mut self) -> Result<Recorded> {
         self.is_finished = true;
-        let recorder = &self.core.recorder;
+        let recorder = &self.recorder;
         let mut place = lock(&recorder.open);
         recorder.is_on.store(false, Ordering::Relaxed);
         let Some(mut open) = place.take() else { return Err(Error::closed()) };
@@ -336,7 +309,7 @@ impl Recording {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        self.core.env.vfs.sync_dir(folder).map_err(failed)?;
+        recorder.env.vfs.sync_dir(folder).map_err(failed)?;
         Ok(Recorded { operations: open.operations, bytes: open.bytes })
     }
 }
@@ -345,17 +318,18 @@ impl Drop for Recording {
     fn drop(&mut self) {
         if !self.is_finished {
             if let Err(error) = self.end() {
-                self.core.warn(format!("the recording could not be finished: {}", error.chain()));
+                self.recorder
+                    .telemetry
+                    .warn(format!("the recording could not be finished: {}", error.chain()));
             }
         }
     }
 }
 
 /// Records the parts of the scans of an iterator or cursor, as long as the recording runs.
-pub(crate) struct ScanNotes {
-    /// Weak, because an iterator must not keep the database alive.
-    core: Weak<Core>,
-    keyspace: Arc<KeyspaceCore>,
+struct ScanNotes {
+    recorder: Arc<Recorder>,
+    keyspace: (KeyspaceId, String),
     /// The recording in which the scan began.
     number: u64,
 }
@@ -363,14 +337,13 @@ pub(crate) struct ScanNotes {
 impl ScanObserver for ScanNotes {
     fn part(&self, part: ScanPart) {
         let ScanPart { is_forward, from, entries } = part;
-        let Some(core) = self.core.upgrade() else { return };
-        let mut noting = core.noting();
+        let mut noting = self.recorder.noting();
         if let Some(open) = noting.open() {
             if open.number == self.number {
                 let from = Cow::Owned(from);
                 let line =
                     if is_forward { Line::Next { from, entries } } else { Line::Previous { from, entries } };
-                open.operation(self.keyspace.id, &self.keyspace.name, &line);
+                open.operation(self.keyspace.0, &self.keyspace.1, &line);
             }
         }
     }

@@ -279,7 +279,7 @@ impl Core {
     /// Emits an event if the text is new.
     fn say(&self, tuner: &mut Tuner, text: String) {
         if tuner.says(&text) {
-            self.events.emit(&Event::Advice(text));
+            self.telemetry.emit(&Event::Advice(text));
         }
     }
 }

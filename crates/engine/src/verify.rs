@@ -21,9 +21,8 @@ use std::sync::Arc;
 use shamba_env::Env;
 use shamba_table::TableReader;
 
-use crate::core::{Core, Installing};
+use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
-use shamba_env::lock;
 use shamba_log::wal::{Recovery, ReplayOptions, ReplayReport, parse_log_file_name, replay};
 use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::{ManifestReader, ManifestState, manifest_file_name};
@@ -131,7 +130,7 @@ impl CheckReport {
 impl Core {
     pub(crate) fn verify(&self) -> Result<CheckReport> {
         let mut report = CheckReport::default();
-        for keyspace in self.keyspaces.load().values() {
+        for keyspace in self.catalog.keyspaces().values() {
             match keyspace.check_usable() {
                 // Dropped since the list was loaded: it need not be checked.
                 Err(error) if error.kind() == ErrorKind::Invalid => continue,
@@ -169,17 +168,19 @@ impl Core {
             Ok(read) => report.bytes_checked += read.map_or(0, |(_, bytes)| bytes),
             Err(error) => report.warn(crate::statistics::file::warning(&error)),
         }
-        for warning in lock(&self.warnings).iter() {
-            report.warn(warning.clone());
+        for warning in self.telemetry.warnings() {
+            report.warn(warning);
         }
         Ok(report)
     }
 
     /// Reads the manifest and the logs again.
     fn verify_logs(&self, report: &mut CheckReport) {
-        // While this lock is held, no log that the state names is removed. In a read-only database
-        // nothing removes logs.
-        let installing = lock(&self.installing);
+        // In a read-only database nothing removes logs.
+        self.catalog.with_state(|state| self.verify_logs_of(state, report));
+    }
+
+    fn verify_logs_of(&self, in_force: Option<&ManifestState>, report: &mut CheckReport) {
         let loaded = match ManifestReader::load(&self.env, &self.dir) {
             Ok(Some(loaded)) => Ok(loaded.state),
             Ok(None) => Err(Error::corruption(&self.dir.join(CURRENT), 0, CURRENT, "it is missing")),
@@ -195,7 +196,6 @@ impl Core {
                 None
             }
         };
-        let in_force = installing.as_ref().map(|Installing { state, .. }| state);
         let Some(state) = in_force.or(in_files.as_ref()) else { return };
         match replay_strictly(&self.env, &self.dir, state, self.settings.held_value_bytes_max()) {
             Ok(replayed) => {

@@ -264,7 +264,8 @@ impl Core {
 
     /// The counters since the open, as a workload without time.
     fn totals(&self) -> Workload {
-        let (lookups, walked, work) = (self.lookups.total(), self.iterators.walked(), &self.work);
+        let (lookups, walked, work) =
+            (self.telemetry.lookups().total(), self.reads.iterators().walked(), &self.telemetry.work());
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
         Workload {
             seconds: 0.0,

@@ -8,6 +8,7 @@ use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
 use super::*;
+use crate::event::Event;
 use crate::db::Db;
 use crate::event::EventListener;
 use crate::sync::Mutex;
@@ -79,7 +80,7 @@ fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
         .open()
         .expect("opened");
     let core = db.core();
-    let keyspace = core.keyspace(KeyspaceId::DEFAULT).expect("the default one");
+    let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
     let _by_hand = lock(&core.inline_work);
     let credit_bytes = || keyspace.turns(core.rules(false)).credit_bytes;
     let (mut next, mut owed, mut spent, mut with_room) = (0, 0, 0, 0);
@@ -140,7 +141,7 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
         .open()
         .expect("opened");
     let core = db.core();
-    let keyspace = core.keyspace(KeyspaceId::DEFAULT).expect("the default one");
+    let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
     // The holder of this lock does all background work.
     let _by_hand = lock(&core.inline_work);
     let long_bytes = core.rules(false).long_bytes;
@@ -221,8 +222,8 @@ fn tables_that_a_close_forestalls_are_removed() {
         core.rotate(&mut writing).expect("rotated");
     }
     // As `close` does first; the workers have not noticed it yet.
-    core.closed.store(true, Ordering::Release);
-    let keyspace = core.keyspace(KeyspaceId::DEFAULT).expect("the default one");
+    core.lifecycle.close();
+    let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
     let job = {
         let version = &keyspace.load().version;
         let rules = core.rules(true);

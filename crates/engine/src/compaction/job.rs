@@ -15,9 +15,10 @@ use std::time::Duration;
 use shamba_table::{EntryIter, RangeTombstone, Walk};
 
 use crate::background::unrestricted_compaction_threads;
+use crate::catalog::KeyspaceCore;
 use crate::compaction::output::Output;
 use crate::compaction::plan::{Claim, CompactedSlice, CompactionPlan};
-use crate::core::{Core, KeyspaceCore};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
@@ -97,13 +98,13 @@ impl Core {
         }
         job.check(&version)
             .map_err(|detail| Error::invalid(format!("a merge would break the tree: {detail}")))?;
-        let (run, age) = self.new_run();
+        let (run, age) = self.catalog.new_run();
         let output = job.output_run(&version, run, age).map_err(Error::invalid)?;
         if job.is_trivial_move(&version) && !self.joins_tables(&version, job) {
             self.move_table(keyspace, job, &version, output)?;
             return if job.reason == Reason::Manual { self.merge_moved(keyspace, turn) } else { Ok(()) };
         }
-        self.events.emit(&Event::CompactionBegin {
+        self.telemetry.emit(&Event::CompactionBegin {
             keyspace: keyspace.name.clone(),
             reason: job.reason.to_string(),
             bytes: job.input_bytes(&version),
@@ -135,15 +136,15 @@ impl Core {
             self.share_compaction(before);
         }
         keyspace.update_credit(job, tally.bytes_read, was_l0_urgent);
-        self.obsolete.mark_tables_obsolete(plan.stop().into_iter().map(|table| table.meta));
+        self.catalog.mark_tables_obsolete(plan.stop().into_iter().map(|table| table.meta));
         let ended = outcome?;
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
         if ended == Ended::Closing {
             return Ok(());
         }
         self.save_statistics(false);
-        WorkCounters::add(&self.work.merges, u64::from(ended == Ended::Done));
-        self.events.emit(&Event::CompactionEnd {
+        WorkCounters::add(&self.telemetry.work().merges, u64::from(ended == Ended::Done));
+        self.telemetry.emit(&Event::CompactionEnd {
             keyspace: keyspace.name.clone(),
             target_level: job.target_level,
             bytes_read: tally.bytes_read,
@@ -242,7 +243,7 @@ impl Core {
         let slept_us = plan.slept_us.load(Ordering::Relaxed) / plan.threads() as u64;
         let slept_lately_us = slept_us.saturating_sub(tally.slept_us);
         let worked_us = now_us.saturating_sub(tally.since_us).saturating_sub(slept_lately_us);
-        WorkCounters::add(&self.work.merge_us, worked_us);
+        WorkCounters::add(&self.telemetry.work().merge_us, worked_us);
         (tally.since_us, tally.slept_us) = (now_us, slept_us);
     }
 
@@ -269,7 +270,7 @@ impl Core {
     /// long too. Its failure is reported separately and does not fail this compaction.
     fn relieve_other_keyspaces(&self, plan: &CompactionPlan) {
         let rules = self.rules(false);
-        let others = self.keyspaces.load_full();
+        let others = Arc::clone(&self.catalog.keyspaces());
         for keyspace in others.values().filter(|keyspace| keyspace.id != plan.keyspace.id) {
             let version = Arc::clone(&keyspace.load().version);
             let has_turn = self.settings.auto_compaction && !self.is_stopping();
@@ -283,7 +284,7 @@ impl Core {
             let job = job.or_else(|| Some(pick_l0(&version, &rules)).filter(is_short));
             drop(version);
             if let Some(Err(error)) = job.map(|job| self.run_concurrent_job(keyspace, &job)) {
-                self.report_background("merge", &error);
+                self.telemetry.background_error("merge", &error);
                 // Visible to writers, but not a failure of the compaction that others wait for.
                 lock(&self.background.state).compaction_failures.error = Some(error);
             }
@@ -293,7 +294,7 @@ impl Core {
     fn run_concurrent_job(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob) -> Result<()> {
         self.run_merge_as(keyspace, job, Turn::Beside)?;
         lock(&self.background.state).compaction_failures.error = None;
-        self.remove_obsolete_files();
+        self.catalog.remove_obsolete_files();
         self.background.progress.notify_all();
         Ok(())
     }
@@ -306,7 +307,7 @@ impl Core {
         let rules = self.rules(false);
         let deepest = plan.keyspace.load().version.deepest_level();
         let has_turn = plan.keyspace.turns(rules).credit_bytes > tally.bytes_read;
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         let mut crowded = keyspaces.values().filter(|other| rules.is_l0_urgent(&other.load().version));
         rules.design.runs_allowed(plan.job.target_level, deepest) > 1
             || crowded.any(|other| other.id != plan.keyspace.id || !has_turn)
@@ -340,7 +341,7 @@ impl Core {
         let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
         let id = plan.keyspace.id;
         let mut is_dropped = false;
-        let installed = self.install(None, new.clone(), |state| {
+        let installed = self.catalog.install(&[], new.clone(), |state| {
             let Some(current) = state.keyspaces.get(&id) else {
                 is_dropped = true;
                 return Err(Error::invalid("the keyspace was dropped during a merge"));
@@ -365,10 +366,10 @@ impl Core {
         tally.bytes_read += bytes_read;
         tally.bytes_written += bytes_written;
         tally.dropped += entries_dropped;
-        WorkCounters::add(&self.work.bytes_merged, bytes_written);
-        WorkCounters::add(&self.work.bytes_merge_read, bytes_read);
-        WorkCounters::add(&self.work.entries_dropped, entries_dropped);
-        WorkCounters::add(&self.work.merge_slices, 1);
+        WorkCounters::add(&self.telemetry.work().bytes_merged, bytes_written);
+        WorkCounters::add(&self.telemetry.work().bytes_merge_read, bytes_read);
+        WorkCounters::add(&self.telemetry.work().entries_dropped, entries_dropped);
+        WorkCounters::add(&self.telemetry.work().merge_slices, 1);
         Ok(true)
     }
 
@@ -380,7 +381,7 @@ impl Core {
         output: OutputRun,
     ) -> Result<()> {
         let mut is_dropped = false;
-        let installed = self.install(None, Vec::new(), |state| {
+        let installed = self.catalog.install(&[], Vec::new(), |state| {
             if !state.keyspaces.contains_key(&keyspace.id) {
                 is_dropped = true;
                 return Err(Error::invalid("the keyspace was dropped before a move"));
@@ -393,8 +394,8 @@ impl Core {
             return Ok(());
         }
         installed?;
-        WorkCounters::add(&self.work.trivial_moves, 1);
-        self.events.emit(&Event::TrivialMove {
+        WorkCounters::add(&self.telemetry.work().trivial_moves, 1);
+        self.telemetry.emit(&Event::TrivialMove {
             keyspace: keyspace.name.clone(),
             target_level: job.target_level,
             bytes: job.input_bytes(version),
@@ -441,7 +442,7 @@ impl Core {
             Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes }))
         });
         let sources: Vec<Source> = sources.collect();
-        let mut snapshots = self.snapshots.stripes();
+        let mut snapshots = self.reads.snapshots().stripes();
         if is_planted(Defect::IgnoreSnapshots) && !snapshots.is_empty() {
             snapshots.remove(0);
         }

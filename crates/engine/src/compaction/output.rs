@@ -244,7 +244,7 @@ impl<'a> Output<'a> {
         self.finish_table(upper)?;
         self.finish_syncs()?;
         if !self.finished.is_empty() && !is_planted(Defect::TableNamesUnsynced) {
-            self.core.sync_names()?;
+            self.core.catalog.sync_names()?;
         }
         let mut content = ContentDigest::new();
         let mut uses = Vec::with_capacity(self.finished.len());
@@ -289,7 +289,7 @@ impl Drop for Output<'_> {
         self.syncing.clear();
         if !self.installed {
             for (summary, _) in &self.finished {
-                self.core.obsolete.mark_file_obsolete(self.core.dir.join(table_file_name(summary.id)));
+                self.core.catalog.mark_file_obsolete(self.core.dir.join(table_file_name(summary.id)));
             }
         }
     }
@@ -298,8 +298,8 @@ impl Drop for Output<'_> {
 fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
     let origin = options.origin.clone();
     let options = WriterOptions {
-        id: core.new_table_id(),
-        birth: core.new_birth(),
+        id: core.catalog.new_table_id(),
+        birth: core.catalog.new_birth(),
         digest: options.digest,
         compression: options.compression,
         bits_per_key: options.bits.about_bits_per_key(),
@@ -340,7 +340,8 @@ pub(crate) fn open_reader(
         && !core.has_warned_direct_io.swap(true, Ordering::Relaxed)
     {
         let path = reader.path().display();
-        core.warn(format!("direct I/O is refused for {path}: tables are read through the page cache"));
+        core.telemetry
+            .warn(format!("direct I/O is refused for {path}: tables are read through the page cache"));
     }
     Ok(reader)
 }

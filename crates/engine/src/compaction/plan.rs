@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::core::KeyspaceCore;
+use crate::catalog::KeyspaceCore;
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Defect, is_planted};
 use crate::sync::{Condvar, Mutex};

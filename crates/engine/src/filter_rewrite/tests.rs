@@ -51,7 +51,7 @@ fn key(number: u32) -> [u8; 4] {
 
 /// Bits per key of every table in lookup order, with its level.
 fn bits(db: &Db) -> Vec<(u32, f64)> {
-    let keyspace = Arc::clone(db.core().keyspaces.load().values().next().expect("one"));
+    let keyspace = Arc::clone(db.core().catalog.keyspaces().values().next().expect("one"));
     let version = Arc::clone(&keyspace.load().version);
     version.tables().map(|(level, _, table)| (level, table.meta.bits_per_key)).collect()
 }
@@ -82,7 +82,7 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     let before = bits(&db);
     assert!(before.iter().any(|(level, _)| *level == 0) && before.iter().any(|(level, _)| *level > 0));
     assert!(before.iter().filter(|(_, bits)| *bits < 6.0).count() > 4, "{before:?}");
-    let keyspace = Arc::clone(db.core().keyspaces.load().values().next().expect("one"));
+    let keyspace = Arc::clone(db.core().catalog.keyspaces().values().next().expect("one"));
     let version = Arc::clone(&keyspace.load().version);
     let all: BTreeSet<TableId> = version.tables().map(|(_, _, table)| table.meta.id).collect();
     let tables_of = |job_bytes| {
@@ -116,7 +116,7 @@ fn a_keyspace_that_was_dropped_meanwhile_is_waited_for_by_nobody() {
     let db = builder(&env, 5.0).open().expect("opens");
     let gone = db.keyspace("gone").expect("made");
     let core = db.core();
-    let id = *core.keyspaces.load().keys().last().expect("two");
+    let id = *core.catalog.keyspaces().keys().last().expect("two");
     let wanted = vec![(id, BTreeSet::from([TableId(1)]))];
     assert_eq!(core.queue_filter_rewrites(&mut lock(&core.background.state), wanted.clone(), false).len(), 1);
     drop(gone);

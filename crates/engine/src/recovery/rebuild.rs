@@ -132,7 +132,7 @@ pub(super) fn replay_logs<'a>(
         written: Vec::new(),
         flushed: BTreeSet::new(),
         applied: 0,
-        tail: (!core.read_only && !core.settings.no_wal).then(Tail::default),
+        tail: (!core.lifecycle.is_read_only() && !core.settings.no_wal).then(Tail::default),
     };
     let report = replay(&core.env, &core.dir, &logs, &options, &mut |batch| {
         let held = match &batch {
@@ -165,11 +165,11 @@ pub(super) fn replay_logs<'a>(
 /// would find its space taken.
 fn abandon(core: &Core, written: Vec<VersionEdit>) {
     let added = written.into_iter().flat_map(|version| version.changes);
-    core.obsolete.mark_tables_obsolete(added.filter_map(|change| match change {
+    core.catalog.mark_tables_obsolete(added.filter_map(|change| match change {
         Change::Add { table, .. } => Some(table.meta),
         _ => None,
     }));
-    core.remove_obsolete_files();
+    core.catalog.remove_obsolete_files();
 }
 
 impl Rebuilt<'_> {
@@ -214,7 +214,7 @@ impl Rebuilt<'_> {
         let core = self.core;
         let active = self.memtables.values().filter_map(|memtables| memtables.last());
         let bytes = self.sealed_bytes + active.map(|memtable| memtable.bytes()).sum::<u64>();
-        if !core.read_only && (is_full || bytes >= core.settings.memtable_bytes()) {
+        if !core.lifecycle.is_read_only() && (is_full || bytes >= core.settings.memtable_bytes()) {
             return self.write();
         }
         if bytes > self.charge.bytes() {
@@ -227,11 +227,11 @@ impl Rebuilt<'_> {
     fn write(&mut self) -> Result<()> {
         self.tail = None;
         for (id, memtables) in std::mem::take(&mut self.memtables) {
-            let keyspace = self.core.keyspace(id);
+            let keyspace = self.core.catalog.keyspace(id);
             let keyspace = keyspace.ok_or_else(|| Error::invalid(format!("there is no keyspace {id}")))?;
             for memtable in memtables {
                 let uses = self.core.write_memtable(&keyspace, &memtable)?;
-                let (run, age) = self.core.new_run();
+                let (run, age) = self.core.catalog.new_run();
                 let changes =
                     uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
                 self.written.push(VersionEdit { keyspace: id, changes });
@@ -281,7 +281,7 @@ impl Rebuilt<'_> {
     pub(super) fn show(self) {
         let core = self.core;
         for (id, memtables) in self.memtables {
-            let Some(keyspace) = core.keyspace(id) else { continue };
+            let Some(keyspace) = core.catalog.keyspace(id) else { continue };
             keyspace
                 .publish(|view| view.next(memtables.into_iter().rev().collect(), Arc::clone(&view.version)));
         }

@@ -189,7 +189,7 @@ impl Core {
         state.arbiter.windows += 1;
         let plan = self.plan_prices();
         let mut now = consumers(&holdings, &plan, &measured, buffer);
-        let weighs_buffer = state.arbiter.windows % BUFFER_WINDOWS == 0 && !self.read_only;
+        let weighs_buffer = state.arbiter.windows % BUFFER_WINDOWS == 0 && !self.lifecycle.is_read_only();
         if !weighs_buffer {
             now = standing_still(now);
         }
@@ -204,7 +204,7 @@ impl Core {
                     self.residency.memtable_bytes.store(memtable_bytes, Ordering::Relaxed);
                 }
             }
-            Err(detail) => self.warn(format!("memory could not be divided: {detail}")),
+            Err(detail) => self.telemetry.warn(format!("memory could not be divided: {detail}")),
         }
         // The next window decides about the write buffer and needs its value in both windows.
         let is_before = (state.arbiter.windows + 1) % BUFFER_WINDOWS == 0;
@@ -215,7 +215,7 @@ impl Core {
     /// Measurements since the last window; true for the first one.
     fn measure(&self, state: &mut ResidencyState, now_us: u64) -> (Measured, bool) {
         let (ghost_hits, ghost_bytes) = self.cache.ghost_hits();
-        let written_bytes = self.work.bytes_flushed.load(Ordering::Relaxed);
+        let written_bytes = self.telemetry.work().bytes_flushed.load(Ordering::Relaxed);
         let arbiter = &mut state.arbiter;
         let measured = Measured {
             seconds: now_us.saturating_sub(arbiter.last_us) as f64 / 1e6,

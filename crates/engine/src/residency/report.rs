@@ -86,7 +86,7 @@ impl Core {
     /// One entry per level of each keyspace.
     pub(crate) fn level_memory(&self) -> Vec<LevelMemory> {
         let mut levels = Vec::new();
-        for keyspace in self.keyspaces.load().values() {
+        for keyspace in self.catalog.keyspaces().values() {
             let view = keyspace.load_full();
             for (level, runs) in view.version.levels() {
                 let keyspace = keyspace.name.clone();

@@ -27,7 +27,7 @@ fn fill(db: &Db, runs: u32) {
 
 fn readers(db: &Db) -> Vec<Arc<TableReader>> {
     let core = db.core();
-    let keyspace = Arc::clone(core.keyspaces.load().values().next().expect("one"));
+    let keyspace = Arc::clone(core.catalog.keyspaces().values().next().expect("one"));
     let view = keyspace.load_full();
     view.version.tables().map(|(_, _, table)| Arc::clone(table.meta.reader.get().expect("open"))).collect()
 }

@@ -73,7 +73,7 @@ impl MemoryWorker {
             reads: 0,
             blocks: (0, 0),
             slices: (0, 0),
-            seq: core.visible(),
+            seq: core.reads.visible(),
             idle_windows: 0,
             planned: core.found_lately(now_us),
         }
@@ -94,7 +94,7 @@ impl MemoryWorker {
             self.end_window(core, now_us);
         }
         // Without reads no value has changed, but evicted pieces may fit again.
-        let reads = core.lookups.total().lookups + core.iterators.walked().ranges;
+        let reads = core.telemetry.lookups().total().lookups + core.reads.iterators().walked().ranges;
         if is_wanted || reads != self.reads || core.pool_room_bytes() > 0 {
             core.rebalance();
             self.planned = found;
@@ -106,7 +106,7 @@ impl MemoryWorker {
     fn end_window(&mut self, core: &Core, now_us: u64) {
         self.window_us = now_us;
         core.residency.decay_peak();
-        let total = core.lookups.total();
+        let total = core.telemetry.lookups().total();
         let since = |before: &mut (u64, u64), now: (u64, u64)| {
             let before = std::mem::replace(before, now);
             (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1))
@@ -115,7 +115,7 @@ impl MemoryWorker {
         core.residency.note_blocks(reads, hits);
         let (reads, hits) = since(&mut self.slices, (total.filter_reads, total.filter_hits));
         core.residency.note_slices(reads, hits);
-        let seq = core.visible();
+        let seq = core.reads.visible();
         self.idle_windows = if seq == self.seq { self.idle_windows.saturating_add(1) } else { 0 };
         self.seq = seq;
         core.residency.writes_idle.store(self.idle_windows >= IDLE_WINDOWS, Ordering::Relaxed);
@@ -148,17 +148,18 @@ impl Core {
     /// Adjusts the lookup statistics of keyspaces with a workload shift. Not during an install: its
     /// new tables have figures already and are in no tree yet.
     fn look_for_shifts(&self, now_us: u64) {
-        for keyspace in self.keyspaces.load().values() {
+        for keyspace in self.catalog.keyspaces().values() {
             let Some(shift) = keyspace.statistics.detect_shift(now_us) else { continue };
-            let Ok(_installing) = self.installing.try_lock() else { continue };
-            keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
+            self.catalog.between_installs(|| {
+                keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
+            });
         }
     }
 
     /// Recent hit rate of each keyspace.
     fn found_lately(&self, now_us: u64) -> Vec<Found> {
         let of = |window: Window| Found { share: window.found_share(), samples: window.lookups };
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         keyspaces.values().map(|keyspace| of(keyspace.statistics.window(now_us))).collect()
     }
 }

@@ -20,7 +20,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use shamba_env::{Env, read_file, write_file_synced};
 use shamba_table::{BirthId, TableId, checksum};
@@ -179,12 +178,12 @@ impl Core {
         }
         let trees = match read(&self.env, &self.dir) {
             Ok(trees) => trees.map(|(trees, _)| trees).unwrap_or_default(),
-            Err(error) => return self.warn(warning(&error)),
+            Err(error) => return self.telemetry.warn(warning(&error)),
         };
         lock(&self.statistics_saved).fingerprint = fingerprint(&trees);
         let now_us = self.env.clock.now_us();
         for TreeFigures { keyspace, window, tables } in trees {
-            let Some(keyspace) = self.keyspace(keyspace) else { continue };
+            let Some(keyspace) = self.catalog.keyspace(keyspace) else { continue };
             keyspace.statistics.begin_with(Window { as_of_us: now_us, ..window });
             let known: HashMap<(TableId, BirthId), Probes> =
                 tables.into_iter().map(|(id, birth, probes)| ((id, birth), probes)).collect();
@@ -199,11 +198,11 @@ impl Core {
     /// Saves the statistics if there are enough new samples or, with `all`, if anything has
     /// changed. A failure is only a warning.
     pub(crate) fn save_statistics(&self, all: bool) {
-        if self.read_only || !self.settings.statistics || self.has_failed.load(Ordering::Acquire) {
+        if self.lifecycle.is_read_only() || !self.settings.statistics || self.lifecycle.has_failed() {
             return;
         }
         let mut saved = lock(&self.statistics_saved);
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         let sampled: u64 = keyspaces.values().map(|keyspace| keyspace.statistics.sampled()).sum();
         let news = sampled.wrapping_sub(saved.sampled);
         if !all && news < SAVE_EVERY {
@@ -223,8 +222,9 @@ impl Core {
             return;
         }
         *saved = Saved { sampled, fingerprint };
-        if let Err(error) = write(&self.env, &self.dir, &encode(&trees, self.new_birth())) {
-            self.warn(format!("{} could not be saved: {error}", self.dir.join(STATISTICS).display()));
+        if let Err(error) = write(&self.env, &self.dir, &encode(&trees, self.catalog.new_birth())) {
+            self.telemetry
+                .warn(format!("{} could not be saved: {error}", self.dir.join(STATISTICS).display()));
         }
     }
 }

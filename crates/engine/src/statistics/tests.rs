@@ -36,13 +36,13 @@ fn fill(db: &Db) {
 }
 
 fn probes(db: &Db) -> Probes {
-    let keyspace = db.core().keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
+    let keyspace = db.core().catalog.keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
     let version = Arc::clone(&keyspace.load().version);
     version.tables().map(|(_, _, table)| table.meta.statistics.probes()).sum()
 }
 
 fn window(db: &Db) -> Window {
-    let keyspace = db.core().keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
+    let keyspace = db.core().catalog.keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
     keyspace.statistics.window(0)
 }
 
@@ -112,7 +112,7 @@ fn samples_estimate_the_seeks_that_come_to_each_run_by_cursors_and_short_scans()
     drop(cursor);
     let window = window(&db);
     assert!(is_estimate(window.seeks, u64::from(SEEKS)) && window.lookups == 0.0, "{window:?}");
-    let keyspace = db.core().keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
+    let keyspace = db.core().catalog.keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
     let version = Arc::clone(&keyspace.load().version);
     assert_eq!(version.tables().count(), 3);
     for (_, _, table) in version.tables() {
@@ -278,7 +278,7 @@ fn switched_off_nothing_is_sampled_read_or_written() {
 fn lookups_that_end_otherwise_are_believed_soon() {
     let db = open(&new_env());
     fill(&db);
-    let keyspace = db.core().keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
+    let keyspace = db.core().catalog.keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
     let look = |now_us| {
         if let Some(shift) = keyspace.statistics.detect_shift(now_us) {
             keyspace.statistics.restate(shift, &keyspace.load().version, now_us);

@@ -7,9 +7,9 @@ use std::sync::Mutex as StdMutex;
 use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, read_file};
 
 use super::*;
-use crate::Builder;
 use crate::error::ErrorKind;
 use crate::event::{Event, EventListener};
+use crate::{Builder, Db};
 
 const TRACE: &str = "/trace";
 

@@ -22,7 +22,8 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::RangeTombstone;
 
-use crate::core::{Core, KeyspaceCore, Writing};
+use crate::catalog::KeyspaceCore;
+use crate::core::{Core, Writing};
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
@@ -88,7 +89,7 @@ impl Core {
     /// See [`crate::Db::put`].
     pub fn commit(&self, operations: &mut Operations, options: WriteOptions) -> Result<()> {
         if operations.tally.count == 0 {
-            self.check_writable()?;
+            self.lifecycle.check_writable()?;
             let durability = self.durability(options)?;
             return if durability == Durability::Sync { self.sync_log() } else { Ok(()) };
         }
@@ -108,7 +109,7 @@ impl Core {
 
     /// Applies back-pressure to a write of `bytes` and returns its durability.
     fn admit(&self, bytes: usize, options: WriteOptions) -> Result<Durability> {
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         let durability = self.durability(options)?;
         self.make_room(bytes, options.deadline_ms)?;
         Ok(durability)
@@ -123,9 +124,9 @@ impl Core {
         writing: &mut Writing,
         shares: impl Iterator<Item = Share<'a>> + Clone,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         if is_planted(Defect::VisibleLate) {
-            self.visible_seq.store(writing.last_seq.0, Ordering::Release);
+            self.reads.publish(writing.last_seq);
         }
         if writing.active.bytes() >= self.memtable_limit_bytes().saturating_mul(2) {
             // Reached only when rotations after acknowledged writes keep failing: memory must not
@@ -157,7 +158,7 @@ impl Core {
                         seq = seq.next();
                         self.insert(writing, keyspace, seq, op, &mut in_log);
                         if is_planted(Defect::HalfBatchVisible) {
-                            self.visible_seq.store(seq.0, Ordering::Release);
+                            self.reads.publish(seq);
                             std::thread::yield_now();
                         }
                     }
@@ -168,7 +169,7 @@ impl Core {
         }
         writing.last_seq = seq;
         if !is_planted(Defect::VisibleLate) {
-            self.visible_seq.store(seq.0, Ordering::Release);
+            self.reads.publish(seq);
         }
         drop(noting);
         self.count_group(batches, &tally);
@@ -184,12 +185,19 @@ impl Core {
     /// Records the group in the trace.
     #[cold]
     fn note_group<'a>(&self, shares: impl Iterator<Item = Share<'a>>) -> Noting<'_> {
-        let mut noting = self.noting();
+        let keyspaces = self.catalog.keyspaces();
+        let mut noting = self.recorder.noting();
+        // A write to a dropped keyspace has no effect.
+        let mut note = |id: KeyspaceId, op| {
+            if let Some(keyspace) = keyspaces.get(&id) {
+                noting.write(id, &keyspace.name, op);
+            }
+        };
         for share in shares {
             match share.work {
-                Work::One(keyspace, op) => noting.write(keyspace, op),
+                Work::One(keyspace, op) => note(keyspace, op),
                 Work::Batch(operations) => {
-                    encoded_ops(&operations.encoded).for_each(|(keyspace, op)| noting.write(keyspace, op));
+                    encoded_ops(&operations.encoded).for_each(|(keyspace, op)| note(keyspace, op));
                 }
             }
         }
@@ -250,7 +258,7 @@ impl Core {
         if !places.is_empty() {
             in_log = InLog::new(writing.values.get_or_insert_with(|| wal.values()), places, held_bytes_max);
         }
-        WorkCounters::add_alone(&self.work.bytes_wal, bytes);
+        WorkCounters::add_alone(&self.telemetry.work().bytes_wal, bytes);
         WorkCounters::add_alone(&self.unsynced_bytes, bytes);
         if !any_sync {
             self.sync_in_time(writing, shares)?;
@@ -301,12 +309,12 @@ impl Core {
     /// them.
     fn count_group(&self, batches: u64, tally: &Tally) {
         let Tally { count: _, puts, deletes, range_deletes, user_bytes } = *tally;
-        WorkCounters::add_alone(&self.work.puts, puts);
-        WorkCounters::add_alone(&self.work.deletes, deletes);
-        WorkCounters::add_alone(&self.work.range_deletes, range_deletes);
-        WorkCounters::add_alone(&self.work.bytes_user, user_bytes);
-        WorkCounters::add_alone(&self.work.batches, batches);
-        WorkCounters::add_alone(&self.work.commit_groups, 1);
+        WorkCounters::add_alone(&self.telemetry.work().puts, puts);
+        WorkCounters::add_alone(&self.telemetry.work().deletes, deletes);
+        WorkCounters::add_alone(&self.telemetry.work().range_deletes, range_deletes);
+        WorkCounters::add_alone(&self.telemetry.work().bytes_user, user_bytes);
+        WorkCounters::add_alone(&self.telemetry.work().batches, batches);
+        WorkCounters::add_alone(&self.telemetry.work().commit_groups, 1);
     }
 
     /// Warns of `Buffered` writes that a drop without `close` loses.
@@ -315,7 +323,7 @@ impl Core {
         let bytes = writing.wal.as_ref().map_or(0, WalWriter::buffered);
         drop(writing);
         if bytes > 0 {
-            self.warn(format!(
+            self.telemetry.warn(format!(
                 "the database was dropped without close: {bytes} bytes of Buffered writes are lost; call close or sync"
             ));
         }
@@ -328,7 +336,7 @@ impl Core {
                 "the database is open without a log: there is nothing to sync; flush instead",
             ));
         }
-        self.check_writable()?;
+        self.lifecycle.check_writable()?;
         self.sync_locked(&mut lock(&self.writing))
     }
 
@@ -336,7 +344,7 @@ impl Core {
     pub(crate) fn sync_locked(&self, writing: &mut Writing) -> Result<()> {
         let synced = self.sync_sealed(writing).and_then(|()| match &mut writing.wal {
             Some(wal) if wal.synced() < wal.offset() => {
-                WorkCounters::add(&self.work.wal_syncs, 1);
+                WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
                 wal.predecessor_is_synced();
                 Ok(wal.sync()?)
             }
@@ -354,7 +362,7 @@ impl Core {
             Err(error) => {
                 // The contents of the disk are unknown now: a second sync could succeed over lost
                 // pages.
-                self.fail(&error);
+                self.lifecycle.fail(&error);
                 Err(error)
             }
         }
@@ -365,7 +373,7 @@ impl Core {
         while let Some(sealed) = writing.sealed.front() {
             let mut wal = lock(sealed);
             if wal.synced() < wal.flushed() && !is_planted(Defect::SealedLogUnsynced) {
-                WorkCounters::add(&self.work.wal_syncs, 1);
+                WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
                 wal.predecessor_is_synced();
                 wal.sync()?;
             }

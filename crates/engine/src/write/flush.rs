@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use shamba_table::Origin;
 
+use crate::catalog::KeyspaceCore;
 use crate::compaction::output::{Output, OutputOptions};
 use crate::compaction::syncing::Syncing;
-use crate::core::{Core, Generation, KeyspaceCore};
+use crate::core::{Core, Generation};
 use crate::error::Result;
 use crate::event::Event;
 use crate::metrics::WorkCounters;
@@ -31,7 +32,7 @@ impl Core {
     /// and the output is removed.
     pub(crate) fn flush_generation(&self, generation: &Generation) -> Result<()> {
         let begin_us = self.env.clock.now_us();
-        self.events.emit(&Event::FlushBegin { bytes: generation.bytes });
+        self.telemetry.emit(&Event::FlushBegin { bytes: generation.bytes });
         let mut log_sync = self.begin_log_sync(generation);
         let mut log_promise = None;
         if self.is_inline() {
@@ -43,13 +44,13 @@ impl Core {
             // A keyspace that is missing from the list was dropped durably. Its `dropped` flag
             // would not prove that: the log must be kept as long as a crash may still undo the
             // drop.
-            if !self.keyspaces.load().contains_key(&keyspace.id) {
+            if !self.catalog.keyspaces().contains_key(&keyspace.id) {
                 continue;
             }
             match self.write_memtable(keyspace, memtable) {
                 Ok(uses) => _ = outputs.insert(keyspace.id, uses),
                 Err(error) => {
-                    self.obsolete
+                    self.catalog
                         .mark_tables_obsolete(outputs.into_values().flatten().map(|table| table.meta));
                     // A failed sync must still turn writes off.
                     let _ = self.end_log_sync(log_sync); // Its failure must not go unnoticed.
@@ -63,7 +64,7 @@ impl Core {
             // The edit refers to the next log, so the name of that log must be durable. Writing a
             // table syncs the names; with no table it is done here, whether or not this generation
             // has a log of its own.
-            if let Err(error) = self.sync_names() {
+            if let Err(error) = self.catalog.sync_names() {
                 let _ = self.end_log_sync(log_sync);
                 return Err(error);
             }
@@ -71,14 +72,14 @@ impl Core {
         if log_sync.is_some() {
             log_promise = self.end_log_sync(log_sync).inspect_err(|_| {
                 let tables = outputs.values().flatten().map(|table| Arc::clone(&table.meta));
-                self.obsolete.mark_tables_obsolete(tables);
+                self.catalog.mark_tables_obsolete(tables);
             })?;
         }
         // A promise about the active log covers every earlier log too, and allows its loss to be
         // detected.
         let log_promise = self.active_log_promise().or(log_promise);
         let new = outputs.values().flatten().map(|table| Arc::clone(&table.meta)).collect();
-        self.install(Some(generation), new, |state| {
+        self.catalog.install(&generation.members, new, |state| {
             let mut edit = ManifestEdit {
                 first_log: Some(generation.next_log),
                 log_promise,
@@ -87,13 +88,13 @@ impl Core {
             };
             for (keyspace, uses) in outputs {
                 if !state.keyspaces.contains_key(&keyspace) {
-                    self.obsolete.mark_tables_obsolete(uses.into_iter().map(|table| table.meta));
+                    self.catalog.mark_tables_obsolete(uses.into_iter().map(|table| table.meta));
                     continue;
                 }
-                if let Some(keyspace) = self.keyspace(keyspace) {
+                if let Some(keyspace) = self.catalog.keyspace(keyspace) {
                     self.begin_statistics(&keyspace, &uses);
                 }
-                let (run, age) = self.new_run();
+                let (run, age) = self.catalog.new_run();
                 let add = |table| Change::Add { level: 0, run, age, table };
                 edit.versions.push(VersionEdit { keyspace, changes: uses.into_iter().map(add).collect() });
                 edit.flushed.push((keyspace, generation.last_seq));
@@ -101,15 +102,15 @@ impl Core {
             Ok(edit)
         })?;
         for log in &generation.log_files {
-            self.obsolete.mark_log_obsolete(log.clone());
+            self.catalog.mark_log_obsolete(log.clone());
         }
-        self.remove_obsolete_files();
+        self.catalog.remove_obsolete_files();
         self.save_statistics(false);
-        WorkCounters::add(&self.work.flushes, 1);
-        WorkCounters::add(&self.work.bytes_flushed, bytes);
+        WorkCounters::add(&self.telemetry.work().flushes, 1);
+        WorkCounters::add(&self.telemetry.work().bytes_flushed, bytes);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
-        WorkCounters::add(&self.work.flush_us, duration_us);
-        self.events.emit(&Event::FlushEnd { tables, bytes, duration_us });
+        WorkCounters::add(&self.telemetry.work().flush_us, duration_us);
+        self.telemetry.emit(&Event::FlushEnd { tables, bytes, duration_us });
         Ok(())
     }
 
@@ -130,7 +131,7 @@ impl Core {
             wal.flushed().saturating_sub(wal.synced())
         };
         if unsynced_bytes > 0 {
-            WorkCounters::add(&self.work.wal_syncs, 1);
+            WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
         }
         let log = Arc::clone(log);
         Some(Syncing::begin(self.env.spawner.as_ref(), unsynced_bytes, move || {
@@ -143,7 +144,7 @@ impl Core {
     /// Waits for the sync of the log. A failure turns writes off.
     fn end_log_sync(&self, syncing: Option<Syncing<(LogNo, u64)>>) -> Result<Option<(LogNo, u64)>> {
         let synced = syncing.map(Syncing::finish).transpose();
-        synced.inspect_err(|error| self.fail(error))
+        synced.inspect_err(|error| self.lifecycle.fail(error))
     }
 
     /// Writes one memtable as tables, without the entries that no reader can see.
@@ -153,7 +154,7 @@ impl Core {
         memtable: &Arc<dyn Memtable>,
     ) -> Result<Vec<TableUse>> {
         let bits = Arc::new(self.flush_bits(keyspace, memtable.entries()));
-        let snapshots = self.snapshots.stripes();
+        let snapshots = self.reads.snapshots().stripes();
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
         let mut retention = Retention::new(&snapshots, &fragments, &below);
@@ -176,7 +177,7 @@ impl Core {
             }
             iter.next()?;
         }
-        WorkCounters::add(&self.work.entries_dropped, dropped);
+        WorkCounters::add(&self.telemetry.work().entries_dropped, dropped);
         output.finish()
     }
 

@@ -106,7 +106,7 @@ impl Core {
     fn keep_value(&self, writing: &mut Writing, value: &[u8]) -> Result<ValuePlace> {
         let side = match &mut writing.side {
             Some(side) => side,
-            none => none.insert(SideFile::create(&self.env, &self.dir, self.new_log_no())?),
+            none => none.insert(SideFile::create(&self.env, &self.dir, self.catalog.new_log_no())?),
         };
         let kept = side.append(value);
         if kept.is_err() {

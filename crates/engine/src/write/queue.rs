@@ -121,7 +121,7 @@ struct PanicGuard<'a>(&'a Core);
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail(&Error::new(ErrorKind::ReadOnly, PANICKED));
+            self.0.lifecycle.fail(&Error::new(ErrorKind::ReadOnly, PANICKED));
         }
     }
 }

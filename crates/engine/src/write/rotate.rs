@@ -13,11 +13,12 @@ use std::sync::{Arc, Weak};
 
 use shamba_table::{Charge, LedgerPart};
 
-use crate::core::{Core, Generation, KeyspaceCore, Writing};
+use crate::catalog::KeyspaceCore;
+use crate::catalog::LogFile;
+use crate::core::{Core, Generation, Writing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
-use crate::obsolete::LogFile;
 use crate::planted::{Defect, is_planted};
 use crate::sync::Mutex;
 use crate::write::side::SideFile;
@@ -63,7 +64,7 @@ impl Core {
         let active = |keyspace: &Arc<KeyspaceCore>| {
             keyspace.load().memtables.first().map(|memtable| (keyspace.id, Arc::clone(memtable)))
         };
-        ActiveMemtables { by_keyspace: self.keyspaces.load().values().filter_map(active).collect() }
+        ActiveMemtables { by_keyspace: self.catalog.keyspaces().values().filter_map(active).collect() }
     }
 
     /// Whether the active memtables or their log are full.
@@ -92,14 +93,14 @@ impl Core {
                 return Err(self.log_append_failed(writing, error.into()));
             }
         }
-        let mut next_log = self.new_log_no();
+        let mut next_log = self.catalog.new_log_no();
         if !self.settings.no_wal {
             let predecessor = match &writing.wal {
                 Some(wal) => Some(wal.predecessor()),
                 None => writing.predecessor,
             };
             let wal = WalWriter::create(&self.env, &self.dir, next_log, predecessor, writing.last_seq)?;
-            self.events.emit(&Event::LogRotated { log: next_log.0 });
+            self.telemetry.emit(&Event::LogRotated { log: next_log.0 });
             writing.predecessor = None;
             if let Some(old) = writing.wal.replace(wal) {
                 seal(writing, old);
@@ -111,13 +112,12 @@ impl Core {
             });
         } else {
             // Without a log there is always one empty log file: the manifest must find it.
-            next_log =
-                lock(&self.installing).as_ref().map_or(next_log, |installing| installing.state.first_log);
+            next_log = self.catalog.with_state(|state| state.map_or(next_log, |state| state.first_log));
         }
         let log = writing.sealed.back().cloned();
         let mut members = Vec::new();
         let mut bytes = 0;
-        for keyspace in self.keyspaces.load().values() {
+        for keyspace in self.catalog.keyspaces().values() {
             let Some(active) = keyspace.load().memtables.first().cloned() else { continue };
             if active.is_empty() {
                 continue;
@@ -162,11 +162,11 @@ impl Core {
                 if lost {
                     // Acknowledged `Buffered` writes never reached the log: a later log would leave
                     // a hole.
-                    self.fail(&error);
+                    self.lifecycle.fail(&error);
                 }
             }
         } else {
-            self.fail(&error);
+            self.lifecycle.fail(&error);
         }
         error
     }
@@ -174,8 +174,8 @@ impl Core {
     /// Reports a failed rotation after an acknowledged write. The memtables stay active, and the
     /// next write tries again.
     pub(crate) fn rotation_failed(&self, error: &Error) {
-        WorkCounters::add(&self.work.background_errors, 1);
-        self.events.emit(&Event::BackgroundError(format!("rotating the log: {}", error.chain())));
+        WorkCounters::add(&self.telemetry.work().background_errors, 1);
+        self.telemetry.emit(&Event::BackgroundError(format!("rotating the log: {}", error.chain())));
     }
 }
 

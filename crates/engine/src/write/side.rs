@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use shamba_env::Env;
 
+use crate::catalog::LogFile;
 use crate::error::Result;
-use crate::obsolete::LogFile;
 use shamba_key::LogNo;
 use shamba_log::framing::{FileKind, FrameWriter};
 use shamba_log::wal::{ValueLog, ValuePlace};

@@ -86,7 +86,7 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
 
 impl Core {
     fn backlog(&self, state: &BackgroundState) -> Backlog {
-        let keyspaces = self.keyspaces.load();
+        let keyspaces = self.catalog.keyspaces();
         let runs = keyspaces.values().map(|keyspace| keyspace.load().version.level(0).len()).max();
         Backlog { immutables: state.immutables.len() as u32, l0_runs: runs.unwrap_or(0) as u32 }
     }
@@ -134,8 +134,8 @@ impl Core {
             }
             Pressure::Stop(work) => {
                 drop(state); // A listener may ask for statistics, which take this lock.
-                WorkCounters::add(&self.work.stalls, 1);
-                self.events.emit(&Event::StallBegin { reason: reason(work).into() });
+                WorkCounters::add(&self.telemetry.work().stalls, 1);
+                self.telemetry.emit(&Event::StallBegin { reason: reason(work).into() });
                 state = lock(&self.background.state);
                 let trouble = state.trouble(work, self.is_inline());
                 let is_full = trouble.error.as_ref().is_some_and(|cause| cause.kind() == ErrorKind::NoSpace);
@@ -157,7 +157,7 @@ impl Core {
                 self.run_background_inline();
                 state = lock(&self.background.state);
             }
-            if let Err(error) = self.check_writable() {
+            if let Err(error) = self.lifecycle.check_writable() {
                 break Err(error);
             }
             let Pressure::Stop(work) = pressure(self.backlog(&state), self.limits()) else {
@@ -202,8 +202,8 @@ impl Core {
         };
         drop(state);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
-        WorkCounters::add(&self.work.stall_us, duration_us);
-        self.events.emit(&Event::StallEnd { duration_us });
+        WorkCounters::add(&self.telemetry.work().stall_us, duration_us);
+        self.telemetry.emit(&Event::StallEnd { duration_us });
         outcome
     }
 
@@ -214,8 +214,8 @@ impl Core {
         let most_us = deadline_ms.map_or(SLEEP_US_MAX, |ms| ms.saturating_mul(1_000).min(SLEEP_US_MAX));
         let us = owed_us.min(most_us);
         if us > 0 {
-            WorkCounters::add(&self.work.stalls, 1);
-            WorkCounters::add(&self.work.stall_us, us);
+            WorkCounters::add(&self.telemetry.work().stalls, 1);
+            WorkCounters::add(&self.telemetry.work().stall_us, us);
             if !self.is_inline() {
                 self.env.clock.sleep_us(us);
             }

@@ -31,7 +31,7 @@ mod cache;
 mod id;
 #[path = "../../../../crates/table/src/ledger.rs"]
 mod ledger;
-#[path = "../../../../crates/engine/src/published.rs"]
+#[path = "../../../../crates/engine/src/catalog/published.rs"]
 mod published;
 #[path = "../../../../crates/table/src/slot.rs"]
 mod slot;

@@ -30,7 +30,7 @@ pub(crate) struct LogFile {
 
 /// Obsolete files to be deleted.
 #[derive(Default)]
-pub(crate) struct ObsoleteFiles {
+pub(super) struct ObsoleteFiles {
     tables: Mutex<Vec<Arc<TableMeta>>>,
     files: Mutex<Vec<LogFile>>,
 }

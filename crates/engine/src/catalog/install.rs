@@ -12,30 +12,33 @@
 
 use std::sync::Arc;
 
-use crate::core::{Core, Generation, Installing};
+use shamba_env::lock;
+use shamba_memtable::Memtable;
+use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
+use shamba_tree::version::{ManifestEdit, TableMeta};
+
+use super::edits::{check_edited, new_tables, obsolete_tables};
+use super::{Catalog, Installing, Member};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::WorkCounters;
 use crate::planted::{Defect, is_planted};
-use shamba_env::lock;
-use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
-use shamba_tree::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
 
 /// Maximum bytes of edits in a manifest; beyond it a snapshot of the state replaces it.
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
-impl Core {
-    /// Installs the edit that `build` makes from the current state. With `flushed`, the
-    /// generation's memtables leave the views in the same step in which their tables join. `new`
-    /// are the tables that the edit is to add. If `build` fails, as in a database that is being
+impl Catalog {
+    /// Installs the edit that `build` makes from the current state. The memtables
+    /// of `flushed` leave the views in the same step in which their tables join. `new` are the
+    /// tables that the edit is to add. If `build` fails, as in a database that is being
     /// closed, they are marked obsolete, because no edit names them.
     ///
     /// # Errors
     /// The error of `build`. `NoSpace` when the edit did not fit on the disk: it is not in force,
     /// its new tables are marked obsolete, and the next call may succeed. Any other failure turns
     /// writes off.
-    pub(crate) fn install(
+    pub fn install(
         &self,
-        flushed: Option<&Generation>,
+        flushed: &[Member],
         new: Vec<Arc<TableMeta>>,
         build: impl FnOnce(&ManifestState) -> Result<ManifestEdit>,
     ) -> Result<()> {
@@ -43,18 +46,18 @@ impl Core {
         let Some(installing) = guard.as_mut() else {
             return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
         };
-        let built = self.check_writable().and_then(|()| build(&installing.state));
+        let built = self.lifecycle.check_writable().and_then(|()| build(&installing.state));
         let mut edit = built.inspect_err(|_| {
             if !is_planted(Defect::RefusedTablesKept) {
                 self.obsolete.mark_tables_obsolete(new);
             }
         })?;
-        edit.next_id = Some(self.next_id.load(std::sync::atomic::Ordering::Relaxed));
+        edit.next_id = Some(self.next_id());
         let mut next = installing.state.clone();
         // An invalid edit is a defect of this program, not of the disk: stop rather than write it.
         next.apply(&edit).map_err(|detail| {
             let error = Error::invalid(format!("an edit does not fit the tree: {detail}"));
-            self.fail(&error);
+            self.lifecycle.fail(&error);
             error
         })?;
         if cfg!(debug_assertions) {
@@ -66,7 +69,7 @@ impl Core {
             }
         }
         if let Err(error) = self.append_edit(installing, &edit) {
-            if self.check_writable().is_ok() {
+            if self.lifecycle.check_writable().is_ok() {
                 // If writes are off, the edit may be in force at the next open, and must find its
                 // tables.
                 self.obsolete.mark_tables_obsolete(new_tables(&installing.state, &edit));
@@ -76,20 +79,21 @@ impl Core {
         let dead = obsolete_tables(&installing.state, &next, &edit);
         installing.state = next;
         self.publish_versions(&installing.state, &edit, flushed);
-        self.charge_trees();
+        let observer = self.observer();
+        if let Some(observer) = &observer {
+            observer.published();
+        }
         if installing.manifest.is_outgrown(MANIFEST_BYTES_MAX) {
             // Without space the old one stays in force, and the next install retries; other
             // failures turn writes off.
             let _ = self.renew_manifest(installing);
         }
         drop(guard);
-        self.background.room.changed();
-        self.release_obsolete(&dead);
-        self.obsolete.mark_tables_obsolete(dead);
-        self.release_stale_views();
-        self.request_rebalance();
-        self.background.wake.notify_all();
-        self.background.progress.notify_all();
+        if let Some(observer) = observer {
+            observer.installed(&dead);
+        }
+        self.mark_tables_obsolete(dead);
+        self.remove_obsolete_files();
         Ok(())
     }
 
@@ -98,7 +102,7 @@ impl Core {
     ///
     /// # Errors
     /// `NoSpace`: the edit is not in force. Any other failure turns writes off.
-    pub(crate) fn append_edit(&self, installing: &mut Installing, edit: &ManifestEdit) -> Result<()> {
+    fn append_edit(&self, installing: &mut Installing, edit: &ManifestEdit) -> Result<()> {
         if installing.manifest.is_out_of_space() {
             self.renew_manifest(installing)?;
         }
@@ -106,11 +110,14 @@ impl Core {
         let bytes_before = manifest.bytes();
         if let Err(error) = manifest.append(edit).map_err(Error::from) {
             if !manifest.is_out_of_space() {
-                self.fail(&error);
+                self.lifecycle.fail(&error);
             }
             return Err(error);
         }
-        WorkCounters::add(&self.work.bytes_manifest, manifest.bytes().saturating_sub(bytes_before));
+        WorkCounters::add(
+            &self.telemetry.work().bytes_manifest,
+            manifest.bytes().saturating_sub(bytes_before),
+        );
         Ok(())
     }
 
@@ -128,27 +135,23 @@ impl Core {
             self.obsolete.mark_file_obsolete(self.dir.join(manifest_file_name(number)));
             self.remove_obsolete_files();
             if error.kind() != ErrorKind::NoSpace {
-                self.fail(error);
+                self.lifecycle.fail(error);
             }
         })?;
         let fresh = draft.put_in_force(&self.env, &self.dir).map_err(Error::from);
-        let fresh = fresh.inspect_err(|error| self.fail(error))?;
+        let fresh = fresh.inspect_err(|error| self.lifecycle.fail(error))?;
         let old = std::mem::replace(&mut installing.manifest, fresh);
         self.obsolete.mark_file_obsolete(self.dir.join(manifest_file_name(old.number())));
         Ok(())
     }
 
-    fn publish_versions(&self, state: &ManifestState, edit: &ManifestEdit, flushed: Option<&Generation>) {
-        let is_flushed = |memtable: &Arc<dyn shamba_memtable::Memtable>| {
-            flushed.is_some_and(|generation| {
-                generation.members.iter().any(|(_, member)| Arc::ptr_eq(member, memtable))
-            })
-        };
+    fn publish_versions(&self, state: &ManifestState, edit: &ManifestEdit, flushed: &[Member]) {
+        let is_flushed =
+            |memtable: &Arc<dyn Memtable>| flushed.iter().any(|(_, member)| Arc::ptr_eq(member, memtable));
         for (id, keyspace) in self.keyspaces.load().iter() {
             let Some(keyspace_state) = state.keyspaces.get(id) else { continue };
             let is_edited = edit.versions.iter().any(|version| version.keyspace == *id);
-            let is_member = flushed
-                .is_some_and(|generation| generation.members.iter().any(|(member, _)| member.id == *id));
+            let is_member = flushed.iter().any(|(member, _)| member.id == *id);
             if !is_edited && !is_member {
                 continue;
             }
@@ -159,79 +162,43 @@ impl Core {
         }
     }
 
-    /// Takes outdated views from idle iterators, and deletes obsolete files without readers.
-    pub(crate) fn release_stale_views(&self) {
-        let keyspaces = self.keyspaces.load();
-        self.iterators.revoke_idle(|view| match keyspaces.get(&view.keyspace) {
-            Some(keyspace) => !view.is_like(&keyspace.load()),
-            None => true,
-        });
-        self.remove_obsolete_files();
-    }
-
-    /// Deletes obsolete files without readers.
-    pub(crate) fn remove_obsolete_files(&self) {
-        self.obsolete.collect(&self.env, &self.dir, &self.work);
-    }
-}
-
-/// The tables that are in `before` and not in `after`.
-fn obsolete_tables(
-    before: &ManifestState,
-    after: &ManifestState,
-    edit: &ManifestEdit,
-) -> Vec<Arc<TableMeta>> {
-    let mut dead = Vec::new();
-    for VersionEdit { keyspace, changes } in &edit.versions {
-        let tables_of = |state: &ManifestState| state.keyspaces.get(keyspace).map(|k| k.version.clone());
-        let (Some(before), Some(after)) = (tables_of(before), tables_of(after)) else { continue };
-        for change in changes {
-            let Change::Remove { table, .. } = change else { continue };
-            if let Some(meta) = find_table(&before, *table) {
-                if find_table(&after, *table).is_none() {
-                    dead.push(meta);
-                }
-            }
+    /// Appends an edit that changes no tree, and makes it durable. Nothing to do when read-only.
+    ///
+    /// # Errors
+    /// `NoSpace`: the edit is not in force. Any other failure turns writes off.
+    pub fn append(&self, edit: &ManifestEdit) -> Result<()> {
+        match lock(&self.installing).as_mut() {
+            Some(installing) => self.append_edit(installing, edit),
+            None => Ok(()),
         }
     }
-    for keyspace in &edit.keyspaces_dropped {
-        if let Some(dropped) = before.keyspaces.get(keyspace) {
-            dead.extend(dropped.version.tables().map(|(_, _, table)| Arc::clone(&table.meta)));
-        }
+
+    /// Applies the edit of an open and puts a new manifest with the result in force; edits can be
+    /// installed from now on.
+    ///
+    /// # Errors
+    /// `Invalid` if the edit does not fit the state; of writing the manifest.
+    pub fn begin(&self, state: &mut ManifestState, mut edit: ManifestEdit) -> Result<()> {
+        let number = self.new_id();
+        edit.next_id = Some(self.next_id());
+        state
+            .apply(&edit)
+            .map_err(|detail| Error::invalid(format!("recovery does not fit the tree: {detail}")))?;
+        let manifest = ManifestWriter::create(&self.env, &self.dir, number, state)?;
+        *lock(&self.installing) = Some(Installing { manifest, state: state.clone() });
+        Ok(())
     }
-    dead
-}
 
-/// The tables that `edit` adds and that are not in `before`.
-fn new_tables(before: &ManifestState, edit: &ManifestEdit) -> Vec<Arc<TableMeta>> {
-    let mut new = Vec::new();
-    for VersionEdit { keyspace, changes } in &edit.versions {
-        let known = before.keyspaces.get(keyspace).map(|keyspace| &keyspace.version);
-        for change in changes {
-            if let Change::Add { table, .. } = change {
-                if known.is_none_or(|version| find_table(version, table.meta.id).is_none()) {
-                    new.push(Arc::clone(&table.meta));
-                }
-            }
+    /// Appends an edit that the caller has applied: `state` is the result. Only for an open, before
+    /// there are other threads.
+    ///
+    /// # Errors
+    /// Of writing the manifest.
+    pub fn continue_with(&self, edit: &ManifestEdit, state: &ManifestState) -> Result<()> {
+        if let Some(installing) = lock(&self.installing).as_mut() {
+            installing.manifest.append(edit)?;
+            installing.state = state.clone();
         }
-    }
-    new
-}
-
-fn find_table(version: &Version, id: shamba_table::TableId) -> Option<Arc<TableMeta>> {
-    version.tables().find(|(_, _, table)| table.meta.id == id).map(|(_, _, table)| Arc::clone(&table.meta))
-}
-
-/// Checks every edited version in builds with debug assertions.
-fn check_edited(state: &ManifestState, edits: &[VersionEdit]) {
-    for edit in edits {
-        if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
-            if let Err(detail) = keyspace.version.check() {
-                panic!(
-                    "an edit broke the tree of keyspace {}: {detail}\n{}",
-                    edit.keyspace, keyspace.version
-                );
-            }
-        }
+        Ok(())
     }
 }

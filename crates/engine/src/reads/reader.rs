@@ -5,20 +5,19 @@
 //! visible at that number is missing from the view.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use shamba_key::{KeyDigest, SeqNo, hashes_on_this_thread};
-use shamba_table::{AHEAD_BYTES, Value, ValueMode, Walk};
+use shamba_key::{SeqNo, hashes_on_this_thread};
+use shamba_table::{Value, ValueMode};
 
 use super::cursor::{Cursor, Iter};
-use crate::core::{Core, KeyspaceCore};
+use super::options::{HashedKey, ReadOptions};
+use super::{Keeper, Reads};
+use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
-use crate::handle::Handle;
 use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
 use crate::trace::Moment;
 use shamba_tree::counters::LookupCounts;
-use shamba_tree::iter::registry::Owner;
 use shamba_tree::iter::scan::ScanSource;
 use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
 use shamba_tree::lookup::get::{Lookup, LookupSettings};
@@ -30,114 +29,13 @@ use shamba_tree::snapshot::SnapshotGuard;
 use shamba_tree::version::KeyRange as Span;
 use shamba_tree::view::{View, ViewSource};
 
-/// Maximum of [`ReadOptions::readahead_bytes`].
-const AHEAD_BYTES_MAX: u64 = 4 << 20;
-
-/// By default a scan reads ahead at most this fraction of the memory budget in each run: 1 / 128.
-const AHEAD_PART: u64 = 128;
-
-/// Options of reads. Used by [`crate::Db::with`].
-///
-/// ```
-/// use shamba::ReadOptions;
-///
-/// let options = ReadOptions::new().fill_cache(false).lower_bound("a").upper_bound("b");
-/// assert_eq!(options.upper_bound.as_deref(), Some(&b"b"[..]));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReadOptions {
-    /// Whether blocks that a scan reads go into the block cache. Default true. False suits a single
-    /// long scan: it then does not evict the blocks that lookups use.
-    pub fill_cache: bool,
-    /// Inclusive lower bound of the keys that scans return.
-    pub lower_bound: Option<Vec<u8>>,
-    /// Exclusive upper bound of the keys that scans return.
-    pub upper_bound: Option<Vec<u8>>,
-    /// Maximum bytes that a scan reads ahead from a table in one read. Read-ahead begins after a
-    /// few blocks in sequence were not in the cache. Each run of the scan has a buffer of this
-    /// size. Default `None`: 256 KiB, or less with a small memory budget.
-    ///
-    /// A larger value helps on a device whose reads take long whatever their size. 0 reads block by
-    /// block, which suits many scans that may stop at any entry. More than 4 MiB counts as 4 MiB.
-    pub readahead_bytes: Option<usize>,
-}
-
-impl ReadOptions {
-    /// The options of handles without options of their own.
-    pub(crate) const DEFAULT: Self =
-        Self { fill_cache: true, lower_bound: None, upper_bound: None, readahead_bytes: None };
-
-    /// The default options.
-    pub fn new() -> Self {
-        Self::DEFAULT
-    }
-
-    /// Sets whether blocks that a scan reads go into the block cache.
-    #[must_use]
-    pub fn fill_cache(mut self, fill_cache: bool) -> Self {
-        self.fill_cache = fill_cache;
-        self
-    }
-
-    /// Sets the inclusive lower bound of the keys that scans return.
-    #[must_use]
-    pub fn lower_bound(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.lower_bound = Some(key.into());
-        self
-    }
-
-    /// Sets the exclusive upper bound of the keys that scans return.
-    #[must_use]
-    pub fn upper_bound(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.upper_bound = Some(key.into());
-        self
-    }
-
-    /// Sets the maximum bytes that a scan reads ahead from a table in one read.
-    #[must_use]
-    pub fn readahead_bytes(mut self, bytes: usize) -> Self {
-        self.readahead_bytes = Some(bytes);
-        self
-    }
-
-    /// The way in which scans read tables, within a memory budget.
-    fn walk(&self, budget_bytes: u64) -> Walk {
-        let unasked = AHEAD_BYTES.min(budget_bytes / AHEAD_PART);
-        let ahead_bytes = self.readahead_bytes.map_or(unasked, |bytes| (bytes as u64).min(AHEAD_BYTES_MAX));
-        Walk::Parts { fill_cache: self.fill_cache, ahead_bytes }
-    }
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
-
-/// A key with its digest, to look up in any keyspace without hashing again. Made by
-/// [`crate::Db::hash_key`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HashedKey {
-    pub(crate) key: Vec<u8>,
-    pub(crate) digest: KeyDigest,
-    pub(crate) made_by: shamba_key::DigestFn,
-}
-
-impl HashedKey {
-    /// The key.
-    pub fn key(&self) -> &[u8] {
-        &self.key
-    }
-}
-
 /// A keyspace at a snapshot or at the newest state, with options. It borrows from a handle, so that
 /// a lookup touches no reference count that other threads touch.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadAt<'a> {
-    pub core: &'a Core,
-    /// Held by scans, so that the database stays open while they live.
-    pub handle: &'a Arc<Handle>,
+    pub reads: &'a Reads,
+    /// Scans keep the database open with it while they live.
+    pub keeper: &'a dyn Keeper,
     pub keyspace: &'a Arc<KeyspaceCore>,
     /// `None`: the newest state at each call.
     pub snapshot: Option<&'a Arc<SnapshotGuard>>,
@@ -156,22 +54,22 @@ impl ReadAt<'_> {
     ) -> Result<T> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
-        let seq = self.snapshot.map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
+        let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
         let opened = OpenedTables::default();
-        let settings = self.core.lookup_settings(self.core.timers.load(Ordering::Relaxed), &opened);
+        let settings = self.reads.lookup_settings(self.reads.telemetry.times_lookups(), &opened);
         let mut counts = LookupCounts::default();
         let begin_ns = settings.now_ns();
         let hashes_before = hashes_on_this_thread();
         let outcome = body(&view, seq, settings, &mut counts);
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
         counts.total_ns = settings.elapsed_ns(begin_ns, settings.now_ns());
-        self.core.lookups.add(&counts, alone);
+        self.reads.telemetry.lookups().add(&counts, alone);
         outcome
     }
 
     #[inline]
     fn get_value(&self, key: &[u8], mode: ValueMode) -> Result<Option<Value>> {
-        if self.core.recorder.is_on() {
+        if self.reads.recorder.is_on() {
             return self.noted(key, || self.find_value(key, mode));
         }
         self.find_value(key, mode)
@@ -184,14 +82,18 @@ impl ReadAt<'_> {
         let asked = self.asked();
         let outcome = look_up();
         if let Ok(value) = &outcome {
-            self.core.note_lookups(self.keyspace, asked, std::iter::once((key, value.is_some())));
+            self.reads.recorder.note_lookups(
+                (self.keyspace.id, &self.keyspace.name),
+                asked,
+                std::iter::once((key, value.is_some())),
+            );
         }
         outcome
     }
 
     /// The position in the recorded trace at which a lookup of the newest state begins.
     fn asked(&self) -> Option<Moment> {
-        if self.snapshot.is_none() { self.core.recorder.moment() } else { None }
+        if self.snapshot.is_none() { self.reads.recorder.moment() } else { None }
     }
 
     #[inline]
@@ -209,7 +111,7 @@ impl ReadAt<'_> {
     /// Runs a lookup, which may be sampled.
     #[inline]
     fn run(&self, lookup: &Lookup<'_>, counts: &mut LookupCounts) -> Result<Option<Value>> {
-        if self.core.lookups.is_next_sampled() && self.core.settings.statistics {
+        if self.reads.telemetry.lookups().is_next_sampled() && self.reads.settings.statistics {
             return self.run_sampled(lookup, counts);
         }
         Ok(lookup.run(counts, &mut Silent)?)
@@ -227,7 +129,7 @@ impl ReadAt<'_> {
 
     /// Adds a sampled lookup, which no memtable answered, to the statistics of the tree.
     fn finish_sample(&self, sampler: Sampler, view: &View) {
-        let now_us = || self.core.env.clock.now_us();
+        let now_us = || self.reads.clock.now_us();
         self.keyspace.statistics.add_sample(sampler.found(), &view.version, now_us);
     }
 
@@ -251,7 +153,7 @@ impl ReadAt<'_> {
     }
 
     pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
-        if key.made_by != self.core.digest {
+        if key.made_by != self.reads.digest {
             return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
         }
         check_key(&key.key)?;
@@ -261,7 +163,7 @@ impl ReadAt<'_> {
                 self.run(&Lookup { view, settings, key, digest: *digest, seq, mode: ValueMode::Copy }, counts)
             })
         };
-        let value = if self.core.recorder.is_on() { self.noted(&key.key, look_up) } else { look_up() };
+        let value = if self.reads.recorder.is_on() { self.noted(&key.key, look_up) } else { look_up() };
         Ok(value?.map(Slice::from_value))
     }
 
@@ -269,19 +171,19 @@ impl ReadAt<'_> {
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<K> = keys.into_iter().collect();
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
-        let noted = self.core.recorder.is_on().then(|| self.asked());
+        let noted = self.reads.recorder.is_on().then(|| self.asked());
         let values = self.look_up(false, |view, seq, settings, counts| {
-            let reads = &self.core.reads;
-            let reads = reads.pays(self.core.cache.read_ns()).then_some(reads);
-            let samples =
-                |keys| self.core.settings.statistics.then(|| self.core.lookups.next_sampled(keys))?;
+            let reads = self.reads.reading_threads();
+            let samples = |keys| {
+                self.reads.settings.statistics.then(|| self.reads.telemetry.lookups().next_sampled(keys))?
+            };
             let finish = |sampler| self.finish_sample(sampler, view);
             let samples = Samples { next: &samples, finish: &finish };
             Ok(multi_get(view, settings, seq, &keys, reads, &samples, counts)?)
         })?;
         if let Some(asked) = noted {
             let lookups = keys.iter().map(AsRef::as_ref).zip(values.iter().map(Option::is_some));
-            self.core.note_lookups(self.keyspace, asked, lookups);
+            self.reads.recorder.note_lookups((self.keyspace.id, &self.keyspace.name), asked, lookups);
         }
         Ok(values)
     }
@@ -290,9 +192,9 @@ impl ReadAt<'_> {
         self.keyspace.check_usable()?;
         check_key(key)?;
         let view = self.keyspace.load();
-        let seq = self.snapshot.map_or_else(|| self.core.visible(), |snapshot| snapshot.seq());
+        let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
         let opened = OpenedTables::default();
-        let settings = self.core.lookup_settings(true, &opened);
+        let settings = self.reads.lookup_settings(true, &opened);
         let mut counts = LookupCounts::default();
         let mut trace = Trace::default();
         let begin_ns = settings.now_ns();
@@ -309,15 +211,15 @@ impl ReadAt<'_> {
     fn scan_source(&self) -> ScanSource {
         let seq = match self.snapshot {
             Some(snapshot) => Arc::clone(snapshot),
-            None => self.core.snapshots.take_with(|| self.core.visible()),
+            None => self.reads.snapshot(),
         };
         ScanSource {
             views: Arc::clone(self.keyspace) as Arc<dyn ViewSource>,
-            owner: Arc::clone(self.handle) as Arc<dyn Owner>,
+            owner: self.keeper.owner(),
             seq,
-            walk: self.options.walk(self.core.settings.memory_budget_bytes),
-            samples: self.core.settings.statistics,
-            notes: if self.core.recorder.is_on() { self.handle.core.scan_notes(self.keyspace) } else { None },
+            walk: self.options.walk(self.reads.settings.memory_budget_bytes),
+            samples: self.reads.settings.statistics,
+            notes: if self.reads.recorder.is_on() { self.reads.scan_notes(self.keyspace) } else { None },
         }
     }
 
@@ -342,18 +244,6 @@ impl ReadAt<'_> {
 
     pub fn cursor(&self) -> Cursor {
         Cursor::new(self.scan_source(), self.bounded(Span::everything()))
-    }
-}
-
-impl Core {
-    pub(crate) fn lookup_settings<'a>(&'a self, timed: bool, opened: &'a OpenedTables) -> LookupSettings<'a> {
-        LookupSettings {
-            opened,
-            digest: self.digest,
-            hash_sharing: self.settings.hash_sharing,
-            prefetch: self.settings.prefetch,
-            timer: timed.then_some(&self.timer),
-        }
     }
 }
 

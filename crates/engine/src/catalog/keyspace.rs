@@ -1,0 +1,120 @@
+//! One keyspace: its name, its state, and the view that its readers load.
+//!
+//! Invariant: a view holds every entry up to the sequence number that was visible when the view was
+//! loaded. A reader therefore loads the view *first* and the sequence number second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::Guard;
+use shamba_key::KeyspaceId;
+use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_tree::compaction::policy::{CompactionJob, Rules, credit_after};
+use shamba_tree::sampling::TreeStatistics;
+use shamba_tree::version::Version;
+use shamba_tree::view::{View, ViewSource};
+
+use crate::catalog::published::Published;
+use crate::error::Result;
+
+/// One keyspace: its name and the view that its readers load.
+pub(crate) struct KeyspaceCore {
+    pub id: KeyspaceId,
+    pub name: String,
+    view: Published<View>,
+    pub dropped: AtomicBool,
+    closed: Arc<AtomicBool>,
+    /// Statistics of sampled lookups and seeks in this keyspace.
+    pub statistics: TreeStatistics,
+    /// Compaction credit of overfull levels, in bytes, before level 0 is compacted again. Changed
+    /// only by compactions, one at a time.
+    credit_bytes: AtomicU64,
+}
+
+impl KeyspaceCore {
+    pub fn new(
+        id: KeyspaceId,
+        name: String,
+        version: Arc<Version>,
+        memtable: ChunkedMemtable,
+        closed: Arc<AtomicBool>,
+    ) -> Self {
+        let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(memtable)];
+        let view = Published::new(View::new(id, memtables, version));
+        Self {
+            id,
+            name,
+            view,
+            dropped: AtomicBool::new(false),
+            closed,
+            statistics: TreeStatistics::default(),
+            credit_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// `rules` for this tree, with its compaction credit.
+    pub fn turns(&self, rules: Rules) -> Rules {
+        Rules { credit_bytes: self.credit_bytes.load(Ordering::Relaxed), ..rules }
+    }
+
+    /// Updates the compaction credit after `merged_bytes` of `job` were compacted. `was_l0_urgent`
+    /// is whether level 0 was over its trigger when the job began.
+    pub fn update_credit(&self, job: &CompactionJob, merged_bytes: u64, was_l0_urgent: bool) {
+        let credit_bytes =
+            credit_after(job, merged_bytes, was_l0_urgent, self.credit_bytes.load(Ordering::Relaxed));
+        self.credit_bytes.store(credit_bytes, Ordering::Relaxed);
+    }
+
+    /// A placeholder for a keyspace of another database: every use fails with an error that says
+    /// so.
+    pub fn foreign(other: &Self) -> Arc<Self> {
+        let name = format!("{} of another database", other.name);
+        let memtable = ChunkedMemtable::new(false);
+        let foreign = Self::new(other.id, name, Arc::default(), memtable, Arc::new(AtomicBool::new(false)));
+        foreign.dropped.store(true, Ordering::Release);
+        Arc::new(foreign)
+    }
+
+    /// The newest view, without touching a shared reference count.
+    pub fn load(&self) -> Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// The newest view, with a reference count.
+    pub fn load_full(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Replaces the view by one made from it.
+    pub fn publish(&self, change: impl FnOnce(&View) -> View) {
+        self.view.replace(change);
+    }
+
+    /// Whether the keyspace can be used.
+    pub fn check_usable(&self) -> Result<()> {
+        Ok(self.usable()?)
+    }
+
+    fn usable(&self) -> shamba_tree::Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(shamba_tree::Error::closed());
+        }
+        if self.dropped.load(Ordering::Acquire) {
+            let name = &self.name;
+            let context = format!("keyspace {name:?} was dropped or is not this database's");
+            return Err(shamba_tree::Error::invalid(context));
+        }
+        Ok(())
+    }
+}
+
+impl ViewSource for KeyspaceCore {
+    fn view(&self) -> shamba_tree::Result<Arc<View>> {
+        self.usable()?;
+        Ok(self.load_full())
+    }
+
+    fn note_seek(&self) {
+        self.statistics.count_seek();
+    }
+}

@@ -1,0 +1,240 @@
+//! Catalog: the current version of every keyspace, and how an edit of it is installed.
+//!
+//! [`Catalog`] owns the manifest, the keyspaces with their published views, the numbers of files,
+//! runs and keyspaces, and the files that are obsolete. Readers load a keyspace's view without a
+//! lock. An edit becomes durable first and visible afterwards, one at a time ([`install`]).
+//!
+//! What other parts do because of an install (charge memory, wake workers, give up stale views) is
+//! the business of the [`InstallObserver`], which is set once when the database is composed.
+//!
+//! Locks: the install lock is taken before a keyspace's publish lock and before leaves.
+
+mod edits;
+mod install;
+mod keyspace;
+mod obsolete;
+mod published;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use arc_swap::{ArcSwap, Guard};
+use shamba_env::{Env, lock, try_lock};
+use shamba_key::{Age, KeyspaceId, LogNo, RunId};
+use shamba_memtable::Memtable;
+use shamba_table::{BirthId, TableId};
+use shamba_tree::version::TableMeta;
+use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
+
+pub(crate) use self::keyspace::KeyspaceCore;
+pub(crate) use self::obsolete::LogFile;
+use self::obsolete::ObsoleteFiles;
+use crate::error::{Error, Result};
+use crate::lifecycle::Lifecycle;
+use crate::sync::Mutex;
+use crate::telemetry::Telemetry;
+
+/// The keyspaces of a database, by number.
+pub(crate) type Keyspaces = BTreeMap<KeyspaceId, Arc<KeyspaceCore>>;
+
+/// A sealed memtable and the keyspace whose entries it holds.
+pub(crate) type Member = (Arc<KeyspaceCore>, Arc<dyn Memtable>);
+
+/// The manifest and the state that it describes.
+struct Installing {
+    manifest: ManifestWriter,
+    state: ManifestState,
+}
+
+/// What the rest of the database does because of an install.
+pub(crate) trait InstallObserver: Send + Sync {
+    /// The new views are published; the install lock is held.
+    fn published(&self);
+
+    /// The edit is in force, and the install lock is free. `dead` are the tables that no version
+    /// names any more.
+    fn installed(&self, dead: &[Arc<TableMeta>]);
+}
+
+/// The trees of a database.
+pub(crate) struct Catalog {
+    env: Env,
+    dir: PathBuf,
+    keyspaces: ArcSwap<Keyspaces>,
+    /// `None` when read-only.
+    installing: Mutex<Option<Installing>>,
+    obsolete: ObsoleteFiles,
+    next_id: AtomicU64,
+    lifecycle: Arc<Lifecycle>,
+    telemetry: Arc<Telemetry>,
+    observer: OnceLock<Weak<dyn InstallObserver>>,
+}
+
+impl Catalog {
+    /// The catalog of the database in `dir`. Numbers begin at `next_id`.
+    pub fn new(
+        env: &Env,
+        dir: &Path,
+        keyspaces: Keyspaces,
+        next_id: u64,
+        lifecycle: Arc<Lifecycle>,
+        telemetry: Arc<Telemetry>,
+    ) -> Self {
+        Self {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            keyspaces: ArcSwap::from_pointee(keyspaces),
+            installing: Mutex::new(None),
+            obsolete: ObsoleteFiles::default(),
+            next_id: AtomicU64::new(next_id),
+            lifecycle,
+            telemetry,
+            observer: OnceLock::new(),
+        }
+    }
+
+    /// Sets what is told of installs; later calls have no effect.
+    pub fn observe(&self, observer: Weak<dyn InstallObserver>) {
+        let _ = self.observer.set(observer);
+    }
+
+    fn observer(&self) -> Option<Arc<dyn InstallObserver>> {
+        self.observer.get()?.upgrade()
+    }
+
+    /// The directory of the database.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The keyspaces now.
+    pub fn keyspaces(&self) -> Guard<Arc<Keyspaces>> {
+        self.keyspaces.load()
+    }
+
+    /// The keyspace with this number.
+    pub fn keyspace(&self, id: KeyspaceId) -> Option<Arc<KeyspaceCore>> {
+        self.keyspaces.load().get(&id).cloned()
+    }
+
+    /// The keyspace of this name.
+    pub fn named(&self, name: &str) -> Option<Arc<KeyspaceCore>> {
+        self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned()
+    }
+
+    /// Adds a keyspace whose creation is installed. The caller serializes changes of the list.
+    pub fn add_keyspace(&self, keyspace: &Arc<KeyspaceCore>) {
+        let mut keyspaces = (**self.keyspaces.load()).clone();
+        keyspaces.insert(keyspace.id, Arc::clone(keyspace));
+        self.keyspaces.store(Arc::new(keyspaces));
+    }
+
+    /// Removes a keyspace whose drop is installed. The caller serializes changes of the list.
+    pub fn remove_keyspace(&self, id: KeyspaceId) {
+        let mut keyspaces = (**self.keyspaces.load()).clone();
+        keyspaces.remove(&id);
+        self.keyspaces.store(Arc::new(keyspaces));
+    }
+
+    /// A number that no file, run, age or keyspace of this database has had.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number that the next call of [`Self::new_id`] returns.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.load(Ordering::Relaxed)
+    }
+
+    /// The number of a new table.
+    pub fn new_table_id(&self) -> TableId {
+        TableId(self.new_id())
+    }
+
+    /// The number of a new log.
+    pub fn new_log_no(&self) -> LogNo {
+        LogNo(self.new_id())
+    }
+
+    /// Id and age of a run that is newer than every existing run.
+    pub fn new_run(&self) -> (RunId, Age) {
+        let id = self.new_id();
+        (RunId(id), Age(id))
+    }
+
+    /// A random number that tells a file from an older one with the same number.
+    pub fn new_birth(&self) -> BirthId {
+        BirthId(self.env.rng.next_u64())
+    }
+
+    /// A copy of the state in force. The tables that it names are not deleted while it lives.
+    ///
+    /// # Errors
+    /// `Closed` in a database without a manifest of its own, that is, a read-only one.
+    pub fn state(&self) -> Result<ManifestState> {
+        let installing = lock(&self.installing);
+        installing.as_ref().map(|installing| installing.state.clone()).ok_or_else(Error::closed)
+    }
+
+    /// Calls `look` with the state in force, `None` when read-only. No log that the state names is
+    /// removed meanwhile.
+    pub fn with_state<T>(&self, look: impl FnOnce(Option<&ManifestState>) -> T) -> T {
+        let installing = lock(&self.installing);
+        look(installing.as_ref().map(|installing| &installing.state))
+    }
+
+    /// Calls `change` unless an edit is being installed, whose tables are in no tree yet; none is
+    /// installed meanwhile.
+    pub fn between_installs(&self, change: impl FnOnce()) {
+        if let Some(_installing) = try_lock(&self.installing) {
+            change();
+        }
+    }
+
+    /// The number of the current manifest; `None` when read-only.
+    pub fn manifest_number(&self) -> Option<u64> {
+        lock(&self.installing).as_ref().map(|installing| installing.manifest.number())
+    }
+
+    /// Marks tables obsolete: they are in no version any more.
+    pub fn mark_tables_obsolete(&self, tables: impl IntoIterator<Item = Arc<TableMeta>>) {
+        self.obsolete.mark_tables_obsolete(tables);
+    }
+
+    /// Marks a file obsolete that has no readers.
+    pub fn mark_file_obsolete(&self, path: PathBuf) {
+        self.obsolete.mark_file_obsolete(path);
+    }
+
+    /// Marks a log obsolete; readers of its values may remain.
+    pub fn mark_log_obsolete(&self, log: LogFile) {
+        self.obsolete.mark_log_obsolete(log);
+    }
+
+    /// Deletes obsolete files without readers.
+    pub fn remove_obsolete_files(&self) {
+        self.obsolete.collect(&self.env, &self.dir, self.telemetry.work());
+    }
+
+    /// Number of obsolete files not yet deleted.
+    pub fn obsolete_files(&self) -> usize {
+        self.obsolete.waiting()
+    }
+
+    /// Syncs the directory, which makes the names of files durable. A failure turns writes off:
+    /// some names may be lost, that of the active log among them, and a later successful sync would
+    /// not show that.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn sync_names(&self) -> Result<()> {
+        let synced = self.env.vfs.sync_dir(&self.dir);
+        synced.map_err(|error| Error::io("sync directory", &self.dir, error)).inspect_err(|error| {
+            if !crate::planted::is_planted(crate::planted::Defect::DirectorySyncRetried) {
+                self.lifecycle.fail(error);
+            }
+        })
+    }
+}

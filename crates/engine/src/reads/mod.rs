@@ -1,0 +1,136 @@
+//! Reads: what a reader sees.
+//!
+//! [`Reads`] owns the sequence number that is visible, the snapshots, the registry of scans, and
+//! the threads for cold reads of many keys. A reader loads a keyspace's view *first* and the
+//! visible sequence number second ([`reader`]), so that nothing visible is missing from the view.
+//! Readers take no lock.
+
+pub(crate) mod cursor;
+pub(crate) mod options;
+pub(crate) mod reader;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shamba_env::{Clock, Env};
+use shamba_key::{DigestFn, SeqNo};
+use shamba_table::BlockCache;
+use shamba_tree::iter::notes::ScanObserver;
+use shamba_tree::iter::registry::{IterRegistry, Owner};
+use shamba_tree::lookup::get::LookupSettings;
+use shamba_tree::lookup::opened::OpenedTables;
+use shamba_tree::lookup::pool::ReadPool;
+use shamba_tree::snapshot::{SnapshotGuard, SnapshotList};
+
+use crate::catalog::{Catalog, KeyspaceCore};
+use crate::settings::Settings;
+use crate::telemetry::Telemetry;
+use crate::trace::Recorder;
+
+/// A handle that keeps the database open, and from which scans get their owner.
+pub(crate) trait Keeper {
+    /// Keeps the database open while it lives.
+    fn owner(&self) -> Arc<dyn Owner>;
+}
+
+/// What readers share.
+pub(crate) struct Reads {
+    digest: DigestFn,
+    settings: Arc<Settings>,
+    clock: Arc<dyn Clock>,
+    cache: Arc<BlockCache>,
+    /// The last sequence number visible to readers.
+    visible_seq: AtomicU64,
+    snapshots: Arc<SnapshotList>,
+    iterators: Arc<IterRegistry>,
+    pool: ReadPool,
+    recorder: Arc<Recorder>,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Reads {
+    /// Readers of tables through `cache`, with the scans in `iterators`, that see the writes up to
+    /// `visible`.
+    pub fn new(
+        env: &Env,
+        settings: Arc<Settings>,
+        cache: Arc<BlockCache>,
+        iterators: Arc<IterRegistry>,
+        visible: SeqNo,
+        (telemetry, recorder): (Arc<Telemetry>, Arc<Recorder>),
+    ) -> Self {
+        Self {
+            digest: DigestFn::new(settings.digest, settings.digest_seed),
+            settings,
+            clock: Arc::clone(&env.clock),
+            cache,
+            visible_seq: AtomicU64::new(visible.0),
+            snapshots: SnapshotList::new(),
+            iterators,
+            pool: ReadPool::new(env),
+            recorder,
+            telemetry,
+        }
+    }
+
+    /// The digest of keys.
+    pub fn digest(&self) -> DigestFn {
+        self.digest
+    }
+
+    /// The last sequence number visible to readers. Load the view first.
+    #[inline]
+    pub fn visible(&self) -> SeqNo {
+        SeqNo(self.visible_seq.load(Ordering::Acquire))
+    }
+
+    /// Makes every write up to `seq` visible: once per commit group, after all of its inserts.
+    pub fn publish(&self, seq: SeqNo) {
+        self.visible_seq.store(seq.0, Ordering::Release);
+    }
+
+    /// A snapshot of the present state. Compactions keep what it sees for as long as it lives.
+    pub fn snapshot(&self) -> Arc<SnapshotGuard> {
+        self.snapshots.take_with(|| self.visible())
+    }
+
+    /// The snapshots that live.
+    pub fn snapshots(&self) -> &Arc<SnapshotList> {
+        &self.snapshots
+    }
+
+    /// The registry of all scans.
+    pub fn iterators(&self) -> &Arc<IterRegistry> {
+        &self.iterators
+    }
+
+    /// Takes outdated views from idle scans. The files that only those views named can be deleted
+    /// then ([`Catalog::remove_obsolete_files`]).
+    pub fn revoke_stale_views(&self, catalog: &Catalog) {
+        let keyspaces = catalog.keyspaces();
+        self.iterators.revoke_idle(|view| match keyspaces.get(&view.keyspace) {
+            Some(keyspace) => !view.is_like(&keyspace.load()),
+            None => true,
+        });
+    }
+
+    /// The threads for cold reads of many keys, if a read takes long enough for them to pay.
+    fn reading_threads(&self) -> Option<&ReadPool> {
+        self.pool.pays(self.cache.read_ns()).then_some(&self.pool)
+    }
+
+    fn lookup_settings<'a>(&'a self, timed: bool, opened: &'a OpenedTables) -> LookupSettings<'a> {
+        LookupSettings {
+            opened,
+            digest: self.digest,
+            hash_sharing: self.settings.hash_sharing,
+            prefetch: self.settings.prefetch,
+            timer: timed.then_some(self.telemetry.timer()),
+        }
+    }
+
+    #[cold]
+    fn scan_notes(&self, keyspace: &KeyspaceCore) -> Option<Arc<dyn ScanObserver>> {
+        self.recorder.scan_notes((keyspace.id, &keyspace.name))
+    }
+}

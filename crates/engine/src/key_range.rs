@@ -14,7 +14,6 @@ use bytes::Bytes;
 use shamba_key::MAX_KEY_BYTES;
 
 use crate::error::{Error, Result};
-use crate::planted::{Defect, is_planted};
 use shamba_tree::version::edit::KeyRange as HalfOpen;
 
 /// Checks that `key` is not too long for a stored key. Bounds of reads may be longer.
@@ -131,9 +130,6 @@ pub(crate) fn successor(key: &[u8]) -> Option<Bytes> {
 /// incremented and the rest is cut off. `None` when there is no such byte, and so no such key.
 fn beyond_prefix(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    if is_planted(Defect::PrefixWithoutCarry) {
-        return Some([prefix, b"\xff"].concat().into());
-    }
     let mut beyond = prefix[..=last].to_vec();
     beyond[last] += 1;
     Some(beyond.into())

@@ -108,9 +108,6 @@ impl Lifecycle {
 
     /// Turns writes off until the database is opened again. The first cause is kept.
     pub fn fail(&self, cause: &Error) {
-        if crate::planted::is_planted(crate::planted::Defect::WritesAfterFailure) {
-            return;
-        }
         let mut failure = lock(&self.failure);
         if failure.is_none() {
             *failure = Some(cause.clone());

@@ -14,7 +14,6 @@ use crate::core::{Core, Work, Writing};
 use crate::db::Db;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key_range::check_keyspace_name;
-use crate::planted::{Defect, is_planted};
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
 use crate::write::batch::check_op;
 use shamba_env::lock;
@@ -164,7 +163,7 @@ impl Core {
         let mut writing = lock(&self.writing);
         let found = self.catalog.named(name);
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
-        if !self.settings.no_wal && !is_planted(Defect::DropUnsynced) {
+        if !self.settings.no_wal {
             // The drop is durable at once; the writes before it must not be lost.
             self.sync_locked(&mut writing)?;
         }
@@ -213,13 +212,9 @@ impl Core {
             }
         }
         // Flushes the memtables first: the copy then needs no log.
-        if !is_planted(Defect::CheckpointForgetsMemory) {
-            self.flush_now()?;
-        }
+        self.flush_now()?;
         vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;
-        if !is_planted(Defect::CheckpointNameUnsynced) {
-            sync_names_above(&self.env, target)?;
-        }
+        sync_names_above(&self.env, target)?;
         let _lock = vfs
             .lock(&target.join(LOCK), shamba_env::LockKind::Exclusive)
             .map_err(|error| Error::io("lock", target, error))?;

@@ -21,7 +21,6 @@ use shamba_table::{Charge, LedgerPart, Residency};
 
 use crate::background::unrestricted_compaction_threads;
 use crate::core::{Core, Writing};
-use crate::planted::{Defect, is_planted};
 use crate::residency::{LevelMemory, MemoryPrices};
 use shamba_env::lock;
 use shamba_tree::compaction::table_size::{TableSize, Tables};
@@ -239,9 +238,6 @@ impl Core {
     /// Charges the memory that the active memtables may take after a group with `coming_bytes` of
     /// records.
     pub(crate) fn reserve_memtables(&self, writing: &mut Writing, coming_bytes: u64) {
-        if is_planted(Defect::MemtablesUncharged) {
-            return;
-        }
         // The arena grows by slabs and the index by segments, each up to about an eighth of the
         // present size.
         let active_bytes = writing.active.bytes();

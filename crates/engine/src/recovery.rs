@@ -37,7 +37,6 @@ use crate::event::Event;
 use crate::lifecycle::Lifecycle;
 use crate::locality::sampled_blocks_max;
 use crate::memory::{cache_share_bytes, tables_to_open};
-use crate::planted::{Defect, is_planted};
 use crate::reads::Reads;
 use crate::redesign::History;
 use crate::settings::Settings;
@@ -388,9 +387,6 @@ fn begin(
     lock(&core.writing).last_seq = last_seq;
     core.reads.publish(last_seq);
     if core.lifecycle.is_read_only() {
-        if is_planted(Defect::ReadOnlyCleansUp) {
-            let _ = core.env.vfs.unlink(&core.dir.join(CURRENT_TEMPORARY));
-        }
         replayed.show();
         return Ok(());
     }
@@ -413,11 +409,7 @@ fn begin(
             Some(tail) => create_log_with(core, log, state.first_log, &tail)?,
             None => create_log(core, log, last_seq)?,
         };
-        if is_planted(Defect::TailCopyPromises) {
-            wal.sync()?;
-        } else if !is_planted(Defect::TailCopyUnsynced) {
-            wal.sync_unpromised()?;
-        }
+        wal.sync_unpromised()?;
         edit.log_promise = Some((log, wal.synced()));
         core.catalog.begin(&mut state, edit)?;
         wal
@@ -460,9 +452,6 @@ fn create_log_with(core: &Core, log: LogNo, copy_of: LogNo, tail: &Tail) -> Resu
 
 /// Marks every database file obsolete that the current manifest does not name.
 fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files: &[String]) {
-    if is_planted(Defect::LeftOversKept) {
-        return;
-    }
     let manifest = core.catalog.manifest_number().map(manifest_file_name);
     let named: std::collections::BTreeSet<u64> = state
         .keyspaces

@@ -30,7 +30,6 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
-use crate::planted::{Defect, is_planted};
 use crate::settings::LiveSettings;
 use shamba_env::lock;
 use shamba_tree::version::ManifestEdit;
@@ -199,10 +198,8 @@ impl Core {
         let mut settings = next.to_pairs();
         settings.extend(self.observed_pairs());
         settings.push(after.to_pair());
-        if !is_planted(Defect::RedesignUnrecorded) {
-            self.catalog
-                .install(&[], Vec::new(), |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
-        }
+        self.catalog
+            .install(&[], Vec::new(), |_| Ok(ManifestEdit { settings, ..ManifestEdit::default() }))?;
         *history = after;
         self.settings.live.set(next);
         // The memtable size chosen by the arbiter for the old write buffer does not apply to the

@@ -8,8 +8,8 @@ use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
 use super::*;
-use crate::event::Event;
 use crate::db::Db;
+use crate::event::Event;
 use crate::event::EventListener;
 use crate::sync::Mutex;
 use shamba_key::{KeyspaceId, RunId};

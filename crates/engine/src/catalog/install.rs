@@ -21,7 +21,6 @@ use super::edits::{check_edited, new_tables, obsolete_tables};
 use super::{Catalog, Installing, Member};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::WorkCounters;
-use crate::planted::{Defect, is_planted};
 
 /// Maximum bytes of edits in a manifest; beyond it a snapshot of the state replaces it.
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
@@ -48,9 +47,7 @@ impl Catalog {
         };
         let built = self.lifecycle.check_writable().and_then(|()| build(&installing.state));
         let mut edit = built.inspect_err(|_| {
-            if !is_planted(Defect::RefusedTablesKept) {
-                self.obsolete.mark_tables_obsolete(new);
-            }
+            self.obsolete.mark_tables_obsolete(new);
         })?;
         edit.next_id = Some(self.next_id());
         let mut next = installing.state.clone();
@@ -62,11 +59,6 @@ impl Catalog {
         })?;
         if cfg!(debug_assertions) {
             check_edited(&next, &edit.versions);
-        }
-        if is_planted(Defect::TablesUnlinkedEarly) {
-            for table in obsolete_tables(&installing.state, &next, &edit) {
-                let _ = self.env.vfs.unlink(&self.dir.join(shamba_table::table_file_name(table.id)));
-            }
         }
         if let Err(error) = self.append_edit(installing, &edit) {
             if self.lifecycle.check_writable().is_ok() {

@@ -231,10 +231,8 @@ impl Catalog {
     /// `Io`.
     pub fn sync_names(&self) -> Result<()> {
         let synced = self.env.vfs.sync_dir(&self.dir);
-        synced.map_err(|error| Error::io("sync directory", &self.dir, error)).inspect_err(|error| {
-            if !crate::planted::is_planted(crate::planted::Defect::DirectorySyncRetried) {
-                self.lifecycle.fail(error);
-            }
-        })
+        synced
+            .map_err(|error| Error::io("sync directory", &self.dir, error))
+            .inspect_err(|error| self.lifecycle.fail(error))
     }
 }

@@ -14,7 +14,6 @@ use shamba_env::Env;
 use shamba_table::table_file_name;
 
 use crate::metrics::WorkCounters;
-use crate::planted::{Defect, is_planted};
 use crate::sync::Mutex;
 use shamba_env::lock;
 use shamba_log::wal::ValueLog;
@@ -55,7 +54,7 @@ impl ObsoleteFiles {
     pub fn collect(&self, env: &Env, dir: &std::path::Path, work: &WorkCounters) {
         let mut removed_all = true;
         lock(&self.tables).retain(|meta| {
-            if Arc::strong_count(meta) > 1 && !is_planted(Defect::TableUnlinkedWhileRead) {
+            if Arc::strong_count(meta) > 1 {
                 return true;
             }
             let removed = remove(env, &dir.join(table_file_name(meta.id)));
@@ -63,7 +62,7 @@ impl ObsoleteFiles {
             !removed
         });
         lock(&self.files).retain(|LogFile { path, values }| {
-            if values.strong_count() > 0 && !is_planted(Defect::ValuesUnlinkedWhileRead) {
+            if values.strong_count() > 0 {
                 return true;
             }
             let removed = remove(env, path);

@@ -22,7 +22,6 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
-use crate::planted::{Defect, is_planted};
 use shamba_env::lock;
 use shamba_table::{FragmentedTombstones, clip};
 use shamba_tree::compaction::policy::{
@@ -442,11 +441,8 @@ impl Core {
             Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes }))
         });
         let sources: Vec<Source> = sources.collect();
-        let mut snapshots = self.reads.snapshots().stripes();
-        if is_planted(Defect::IgnoreSnapshots) && !snapshots.is_empty() {
-            snapshots.remove(0);
-        }
-        let below = if is_planted(Defect::DropTombstones) { Vec::new() } else { job.below(version, slice) };
+        let snapshots = self.reads.snapshots().stripes();
+        let below = job.below(version, slice);
         let fragments = FragmentedTombstones::new(tombstones);
         let mut retention = Retention::new(&snapshots, &fragments, &below);
         let kept_tombstones = fragments
@@ -455,7 +451,6 @@ impl Core {
             .filter(|tomb| {
                 let range = KeyRange { lower: tomb.start.clone(), upper: tomb.end.clone() };
                 !retention.drops_range_tombstone(&range, tomb.seq)
-                    && !is_planted(Defect::MergeForgetsRangeDeletes)
             })
             .collect();
         let options = self.output_options(&plan.keyspace, job.target_level, Arc::clone(&plan.bits));
@@ -486,10 +481,7 @@ impl Core {
                     return Err(Error::closed());
                 }
             }
-            match merged.next() {
-                Err(_) if is_planted(Defect::ReadErrorEndsInput) => break,
-                moved => moved?,
-            }
+            merged.next()?;
         }
         Ok(CompactedSlice { tables: output.finish()?, bytes_read, entries_dropped })
     }

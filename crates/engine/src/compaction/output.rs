@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::compaction::syncing::Syncing;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::planted::{Defect, is_planted};
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_filter::FilterLayout;
@@ -138,7 +137,7 @@ impl<'a> Output<'a> {
         let (size, empty_bytes) = (self.options.table_size, self.empty_bytes);
         let left_bytes = || self.left_bytes();
         let is_full = |writer: &TableWriter| {
-            let may_cut = writer.last_key() != Some(key) || is_planted(Defect::KeySplitOverTables);
+            let may_cut = writer.last_key() != Some(key);
             let file_bytes = writer.file_bytes().saturating_sub(empty_bytes);
             may_cut && size.is_reached(file_bytes, writer.entries(), left_bytes)
         };
@@ -243,7 +242,7 @@ impl<'a> Output<'a> {
         let upper = self.stretch.upper.clone();
         self.finish_table(upper)?;
         self.finish_syncs()?;
-        if !self.finished.is_empty() && !is_planted(Defect::TableNamesUnsynced) {
+        if !self.finished.is_empty() {
             self.core.catalog.sync_names()?;
         }
         let mut content = ContentDigest::new();

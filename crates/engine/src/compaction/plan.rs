@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, ErrorKind, Result};
-use crate::planted::{Defect, is_planted};
 use crate::sync::{Condvar, Mutex};
 use shamba_env::lock;
 use shamba_tree::allocation::JobBits;
@@ -136,10 +135,7 @@ impl CompactionPlan {
     /// The result of the next slice in order, if it is finished.
     pub fn take_next(&self) -> Option<Result<CompactedSlice>> {
         let mut progress = lock(&self.progress);
-        let mut next = progress.taken;
-        if is_planted(Defect::SlicesOutOfOrder) {
-            next = *progress.done.keys().next()?;
-        }
+        let next = progress.taken;
         let result = progress.done.remove(&next)?;
         progress.taken += 1;
         self.changed.notify_all();

@@ -13,7 +13,6 @@ use shamba_env::{DirEntry, Env, FileLock, LockHeld, LockKind};
 use super::file_number;
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind, Result};
-use crate::planted::{Defect, is_planted};
 use crate::repair::{REPAIRING, is_unfinished, unfinished};
 use shamba_tree::version::current::{CURRENT, CURRENT_TEMPORARY};
 
@@ -41,8 +40,7 @@ pub(super) fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result
             refuse_foreign(dir, &entries)?;
         }
     }
-    let is_shared = builder.read_only || is_planted(Defect::SecondOpener);
-    let kind = if is_shared { LockKind::Shared } else { LockKind::Exclusive };
+    let kind = if builder.read_only { LockKind::Shared } else { LockKind::Exclusive };
     let lock = take_lock(env, dir, kind, builder.open_timeout_ms)?;
     // A repair may have begun since the first check and stopped half-way; only the lock holder can
     // be sure that it did not.

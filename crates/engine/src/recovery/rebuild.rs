@@ -21,7 +21,6 @@ use shamba_table::{Charge, LedgerPart};
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::planted::{Defect, is_planted};
 use crate::write::commit::apply_op;
 use shamba_env::lock;
 use shamba_key::{KeyspaceId, LogNo};
@@ -80,8 +79,7 @@ impl Tail {
     /// I/O errors of the log.
     pub(super) fn append_to(&self, wal: &mut WalWriter) -> Result<()> {
         let mut begin = 0;
-        let copied = self.batches.len() - usize::from(is_planted(Defect::TailCopyShort));
-        for TailBatch { first_seq, count, end } in &self.batches[..copied] {
+        for TailBatch { first_seq, count, end } in &self.batches {
             wal.append_batch(*first_seq, *count, &self.operations[begin..*end])?;
             begin = *end;
         }

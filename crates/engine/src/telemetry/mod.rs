@@ -113,12 +113,6 @@ impl Telemetry {
     pub fn timer(&self) -> &Timer {
         &self.timer
     }
-
-    /// Number of caught panics of the listener.
-    #[cfg(test)]
-    pub fn listener_panics(&self) -> u64 {
-        self.events.listener_panics()
-    }
 }
 
 #[cfg(test)]

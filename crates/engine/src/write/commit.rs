@@ -26,7 +26,6 @@ use crate::catalog::KeyspaceCore;
 use crate::core::{Core, Writing};
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
-use crate::planted::{Defect, is_planted};
 use crate::settings::Durability;
 use crate::trace::Noting;
 use crate::write::batch::{Operations, Tally, WriteOptions, check_op};
@@ -125,9 +124,6 @@ impl Core {
         shares: impl Iterator<Item = Share<'a>> + Clone,
     ) -> Result<()> {
         self.lifecycle.check_writable()?;
-        if is_planted(Defect::VisibleLate) {
-            self.reads.publish(writing.last_seq);
-        }
         if writing.active.bytes() >= self.memtable_limit_bytes().saturating_mul(2) {
             // Reached only when rotations after acknowledged writes keep failing: memory must not
             // grow without limit.
@@ -157,10 +153,6 @@ impl Core {
                     for (keyspace, op) in encoded_ops(&operations.encoded) {
                         seq = seq.next();
                         self.insert(writing, keyspace, seq, op, &mut in_log);
-                        if is_planted(Defect::HalfBatchVisible) {
-                            self.reads.publish(seq);
-                            std::thread::yield_now();
-                        }
                     }
                 }
             }
@@ -168,9 +160,7 @@ impl Core {
             batches += 1;
         }
         writing.last_seq = seq;
-        if !is_planted(Defect::VisibleLate) {
-            self.reads.publish(seq);
-        }
+        self.reads.publish(seq);
         drop(noting);
         self.count_group(batches, &tally);
         // The group is already committed, so a failed rotation must not fail it.
@@ -247,7 +237,7 @@ impl Core {
         }
         if let Err(error) = appended {
             let error = self.log_append_failed(writing, error.into());
-            return if is_planted(Defect::AppendErrorSwallowed) { Ok(None) } else { Err(error) };
+            return Err(error);
         }
         let bytes = wal.offset() - before;
         // The memory seldom changes, since a buffer never shrinks.
@@ -262,7 +252,7 @@ impl Core {
         WorkCounters::add_alone(&self.unsynced_bytes, bytes);
         if !any_sync {
             self.sync_in_time(writing, shares)?;
-        } else if !is_planted(Defect::AckBeforeSync) {
+        } else {
             self.sync_locked(writing)?;
         }
         Ok(in_log)
@@ -283,7 +273,7 @@ impl Core {
         is_due |= writing
             .sync_due_us
             .is_some_and(|due_us| now_us.unwrap_or_else(|| self.env.clock.now_us()) >= due_us);
-        if is_due && !is_planted(Defect::IntervalForgotten) { self.sync_locked(writing) } else { Ok(()) }
+        if is_due { self.sync_locked(writing) } else { Ok(()) }
     }
 
     /// Inserts an operation into its active memtable, or discards it if the keyspace was dropped.
@@ -372,7 +362,7 @@ impl Core {
     pub(crate) fn sync_sealed(&self, writing: &mut Writing) -> Result<()> {
         while let Some(sealed) = writing.sealed.front() {
             let mut wal = lock(sealed);
-            if wal.synced() < wal.flushed() && !is_planted(Defect::SealedLogUnsynced) {
+            if wal.synced() < wal.flushed() {
                 WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
                 wal.predecessor_is_synced();
                 wal.sync()?;

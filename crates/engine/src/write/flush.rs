@@ -16,7 +16,6 @@ use crate::core::{Core, Generation};
 use crate::error::Result;
 use crate::event::Event;
 use crate::metrics::WorkCounters;
-use crate::planted::{Defect, is_planted};
 use shamba_env::{lock, try_lock};
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_memtable::Memtable;
@@ -39,8 +38,7 @@ impl Core {
             log_promise = self.end_log_sync(log_sync.take())?;
         }
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
-        let members = if is_planted(Defect::FlushForgetsKeyspaces) { 1 } else { usize::MAX };
-        for (keyspace, memtable) in generation.members.iter().take(members) {
+        for (keyspace, memtable) in &generation.members {
             // A keyspace that is missing from the list was dropped durably. Its `dropped` flag
             // would not prove that: the log must be kept as long as a crash may still undo the
             // drop.
@@ -158,10 +156,7 @@ impl Core {
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
         let mut retention = Retention::new(&snapshots, &fragments, &below);
-        let mut tombstones = fragments.thinned(b"", None, &snapshots);
-        if is_planted(Defect::FlushForgetsRangeDeletes) {
-            tombstones.clear();
-        }
+        let tombstones = fragments.thinned(b"", None, &snapshots);
         let options = self.output_options(keyspace, 0, bits);
         let mut output = Output::new(self, options, KeyRange::everything(), tombstones);
         let mut iter = Arc::clone(memtable).entries_iter();

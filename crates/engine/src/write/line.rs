@@ -202,10 +202,10 @@ impl<R, A> Lead<'_, R, A> {
         }
     }
 
-    /// Answers all followers; `answer` gets their positions in order.
-    pub fn answer(&mut self, mut answer: impl FnMut(usize, R) -> A) {
-        for (number, Follower { ticket, request }) in self.followers.drain(..).enumerate() {
-            ticket.set(Place::Done(answer(number, request)));
+    /// Answers all followers, in order.
+    pub fn answer(&mut self, mut answer: impl FnMut(R) -> A) {
+        for Follower { ticket, request } in self.followers.drain(..) {
+            ticket.set(Place::Done(answer(request)));
         }
     }
 }
@@ -213,7 +213,7 @@ impl<R, A> Lead<'_, R, A> {
 impl<R, A> Drop for Lead<'_, R, A> {
     fn drop(&mut self) {
         let abandoned = self.line.abandoned;
-        self.answer(|_, request| abandoned(request));
+        self.answer(abandoned);
         let mut queue = lock(&self.line.queue);
         queue.spare = std::mem::take(&mut self.followers);
         while let Some(ticket) = queue.waiting.pop_front() {

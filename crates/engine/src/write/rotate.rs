@@ -19,7 +19,6 @@ use crate::core::{Core, Generation, Writing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
-use crate::planted::{Defect, is_planted};
 use crate::sync::Mutex;
 use crate::write::side::SideFile;
 use shamba_env::lock;
@@ -149,9 +148,6 @@ impl Core {
     /// Handles a failed append: seals the log at its last good record, and returns the error for
     /// the writers.
     pub(crate) fn log_append_failed(&self, writing: &mut Writing, error: Error) -> Error {
-        if is_planted(Defect::AppendAfterTornTail) {
-            return error;
-        }
         let followable = writing.wal.as_ref().is_some_and(WalWriter::may_be_followed);
         if error.kind() == ErrorKind::NoSpace && followable {
             // The file ends at its last good record, so the next write may create a log after it.

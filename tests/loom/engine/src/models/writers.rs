@@ -52,7 +52,7 @@ impl Shared {
         log.push(own);
         log.extend(lead.followers.iter().map(|follower| follower.request));
         drop(log);
-        lead.answer(|_, request| request);
+        lead.answer(|request| request);
         self.leading.fetch_sub(1, Ordering::AcqRel);
         if is_broken(Broken::Usage) {
             // The leadership is not passed on.

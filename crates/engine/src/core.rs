@@ -12,15 +12,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
 
 use shamba_env::{Env, FileLock, lock};
 use shamba_key::{DigestFn, SeqNo};
-use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, OpenFiles, TableId};
+use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, TableReader};
 
 use crate::catalog::{Catalog, InstallObserver, LogFile, Member};
-use crate::compaction::output::Opener;
 use crate::compaction::plan::CompactionPlan;
 use crate::error::{Error, Result};
 use crate::lifecycle::Lifecycle;
@@ -30,6 +29,8 @@ use crate::residency::ResidencyCore;
 use crate::settings::Settings;
 use crate::statistics::file::Saved;
 use crate::sync::{Condvar, Mutex};
+use crate::table_files::TableFiles;
+use crate::table_files::output::OutputMemory;
 use crate::telemetry::Telemetry;
 use crate::trace::{BUFFER_BYTES, Recorder, Recording};
 use crate::workload::Observation;
@@ -220,9 +221,9 @@ pub(crate) struct Core {
     pub tree_charge: Mutex<Charge>,
     /// Number and size of the tables of the newest trees.
     pub tables: Mutex<Tables>,
-    pub files: Arc<OpenFiles>,
-    /// Opens tables for one use each, where the memory budget keeps some closed.
-    pub opener: OnceLock<Arc<Opener>>,
+    pub table_files: Arc<TableFiles>,
+    /// Whether the memory budget keeps some tables closed, which are opened for one use each time.
+    pub has_closed_tables: AtomicBool,
     pub commits: CommitQueue,
     pub writing: Mutex<Writing>,
     /// The observed recent workload.
@@ -236,8 +237,6 @@ pub(crate) struct Core {
     pub has_warned_budget_exceeded: AtomicBool,
     /// The warning that the memory budget leaves nothing to the block cache was emitted.
     pub has_warned_budget_full: AtomicBool,
-    /// The direct-I/O fallback warning was emitted.
-    pub has_warned_direct_io: AtomicBool,
     /// The contents of the statistics file; held while it is written.
     pub statistics_saved: Mutex<Saved>,
     pub unsynced_bytes: AtomicU64,
@@ -271,6 +270,20 @@ impl Core {
         self.charge_memory(&mut charge, BUFFER_BYTES as u64);
         let _writing = lock(&self.writing);
         self.recorder.begin(path, self.catalog.new_id(), charge)
+    }
+}
+
+impl OutputMemory for Core {
+    fn charge(&self, charge: &mut Charge, bytes: u64) {
+        self.charge_memory(charge, bytes);
+    }
+
+    fn make_room(&self, bytes: u64) {
+        self.make_memory(bytes);
+    }
+
+    fn hold_early(&self, reader: &TableReader) -> Result<()> {
+        Self::hold_early(self, reader)
     }
 }
 

@@ -81,7 +81,7 @@ impl Db {
 impl Core {
     /// The counters of the database, with the levels of `keyspace`.
     pub(crate) fn stats(&self, keyspace: &Arc<KeyspaceCore>) -> Stats {
-        let mut stats = Stats::from_counters(&self.telemetry.lookups(), &self.telemetry.work());
+        let mut stats = Stats::from_counters(self.telemetry.lookups(), self.telemetry.work());
         let view = keyspace.load_full();
         let capacities = self.rules(false).capacities(&view.version);
         let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };
@@ -101,8 +101,8 @@ impl Core {
         let walked = self.reads.iterators().walked();
         (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
         stats.dead_files = self.catalog.obsolete_files() as u64;
-        if let Some(opener) = self.opener.get() {
-            stats.table_opens = opener.opened();
+        if self.has_closed_tables.load(Ordering::Relaxed) {
+            stats.table_opens = self.table_files.opener().opened_once();
             stats.tables_closed = self.closed_tables();
         }
         stats

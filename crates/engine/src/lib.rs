@@ -144,6 +144,7 @@ mod residency;
 mod settings;
 mod statistics;
 mod swap;
+mod table_files;
 mod telemetry;
 pub mod trace;
 mod tuner;

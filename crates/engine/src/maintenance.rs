@@ -9,12 +9,12 @@ use shamba_model::MAX_LEVELS;
 use shamba_table::table_file_name;
 
 use crate::catalog::KeyspaceCore;
-use crate::compaction::output::Output;
 use crate::core::{Core, Work, Writing};
 use crate::db::Db;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key_range::check_keyspace_name;
 use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
+use crate::table_files::output::Output;
 use crate::write::batch::check_op;
 use shamba_env::lock;
 use shamba_key::{KeyspaceId, LogNo};
@@ -285,7 +285,7 @@ impl Core {
         let seq = self.reserve_seq(keyspace, &mut writing)?;
         let bits = Arc::new(self.flush_bits(keyspace, 0));
         let options = self.output_options(keyspace, level, bits);
-        let mut output = Output::new(self, options, KeyRange::everything(), Vec::new());
+        let mut output = Output::new(&self.table_files, self, options, KeyRange::everything(), Vec::new());
         let mut last_key: Option<Vec<u8>> = None;
         let mut count = 0u64;
         for (number, (key, value)) in pairs.into_iter().enumerate() {

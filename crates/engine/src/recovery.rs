@@ -19,18 +19,15 @@ mod rebuild;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use shamba_env::{Env, FileLock};
 use shamba_key::SeqNo;
-use shamba_table::{
-    BlockCache, Charge, Ledger, LedgerPart, OpenFiles, TableId, open_files_within, parse_table_file_name,
-};
+use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, parse_table_file_name};
 
 use crate::builder::Builder;
 use crate::catalog::{Catalog, KeyspaceCore, Keyspaces};
-use crate::compaction::output::{Opener, open_reader};
 use crate::core::{Background, Core, Writing};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -42,6 +39,7 @@ use crate::redesign::History;
 use crate::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::sync::Mutex;
+use crate::table_files::TableFiles;
 use crate::telemetry::{Observers, Telemetry};
 use crate::trace::Recorder;
 use crate::write::queue::CommitQueue;
@@ -56,7 +54,7 @@ use shamba_tree::version::current::CURRENT_TEMPORARY;
 use shamba_tree::version::manifest::{
     ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
 };
-use shamba_tree::version::{ManifestEdit, Pairs, TableMeta};
+use shamba_tree::version::{ManifestEdit, OpenTables, Pairs, TableMeta};
 
 use self::locking::lock_directory;
 pub(crate) use self::locking::{LOCK, locked, take_lock};
@@ -262,12 +260,16 @@ fn build_core(
         log_charge: Charge::new(&ledger, LedgerPart::Logs, 0),
         sync_due_us: None,
     };
+    let catalog = Arc::new(catalog);
+    let memory = (Arc::clone(&cache), Arc::clone(&ledger));
+    let (trees, watcher) = (Arc::clone(&catalog), Arc::clone(&telemetry));
+    let table_files = TableFiles::new(&env, Arc::clone(&settings), memory, trees, watcher);
     let core = Arc::new(Core {
         digest: reads.digest(),
         telemetry,
         lifecycle,
         recorder,
-        catalog: Arc::new(catalog),
+        catalog,
         reads: Arc::new(reads),
         point_in_time: builder.point_in_time,
         ledger,
@@ -275,11 +277,7 @@ fn build_core(
         residency: crate::residency::ResidencyCore::default(),
         balancing: Mutex::new(()),
         tree_charge,
-        opener: OnceLock::new(),
-        files: Arc::new(OpenFiles::new(open_files_within(
-            settings.max_open_files as usize,
-            env.vfs.open_files_max(),
-        ))),
+        table_files: Arc::new(table_files),
         commits: CommitQueue::default(),
         writing: Mutex::new(writing),
         observation: Mutex::default(),
@@ -289,7 +287,7 @@ fn build_core(
         tables: Mutex::default(),
         has_warned_budget_exceeded: AtomicBool::new(false),
         has_warned_budget_full: AtomicBool::new(false),
-        has_warned_direct_io: AtomicBool::new(false),
+        has_closed_tables: AtomicBool::new(false),
         statistics_saved: Mutex::default(),
         unsynced_bytes: AtomicU64::new(0),
         file_lock: Mutex::new(Some(file_lock)),
@@ -326,7 +324,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     let metas: Vec<&TableMeta> = metas.into_values().collect();
     let open = tables_to_open(core.settings.memory_budget_bytes, &metas);
     for (meta, stays_open) in metas.iter().zip(open) {
-        let reader = open_reader(core, meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
+        let reader = core.table_files.open(meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
         let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
         let summary = reader.summary();
         if summary.entries != meta.entries || summary.file_bytes != meta.file_bytes {
@@ -338,7 +336,10 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         }
         match stays_open {
             true => meta.reader.set(reader),
-            false => meta.reader.set_opener(core.opener.get_or_init(|| Opener::new(core)).clone()),
+            false => {
+                core.has_closed_tables.store(true, Ordering::Relaxed);
+                meta.reader.set_opener(Arc::clone(core.table_files.opener()) as Arc<dyn OpenTables>);
+            }
         }
     }
     // Filters and indexes were loaded.

@@ -6,7 +6,7 @@
 //! unfinished slices, and shutdown does not wait. Several threads process slices in parallel
 //! ([`super::plan`]); slices are installed in order.
 //!
-//! Checksums of the inputs are verified, and outputs are read back (see [`super::output`]).
+//! Checksums of the inputs are verified, and outputs are read back (see [`crate::table_files::output`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,12 +16,12 @@ use shamba_table::{EntryIter, RangeTombstone, Walk};
 
 use crate::background::unrestricted_compaction_threads;
 use crate::catalog::KeyspaceCore;
-use crate::compaction::output::Output;
 use crate::compaction::plan::{Claim, CompactedSlice, CompactionPlan};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
+use crate::table_files::output::Output;
 use shamba_env::lock;
 use shamba_table::{FragmentedTombstones, clip};
 use shamba_tree::compaction::policy::{
@@ -454,7 +454,7 @@ impl Core {
             })
             .collect();
         let options = self.output_options(&plan.keyspace, job.target_level, Arc::clone(&plan.bits));
-        let mut output = Output::new(self, options, slice.clone(), kept_tombstones);
+        let mut output = Output::new(&self.table_files, self, options, slice.clone(), kept_tombstones);
         let input_entries = input_entries as u64;
         let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
         let mut merged = MergeIter::new(sources);

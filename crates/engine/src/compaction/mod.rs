@@ -1,6 +1,4 @@
 //! Compaction: carries out the jobs that the policy ([`shamba_tree::compaction`]) picks.
 
 pub(crate) mod job;
-pub(crate) mod output;
 pub(crate) mod plan;
-pub(crate) mod syncing;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use shamba_table::Origin;
 
 use crate::catalog::KeyspaceCore;
-use crate::compaction::output::{Output, OutputOptions};
-use crate::compaction::syncing::Syncing;
 use crate::core::{Core, Generation};
 use crate::error::Result;
 use crate::event::Event;
 use crate::metrics::WorkCounters;
+use crate::table_files::output::{Output, OutputOptions};
+use crate::table_files::syncing::Syncing;
 use shamba_env::{lock, try_lock};
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_memtable::Memtable;
@@ -158,7 +158,7 @@ impl Core {
         let mut retention = Retention::new(&snapshots, &fragments, &below);
         let tombstones = fragments.thinned(b"", None, &snapshots);
         let options = self.output_options(keyspace, 0, bits);
-        let mut output = Output::new(self, options, KeyRange::everything(), tombstones);
+        let mut output = Output::new(&self.table_files, self, options, KeyRange::everything(), tombstones);
         let mut iter = Arc::clone(memtable).entries_iter();
         iter.seek_to_first()?;
         let mut dropped = 0u64;

@@ -8,25 +8,22 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::compaction::syncing::Syncing;
-use crate::core::Core;
+use super::TableFiles;
+use super::syncing::Syncing;
 use crate::error::{Error, Result};
 use bytes::Bytes;
-use shamba_env::Env;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::clip;
 use shamba_table::{
-    BlockCache, CacheUnits, Compression, ContentDigest, EntryIter, Ledger, OpenFiles, Origin, RangeTombstone,
-    ReaderOptions, Residency, TableReader, TableSummary, TableWriter, WriterOptions, WrittenBlocks,
-    table_file_name,
+    Charge, Compression, ContentDigest, EntryIter, LedgerPart, Origin, RangeTombstone, TableReader,
+    TableSummary, TableWriter, WrittenBlocks,
 };
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::level_bytes;
-use shamba_tree::version::{KeyRange, OpenTables, TableMeta, TableUse};
+use shamba_tree::version::{KeyRange, TableMeta, TableUse};
 
 /// Approximate memory of an open table in addition to filter and index.
 const OPEN_TABLE_BYTES: u64 = 8 << 10;
@@ -55,10 +52,26 @@ pub(crate) struct OutputOptions {
     pub verify: bool,
 }
 
+/// The memory that an output takes while it is made, and that of its tables once they are open.
+pub(crate) trait OutputMemory {
+    /// Charges `bytes` in place of what `charge` held, after making room for them.
+    fn charge(&self, charge: &mut Charge, bytes: u64);
+
+    /// Makes room for `bytes` that opening a table will charge.
+    fn make_room(&self, bytes: u64);
+
+    /// Loads the filter and index of a table that was just opened, as far as there is memory.
+    ///
+    /// # Errors
+    /// Of reading them.
+    fn hold_early(&self, reader: &TableReader) -> Result<()>;
+}
+
 /// The tables of one output under construction. Files that are unfinished or not installed are
 /// removed on drop.
 pub(crate) struct Output<'a> {
-    core: &'a Core,
+    files: &'a TableFiles,
+    memory: &'a dyn OutputMemory,
     options: OutputOptions,
     /// The key range that the output answers for.
     stretch: KeyRange,
@@ -75,20 +88,23 @@ pub(crate) struct Output<'a> {
     syncing: Vec<Syncing<()>>,
     installed: bool,
     /// Memory of the table being built.
-    charge: shamba_table::Charge,
+    charge: Charge,
 }
 
 impl<'a> Output<'a> {
     /// An output over `stretch` with these range tombstones, already thinned.
     pub fn new(
-        core: &'a Core,
+        files: &'a TableFiles,
+        memory: &'a dyn OutputMemory,
         options: OutputOptions,
         stretch: KeyRange,
         tombstones: Vec<RangeTombstone>,
     ) -> Self {
         let part_lower = stretch.lower.clone();
+        let charge = Charge::new(files.ledger(), LedgerPart::WriteBuffers, 0);
         Self {
-            core,
+            files,
+            memory,
             options,
             stretch,
             part_lower,
@@ -100,7 +116,7 @@ impl<'a> Output<'a> {
             finished: Vec::new(),
             syncing: Vec::new(),
             installed: false,
-            charge: shamba_table::Charge::new(&core.ledger, shamba_table::LedgerPart::WriteBuffers, 0),
+            charge,
         }
     }
 
@@ -124,7 +140,7 @@ impl<'a> Output<'a> {
         let (key, seq, value_bytes) = (entries.key(), entries.seq(), entries.value_bytes_len()?);
         let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + STREAM_BYTES;
         if with_stream_bytes > self.charge.bytes() {
-            self.core.charge_memory(&mut self.charge, with_stream_bytes);
+            self.memory.charge(&mut self.charge, with_stream_bytes);
         }
         let writer = self.writer_for(key)?;
         let digest = writer.add_streamed(key, seq, value_bytes, &mut |sink| entries.read_value(sink))?;
@@ -145,7 +161,7 @@ impl<'a> Output<'a> {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
         if self.writer.is_none() {
-            let writer = open_writer(self.core, &self.options)?;
+            let writer = self.files.create(&self.options)?;
             self.empty_bytes = writer.file_bytes();
             self.writer = Some(writer);
         }
@@ -153,7 +169,7 @@ impl<'a> Output<'a> {
         if writer.entries() % TableWriter::SOON_ENTRIES as u64 == 0 {
             let soon_bytes = writer.memory_bytes_soon();
             if soon_bytes > self.charge.bytes() {
-                self.core.charge_memory(&mut self.charge, soon_bytes);
+                self.memory.charge(&mut self.charge, soon_bytes);
             }
         }
         Ok(writer)
@@ -202,7 +218,7 @@ impl<'a> Output<'a> {
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
             None if clipped.is_empty() => return Ok(()),
-            None => open_writer(self.core, &self.options)?,
+            None => self.files.create(&self.options)?,
         };
         for tombstone in clipped {
             if let Err(error) = writer.add_range_tombstone(tombstone) {
@@ -218,13 +234,13 @@ impl<'a> Output<'a> {
         let (summary, written, unsynced) = writer.finish_unsynced()?;
         let bytes = summary.file_bytes;
         self.finished.push((summary, written));
-        let spawner = self.core.env.spawner.as_ref();
+        let spawner = self.files.env().spawner.as_ref();
         if self.syncing.len() >= SYNCS_MAX {
             self.syncing.remove(0).finish()?;
         }
         self.syncing.push(Syncing::begin(spawner, bytes, move || Ok(unsynced.sync()?)));
         // Without threads a failure is known at once; otherwise `finish` waits for the syncs.
-        if self.core.is_inline() { self.finish_syncs() } else { Ok(()) }
+        if spawner.is_inline() { self.finish_syncs() } else { Ok(()) }
     }
 
     /// Waits until every finished table is durable.
@@ -243,7 +259,7 @@ impl<'a> Output<'a> {
         self.finish_table(upper)?;
         self.finish_syncs()?;
         if !self.finished.is_empty() {
-            self.core.catalog.sync_names()?;
+            self.files.catalog().sync_names()?;
         }
         let mut content = ContentDigest::new();
         let mut uses = Vec::with_capacity(self.finished.len());
@@ -252,9 +268,9 @@ impl<'a> Output<'a> {
             // Memory for the heads and separators of its blocks, and its bounds.
             let bounds = (&summary.smallest, summary.upper.as_ref());
             let bounds_bytes = (bounds.0.len() + bounds.1.map_or(0, Bytes::len)) as u64;
-            self.core.make_memory(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
-            let reader = open_reader(self.core, summary.id, summary.birth, bounds)?;
-            self.core.hold_early(&reader)?;
+            self.memory.make_room(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
+            let reader = self.files.open(summary.id, summary.birth, bounds)?;
+            self.memory.hold_early(&reader)?;
             if self.options.verify {
                 reader.check_written(written)?;
             }
@@ -263,10 +279,7 @@ impl<'a> Output<'a> {
             uses.push(table);
         }
         if content != self.expected {
-            let path = self
-                .finished
-                .first()
-                .map_or_else(PathBuf::new, |(s, _)| self.core.dir.join(table_file_name(s.id)));
+            let path = self.finished.first().map_or_else(PathBuf::new, |(s, _)| self.files.path(s.id));
             return Err(Error::corruption(
                 &path,
                 0,
@@ -288,129 +301,14 @@ impl Drop for Output<'_> {
         self.syncing.clear();
         if !self.installed {
             for (summary, _) in &self.finished {
-                self.core.catalog.mark_file_obsolete(self.core.dir.join(table_file_name(summary.id)));
+                self.files.catalog().mark_file_obsolete(self.files.path(summary.id));
             }
         }
     }
 }
 
-fn open_writer(core: &Core, options: &OutputOptions) -> Result<TableWriter> {
-    let origin = options.origin.clone();
-    let options = WriterOptions {
-        id: core.catalog.new_table_id(),
-        birth: core.catalog.new_birth(),
-        digest: options.digest,
-        compression: options.compression,
-        bits_per_key: options.bits.about_bits_per_key(),
-        filter_layout: options.filter_layout,
-        block_bytes: options.block_bytes,
-        block_tags: options.block_tags,
-        large_values: core.settings.large_values,
-    };
-    let mut writer = TableWriter::create(&core.env, &core.dir, options)?;
-    writer.note_origin(origin);
-    Ok(writer)
-}
-
-/// Opens a table of the database for reading; it shares the caller's copy of its bounds.
-pub(crate) fn open_reader(
-    core: &Core,
-    id: shamba_table::TableId,
-    birth: shamba_table::BirthId,
-    (smallest, upper): (&Bytes, Option<&Bytes>),
-) -> Result<Arc<TableReader>> {
-    let options = ReaderOptions {
-        id,
-        birth,
-        digest: core.digest,
-        cache: Arc::clone(&core.cache),
-        ledger: Arc::clone(&core.ledger),
-        files: Arc::clone(&core.files),
-        direct_io: core.settings.direct_io,
-        filter: core.settings.filter_residency,
-        index: core.settings.filter_residency,
-        units: core.settings.cache_units,
-        keeps_blocks: true,
-        bounds: Some((smallest.clone(), upper.cloned())),
-    };
-    let reader = TableReader::open(&core.env, &core.dir, options)?;
-    if core.settings.direct_io
-        && !reader.is_direct()
-        && !core.has_warned_direct_io.swap(true, Ordering::Relaxed)
-    {
-        let path = reader.path().display();
-        core.telemetry
-            .warn(format!("direct I/O is refused for {path}: tables are read through the page cache"));
-    }
-    Ok(reader)
-}
-
-/// Opens tables of a database for one use each. Such readers hold only the memory that every reader
-/// needs, and keep no blocks in the cache.
-pub(crate) struct Opener {
-    env: Env,
-    dir: PathBuf,
-    digest: DigestFn,
-    cache: Arc<BlockCache>,
-    ledger: Arc<Ledger>,
-    files: Arc<OpenFiles>,
-    direct_io: bool,
-    opened: AtomicU64,
-}
-
-impl Opener {
-    /// The opener of a database.
-    pub fn new(core: &Core) -> Arc<Self> {
-        Arc::new(Self {
-            env: core.env.clone(),
-            dir: core.dir.clone(),
-            digest: core.digest,
-            cache: Arc::clone(&core.cache),
-            ledger: Arc::clone(&core.ledger),
-            files: Arc::clone(&core.files),
-            direct_io: core.settings.direct_io,
-            opened: AtomicU64::new(0),
-        })
-    }
-
-    /// Number of tables opened for one use.
-    pub fn opened(&self) -> u64 {
-        self.opened.load(Ordering::Relaxed)
-    }
-}
-
-impl OpenTables for Opener {
-    fn open(&self, meta: &TableMeta) -> shamba_table::Result<Arc<TableReader>> {
-        self.opened.fetch_add(1, Ordering::Relaxed);
-        let options = ReaderOptions {
-            id: meta.id,
-            birth: meta.birth,
-            digest: self.digest,
-            cache: Arc::clone(&self.cache),
-            ledger: Arc::clone(&self.ledger),
-            files: Arc::clone(&self.files),
-            direct_io: self.direct_io,
-            filter: Residency::Budgeted,
-            index: Residency::Budgeted,
-            units: CacheUnits::default(),
-            keeps_blocks: false,
-            bounds: Some((meta.smallest.clone(), meta.upper.clone())),
-        };
-        let path = self.dir.join(table_file_name(meta.id));
-        TableReader::open(&self.env, &self.dir, options).map_err(|error| match self.env.vfs.exists(&path) {
-            Ok(false) => shamba_table::Error::Corruption {
-                file: path,
-                offset: 0,
-                structure: "table",
-                detail: "the file is missing, and the manifest names it".to_owned(),
-            },
-            _ => error,
-        })
-    }
-}
-
 /// Manifest metadata of a table that was just written.
-pub(crate) fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
+fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
     let meta = TableMeta {
         id: summary.id,
         birth: summary.birth,

@@ -1,0 +1,111 @@
+//! Opens tables for reading, with the cache, the ledger and the limit of open files that they share.
+//!
+//! Tables that the memory budget keeps closed refer to the [`Opener`]; so it holds nothing that
+//! refers to a table.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use shamba_env::Env;
+use shamba_key::DigestFn;
+use shamba_table::{
+    BirthId, BlockCache, CacheUnits, Ledger, OpenFiles, ReaderOptions, Residency, TableId, TableReader,
+    open_files_within, table_file_name,
+};
+use shamba_tree::version::{OpenTables, TableMeta};
+
+use crate::settings::Settings;
+
+/// Opens the tables of a database for reading.
+pub(crate) struct Opener {
+    env: Env,
+    dir: PathBuf,
+    digest: DigestFn,
+    direct_io: bool,
+    cache: Arc<BlockCache>,
+    ledger: Arc<Ledger>,
+    files: Arc<OpenFiles>,
+    /// Number of tables opened for one use.
+    opened_once: AtomicU64,
+}
+
+impl Opener {
+    pub(super) fn new(
+        env: &Env,
+        dir: &Path,
+        settings: &Settings,
+        (cache, ledger): (Arc<BlockCache>, Arc<Ledger>),
+    ) -> Self {
+        let open_max = open_files_within(settings.max_open_files as usize, env.vfs.open_files_max());
+        Self {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            digest: DigestFn::new(settings.digest, settings.digest_seed),
+            direct_io: settings.direct_io,
+            cache,
+            ledger,
+            files: Arc::new(OpenFiles::new(open_max)),
+            opened_once: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    pub(super) fn path(&self, id: TableId) -> PathBuf {
+        self.dir.join(table_file_name(id))
+    }
+
+    /// Number of tables opened for one use so far.
+    pub fn opened_once(&self) -> u64 {
+        self.opened_once.load(Ordering::Relaxed)
+    }
+
+    /// Options of a reader that holds only the memory that every reader needs, and keeps no blocks
+    /// in the cache.
+    pub(super) fn minimal_options(
+        &self,
+        id: TableId,
+        birth: BirthId,
+        bounds: (Bytes, Option<Bytes>),
+    ) -> ReaderOptions {
+        ReaderOptions {
+            id,
+            birth,
+            digest: self.digest,
+            cache: Arc::clone(&self.cache),
+            ledger: Arc::clone(&self.ledger),
+            files: Arc::clone(&self.files),
+            direct_io: self.direct_io,
+            filter: Residency::Budgeted,
+            index: Residency::Budgeted,
+            units: CacheUnits::default(),
+            keeps_blocks: false,
+            bounds: Some(bounds),
+        }
+    }
+}
+
+impl OpenTables for Opener {
+    fn open(&self, meta: &TableMeta) -> shamba_table::Result<Arc<TableReader>> {
+        self.opened_once.fetch_add(1, Ordering::Relaxed);
+        let options = self.minimal_options(meta.id, meta.birth, (meta.smallest.clone(), meta.upper.clone()));
+        let path = self.path(meta.id);
+        TableReader::open(&self.env, &self.dir, options).map_err(|error| match self.env.vfs.exists(&path) {
+            Ok(false) => shamba_table::Error::Corruption {
+                file: path,
+                offset: 0,
+                structure: "table",
+                detail: "the file is missing, and the manifest names it".to_owned(),
+            },
+            _ => error,
+        })
+    }
+}

@@ -12,27 +12,42 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+// Generators: numbers, keys, values.
 mod dist;
 mod keys;
-mod measure;
 mod mix;
-mod ops;
 mod permute;
-mod result;
-mod run;
 mod sorted;
-mod system;
-pub mod trace;
 mod values;
+
+// What can be asked and what is measured.
+mod error;
+mod measure;
+mod progress;
+mod system;
 mod workload;
 
+// Traces; options, which name one; results.
+mod options;
+mod result;
+mod totals;
+pub mod trace;
+
+// The measuring loops.
+mod ops;
+mod replay;
+mod run;
+
 pub use dist::{Distribution, Picker, Zipf};
+pub use error::Error;
 pub use keys::{KeyShape, Keys};
 pub use measure::{CpuTimer, Latencies, rss_bytes};
 pub use mix::{mix, mix2};
+pub use options::Options;
 pub use permute::Permutation;
+pub use progress::Progress;
 pub use result::BenchResult;
-pub use run::{Error, Options, Progress, run};
+pub use run::run;
 pub use system::read_from_start;
 pub use values::Values;
 pub use workload::Workload;

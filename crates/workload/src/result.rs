@@ -5,7 +5,7 @@
 use shamba::{Db, ReadsByKind, Stats};
 
 use crate::measure::rss_bytes;
-use crate::run::Totals;
+use crate::totals::Totals;
 use crate::workload::Workload;
 
 /// Figures of one workload, named like the JSON fields.

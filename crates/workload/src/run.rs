@@ -3,24 +3,24 @@
 //! Not here: the execution of operations ([`crate::ops`]), the meaning of the figures
 //! ([`crate::result`]).
 
-use std::fmt;
-use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use shamba::Db;
 
 use crate::dist::{Distribution, Picker};
+use crate::error::Error;
 use crate::keys::{KeyShape, Keys};
-use crate::measure::{CpuTimer, Latencies};
+use crate::measure::CpuTimer;
 use crate::mix::mix2;
 use crate::ops::{Batches, Meter, Request, Verb};
+use crate::options::Options;
 use crate::permute::Permutation;
+use crate::progress::Progress;
+use crate::replay::replay;
 use crate::result::BenchResult;
 use crate::sorted::sorted_items;
-use crate::trace::replay::{Answers, replay};
-use crate::trace::{TraceError, TraceReader};
+use crate::totals::Totals;
 use crate::values::Values;
 use crate::workload::Workload;
 
@@ -33,224 +33,6 @@ const QUEUE_LENGTH: u64 = 1000;
 /// Times per run that its consumer restarts: it then searches the head from the front, over the
 /// tombstones of all entries taken before.
 const QUEUE_RESTARTS: u64 = 100;
-
-/// Parameters of a workload.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Items that the database holds or is filled with.
-    pub num: u64,
-    /// Operations of workloads that do not fill.
-    pub reads: u64,
-    /// Bytes of a key; `None`: the default of the shape.
-    pub key_size: Option<usize>,
-    /// Bytes of a value.
-    pub value_size: usize,
-    /// Shape of keys.
-    pub key_shape: KeyShape,
-    /// Threads that share the operations.
-    pub threads: u32,
-    /// Distribution of operations over items; the YCSB workloads have their own.
-    pub distribution: Distribution,
-    /// Share of lookups of absent keys in `readrandom`, `multireadrandom`, `seekrandom` and
-    /// `readwhilewriting`.
-    pub empty_fraction: f64,
-    /// Entries that `seekrandom` reads after the first.
-    pub seek_nexts: u32,
-    /// Keys per call of the `multiread` workloads.
-    pub multi_get: u32,
-    /// Seed of all random choices.
-    pub seed: u64,
-    /// Number of the workload within a run, from 0: each draws different items. Otherwise a
-    /// workload that reads the items of the one before it, in the same order, would find a cache
-    /// filled by that order.
-    pub turn: u64,
-    /// The trace that `replay` executes.
-    pub trace: Option<PathBuf>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            num: 1_000_000,
-            reads: 1_000_000,
-            key_size: None,
-            value_size: 100,
-            key_shape: KeyShape::Random,
-            threads: 1,
-            distribution: Distribution::Uniform,
-            empty_fraction: 0.0,
-            seek_nexts: 10,
-            multi_get: 32,
-            seed: 1,
-            turn: 0,
-            trace: None,
-        }
-    }
-}
-
-/// Maximum length of a value in the engine.
-const VALUE_BYTES_MAX: usize = 256 << 20;
-
-impl Options {
-    /// Checks that `workload` can run with these options, before a caller creates a database.
-    ///
-    /// # Errors
-    /// [`Error::Options`] that names the option of `shamba bench`, its bounds and its value.
-    pub fn check(&self, workload: Workload) -> Result<(), Error> {
-        if workload == Workload::Replay {
-            self.trace()?;
-        }
-        self.keys(workload).map(|_| ())
-    }
-
-    /// The trace of a replay, opened at its start.
-    pub(crate) fn trace(&self) -> Result<TraceReader, Error> {
-        let path =
-            self.trace.as_ref().ok_or_else(|| Error::Options("replay needs --trace FILE".to_owned()))?;
-        if self.threads > 1 {
-            return Err(Error::Options(
-                "replay keeps the order of its trace: --threads must be 1".to_owned(),
-            ));
-        }
-        Ok(TraceReader::open(path)?)
-    }
-
-    /// Key generator of `workload`.
-    fn keys(&self, workload: Workload) -> Result<Keys, Error> {
-        let refused = |text: String| Err(Error::Options(text));
-        for (option, count) in [("--num", self.num), ("--reads", self.reads)] {
-            if count == 0 || count > 1 << 40 {
-                return refused(format!("{option} must be from 1 to 2^40, not {count}"));
-            }
-        }
-        if self.threads == 0 || self.threads > 1024 {
-            return refused(format!("--threads must be from 1 to 1024, not {}", self.threads));
-        }
-        if self.multi_get == 0 || self.multi_get > 1 << 16 {
-            return refused(format!("--multi-get must be from 1 to 65536, not {}", self.multi_get));
-        }
-        if !(0.0..=1.0).contains(&self.empty_fraction) {
-            return refused(format!("--empty-fraction must be from 0 to 1, not {}", self.empty_fraction));
-        }
-        if self.value_size > VALUE_BYTES_MAX {
-            return refused(format!("--value-size must be at most 256 MiB, not {} bytes", self.value_size));
-        }
-        let size = self.key_size.unwrap_or_else(|| self.key_shape.default_key_size());
-        if workload == Workload::Queue && size < 16 {
-            return refused(format!("--key-size must be at least 16 bytes for queue, not {size}"));
-        }
-        let inserts = matches!(workload, Workload::YcsbD | Workload::YcsbE);
-        let items = self.num + if inserts { self.ops(workload) } else { 0 };
-        Keys::new(self.key_shape, size, 2 * items).or_else(|detail| refused(format!("--key-size: {detail}")))
-    }
-
-    /// Number of operations of `workload`.
-    fn ops(&self, workload: Workload) -> u64 {
-        match workload {
-            Workload::FillSeq | Workload::FillRandom | Workload::Overwrite | Workload::Queue => self.num,
-            _ => self.reads,
-        }
-    }
-}
-
-/// Reason why a workload could not run.
-#[derive(Debug)]
-pub enum Error {
-    /// An option is wrong; the text says which.
-    Options(String),
-    /// The engine failed.
-    Engine(shamba::Error),
-    /// A trace is malformed, or cannot be read.
-    Trace(TraceError),
-    /// A file could not be written: the action, and its error.
-    File(String, io::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Options(text) => f.write_str(text),
-            Self::Engine(error) => error.chain().fmt(f),
-            Self::Trace(error) => error.fmt(f),
-            Self::File(what, error) => write!(f, "{what}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // Their messages contain the causes.
-            Self::Options(_) | Self::Trace(_) | Self::Engine(_) => None,
-            Self::File(_, error) => Some(error),
-        }
-    }
-}
-
-impl From<TraceError> for Error {
-    fn from(error: TraceError) -> Self {
-        Self::Trace(error)
-    }
-}
-
-impl From<shamba::Error> for Error {
-    fn from(error: shamba::Error) -> Self {
-        Self::Engine(error)
-    }
-}
-
-/// Progress of a workload, for display.
-#[derive(Debug, Default)]
-pub struct Progress {
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
-impl Progress {
-    /// Operations done, and their total.
-    pub fn read(&self) -> (u64, u64) {
-        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn begin(&self, total: u64) {
-        self.done.store(0, Ordering::Relaxed);
-        self.total.store(total, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add(&self, ops: u64) {
-        self.done.fetch_add(ops, Ordering::Relaxed);
-    }
-}
-
-/// Sum of the measurements of all threads.
-#[derive(Debug, Default)]
-pub(crate) struct Totals {
-    pub latencies: Latencies,
-    pub ops: u64,
-    pub busy_ns: u64,
-    /// Number of operations without individual clock reads, and their total time.
-    pub plain: (u64, u64),
-    pub seconds: f64,
-    /// For fills: seconds from the first operation until all flushes and compactions were complete,
-    /// including the preparation of operations.
-    pub idle_seconds: Option<f64>,
-    pub debt_bytes: u64,
-    pub cpu_ns: u64,
-    pub lookups: u64,
-    pub found: u64,
-    pub answers: Answers,
-    /// Lookups that must find their key.
-    pub expected: u64,
-    /// Whether their number is known.
-    pub foreseeable: bool,
-}
-
-impl Totals {
-    /// Expected share of found lookups.
-    pub fn expected_share(&self) -> Option<f64> {
-        (self.foreseeable && self.lookups > 0).then(|| self.expected as f64 / self.lookups as f64)
-    }
-}
 
 /// Runs `workload` on `db`.
 ///

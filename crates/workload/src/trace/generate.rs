@@ -25,8 +25,8 @@ use super::live::LiveSet;
 use super::options::{Entries, Made, Mix};
 use super::reader::TraceReader;
 use super::spread::{Drawer, Drawn};
+use crate::error::Error;
 use crate::mix::mix2;
-use crate::run::Error;
 
 /// Digits of keys, in ascending order.
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

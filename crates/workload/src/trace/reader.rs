@@ -2,45 +2,19 @@
 //!
 //! Not here: the syntax of lines ([`shamba::trace::Line`]).
 
-use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use shamba::trace::Line;
+
+use crate::error::TraceError;
 
 /// Supported version of the format.
 const VERSION: u64 = 1;
 /// Maximum line length: an operation with its value in full is at most four times as long as the
 /// longest value.
 const LINE_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
-
-/// Reason why a trace could not be read.
-#[derive(Debug)]
-pub enum TraceError {
-    /// The file could not be opened or read.
-    Io(PathBuf, io::Error),
-    /// A line is malformed.
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Line number, from 1.
-        line: u64,
-        /// The problem.
-        reason: String,
-    },
-}
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Line { path, line, reason } => write!(f, "{}, line {line}: {reason}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for TraceError {}
 
 /// Reader of a trace.
 pub struct TraceReader {

@@ -11,11 +11,14 @@ use std::time::Instant;
 use shamba::trace::{Line, Payload};
 use shamba::{Db, Keyspace};
 
-use super::reader::TraceReader;
+use crate::error::Error;
 use crate::measure::CpuTimer;
 use crate::ops::{Meter, nanos};
+use crate::options::Options;
+use crate::progress::Progress;
 use crate::result::BenchResult;
-use crate::run::{Error, Options, Progress, Totals};
+use crate::totals::{Answers, Totals};
+use crate::trace::TraceReader;
 use crate::values::Values;
 use crate::workload::Workload;
 
@@ -91,15 +94,6 @@ struct Op {
     key: Range<usize>,
     /// The value, or the other key.
     other: Range<usize>,
-}
-
-/// Comparison of lookup answers with the trace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Answers {
-    /// Lookups whose answers are in the trace.
-    pub checked: u64,
-    /// Those with a different answer.
-    pub wrong: u64,
 }
 
 /// Executes traces.

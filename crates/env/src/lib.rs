@@ -13,6 +13,7 @@ mod clock;
 mod file_error;
 mod pages;
 mod random;
+mod ranked;
 pub mod sync;
 mod vfs;
 
@@ -49,6 +50,7 @@ pub use lock::{lock, try_lock};
 pub use memory::MemFs;
 pub use pages::Pages;
 pub use random::{RealRng, Rng, SeededRng};
+pub use ranked::{Rank, Ranked, RankedGuard};
 pub use real::RealFs;
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;

@@ -135,9 +135,9 @@ impl Runner {
 
     /// Counts the compactions since the last count, or since the open.
     fn count_merges(&mut self) -> Result<(), String> {
-        let merges = self.spaces()?.db.stats().merges;
+        let merges = self.spaces()?.db.stats().compactions;
         let more = merges - std::mem::replace(&mut self.merges_counted, merges);
-        self.tally.add(&format!("merges, {}", self.vector.policy_name()), more);
+        self.tally.add(&format!("compactions, {}", self.vector.policy_name()), more);
         Ok(())
     }
 

@@ -164,9 +164,9 @@ pub fn everything_at_once(vector: &Vector, seed: u64, rounds: u64) -> Tally {
         assert!(holds(&db, number as u64, own), "writer {number}'s pairs after a reopen");
     }
     Tally::of(&[
-        ("writes beside everything", WRITERS * rounds),
-        ("flushes beside everything", stats.flushes),
-        ("merges beside everything", stats.merges),
+        ("writes during other work", WRITERS * rounds),
+        ("flushes during other work", stats.flushes),
+        ("compactions during other work", stats.compactions),
         ("batches that another writer wrote", stats.batches - stats.commit_groups),
     ])
 }

@@ -104,19 +104,19 @@ pub fn code_of(error: &shamba::Error) -> u8 {
 fn hint_of(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Corruption => Some(
-            "`shamba check DB` lists all damage; `shamba repair DB --out NEW` writes what is left to a new database",
+            "`shamba check DB` lists all damage; `shamba repair DB --out NEW` writes the readable data to a new database",
         ),
         ErrorKind::Unsupported => Some(
-            "a newer version of Shamba wrote this; use that version or a later one (this one has changed nothing)",
+            "a newer version of Shamba wrote this file; use that version or a later one (nothing was changed)",
         ),
-        ErrorKind::NoSpace => Some(
-            "free some space on that file system and run the command again; what was stored before is kept",
-        ),
+        ErrorKind::NoSpace => {
+            Some("free some space on that file system and run the command again; data stored earlier is kept")
+        }
         ErrorKind::ReadOnly => {
-            Some("nothing can be written here; commands that only read (get, scan, dump, ...) still work")
+            Some("the database is not writable; read commands (get, scan, dump, ...) still work")
         }
         ErrorKind::Stalled => {
-            Some("the device is too slow for the writes; wait for compactions and try again")
+            Some("writes exceed the compaction throughput of the device; wait for compactions and try again")
         }
         _ => None,
     }

@@ -42,7 +42,8 @@ pub fn levels(stats: &Stats) -> Value {
             "bits_per_key": level.bits_per_key,
             "bits_per_key_wanted": level.bits_per_key_wanted,
             "bits_per_key_resident": level.bits_per_key_resident,
-            "tables_misfit": level.tables_misfit,
+            "tables_with_stale_filters": level.tables_with_stale_filters,
+            "tables_misfit": level.tables_with_stale_filters,
             "empty_probes_per_s": level.empty_probes_per_s,
             "found_probes_per_s": level.found_probes_per_s,
         })
@@ -106,7 +107,8 @@ pub fn memory(report: &MemoryReport) -> Value {
             "filter_useful_bytes": report.prices.filter_useful_bytes,
             "model_cost_ns_per_second": report.prices.model_cost_ns_per_second,
             "model_reads_per_lookup": report.prices.model_reads_per_lookup,
-            "fewest_reads_per_lookup": report.prices.fewest_reads_per_lookup,
+            "ideal_reads_per_lookup": report.prices.ideal_reads_per_lookup,
+            "fewest_reads_per_lookup": report.prices.ideal_reads_per_lookup,
         },
     })
 }
@@ -118,7 +120,8 @@ fn level_memory(level: &LevelMemory) -> Value {
         "level": level.level,
         "tables": level.tables,
         "filter_held_bytes": level.filter_held_bytes,
-        "filter_resting_bytes": level.filter_resting_bytes,
+        "filter_dormant_bytes": level.filter_dormant_bytes,
+        "filter_resting_bytes": level.filter_dormant_bytes,
         "filter_bytes": level.filter_bytes,
         "modules": level.modules.iter().map(module).collect::<Vec<_>>(),
         "index_held_bytes": level.index_held_bytes,

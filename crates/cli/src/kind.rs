@@ -11,11 +11,11 @@ use crate::exit::Failure;
 
 /// Magics, and the advice for such a file.
 const KINDS: [(&[u8; 8], &str); 5] = [
-    (b"SHAMBAT1", "this is a table: see `shamba table`"),
-    (b"SHAMBAWL", "this is a log: see `shamba wal`"),
-    (b"SHAMBAMF", "this is a manifest: see `shamba manifest`"),
-    (b"SHAMBACU", "this names the manifest in force: see `shamba manifest` of its directory"),
-    (b"SHAMBAVL", "these are values of a flush that was under way: nothing describes them"),
+    (b"SHAMBAT1", "this is a table file: use `shamba table`"),
+    (b"SHAMBAWL", "this is a log file: use `shamba wal`"),
+    (b"SHAMBAMF", "this is a manifest: use `shamba manifest`"),
+    (b"SHAMBACU", "this file names the current manifest: use `shamba manifest` on its directory"),
+    (b"SHAMBAVL", "this is a value file of an unfinished flush: no command describes it"),
 ];
 
 /// Failure of describing `path`: if the file is of another kind than the one with the magic `own`,
@@ -40,7 +40,7 @@ pub fn explain(error: Error, path: &Path, own: &[u8; 8]) -> Failure {
     if error.kind() == ErrorKind::Corruption && magic != *own {
         return Failure::Advised(
             error,
-            "the file does not begin as files of this kind do; is it the right one?".into(),
+            "the file does not start with the expected magic; check the path".into(),
         );
     }
     error.into()

@@ -39,13 +39,13 @@ use clap::Parser;
 use crate::exit::Failure;
 use crate::output::{Out, note};
 
-/// An embeddable key-value engine: one hash per lookup, one memory budget, an engine that explains
-/// itself.
+/// An embeddable key-value engine with one hash per lookup, one memory budget, and explained
+/// lookups.
 ///
-/// DB is a directory. Keys and values are text in which \xNN stands for the byte with these two hex
-/// digits, in output for every byte that does not print; a backslash before anything else is a
-/// backslash, and is printed as \x5c. --hex takes and prints hex instead. Sizes take suffixes such
-/// as 64KiB or 1MiB. A key that starts with a dash goes after `--`.
+/// DB is a directory. Keys and values are text; \xNN stands for the byte with these two hex digits.
+/// Output writes unprintable bytes this way, and a backslash as \x5c; any other backslash in input
+/// is literal. With --hex, input and output are hex. Sizes take suffixes such as 64KiB or 1MiB. Put
+/// a key that starts with a dash after `--`.
 ///
 /// Exit codes: 0 ok, 1 not found, 2 corruption, 3 I/O or no such database, 4 locked, 5 unknown
 /// version, 6 no space, 7 read-only, 8 stalled, 64 usage, 65 bad input data.

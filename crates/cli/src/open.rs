@@ -15,12 +15,11 @@ use crate::output::{note, warn};
 use crate::sizes::counted;
 
 /// Hint for a read command that meets a writer.
-const HINT_WRITER_ACTIVE: &str = "a command that reads cannot open a database while a process has it open for writing \
-    (a later version will); stop that process, or let it make a checkpoint (`Db::checkpoint`) and give its directory to \
-    the command";
+const HINT_WRITER_ACTIVE: &str = "another process has the database open for writing; stop that process, or run this \
+    command on a checkpoint that it makes (`Db::checkpoint`)";
 /// Hint for a write command that meets another user of the database.
-const HINT_EXCLUSIVE: &str = "a command that writes needs the database for itself; try again when the other process, \
-    reader or writer, has closed it";
+const HINT_EXCLUSIVE: &str = "commands that write need exclusive access; try again when the other process, reader or \
+    writer, has closed it";
 
 /// Prefixes and suffixes of file names that only a database has.
 const OWN_FILES: [&str; 5] = ["CURRENT", "MANIFEST-", "REPAIRING", ".sst", ".log"];
@@ -129,7 +128,7 @@ pub fn must_exist(path: &Path) -> Result<(), Failure> {
     Err(Failure::missing(
         path,
         &other.map_or("the directory is empty".into(), |name| {
-            format!("the directory holds {name:?}, but no file of a database")
+            format!("the directory contains {name:?}, but no database file")
         }),
     ))
 }
@@ -138,7 +137,7 @@ pub fn must_exist(path: &Path) -> Result<(), Failure> {
 fn must_be_directory(path: &Path) -> Result<(), Failure> {
     if path.is_file() {
         let inside = path.parent().filter(|parent| parent.join("CURRENT").is_file());
-        let advice = inside.map_or("DB is a directory".into(), |parent| {
+        let advice = inside.map_or("DB must be a directory".into(), |parent| {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             format!("the database is the directory {}", parent.display())
         });

@@ -24,7 +24,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .iter()
         .find_map(|(suffix, factor)| Some((trimmed.strip_suffix(suffix)?.trim_end(), *factor)))
         .unwrap_or((trimmed, 1));
-    let bad = || format!("{text:?} is no size: give a number and B, KiB, MiB, GiB, TiB, kB, MB, GB or TB");
+    let bad = || format!("{text:?} is not a size: use a number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB");
     let too_large = || format!("{text:?} is too large");
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -180,10 +180,13 @@ impl Core {
         };
         let operations_per_s = scene.workload.per_second(scene.workload.operations());
         if operations_per_s < OPERATIONS_PER_S_MIN {
-            return Ok(stay(None, format!("{operations_per_s:.0} operations a second say too little")));
+            return Ok(stay(
+                None,
+                format!("{operations_per_s:.0} operations per second are too few for advice"),
+            ));
         }
         if scene.bytes < self.settings.memtable_bytes() * BUFFERS_MIN {
-            return Ok(stay(None, format!("{} bytes of data have no shape yet", scene.bytes)));
+            return Ok(stay(None, format!("{} bytes of data are too few for advice", scene.bytes)));
         }
         let way_now = self.way(&scene.in_force, &scene.workload);
         let now = scene.judge(&scene.in_force, &way_now.runs).map_err(Error::invalid)?;
@@ -394,7 +397,7 @@ fn choose(mut looked: Vec<Looked>, favourite: Option<&TreeDesign>) -> std::resul
             let Better { design, gain, written_bytes, break_even_s, .. } = &best.better;
             let why = match best.writes_too_much {
                 true => "more than the data itself".to_owned(),
-                false => format!("paid for after {break_even_s:.0} s only"),
+                false => format!("which pay off only after {break_even_s:.0} s"),
             };
             format!("{design} would save {:.0} %, but writes {written_bytes} bytes, {why}", gain * 100.0)
         }));
@@ -414,15 +417,15 @@ fn in_words(now: &Prediction, better: &Better, seen: &Workload, uncertainty: f64
     let varied = match uncertainty > 0.0 {
         false => String::new(),
         true => format!(
-            "; the mix varies by a divergence of {uncertainty:.2}, and in the worst mix within that an operation takes {:.0} ns \
+            "; the mix varies by a divergence of {uncertainty:.2}; in the worst mix within it an operation takes {:.0} ns \
              instead of {:.0}",
             then.worst_operation_ns, now.worst_operation_ns
         ),
     };
     format!(
-        "of the operations {:.0} % are updates, {:.0} % empty and {:.0} % found lookups, {:.0} % ranges; an operation \
+        "the operations are {:.0} % updates, {:.0} % empty and {:.0} % found lookups, {:.0} % ranges; an operation \
          takes {:.0} ns instead of {:.0} (update {:.0} for {:.0}, lookup {:.0} for {:.0}, range {:.0} for {:.0}; {:.1} runs \
-         for {:.1}){varied}; merges write {} bytes in {:.1} s, paid for after {:.0} s",
+         for {:.1}){varied}; compactions write {} bytes in {:.1} s and pay off after {:.0} s",
         share(seen.updates()),
         share(seen.empty_lookups),
         share(seen.found_lookups),

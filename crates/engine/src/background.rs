@@ -519,7 +519,7 @@ impl Core {
                 return Err(error);
             }
             if is_inline {
-                return Err(Error::new(ErrorKind::Stalled, "background work does not get on"));
+                return Err(Error::new(ErrorKind::Stalled, "background work makes no progress"));
             }
             drop(self.background.progress.wait_timeout(state, Duration::from_millis(50)));
         }

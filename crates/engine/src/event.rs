@@ -131,7 +131,10 @@ impl fmt::Display for Event {
                 write!(f, "flush done: {tables} tables, {bytes} bytes, {duration_us} us")
             }
             Self::CompactionBegin { keyspace, reason, bytes, target_level } => {
-                write!(f, "merge begins in {keyspace:?}: {bytes} bytes to level {target_level} ({reason})")
+                write!(
+                    f,
+                    "compaction begins in {keyspace:?}: {bytes} bytes to level {target_level} ({reason})"
+                )
             }
             Self::CompactionEnd {
                 keyspace,
@@ -143,7 +146,7 @@ impl fmt::Display for Event {
             } => {
                 write!(
                     f,
-                    "merge done in {keyspace:?}: level {target_level}, {bytes_read} bytes read, {bytes_written} \
+                    "compaction done in {keyspace:?}: level {target_level}, {bytes_read} bytes read, {bytes_written} \
                      written, {entries_dropped} entries dropped, {duration_us} us"
                 )
             }
@@ -153,12 +156,12 @@ impl fmt::Display for Event {
             Self::Redesign { from, to, by, reason, bytes, tree_bytes } => {
                 write!(
                     f,
-                    "redesign by {by} from {from} to {to}: merges will write {bytes} bytes, the trees hold {tree_bytes} ({reason})"
+                    "redesign by {by} from {from} to {to}: compactions will write {bytes} bytes, the trees have {tree_bytes} ({reason})"
                 )
             }
             Self::Advice(text) => write!(f, "advice: {text}"),
             Self::StallBegin { reason } => write!(f, "writes stall: {reason}"),
-            Self::StallEnd { duration_us } => write!(f, "writes go on after {duration_us} us"),
+            Self::StallEnd { duration_us } => write!(f, "writes resume after {duration_us} us"),
             Self::LogRotated { log } => write!(f, "log {log} begins"),
             Self::Warning(text) => write!(f, "warning: {text}"),
             Self::BackgroundError(text) => write!(f, "background error: {text}"),

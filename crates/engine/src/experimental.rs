@@ -44,7 +44,7 @@ impl Experimental {
         match name {
             "filter-partition" => Ok(self.filter_partition(unit?)),
             "index-partition" => Ok(self.index_partition(unit?)),
-            _ => Err(format!("there is no switch {name:?} (known: {KNOWN})")),
+            _ => Err(format!("unknown switch {name:?} (known: {KNOWN})")),
         }
     }
 }

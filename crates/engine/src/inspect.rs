@@ -206,7 +206,7 @@ fn describe_file(
         break match at < promise {
             true => Ending::Corrupt { offset, detail },
             false if snapshot_is_due(&records) => {
-                let why = "the snapshot was synced before the manifest came into force";
+                let why = "the snapshot was synced before the manifest became current";
                 Ending::Corrupt { offset, detail: format!("{detail}; {why}") }
             }
             false => Ending::Torn { offset: at, bytes: bytes.saturating_sub(at), detail },

@@ -100,12 +100,12 @@ impl Core {
         stats.iterators_revoked = self.reads.iterators().revoked();
         let walked = self.reads.iterators().walked();
         (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
-        stats.dead_files = self.catalog.obsolete_files() as u64;
+        stats.obsolete_files = self.catalog.obsolete_files() as u64;
         if self.has_closed_tables.load(Ordering::Relaxed) {
             stats.table_opens = self.table_files.opener().opened_once();
             stats.tables_closed = self.closed_tables();
         }
-        stats
+        stats.with_old_names()
     }
 
     /// Number of tables that the memory budget keeps closed.
@@ -164,7 +164,7 @@ impl Core {
             stats.filter_bytes += filter.map_or(0, |filter| filter.held_bytes());
             probes += meta.statistics.probes();
             let table_wanted = wanted.next().unwrap_or(meta.bits_per_key);
-            stats.tables_misfit +=
+            stats.tables_with_stale_filters +=
                 u64::from(shamba_tree::allocation::is_stale(meta.bits_per_key, table_wanted));
             bits += meta.bits_per_key * meta.entries as f64;
             bits_wanted += table_wanted * meta.entries as f64;

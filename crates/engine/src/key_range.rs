@@ -29,7 +29,7 @@ pub(crate) fn check_key(key: &[u8]) -> Result<()> {
 #[inline(never)]
 fn too_long(key: &[u8]) -> Error {
     let (bytes, most) = (key.len(), MAX_KEY_BYTES);
-    Error::invalid(format!("the key has {bytes} bytes; the most is {most}"))
+    Error::invalid(format!("the key has {bytes} bytes; the maximum is {most}"))
 }
 
 /// A range of keys: every range type of the standard library over `AsRef<[u8]>`, and pairs of
@@ -145,9 +145,9 @@ const NAME_BYTES_MAX: usize = 255;
 pub(crate) fn check_keyspace_name(name: &str) -> Result<()> {
     match name.len() {
         1..=NAME_BYTES_MAX => Ok(()),
-        bytes => {
-            Err(Error::invalid(format!("a keyspace's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")))
-        }
+        bytes => Err(Error::invalid(format!(
+            "the name of a keyspace must have 1 to {NAME_BYTES_MAX} bytes, not {bytes}"
+        ))),
     }
 }
 

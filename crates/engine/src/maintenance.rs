@@ -114,7 +114,7 @@ impl Core {
     /// is `Invalid`.
     pub(crate) fn make_keyspace(&self, name: &str, must_be_new: bool) -> Result<Arc<KeyspaceCore>> {
         let find = || match self.find_keyspace(name) {
-            Ok(Some(_)) if must_be_new => Err(Error::invalid(format!("keyspace {name:?} exists already"))),
+            Ok(Some(_)) if must_be_new => Err(Error::invalid(format!("keyspace {name:?} already exists"))),
             found => found,
         };
         if let Some(keyspace) = find()? {
@@ -133,8 +133,8 @@ impl Core {
         if let Some(keyspace) = find()? {
             return Ok(keyspace);
         }
-        let id =
-            u32::try_from(self.catalog.new_id()).map_err(|_| Error::invalid("no keyspace number is left"))?;
+        let id = u32::try_from(self.catalog.new_id())
+            .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
         self.catalog.install(&[], Vec::new(), |_| {
             let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
@@ -206,7 +206,7 @@ impl Core {
         let above = target.parent().filter(|above| !above.as_os_str().is_empty());
         if let Some(above) = above {
             if !vfs.exists(above).map_err(|error| Error::io("look at", above, error))? {
-                let detail = format!("{} is not there", above.display());
+                let detail = format!("{} does not exist", above.display());
                 let source = std::io::Error::new(std::io::ErrorKind::NotFound, detail);
                 return Err(Error::io("create directory", target, source));
             }
@@ -358,13 +358,11 @@ impl Core {
 /// Checks that the newest run may be put on `level`.
 fn check_nothing_above(version: &Version, level: u32) -> Result<()> {
     if level > MAX_LEVELS {
-        return Err(Error::invalid(format!(
-            "there is no level {level}: the deepest there can be is {MAX_LEVELS}"
-        )));
+        return Err(Error::invalid(format!("level {level} is too deep: the maximum is {MAX_LEVELS}")));
     }
     match version.levels().find(|(above, runs)| *above < level && !runs.is_empty()) {
         Some((above, _)) => Err(Error::invalid(format!(
-            "level {level} cannot take new entries: level {above} has some that would count as newer"
+            "level {level} cannot receive new entries: those of level {above} would be read as newer"
         ))),
         None => Ok(()),
     }

@@ -167,8 +167,8 @@ impl Core {
         let bytes_min = budget_bytes_min(versions());
         if bytes_min > budget_bytes && !self.has_warned_budget_exceeded.swap(true, Ordering::Relaxed) {
             self.telemetry.warn(format!(
-                "the tables have outgrown the memory budget of {budget_bytes} bytes: the next open keeps some of \
-                 them closed, whose lookups open them each time; with {bytes_min} bytes all stay open"
+                "the memory budget of {budget_bytes} bytes is too small to keep all tables open: the next open keeps some \
+                 closed, and each lookup in these opens them; {bytes_min} bytes are enough for all"
             ));
         }
     }
@@ -229,7 +229,7 @@ impl Core {
         // Once for an open: near the limit the state changes back and forth.
         if is_used_up && capacity_bytes > 0 && !self.has_warned_budget_full.swap(true, Ordering::Relaxed) {
             self.telemetry.warn(format!(
-                "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes beside the block \
+                "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes outside the block \
                  cache: blocks are not cached"
             ));
         }
@@ -271,8 +271,8 @@ impl fmt::Display for MemoryReport {
         for (part, bytes) in &self.parts {
             writeln!(f, "{part:<18}{bytes:>14}")?;
         }
-        writeln!(f, "{:<18}{:>14}", "counted", self.ledger_bytes)?;
-        write!(f, "{:<18}{:>14}", "at most so far", self.peak_bytes)?;
+        writeln!(f, "{:<18}{:>14}", "accounted", self.ledger_bytes)?;
+        write!(f, "{:<18}{:>14}", "peak", self.peak_bytes)?;
         if let Some(rss_bytes) = self.rss_bytes {
             write!(f, "\n{:<18}{rss_bytes:>14}", "resident (process)")?;
         }

@@ -76,7 +76,7 @@ macro_rules! work_counters {
             /// Acknowledged log bytes that are not yet synced.
             pub unsynced_bytes: u64,
             /// Obsolete files that are not removed yet because a reader uses them.
-            pub dead_files: u64,
+            pub obsolete_files: u64,
             /// Tables of all keyspaces that the memory budget keeps closed: each use opens them.
             pub tables_closed: u64,
             /// Number of times that a closed table was opened for one use.
@@ -91,6 +91,24 @@ macro_rules! work_counters {
             pub runs: u64,
             /// Whether the files are behind an emulated-latency layer.
             pub emulated: bool,
+            /// Old name of [`Self::compactions`].
+            #[deprecated(since = "0.2.0", note = "renamed to `compactions`")]
+            pub merges: u64,
+            /// Old name of [`Self::compaction_slices`].
+            #[deprecated(since = "0.2.0", note = "renamed to `compaction_slices`")]
+            pub merge_slices: u64,
+            /// Old name of [`Self::compaction_us`].
+            #[deprecated(since = "0.2.0", note = "renamed to `compaction_us`")]
+            pub merge_us: u64,
+            /// Old name of [`Self::bytes_compacted`].
+            #[deprecated(since = "0.2.0", note = "renamed to `bytes_compacted`")]
+            pub bytes_merged: u64,
+            /// Old name of [`Self::bytes_compaction_read`].
+            #[deprecated(since = "0.2.0", note = "renamed to `bytes_compaction_read`")]
+            pub bytes_merge_read: u64,
+            /// Old name of [`Self::obsolete_files`].
+            #[deprecated(since = "0.2.0", note = "renamed to `obsolete_files`")]
+            pub dead_files: u64,
         }
 
         impl Stats {
@@ -124,7 +142,7 @@ macro_rules! work_counters {
                 lookup_fields!(table_opens);
                 lookup_fields!(timer_ns);
                 lookup_fields!(iterators_revoked);
-                stats
+                stats.with_old_names()
             }
         }
     };
@@ -146,21 +164,21 @@ work_counters! {
     /// Bytes of tables written by flushes.
     bytes_flushed,
     /// Bytes of tables written by compactions.
-    bytes_merged,
+    bytes_compacted,
     /// Bytes of tables read by compactions.
-    bytes_merge_read,
+    bytes_compaction_read,
     /// Bytes written to manifests.
     bytes_manifest,
     /// Microseconds spent in flushes.
     flush_us,
     /// Microseconds spent in compactions.
-    merge_us,
+    compaction_us,
     /// Flushes installed.
     flushes,
     /// Compactions finished.
-    merges,
+    compactions,
     /// Key-range slices of compactions installed.
-    merge_slices,
+    compaction_slices,
     /// Tables that changed level without being rewritten.
     trivial_moves,
     /// Entries dropped by compactions and flushes.
@@ -224,13 +242,16 @@ pub struct LevelStats {
     pub bits_per_key_resident: f64,
     /// Stale filters: tables with many more or fewer bits per key than they would get now. The next
     /// compaction of such a table corrects it.
-    pub tables_misfit: u64,
+    pub tables_with_stale_filters: u64,
     /// Estimated probes per second of its tables for keys that they do not contain, from sampled
     /// lookups.
     pub empty_probes_per_s: f64,
     /// Estimated probes per second of its tables that found their key or a tombstone of it, from
     /// sampled lookups.
     pub found_probes_per_s: f64,
+    /// Old name of [`Self::tables_with_stale_filters`].
+    #[deprecated(since = "0.2.0", note = "renamed to `tables_with_stale_filters`")]
+    pub tables_misfit: u64,
 }
 
 /// One table of a tree, and its filter as written.
@@ -282,9 +303,24 @@ impl Stats {
         stats
     }
 
+    /// Sets the fields of old names, which are removed in 0.3, to the values of the new ones.
+    #[allow(deprecated)]
+    pub(crate) fn with_old_names(mut self) -> Self {
+        self.merges = self.compactions;
+        self.merge_slices = self.compaction_slices;
+        self.merge_us = self.compaction_us;
+        self.bytes_merged = self.bytes_compacted;
+        self.bytes_merge_read = self.bytes_compaction_read;
+        self.dead_files = self.obsolete_files;
+        for level in &mut self.levels {
+            level.tables_misfit = level.tables_with_stale_filters;
+        }
+        self
+    }
+
     /// Bytes written to disk: logs, flushes, compactions, manifests.
     pub fn bytes_written(&self) -> u64 {
-        self.bytes_wal + self.bytes_flushed + self.bytes_merged + self.bytes_manifest
+        self.bytes_wal + self.bytes_flushed + self.bytes_compacted + self.bytes_manifest
     }
 
     /// Digests computed per lookup: 1.0 with hash sharing.
@@ -347,5 +383,17 @@ mod tests {
         counters.add(&LookupCounts { lookups: 1, hashes: 1, ..Default::default() }, true);
         let after = Stats::from_counters(&counters, &work).since(&before);
         assert_eq!((after.lookups, after.hashes, after.found, after.puts), (1, 1, 0, 0));
+    }
+
+    #[test]
+    #[allow(deprecated)]
+    fn old_names_have_the_values_of_the_new_ones() {
+        let level = LevelStats { tables_with_stale_filters: 7, ..LevelStats::default() };
+        let new = Stats { compactions: 5, bytes_compacted: 9, obsolete_files: 2, ..Stats::default() };
+        let stats = Stats { levels: vec![level], ..new }.with_old_names();
+        assert_eq!((stats.merges, stats.bytes_merged, stats.dead_files), (5, 9, 2));
+        assert_eq!(stats.levels[0].tables_misfit, 7);
+        let before = Stats { compactions: 3, ..Stats::default() };
+        assert_eq!(stats.since(&before).merges, 2);
     }
 }

@@ -78,13 +78,13 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let (state, is_new) = match loaded {
         Some(loaded) => {
             if builder.error_if_exists {
-                return Err(Error::invalid(format!("{} is a database already", dir.display())));
+                return Err(Error::invalid(format!("{} is already a database", dir.display())));
             }
             warnings.extend(loaded.warnings);
             (loaded.state, false)
         }
         None if builder.read_only || !builder.create_if_missing => {
-            return Err(Error::no_database(&dir, "the directory holds none"));
+            return Err(Error::no_database(&dir, "the directory contains none"));
         }
         None => {
             // Even if the directory exists: an earlier attempt may have created it and then failed.
@@ -157,13 +157,13 @@ fn new_state(env: &Env, builder: &Builder) -> Result<ManifestState> {
 fn settings_of(builder: &Builder, recorded: &Settings) -> Result<Settings> {
     if let Some(digest) = builder.digest.filter(|digest| *digest != recorded.digest) {
         return Err(Error::invalid(format!(
-            "the database was created with digest {}, which is fixed; {digest} was asked for",
+            "the database was created with digest {}, which cannot be changed to {digest}",
             recorded.digest
         )));
     }
     if let Some(seed) = builder.digest_seed.filter(|seed| *seed != recorded.digest_seed) {
         return Err(Error::invalid(format!(
-            "the database was created with digest seed {}, which is fixed; {seed} was asked for",
+            "the database was created with digest seed {}, which cannot be changed to {seed}",
             recorded.digest_seed
         )));
     }
@@ -329,7 +329,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         let summary = reader.summary();
         if summary.entries != meta.entries || summary.file_bytes != meta.file_bytes {
             let detail = format!(
-                "the manifest says {} entries in {} bytes, the file {} in {}",
+                "the manifest states {} entries in {} bytes, the file has {} in {}",
                 meta.entries, meta.file_bytes, summary.entries, summary.file_bytes
             );
             return Err(Error::corruption(reader.path(), 0, "table", detail));
@@ -358,7 +358,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
 fn missing_table(core: &Core, id: shamba_table::TableId, error: Error) -> Error {
     let path = core.dir.join(shamba_table::table_file_name(id));
     match core.env.vfs.exists(&path) {
-        Ok(false) => Error::corruption(&path, 0, "table", "the file is missing, and the manifest names it"),
+        Ok(false) => Error::corruption(&path, 0, "table", "the manifest names the file, but it is missing"),
         _ => error,
     }
 }

@@ -107,7 +107,7 @@ impl Db {
     /// `Invalid` for an invalid design; `ReadOnly`, `Closed`, `Io` and `NoSpace` when it could not
     /// be recorded; it is then not in force.
     pub fn redesign(&self, target: &TreeDesign) -> Result<()> {
-        self.core().redesign(target, RedesignedBy::Caller, "asked for")
+        self.core().redesign(target, RedesignedBy::Caller, "requested")
     }
 
     /// Returns to the design before the last redesign, and returns that design. The undone design
@@ -147,11 +147,11 @@ impl Core {
     pub(crate) fn undo_redesign(&self) -> Result<TreeDesign> {
         let mut history = lock(&self.redesigned);
         let last = history.last().filter(|last| last.by != RedesignedBy::Undo);
-        let last = last.ok_or_else(|| Error::invalid("there is no redesign that could be undone"))?;
+        let last = last.ok_or_else(|| Error::invalid("there is no redesign to undo"))?;
         let (target, now) = (last.from, self.settings.live.get().tree_design());
         if last.to != now {
             return Err(Error::invalid(format!(
-                "the design in force, {now}, is not that of the last redesign: it was set by an open"
+                "the current design, {now}, was set by an open after the last redesign"
             )));
         }
         let event = self.redesign_locked(&mut history, &target, RedesignedBy::Undo, "undone")?;

@@ -112,7 +112,7 @@ pub(crate) fn is_unfinished(env: &Env, dir: &Path) -> Result<bool> {
 
 /// The error for opening a directory with an incomplete repair.
 pub(crate) fn unfinished(dir: &Path) -> Error {
-    let detail = "the repair that was to write this database did not end: repair the original again";
+    let detail = "the repair that created this database did not finish: repair the original again";
     Error::corruption(&dir.join(REPAIRING), 0, "unfinished repair", detail)
 }
 
@@ -136,7 +136,7 @@ fn check_target(env: &Env, dir: &Path, target: &Path) -> Result<()> {
         (absolute(dir)?.components().collect(), absolute(target)?.components().collect());
     if to.starts_with(&from) {
         let (target, dir) = (target.display(), dir.display());
-        return Err(Error::invalid(format!("{target} lies in {dir}, which is not to be changed")));
+        return Err(Error::invalid(format!("{target} is inside {dir}, which repair does not change")));
     }
     if exists(target)? { left_overs(env, target).map(drop) } else { Ok(()) }
 }
@@ -151,7 +151,7 @@ fn left_overs(env: &Env, target: &Path) -> Result<Vec<DirEntry>> {
         None => Ok(names),
         Some(other) => {
             let (target, other) = (target.display(), &other.name);
-            Err(Error::invalid(format!("{target} is not empty: {other:?} is there")))
+            Err(Error::invalid(format!("{target} is not empty: it contains {other:?}")))
         }
     }
 }

@@ -408,20 +408,18 @@ impl Settings {
             )));
         }
         if self.compression.is_empty() {
-            return Err(Error::invalid("compression needs at least one level's kind"));
+            return Err(Error::invalid("compression needs a kind for at least one level"));
         }
         if let Some(kind) = self.compression.iter().find(|kind| !kind.is_built()) {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "compression {kind} is not part of this build: build with the feature \"{kind}\" of shamba, or choose another"
+                    "compression {kind} is not part of this build: enable the feature \"{kind}\" of shamba, or choose another"
                 ),
             ));
         }
         if self.no_wal && !matches!(self.durability, Durability::NoSync) {
-            return Err(Error::invalid(
-                "no_wal keeps no log, so a durability other than NoSync cannot be promised beside it",
-            ));
+            return Err(Error::invalid("no_wal writes no log: the only possible durability is NoSync"));
         }
         Ok(())
     }

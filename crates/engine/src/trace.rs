@@ -216,7 +216,7 @@ impl Recorder {
         if let Some(other) = &*open {
             let path = other.path.display();
             return Err(Error::invalid(format!(
-                "a trace is being recorded already, to {path}; finish it first"
+                "a trace is already being recorded to {path}; finish it first"
             )));
         }
         let file = self.env.vfs.create(path).map_err(|error| Error::io("create the trace", path, error))?;

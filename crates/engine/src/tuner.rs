@@ -158,10 +158,10 @@ impl Tuner {
         };
         self.streak = Some((better.design, windows));
         if windows < WINDOWS {
-            return Decision::Wait(format!("it was better for {windows} of {WINDOWS} windows"));
+            return Decision::Wait(format!("better in {windows} of {WINDOWS} windows"));
         }
         if is_moving {
-            return Decision::Wait("the last move is not done".to_owned());
+            return Decision::Wait("the last move is not finished".to_owned());
         }
         while self.moves_us.front().is_some_and(|at| now_us.saturating_sub(*at) > RECENT_S * 1_000_000) {
             self.moves_us.pop_front();
@@ -175,11 +175,11 @@ impl Tuner {
             let is_changed =
                 self.moved_for.is_none_or(|then| shares_moved(&then, &advice.workload) >= CHANGED_SHARE);
             if passed_us < SOON_S * 1_000_000 && !is_changed && better.gain < SOON_GAIN_MIN {
-                return Decision::Wait(format!("too little to move again within {SOON_S} s"));
+                return Decision::Wait(format!("the gain is too small for another move within {SOON_S} s"));
             }
         }
         if self.moves_us.len() >= RECENT_MAX {
-            return Decision::Wait(format!("{RECENT_MAX} moves in {RECENT_S} s are enough"));
+            return Decision::Wait(format!("the limit of {RECENT_MAX} moves in {RECENT_S} s is reached"));
         }
         Decision::Move(better.clone())
     }
@@ -252,7 +252,7 @@ impl Core {
         }
         let advice = match self.advise(tuner.favourite(), &history.kept_off(now_ms)) {
             Ok(advice) => advice,
-            Err(error) => return self.say(tuner, format!("none: {}", error.chain())),
+            Err(error) => return self.say(tuner, format!("no advice: {}", error.chain())),
         };
         // The steps of the policy can switch to another design at any time; a compaction of
         // everything cannot.
@@ -269,7 +269,7 @@ impl Core {
                 match self.redesign(&better.design, RedesignedBy::Tuner, &advice.reason) {
                     Ok(()) => tuner.moved(workload, now_us),
                     Err(error) => {
-                        self.say(tuner, format!("{} could not be: {}", better.design, error.chain()))
+                        self.say(tuner, format!("moving to {} failed: {}", better.design, error.chain()))
                     }
                 }
             }

@@ -279,8 +279,8 @@ impl Core {
             range_entries: walked.entries as f64,
             user_bytes: count(&work.bytes_user),
             dropped_entries: count(&work.entries_dropped),
-            moved_bytes: count(&work.bytes_flushed) + count(&work.bytes_merged),
-            moved_ns: (count(&work.flush_us) + count(&work.merge_us)) * 1e3,
+            moved_bytes: count(&work.bytes_flushed) + count(&work.bytes_compacted),
+            moved_ns: (count(&work.flush_us) + count(&work.compaction_us)) * 1e3,
             // Only windows have these.
             windows: 0.0,
             swings: 0.0,

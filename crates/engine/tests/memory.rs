@@ -198,7 +198,8 @@ fn a_budget_too_small_for_the_tables_keeps_some_closed() {
         }
     }
     let warnings = db.warnings();
-    let warning = warnings.iter().find(|text| text.contains("outgrown")).expect("it is told");
+    let warning =
+        warnings.iter().find(|text| text.contains("too small to keep all tables open")).expect("it is told");
     let enough = warning.split("with ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a figure");
     let enough_bytes: u64 = enough.parse().expect("a number");
     assert!((4 << 20..8 << 20).contains(&enough_bytes), "{warning}");
@@ -235,7 +236,11 @@ fn a_database_of_many_times_its_budget_opens_again() {
         }
         db.wait_idle().expect("idle");
         let warned = |text: &str| db.warnings().iter().any(|warning| warning.contains(text));
-        assert!(!warned("outgrown"), "ascending: {is_ascending}: {:?}", db.warnings());
+        assert!(
+            !warned("too small to keep all tables open"),
+            "ascending: {is_ascending}: {:?}",
+            db.warnings()
+        );
         let data_bytes = entries * 400;
         let budget_bytes = 4 << 20;
         let files =

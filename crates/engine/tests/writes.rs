@@ -62,7 +62,7 @@ fn a_writer_gets_the_error_of_table_syncs_that_fail_in_a_row_and_writes_resume()
         let error = fill(&db, &mut acked);
         assert_eq!((error.kind(), os_error(&error)), (ErrorKind::Io, Some(EIO)), "{error:?}");
         let text = error.chain().to_string();
-        assert!(text.contains("sealed memtables wait") && text.contains(".sst"), "{text}");
+        assert!(text.contains("flushes of sealed memtables are behind") && text.contains(".sst"), "{text}");
         if !env.spawner.is_inline() {
             assert!(faults.faults_injected() >= 3, "one failure may pass: {}", faults.faults_injected());
         }
@@ -225,7 +225,7 @@ fn keyspaces_are_created_only_by_calls_that_say_so() -> Result<()> {
     db.create_keyspace("users")?.put("k", "v")?;
     let exists = db.create_keyspace("users").expect_err("it is there");
     assert_eq!(exists.kind(), ErrorKind::Invalid);
-    assert!(exists.to_string().contains("\"users\" exists"), "{exists}");
+    assert!(exists.to_string().contains("\"users\" already exists"), "{exists}");
     let users = db.get_keyspace("users")?.expect("it is there");
     assert_eq!(users.get("k")?.as_deref(), Some(&b"v"[..]));
     assert_eq!(kind(db.create_keyspace("default")), Err(ErrorKind::Invalid));
@@ -284,7 +284,7 @@ fn a_key_that_is_too_long_is_invalid_to_reads_as_to_writes_and_a_bound_is_not() 
 #[test]
 fn a_missing_database_is_not_found() -> Result<()> {
     let env = inline(Arc::new(MemFs::new()));
-    for directory in ["does not exist", "holds none"] {
+    for directory in ["does not exist", "contains none"] {
         for builder in [builder(&env).read_only(true), builder(&env).create_if_missing(false)] {
             let error = builder.open().expect_err("there is none");
             assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");

@@ -9,8 +9,8 @@
 //! included; where that takes longer, so does the read. Its writes are free unless
 //! [`SlowFs::writing_at`] prices them.
 //!
-//! Delays are exact ([`Clock::wait_ns`]) and partly cost processor time, which figures of an
-//! emulated device should not be read for. [`Vfs::is_emulated`] says so to whoever reports.
+//! Delays are exact ([`Clock::wait_ns`]) and partly take CPU time, so CPU figures of an emulated
+//! device are not meaningful. [`Vfs::is_emulated`] lets reports say so.
 //!
 //! Not here: failing calls ([`crate::FaultFs`]).
 
@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::layer::Layer;
 use crate::vfs::{RandomFile, Vfs, WriteFile};
 
-/// How much longer calls take.
+/// Delays added to calls.
 #[derive(Clone, Debug)]
 struct Delay {
     clock: Arc<dyn Clock>,
@@ -94,8 +94,8 @@ impl SlowFs {
         Self { inner, delay: Delay::new(clock, read_ns, 0, true) }
     }
 
-    /// The same, with reads that also take the time of their bytes at so many bytes a second; 0: no
-    /// time.
+    /// The same, with reads that also take the time of their bytes at this number of bytes per
+    /// second; 0: no time.
     #[must_use]
     pub fn reading_at(mut self, bytes_per_second: u64) -> Self {
         self.delay.read_bytes_per_s = bytes_per_second;

@@ -11,7 +11,8 @@
 //! # let digests: Vec<KeyDigest> = (0..1000).map(KeyDigest::from_raw).collect();
 //! # let layout = FilterLayout::Modular(Modules::equal(3).unwrap());
 //! # let filter = Filter::build(&digests, layout, 10.0).unwrap();
-//! # let slices: Vec<Option<Box<[Line]>>> = filter.slices().map(|(_, slice)| Some(Line::boxed(slice))).collect();
+//! # let slices = filter.slices().map(|(_, slice)| Some(Line::boxed(slice)));
+//! # let slices: Vec<Option<Box<[Line]>>> = slices.collect();
 //! # let (geometry, digest, resident) = (*filter.geometry(), digests[7], 0b101);
 //! let mut questions = [None; shamba_filter::MAX_MODULES];
 //! for (question, site) in questions.iter_mut().zip(geometry.sites(digest, resident)) {

@@ -34,8 +34,12 @@
 //! ```
 //! use shamba_model::arbiter::{ArbiterRules, Consumer, Move, moves};
 //!
-//! let rules =
-//!     ArbiterRules { step_bytes: 1 << 20, moving_ns_per_byte: 25.0, payback_seconds: 60.0, margin: 0.1 };
+//! let rules = ArbiterRules {
+//!     step_bytes: 1 << 20,
+//!     moving_ns_per_byte: 25.0,
+//!     payback_seconds: 60.0,
+//!     margin: 0.1,
+//! };
 //! let holding = |bytes, gain_per_byte, loss_per_byte| Consumer {
 //!     bytes,
 //!     floor_bytes: 4 << 20,

@@ -134,7 +134,7 @@ impl Options {
         at_least_1("the room to grow", self.growth)?;
         if self.max_space.is_nan() || self.max_space < 1.0 {
             return Err(format!(
-                "the bound on bytes stored for a byte of data must be at least 1, not {}",
+                "the bound on space amplification must be at least 1, not {}",
                 self.max_space
             ));
         }
@@ -327,7 +327,7 @@ fn check_memory(situation: &Situation, bounds: &Bounds, options: &Options) -> Re
         return Ok(());
     }
     Err(format!(
-        "a memory of {} bytes is too little: the smallest write buffers take {buffers:.0} bytes, and the fences of \
+        "a memory of {} bytes is too small: the smallest write buffers take {buffers:.0} bytes, and the fences of \
          this data up to half of the memory, {fences:.0}",
         bounds.memory_bytes
     ))

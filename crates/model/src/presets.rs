@@ -74,7 +74,7 @@ impl Preset {
             (PresetBuffer::OfMemory(share), None) => {
                 let system = self.system;
                 return Err(format!(
-                    "{system}'s buffer is {} % of the memory: how much is there?",
+                    "the buffer of {system} is {} % of the memory, which is required",
                     share * 100.0
                 ));
             }

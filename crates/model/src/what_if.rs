@@ -90,20 +90,20 @@ fn inputs(case: &Case) -> [Figure; 17] {
     let shares = situation.workload.shares();
     [
         ("entries", Unit::Number, data.entries as f64),
-        ("bytes of an entry", Unit::Bytes, data.entry_bytes),
-        ("bytes of a page", Unit::Bytes, data.page_bytes as f64),
+        ("entry size", Unit::Bytes, data.entry_bytes),
+        ("page size", Unit::Bytes, data.page_bytes as f64),
         ("share of lookups", Unit::Share, shares.lookups),
         ("empty share of lookups", Unit::Share, situation.workload.empty_fraction()),
         ("share of updates", Unit::Share, shares.updates),
         ("share of ranges", Unit::Share, shares.ranges),
         ("selectivity of a range", Unit::Share, situation.workload.range_selectivity),
-        ("reading a page", Unit::Nanoseconds, device.read_ns),
-        ("writing a page", Unit::Nanoseconds, device.write_ns),
-        ("hashing a key", Unit::Nanoseconds, device.cpu.hash_ns),
-        ("probing a filter", Unit::Nanoseconds, device.cpu.probe_ns),
-        ("searching a run", Unit::Nanoseconds, device.cpu.search_ns),
+        ("page read", Unit::Nanoseconds, device.read_ns),
+        ("page write", Unit::Nanoseconds, device.write_ns),
+        ("hash of a key", Unit::Nanoseconds, device.cpu.hash_ns),
+        ("filter probe", Unit::Nanoseconds, device.cpu.probe_ns),
+        ("search of a run", Unit::Nanoseconds, device.cpu.search_ns),
         ("size ratio", Unit::Number, design.size_ratio),
-        ("runs on an inner level", Unit::Number, f64::from(design.inner_runs)),
+        ("runs per inner level", Unit::Number, f64::from(design.inner_runs)),
         ("runs on the last level", Unit::Number, f64::from(design.last_runs)),
         ("write buffer", Unit::Bytes, design.buffer_bytes as f64),
     ]
@@ -118,14 +118,14 @@ fn outputs(costs: &Costs) -> [Figure; 19] {
         ("fences", Unit::Bytes, costs.fence_bytes),
         ("cached share of the data", Unit::Share, costs.cached_share),
         ("miss ratio of the cache", Unit::Share, costs.cache_miss_ratio),
-        ("lookup that finds nothing", Unit::Ios, costs.zero_result_lookup_ios_exact),
-        ("lookup that finds its key", Unit::Ios, costs.found_lookup_ios),
+        ("empty lookup", Unit::Ios, costs.zero_result_lookup_ios_exact),
+        ("found lookup", Unit::Ios, costs.found_lookup_ios),
         ("update", Unit::Ios, costs.merged_update_ios),
         ("range lookup", Unit::Ios, costs.range_ios),
         ("write amplification", Unit::Number, costs.write_amplification),
         ("space amplification", Unit::Number, costs.space_amplification),
-        ("filters of a lookup", Unit::Number, costs.filters_per_lookup),
-        ("computing of a lookup", Unit::Nanoseconds, costs.cpu_ns_per_lookup),
+        ("filters per lookup", Unit::Number, costs.filters_per_lookup),
+        ("CPU time of a lookup", Unit::Nanoseconds, costs.cpu_ns_per_lookup),
         ("time of a lookup", Unit::Nanoseconds, costs.lookup_ns),
         ("time of an update", Unit::Nanoseconds, costs.update_ns),
         ("time of a range lookup", Unit::Nanoseconds, costs.range_ns),
@@ -181,13 +181,13 @@ mod tests {
         assert_eq!(inputs, ["entries"]);
         assert_eq!(row(&rows, "entries").and_then(Row::ratio), Some(2.0));
         // The same filters for twice the keys.
-        assert!(row(&rows, "lookup that finds nothing").and_then(Row::ratio).unwrap() > 5.0);
+        assert!(row(&rows, "empty lookup").and_then(Row::ratio).unwrap() > 5.0);
         assert_eq!(row(&rows, "filters").and_then(Row::ratio), Some(1.0));
 
         let mut after = case();
         after.plan.design = Design::new(MergePolicy::Tiering, 10.0, 64 << 20, 10.0);
         let rows = compare(&before, &after, Merging::WholeLevels).unwrap();
-        assert_eq!(row(&rows, "runs on an inner level").map(|row| row.after), Some(9.0));
+        assert_eq!(row(&rows, "runs per inner level").map(|row| row.after), Some(9.0));
         assert!(row(&rows, "update").and_then(Row::ratio).unwrap() < 0.3);
         // No ranges and no cache: 0 / 0 has no ratio.
         assert_eq!(row(&rows, "cached share of the data").and_then(Row::ratio), None);

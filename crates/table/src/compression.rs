@@ -176,7 +176,7 @@ fn exactly(found: usize, expected: usize) -> Result<(), String> {
 
 /// Message about [`Compression::Zstd`] in a build without it.
 pub(crate) const ZSTD_IS_MISSING: &str =
-    "zstd compression is not part of this build: build with the feature \"zstd\" of shamba";
+    "zstd compression is not part of this build: enable the feature \"zstd\" of shamba";
 
 /// Length of the zstd stream at the start of `bytes`; `None` if there is none, or in a build
 /// without zstd.

@@ -82,9 +82,7 @@ impl Options {
         let path =
             self.trace.as_ref().ok_or_else(|| Error::Options("replay needs --trace FILE".to_owned()))?;
         if self.threads > 1 {
-            return Err(Error::Options(
-                "replay keeps the order of its trace: --threads must be 1".to_owned(),
-            ));
+            return Err(Error::Options("replay executes its trace in order: --threads must be 1".to_owned()));
         }
         Ok(TraceReader::open(path)?)
     }

@@ -161,7 +161,7 @@ impl<'a> Replay<'a> {
         while self.ops.len() < BATCH_OPS && self.arena.len() < BATCH_BYTES {
             let Some(line) = trace.next_line()? else { break };
             if self.space.is_none() && line.is_operation() && !matches!(line, Line::Gone { .. }) {
-                let reason = "the keyspace that it is about was dropped, and no line K names one since";
+                let reason = "its keyspace was dropped, and no later line K selects another";
                 return Err(trace.wrong(reason).into());
             }
             let space = self.space.unwrap_or(0);

@@ -144,7 +144,7 @@ fn nothing_is_carried_out_in_another_keyspace_than_the_lines() {
     for line in ["I a *1", "D a", "X a", "R a b", "Q a", "S a b", "N a 1"] {
         let text = format!("I a *5\nK users\nI b *1\nG users\n{line}\n");
         let error = replayed(&db, text.as_bytes()).expect_err("the keyspace is gone");
-        let reason = "the keyspace that it is about was dropped, and no line K names one since";
+        let reason = "its keyspace was dropped, and no later line K selects another";
         assert_eq!(error.to_string(), format!("trace, line 5: {reason}"), "{line}");
         assert_eq!(db.get("a").expect("read").map(|value| value.len()), Some(5), "{line}");
     }

@@ -80,7 +80,7 @@ pub struct BenchResult {
     /// the model.
     pub model_reads_per_get: f64,
     /// The same with the best choice for lookups alone within the memory budget, by the model.
-    pub fewest_reads_per_get: f64,
+    pub ideal_reads_per_get: f64,
     /// Number of the deepest level that is not empty.
     pub levels: u32,
     /// Runs that a lookup may consult.
@@ -133,7 +133,7 @@ impl BenchResult {
             rss_bytes: rss_bytes().unwrap_or(0),
             ledger_bytes: memory.ledger_bytes,
             model_reads_per_get: memory.prices.model_reads_per_lookup,
-            fewest_reads_per_get: memory.prices.fewest_reads_per_lookup,
+            ideal_reads_per_get: memory.prices.ideal_reads_per_lookup,
             levels: stats.deepest_level,
             runs: stats.runs,
             emulated: stats.emulated,

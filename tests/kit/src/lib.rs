@@ -156,7 +156,7 @@ fn last_up_to(rows: &[Row], key: &[u8], seq: SeqNo) -> Option<usize> {
     rows.partition_point(|row| internal_cmp(&row.key, row.seq, key, seq).is_le()).checked_sub(1)
 }
 
-/// Drives `iter` with random calls beside an index into `rows`, which are all that it should give.
+/// Compares random calls of `iter` with an index into `rows`, the complete expected entries.
 pub fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: usize) {
     let mut at: Option<usize> = None;
     for call in 0..calls {

@@ -30,7 +30,7 @@ const FOLLOWERS: &str = "batches that another writer wrote";
 /// Total work of all schedules of a scenario.
 struct Done {
     flushes: AtomicU64,
-    merges: AtomicU64,
+    compactions: AtomicU64,
     /// Batches that another writer wrote.
     followers: AtomicU64,
     stalls: AtomicU64,
@@ -42,14 +42,14 @@ static SUMS: Done = Done::new();
 
 impl Done {
     const fn new() -> Self {
-        let [flushes, merges, followers, stalls] = [const { AtomicU64::new(0) }; 4];
-        Self { flushes, merges, followers, stalls }
+        let [flushes, compactions, followers, stalls] = [const { AtomicU64::new(0) }; 4];
+        Self { flushes, compactions, followers, stalls }
     }
 
     fn note(&self, db: &Db) {
         let stats = db.stats();
         self.flushes.fetch_add(stats.flushes, Ordering::Relaxed);
-        self.merges.fetch_add(stats.merges, Ordering::Relaxed);
+        self.compactions.fetch_add(stats.compactions, Ordering::Relaxed);
         self.followers.fetch_add(stats.batches - stats.commit_groups, Ordering::Relaxed);
         self.stalls.fetch_add(stats.stalls, Ordering::Relaxed);
     }
@@ -57,7 +57,7 @@ impl Done {
     fn tally(&self) -> Tally {
         let counts = [
             ("flushes", &self.flushes),
-            ("merges", &self.merges),
+            ("compactions", &self.compactions),
             (FOLLOWERS, &self.followers),
             ("stalls", &self.stalls),
         ];
@@ -258,7 +258,7 @@ fn write_flush_and_merge() {
         "write_flush_and_merge",
         write_flush_merge,
         &WRITES,
-        &[("flushes", 400), ("merges", 100), (FOLLOWERS, 100), ("stalls", 200)],
+        &[("flushes", 400), ("compactions", 100), (FOLLOWERS, 100), ("stalls", 200)],
     );
 }
 
@@ -268,7 +268,7 @@ fn close_beside_writers() {
         "close_beside_writers",
         close_under_load,
         &CLOSES,
-        &[("flushes", 200), ("merges", 20), (FOLLOWERS, 150), ("stalls", 250)],
+        &[("flushes", 200), ("compactions", 20), (FOLLOWERS, 150), ("stalls", 250)],
     );
 }
 
@@ -278,7 +278,7 @@ fn sums_beside_merges() {
         "sums_beside_merges",
         readers_beside_merges,
         &SUMS,
-        &[("flushes", 250), ("merges", 100), ("stalls", 100)],
+        &[("flushes", 250), ("compactions", 100), ("stalls", 100)],
     );
 }
 

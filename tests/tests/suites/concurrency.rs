@@ -124,7 +124,12 @@ fn transfers(policy: MergePolicy) {
     db.wait_idle().expect("wait_idle");
     assert_eq!(sum(db.iter()), (ACCOUNTS, ACCOUNTS * EACH));
     let stats = db.stats();
-    assert!(stats.flushes > 10 && stats.merges > 0, "{} flushes, {} merges", stats.flushes, stats.merges);
+    assert!(
+        stats.flushes > 10 && stats.compactions > 0,
+        "{} flushes, {} compactions",
+        stats.flushes,
+        stats.compactions
+    );
     let (moved, reads) = (moved.load(Ordering::Relaxed), reads.load(Ordering::Relaxed));
     // Two reads and three writes; and each sum is over all accounts.
     let operations = 5 * moved + ACCOUNTS * reads;

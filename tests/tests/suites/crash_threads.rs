@@ -176,10 +176,10 @@ fn crashes_of_overlapping_work_leave_a_legal_state() {
         let of_life = Tally::of(&[
             ("distinct images", hashes.len() as u64),
             ("flushes", stats.flushes),
-            ("merges", stats.merges),
+            ("compactions", stats.compactions),
             ("batches that another writer wrote", stats.batches - stats.commit_groups),
         ]);
-        of_life.require(&[("distinct images", 400), ("flushes", 10), ("merges", 1)]);
+        of_life.require(&[("distinct images", 400), ("flushes", 10), ("compactions", 1)]);
         tally.merge(&of_life);
         tally.add("calls", calls);
         let synced = life.batches.iter().flatten().filter(|batch| batch.sync).count();

@@ -121,7 +121,12 @@ fn histories(policy: MergePolicy) {
     });
     db.wait_idle().expect("wait_idle");
     let stats = db.stats();
-    assert!(stats.flushes > 10 && stats.merges > 0, "{} flushes, {} merges", stats.flushes, stats.merges);
+    assert!(
+        stats.flushes > 10 && stats.compactions > 0,
+        "{} flushes, {} compactions",
+        stats.flushes,
+        stats.compactions
+    );
     let mut operations = 0;
     for key in 0..KEYS {
         let events: Vec<Event> = all.iter().filter(|(of, _)| *of == key).map(|(_, event)| *event).collect();

@@ -536,7 +536,7 @@ fn a_repair_needs_an_empty_directory_of_its_own() {
     fs.create(Path::new("/full/REPAIRING")).expect("create");
     assert!(refused("/full").contains("\"file\" is there"));
     assert!(refused("/db/inside").contains("lies in /db"));
-    assert!(refused(HOME).contains("lies in"));
+    assert!(refused(HOME).contains("is inside"));
     let error = shamba::repair(&env, Path::new("/nowhere"), Path::new(OUT)).expect_err("nothing is there");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     assert_eq!(files_of(&fs), subject.files);

@@ -18,7 +18,7 @@ fn vector(policy: MergePolicy) -> Vector {
 fn everything_at_once(policy: MergePolicy) {
     let tally = stress::everything_at_once(&vector(policy), 0, ROUNDS);
     tally.tell(&format!("stress-{policy}"), "suite G, everything at once");
-    tally.require(&[("flushes beside everything", 20), ("merges beside everything", 5)]);
+    tally.require(&[("flushes during other work", 20), ("compactions during other work", 5)]);
 }
 
 #[test]

@@ -265,7 +265,7 @@ impl Flip<'_> {
         let tells_tail = |warning: &String| {
             warning.contains(self.file)
                 && warning.contains(" bytes from offset ")
-                && warning.contains("left out")
+                && warning.contains("ignored")
         };
         let is_told = is_whole || (self.is_in_tail() && warnings.iter().any(tells_tail));
         if !is_told {

@@ -40,11 +40,12 @@ use crate::sizes::counted;
 use crate::text::Notation;
 
 const LINES: &str = "\
-    Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded), get KEY; the same after in KEYSPACE; begin and \
-    commit, between which the writes are one atomic batch; flush, compact, sync. A line is split at single spaces; the \
-    value is the rest of the line. Replies, one a line: ok (done, and as durable as --sync says), queued (after begin), \
-    value VALUE or none (to get, which sees what is committed), or err KIND MESSAGE. Lines without in are about --keyspace. The exit code is that of the first \
-    error; a begin without its commit at the end of input is one (65), and nothing of it is stored.";
+    Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded), get KEY; `in KEYSPACE` before one of these selects \
+    its keyspace (default: --keyspace); begin and commit enclose one atomic batch; flush, compact, sync. A line is \
+    split at single spaces; the value is the rest of the line. Each line gets one reply: ok (done, with the durability \
+    of --sync), queued (after begin), value VALUE or none (of get, which reads committed data), or err KIND MESSAGE. \
+    The exit code is that of the first error. A begin without commit at the end of input is an error (65), and its \
+    batch is not stored.";
 
 const IN_USAGE: &str = "in needs a keyspace and an operation: in NAME put K V";
 
@@ -52,14 +53,14 @@ const IN_USAGE: &str = "in needs a keyspace and an operation: in NAME put K V";
 #[derive(Args)]
 #[command(after_help = LINES)]
 pub struct BatchArgs {
-    /// The database; made if it is not there
+    /// The database; created if missing
     db: PathBuf,
     #[command(flatten)]
     keyspace: CreatedKeyspace,
     /// Keys and values are hex
     #[arg(long)]
     hex: bool,
-    /// Record what is done as a trace, in a file that must not be there
+    /// Record the operations as a trace in a new file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
@@ -230,7 +231,7 @@ impl<'a> Session<'a> {
             }
             (b"in", None) => return Err(Refusal::Line(IN_USAGE.into())),
             (b"begin" | b"commit" | b"flush" | b"compact" | b"sync", Some(_)) => {
-                return Err(Refusal::Line(format!("{} takes nothing after it", show(verb))));
+                return Err(Refusal::Line(format!("{} takes no arguments", show(verb))));
             }
             (b"begin", None) if self.queue.is_some() => {
                 return Err(Refusal::Line("begin inside begin".into()));

@@ -22,61 +22,61 @@ use crate::sizes::{parse_size, show_count, show_ns};
 /// Arguments of `bench`.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// The database; made if it is not there
+    /// The database; created if missing
     db: PathBuf,
     /// Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, multireadrandom,
     /// multireadmissing, readseq, readreverse, seekrandom, readwhilewriting, deleterandom, queue,
     /// replay, ycsb-a to ycsb-f
     #[arg(required = true, value_name = "NAME", value_parser = str::parse::<Workload>)]
     names: Vec<Workload>,
-    /// Items that the database holds or is filled with
+    /// Number of items in the database, or to fill it with
     #[arg(long, default_value_t = 1_000_000)]
     num: u64,
-    /// Operations of workloads that do not fill (default: as --num)
+    /// Number of operations of workloads that do not fill (default: --num)
     #[arg(long)]
     reads: Option<u64>,
-    /// Bytes of a key (default: 16; 56, 72 and 24 for path, url and prefix-time)
+    /// Key size in bytes (default: 16; 56, 72 and 24 for path, url and prefix-time)
     #[arg(long, value_name = "SIZE", value_parser = parse_usize)]
     key_size: Option<usize>,
-    /// Bytes of a value
+    /// Value size in bytes
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = parse_usize)]
     value_size: usize,
-    /// What keys look like: random, sequential, path, url or prefix-time
+    /// Shape of keys: random, sequential, path, url or prefix-time
     #[arg(long, value_name = "SHAPE", default_value_t = KeyShape::Random)]
     key_shape: KeyShape,
     /// Threads that share the operations
     #[arg(long, default_value_t = 1)]
     threads: u32,
-    /// How operations spread over items: uniform, zipf, zipf-local, latest, hotspot, normal or beta
+    /// Distribution of operations over items: uniform, zipf, zipf-local, latest, hotspot, normal or
+    /// beta
     #[arg(long, value_name = "NAME", default_value_t = Distribution::Uniform)]
     distribution: Distribution,
-    /// Share of the lookups of readrandom, multireadrandom, seekrandom and readwhilewriting that
-    /// ask for absent keys
+    /// Share of absent keys in the lookups of readrandom, multireadrandom, seekrandom and
+    /// readwhilewriting
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     empty_fraction: f64,
-    /// Entries that seekrandom reads after the one it seeks
+    /// Number of entries that seekrandom reads after the first
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     seek_nexts: u32,
-    /// Keys that a call of multireadrandom and multireadmissing asks for
+    /// Number of keys per call of multireadrandom and multireadmissing
     #[arg(long, value_name = "KEYS", default_value_t = 32)]
     multi_get: u32,
-    /// Seed of everything random
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The trace that replay carries out: recorded, of `shamba-lab generate` or the
-    /// K-V-Workload-Generator
+    /// Trace to replay: recorded, or from `shamba-lab generate` or the K-V-Workload-Generator
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Fail if a lookup of replay answers otherwise than its trace says
+    /// Fail if a replayed lookup differs from the answer in its trace
     #[arg(long, requires = "trace")]
     check_answers: bool,
-    /// Record what all workloads do as a trace, in a file that must not be there
+    /// Record the operations of all workloads as a trace in a new file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Let fills write into a database that is not empty
+    /// Allow fills of a database that is not empty
     #[arg(long)]
     use_existing: bool,
-    /// Print a JSON object for each workload, one a line
+    /// Print one JSON object per workload and line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -104,7 +104,7 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
         trace: args.trace.clone(),
     };
     if args.trace.is_some() && !args.names.contains(&Workload::Replay) {
-        return Err(Failure::Usage("--trace is for the workload replay".to_owned()));
+        return Err(Failure::Usage("--trace applies only to the workload replay".to_owned()));
     }
     // All workloads are checked before a database is created, because the first of them may run for
     // an hour.
@@ -132,7 +132,7 @@ pub fn run(args: &BenchArgs, out: &mut Out) -> Result<(), Failure> {
         {
             let found = result.found_share;
             return Err(Failure::Data(format!(
-                "{workload} found the share {found} of its keys where {expected} are in the database"
+                "{workload} found a share of {found} of its keys; {expected} expected"
             )));
         }
         let absent =
@@ -166,11 +166,11 @@ fn check_answers(args: &BenchArgs, result: &BenchResult) -> Result<(), Failure> 
     if answers_wrong == 0 {
         return Ok(());
     }
-    let text = format!("{answers_wrong} of {answers_checked} lookups answered otherwise than the trace says");
+    let text = format!("{answers_wrong} of {answers_checked} lookups gave other answers than the trace");
     if args.check_answers {
         return Err(Failure::Data(text));
     }
-    warn(format!("{text}: was the database another one?"));
+    warn(format!("{text}: was the trace recorded from a different database?"));
     Ok(())
 }
 
@@ -250,7 +250,8 @@ fn object(result: &BenchResult) -> Value {
         "rss_bytes": result.rss_bytes,
         "ledger_bytes": result.ledger_bytes,
         "model_reads_per_get": result.model_reads_per_get,
-        "fewest_reads_per_get": result.fewest_reads_per_get,
+        "ideal_reads_per_get": result.ideal_reads_per_get,
+        "fewest_reads_per_get": result.ideal_reads_per_get,
         "levels": result.levels,
         "runs": result.runs,
         "emulated": result.emulated,

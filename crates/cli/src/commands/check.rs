@@ -24,7 +24,7 @@ use crate::sizes::{counted, show_count, show_size};
 pub struct CheckArgs {
     /// The database
     db: PathBuf,
-    /// Show also how each file is laid out
+    /// Also show the layout of each file
     #[arg(long)]
     layout: bool,
     /// Print a JSON object
@@ -176,7 +176,7 @@ fn layout(dir: &Path) -> Result<Vec<Layout>, Failure> {
                 match read(&env, &path) {
                     Ok(log) => {
                         let records = counted(log.records.len() as u64, "record", "records");
-                        let text = format!("{records}, {} promised", counted(log.promise, "byte", "bytes"));
+                        let text = format!("{records}, {} durable", counted(log.promise, "byte", "bytes"));
                         let object = json!({ "records": log.records.len(), "promise": log.promise });
                         (word, object, text)
                     }

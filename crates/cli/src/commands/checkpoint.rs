@@ -10,14 +10,14 @@ use crate::open;
 use crate::options::EngineOptions;
 
 /// Hint for an unusable target directory.
-const TAKEN: &str = "DIR must be empty or not exist, in a directory that exists";
+const TAKEN: &str = "DIR must be empty or new, in an existing directory";
 
 /// Arguments of `checkpoint`.
 #[derive(Args)]
 pub struct CheckpointArgs {
     /// The database
     db: PathBuf,
-    /// Where the checkpoint goes; must be empty or not exist, in a directory that exists
+    /// Target directory, empty or new, in an existing directory
     dir: PathBuf,
 }
 

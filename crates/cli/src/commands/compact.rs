@@ -14,7 +14,7 @@ use crate::options::EngineOptions;
 pub struct CompactArgs {
     /// The database
     db: PathBuf,
-    /// Merge nothing: write tables again whose filters have other bits than they should have now
+    /// Compact nothing; only rewrite the tables with stale filters
     #[arg(long)]
     filters: bool,
     #[command(flatten)]

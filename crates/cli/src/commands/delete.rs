@@ -17,7 +17,7 @@ use crate::text::Notation;
 pub struct DeleteArgs {
     /// The database
     db: PathBuf,
-    /// The key; deleting one that is not there is no error
+    /// The key; deleting a missing key is not an error
     key: OsString,
     #[command(flatten)]
     keyspace: ExistingKeyspace,

@@ -18,9 +18,9 @@ use crate::text::{escape, hex};
 
 const FORMAT: &str = "\
     Output: one line for each live pair, in key order: the key in lower-case hex, a tab, the value in lower-case hex. \
-    `shamba load DB - --hex` reads it. With --all each keyspace begins with a line \"# keyspace NAME\" (in NAME every \
-    byte that does not print is \\xNN, as is the backslash), in the order of the names; one without pairs has its line, \
-    too. No other line begins with \"#\".";
+    `shamba load DB - --hex` reads it. With --all each keyspace, also an empty one, begins with a line \"# keyspace \
+    NAME\", in the order of the names; in NAME unprintable bytes and the backslash are escaped as \\xNN. No other line \
+    begins with \"#\".";
 
 /// Arguments of `dump`.
 #[derive(Args)]
@@ -34,7 +34,7 @@ pub struct DumpArgs {
     /// Print every keyspace, each under a line "# keyspace NAME"
     #[arg(long)]
     all: bool,
-    /// Print a JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]

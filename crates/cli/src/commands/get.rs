@@ -27,7 +27,7 @@ pub struct GetArgs {
     /// Key and value are hex; with --raw only the key
     #[arg(long)]
     hex: bool,
-    /// Print the bytes of the value as they are, and nothing else
+    /// Print only the raw bytes of the value
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     /// Print a JSON object

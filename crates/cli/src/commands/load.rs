@@ -26,21 +26,21 @@ const BATCH_BYTES: usize = 1 << 20;
 const NAMED_MAX: u64 = 10;
 
 const FORMATS: &str = "\
-    The key is column 1 or field \"key\" unless --key says otherwise; the value is the rest: the other columns, or \
-    of a JSON object the field \"value\" if it is the only other one and text, else the whole line. The first \
-    record of a csv file is its header and is not loaded, unless --no-header is given; other formats have none. By name, .csv is csv, .jsonl and \
-    .ndjson are jsonl, .txt is lines.";
+    The key is column 1 or field \"key\", or as given by --key. The value is the rest: the other columns; of a JSON \
+    object the field \"value\" if it is the only other field and a string, otherwise the whole line. The first record \
+    of a csv file is its header and is not loaded, unless --no-header is given; other formats have no header. Formats by \
+    extension: .csv is csv, .jsonl and .ndjson are jsonl, .txt is lines, others are tsv.";
 
 /// Arguments of `load`.
 #[derive(Args)]
 #[command(after_help = FORMATS)]
 pub struct LoadArgs {
-    /// The database; made if it is not there
+    /// The database; created if missing
     db: PathBuf,
     /// The file; - is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// How it holds records (default: as its name ends, else tsv)
+    /// Input format (default: by file extension, otherwise tsv)
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Column (number, or name in a csv header) or field of the key
@@ -133,7 +133,7 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
         }));
     }
     let header = match records.has_read_header() {
-        true => "; the first row was taken as the header and not loaded (--no-header loads it)",
+        true => "; the first row is the header and was not loaded (--no-header loads it)",
         false => "",
     };
     out.line(format!(
@@ -172,9 +172,9 @@ fn malformed(name: &str, line: u64, reason: &str, before: u64, hint: &str) -> Fa
 /// Possible reason for a malformed line: the format was guessed, or the file is not text.
 fn hint(guessed: Option<Format>, has_zeros: bool) -> String {
     let guess = guessed.map_or_else(String::new, |format| {
-        format!("; read as {}, which --format tsv|csv|jsonl|lines changes", format.name())
+        format!("; read as {}; use --format tsv|csv|jsonl|lines to change", format.name())
     });
-    let zeros = if has_zeros { "; the file has zero bytes, so it may not be text at all" } else { "" };
+    let zeros = if has_zeros { "; the file contains zero bytes, so it may not be text" } else { "" };
     format!("{guess}{zeros}")
 }
 

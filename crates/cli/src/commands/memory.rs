@@ -34,7 +34,7 @@ pub fn run(args: &MemoryArgs, out: &mut Out) -> Result<(), Failure> {
     out.text(memory_table(&report).to_string())?;
     if tables_closed > 0 {
         out.line(format!(
-            "\n{} tables are closed: the budget has no room for their readers, and each use opens them",
+            "\n{} tables are closed, because the budget cannot hold their readers; each use opens them",
             show_count(tables_closed)
         ))?;
     }
@@ -46,15 +46,8 @@ pub fn run(args: &MemoryArgs, out: &mut Out) -> Result<(), Failure> {
 
 /// Filters and indexes in memory, by level.
 fn level_table(report: &shamba::MemoryReport) -> Table {
-    let mut table = Table::new([
-        "level",
-        "tables",
-        "filters",
-        "of",
-        "slices held, module by module",
-        "indexes",
-        "partitions",
-    ]);
+    let mut table =
+        Table::new(["level", "tables", "filters", "of", "slices held per module", "indexes", "partitions"]);
     let has_keyspaces = report.levels.iter().any(|level| level.keyspace != report.levels[0].keyspace);
     for level in &report.levels {
         let modules: Vec<String> = level.modules.iter().map(|(held, all)| format!("{held}/{all}")).collect();
@@ -62,9 +55,9 @@ fn level_table(report: &shamba::MemoryReport) -> Table {
         table.row([
             format!("{keyspace}{}", level.level),
             level.tables.to_string(),
-            match level.filter_resting_bytes {
+            match level.filter_dormant_bytes {
                 0 => show_size(level.filter_held_bytes),
-                dormant => format!("{}, {} at rest", show_size(level.filter_held_bytes), show_size(dormant)),
+                dormant => format!("{}, {} dormant", show_size(level.filter_held_bytes), show_size(dormant)),
             },
             show_size(level.filter_bytes),
             modules.join(" "),
@@ -81,10 +74,10 @@ pub fn memory_table(report: &shamba::MemoryReport) -> Table {
     for (name, bytes) in &report.parts {
         table.row([name.clone(), show_size(*bytes)]);
     }
-    table.row(["counted in all".to_string(), show_size(report.ledger_bytes)]);
-    table.row(["at most so far".to_string(), show_size(report.peak_bytes)]);
+    table.row(["accounted".to_string(), show_size(report.ledger_bytes)]);
+    table.row(["peak".to_string(), show_size(report.peak_bytes)]);
     table.row(["memory budget".to_string(), show_size(report.budget_bytes)]);
     let rss = report.rss_bytes.map_or("unknown".into(), show_size);
-    table.row(["resident in the process".to_string(), rss]);
+    table.row(["resident (process)".to_string(), rss]);
     table
 }

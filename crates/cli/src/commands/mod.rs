@@ -34,8 +34,8 @@ use crate::text::Notation;
 /// One command.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Fill three databases with the paths of a directory tree, look everything up, and show what
-    /// happened
+    /// Store the paths of a directory tree in three databases, look all of them up, and report the
+    /// results
     Demo(crate::demo::DemoArgs),
     /// Load a file of records
     Load(load::LoadArgs),
@@ -49,21 +49,21 @@ pub enum Command {
     Scan(scan::ScanArgs),
     /// Print every live entry as hex, tab, hex
     Dump(dump::DumpArgs),
-    /// Show what a lookup of a key touches and skips, why, and at what cost
+    /// Show each step of a lookup: filters, blocks, reads and times
     Explain(explain::ExplainArgs),
     /// Show the tree: levels, runs, tables
     Tree(tree::TreeArgs),
     /// Show counters and levels
     Stats(stats::StatsArgs),
-    /// Show where memory is
+    /// Show memory use by part
     Memory(memory::MemoryArgs),
     /// Read every byte of a database and report all damage
     Check(check::CheckArgs),
-    /// Make a new database of everything that a damaged one still holds
+    /// Copy the readable data of a damaged database to a new one
     Repair(repair::RepairArgs),
-    /// Make an independent database in another directory from the present state
+    /// Write a checkpoint: an independent copy of the database in another directory
     Checkpoint(checkpoint::CheckpointArgs),
-    /// Merge everything into one run
+    /// Compact each keyspace into one run
     Compact(compact::CompactArgs),
     /// Describe a table file
     Table(table::TableArgs),
@@ -71,20 +71,20 @@ pub enum Command {
     Wal(wal::WalArgs),
     /// Describe the manifest of a database
     Manifest(manifest::ManifestArgs),
-    /// Run operations from standard input, with one reply a line
+    /// Run operations from standard input, with one reply per line
     Batch(batch::BatchArgs),
-    /// Measure workloads
+    /// Run benchmark workloads
     Bench(bench::BenchArgs),
-    /// Move a database to the design that suits what was asked of it lately
+    /// Find a better design for the recent workload, and move the database to it
     Tune(tune::TuneArgs),
-    /// The command that the papers' experiments had until 0.2; it names its successor
+    /// Moved: the papers' experiments are in shamba-lab
     #[command(hide = true)]
     Lab(MovedArgs),
-    /// What a design would cost, and which would be best: no database needed
+    /// Predict the costs of a design, or find the best one; needs no database
     Plan(crate::plan::PlanArgs),
 }
 
-/// Whatever was given to a command that has moved.
+/// Arguments of a command that has moved; they are ignored.
 #[derive(clap::Args)]
 pub struct MovedArgs {
     #[arg(num_args = 0.., trailing_var_arg = true, allow_hyphen_values = true)]
@@ -120,7 +120,7 @@ impl Command {
             Self::Bench(args) => bench::run(&args, out),
             Self::Tune(args) => tune::run(&args, out),
             Self::Lab(_) => Err(Failure::Usage(
-                "the papers' experiments are a command of their own now, in the source repository: \
+                "the papers' experiments have moved to a separate command in the source repository: \
                  cargo run --release -p shamba-lab -- list"
                     .to_owned(),
             )),

@@ -25,14 +25,14 @@ const USAGE: &str = "shamba put [OPTIONS] <DB> <KEY> <VALUE>
 #[derive(Args)]
 #[command(override_usage = USAGE)]
 pub struct PutArgs {
-    /// The database; made if it is not there
+    /// The database; created if missing
     db: PathBuf,
     /// The key
     key: OsString,
     /// The value
     #[arg(required_unless_present = "value_file")]
     value: Option<OsString>,
-    /// Take the value from a file, byte by byte as it is; `-` is standard input
+    /// Read the value's raw bytes from a file; `-` is standard input
     #[arg(long, value_name = "PATH", conflicts_with = "value")]
     value_file: Option<PathBuf>,
     #[command(flatten)]
@@ -50,14 +50,11 @@ pub fn run(args: &PutArgs) -> Result<(), Failure> {
     let value = match (&args.value_file, &args.value) {
         (Some(path), _) => value_of_file(path)?,
         (None, Some(text)) => argument("VALUE", text, notation)?,
-        (None, None) => return Err(Failure::Usage("a VALUE or --value-file is needed".into())),
+        (None, None) => return Err(Failure::Usage("VALUE or --value-file is required".into())),
     };
     // Errors in the arguments are reported before a database or a keyspace is created.
     if key.len() > KEY_BYTES_MAX {
-        return Err(Failure::Usage(format!(
-            "KEY has {} bytes; a key may have at most {KEY_BYTES_MAX}",
-            key.len()
-        )));
+        return Err(Failure::Usage(format!("KEY has {} bytes; the maximum is {KEY_BYTES_MAX}", key.len())));
     }
     args.keyspace.check()?;
     let db = open::create(&args.db, &args.engine)?;
@@ -82,7 +79,7 @@ fn bounded(name: &str, input: &mut dyn Read) -> Result<Vec<u8>, Failure> {
     let most = VALUE_BYTES_MAX as u64;
     input.take(most + 1).read_to_end(&mut value).map_err(|error| Failure::io(name, error))?;
     if value.len() > VALUE_BYTES_MAX {
-        return Err(Failure::Data(format!("{name}: a value may have at most {} MiB", most >> 20)));
+        return Err(Failure::Data(format!("{name}: the maximum value size is {} MiB", most >> 20)));
     }
     Ok(value)
 }

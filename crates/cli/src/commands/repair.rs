@@ -18,16 +18,17 @@ use crate::sizes::counted;
 use crate::text::Notation;
 
 /// Hint for a database that is open elsewhere.
-const IN_USE: &str = "repair needs both directories for itself; stop the process that has one of them open";
+const IN_USE: &str =
+    "repair needs exclusive access to both directories; stop the process that has one of them open";
 /// Hint for an unusable target directory.
-const TAKEN: &str = "--out takes a directory that is empty or does not exist";
+const TAKEN: &str = "--out must be empty or not exist";
 
 /// Arguments of `repair`.
 #[derive(Args)]
 pub struct RepairArgs {
-    /// The damaged database; nothing of it is changed
+    /// The damaged database, which is not changed
     db: PathBuf,
-    /// Where the new database goes; must be empty or not exist
+    /// Target directory; must be empty or not exist
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Print keys as hex
@@ -44,7 +45,7 @@ pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
     let (db, target) = (resolved(&args.db), resolved(&args.out));
     if target.starts_with(&db) {
         return Err(Failure::Usage(format!(
-            "--out {} lies in {}, which repair does not change; give a directory outside of it",
+            "--out {} is inside {}, which repair does not change; use a directory outside it",
             args.out.display(),
             args.db.display()
         )));
@@ -100,7 +101,7 @@ fn line(lost: &LostRange, notation: Notation) -> String {
 
 fn summary(args: &RepairArgs, report: &RepairReport) -> String {
     let lost = match report.lost.len() {
-        0 => "nothing is lost".to_string(),
+        0 => "no losses".to_string(),
         count => format!("{} with losses", counted(count as u64, "range", "ranges")),
     };
     format!(

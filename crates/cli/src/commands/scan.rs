@@ -31,19 +31,19 @@ pub struct ScanArgs {
     /// Stop before this key
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// Only keys that start with this
+    /// Only keys with this prefix
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
-    /// Print at most so many entries
+    /// Maximum number of entries
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_limit)]
     limit: Option<u64>,
-    /// From the last entry to the first
+    /// Reverse order
     #[arg(long)]
     reverse: bool,
     /// Keys and values are hex
     #[arg(long)]
     hex: bool,
-    /// Print a JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub struct ScanArgs {
 }
 
 fn parse_limit(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "a limit is a whole number of entries, 0 or more".into())
+    text.parse().map_err(|_| "the limit must be a whole number, 0 or more".into())
 }
 
 pub fn run(args: &ScanArgs, out: &mut Out) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ pub fn run(args: &ScanArgs, out: &mut Out) -> Result<(), Failure> {
         && from > to
     {
         return Err(Failure::Usage(format!(
-            "--from {:?} comes after --to {:?} in key order, so the range is empty; exchange them (also with --reverse)",
+            "--from {:?} comes after --to {:?} in key order, so the range is empty; swap them (also with --reverse)",
             notation.show(from),
             notation.show(to)
         )));

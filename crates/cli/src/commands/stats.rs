@@ -52,9 +52,11 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "bytes_written": stats.bytes_written(),
                 "bytes_wal": stats.bytes_wal,
                 "bytes_flushed": stats.bytes_flushed,
-                "bytes_merged": stats.bytes_merged,
+                "bytes_compacted": stats.bytes_compacted,
+                "bytes_merged": stats.bytes_compacted,
                 "flushes": stats.flushes,
-                "merges": stats.merges,
+                "compactions": stats.compactions,
+                "merges": stats.compactions,
                 "trivial_moves": stats.trivial_moves,
                 "stalls": stats.stalls,
                 "stall_us": stats.stall_us,
@@ -65,7 +67,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
         return out.json(&object);
     }
     let design = db.design();
-    let policy = design.policy().map_or("of its own".to_string(), |policy| policy.to_string());
+    let policy = design.policy().map_or("custom".to_string(), |policy| policy.to_string());
     let mut facts = Table::plain().left([1]);
     facts.row(["sequence number", &show_count(db.sequence())]);
     facts.row(["keyspaces", &db.keyspaces().join(", ")]);
@@ -74,9 +76,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     facts.row(["write buffer", &write_buffer(design.buffer_bytes, db.memory().memtable_bytes)]);
     facts.row(["filter bits per key", &design.bits_per_key.to_string()]);
     facts.row(["runs a lookup may consult", &show_count(stats.runs)]);
-    facts.row(["merging behind by", &show_size(stats.debt_bytes)]);
+    facts.row(["compaction debt", &show_size(stats.debt_bytes)]);
     if stats.tables_closed > 0 {
-        facts.row(["tables kept closed", &show_count(stats.tables_closed)]);
+        facts.row(["closed tables", &show_count(stats.tables_closed)]);
     }
     out.text(facts.to_string())?;
     out.line("")?;
@@ -110,7 +112,7 @@ pub fn levels_table(stats: &shamba::Stats) -> Table {
 fn write_buffer(design_bytes: u64, memtable_bytes: u64) -> String {
     let stated = show_size(design_bytes);
     if memtable_bytes < design_bytes {
-        return format!("{stated}, of which memory has room for {}", show_size(memtable_bytes));
+        return format!("{stated}, limited to {} by the memory budget", show_size(memtable_bytes));
     }
     stated
 }

@@ -49,7 +49,7 @@ pub fn run(args: &TreeArgs, out: &mut Out) -> Result<(), Failure> {
 /// Filter bits per key by level: wanted, written and in memory.
 fn filters_table(stats: &Stats) -> Table {
     let mut table =
-        Table::new(["level", "entries", "bits/key wanted", "written", "in memory", "tables that do not fit"]);
+        Table::new(["level", "entries", "bits/key wanted", "written", "in memory", "stale filters"]);
     for level in &stats.levels {
         table.row([
             level.level.to_string(),
@@ -57,7 +57,7 @@ fn filters_table(stats: &Stats) -> Table {
             format!("{:.1}", level.bits_per_key_wanted),
             format!("{:.1}", level.bits_per_key),
             format!("{:.1}", level.bits_per_key_resident),
-            show_count(level.tables_misfit),
+            show_count(level.tables_with_stale_filters),
         ]);
     }
     table

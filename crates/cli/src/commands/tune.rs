@@ -26,11 +26,10 @@ use crate::sizes::{show_ns, show_size};
 pub struct TuneArgs {
     /// The database
     db: PathBuf,
-    /// Only say what would be done: nothing is written
+    /// Only print the advice; write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Go back to the design before the last redesign; the one that is left is not offered again
-    /// for an hour
+    /// Undo the last redesign; the undone design is not advised again for an hour
     #[arg(long, conflicts_with = "dry_run")]
     undo: bool,
     /// Print a JSON object
@@ -67,14 +66,14 @@ pub fn run(args: &TuneArgs, out: &mut Out) -> Result<(), Failure> {
 
 /// Waits for the compactions and shows the bytes compacted so far.
 fn wait(db: &Db, shows: bool) -> Result<(), Failure> {
-    let bar = shows.then(|| progress::bar("bytes merged", None));
+    let bar = shows.then(|| progress::bar("bytes compacted", None));
     let done = AtomicBool::new(false);
-    let merged_before = db.stats().bytes_merged;
+    let merged_before = db.stats().bytes_compacted;
     let idle = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
                 if let Some(bar) = &bar {
-                    bar.set_position(db.stats().bytes_merged.saturating_sub(merged_before));
+                    bar.set_position(db.stats().bytes_compacted.saturating_sub(merged_before));
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -106,7 +105,7 @@ impl Told {
         }
         match self.is_moved {
             true => out.line(format!("\nmoved from {}\n        to {}", self.before, self.after))?,
-            false => out.line(format!("\nthe design in force is {}", self.after))?,
+            false => out.line(format!("\ncurrent design: {}", self.after))?,
         }
         for redesign in self.redesigns.iter().rev().take(3) {
             out.line(format!("  by {}: to {} ({})", redesign.by.name(), redesign.to, redesign.reason))?;
@@ -129,11 +128,11 @@ impl Told {
 
 fn write_advice(advice: &Advice, out: &mut Out) -> Result<(), Failure> {
     let seen = &advice.workload;
-    let mut table = Table::new(["asked lately", "a second"]);
+    let mut table = Table::new(["recent operations", "per second"]);
     for (name, count) in [
         ("updates", seen.updates()),
-        ("lookups that find", seen.found_lookups),
-        ("lookups that do not", seen.empty_lookups),
+        ("found lookups", seen.found_lookups),
+        ("empty lookups", seen.empty_lookups),
         ("ranges", seen.ranges),
     ] {
         table.row([name.to_owned(), format!("{:.0}", seen.per_second(count))]);
@@ -141,26 +140,26 @@ fn write_advice(advice: &Advice, out: &mut Out) -> Result<(), Failure> {
     out.text(table.to_string())?;
     if let Some(now) = &advice.now {
         let then = advice.better.as_ref().map(|better| &better.then);
-        let mut table = Table::new(["an operation takes", "now", "then"]);
+        let mut table = Table::new(["time of an operation", "now", "then"]);
         let mut row = |name: &str, figure: &dyn Fn(&Prediction) -> String| {
             table.row([name.to_owned(), figure(now), then.map_or_else(String::new, figure)]);
         };
-        row("in the mean", &|cost| show_ns(cost.operation_ns));
+        row("mean", &|cost| show_ns(cost.operation_ns));
         if advice.uncertainty > 0.0 {
-            let name = format!("in the worst mix, uncertainty {:.2}", advice.uncertainty);
+            let name = format!("worst mix, uncertainty {:.2}", advice.uncertainty);
             row(&name, &|cost| show_ns(cost.worst_operation_ns));
         }
-        row("an update", &|cost| show_ns(cost.update_ns));
-        row("a lookup", &|cost| show_ns(cost.lookup_ns));
-        row("a range", &|cost| show_ns(cost.range_ns));
+        row("update", &|cost| show_ns(cost.update_ns));
+        row("lookup", &|cost| show_ns(cost.lookup_ns));
+        row("range", &|cost| show_ns(cost.range_ns));
         row("runs", &|cost| format!("{:.1}", cost.runs));
         row("write amplification", &|cost| format!("{:.1}", cost.write_amplification));
         out.text(format!("\n{table}"))?;
     }
     if let Some(better) = &advice.better {
         out.line(format!(
-            "\nbetter: {}\nsaves {:.0} % of an operation's time; merges write {} in {:.1} s, paid for after {:.0} s\n\
-             why: {}",
+            "\nbetter: {}\nsaves {:.0} % of the time per operation; compactions write {} in {:.1} s and pay off after {:.0} s\n\
+             reason: {}",
             better.design,
             better.gain * 100.0,
             show_size(better.written_bytes),
@@ -170,7 +169,7 @@ fn write_advice(advice: &Advice, out: &mut Out) -> Result<(), Failure> {
         ))?;
         return Ok(());
     }
-    out.line(format!("\nnothing to change: {}", advice.reason))
+    out.line(format!("\nno change advised: {}", advice.reason))
 }
 
 fn design_json(design: &TreeDesign) -> Value {

@@ -50,13 +50,14 @@ pub struct DemoArgs {
     /// The directory tree whose paths are stored
     #[arg(default_value = "/usr")]
     path: PathBuf,
-    /// Make up so many paths instead
+    /// Generate N paths instead
     #[arg(long, value_name = "N", conflicts_with = "path", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     synthetic: Option<u64>,
-    /// Store at most N of the paths found, a random sample
+    /// Maximum number of stored paths; of more, a random sample is stored
     #[arg(long, value_name = "N", default_value_t = PATHS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
-    /// Where the databases go, and stay (default: a temporary directory, removed at the end)
+    /// Directory for the databases, which are kept (default: a temporary directory, removed at the
+    /// end)
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// Print a JSON object instead of the report
@@ -92,7 +93,7 @@ pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
     let start = Instant::now();
     let (dir, _temporary) = databases_dir(args.db.as_deref())?;
     let (source, paths) = match args.synthetic {
-        Some(count) => (format!("{} made-up paths", show_count(count)), synthetic::make(count)),
+        Some(count) => (format!("{} generated paths", show_count(count)), synthetic::make(count)),
         None => {
             (format!("the paths of {}", args.path.display()), walk::walk(&args.path, args.sample as usize)?)
         }
@@ -138,7 +139,7 @@ pub fn run(args: &DemoArgs, out: &mut Out) -> Result<(), Failure> {
         0 => Ok(()),
         wrong => {
             out.flush()?;
-            note(format!("shamba: {} answers were wrong", show_count(wrong)));
+            note(format!("shamba: {} wrong answers", show_count(wrong)));
             Err(Failure::Reported(1))
         }
     }
@@ -156,7 +157,7 @@ fn databases_dir(given: Option<&Path>) -> Result<(PathBuf, Option<tempfile::Temp
     let shown = dir.display();
     for name in POLICIES.iter().map(ToString::to_string).chain([WITHOUT_FILTERS.to_string()]) {
         if dir.join(name).exists() {
-            return Err(Failure::Usage(format!("{shown} already holds a demo; give another directory")));
+            return Err(Failure::Usage(format!("{shown} already contains a demo; use another directory")));
         }
     }
     std::fs::create_dir_all(dir).map_err(|error| Failure::io(shown.to_string(), error))?;

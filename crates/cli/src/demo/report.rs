@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::output::{Out, Table};
 use crate::sizes::{counted, show_count, show_size};
 
-/// Prints a line under a heading that says what to look at in the section.
+/// Prints the line under a heading that directs the reader to the figures of the section.
 fn look(out: &mut Out, what: &str) -> Result<(), Failure> {
     out.line(format!("  Look at: {what}."))
 }
@@ -40,10 +40,7 @@ pub fn opening(
     facts.row(["paths", &format!("{} ({}){walked}", show_count(paths.found), kinds.join(", "))]);
     if paths.found > paths.entries.len() as u64 {
         let stored = show_count(paths.entries.len() as u64);
-        facts.row([
-            "stored",
-            &format!("a random sample of {stored}, so that the demo ends soon; --sample N for more"),
-        ]);
+        facts.row(["stored", &format!("a random sample of {stored} for a short demo; --sample N for more")]);
     }
     if !paths.unreadable.is_empty() {
         facts.row(["unreadable", &show_count(paths.unreadable.len() as u64)]);
@@ -52,7 +49,7 @@ pub fn opening(
     facts.row([
         "trees",
         &format!(
-            "size ratio {}, write buffer {}: so small that the data fills {LEVELS} levels or more",
+            "size ratio {}, write buffer {}: small, so that the data fills {LEVELS} levels or more",
             plan.size_ratio,
             show_size(plan.buffer_bytes)
         ),
@@ -61,14 +58,14 @@ pub fn opening(
     facts.row(["databases", &format!("one for each policy and one without filters, in {kept}")]);
     out.text(facts.to_string())?;
     out.line("")?;
-    out.line("  For each policy: load, reopen, compare every entry with the walk, look up every path and as many absent ones.")
+    out.line("  For each policy: load, reopen, compare every entry with the walk, look up every path and the same number of absent ones.")
 }
 
 /// Prints the result of one policy.
 pub fn progress(out: &mut Out, trial: &Trial) -> Result<(), Failure> {
     let checked = &trial.verification;
     let verdict = match checked.mismatches() {
-        0 => "all right".to_string(),
+        0 => "all correct".to_string(),
         wrong => format!("{} WRONG", show_count(wrong)),
     };
     out.line(format!(
@@ -100,26 +97,29 @@ fn by_policy(trials: &[Trial], first: &str) -> Table {
 
 fn loading(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     out.heading("Loading")?;
-    look(out, "what each policy writes for a byte of data, and the runs that it leaves for lookups to meet")?;
+    look(out, "bytes written per byte of data, and runs that a lookup may consult, by policy")?;
     let mut table = by_policy(trials, "");
     let mut row = |name: &str, cell: &dyn Fn(&Trial) -> String| {
         table.row(std::iter::once(name.to_string()).chain(trials.iter().map(cell)));
     };
     row("time", &|trial| format!("{:.1} s", trial.load.seconds));
     row("written to disk", &|trial| show_size(trial.load.stats.bytes_written()));
-    row("for each byte of data", &|trial| format!("{:.1}", trial.write_amplification()));
+    row("per byte of data", &|trial| format!("{:.1}", trial.write_amplification()));
     row("flushes", &|trial| show_count(trial.load.stats.flushes));
-    row("merges", &|trial| show_count(trial.load.stats.merges));
-    row("moves without rewriting", &|trial| show_count(trial.load.stats.trivial_moves));
+    row("compactions", &|trial| show_count(trial.load.stats.compactions));
+    row("trivial moves", &|trial| show_count(trial.load.stats.trivial_moves));
     row("levels", &|trial| trial.deepest_level.to_string());
-    row("runs a lookup may meet", &|trial| show_count(trial.runs));
+    row("runs a lookup may consult", &|trial| show_count(trial.runs));
     row("tables", &|trial| show_count(trial.tables()));
     out.text(table.to_string())
 }
 
 fn trees(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     out.heading("The trees: runs and size of each level")?;
-    look(out, "leveling keeps one run a level, tiering several, lazy leveling several but for the last")?;
+    look(
+        out,
+        "leveling keeps one run per level, tiering several, lazy leveling several except on the last level",
+    )?;
     let mut table = Table::new(
         ["level", "capacity"]
             .into_iter()
@@ -145,8 +145,8 @@ fn trees(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
 }
 
 fn lookups(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
-    out.heading("Lookups: nanoseconds each, and what one does on average")?;
-    look(out, "hashes is 1.00 however many filters a lookup asks; unshared is what it would be otherwise")?;
+    out.heading("Lookups: nanoseconds, and work per lookup")?;
+    look(out, "hashes is 1.00 for any number of filters; unshared is the count without hash sharing")?;
     let mut table = Table::new([
         "policy",
         "paths",
@@ -189,16 +189,16 @@ fn lookups(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     }
     out.text(table.to_string())?;
     out.line(
-        "  hashes: digests computed; unshared: the same with hash sharing off; false: filters that said",
+        "  hashes: digests computed; unshared: the same with hash sharing off; filters: filters probed;",
     )?;
-    out.line("  \"maybe\" in vain; blocks: data blocks searched")
+    out.line("  false: false positives of filters; blocks: data blocks searched")
 }
 
 fn time_parts(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
-    out.heading("Where the time of a lookup goes: nanoseconds, with the timers on")?;
+    out.heading("Time of a lookup by phase: nanoseconds, with the timers on")?;
     look(
         out,
-        "the hash column is the same under every policy: the time of a hash does not grow with the runs",
+        "the hash column is the same under every policy: hashing time does not grow with the number of runs",
     )?;
     let mut table = Table::new([
         "policy", "paths", "hash", "filters", "index", "blocks", "other", "sum", "untimed", "clock",
@@ -222,11 +222,9 @@ fn time_parts(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     }
     out.text(table.to_string())?;
     out.line(
-        "  other: the view, the memtable, choosing tables, handing over the value; untimed: the same lookups",
+        "  other: the view, the memtable, selecting tables, returning the value; untimed: the same lookups",
     )?;
-    out.line(
-        "  with the timers off; clock: what reading the clock took, which is charged to none of the parts",
-    )
+    out.line("  with the timers off; clock: time of reading the clock, which is not included in the phases")
 }
 
 fn explained(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
@@ -234,10 +232,13 @@ fn explained(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
     let Some(trial) = trials.iter().max_by_key(|trial| trial.runs) else { return Ok(()) };
     for (what, explanation) in ["A hit", "A miss"].into_iter().zip(&trial.explained) {
         out.heading(&format!(
-            "{what}, explained ({}; `shamba explain DB KEY` does it for any key)",
+            "{what}, explained ({}; `shamba explain DB KEY` explains any key)",
             trial.policy
         ))?;
-        look(out, "the filter of each run answers no, or the block is searched; each step says why")?;
+        look(
+            out,
+            "for each run the filter excludes the key, or a block is searched; each step gives the reason",
+        )?;
         for line in explanation.to_string().lines() {
             out.line(format!("  {line}"))?;
         }
@@ -246,11 +247,8 @@ fn explained(out: &mut Out, trials: &[Trial]) -> Result<(), Failure> {
 }
 
 fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
-    out.heading("Where the memory is, after the lookups")?;
-    look(
-        out,
-        "every part is charged to one budget (256 MiB unless told otherwise); the sum is far below it here",
-    )?;
+    out.heading("Memory by part, after the lookups")?;
+    look(out, "all parts are charged to one budget (default: 256 MiB); the sum is far below it here")?;
     let trials = &story.trials;
     let mut table = by_policy(trials, "");
     let names: Vec<&String> = trials
@@ -268,8 +266,8 @@ fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
     let mut row = |name: &str, cell: &dyn Fn(&Trial) -> String| {
         table.row(std::iter::once(name.to_string()).chain(trials.iter().map(cell)));
     };
-    row("counted in all", &|trial| show_size(trial.memory.ledger_bytes));
-    row("resident in the process", &|trial| trial.memory.rss_bytes.map_or("unknown".into(), show_size));
+    row("accounted", &|trial| show_size(trial.memory.ledger_bytes));
+    row("resident (process)", &|trial| trial.memory.rss_bytes.map_or("unknown".into(), show_size));
     out.text(table.to_string())?;
     out.line(format!(
         "  Counted is one of the {} databases open then. Resident is the whole process: {} for the",
@@ -280,8 +278,8 @@ fn memory(out: &mut Out, story: &Story) -> Result<(), Failure> {
 }
 
 fn paid(out: &mut Out, story: &Story) -> Result<(), Failure> {
-    out.heading("What paid here, and what did not")?;
-    look(out, "the verdicts: differences within this run's noise are called none")?;
+    out.heading("Gains and losses in this run")?;
+    look(out, "the verdicts: differences within the noise are \"no difference\"")?;
     let gains = gains(&story.trials, story.no_filters);
     let mut table =
         Table::new(["idea", "policy", "paths", "with", "without", "time", ""]).left([1, 2, 6]).indent(2);
@@ -322,7 +320,7 @@ fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
         let idea = format!("{}{}", idea[..1].to_uppercase(), &idea[1..]);
         sentences.push(match (paid, cost) {
             (0, 0) => format!("{idea}: no difference beyond the noise of this run."),
-            (0, _) => format!("{idea}: did not pay; more time in {cost} of {of} comparisons, less in none."),
+            (0, _) => format!("{idea}: more time in {cost} of {of} comparisons, less in none."),
             (_, 0) if of == 1 => format!("{idea}: {most}."),
             (_, 0) => format!("{idea}: less time in {paid} of {of} comparisons, up to {most}."),
             _ => {
@@ -336,7 +334,7 @@ fn conclusions(trials: &[Trial], gains: &[Gain]) -> Vec<String> {
             trial.lookups_of(Variant::Default, false).map_or(f64::NAN, |lookups| lookups.time.ns)
         };
         sentences.push(format!(
-            "Bytes written for each byte of data: {:.1} with tiering, {:.1} with leveling.",
+            "Bytes written per byte of data: {:.1} with tiering, {:.1} with leveling.",
             tiering.write_amplification(),
             leveling.write_amplification()
         ));
@@ -361,13 +359,13 @@ fn closing(out: &mut Out, story: &Story) -> Result<(), Failure> {
     ))?;
     let shallow = story.trials.iter().map(|trial| trial.deepest_level).min().unwrap_or(0);
     if shallow < LEVELS {
-        out.line(format!("  So little data fills {shallow} levels only; {LEVELS} were aimed at."))?;
+        out.line(format!("  This much data fills only {shallow} levels, not {LEVELS}."))?;
     }
-    out.line(format!("  {:.1} s in all.", story.seconds))?;
+    out.line(format!("  {:.1} s in total.", story.seconds))?;
     if let Some(dir) = &story.kept_in {
         let example = dir.join(MergePolicy::Leveling.to_string());
         out.line(format!(
-            "  The databases stay in {}; try: shamba tree {}",
+            "  The databases are kept in {}; try: shamba tree {}",
             dir.display(),
             example.display()
         ))?;

@@ -309,7 +309,7 @@ fn typical<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanat
             best = Some(explanation);
         }
     }
-    let best = best.ok_or_else(|| Failure::Data("there is no path to look up".into()))?;
+    let best = best.ok_or_else(|| Failure::Data("no path to look up".into()))?;
     // Explained once more when everything is in memory, as in the timed lookups.
     Ok(db.explain(&best.key)?)
 }

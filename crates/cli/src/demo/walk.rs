@@ -34,7 +34,8 @@ pub fn walk(root: &Path, entries_max: usize) -> Result<Paths, Failure> {
             Ok((found, metadata)) => {
                 let key = found.path().as_os_str().as_encoded_bytes();
                 if key.len() > KEY_BYTES_MAX {
-                    unreadable.push(format!("{}...: longer than a key may be", found.path().display()));
+                    unreadable
+                        .push(format!("{}...: longer than the maximum key size", found.path().display()));
                     continue;
                 }
                 count(&metadata, &mut kinds);

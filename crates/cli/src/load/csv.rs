@@ -121,14 +121,14 @@ impl<'a> CsvRecords<'a> {
                         names.push(format!("and {} more", self.record.len() - LISTED_MAX));
                     }
                     format!(
-                        "the header has no column {name:?}; it has {}; give one of them to --key",
+                        "the header has no column {name:?}; it has {}; use one of these with --key",
                         names.join(", ")
                     )
                 })?
             }
         };
         let name = self.record.get(index).map(text).ok_or_else(|| {
-            format!("column {} asked for, but the header has {}", index + 1, self.record.len())
+            format!("column {} requested, but the header has {} columns", index + 1, self.record.len())
         })?;
         self.key = Key::Column(index);
         self.header = Header::Read(name);
@@ -147,7 +147,7 @@ impl<'a> CsvRecords<'a> {
                 let line = error.position().map_or(0, csv::Position::line);
                 match error.into_kind() {
                     ErrorKind::Io(error) => Err(error),
-                    kind => Ok(Some((line, Err(format!("no CSV: {kind:?}"))))),
+                    kind => Ok(Some((line, Err(format!("invalid CSV: {kind:?}"))))),
                 }
             }
         }
@@ -157,7 +157,7 @@ impl<'a> CsvRecords<'a> {
     fn shape(&mut self) -> Result<(), String> {
         let last = self.record.iter().next_back().unwrap_or_default();
         if last.strip_suffix(b"\n").unwrap_or(last).ends_with(END) {
-            return Err("a quote is not closed before the end of the input".into());
+            return Err("unclosed quote at the end of the input".into());
         }
         let (fields, first) = (self.record.len(), *self.fields.get_or_insert(self.record.len()));
         if fields != first {
@@ -169,7 +169,7 @@ impl<'a> CsvRecords<'a> {
     fn parse(&self) -> Parsed {
         let Key::Column(column) = self.key else { return Err("no key column".into()) };
         let key = self.record.get(column).ok_or_else(|| {
-            format!("column {} asked for, but the record has {}", column + 1, self.record.len())
+            format!("column {} requested, but the record has {} columns", column + 1, self.record.len())
         })?;
         let others: Vec<&[u8]> = self
             .record

@@ -14,19 +14,19 @@ pub fn record(line: &[u8], key_field: &str, hex: bool) -> Parsed {
         let text = error.to_string();
         let reason = text.split(" at line ").next().unwrap_or(&text);
         // Columns count from 1; an error of the whole line comes with column 0.
-        format!("no JSON object: {reason} (column {})", error.column().max(1))
+        format!("not a JSON object: {reason} (column {})", error.column().max(1))
     })?;
     let key = match object.get(key_field) {
         None => return Err(format!("no field {key_field:?}")),
         Some(Value::String(text)) => raw("key", text.as_bytes(), hex)?,
         Some(Value::Number(number)) if !hex => number.to_string().into_bytes(),
-        Some(_) => return Err(format!("field {key_field:?} is no text and no number")),
+        Some(_) => return Err(format!("field {key_field:?} is neither a string nor a number")),
     };
     let value = match object.get("value") {
         Some(Value::String(text)) if object.len() == 2 && key_field != "value" => {
             raw("value", text.as_bytes(), hex)?
         }
-        _ if hex => return Err("with --hex a line must have a key and a field \"value\" of text".into()),
+        _ if hex => return Err("with --hex each record needs a key and a string field \"value\"".into()),
         _ => line.trim_ascii().to_vec(),
     };
     Ok((key, value))

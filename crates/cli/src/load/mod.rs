@@ -37,7 +37,7 @@ pub enum Format {
     Tsv,
     /// Comma-separated values with quotes
     Csv,
-    /// A JSON object a line
+    /// One JSON object per line
     Jsonl,
     /// Every line is a key
     Lines,
@@ -125,7 +125,7 @@ impl<'a> Records<'a> {
             Format::Tsv => {
                 let key_column = match key {
                     None => 1,
-                    Some(text) => column(text).ok_or("--key takes a column number from 1 on for tsv")?,
+                    Some(text) => column(text).ok_or("--key must be a column number (1 or more) for tsv")?,
                 };
                 Source::Tsv {
                     lines: lines::Lines::new(input),
@@ -135,7 +135,7 @@ impl<'a> Records<'a> {
             }
             Format::Csv => {
                 if no_header && key.is_some_and(|text| column(text).is_none()) {
-                    return Err("--key takes a column number from 1 on with --no-header".into());
+                    return Err("--key must be a column number (1 or more) with --no-header".into());
                 }
                 Source::Csv(csv::CsvRecords::new(input, key, hex, !no_header))
             }
@@ -143,7 +143,7 @@ impl<'a> Records<'a> {
                 let key_field = key.unwrap_or("key").to_string();
                 Source::Jsonl { lines: lines::Lines::new(input), key_field, hex }
             }
-            Format::Lines if key.is_some() => return Err("--key means nothing for lines".into()),
+            Format::Lines if key.is_some() => return Err("--key does not apply to --format lines".into()),
             Format::Lines => Source::Lines { lines: lines::Lines::new(input), hex },
         };
         Ok(Self { source })
@@ -228,7 +228,8 @@ fn tsv(line: &[u8], key_column: usize, notation: Notation) -> Parsed {
             if count == key_column { key = Some(cell) } else { rest.push(cell) }
         }
     }
-    let key = key.ok_or_else(|| format!("column {key_column} asked for, but the line has {count}"))?;
+    let key =
+        key.ok_or_else(|| format!("column {key_column} requested, but the line has {count} columns"))?;
     let key = notation.parse(key).map_err(|reason| format!("key: {reason}"))?;
     let value = rest.join(&b'\t');
     let value = notation.parse(&value).map_err(|reason| format!("value: {reason}"))?;

@@ -55,7 +55,7 @@ fn tsv() {
     );
     assert_eq!(
         read(Format::Tsv, "a\tb\tc\nx\ty\n", Some("3"), false),
-        [ok("c", "a\\x09b"), bad("2: column 3 asked for, but the line has 2")]
+        [ok("c", "a\\x09b"), bad("2: column 3 requested, but the line has 2 columns")]
     );
     assert_eq!(
         read(Format::Tsv, "6b\t76\n6\t76\n", None, true),
@@ -76,13 +76,13 @@ fn csv_without_a_header() {
         ]
     );
     for text in ["a,1\n\"b,2\nc,3\n", "a,1\n\"b,2\nc,3", "a,1\nb,\"2\nc,3\n"] {
-        let wrong = bad("2: a quote is not closed before the end of the input");
+        let wrong = bad("2: unclosed quote at the end of the input");
         assert_eq!(rows(text, None), [ok("a", "1"), wrong], "{text:?}");
     }
     assert_eq!(rows("a,\"1\n\"\r\n\nb,5\" disk", None), [ok("a", "1\\x0a"), ok("b", "5\" disk")]);
     assert_eq!(rows("", None), []);
     assert_eq!(rows("1,2\n", Some("2")), [ok("2", "1")]);
-    assert_eq!(rows("1,2\n", Some("3")), [bad("1: column 3 asked for, but the record has 2")]);
+    assert_eq!(rows("1,2\n", Some("3")), [bad("1: column 3 requested, but the record has 2 columns")]);
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn csv_with_a_header() {
     assert_eq!(rows("\u{feff}id,name\n7,x\n", Some("id")), [ok("7", "x")]);
     assert_eq!(
         rows("id,name\n7,x\n", Some("nom")),
-        [bad("1: the header has no column \"nom\"; it has \"id\", \"name\"; give one of them to --key")]
+        [bad("1: the header has no column \"nom\"; it has \"id\", \"name\"; use one of these with --key")]
     );
-    assert_eq!(rows("1,2\n", Some("3")), [bad("1: column 3 asked for, but the header has 2")]);
+    assert_eq!(rows("1,2\n", Some("3")), [bad("1: column 3 requested, but the header has 2 columns")]);
     let many: Vec<String> = (0..30).map(|number| format!("c{number}")).collect();
     let said = rows(&format!("{}\n", many.join(",")), Some("nom"));
     assert!(matches!(&said[..], [Err(text)] if text.contains("\"c19\", and 10 more; ")), "{said:?}");
@@ -141,9 +141,9 @@ fn jsonl() {
             ok("b", "{\"key\":\"b\",\"n\":2}"),
             ok("7", "x"),
             bad("4: no field \"key\""),
-            bad("5: field \"key\" is no text and no number"),
-            bad("6: no JSON object: invalid type: sequence, expected a map (column 1)"),
-            bad("7: no JSON object: EOF while parsing a value (column 7)"),
+            bad("5: field \"key\" is neither a string nor a number"),
+            bad("6: not a JSON object: invalid type: sequence, expected a map (column 1)"),
+            bad("7: not a JSON object: EOF while parsing a value (column 7)"),
             bad("8: empty line"),
         ]
     );

@@ -24,14 +24,14 @@ use crate::json;
 use crate::output::{Out, Table};
 use crate::sizes::show_ns;
 
-const EXAMPLES: &str = "Examples, with --entries 100M --entry-bytes 116 in the place of DATA:
+const EXAMPLES: &str = "Examples, with --entries 100M --entry-bytes 116 in place of DATA:
   twice the data        shamba plan compare DATA --memory 256MiB --with entries=2x
   half the memory       shamba plan compare DATA --memory 256MiB --with memory=0.5x
   another device        shamba plan compare DATA --updates 1 --lookups-zero 1 --with read-us=10
   another mix           shamba plan compare DATA --updates 1 --lookups-zero 1 --with updates=9
   two systems           shamba plan compare DATA --like rocksdb --with like=hbase
   another design        shamba plan compare DATA --like rocksdb --with policy=tiering --with size-ratio=4
-  the best, instead     shamba plan compare DATA --like rocksdb --updates 1 --lookups-zero 1 --with best
+  the best design       shamba plan compare DATA --like rocksdb --updates 1 --lookups-zero 1 --with best
   the best of each      shamba plan compare DATA --memory 256MiB --best --with memory=2x";
 
 /// Arguments of `plan compare`.
@@ -44,15 +44,14 @@ pub struct CompareArgs {
     design: DesignOptions,
     #[command(flatten)]
     counting: CountingOption,
-    /// Both cases have the best design within their --memory that stores at most 2 bytes for each
-    /// byte of data
+    /// Use the best design for each case's --memory with a space amplification of at most 2
     #[arg(long, help_heading = "The two cases", conflicts_with_all = ["like", "policy", "size_ratio", "inner_runs", "last_runs",
         "buffer", "bits_per_key", "filter_memory", "cache", "levels"], requires = "memory")]
     best: bool,
-    /// What is different in the second case: an option from above without its dashes and a value,
-    /// or, of a number, a multiple of the first case's (entries=2x); `best` alone is the best
-    /// design in as much memory that stores at most 2 bytes for each byte of data. Filters keep
-    /// their bits per key unless a memory is given. May be given many times
+    /// Change in the second case, repeatable: OPTION=VALUE with an option from above without its
+    /// dashes, or OPTION=Nx for a multiple of the first case's number (entries=2x). `best` alone
+    /// selects the best design for the same memory with a space amplification of at most 2. Filters
+    /// keep their bits per key unless memory is given
     #[arg(long, value_name = "OPTION=VALUE", required = true, help_heading = "The two cases")]
     with: Vec<String>,
     /// Print a JSON object
@@ -106,9 +105,7 @@ pub fn run(args: &CompareArgs, out: &mut Out) -> Result<(), Failure> {
         ))?;
     }
     if !args.situation.names_mix() {
-        out.line(
-            "no workload was given: --updates, --lookups-zero and others say how much there is of each",
-        )?;
+        out.line("no workload was given; use --updates, --lookups-zero, --lookups-nonzero and --ranges")?;
     }
     out.line("")?;
     out.text(table(&rows).to_string())
@@ -127,7 +124,7 @@ fn side(
         let costs = counting.predict(&situation, &plan)?;
         return Ok(Side { case: Case { situation, plan }, costs });
     }
-    let missing = || Failure::Usage("--memory is missing: the best design depends on it".into());
+    let missing = || Failure::Usage("--memory is required for the best design".into());
     let bounds = Bounds {
         memory_bytes: design.memory.ok_or_else(missing)?,
         max_lookup_ios: None,
@@ -164,7 +161,7 @@ fn changes(
             continue;
         }
         let (option, value) = change.split_once('=').ok_or_else(|| {
-            Failure::Usage(format!("--with {change}: give OPTION=VALUE, as in --with entries=2x, or best"))
+            Failure::Usage(format!("--with {change}: use OPTION=VALUE, as in --with entries=2x, or best"))
         })?;
         let option = option.trim_start_matches('-');
         words.push(format!("--{option}"));
@@ -222,11 +219,11 @@ fn times_of(
         "cache" => (plan.cache_bytes as f64, true),
         "levels" => (f64::from(first.costs.levels), true),
         "memory" => (design.memory.unwrap_or_else(|| memory_bytes(first)) as f64, true),
-        _ => return Err("only a number has multiples".into()),
+        _ => return Err("a multiple needs a numeric option".into()),
     };
     let value = value * times;
     if !(0.0..1e19).contains(&value) {
-        return Err(format!("{value} makes no sense"));
+        return Err(format!("{value} is out of range"));
     }
     Ok(if is_whole { (value.round() as u64).to_string() } else { value.to_string() })
 }

@@ -33,8 +33,8 @@ pub struct CostArgs {
     counting: CountingOption,
     #[command(flatten)]
     rocksdb: RocksdbOptions,
-    /// Space amplification of the better settings at most: bytes stored for each byte of data; inf
-    /// for no bound (default: 2)
+    /// Maximum space amplification of the better settings: bytes stored per byte of data; inf for
+    /// no bound (default: 2)
     #[arg(long, value_name = "RATIO", requires = "rocksdb", help_heading = "RocksDB")]
     max_space: Option<f64>,
     /// Print a JSON object
@@ -45,9 +45,7 @@ pub struct CostArgs {
 pub fn run(args: &CostArgs, out: &mut Out) -> Result<(), Failure> {
     if let Some(path) = &args.rocksdb.rocksdb {
         if let Some(option) = args.design.first_of_design() {
-            return Err(Failure::Usage(format!(
-                "{option} and --rocksdb both say what the design is: give one"
-            )));
+            return Err(Failure::Usage(format!("conflict: {option} and --rocksdb both set the design")));
         }
         args.counting.counting.is_for_rocksdb()?;
         check_max_space(args.max_space)?;

@@ -13,10 +13,9 @@ use crate::exit::Failure;
 /// The option.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CountingOption {
-    /// How merging and memory are counted: paper (whole levels merge, memory is one write buffer,
-    /// filters and cache) or engine (levels grow with the data and merge file by file, memory holds
-    /// two write buffers and the index, too, there is room for a tenth more data, and computing
-    /// takes the time that it was measured to take)
+    /// Cost convention: paper (compactions merge whole levels; memory is one write buffer, filters
+    /// and cache) or engine (compactions work file by file; memory is two write buffers, filters,
+    /// index and cache, with room for 10 % more data; CPU times as measured)
     #[arg(
         long,
         value_name = "paper|engine",
@@ -63,8 +62,8 @@ impl Counting {
         match self {
             Self::Paper => Ok(()),
             Self::Engine => Err(Failure::Usage(
-                "--counting engine is how this engine merges and counts: RocksDB's settings are judged by the papers' \
-                 figures, so it does not go with --rocksdb"
+                "--counting engine conflicts with --rocksdb: the costs of RocksDB's settings are computed by the papers' \
+                 convention"
                     .into(),
             )),
         }

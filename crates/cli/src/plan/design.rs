@@ -49,35 +49,35 @@ pub struct DesignArgs {
     json: bool,
 }
 
-/// What is wanted.
+/// Constraints of the search.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "What is wanted")]
+#[command(next_help_heading = "Constraints")]
 pub struct WishOptions {
-    /// All memory: write buffer, filters and block cache
+    /// Total memory of write buffer, filters and block cache
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
-    /// The most page reads that a lookup of the mix may cost
+    /// Maximum page reads of a lookup of the mix
     #[arg(long, value_name = "IOS")]
     max_lookup_ios: Option<f64>,
-    /// The most I/Os that an update may cost
+    /// Maximum I/Os of an update
     #[arg(long, value_name = "IOS")]
     max_update_ios: Option<f64>,
-    /// Space amplification at most: bytes stored for each byte of data, when all entries are
-    /// obsolete that can be; inf for no bound (default: 2, which excludes tiering with more than 2
-    /// runs a level)
+    /// Maximum space amplification in the worst case: bytes stored per byte of data when as many
+    /// entries as possible are obsolete; inf for no bound (default: 2, which excludes tiering with
+    /// more than 2 runs per level)
     #[arg(long, value_name = "RATIO")]
     max_space: Option<f64>,
-    /// Choose the design that is cheapest in the worst mix of operations within this divergence of
-    /// the expected one (default: 0, the expected mix alone)
+    /// Choose the design with the least cost in the worst mix of operations within this divergence
+    /// of the expected mix (default: 0, only the expected mix)
     ///
     /// RHO is the Kullback-Leibler divergence in nats (Endure, VLDB 2022). An operation with a
     /// share of 10 % may have 20 % at 0.044, 50 % at 0.51 and all operations at 2.3; one of two
-    /// halves may have 70 % at 0.082, 90 % at 0.37 and all at 0.69. An operation that the workload
-    /// has none of is in no mix: give it a small share if it may come. The largest divergence of
-    /// mixes seen so far from their mean is a good choice.
+    /// halves may have 70 % at 0.082, 90 % at 0.37 and all at 0.69. An operation with a share of 0
+    /// keeps that share in every mix: give it a small share if it may occur. A good choice is the
+    /// maximum divergence of observed mixes from their mean.
     #[arg(long, value_name = "RHO", conflicts_with = "rocksdb")]
     uncertainty: Option<f64>,
-    /// What filter bits follow: monkey or uniform (default: monkey)
+    /// Filter allocation: monkey or uniform (default: monkey)
     #[arg(long, value_name = "KIND", value_parser = parse_allocation, conflicts_with = "rocksdb")]
     allocation: Option<shamba_model::allocation::Allocation>,
 }
@@ -107,9 +107,8 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
         return rocksdb::run(path, &asked, out);
     }
     let situation = args.situation.situation(HALF_UPDATES, args.counting.counting)?;
-    let memory_bytes = wish
-        .memory
-        .ok_or_else(|| Failure::Usage("--memory is missing: the best design depends on it".into()))?;
+    let memory_bytes =
+        wish.memory.ok_or_else(|| Failure::Usage("--memory is required for the best design".into()))?;
     let bounds =
         Bounds { memory_bytes, max_lookup_ios: wish.max_lookup_ios, max_update_ios: wish.max_update_ios };
     let mut options = args.counting.counting.options();
@@ -205,7 +204,7 @@ impl Robust {
         };
         row("robust", &found.plan, &found.costs, &self.worst);
         let (plan, costs, worst) = &self.nominal;
-        row("for the expected mix alone", plan, costs, worst);
+        row("expected mix only", plan, costs, worst);
         table
     }
 }
@@ -219,14 +218,12 @@ fn notes(runs: u64, space_amplification: f64, counting: Counting) -> Vec<String>
         return Vec::new();
     }
     let counted = match counting {
-        Counting::Paper => {
-            ", and asking their filters costs nothing as the papers count; --counting engine counts it"
-        }
+        Counting::Paper => "; the papers' convention does not count filter probes, --counting engine does",
         Counting::Engine => "",
     };
     vec![format!(
-        "{} runs: a range reads a page of each, overwritten data may take {} times its space{counted}. \
-         --ranges says how many ranges there are, --max-space how much space there is",
+        "{} runs: a range reads a page of each, and obsolete data may take up to {} times the space{counted}. \
+         Set --ranges and --max-space to account for this",
         show_count(runs),
         digits(space_amplification)
     )]
@@ -306,15 +303,13 @@ fn print(
     out.line(format!("memory    {}", show_size(bounds.memory_bytes)))?;
     out.line(format!("space     {}", max_space_text(max_space)))?;
     report::print_plan(situation, &found.plan, &found.costs, out)?;
-    out.heading("why this one")?;
+    out.heading("reason")?;
     out.line(&found.why)?;
     notes.iter().try_for_each(|note| out.line(format!("note: {note}")))?;
     if let Some(robust) = robust {
         out.heading(&format!("worst mix within an uncertainty of {}", digits(robust.uncertainty)))?;
         out.text(robust.table(found).to_string())?;
-        out.line(
-            "the time of an operation in the expected mix and in each design's worst one, and that mix",
-        )?;
+        out.line("time of an operation in the expected mix and in each design's worst mix, and that mix")?;
     }
     let mut table = Table::new([
         "design",
@@ -325,7 +320,7 @@ fn print(
         "update",
         "range",
         "ops/s",
-        "why not",
+        "reason",
     ])
     .left([8]);
     let mut row = |plan: &Plan, costs: &Costs, why: &str| {
@@ -341,7 +336,7 @@ fn print(
             why.to_owned(),
         ]);
     };
-    row(&found.plan, &found.costs, "the best");
+    row(&found.plan, &found.costs, "best");
     for other in &found.alternatives {
         row(&other.plan, &other.costs, &other.why);
     }
@@ -349,19 +344,19 @@ fn print(
         let policy = absent.policy.to_string();
         table.row([&policy, "-", "-", "-", "-", "-", "-", "-", &absent.why]);
     }
-    out.heading("what else there was (costs in I/Os)")?;
+    out.heading("alternatives (costs in I/Os)")?;
     out.text(table.to_string())?;
     if found.sensitivity.is_empty() {
         return Ok(());
     }
-    out.heading("what other inputs would change")?;
+    out.heading("sensitivity to inputs")?;
     out.text(sensitivity_table(found).to_string())?;
-    out.line("ops/s of the best design there; in brackets those of this design, where it would no longer be the best")
+    out.line("ops/s of the best design for the changed input; in parentheses those of this design, if it is no longer the best")
 }
 
 fn sensitivity_table(found: &Navigation) -> Table {
     let mut table =
-        Table::new(["input", "half of it: ops/s", "best there", "twice: ops/s", "best there", "elasticity"])
+        Table::new(["input", "ops/s at half", "best design", "ops/s at twice", "best design", "elasticity"])
             .left([2, 4]);
     for row in &found.sensitivity {
         let [halved, doubled] = [&row.halved, &row.doubled].map(|response| match response {
@@ -370,7 +365,7 @@ fn sensitivity_table(found: &Navigation) -> Table {
                 let kept = response.kept_throughput_per_s.filter(|_| response.changes);
                 let kept = kept.map_or(String::new(), |kept| format!(" ({})", show_rate(kept)));
                 let best = match response.changes {
-                    false => "the same".into(),
+                    false => "same".into(),
                     true => {
                         let plan = &response.plan;
                         format!("{}, T={}", report::policy_name(plan), digits(plan.design.size_ratio))

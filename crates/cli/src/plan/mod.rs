@@ -31,12 +31,12 @@ pub struct PlanArgs {
 
 #[derive(Subcommand)]
 enum PlanCommand {
-    /// What a given design costs
+    /// Costs of a given design
     Cost(cost::CostArgs),
-    /// The best design for a workload within a memory, why, what else there was, and what would
-    /// change it
+    /// Best design for a workload and a memory budget, with its reason, the alternatives and the
+    /// sensitivity to the inputs
     Design(design::DesignArgs),
-    /// What changes between two cases: other data, memory, workload, device or design
+    /// Compare two cases: data, memory, workload, device or design
     Compare(compare::CompareArgs),
 }
 

@@ -35,24 +35,23 @@ pub const MAX_SPACE: f64 = 2.0;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "The data, the workload and the device")]
 pub struct SituationOptions {
-    /// N, the entries; k, M and G may stand for thousands, millions and thousand millions
+    /// N, number of entries; the suffixes k, M and G are 10^3, 10^6 and 10^9
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     pub entries: Option<u64>,
-    /// E, bytes of an entry: key and value, as stored
+    /// E, stored bytes of an entry: key and value
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub entry_bytes: Option<f64>,
-    /// Bytes that one read brings (default: 4096)
+    /// Bytes of a page, the unit of reads (default: 4096)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub page_bytes: Option<u64>,
-    /// v, lookups that find their key for each that does not, in a workload of lookups only; in the
-    /// place of the four below
+    /// v, found lookups per empty lookup in a workload of lookups only; instead of the four options
+    /// below
     #[arg(long, value_name = "V")]
     pub nonzero_per_zero: Option<f64>,
-    /// Lookups that find nothing: a share of all operations, or any number that says how many
-    /// beside the others
+    /// Empty lookups: share of all operations, or a number relative to the others
     #[arg(long, value_name = "SHARE")]
     pub lookups_zero: Option<f64>,
-    /// Lookups that find their key
+    /// Found lookups
     #[arg(long, value_name = "SHARE")]
     pub lookups_nonzero: Option<f64>,
     /// Puts and deletes
@@ -61,20 +60,20 @@ pub struct SituationOptions {
     /// Range scans
     #[arg(long, value_name = "SHARE")]
     pub ranges: Option<f64>,
-    /// s, the share of all entries that a range scan reads (default: 0, a short one)
+    /// s, share of all entries that a range scan reads (default: 0, a short scan)
     #[arg(long, value_name = "SHARE")]
     pub range_selectivity: Option<f64>,
-    /// Zipf's exponent of lookups, whose hot keys lie scattered over the pages: a block cache
-    /// (--cache, --memory, --counting engine) serves their repeats (default: 0, all keys alike)
+    /// Zipf exponent of lookups, with hot keys scattered over the pages: a block cache (--cache,
+    /// --memory, --counting engine) serves repeated reads (default: 0, uniform)
     #[arg(long, value_name = "ALPHA")]
     pub zipf: Option<f64>,
-    /// Microseconds that the device takes to read a page (default: 100)
+    /// Microseconds of a page read (default: 100)
     #[arg(long, value_name = "US")]
     pub read_us: Option<f64>,
-    /// phi, what writing a page costs beside reading one (default: 1)
+    /// phi, cost of a page write relative to a page read (default: 1)
     #[arg(long, value_name = "RATIO")]
     pub write_cost: Option<f64>,
-    /// T_H, nanoseconds to hash a key (default: 0, as the papers count; 10 with --counting engine)
+    /// T_H, nanoseconds to hash a key (default: 0 as in the papers; 10 with --counting engine)
     #[arg(long, value_name = "NS")]
     pub hash_ns: Option<f64>,
     /// T_P, nanoseconds to probe a filter (default: 0; 15 with --counting engine)
@@ -83,7 +82,7 @@ pub struct SituationOptions {
     /// Nanoseconds to search the index and a page of a run (default: 0; 300 with --counting engine)
     #[arg(long, value_name = "NS")]
     pub search_ns: Option<f64>,
-    /// One hash per lookup, or (off) one for every filter that is probed (default: on)
+    /// One hash per lookup (on), or one per probed filter (off) (default: on)
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     pub hash_sharing: Option<Switch>,
 }
@@ -92,45 +91,44 @@ pub struct SituationOptions {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "The design")]
 pub struct DesignOptions {
-    /// The defaults of another system, which the other options then change: leveldb, rocksdb,
-    /// cassandra, hbase, accumulo
+    /// Defaults of another system, which the other options override: leveldb, rocksdb, cassandra,
+    /// hbase, accumulo
     #[arg(long, value_name = "SYSTEM", value_parser = parse::<Preset>)]
     pub like: Option<Preset>,
-    /// How runs are merged: leveling, tiering or lazy-leveling (default: leveling)
+    /// Merge policy: leveling, tiering or lazy-leveling (default: leveling)
     #[arg(long, value_name = "POLICY", value_parser = parse::<MergePolicy>)]
     pub policy: Option<MergePolicy>,
-    /// T, how much larger each level is than the one above, from 2 (default: 10)
+    /// T, size ratio of adjacent levels, at least 2 (default: 10)
     #[arg(long, value_name = "T")]
     pub size_ratio: Option<f64>,
-    /// K, the most runs on each level but the last (default: the policy's)
+    /// K, maximum runs of each level but the last (default: by policy)
     #[arg(long, value_name = "K")]
     pub inner_runs: Option<u32>,
-    /// Z, the most runs on the last level (default: the policy's)
+    /// Z, maximum runs of the last level (default: by policy)
     #[arg(long, value_name = "Z")]
     pub last_runs: Option<u32>,
-    /// The write buffer (default: 64MiB, or what --memory has room for: an eighth, a quarter from
-    /// 128MiB on)
+    /// Size of the write buffer (default: 64MiB, limited to an eighth of --memory, or a quarter
+    /// from 128MiB on)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub buffer: Option<u64>,
-    /// Filter bits per key, in the mean over the tree (default: 10)
+    /// Mean filter bits per key over the tree (default: 10)
     #[arg(long, value_name = "BITS")]
     pub bits_per_key: Option<f64>,
-    /// All filters together, in the place of --bits-per-key
+    /// Total size of all filters, instead of --bits-per-key
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "bits_per_key")]
     pub filter_memory: Option<u64>,
-    /// What filter bits follow: uniform (nothing) or monkey (the sizes of the runs) (default:
-    /// monkey; uniform with --like)
+    /// Filter allocation: uniform or monkey (by run sizes) (default: monkey; uniform with --like)
     #[arg(long, value_name = "KIND", value_parser = parse_allocation)]
     pub allocation: Option<Allocation>,
-    /// The block cache (default: none)
+    /// Size of the block cache (default: none)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub cache: Option<u64>,
-    /// L, the levels (default: what the data needs, equation 1 of Monkey)
+    /// L, number of levels (default: by the data, equation 1 of Monkey)
     #[arg(long, value_name = "LEVELS")]
     pub levels: Option<u32>,
-    /// All memory: filters get what buffer and cache leave of it, in the place of --bits-per-key
-    /// and --filter-memory, up to 64 bits per key, and the cache what is more. With --like, whose
-    /// filters have their bits: the most that all takes
+    /// Total memory: filters get the remainder after buffer and cache, up to 64 bits per key, and
+    /// the cache the rest; instead of --bits-per-key and --filter-memory. With --like, whose
+    /// filters have fixed bits: an upper bound of the sum
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["bits_per_key", "filter_memory"])]
     pub memory: Option<u64>,
 }
@@ -149,13 +147,13 @@ impl SituationOptions {
     /// # Errors
     /// A missing option, shares that do not add up to 1, or invalid numbers.
     pub fn situation(&self, mix: Workload, counting: Counting) -> Result<Situation, Failure> {
-        let missing = |option: &str| Failure::Usage(format!("{option} is missing: the cost depends on it"));
+        let missing = |option: &str| Failure::Usage(format!("{option} is required"));
         let entries = self.entries.ok_or_else(|| missing("--entries"))?;
         let entry_bytes = self.entry_bytes.ok_or_else(|| missing("--entry-bytes"))?;
         let read_ns = not_negative("--read-us", self.read_us.unwrap_or(READ_US))? * 1e3;
         let write_cost = not_negative("--write-cost", self.write_cost.unwrap_or(1.0))?;
         if read_ns == 0.0 {
-            return Err(Failure::Usage("--read-us is 0: a device that takes no time has no cost".into()));
+            return Err(Failure::Usage("--read-us must be more than 0".into()));
         }
         let data = DataSet { entries, entry_bytes, page_bytes: self.page_bytes.unwrap_or(PAGE_BYTES) };
         Ok(Situation {
@@ -194,13 +192,13 @@ impl SituationOptions {
         let range_selectivity = not_negative("--range-selectivity", self.range_selectivity.unwrap_or(0.0))?;
         if range_selectivity > 1.0 {
             return Err(Failure::Usage(format!(
-                "--range-selectivity is {range_selectivity}: more than all entries"
+                "--range-selectivity must be at most 1, not {range_selectivity}"
             )));
         }
         let mentioned = given.iter().find(|(_, share)| share.is_some());
         if let (Some(v), Some((other, _))) = (self.nonzero_per_zero, mentioned) {
             return Err(Failure::Usage(format!(
-                "--nonzero-per-zero {v} and {other} both say what the workload is: give one"
+                "conflict: --nonzero-per-zero {v} and {other} both set the workload"
             )));
         }
         if let Some(v) = self.nonzero_per_zero {
@@ -254,7 +252,7 @@ impl DesignOptions {
             (Some(like), Some(buffer)) => Some(like.design_with(buffer).map_err(Failure::Usage)?),
             (Some(like), None) => Some(
                 like.design(self.memory)
-                    .map_err(|error| Failure::Usage(format!("--like {like}: {error} (--memory tells)")))?,
+                    .map_err(|error| Failure::Usage(format!("--like {like}: {error} (--memory sets it)")))?,
             ),
             (None, _) => None,
         };
@@ -273,7 +271,7 @@ impl DesignOptions {
         }
         if self.policy.is_some() && (self.inner_runs.is_some() || self.last_runs.is_some()) {
             return Err(Failure::Usage(
-                "--policy and --inner-runs or --last-runs both say how runs are merged: give one".into(),
+                "conflict: --policy and --inner-runs or --last-runs both set the merge policy".into(),
             ));
         }
         let mut cache_bytes = self.cache.unwrap_or(0);
@@ -282,7 +280,7 @@ impl DesignOptions {
             (Some(bits), None, _) => FilterBits::PerKey(not_negative("--bits-per-key", bits)?),
             (None, Some(bytes), _) => FilterBits::Bytes(bytes as f64),
             (Some(_), Some(_), _) => {
-                let what = "--bits-per-key and --filter-memory both say how much filters get: give one";
+                let what = "conflict: --bits-per-key and --filter-memory both set the size of the filters";
                 return Err(Failure::Usage(what.into()));
             }
             // With a preset, Cassandra's buffer follows the memory; the filters do not.
@@ -291,7 +289,7 @@ impl DesignOptions {
                 let taken = buffer_bytes as f64 + cache_bytes as f64 + filter_bytes;
                 if let Some(memory) = memory.filter(|memory| taken > *memory as f64) {
                     return Err(Failure::Usage(format!(
-                        "--memory {} is less than buffer, cache and filters of {} bits per key take together, {}",
+                        "--memory {} is less than the sum of buffer, cache and filters of {} bits per key, {}",
                         show_size(memory),
                         base.bits_per_key,
                         show_bytes(taken)
@@ -303,7 +301,7 @@ impl DesignOptions {
                 let taken = buffer_bytes.saturating_add(cache_bytes);
                 let left = memory.checked_sub(taken).ok_or_else(|| {
                     Failure::Usage(format!(
-                        "--memory {} is less than buffer and cache take together, {}",
+                        "--memory {} is less than the sum of buffer and cache, {}",
                         show_size(memory),
                         show_size(taken)
                     ))
@@ -353,7 +351,7 @@ pub fn max_space_text(bound: Option<f64>) -> String {
     let kind = if bound.is_none() { "the default of --max-space" } else { "--max-space" };
     match bound.unwrap_or(MAX_SPACE) {
         f64::INFINITY => "no bound (--max-space inf)".into(),
-        bound => format!("at most {bound} bytes stored for a byte of data ({kind})"),
+        bound => format!("space amplification of at most {bound} ({kind})"),
     }
 }
 
@@ -368,7 +366,7 @@ fn check_shares(shares: &[f64]) -> Result<(), Failure> {
         shares.iter().all(|share| *share <= 1.0) && shares.iter().any(|share| share.fract() > 0.0);
     if are_fractions && (sum - 1.0).abs() > SHARES_TOLERANCE {
         return Err(Failure::Usage(format!(
-            "--lookups-zero, --lookups-nonzero, --updates and --ranges are shares that add up to {sum}, not to 1"
+            "--lookups-zero, --lookups-nonzero, --updates and --ranges must add up to 1, not {sum}"
         )));
     }
     Ok(())
@@ -382,7 +380,7 @@ pub fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result
 /// Parses an allocation that needs no measurements.
 pub fn parse_allocation(text: &str) -> Result<Allocation, String> {
     match text.parse()? {
-        Allocation::Workload => Err("workload follows what was measured, and nothing is here".into()),
+        Allocation::Workload => Err("workload needs measurements; use uniform or monkey".into()),
         allocation => Ok(allocation),
     }
 }
@@ -398,7 +396,7 @@ fn parse_count(text: &str) -> Result<u64, String> {
     };
     let count = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let count = count.and_then(|count| count.checked_mul(factor));
-    count.ok_or_else(|| format!("{text:?} is no count: give a whole number, and k, M or G if you like"))
+    count.ok_or_else(|| format!("{text:?} is not a count: use a whole number, optionally with k, M or G"))
 }
 
 /// Parses a mean size: like a size, but it need not be whole.

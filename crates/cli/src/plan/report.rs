@@ -89,8 +89,8 @@ pub fn situation_text(situation: &Situation) -> String {
     let bytes = data.entries as f64 * data.entry_bytes;
     let sum = workload.empty_lookups + workload.found_lookups + workload.updates + workload.ranges;
     let parts = [
-        (workload.empty_lookups, "lookups that find nothing"),
-        (workload.found_lookups, "lookups that find"),
+        (workload.empty_lookups, "empty lookups"),
+        (workload.found_lookups, "found lookups"),
         (workload.updates, "updates"),
         (workload.ranges, "ranges"),
     ];
@@ -101,7 +101,7 @@ pub fn situation_text(situation: &Situation) -> String {
         .collect();
     let phi = device.write_ns / device.read_ns;
     format!(
-        "data      {} entries of {} bytes, {}, in pages of {}\nworkload  {}\ndevice    a page is read in {}, written at {} times that\n",
+        "data      {} entries of {} bytes, {}, in pages of {}\nworkload  {}\ndevice    {} per page read; a page write costs {} times that\n",
         show_count(data.entries),
         digits(data.entry_bytes),
         show_bytes(bytes),
@@ -149,39 +149,39 @@ pub fn costs_table(plan: &Plan, costs: &Costs) -> Table {
     let mut table = Table::new(["operation", "I/Os", "exact", "time"]).left([4]);
     let closed = if plan.allocation == Allocation::Uniform { "[56]" } else { "[7]" };
     table.row([
-        "lookup that finds nothing",
+        "empty lookup",
         &digits(costs.zero_result_lookup_ios),
         &digits(costs.zero_result_lookup_ios_exact),
         &show_ns(costs.empty_lookup_ns),
-        &format!("Monkey's equation {closed}; exact: for so many levels"),
+        &format!("Monkey's equation {closed}; exact: for this number of levels"),
     ]);
     table.row([
-        "lookup that finds, in the oldest run",
+        "found lookup, in the oldest run",
         &digits(costs.nonzero_result_lookup_ios),
         &digits(costs.nonzero_result_lookup_ios_exact),
         "",
         "[9]",
     ]);
     table.row([
-        "lookup that finds, any key",
+        "found lookup, any key",
         "",
         &digits(costs.found_lookup_ios),
         &show_ns(costs.found_lookup_ns),
-        "the time of all lookups: with the cache and the processor",
+        "times of all lookups include the cache and CPU time",
     ]);
     table.row([
         "lookup of the mix",
         &digits(costs.mixed_lookup_ios),
         &digits(costs.mixed_lookup_ios_exact),
         &show_ns(costs.lookup_ns),
-        "[13], found keys in the oldest run; the time is that of any",
+        "[13], found keys in the oldest run; time: any key",
     ]);
     table.row([
         "update",
         &digits(costs.update_ios),
         &digits(costs.merged_update_ios),
         &show_ns(costs.update_ns),
-        "[10]; exact: its part of merges as --counting says",
+        "[10]; exact: its share of compactions, by --counting",
     ]);
     table.row(["range", &digits(costs.range_ios), "", &show_ns(costs.range_ns), "[11]"]);
     table
@@ -212,14 +212,11 @@ pub fn memory_table(plan: &Plan, costs: &Costs) -> Table {
     table.row(["filters", &show_bytes(costs.filter_bytes)]);
     table.row(["block cache", &show_size(plan.cache_bytes)]);
     if plan.cache_bytes > 0 {
-        table.row([
-            "reads of lookups that it misses",
-            &format!("{} %", digits(costs.cache_miss_ratio * 100.0)),
-        ]);
+        table.row(["cache miss ratio of lookups", &format!("{} %", digits(costs.cache_miss_ratio * 100.0))]);
     }
     table.row(["fence pointers (the index)", &show_bytes(costs.fence_bytes)]);
-    table.row(["bytes written for a byte put", &digits(costs.write_amplification)]);
-    table.row(["bytes stored for a byte of data, at worst", &digits(costs.space_amplification)]);
+    table.row(["write amplification", &digits(costs.write_amplification)]);
+    table.row(["space amplification (worst case)", &digits(costs.space_amplification)]);
     table
 }
 
@@ -230,11 +227,11 @@ pub fn memory_table(plan: &Plan, costs: &Costs) -> Table {
 pub fn print_plan(situation: &Situation, plan: &Plan, costs: &Costs, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("design    {}", plan_text(situation, plan, costs)))?;
     out.line(format!(
-        "speed     {} operations a second, one after the other, {} each",
+        "speed     {} sequential operations/s, {} each",
         show_rate(costs.throughput_per_s),
         show_ns(costs.cost_ns_per_op)
     ))?;
-    out.heading("what operations cost")?;
+    out.heading("costs of operations")?;
     out.text(costs_table(plan, costs).to_string())?;
     out.heading("levels, smallest first")?;
     out.text(levels_table(plan, costs).to_string())?;

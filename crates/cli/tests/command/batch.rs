@@ -38,7 +38,7 @@ fn a_wrong_line_has_no_effect_and_the_others_go_on() {
         ("del a b", "too many parts: del K"),
         ("delrange a", "delrange needs two keys: delrange A B"),
         ("delrange a b c", "too many parts: delrange A B"),
-        ("flush now", "flush takes nothing after it"),
+        ("flush now", "flush takes no arguments"),
         ("commit", "commit without begin"),
         ("put \\x0 v", "key: \\x at byte 0 is not followed by two hex digits"),
         ("put k \\xzz", "value: \\x at byte 0 is not followed by two hex digits"),

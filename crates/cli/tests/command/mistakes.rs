@@ -31,18 +31,18 @@ fn paths_that_are_wrong() {
     fs::write(format!("{foreign}/notes.txt"), "text").expect("writable");
     let current = format!("{db}/CURRENT");
     check(&[
-        (3, &["get", &file, "k"], &[&file, "is a file", "DB is a directory"]),
-        (3, &["put", &file, "k", "v"], &[&file, "is a file", "DB is a directory"]),
+        (3, &["get", &file, "k"], &[&file, "is a file", "DB must be a directory"]),
+        (3, &["put", &file, "k", "v"], &[&file, "is a file", "DB must be a directory"]),
         (3, &["check", &current], &["is a file", "the database is the directory", &db]),
         (3, &["get", &missing, "k"], &["no database at", &missing, "no such directory", "hint: put, load"]),
         (3, &["stats", &empty], &["no database at", &empty, "is empty", "hint: put, load"]),
-        (3, &["scan", &foreign], &["no database at", &foreign, "notes.txt", "no file of a database"]),
-        (64, &["put", &foreign, "k", "v"], &[&foreign, "notes.txt", "a directory of its own"]),
-        (64, &["repair", &db, "--out", &db], &["--out", "repair does not change", "outside of it"]),
-        (64, &["repair", &db, "--out", &foreign], &[&foreign, "not empty", "hint: --out takes a directory"]),
+        (3, &["scan", &foreign], &["no database at", &foreign, "notes.txt", "no database file"]),
+        (64, &["put", &foreign, "k", "v"], &[&foreign, "notes.txt", "needs an empty directory"]),
+        (64, &["repair", &db, "--out", &db], &["--out", "repair does not change", "outside it"]),
+        (64, &["repair", &db, "--out", &foreign], &[&foreign, "not empty", "hint: --out must be empty"]),
         (64, &["checkpoint", &db, &foreign], &[&foreign, "not empty", "hint: DIR must be empty"]),
         (3, &["table", &db], &[&db, "takes one file of a database, not its directory"]),
-        (2, &["wal", &file], &[&file, "hint: the file does not begin as"]),
+        (2, &["wal", &file], &[&file, "hint: the file does not start with the expected magic"]),
         (3, &["demo", &missing], &[&missing, "--synthetic", "No such file"]),
         (3, &["load", &db, &empty], &[&empty, "load reads a file"]),
         (3, &["put", &db, "k", "--value-file", &missing], &[&missing, "No such file"]),
@@ -61,7 +61,7 @@ fn arguments_that_are_wrong() {
         (64, &["put", &db, "k"], &["<VALUE>", "--value-file"]),
         (64, &["get", &db, "\\xZZ"], &["KEY", "byte 0", "two hex digits", "\\x5c is a backslash"]),
         (64, &["get", &db, "abc", "--hex"], &["KEY", "two digits a byte", "3 digits"]),
-        (64, &["put", &db, &long, "v"], &["KEY has 65536 bytes", "at most 65535"]),
+        (64, &["put", &db, &long, "v"], &["KEY has 65536 bytes", "maximum is 65535"]),
         (
             64,
             &["put", &db, "k", "v", "--memory-budget", "1KiB"],
@@ -70,7 +70,7 @@ fn arguments_that_are_wrong() {
         (64, &["put", &db, "k", "v", "--write-buffer", "12XB"], &["--write-buffer", "12XB", "MiB"]),
         (64, &["put", &db, "k", "v", "--sync", "maybe"], &["--sync", "maybe", "always, never, buffered"]),
         (64, &["scan", &db, "--limit", "-1"], &["--limit", "-1", "whole number"]),
-        (64, &["scan", &db, "--from", "z", "--to", "a"], &["--from \"z\"", "--to \"a\"", "exchange them"]),
+        (64, &["scan", &db, "--from", "z", "--to", "a"], &["--from \"z\"", "--to \"a\"", "swap them"]),
         (
             64,
             &["get", &db, "k", "--keyspace", "usres"],
@@ -95,7 +95,7 @@ fn input_that_is_wrong() {
     check(&[
         (65, &["load", &db, &csv, "--key", "nom"], &[&csv, ":1:", "\"nom\"", "\"id\", \"name\"", "--key"]),
         (65, &["load", &db, &binary], &[&binary, ":1:", "no tab", "--format", "may not be text"]),
-        (65, &["put", &db, "k", "--value-file", &big], &[&big, "at most 256 MiB"]),
+        (65, &["put", &db, "k", "--value-file", &big], &[&big, "maximum value size is 256 MiB"]),
     ]);
     assert!(!fs::exists(&db).expect("readable"), "nothing was created");
 }

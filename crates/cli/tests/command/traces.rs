@@ -38,7 +38,7 @@ fn a_checkpoint_makes_no_directories_above_its_own() {
     let db = dir.database("db", 100);
     let (above, target) = (dir.path("nope"), dir.path("nope/x"));
     let err = run(["checkpoint", &db, &target]).fails(3);
-    assert!(err.contains(&target) && err.contains(&format!("{above} is not there")), "{err}");
+    assert!(err.contains(&target) && err.contains(&format!("{above} does not exist")), "{err}");
     assert!(!fs::exists(&above).expect("readable"));
     let beside = dir.path("copy");
     run(["checkpoint", &db, &beside]).ok();

@@ -47,7 +47,7 @@ fn a_manifest_under_the_name_of_another_is_corrupt() {
     fs::copy(files(&other, "MANIFEST-").pop().expect("a manifest"), &name).expect("writable");
     run(["get", &db, "key00001"]).fails(2);
     let err = run(["manifest", &db]).fails(2);
-    assert!(err.contains("another of that name"), "{err}");
+    assert!(err.contains("names another file of that name"), "{err}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_lost_current_is_one_verdict_for_all() {
     fs::create_dir(&foreign).expect("mkdir");
     fs::write(format!("{foreign}/letter.txt"), b"dear").expect("writable");
     let err = run(["put", &foreign, "k", "v"]).fails(64);
-    assert!(err.contains("a directory of its own"), "{err}");
+    assert!(err.contains("needs an empty directory"), "{err}");
 }
 
 #[test]

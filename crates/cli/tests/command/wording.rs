@@ -10,7 +10,7 @@ fn options_out_of_range_are_named_as_typed_in_readable_units() {
     let db = dir.path("db");
     for (option, value, message) in [
         ("--memory-budget", "1KiB", "--memory-budget must be from 4 MiB to 1 PiB, not 1 KiB"),
-        ("--memory-budget", "2PiB", "no size"),
+        ("--memory-budget", "2PiB", "not a size"),
         ("--write-buffer", "1000", "--write-buffer must be from 1 KiB to 1 TiB, not 1000 bytes"),
         ("--file-size", "1", "--file-size must be from 1 KiB to 1 TiB, not 1 bytes"),
         ("--size-ratio", "1.5", "--size-ratio must be from 2 to"),
@@ -64,12 +64,12 @@ fn a_file_of_another_kind_is_told_where_it_belongs() {
     let first = |kind: &str| files(&db, kind).remove(0).display().to_string();
     let (table, log, manifest) = (first("sst"), first("log"), first("MANIFEST-"));
     for (command, file, advice) in [
-        ("table", &log, "this is a log: see `shamba wal`"),
-        ("table", &manifest, "this is a manifest: see `shamba manifest`"),
-        ("wal", &table, "this is a table: see `shamba table`"),
-        ("wal", &manifest, "this is a manifest: see `shamba manifest`"),
-        ("manifest", &table, "this is a table: see `shamba table`"),
-        ("manifest", &first("CURRENT"), "this names the manifest in force"),
+        ("table", &log, "this is a log file: use `shamba wal`"),
+        ("table", &manifest, "this is a manifest: use `shamba manifest`"),
+        ("wal", &table, "this is a table file: use `shamba table`"),
+        ("wal", &manifest, "this is a manifest: use `shamba manifest`"),
+        ("manifest", &table, "this is a table file: use `shamba table`"),
+        ("manifest", &first("CURRENT"), "this file names the current manifest"),
     ] {
         let err = run([command, file]).fails(64);
         assert!(err.contains(advice), "{command}: {err}");

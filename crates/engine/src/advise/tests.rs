@@ -158,7 +158,7 @@ fn only_what_pays_is_advised_and_else_it_is_said_why_nothing_is() {
     for (looked, why) in [
         (vec![], "no other design"),
         (vec![looked(4.0, 0.09, 1.0, 1)], "saves more than 9 %"),
-        (vec![looked(4.0, 0.3, 400.0, 1)], "paid for after 400 s only"),
+        (vec![looked(4.0, 0.3, 400.0, 1)], "pay off only after 400 s"),
         (vec![looked(4.0, 0.3, 1.0, 1_001)], "more than the data itself"),
     ] {
         let error = choose(looked, None).unwrap_err();

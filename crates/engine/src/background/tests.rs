@@ -46,7 +46,7 @@ impl EventListener for Merges {
             _ => return,
         };
         let Some((db, next)) = &mut *lock(&self.writer) else { return };
-        lock(&self.seen).push(Seen { begins, target_level, slices: db.stats().merge_slices });
+        lock(&self.seen).push(Seen { begins, target_level, slices: db.stats().compaction_slices });
         if !begins {
             flush(db, next, DUE);
         }
@@ -175,7 +175,7 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
     assert_eq!(seen.first().map(|first| (first.begins, first.target_level)), Some((true, long.target_level)));
     assert_eq!(seen.iter().filter(|seen| seen.begins).count() * 2, seen.len(), "each merge ended");
     let beside = seen.len() as u64 / 2 - 1;
-    assert_eq!(done.merges, 1 + beside, "a merge that gave way is none");
+    assert_eq!(done.compactions, 1 + beside, "a merge that gave way is none");
     // Between two other jobs there were slices of the long compaction, and writes.
     let between = seen[1..].chunks_exact(2).zip(seen[3..].chunks_exact(2));
     let turns = between.filter(|(one, next)| next[0].slices > one[1].slices).count();
@@ -322,7 +322,7 @@ fn levels_are_sized_by_what_memory_lets_be_flushed() {
         db.wait_idle().expect("idle");
         let stats = db.stats();
         let levels: Vec<_> = stats.levels.iter().map(|level| (level.level, level.bytes)).collect();
-        (stats.flushes, stats.bytes_merged, levels)
+        (stats.flushes, stats.bytes_compacted, levels)
     };
     let (flushes, merged_bytes, levels) = filled(None);
     let deepest = levels.iter().filter(|(_, bytes)| *bytes > 0).map(|(level, _)| *level).max();

@@ -53,7 +53,7 @@ impl Catalog {
         let mut next = installing.state.clone();
         // An invalid edit is a defect of this program, not of the disk: stop rather than write it.
         next.apply(&edit).map_err(|detail| {
-            let error = Error::invalid(format!("an edit does not fit the tree: {detail}"));
+            let error = Error::invalid(format!("an edit is inconsistent with the tree: {detail}"));
             self.lifecycle.fail(&error);
             error
         })?;
@@ -175,7 +175,7 @@ impl Catalog {
         edit.next_id = Some(self.next_id());
         state
             .apply(&edit)
-            .map_err(|detail| Error::invalid(format!("recovery does not fit the tree: {detail}")))?;
+            .map_err(|detail| Error::invalid(format!("recovery is inconsistent with the tree: {detail}")))?;
         let manifest = ManifestWriter::create(&self.env, &self.dir, number, state)?;
         *lock(&self.installing) = Some(Installing { manifest, state: state.clone() });
         Ok(())

@@ -101,7 +101,7 @@ impl KeyspaceCore {
         }
         if self.dropped.load(Ordering::Acquire) {
             let name = &self.name;
-            let context = format!("keyspace {name:?} was dropped or is not this database's");
+            let context = format!("keyspace {name:?} was dropped or belongs to another database");
             return Err(shamba_tree::Error::invalid(context));
         }
         Ok(())

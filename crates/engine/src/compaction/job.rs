@@ -96,7 +96,7 @@ impl Core {
             return Ok(());
         }
         job.check(&version)
-            .map_err(|detail| Error::invalid(format!("a merge would break the tree: {detail}")))?;
+            .map_err(|detail| Error::invalid(format!("a compaction would break the tree: {detail}")))?;
         let (run, age) = self.catalog.new_run();
         let output = job.output_run(&version, run, age).map_err(Error::invalid)?;
         if job.is_trivial_move(&version) && !self.joins_tables(&version, job) {
@@ -142,7 +142,7 @@ impl Core {
             return Ok(());
         }
         self.save_statistics(false);
-        WorkCounters::add(&self.telemetry.work().merges, u64::from(ended == Ended::Done));
+        WorkCounters::add(&self.telemetry.work().compactions, u64::from(ended == Ended::Done));
         self.telemetry.emit(&Event::CompactionEnd {
             keyspace: keyspace.name.clone(),
             target_level: job.target_level,
@@ -242,7 +242,7 @@ impl Core {
         let slept_us = plan.slept_us.load(Ordering::Relaxed) / plan.threads() as u64;
         let slept_lately_us = slept_us.saturating_sub(tally.slept_us);
         let worked_us = now_us.saturating_sub(tally.since_us).saturating_sub(slept_lately_us);
-        WorkCounters::add(&self.telemetry.work().merge_us, worked_us);
+        WorkCounters::add(&self.telemetry.work().compaction_us, worked_us);
         (tally.since_us, tally.slept_us) = (now_us, slept_us);
     }
 
@@ -343,7 +343,7 @@ impl Core {
         let installed = self.catalog.install(&[], new.clone(), |state| {
             let Some(current) = state.keyspaces.get(&id) else {
                 is_dropped = true;
-                return Err(Error::invalid("the keyspace was dropped during a merge"));
+                return Err(Error::invalid("the keyspace was dropped during a compaction"));
             };
             // Under the install lock, where no figures are adjusted: a table that is in no tree yet
             // would be missed.
@@ -365,10 +365,10 @@ impl Core {
         tally.bytes_read += bytes_read;
         tally.bytes_written += bytes_written;
         tally.dropped += entries_dropped;
-        WorkCounters::add(&self.telemetry.work().bytes_merged, bytes_written);
-        WorkCounters::add(&self.telemetry.work().bytes_merge_read, bytes_read);
+        WorkCounters::add(&self.telemetry.work().bytes_compacted, bytes_written);
+        WorkCounters::add(&self.telemetry.work().bytes_compaction_read, bytes_read);
         WorkCounters::add(&self.telemetry.work().entries_dropped, entries_dropped);
-        WorkCounters::add(&self.telemetry.work().merge_slices, 1);
+        WorkCounters::add(&self.telemetry.work().compaction_slices, 1);
         Ok(true)
     }
 

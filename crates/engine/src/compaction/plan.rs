@@ -189,7 +189,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.hand_in(Err(Error::new(ErrorKind::ReadOnly, "a merge panicked")));
+            self.hand_in(Err(Error::new(ErrorKind::ReadOnly, "a compaction panicked")));
         }
     }
 }
@@ -255,7 +255,7 @@ mod tests {
         let plan = plan(2);
         drop(plan.claim());
         let Some(Err(error)) = plan.take_next() else { panic!("an error") };
-        assert_eq!(error.to_string(), "a merge panicked");
+        assert_eq!(error.to_string(), "a compaction panicked");
         let claim = plan.claim().expect("a slice");
         std::thread::scope(|scope| {
             let stopping = scope.spawn(|| plan.stop().len());

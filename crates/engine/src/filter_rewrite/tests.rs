@@ -105,9 +105,9 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     }
     assert_eq!(db.get(b"later").expect("answers").as_deref(), Some(&b"x"[..]));
     db.verify().expect("sound");
-    let written = db.stats().bytes_merged;
+    let written = db.stats().bytes_compacted;
     db.core().rewrite_filters_now().expect("nothing to do");
-    assert_eq!(db.stats().bytes_merged, written);
+    assert_eq!(db.stats().bytes_compacted, written);
 }
 
 #[test]

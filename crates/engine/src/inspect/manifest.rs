@@ -26,16 +26,16 @@ pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
     }
     let Some(current) = read_current(env, path)? else {
         no_database_without_current(env, path)?;
-        return Err(Error::no_database(path, "the directory holds none"));
+        return Err(Error::no_database(path, "the directory contains none"));
     };
     let file = path.join(manifest_file_name(current.number));
     if let Ok(false) = env.vfs.exists(&file) {
-        let detail = format!("it is missing, and {CURRENT} names it");
+        let detail = format!("{CURRENT} names it, but it is missing");
         return Err(Error::corruption(&file, 0, "manifest", detail));
     }
     let described = describe_manifest(env, &file)?;
     if described.birth != current.birth.0 {
-        let detail = format!("it is not the file that {CURRENT} names, but another of that name");
+        let detail = format!("{CURRENT} names another file of that name");
         return Err(Error::corruption(&file, 0, FileKind::Manifest.header_structure(), detail));
     }
     Ok(described)
@@ -51,7 +51,8 @@ fn describe_manifest(env: &Env, path: &Path) -> Result<LogDescription> {
         RecordKind::Head => Ok(Err("a log's head in a manifest".to_owned())),
         RecordKind::Data => match decode_edit(&record.payload) {
             Ok(edit) => {
-                let fits = state.apply(&edit).map_err(|detail| format!("it does not fit: {detail}"));
+                let fits =
+                    state.apply(&edit).map_err(|detail| format!("inconsistent with earlier edits: {detail}"));
                 Ok(fits.map(|()| (EDIT, fields(&edit))))
             }
             Err(EditFault::Malformed(detail)) => Ok(Err(detail)),

@@ -114,7 +114,7 @@ fn refuse_foreign(dir: &Path, entries: &[DirEntry]) -> Result<()> {
     match entries.iter().find(|entry| !is_ours(entry)) {
         None => Ok(()),
         Some(foreign) => Err(Error::invalid(format!(
-            "{} holds {:?} and no database: a new one needs a directory of its own",
+            "{} contains {:?} and no database: a new database needs an empty directory",
             dir.display(),
             foreign.name
         ))),

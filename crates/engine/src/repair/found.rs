@@ -72,7 +72,7 @@ impl Found {
     pub(super) fn look(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Self> {
         let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
         if !entries.iter().any(is_ours) {
-            return Err(Error::no_database(dir, "the directory holds no file of one"));
+            return Err(Error::no_database(dir, "the directory contains no database file"));
         }
         let (state, is_whole) = read_state(env, dir, &entries, report)?;
         report.manifest = is_whole;
@@ -166,7 +166,7 @@ impl Found {
                 upper: upper.cloned(),
             });
             if keyspace == UNATTRIBUTED_ID {
-                let detail = format!("nobody says of which keyspace it is: its entries are in {name:?}");
+                let detail = format!("its keyspace is unknown: its entries are in {name:?}");
                 let error = Error::corruption(&path, 0, "table", detail);
                 report.lose(None, Some(keys.clone()), Loss::Entries, &path, &error);
             }
@@ -227,7 +227,7 @@ fn read_state(
         Ok(None) => Error::corruption(&dir.join(CURRENT), 0, CURRENT, "it is missing"),
         Err(error) => error.into(),
     };
-    report.damaged(&dir.join(CURRENT), &error, "which tables count");
+    report.damaged(&dir.join(CURRENT), &error, "the list of current tables");
     // If `CURRENT` can be read, only the manifest that it names can be the current one.
     let current = read_current(env, dir).ok().flatten();
     let files = entries.iter().filter(|entry| !entry.is_dir);
@@ -246,25 +246,28 @@ fn read_state(
     let expected = current.filter(|current| current.number == number);
     let read = read_edits(env, &path, number, expected, &mut |record, edit| {
         state.apply(&edit).map_err(|detail| {
-            let detail = format!("it does not fit: {detail}");
+            let detail = format!("inconsistent with earlier edits: {detail}");
             FileError::corruption(&path, record.offset, "manifest edit", detail)
         })
     });
     state.next_id = state.next_id.max(number.saturating_add(1));
     match read {
         Ok(_) if !was_in_force => {
-            report.warn(format!("{} says nothing of which tables count: it may be older", path.display()));
+            report.warn(format!(
+                "{} does not determine the current tables: it may be outdated",
+                path.display()
+            ));
             lose_manifest(dir, &error, report);
             Ok((state, false))
         }
         Ok(torn) => {
             torn.iter().for_each(|torn| report.warn(torn.to_string()));
-            report.warn(format!("{} is taken for the one in force", path.display()));
+            report.warn(format!("{} is used as the current manifest", path.display()));
             Ok((state, true))
         }
         Err(error) => {
             let error = error.into();
-            report.damaged(&path, &error, "which tables count");
+            report.damaged(&path, &error, "the list of current tables");
             lose_manifest(&path, &error, report);
             Ok((state, false))
         }
@@ -274,7 +277,7 @@ fn read_state(
 /// Reports a lost manifest: it is unknown which entries compactions dropped, and which tables
 /// existed.
 fn lose_manifest(path: &Path, error: &Error, report: &mut RepairReport) {
-    report.warn("without a manifest, a table or log that is missing altogether is not noticed".to_owned());
+    report.warn("without a manifest, missing tables and logs are not detected".to_owned());
     report.lose(None, Some(KeyRange::everything()), Loss::Deletions, path, error);
 }
 
@@ -313,7 +316,7 @@ impl<'a> Tables<'a> {
         let opened = match self.by_id.contains(&id) {
             true => self.open(&path, Some(birth), report)?,
             false => {
-                let detail = "the file is missing, and the manifest names it";
+                let detail = "the manifest names the file, but it is missing";
                 Err(Error::corruption(&path, 0, "table", detail))
             }
         };
@@ -321,7 +324,7 @@ impl<'a> Tables<'a> {
             Ok(table) => Ok(table),
             Err(error) => match self.elsewhere(birth)? {
                 Some(other) => {
-                    report.damaged(&path, &error, "nothing: the table is there under another name");
+                    report.damaged(&path, &error, "nothing: the table exists under another name");
                     self.open(&other, Some(birth), report)?.map_err(|error| (other, error))
                 }
                 None => Err((path, error)),
@@ -362,7 +365,7 @@ impl<'a> Tables<'a> {
                         Some(damage) if damage.structure.contains("filter") => {
                             report.warn(error.chain().to_string())
                         }
-                        _ => report.damaged(path, &error, "nothing: it can be done without"),
+                        _ => report.damaged(path, &error, "nothing: it is not needed"),
                     }
                 }
                 Ok(Ok(Arc::new(table)))

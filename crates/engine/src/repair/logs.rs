@@ -191,7 +191,7 @@ impl<'a> LogContent<'a> {
         // Every write is in a log before it is in a table, so the last log must end after all
         // tables.
         if !found.is_whole && broken.is_none() && content.last_seq < found.largest_seq() {
-            let detail = "a log is missing: the tables hold later writes than the logs that are there";
+            let detail = "a log is missing: the tables have later writes than the existing logs";
             broken = Some((dir.to_path_buf(), Error::corruption(dir, 0, "log file", detail)));
         }
         if let Some((path, error)) = broken {
@@ -320,7 +320,9 @@ fn readable(
         let path = dir.join(log_file_name(number));
         match SurveyedLog::survey(env, dir, number) {
             Ok(_) if broken.is_none() => good.push(number),
-            Ok(_) => report.warn(format!("{}: it follows a log that cannot be read", path.display())),
+            Ok(_) => {
+                report.warn(format!("{}: not replayed, because it follows an unreadable log", path.display()))
+            }
             Err(error) => {
                 let error = error.into();
                 report.damaged(&path, &error, "writes since the last flush");

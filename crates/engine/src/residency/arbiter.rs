@@ -204,7 +204,7 @@ impl Core {
                     self.residency.memtable_bytes.store(memtable_bytes, Ordering::Relaxed);
                 }
             }
-            Err(detail) => self.telemetry.warn(format!("memory could not be divided: {detail}")),
+            Err(detail) => self.telemetry.warn(format!("dividing the memory budget failed: {detail}")),
         }
         // The next window decides about the write buffer and needs its value in both windows.
         let is_before = (state.arbiter.windows + 1) % BUFFER_WINDOWS == 0;

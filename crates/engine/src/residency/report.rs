@@ -22,7 +22,7 @@ pub struct LevelMemory {
     pub filter_held_bytes: u64,
     /// Bytes of dormant filters among them: resident while no other use for the memory exists, but
     /// not probed, because nearly all lookups find their key.
-    pub filter_resting_bytes: u64,
+    pub filter_dormant_bytes: u64,
     /// Bytes of all slices.
     pub filter_bytes: u64,
     /// For each module, in the order of probing: resident slices, and all slices.
@@ -31,6 +31,9 @@ pub struct LevelMemory {
     pub index_held_bytes: u64,
     /// Resident index partitions, and all of them.
     pub partitions: (u64, u64),
+    /// Old name of [`Self::filter_dormant_bytes`].
+    #[deprecated(since = "0.2.0", note = "renamed to `filter_dormant_bytes`")]
+    pub filter_resting_bytes: u64,
 }
 
 /// Value of memory for filters and indexes, in expected nanoseconds saved per second and byte, as
@@ -52,6 +55,9 @@ pub struct MemoryPrices {
     pub model_reads_per_lookup: f64,
     /// The same with the filter modules and index partitions that minimize the time of lookups
     /// alone, using all of the budget that memtables and the tables' own data leave.
+    pub ideal_reads_per_lookup: f64,
+    /// Old name of [`Self::ideal_reads_per_lookup`].
+    #[deprecated(since = "0.2.0", note = "renamed to `ideal_reads_per_lookup`")]
     pub fewest_reads_per_lookup: f64,
 }
 
@@ -67,7 +73,7 @@ impl LevelMemory {
         self.partitions = (self.partitions.0 + held, self.partitions.1 + partitions);
         if let Some(filter) = reader.filter() {
             self.filter_held_bytes += filter.held_bytes();
-            self.filter_resting_bytes += filter.dormant_bytes();
+            self.filter_dormant_bytes += filter.dormant_bytes();
             self.filter_bytes += filter.geometry().total_bytes();
             for (number, module) in filter.geometry().modules().iter().enumerate() {
                 if self.modules.len() <= number {
@@ -84,6 +90,7 @@ impl LevelMemory {
 
 impl Core {
     /// One entry per level of each keyspace.
+    #[allow(deprecated)] // Old names are set, too.
     pub(crate) fn level_memory(&self) -> Vec<LevelMemory> {
         let mut levels = Vec::new();
         for keyspace in self.catalog.keyspaces().values() {
@@ -94,6 +101,7 @@ impl Core {
                 let tables = runs.iter().flat_map(|run| run.tables());
                 tables.filter_map(|table| table.meta.reader.get()).for_each(|reader| memory.add(reader));
                 if memory.tables > 0 {
+                    memory.filter_resting_bytes = memory.filter_dormant_bytes;
                     levels.push(memory);
                 }
             }
@@ -101,10 +109,11 @@ impl Core {
         levels
     }
 
+    #[allow(deprecated)] // Old names are set, too.
     pub(crate) fn memory_prices(&self) -> MemoryPrices {
         let PlanPrices { gain_per_byte, loss_per_byte, useful_bytes, cost_ns_per_second, .. } =
             self.plan_prices();
-        let (model_reads, fewest_reads) = match self.settings.filter_residency {
+        let (model_reads, ideal_reads) = match self.settings.filter_residency {
             Residency::Budgeted => self.model_reads().unwrap_or_default(),
             Residency::Pinned | Residency::Cached => (0.0, 0.0),
         };
@@ -114,7 +123,8 @@ impl Core {
             filter_useful_bytes: useful_bytes,
             model_cost_ns_per_second: cost_ns_per_second,
             model_reads_per_lookup: model_reads,
-            fewest_reads_per_lookup: fewest_reads,
+            ideal_reads_per_lookup: ideal_reads,
+            fewest_reads_per_lookup: ideal_reads,
         }
     }
 

@@ -302,7 +302,7 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
         }
         let [reader] = &readers(&db)[..] else { panic!("one table") };
         assert!(is_whole(reader), "nothing was let go");
-        (reader.filter().expect("a filter").asked() != 0, db.memory().levels[0].filter_resting_bytes > 0)
+        (reader.filter().expect("a filter").asked() != 0, db.memory().levels[0].filter_dormant_bytes > 0)
     };
     assert_eq!(windows(2, 2_000, KEYS), (true, false));
     assert_eq!(
@@ -311,7 +311,7 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
         "one run, and every key is there: filters only cost their probes"
     );
     let explained = db.explain(key(5)).expect("a lookup").to_string();
-    assert!(explained.contains("in memory, but asking it costs more"), "{explained}");
+    assert!(explained.contains("in memory, but a probe costs more"), "{explained}");
     // Every block is cached by now: any further read is for the filter, and fails.
     faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]));
     assert_eq!(windows(60, 2_000, KEYS), (true, false), "lookups have turned");

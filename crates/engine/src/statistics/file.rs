@@ -100,7 +100,7 @@ fn decode(bytes: &[u8]) -> std::result::Result<Vec<TreeFigures>, HeaderFault> {
 fn decode_body(birth: BirthId, bytes: &[u8]) -> Decoded<Vec<TreeFigures>> {
     let (body, sum) = bytes.split_last_chunk::<4>().ok_or_else(|| "the checksum is missing".to_owned())?;
     if checksum(birth, HEADER_BYTES, body) != u32::from_le_bytes(*sum) {
-        return Err("the checksum is wrong".to_owned());
+        return Err("checksum mismatch".to_owned());
     }
     let mut decoder = Decoder::new(body);
     let keyspaces = decoder.u32()?;
@@ -156,7 +156,7 @@ pub(crate) fn read(env: &Env, dir: &Path) -> Result<Option<(Vec<TreeFigures>, u6
 /// Text of the warning for an unreadable file.
 pub(crate) fn warning(error: &Error) -> String {
     let error = error.chain();
-    format!("{error}; lookups are counted afresh, and answers do not depend on it")
+    format!("{error}; lookup statistics start empty; no answer depends on them")
 }
 
 fn write(env: &Env, dir: &Path, bytes: &[u8]) -> io::Result<()> {

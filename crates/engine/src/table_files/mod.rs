@@ -113,8 +113,9 @@ impl TableFiles {
             && !self.has_warned_direct_io.swap(true, Ordering::Relaxed)
         {
             let path = reader.path().display();
-            self.telemetry
-                .warn(format!("direct I/O is refused for {path}: tables are read through the page cache"));
+            self.telemetry.warn(format!(
+                "direct I/O is not available for {path}: tables are read through the page cache"
+            ));
         }
         Ok(reader)
     }

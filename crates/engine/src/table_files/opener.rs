@@ -103,7 +103,7 @@ impl OpenTables for Opener {
                 file: path,
                 offset: 0,
                 structure: "table",
-                detail: "the file is missing, and the manifest names it".to_owned(),
+                detail: "the manifest names the file, but it is missing".to_owned(),
             },
             _ => error,
         })

@@ -283,8 +283,8 @@ impl<'a> Output<'a> {
             return Err(Error::corruption(
                 &path,
                 0,
-                "merge output",
-                "its digest is not that of what went in",
+                "compaction output",
+                "its digest differs from that of the inputs",
             ));
         }
         // From here on the caller owns the files.

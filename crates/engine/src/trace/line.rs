@@ -230,7 +230,7 @@ fn usage(verb: &[u8]) -> Option<&'static str> {
         b"D" => "D KEY",
         b"R" => "R FROM TO",
         b"X" => "X FROM TO, or X FROM",
-        b"Q" => "Q KEY, with + or - behind it or not",
+        b"Q" => "Q KEY, optionally followed by + or -",
         b"S" => "S FROM TO",
         b"N" => "N FROM COUNT",
         b"P" => "P FROM COUNT",
@@ -252,13 +252,13 @@ fn remark(line: &[u8]) -> Result<Line<'_>, String> {
 
 fn key(text: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     let key = match text {
-        b"" => return Err("a key is missing (the empty one is written \\e)".to_owned()),
+        b"" => return Err("a key is missing (an empty key is written \\e)".to_owned()),
         b"\\e" => Cow::Borrowed(&b""[..]),
         text => unescape(text)?,
     };
     match key.len() {
         0..=MAX_KEY_BYTES => Ok(key),
-        bytes => Err(format!("the key has {bytes} bytes; the most is {MAX_KEY_BYTES}")),
+        bytes => Err(format!("the key has {bytes} bytes; the maximum is {MAX_KEY_BYTES}")),
     }
 }
 
@@ -269,7 +269,7 @@ fn payload(text: &[u8]) -> Result<Payload<'_>, String> {
     };
     match value.len() {
         0..=MAX_VALUE_BYTES => Ok(value),
-        bytes => Err(format!("the value has {bytes} bytes; the most is {MAX_VALUE_BYTES}")),
+        bytes => Err(format!("the value has {bytes} bytes; the maximum is {MAX_VALUE_BYTES}")),
     }
 }
 
@@ -379,7 +379,7 @@ fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, String> {
         };
         let Some(((high, low), after)) = escaped else {
             let at = text.len() - rest.len();
-            return Err(format!("\\ at byte {at} of \"{}\" does not begin \\xNN", shown(text)));
+            return Err(format!("\\ at byte {at} of \"{}\" does not start \\xNN", shown(text)));
         };
         bytes.push(high << 4 | low);
         rest = after;
@@ -461,14 +461,14 @@ mod tests {
             ("", "an operation is missing"),
             (" Q k", "an operation is missing"),
             ("q k", "unknown operation \"q\""),
-            ("Q", "Q KEY, with + or - behind it or not is expected"),
-            ("Q ", "a key is missing (the empty one is written \\e)"),
-            ("Q k ", "Q KEY, with + or - behind it or not is expected"),
-            ("Q k * 1", "Q KEY, with + or - behind it or not is expected"),
+            ("Q", "Q KEY, optionally followed by + or - is expected"),
+            ("Q ", "a key is missing (an empty key is written \\e)"),
+            ("Q k ", "Q KEY, optionally followed by + or - is expected"),
+            ("Q k * 1", "Q KEY, optionally followed by + or - is expected"),
             ("I k", "I KEY VALUE is expected"),
             ("I k v w", "I KEY VALUE is expected"),
             ("I k *-1", "\"-1\" is not a number below 2^64"),
-            ("I k *99999999999", "the value has 99999999999 bytes; the most is 268435456"),
+            ("I k *99999999999", "the value has 99999999999 bytes; the maximum is 268435456"),
             ("D k v", "D KEY is expected"),
             ("R a", "R FROM TO is expected"),
             ("X", "X FROM TO, or X FROM is expected"),
@@ -476,12 +476,12 @@ mod tests {
             ("N a +1", "\"+1\" is not a number below 2^64"),
             ("P a", "P FROM COUNT is expected"),
             ("K \\xff", "the name of a keyspace must be UTF-8"),
-            ("Q a\\", "\\ at byte 1 of \"a\\\\\" does not begin \\xNN"),
-            ("Q \\x4", "\\ at byte 0 of \"\\\\x4\" does not begin \\xNN"),
+            ("Q a\\", "\\ at byte 1 of \"a\\\\\" does not start \\xNN"),
+            ("Q \\x4", "\\ at byte 0 of \"\\\\x4\" does not start \\xNN"),
             ("Q k\r", "the byte \\x0d at byte 1 of \"k\\r\" must be escaped"),
             ("Q \u{e4}", "the byte \\xc3 at byte 0 of \"\\xc3\\xa4\" must be escaped"),
             ("# end soon", "\"soon\" is not a number below 2^64"),
-            (long.as_str(), "the key has 65536 bytes; the most is 65535"),
+            (long.as_str(), "the key has 65536 bytes; the maximum is 65535"),
         ] {
             let error = Line::parse(text.as_bytes()).expect_err(text);
             assert_eq!(error, reason, "{text}");

@@ -121,7 +121,7 @@ impl FileCheck<'_> {
                     self.length(used.meta.id, used.meta.file_bytes, &affected);
                 } else {
                     let path = self.dir.join(table_file_name(used.meta.id));
-                    let detail = "the file is missing, and the manifest names it";
+                    let detail = "the manifest names the file, but it is missing";
                     self.add(&path, &Error::corruption(&path, 0, "table", detail), &affected);
                 }
             }
@@ -158,7 +158,7 @@ impl FileCheck<'_> {
         let path = self.dir.join(table_file_name(id));
         let found = self.length_of(&path);
         if found != expected && !self.report.problems.iter().any(|problem| problem.file == path) {
-            let detail = format!("{found} bytes long, the manifest says {expected}");
+            let detail = format!("{found} bytes long, the manifest states {expected}");
             self.add(&path, &Error::corruption(&path, found.min(expected), "table", detail), affected);
         }
     }
@@ -195,10 +195,10 @@ impl FileCheck<'_> {
                 match &log.ending {
                     Ending::Corrupt { offset, detail } => {
                         let error = Error::corruption(&path, *offset, "log frame", detail);
-                        self.add(&path, &error, "everything written from there on");
+                        self.add(&path, &error, "all writes from there on");
                     }
                     Ending::Torn { offset, bytes, detail } => self.report.warn(format!(
-                        "{}: {bytes} bytes from offset {offset} on left out: {detail}",
+                        "{}: {bytes} bytes from offset {offset} ignored: {detail}",
                         path.display()
                     )),
                     _ => {}

@@ -172,7 +172,7 @@ pub(crate) fn check_op(op: OpRef<'_>) -> Result<()> {
     other_key.map_or(Ok(()), check_key)?;
     if value.len() > MAX_VALUE_BYTES {
         let (bytes, most) = (value.len(), MAX_VALUE_BYTES);
-        return Err(Error::invalid(format!("the value has {bytes} bytes; the most is {most}")));
+        return Err(Error::invalid(format!("the value has {bytes} bytes; the maximum is {most}")));
     }
     Ok(())
 }
@@ -322,7 +322,7 @@ impl Batch {
     fn check(&self, keyspace: &Keyspace) -> Result<()> {
         if !keyspace.is_of(&self.db) {
             return Err(Error::invalid(format!(
-                "keyspace {:?} belongs to another database than the batch",
+                "keyspace {:?} and the batch belong to different databases",
                 keyspace.name()
             )));
         }

@@ -100,7 +100,7 @@ impl Core {
         let durability = options.durability.unwrap_or(self.settings.durability);
         if self.settings.no_wal && durability != Durability::NoSync {
             return Err(Error::invalid(
-                "the database is open without a log: a write cannot ask for a durability",
+                "the database is open without a log: the only possible durability is NoSync",
             ));
         }
         Ok(durability)
@@ -322,9 +322,7 @@ impl Core {
     /// Syncs everything in the logs, whatever the durability of the writes was.
     pub fn sync_log(&self) -> Result<()> {
         if self.settings.no_wal {
-            return Err(Error::invalid(
-                "the database is open without a log: there is nothing to sync; flush instead",
-            ));
+            return Err(Error::invalid("the database is open without a log: flush instead of sync"));
         }
         self.lifecycle.check_writable()?;
         self.sync_locked(&mut lock(&self.writing))

@@ -41,7 +41,7 @@ pub(crate) struct Limits {
 /// The reason that a writer gets which waits for `work`.
 fn reason(work: Work) -> &'static str {
     match work {
-        Work::Flush => "sealed memtables wait for their flush",
+        Work::Flush => "flushes of sealed memtables are behind",
         Work::Merge => "level 0 is full",
     }
 }
@@ -174,13 +174,13 @@ impl Core {
             let is_full = |cause: &Error| cause.kind() == ErrorKind::NoSpace;
             match trouble.error.clone() {
                 Some(cause) if is_full(&cause) && (over || deadline_us.is_none()) => {
-                    break Err(Error::with_source(ErrorKind::NoSpace, "no room for the write", cause));
+                    break Err(Error::with_source(ErrorKind::NoSpace, "no space for the write", cause));
                 }
                 // On a full disk a writer with a deadline waits until the deadline.
                 Some(cause) if gives_up && (self.is_inline() || !is_full(&cause)) => {
                     break Err(Error::with_source(
                         cause.kind(),
-                        format!("the write cannot go on: {reason}"),
+                        format!("the write cannot continue: {reason}"),
                         cause,
                     ));
                 }

@@ -23,16 +23,16 @@ pub struct Effort {
     /// Absent keys are probed until about this many are expected to have passed...
     pub passes_wanted: f64,
     /// ...but at most this many, over all filters.
-    pub strangers_most: u64,
+    pub strangers_max: u64,
 }
 
 impl Effort {
     /// The effort of the checked-in table: errors of 0.4 % up to 14 bits per key.
     pub const FULL: Self =
-        Self { filters: 16, keys_per_filter: 409_600, passes_wanted: 100_000.0, strangers_most: 150_000_000 };
+        Self { filters: 16, keys_per_filter: 409_600, passes_wanted: 100_000.0, strangers_max: 150_000_000 };
     /// A measurement that takes seconds: errors of some 2 %.
     pub const QUICK: Self =
-        Self { filters: 16, keys_per_filter: 40_960, passes_wanted: 5_000.0, strangers_most: 1_500_000 };
+        Self { filters: 16, keys_per_filter: 40_960, passes_wanted: 5_000.0, strangers_max: 1_500_000 };
 }
 
 /// A measured rate.
@@ -59,7 +59,7 @@ impl Rate {
 pub fn measure(layout: FilterLayout, bits_per_key: f64, seed: u64, effort: Effort) -> Rate {
     let filters = effort.filters.max(2);
     let strangers = effort.passes_wanted / layout_fpr(layout, bits_per_key);
-    let per_filter = (strangers.min(effort.strangers_most as f64) / f64::from(filters)).max(1000.0) as u64;
+    let per_filter = (strangers.min(effort.strangers_max as f64) / f64::from(filters)).max(1000.0) as u64;
     let rates: Vec<f64> = (0..filters)
         .map(|number| {
             // One stream for keys and absent keys, so that no two are the same.

@@ -90,7 +90,7 @@ impl<'a> Decoder<'a> {
     /// The next variable-length integer, which must fit in 32 bits.
     pub fn varint_u32(&mut self) -> Decoded<u32> {
         let value = self.varint()?;
-        u32::try_from(value).map_err(|_| format!("{value} where 32 bits were due"))
+        u32::try_from(value).map_err(|_| format!("{value} does not fit in 32 bits"))
     }
 
     /// The next length-prefixed byte string.

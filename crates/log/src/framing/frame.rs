@@ -143,7 +143,7 @@ impl FrameHeader {
         let Some(kind) = FrameKind::from_byte(kind) else {
             let is_zeros = bytes.iter().take(FRAME_HEADER_BYTES).all(|&byte| byte == 0);
             return Err(match is_zeros {
-                true => "zeros where a frame header was due".to_owned(),
+                true => "zeros instead of a frame header".to_owned(),
                 false => format!("frame kind {kind} is unknown"),
             });
         };
@@ -186,7 +186,7 @@ impl<'a> Frame<'a> {
         if kind == FrameKind::Promise {
             let (below, tag) = decode_promise(payload, offset)?;
             if tag != file.birth_tag() {
-                return Err("the promise was written in another life of this file".to_owned());
+                return Err("the promise belongs to an earlier file of this name".to_owned());
             }
             promise = below;
         }

@@ -120,10 +120,10 @@ impl FileHeader {
     /// Decodes a header from the first bytes of a file. `number` is the number in the file's name,
     /// or `None` if the name has none.
     pub fn decode(kind: FileKind, number: Option<u64>, bytes: &[u8]) -> Result<Self, HeaderFault> {
-        let cut = |_| HeaderFault::Damaged(format!("{} bytes where {HEADER_BYTES} were due", bytes.len()));
+        let cut = |_| HeaderFault::Damaged(format!("{} bytes, expected {HEADER_BYTES}", bytes.len()));
         let mut decoder = Decoder::new(bytes);
         if decoder.take(8).map_err(cut)? != kind.magic() {
-            return Err(HeaderFault::Damaged("the magic is wrong".to_owned()));
+            return Err(HeaderFault::Damaged("wrong magic".to_owned()));
         }
         let version = decoder.u32().map_err(cut)?;
         if version > VERSION {
@@ -144,7 +144,7 @@ impl FileHeader {
             return Err(HeaderFault::Damaged(format!("checksum {stored:08x}, computed {computed:08x}")));
         }
         if version != VERSION {
-            return Err(HeaderFault::Damaged(format!("format version {version} never existed")));
+            return Err(HeaderFault::Damaged(format!("format version {version} does not exist")));
         }
         if number.is_some_and(|number| number != stated) && !is_planted(Defect::LogNumberUnchecked) {
             return Err(HeaderFault::Damaged(format!("it belongs to file number {stated}")));

@@ -148,7 +148,7 @@ impl<E: From<Error>> Replay<'_, E> {
                 continue;
             }
             if self.stopped {
-                self.warn(&log.path, 0, log.file_bytes, "it follows what was left out".to_owned());
+                self.warn(&log.path, 0, log.file_bytes, "it follows ignored bytes".to_owned());
             } else if self.link(log)? {
                 self.read(log)?;
             }
@@ -187,7 +187,7 @@ impl<E: From<Error>> Replay<'_, E> {
             if log.file_bytes == 0 && !self.floor(log.number).covers(0) {
                 // Created and never synced. Whether it ever held a batch is unknown, hence the
                 // warning.
-                self.stop(&log.path, 0, 0, "it is empty: nothing of it reached the disk".to_owned());
+                self.stop(&log.path, 0, 0, "it is empty: no write of it reached the disk".to_owned());
                 return Ok(false);
             }
             self.fault(log.number, &log.path, 0, log.file_bytes, "log header", detail.clone())?;
@@ -212,7 +212,7 @@ impl<E: From<Error>> Replay<'_, E> {
             chained => {
                 self.chained = chained;
                 let path = self.dir.join(log_file_name(before.number));
-                let detail = format!("it is missing, and {} follows it", log_file_name(log.number));
+                let detail = format!("it is missing, but {} follows it", log_file_name(log.number));
                 self.fault(before.number, &path, 0, before.bytes, "log file", detail)?;
                 self.warn(&log.path, 0, log.file_bytes, "it follows a missing log".to_owned());
                 Ok(false)
@@ -246,15 +246,15 @@ impl<E: From<Error>> Replay<'_, E> {
         let next = log_file_name(log.number);
         let mut lost = None;
         if chained.end != before.bytes {
-            let detail = format!("it ends here, and {next} says that it had {} bytes", before.bytes);
+            let detail = format!("it ends here, but {next} states {} bytes", before.bytes);
             lost = Some((chained.end, before.bytes.saturating_sub(chained.end), detail));
         } else if chained.last_checksum != before.last_checksum || self.report.last_seq != before.last_seq {
-            let detail = format!("its last record is not the one that {next} names");
+            let detail = format!("its last record differs from the one that {next} names");
             lost = Some((chained.last_offset, 0, detail));
         }
         if let Some((offset, bytes, detail)) = lost {
             self.fault(chained.number, &path, offset, bytes, "log frame", detail)?;
-            self.warn(&log.path, 0, log.file_bytes, "it follows what was left out".to_owned());
+            self.warn(&log.path, 0, log.file_bytes, "it follows ignored bytes".to_owned());
         }
         Ok(())
     }
@@ -392,7 +392,7 @@ impl<E: From<Error>> Replay<'_, E> {
             return Ok(true);
         }
         let bytes = log.file_bytes.saturating_sub(record.offset);
-        let detail = format!("it begins with sequence number {first}, {due} was due");
+        let detail = format!("it begins with sequence number {first}, expected {due}");
         self.fault(log.number, &log.path, record.offset, bytes, "batch", detail)?;
         Ok(false)
     }

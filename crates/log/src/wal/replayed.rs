@@ -72,7 +72,7 @@ impl StreamedBatches<'_> {
         apply: &mut dyn FnMut(SeqNo, KeyspaceId, ReplayedOp<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let changed = |detail: String| {
-            let detail = format!("it changed while it was read: {detail}");
+            let detail = format!("it changed during the read: {detail}");
             Error::corruption(self.log.path(), self.record.offset, "batch", detail)
         };
         let mut seq = self.first_seq;

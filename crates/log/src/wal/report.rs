@@ -23,7 +23,7 @@ pub struct ReplayWarning {
 impl fmt::Display for ReplayWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, offset, bytes, reason } = self;
-        write!(f, "{}: {bytes} bytes from offset {offset} on left out: {reason}", file.display())
+        write!(f, "{}: {bytes} bytes from offset {offset} ignored: {reason}", file.display())
     }
 }
 

@@ -99,7 +99,7 @@ impl<'w> OpStream<'w> {
             0 => KeyspaceId::DEFAULT,
             _ => {
                 let id = read_varint(|| payload.u8())?;
-                KeyspaceId(u32::try_from(id).map_err(|_| format!("{id} where 32 bits were due"))?)
+                KeyspaceId(u32::try_from(id).map_err(|_| format!("{id} does not fit in 32 bits"))?)
             }
         };
         take_key(payload, &mut self.key)?;

@@ -238,9 +238,10 @@ impl ValueLogs {
         let logs = self.0.load();
         match logs.iter().find(|log| log.number() == place.log) {
             Some(log) => Ok((Arc::clone(log), place)),
-            None => {
-                Err(Error::Invalid(format!("a memtable refers to log {}, which it does not hold", place.log)))
-            }
+            None => Err(Error::Invalid(format!(
+                "a memtable refers to log {}, which it does not keep open",
+                place.log
+            ))),
         }
     }
 }

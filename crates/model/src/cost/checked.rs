@@ -33,7 +33,7 @@ impl Situation {
 impl DataSet {
     fn validate(&self) -> Result<(), String> {
         if self.entries == 0 {
-            return Err("no entries: a design for no data has no cost".to_owned());
+            return Err("no entries: the cost of a design without data is undefined".to_owned());
         }
         input::positive("the bytes of an entry", self.entry_bytes)?;
         if self.page_bytes == 0 {
@@ -79,7 +79,9 @@ impl Workload {
             input::not_negative(what, rate)?;
         }
         if self.largest() == 0.0 {
-            return Err("a workload of no operations: give a share of lookups, updates or ranges".to_owned());
+            return Err(
+                "the workload has no operations: set a share of lookups, updates or ranges".to_owned()
+            );
         }
         input::share("the selectivity of ranges", self.range_selectivity)
     }

@@ -178,7 +178,7 @@ fn a_policy_that_breaks_a_bound_is_told_with_what_it_takes() {
         assert!(other.costs.merged_update_ios > 0.11, "{other:?}");
         assert!(
             other.why.starts_with("takes 0.")
-                && other.why.ends_with("I/Os an update, more than the 0.11 allowed")
+                && other.why.ends_with("I/Os per update, more than the 0.11 allowed")
         );
     }
     // The two closest figures are still told apart.
@@ -215,7 +215,7 @@ fn space_is_kept_within_its_bound() {
     assert_eq!(with(1.0).unwrap().costs.levels, 1, "whatever it costs");
     let little = Options { max_space: 1.0, ..Options::ENGINE };
     let error = navigate(&writes, &memory(3_000_000), &little).unwrap_err();
-    assert!(error.contains("stores 1 bytes or less") && error.contains("comes nearest"), "{error}");
+    assert!(error.contains("amplification of at most 1") && error.contains("comes closest"), "{error}");
     assert!(with(0.5).unwrap_err().contains("at least 1") && with(f64::NAN).is_err());
 }
 
@@ -225,15 +225,18 @@ fn what_cannot_be_had_is_said_with_what_can() {
     let refused = |bounds: Bounds| navigate(&situation, &bounds, &Options::ENGINE).unwrap_err();
     let lookups = Bounds { max_lookup_ios: Some(0.1), ..memory(23_200_000) };
     let error = refused(lookups);
-    assert!(error.contains("a lookup with 0.1 I/Os") && error.contains("the least is 0.2"), "{error}");
+    assert!(
+        error.contains("a lookup with at most 0.1 I/Os") && error.contains("the minimum is 0.2"),
+        "{error}"
+    );
     let error = refused(Bounds { max_update_ios: Some(0.001), ..memory(23_200_000) });
-    assert!(error.contains("an update with 0.001 I/Os") && error.contains("tiering"), "{error}");
+    assert!(error.contains("an update with at most 0.001 I/Os") && error.contains("tiering"), "{error}");
     // Each bound can be kept alone, but not both.
     let both = Bounds { max_lookup_ios: Some(0.295), max_update_ios: Some(0.07), ..memory(23_200_000) };
     let error = refused(both);
     assert!(error.contains("both bounds") && error.contains("at least"), "{error}");
     let error = refused(memory(200_000));
-    assert!(error.contains("200000 bytes is too little") && error.contains("131072"), "{error}");
+    assert!(error.contains("200000 bytes is too small") && error.contains("131072"), "{error}");
     for (bounds, part) in [
         (Bounds { max_lookup_ios: Some(f64::NAN), ..memory(1 << 30) }, "a lookup"),
         (Bounds { max_update_ios: Some(-1.0), ..memory(1 << 30) }, "an update"),

@@ -60,7 +60,7 @@ pub(super) fn why_best(bounds: &Bounds, options: &Options, chosen: &Chosen) -> S
         ("updates", bounds.max_update_ios, best.costs.merged_update_ios),
     ] {
         if let Some(bound) = bound {
-            why += &format!("; {what} take {} I/Os of the {} allowed", short(cost), short(bound));
+            why += &format!("; {what} take {} of the allowed {} I/Os", short(cost), short(bound));
         }
     }
     why
@@ -76,9 +76,9 @@ fn apart(a: f64, b: f64) -> (String, String) {
 fn broken(bounds: &Bounds, options: &Options, other: &Candidate) -> Vec<String> {
     let (costs, max_space) = (&other.costs, options.max_space);
     [
-        ("takes", "I/Os a lookup", costs.lookup_reads, bounds.max_lookup_ios),
-        ("takes", "I/Os an update", costs.merged_update_ios, bounds.max_update_ios),
-        ("stores", "bytes for a byte of data", costs.space_amplification, Some(max_space)),
+        ("takes", "I/Os per lookup", costs.lookup_reads, bounds.max_lookup_ios),
+        ("takes", "I/Os per update", costs.merged_update_ios, bounds.max_update_ios),
+        ("stores", "bytes per byte of data", costs.space_amplification, Some(max_space)),
     ]
     .into_iter()
     .filter_map(|(verb, unit, cost, bound)| {
@@ -93,9 +93,9 @@ fn broken(bounds: &Bounds, options: &Options, other: &Candidate) -> Vec<String> 
 /// fits.
 pub(super) fn why_absent(policy: MergePolicy) -> String {
     match policy {
-        MergePolicy::Leveling => "no design of it has costs that can be computed".to_owned(),
+        MergePolicy::Leveling => "the costs of its designs cannot be computed".to_owned(),
         MergePolicy::Tiering | MergePolicy::LazyLeveling => format!(
-            "no size ratio at which a write buffer fits into this memory gives its levels from 2 to {MAX_RUNS} runs"
+            "no size ratio with a write buffer that fits in this memory gives its levels 2 to {MAX_RUNS} runs"
         ),
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn why_lost(
     let slower = other.times_the_cost_of(best) - 1.0;
     let mut why = if slower.abs() <= options.tie {
         format!(
-            "{} % {}, which is a tie, and less simple",
+            "{} % {}, which is a tie, and more complex",
             short(slower.abs() * 100.0),
             faster_or_slower(slower)
         )
@@ -138,7 +138,7 @@ pub(super) fn why_lost(
     .map(|(what, difference, my_ios, its_ios)| {
         let verb = if difference > 0.0 { "cost" } else { "save" };
         let text = format!(
-            "its {what} {verb} {} ns an operation ({} I/Os instead of {})",
+            "its {what} {verb} {} ns per operation ({} I/Os instead of {})",
             short(difference.abs()),
             short(its_ios),
             short(my_ios)
@@ -172,8 +172,8 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
     if let Some(best) = least(Goal::Time, &free) {
         if best.violation > 0.0 {
             return format!(
-                "no design in {memory_bytes} bytes of memory stores {} bytes or less for each byte of data when all that can be \
-             obsolete is: {} comes nearest, with {}",
+                "no design in {memory_bytes} bytes of memory has a worst-case space amplification of at most {}: {} comes \
+             closest, with {}",
                 search.options.max_space,
                 name(&best.plan),
                 short(best.costs.space_amplification)
@@ -183,7 +183,7 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
     // A design that keeps the bound may break the bound on space instead.
     let within_space = match search.options.max_space {
         f64::INFINITY => String::new(),
-        most => format!(" that stores {most} bytes or less for each byte of data"),
+        most => format!(" with a space amplification of at most {most}"),
     };
     for (what, bound, goal) in
         [("a lookup", max_lookup_ios, Goal::Lookups), ("an update", max_update_ios, Goal::Updates)]
@@ -192,7 +192,7 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
         let Some(best) = least(goal, &free) else { continue };
         if best.value > bound {
             return format!(
-                "no design in {memory_bytes} bytes of memory{within_space} answers {what} with {bound} I/Os or less: the least is \
+                "no design in {memory_bytes} bytes of memory{within_space} executes {what} with at most {bound} I/Os: the minimum is \
                  {}, by {}",
                 short(best.value),
                 name(&best.plan)
@@ -202,14 +202,14 @@ pub(super) fn infeasible(search: &Search<'_>) -> String {
     let with_lookups = Bounds { max_lookup_ios, ..free };
     match (max_lookup_ios, least(Goal::Updates, &with_lookups)) {
         (Some(lookups), Some(best)) => format!(
-            "no design in {memory_bytes} bytes of memory{within_space} keeps both bounds: with lookups of {lookups} I/Os or less \
+            "no design in {memory_bytes} bytes of memory{within_space} meets both bounds: with lookups of at most {lookups} I/Os \
              an update takes at least {}, by {}",
             short(best.value),
             name(&best.plan)
         ),
         _ => format!(
-            "no design takes this data with {memory_bytes} bytes of memory: with the largest size ratio and the \
-             largest write buffer that fits it would need more levels than there are"
+            "no design holds this data with {memory_bytes} bytes of memory: with the maximum size ratio and the \
+             largest write buffer that fits, it would need more levels than the maximum"
         ),
     }
 }

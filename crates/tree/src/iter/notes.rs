@@ -1,4 +1,4 @@
-//! What a scan reports of itself, part by part, to an observer that records the workload.
+//! Notes of a scan on its parts, for an observer that records the workload.
 
 use std::sync::Arc;
 

@@ -100,7 +100,7 @@ pub struct Walked {
 
 /// The reusable parts of a scan that ended.
 pub struct Spare {
-    /// Where the iterator of the scan lies.
+    /// Slot of the scan's iterator.
     pub slot: Arc<Slot>,
     /// Buffer of entries read ahead.
     pub found: Batch,

@@ -224,9 +224,9 @@ impl fmt::Display for ModuleStep {
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotResident => "not in memory, where other things save more",
-            Self::SliceNotResident => "the key's slice of it is not in memory",
-            Self::Dormant => "in memory, but asking it costs more than it saves: most lookups find their key",
+            Self::NotResident => "not in memory: other data has a higher value",
+            Self::SliceNotResident => "the key's slice is not in memory",
+            Self::Dormant => "dormant: in memory, but a probe costs more than it saves, because most lookups find their key",
         })
     }
 }
@@ -382,7 +382,7 @@ impl fmt::Display for Step {
         f.write_str(": ")?;
         match &self.action {
             Action::MemtableSearched { entries } => write!(f, "searched among {entries} entries")?,
-            Action::OutOfRange => f.write_str("no table has the key in its range; nothing touched")?,
+            Action::OutOfRange => f.write_str("no table has the key in its range; nothing read")?,
             Action::NoFilter => f.write_str("no filter, so it must be searched")?,
             Action::FilterProbed { maybe, modules } => {
                 f.write_str(if *maybe { "filter says maybe" } else { "filter says no; skipped" })?;
@@ -392,7 +392,7 @@ impl fmt::Display for Step {
                 }
             }
             Action::FilterSkipped { modules } => {
-                write!(f, "filter not asked ({}), so it must be searched", joined(modules))?;
+                write!(f, "filter not probed ({}), so it must be searched", joined(modules))?;
             }
             Action::TableSearched { data_reads, cache_hits, index_reads, ns, .. } => {
                 write!(f, "searched: {data_reads} blocks read, {cache_hits} from the cache")?;
@@ -408,7 +408,7 @@ impl fmt::Display for Step {
             (Some((seq, false)), _) => write!(f, "; found the entry of sequence {seq}"),
             (Some((seq, true)), _) => write!(f, "; found the tombstone of sequence {seq}"),
             (None, Action::TableSearched { filtered: true, .. }) => {
-                f.write_str("; not there (false positive)")
+                f.write_str("; not found (false positive)")
             }
             (None, Action::TableSearched { .. }) => f.write_str("; not there"),
             (None, _) => Ok(()),

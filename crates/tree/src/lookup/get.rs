@@ -267,7 +267,7 @@ impl<'a> Lookup<'a> {
         plan: &RunPlan,
         number: usize,
     ) -> Result<(&'a Option<ResidentFilter>, &'a Arc<TableReader>)> {
-        let missing = || Error::invalid(format!("table {number} of run {} is not there", plan.run.id));
+        let missing = || Error::invalid(format!("table {number} of run {} does not exist", plan.run.id));
         let table = plan.run.tables().get(number).ok_or_else(missing)?;
         let Probe { filter, reader } = self.settings.opened.open(&table.meta)?;
         Ok((filter, reader.as_ref().ok_or_else(missing)?))

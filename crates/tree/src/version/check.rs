@@ -57,7 +57,7 @@ impl Version {
         for same in uses.chunk_by(|a, b| a.0 == b.0) {
             for (at, (table, run, one)) in same.iter().enumerate() {
                 if same[..at].iter().any(|(_, _, other)| other.range.overlaps(&one.range)) {
-                    return Err(format!("run {run}: table {table} counts twice for a key"));
+                    return Err(format!("run {run}: table {table} covers a key twice"));
                 }
             }
         }
@@ -121,10 +121,10 @@ fn check_tables(tables: &[TableUse]) -> Result<(), String> {
             return Err(format!("no key is in the range of table {id}"));
         }
         if !table.meta.key_range().covers(&table.range) {
-            return Err(format!("table {id} counts for keys that its file does not cover"));
+            return Err(format!("table {id} covers keys that its file does not"));
         }
         if table.meta.smallest_seq > table.meta.largest_seq {
-            return Err(format!("table {id} ends at a smaller sequence number than it begins"));
+            return Err(format!("table {id}: its largest sequence number is below its smallest"));
         }
     }
     let mut pairs = tables.iter().zip(tables.iter().skip(1));
@@ -182,7 +182,7 @@ impl Walk<'_> {
 
     /// Returns the sequence number of the current entry and moves to the next one.
     fn step(&mut self) -> Result<SeqNo, String> {
-        let Some(iter) = &mut self.iter else { return Err("the walk is over".to_owned()) };
+        let Some(iter) = &mut self.iter else { return Err("the iteration has ended".to_owned()) };
         let seq = iter.seq();
         iter.next().map_err(|error| error.chain())?;
         self.rebalance()?;
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(
             check("L1: r9@9[000019:a..f of a..z 5 of 9]\nL2: r8@8[000019:e..z of a..z 4 of 9]\n")
                 .unwrap_err(),
-            "run 9: table 000019 counts twice for a key"
+            "run 9: table 000019 covers a key twice"
         );
         assert_eq!(
             check("L1: r9@9[000019:a..e of a..z 5 of 9]\nL2: r8@8[000019:e..z of a..z 4 of 9]\n"),
@@ -265,7 +265,7 @@ mod tests {
         );
         assert_eq!(
             check("L1: r9@9[000019:a..z of b..z 5 of 9]\n").unwrap_err(),
-            "level 1: run 9: table 000019 counts for keys that its file does not cover"
+            "level 1: run 9: table 000019 covers keys that its file does not"
         );
         assert_eq!(
             check("L1: r9@9[000019:a..b 5] r9@8[000018:a..b 5]\n").unwrap_err(),

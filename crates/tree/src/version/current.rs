@@ -34,7 +34,7 @@ pub fn read_current(env: &Env, dir: &Path) -> Result<Option<FileHeader>> {
     };
     match FileHeader::decode(FileKind::Current, None, &bytes) {
         Ok(_) if bytes.len() as u64 != HEADER_BYTES => {
-            Err(damaged(format!("{} bytes where {HEADER_BYTES} were due", bytes.len())))
+            Err(damaged(format!("{} bytes, expected {HEADER_BYTES}", bytes.len())))
         }
         Ok(header) => Ok(Some(header)),
         Err(HeaderFault::Damaged(detail)) => Err(damaged(detail)),

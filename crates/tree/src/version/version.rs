@@ -160,7 +160,7 @@ impl Drafts<'_> {
                 let at = draft.position(*level, *run, *table)?;
                 let narrowed = &mut draft.tables[at];
                 if !narrowed.range.covers(range) {
-                    return Err(format!("level {level}: run {run}: table {table} would count for more keys"));
+                    return Err(format!("level {level}: run {run}: table {table} would cover more keys"));
                 }
                 narrowed.range = range.clone();
                 narrowed.live_bytes = *live_bytes;
@@ -174,7 +174,7 @@ impl Drafts<'_> {
         // The level comes from a file: without this bound, a damaged number could allocate 4
         // billion lists.
         if level > MAX_LEVELS {
-            return Err(format!("run {run} is on level {level}; the deepest there can be is {MAX_LEVELS}"));
+            return Err(format!("run {run} is on level {level}; the maximum is {MAX_LEVELS}"));
         }
         let draft = match self.by_run.entry(run) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -269,7 +269,7 @@ mod tests {
         let wider = KeyRange { lower: "c".into(), upper: Some("m".into()) };
         assert_eq!(
             apply(&second, narrow(wider)).unwrap_err(),
-            "level 1: run 1: table 000001 would count for more keys"
+            "level 1: run 1: table 000001 would cover more keys"
         );
         let nothing = KeyRange { lower: "e".into(), upper: Some("e".into()) };
         assert_eq!(
@@ -290,10 +290,7 @@ mod tests {
             (add(1, 7, 7, "000002:x..y 1"), "level 1: run 7 has table 000002 already"),
             (add(1, 7, 7, "000009:b..b\\x00 1"), "level 1: run 7: tables 000001 and 000009 share keys"),
             (add(1, 8, 5, "000009:x..y 1"), "level 1: runs 8 and 5 have the same age 5"),
-            (
-                add(u32::MAX, 8, 8, "000009:x..y 1"),
-                "run 8 is on level 4294967295; the deepest there can be is 64",
-            ),
+            (add(u32::MAX, 8, 8, "000009:x..y 1"), "run 8 is on level 4294967295; the maximum is 64"),
         ] {
             assert_eq!(apply(&tree, vec![change]).unwrap_err(), why);
         }

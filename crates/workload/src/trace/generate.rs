@@ -70,7 +70,7 @@ impl Generator {
         }
         let key_bytes = entries.key_bytes();
         if key_bytes > 65_535 {
-            return refused(format!("-E and -L ask for keys of {key_bytes} bytes; the most is 65535"));
+            return refused(format!("-E and -L give keys of {key_bytes} bytes; the maximum is 65535"));
         }
         Ok(Self {
             entries,
@@ -91,7 +91,7 @@ impl Generator {
     pub fn preload(&mut self, trace: &mut TraceReader) -> Result<u64, Error> {
         let mut live = self.live_numbers();
         let number_of = |trace: &TraceReader, key: Option<u64>| {
-            let entries = "a key that this generator would not make with these -E and -L";
+            let entries = "a key that this generator does not make with these -E and -L";
             key.ok_or_else(|| Error::Trace(trace.wrong(entries)))
         };
         loop {
@@ -176,7 +176,7 @@ impl Generator {
         while left.total() > 0 {
             let Some(class) = left.next(&mut self.rng, self.live.len() as u64) else {
                 return Err(Error::Options(
-                    "no keys are left for what is left of the mix: more -I".to_owned(),
+                    "no live keys remain for the rest of the mix: use a larger -I".to_owned(),
                 ));
             };
             self.operation(class, &mut left, &mut run);
@@ -386,7 +386,7 @@ impl Generator {
 
     fn too_few(&self) -> String {
         format!(
-            "keys of {} bytes are too few for so many operations, or spread too little: larger -E or -L",
+            "keys of {} bytes are too short for this number of operations: use a larger -E or -L",
             self.key_bytes
         )
     }

@@ -77,7 +77,7 @@ impl TraceReader {
             self.remark()?;
         }
         if self.ended {
-            return Err(self.wrong("there is more behind the end of the trace"));
+            return Err(self.wrong("data after the end of the trace"));
         }
         match Line::parse(&self.line) {
             Ok(line) => {
@@ -92,7 +92,7 @@ impl TraceReader {
         if self.is_recorded && !self.ended {
             let operations = self.operations;
             return Err(self.wrong(format!(
-                "the recording was cut off here: the last line of a whole one would be \"# end {operations}\""
+                "the recording is incomplete: its last line must be \"# end {operations}\""
             )));
         }
         Ok(None)
@@ -118,7 +118,7 @@ impl TraceReader {
                 Ok(())
             }
             Line::End { operations } if operations != self.operations => Err(self.wrong(format!(
-                "{operations} operations should be before this line, and {} are",
+                "{operations} operations expected before this line, found {}",
                 self.operations
             ))),
             Line::End { .. } => {
@@ -146,7 +146,7 @@ impl TraceReader {
             _ if bytes as u64 == LINE_BYTES_MAX => {
                 Err(self.wrong(format!("more than {LINE_BYTES_MAX} bytes")))
             }
-            _ => Err(self.wrong("the line was cut off: nothing ends it")),
+            _ => Err(self.wrong("the line is incomplete: it has no line end")),
         }
     }
 }
@@ -182,17 +182,17 @@ mod tests {
     #[test]
     fn what_is_wrong_names_the_file_and_the_line() {
         for (text, error) in [
-            ("Q k\nQ\n", "t, line 2: Q KEY, with + or - behind it or not is expected"),
+            ("Q k\nQ\n", "t, line 2: Q KEY, optionally followed by + or - is expected"),
             ("Q k\n\nQ k\n", "t, line 2: an operation is missing"),
             ("Q k\r\n", "t, line 1: the byte \\x0d at byte 1 of \"k\\r\" must be escaped"),
-            ("Q k\nQ ke", "t, line 2: the line was cut off: nothing ends it"),
+            ("Q k\nQ ke", "t, line 2: the line is incomplete: it has no line end"),
             ("# shamba trace 2\n", "t, line 1: a trace of version 2; this build reads version 1"),
             ("Q k\n# shamba trace 1\n", "t, line 2: another trace begins here"),
-            ("Q k\n# end 2\n", "t, line 2: 2 operations should be before this line, and 1 are"),
-            ("# end 0\nQ k\n", "t, line 2: there is more behind the end of the trace"),
+            ("Q k\n# end 2\n", "t, line 2: 2 operations expected before this line, found 1"),
+            ("# end 0\nQ k\n", "t, line 2: data after the end of the trace"),
             (
                 "# shamba trace 1\nQ k\nK users\nQ k\n",
-                "t, line 4: the recording was cut off here: the last line of a whole one would be \"# end 2\"",
+                "t, line 4: the recording is incomplete: its last line must be \"# end 2\"",
             ),
         ] {
             assert_eq!(lines(text), Err(error.to_owned()), "{text:?}");

@@ -158,7 +158,7 @@ fn a_part_of_a_repair_does_not_open_however_late_it_was_begun() {
             Ok(_) => assert!(!is_part, "call {nth}: a part opens"),
             Err(error) => {
                 parts += 1;
-                assert!(is_part && error.to_string().contains("did not end"), "call {nth}: {error}");
+                assert!(is_part && error.to_string().contains("did not finish"), "call {nth}: {error}");
             }
         }
     }

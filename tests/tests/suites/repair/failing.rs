@@ -36,7 +36,7 @@ fn a_killed_repair_leaves_no_database_and_the_next_one_takes_its_place() {
                 }
                 Err(error) => {
                     let is_told =
-                        error.kind() == ErrorKind::Corruption && error.to_string().contains("did not end");
+                        error.kind() == ErrorKind::Corruption && error.to_string().contains("did not finish");
                     assert!(is_told || error.kind() == ErrorKind::NotFound, "{}: {error:?}", told());
                     tally.add(if is_told { "marked" } else { "not begun" }, 1);
                     if is_told {

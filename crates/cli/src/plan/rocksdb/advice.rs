@@ -154,7 +154,7 @@ impl Change {
     /// The effect of the change in one line, for the comment in the file.
     pub fn why(&self, present: &Costs) -> String {
         let of = |costs: &Option<Costs>| {
-            costs.as_ref().map_or("makes no sense".into(), |costs| effect(present, costs))
+            costs.as_ref().map_or("not valid alone".into(), |costs| effect(present, costs))
         };
         format!(
             "{} (alone: {}; together with those above: {})",
@@ -182,7 +182,7 @@ pub fn effect(before: &Costs, after: &Costs) -> String {
     }
     let (space_before, space_after) = (before.space_amplification, after.space_amplification);
     if (space_after / space_before - 1.0).abs() > 0.05 {
-        let what = "bytes stored for a byte of data, at worst";
+        let what = "space amplification (worst case)";
         parts.push(format!("{what} {} -> {}", digits(space_before), digits(space_after)));
     }
     if (after.filter_bytes - before.filter_bytes).abs() >= 1.0 {
@@ -228,7 +228,7 @@ fn nothing_fits(present: &Judged, wish: &Wish, memory_bytes: f64) -> String {
         let least = buffers_bytes(&Settings { write_buffer_bytes: MIB, ..present.settings.clone() });
         let cache = show_size(present.plan.cache_bytes);
         return format!(
-            "--memory {memory} is too little: the block cache takes {cache} of it, and {} write buffers {} at least",
+            "--memory {memory} is too small: the block cache takes {cache}, and {} write buffers at least {}",
             present.settings.write_buffers,
             show_size(least)
         );
@@ -237,7 +237,7 @@ fn nothing_fits(present: &Judged, wish: &Wish, memory_bytes: f64) -> String {
         Some(_) => String::new(),
         None => format!(" and {}", max_space_text(None)),
     };
-    format!("no settings keep {} with {memory} of memory{space}", bounds.join(" and "))
+    format!("no settings meet {} with {memory} of memory{space}", bounds.join(" and "))
 }
 
 /// Candidate settings, including the present compaction style.
@@ -331,8 +331,8 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
         "compaction_style",
         both(|settings| settings.style.name().into()),
         match to.style {
-            Style::Level => "one run a level: fewer runs to look into".into(),
-            Style::Universal => "runs are gathered before they are merged: fewer merges".into(),
+            Style::Level => "one run per level: fewer runs to search".into(),
+            Style::Universal => "runs are collected before a compaction: fewer compactions".into(),
         },
         |to, from| to.style = from.style,
     );
@@ -341,7 +341,7 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
             "max_bytes_for_level_multiplier",
             both(|settings| settings.multiplier.to_string()),
             match to.multiplier < from.multiplier {
-                true => "fewer merges on each of more levels".into(),
+                true => "less compaction on each of more levels".into(),
                 false => "fewer levels".into(),
             },
             |to, from| to.multiplier = from.multiplier,
@@ -360,8 +360,8 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
         );
     }
     let trigger = match to.style {
-        Style::Level => "RocksDB's own for this style".into(),
-        Style::Universal => format!("{} runs in all", to.level0_trigger),
+        Style::Level => "RocksDB's default for this style".into(),
+        Style::Universal => format!("{} runs in total", to.level0_trigger),
     };
     add(
         "level0_file_num_compaction_trigger",
@@ -372,13 +372,13 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
     add(
         "level0_slowdown_writes_trigger",
         both(|settings| shown_trigger(settings.level0_slowdown)),
-        "so many runs are not to slow writes".into(),
+        "above the number of runs, so that they do not slow writes".into(),
         |to, from| to.level0_slowdown = from.level0_slowdown,
     );
     add(
         "level0_stop_writes_trigger",
         both(|settings| shown_trigger(settings.level0_stop)),
-        "nor to stop them".into(),
+        "above the number of runs, so that they do not stop writes".into(),
         |to, from| to.level0_stop = from.level0_stop,
     );
     if to.style == Style::Universal {
@@ -386,8 +386,7 @@ fn changed(from: &Settings, to: &Settings) -> Vec<Knob> {
             universal::NAME,
             both(|settings| settings.universal.shown()),
             format!(
-                "merges all runs before the space exceeds {}.{:02} bytes for a byte of the data, and others by RocksDB's \
-                 default rules",
+                "compacts all runs before space amplification exceeds {}.{:02}, and otherwise by RocksDB's default rules",
                 1 + to.universal.space_percent / 100,
                 to.universal.space_percent % 100
             ),

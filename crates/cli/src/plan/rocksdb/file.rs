@@ -97,7 +97,7 @@ impl OptionsFile {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            format!("line {line}: is no text (a byte that is not UTF-8)")
+            format!("line {line}: not text (a byte that is not UTF-8)")
         })?;
         let mut sections: Vec<Section> = Vec::new();
         let mut start = 0;
@@ -113,11 +113,11 @@ impl OptionsFile {
             if let Some(title) = line.strip_prefix('[') {
                 let title = title.strip_suffix(']').ok_or_else(|| wrong("a section does not end with ]"))?;
                 let section =
-                    Section::titled(title, number, start).ok_or_else(|| wrong("no section's title"))?;
+                    Section::titled(title, number, start).ok_or_else(|| wrong("not a section title"))?;
                 let is_same =
                     |other: &Section| (&other.title, &other.argument) == (&section.title, &section.argument);
                 if let Some(first) = sections.iter().find(|other| is_same(other)) {
-                    return Err(wrong(&format!("the section of line {} again", first.line)));
+                    return Err(wrong(&format!("repeats the section of line {}", first.line)));
                 }
                 sections.push(section);
                 continue;
@@ -126,7 +126,7 @@ impl OptionsFile {
             if name.trim().is_empty() {
                 return Err(wrong("a value without a name"));
             }
-            let section = sections.last_mut().ok_or_else(|| wrong("stands before the first section"))?;
+            let section = sections.last_mut().ok_or_else(|| wrong("before the first section"))?;
             let after = inside.start + name.len() + 1;
             let value = Place { line: number, bytes: trimmed(&text[after..inside.end], after) };
             section.statements.push(Statement { name: name.trim().to_owned(), value });
@@ -172,14 +172,14 @@ impl OptionsFile {
         let (inside, offset) = match (value.strip_prefix('{'), value.strip_suffix('}')) {
             (Some(rest), Some(_)) if !rest.is_empty() => (&rest[..rest.len() - 1], 1),
             (None, None) => (value, 0),
-            _ => return wrong("braces that do not match"),
+            _ => return wrong("unbalanced braces"),
         };
         let (mut depth, mut start) = (0usize, 0);
         let mut ends: Vec<Range<usize>> = Vec::new();
         for (at, byte) in inside.bytes().enumerate() {
             match byte {
                 b'{' => depth += 1,
-                b'}' if depth == 0 => return wrong("braces that do not match"),
+                b'}' if depth == 0 => return wrong("unbalanced braces"),
                 b'}' => depth -= 1,
                 b';' if depth == 0 => {
                     ends.push(start..at);
@@ -189,7 +189,7 @@ impl OptionsFile {
             }
         }
         if depth > 0 {
-            return wrong("braces that do not match");
+            return wrong("unbalanced braces");
         }
         ends.push(start..inside.len());
         let base = place.bytes.start + offset;
@@ -400,9 +400,9 @@ mod tests {
             ("[Version]\nnonsense\n", 2, "neither a section nor name=value"),
             ("[Version]\n =3\n", 2, "without a name"),
             ("[Version\n", 1, "does not end with ]"),
-            ("\n[]\n", 2, "no section's title"),
-            ("[CFOptions \"x]\n", 1, "no section's title"),
-            ("[Version]\n[DBOptions]\n[Version]\n", 3, "the section of line 1 again"),
+            ("\n[]\n", 2, "not a section title"),
+            ("[CFOptions \"x]\n", 1, "not a section title"),
+            ("[Version]\n[DBOptions]\n[Version]\n", 3, "repeats the section of line 1"),
         ] {
             let error = OptionsFile::parse(text.as_bytes()).unwrap_err();
             assert!(

@@ -40,8 +40,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "RocksDB")]
 pub struct RocksdbOptions {
-    /// Take the design from an OPTIONS file of RocksDB, tell what it costs and which settings would
-    /// be better, and print the file with these, each change with its reason
+    /// Read the design from a RocksDB OPTIONS file; print its costs, better settings, and the
+    /// patched file with the reason of each change
     #[arg(long, value_name = "FILE")]
     pub rocksdb: Option<PathBuf>,
     /// The column family
@@ -124,7 +124,7 @@ pub fn run(path: &Path, asked: &Asked<'_>, out: &mut Out) -> Result<(), Failure>
     print(path, asked, &situation, &settings, &advice, &notes, out)?;
     if let Some(found) = &beyond {
         let ratio = found.costs.throughput_per_s / advice.present.costs.throughput_per_s;
-        out.heading("what no settings of RocksDB give, and this engine does")?;
+        out.heading("better design of this engine, which RocksDB's settings cannot express")?;
         out.line(format!("design    {}", report::plan_text(&situation, &found.plan, &found.costs)))?;
         out.line(format!("throughput {:+.1} %: {}", (ratio - 1.0) * 100.0, found.why))?;
     }
@@ -213,7 +213,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 fn write(source: &Path, target: &Path, text: &str) -> Result<(), Failure> {
     let same = |path: &Path| path.canonicalize().ok();
     if same(target).is_some_and(|target| Some(target) == same(source)) {
-        return Err(Failure::Usage("--out names the file that was read: give another name".into()));
+        return Err(Failure::Usage("--out names the file that was read: use another name".into()));
     }
     let what = || format!("writing {}", target.display());
     let mut file = File::create(target).map_err(|error| Failure::io(what(), error))?;
@@ -293,7 +293,7 @@ fn print(
     out.text(report::situation_text(situation))?;
     report::print_plan(situation, &advice.present.plan, &advice.present.costs, out)?;
     if !notes.is_empty() {
-        out.heading("what the model does not know, or had to assume")?;
+        out.heading("limits and assumptions of the model")?;
         for note in notes {
             out.line(format!("- {note}"))?;
         }
@@ -301,7 +301,7 @@ fn print(
     let Some(better) = &advice.better else {
         out.heading("better settings")?;
         return out.line(format!(
-            "None that RocksDB has is better by more than 1 % with {} of memory and {}: the file stays as it is.",
+            "No settings are better by more than 1 % with {} of memory and {}: the file stays unchanged.",
             report::show_bytes(advice.memory_bytes),
             max_space_text(asked.max_space)
         ));
@@ -316,7 +316,7 @@ fn print(
     let percent = |costs: &Option<Costs>| {
         ratio(costs, present).map_or("-".into(), |ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0))
     };
-    let mut table = Table::new(["setting", "from", "to", "alone", "so far", "what for"]).left([5]);
+    let mut table = Table::new(["setting", "from", "to", "alone", "so far", "purpose"]).left([5]);
     for change in &advice.changes {
         let (alone, so_far) = (percent(&change.alone), percent(&change.so_far));
         table.row([change.setting, &change.from, &change.to, &alone, &so_far, &change.purpose]);
@@ -324,7 +324,7 @@ fn print(
     out.text(table.to_string())?;
     out.line(format!("all together: {}", advice::effect(present, &better.costs)))?;
     if asked.options.out.is_none() && settings.version.is_none() {
-        note("the file tells no version: defaults are those of recent ones");
+        note("the file states no version: using the defaults of recent versions");
     }
     Ok(())
 }

@@ -19,17 +19,17 @@ impl Settings {
                 is_set(name, &NONE).is_some_and(|value| value.split(':').any(|kind| !NONE.contains(&kind)))
             });
         if compressed {
-            notes.push("compression: give --entry-bytes as stored; its CPU time is not in the model".into());
+            notes.push("compression: set --entry-bytes as stored; its CPU time is not modelled".into());
         }
         if family.flag("enable_blob_files", false)? {
             notes.push(
-                "enable_blob_files: values in blob files are not merged; give --entry-bytes without them"
+                "enable_blob_files: compactions do not rewrite values in blob files; set --entry-bytes without them"
                     .into(),
             );
         }
         if let Some(value) = is_set("prefix_extractor", &["nullptr"]) {
             notes.push(format!(
-                "prefix_extractor {value}: what filters spare prefix scans is not in the model"
+                "prefix_extractor {value}: savings of filters for prefix scans are not modelled"
             ));
         }
         if let Some(value) = is_set("max_bytes_for_level_multiplier_additional", &[])
@@ -43,20 +43,20 @@ impl Settings {
             // RocksDB writes its own default, 30 days or "choose", as one of these.
             let idle = ["0", "2592000", "18446744073709551615", "18446744073709551614"];
             if let Some(value) = is_set(name, &idle) {
-                notes.push(format!("{name} {value}: merges that age asks for are not in the model"));
+                notes.push(format!("{name} {value}: compactions triggered by age are not modelled"));
             }
         }
         if let Some(value) = is_set("table_factory", &["BlockBasedTable"]) {
-            notes.push(format!("table_factory {value}: the model takes tables of blocks with an index"));
+            notes.push(format!("table_factory {value}: the model assumes block-based tables with an index"));
         }
         for name in ["compaction_filter", "compaction_filter_factory"] {
             if let Some(value) = is_set(name, &["nullptr"]) {
-                notes.push(format!("{name} {value}: what it removes is not in the model"));
+                notes.push(format!("{name} {value}: entries that it removes are not modelled"));
             }
         }
         if self.filters_in_cache {
-            let what = "cache_index_and_filter_blocks: the model takes all filters to be in memory; those that the block cache \
-                        pushes out cost a read more";
+            let what = "cache_index_and_filter_blocks: the model assumes that all filters are in memory; each filter evicted from \
+                        the block cache costs one more read";
             notes.push(what.into());
         }
         if let Some(file_options) = family.file.section("DBOptions", "")

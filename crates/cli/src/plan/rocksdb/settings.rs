@@ -99,7 +99,7 @@ impl<'a> Family<'a> {
             .map(|section| section.argument.as_str())
             .collect();
         if families.is_empty() {
-            return Err(format!("has no section [{FAMILY} \"...\"]: no OPTIONS file of RocksDB?"));
+            return Err(format!("has no section [{FAMILY} \"...\"]; is it an OPTIONS file of RocksDB?"));
         }
         let options = file
             .section(FAMILY, name)
@@ -160,12 +160,12 @@ impl<'a> Family<'a> {
             Ok(runs) if runs >= least || least == NO_TRIGGER => Ok(runs),
             Ok(runs) => {
                 if is_set {
-                    notes.push(at(self, name, &format!("is {runs}: RocksDB takes {least}")));
+                    notes.push(at(self, name, &format!("is {runs}: RocksDB uses {least}")));
                 }
                 Ok(least)
             }
             Err(_) => {
-                notes.push(at(self, name, &format!("is {runs}: there is no such trigger")));
+                notes.push(at(self, name, &format!("is {runs}: the trigger is disabled")));
                 Ok(NO_TRIGGER)
             }
         }
@@ -203,7 +203,7 @@ impl Settings {
             return Err(at(
                 family,
                 "disable_auto_compactions",
-                "merges nothing: there is no design to judge",
+                "disables compaction, which the model does not support",
             ));
         }
         let multiplier = family.read(
@@ -263,11 +263,11 @@ fn style(family: &Family<'_>) -> Result<Style, String> {
         None | Some("kCompactionStyleLevel" | "0") => Ok(Style::Level),
         Some("kCompactionStyleUniversal" | "1") => Ok(Style::Universal),
         Some("kCompactionStyleFIFO" | "2") => {
-            let what = "is FIFO, which never merges and drops the oldest data: there is no design to judge";
+            let what = "is FIFO, which never compacts and drops the oldest data: not supported by the model";
             Err(at(family, "compaction_style", what))
         }
         Some("kCompactionStyleNone" | "3") => {
-            Err(at(family, "compaction_style", "is None, which merges nothing: there is no design to judge"))
+            Err(at(family, "compaction_style", "is None, which never compacts: not supported by the model"))
         }
         Some(other) => {
             let what = format!("is {other:?}, not kCompactionStyleLevel or kCompactionStyleUniversal");
@@ -298,7 +298,9 @@ fn filter_bits(family: &Family<'_>, notes: &mut Vec<String>) -> Result<f64, Stri
     let mut parts = policy.split(':');
     let (kind, bits) = (parts.next().unwrap_or_default(), parts.next());
     let is_ribbon = kind.to_ascii_lowercase().contains("ribbon");
-    let wrong = || format!("line {}: filter_policy is {policy:?}: its bits are no number from 0", place.line);
+    let wrong = || {
+        format!("line {}: filter_policy is {policy:?}: its bits are not a number of at least 0", place.line)
+    };
     let bits_per_key = match (kind, bits) {
         ("nullptr" | "", None) => {
             notes.push(format!("line {}: filter_policy is nullptr, so there are no filters", place.line));
@@ -312,23 +314,23 @@ fn filter_bits(family: &Family<'_>, notes: &mut Vec<String>) -> Result<f64, Stri
         // RocksDB's C API, and therefore its bindings, write "bloomfilter" without bits.
         _ => {
             notes.push(format!(
-                "line {}: filter_policy {policy} does not tell its bits: taken as {BITS_PER_KEY}",
+                "line {}: filter_policy {policy} does not state its bits: assuming {BITS_PER_KEY}",
                 place.line
             ));
             BITS_PER_KEY
         }
     };
     if is_ribbon {
-        let what = "ribbon filters take some 30 % less memory than their bits, which are those of a Bloom filter as good";
+        let what = "the bits of a ribbon filter are those of an equivalent Bloom filter; it takes some 30 % less memory";
         notes.push(format!("filter_policy {policy}: {what}"));
     }
     if !family.table_flag("whole_key_filtering", true)? {
-        notes.push("whole_key_filtering is false: lookups of whole keys have no filters".into());
+        notes.push("whole_key_filtering is false: point lookups use no filters".into());
         return Ok(0.0);
     }
     if bits_per_key > MAX_BITS_PER_KEY {
         notes.push(format!(
-            "filter_policy {policy}: more than {MAX_BITS_PER_KEY} bits per key spare nothing, and count as so many"
+            "filter_policy {policy}: more than {MAX_BITS_PER_KEY} bits per key save nothing; assuming {MAX_BITS_PER_KEY}"
         ));
     }
     Ok(bits_per_key.min(MAX_BITS_PER_KEY))
@@ -339,7 +341,7 @@ fn block_cache(family: &Family<'_>, notes: &mut Vec<String>) -> Result<Option<u6
         return Ok(Some(0));
     }
     let Some(place) = family.table_place("block_cache")? else {
-        notes.push("block_cache: OPTIONS files do not hold its size; --cache gives it".into());
+        notes.push("block_cache: OPTIONS files do not state its size; set it with --cache".into());
         return Ok(None);
     };
     let file = family.file;
@@ -351,7 +353,7 @@ fn block_cache(family: &Family<'_>, notes: &mut Vec<String>) -> Result<Option<u6
     if size.is_none() {
         let value = file.value(&place);
         notes.push(format!(
-            "line {}: block_cache {value} does not tell its size; --cache gives it",
+            "line {}: block_cache {value} does not state its size; set it with --cache",
             place.line
         ));
     }
@@ -443,7 +445,7 @@ pub(super) mod tests {
             ("compaction_style=kCompactionStyleFIFO", "FIFO"),
             ("compaction_style=kCompactionStyleNone", "None"),
             ("compaction_style=sideways", "sideways"),
-            ("disable_auto_compactions=true", "merges nothing"),
+            ("disable_auto_compactions=true", "disables compaction"),
             ("write_buffer_size=lots", "lots"),
             ("write_buffer_size=0", "at least 1"),
             ("write_buffer_size=-1", "-1"),

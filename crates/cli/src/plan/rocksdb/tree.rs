@@ -39,7 +39,7 @@ pub fn plan_of(settings: &Settings, data: &DataSet, cache_bytes: u64) -> Result<
             let size_ratio = settings.multiplier;
             if !(2.0..=MAX_SIZE_RATIO).contains(&size_ratio) {
                 return Err(format!(
-                    "max_bytes_for_level_multiplier is {size_ratio}: the model has size ratios from 2 to {MAX_SIZE_RATIO}"
+                    "max_bytes_for_level_multiplier is {size_ratio}: the model supports size ratios from 2 to {MAX_SIZE_RATIO}"
                 ));
             }
             let needed = level_style_levels(settings.level_base_bytes, size_ratio, data_bytes)?;
@@ -52,7 +52,7 @@ pub fn plan_of(settings: &Settings, data: &DataSet, cache_bytes: u64) -> Result<
             (Design::new(policy, size_ratio, buffer_bytes, settings.bits_per_key), levels)
         }
     };
-    design.validate().map_err(|error| format!("the model has no such design: {error}"))?;
+    design.validate().map_err(|error| format!("not supported by the model: {error}"))?;
     Ok(Plan {
         design,
         filters: FilterBits::PerKey(settings.bits_per_key),
@@ -107,20 +107,21 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
             let runs = settings.level0_trigger;
             if runs == NO_TRIGGER {
                 told.push(
-                    "level 0: nothing merges its runs by their number; the model has none there".into(),
+                    "level 0: the number of runs triggers no compaction; the model assumes an empty level 0"
+                        .into(),
                 );
             }
             let counted = (runs != NO_TRIGGER).then_some(runs);
             told.extend(counted.map(|runs| format!(
-                "level 0: up to {runs} runs gather there before they are merged, which the model does not have; with this \
-                 many a lookup that finds nothing reads {:.4} pages more",
+                "level 0: up to {runs} runs collect before a compaction, but the model assumes an empty level 0; an empty \
+                 lookup reads up to {:.4} more pages",
                 runs as f64 * fpr
             )));
             let needed =
                 level_style_levels(settings.level_base_bytes, settings.multiplier, data_bytes).unwrap_or(0);
             if needed > settings.levels_max() {
                 told.push(format!(
-                    "num_levels {}: the data needs {needed} levels below level 0; the last one takes what is too much",
+                    "num_levels {}: the data needs {needed} levels below level 0; the last level exceeds its capacity",
                     settings.num_levels
                 ));
             }
@@ -130,8 +131,8 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
             told.extend(space_of_merges(settings));
             if plan.design.policy() == Some(MergePolicy::Leveling) && plan.design.size_ratio > 2.0 {
                 told.push(format!(
-                    "universal style with {} runs at most for {:.0} buffers of data merges more than the model says, up to \
-                     some times",
+                    "universal style with at most {} runs for {:.0} buffers of data writes up to several times more than the \
+                     model predicts",
                     settings.level0_trigger,
                     data_bytes / plan.design.buffer_bytes as f64
                 ));
@@ -140,8 +141,8 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
     }
     if settings.skips_last_filter {
         told.push(
-            "optimize_filters_for_hits: the last level has no filters, so a lookup that finds nothing reads nearly a page \
-             more than is said here"
+            "optimize_filters_for_hits: the last level has no filters, so an empty lookup reads nearly one page more than \
+             predicted"
                 .into(),
         );
     }
@@ -152,8 +153,8 @@ pub fn caveats(settings: &Settings, plan: &Plan, data: &DataSet) -> Vec<String> 
 pub fn space_of_merges(settings: &Settings) -> Option<String> {
     (settings.style == Style::Universal).then(|| {
         format!(
-            "universal style: a merge of all runs, which max_size_amplification_percent={} asks for, needs free space for \
-             all of the data while it runs",
+            "universal style: a compaction of all runs (max_size_amplification_percent={}) needs free space for all of \
+             the data while it runs",
             settings.universal.space_percent
         )
     })
@@ -172,18 +173,18 @@ fn level_style_levels(base_bytes: u64, size_ratio: f64, data_bytes: f64) -> Resu
     levels_closed(data_bytes, buffer_bytes, size_ratio)
 }
 
-/// Policy, T and levels of a tree of at most `runs_most` runs of similar size.
+/// Policy, T and levels of a tree of at most `runs_max` runs of similar size.
 pub(super) fn universal_shape(
-    runs_most: u64,
+    runs_max: u64,
     data_bytes: f64,
     buffer_bytes: u64,
 ) -> Result<(MergePolicy, f64, u32), String> {
-    let runs_most = u32::try_from(runs_most).unwrap_or(u32::MAX).min(MAX_RUNS);
+    let runs_max = u32::try_from(runs_max).unwrap_or(u32::MAX).min(MAX_RUNS);
     let mut found = None;
     // All ratios are tried: with one level less, a larger ratio can fit again.
-    for size_ratio in 2..=runs_most.saturating_add(1).min(MAX_RUNS) {
+    for size_ratio in 2..=runs_max.saturating_add(1).min(MAX_RUNS) {
         let levels = levels_closed(data_bytes, buffer_bytes, f64::from(size_ratio))?;
-        if levels.saturating_mul(size_ratio - 1) <= runs_most {
+        if levels.saturating_mul(size_ratio - 1) <= runs_max {
             found = Some((MergePolicy::Tiering, f64::from(size_ratio), levels));
         }
     }
@@ -191,8 +192,8 @@ pub(super) fn universal_shape(
         return Ok(found);
     }
     let buffers = (data_bytes / buffer_bytes as f64).max(2.0);
-    let size_ratio = buffers.powf(1.0 / f64::from(runs_most.max(1))).clamp(2.0, MAX_SIZE_RATIO);
-    Ok((MergePolicy::Leveling, size_ratio, runs_most.clamp(1, MAX_LEVELS)))
+    let size_ratio = buffers.powf(1.0 / f64::from(runs_max.max(1))).clamp(2.0, MAX_SIZE_RATIO);
+    Ok((MergePolicy::Leveling, size_ratio, runs_max.clamp(1, MAX_LEVELS)))
 }
 
 #[cfg(test)]
@@ -250,6 +251,6 @@ mod tests {
         assert_eq!((plan.design.policy(), plan.levels), (Some(MergePolicy::Leveling), Some(4)));
         assert!((plan.design.size_ratio - 1000f64.powf(0.25)).abs() < 1e-9);
         assert!(!is_tiered(&settings(few), &DATA));
-        assert!(caveats(&settings(few), &plan, &DATA).join("\n").contains("merges more"));
+        assert!(caveats(&settings(few), &plan, &DATA).join("\n").contains("times more than the model"));
     }
 }

@@ -37,15 +37,15 @@ fn the_second_case_differs_in_what_is_said() {
     assert_eq!(row(&half, "filters"), Some((1e8, 0.0)), "buffer and filters are the memory");
 
     let device = compare(&["--updates", "1", "--lookups-zero", "1", "--with", "read-us=10"]);
-    assert_eq!(row(&device, "reading a page"), Some((1e5, 1e4)));
+    assert_eq!(row(&device, "page read"), Some((1e5, 1e4)));
     let mix = compare(&["--updates", "1", "--lookups-zero", "1", "--with", "updates=3x"]);
     assert_eq!(row(&mix, "share of updates"), Some((0.5, 0.75)));
 
     let design = compare(&["--like", "rocksdb", "--with", "policy=tiering", "--with", "size-ratio=4"]);
     assert_eq!(row(&design, "size ratio"), Some((10.0, 4.0)));
-    assert_eq!(row(&design, "runs on an inner level"), Some((1.0, 3.0)));
+    assert_eq!(row(&design, "runs per inner level"), Some((1.0, 3.0)));
     let runs = compare(&["--policy", "tiering", "--with", "inner-runs=2"]);
-    assert_eq!(row(&runs, "runs on an inner level"), Some((9.0, 2.0)));
+    assert_eq!(row(&runs, "runs per inner level"), Some((9.0, 2.0)));
     assert_eq!(row(&runs, "runs on the last level"), None, "what is not said stays");
     let mix = compare(&["--nonzero-per-zero", "1", "--with", "updates=2"]);
     assert_eq!(row(&mix, "share of updates"), Some((0.0, 0.5)), "the lookups are still there");

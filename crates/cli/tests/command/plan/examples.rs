@@ -6,8 +6,8 @@ use crate::support::{Dir, command, finish, run};
 fn examples(help: &str) -> Vec<String> {
     let told = help.split_once("Examples").map(|(_, examples)| examples).expect("a help text with examples");
     let (mut found, mut data): (Vec<String>, Option<String>) = (Vec::new(), None);
-    // The heading `Examples, with WHAT in the place of DATA:`
-    if let Some((what, _)) = told.split_once(" in the place of DATA:") {
+    // The heading `Examples, with WHAT in place of DATA:`
+    if let Some((what, _)) = told.split_once(" in place of DATA:") {
         data = Some(what.trim_start_matches(", with ").replace('\n', " "));
     }
     for line in told.lines().skip(1) {

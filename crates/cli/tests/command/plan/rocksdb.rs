@@ -110,7 +110,7 @@ fn people_are_told_what_was_assumed_and_why() {
     let text = run(asked.args("cost", &MIX)).ok();
     for said in [
         "RocksDB 9.1.1, column family default",
-        "had to assume",
+        "limits and assumptions of the model",
         "block_cache",
         "level 0",
         "better settings",
@@ -158,9 +158,9 @@ fn files_that_cannot_be_judged_are_refused_by_name_and_line() {
     let err = run(asked.args("cost", &["--size-ratio", "4"])).fails(64);
     assert!(err.contains("--size-ratio") && err.contains("--rocksdb"), "{err}");
     let err = run(asked.args("cost", &["--memory", "1KiB"])).fails(64);
-    assert!(err.contains("too little"), "{err}");
+    assert!(err.contains("too small"), "{err}");
     let err = run(asked.args("design", &["--max-update-ios", "0.000001"])).fails(64);
-    assert!(err.contains("--max-update-ios") && err.contains("at most 2 bytes"), "{err}");
+    assert!(err.contains("--max-update-ios") && err.contains("of at most 2 ("), "{err}");
     run(["plan", "cost", "--entries", "9", "--entry-bytes", "9", "--cf", "x"]).fails(64);
 }
 
@@ -171,7 +171,7 @@ fn legal_files_of_any_kind_are_read() {
                 [TableOptions/BlockBasedTable \"default\"]\n  filter_policy=bloomfilter:100:false\n";
     for command in ["cost", "design"] {
         let told = run(Asked::of(text).args(command, &MIX)).ok();
-        for said in ["there is no such trigger", "more than 64 bits per key"] {
+        for said in ["the trigger is disabled", "more than 64 bits per key"] {
             assert!(told.contains(said), "{said} in {told}");
         }
         assert!(!told.contains(&u64::MAX.to_string()), "{told}");
@@ -180,8 +180,8 @@ fn legal_files_of_any_kind_are_read() {
         "[CFOptions \"default\"]\n  level0_file_num_compaction_trigger=0\n  level0_stop_writes_trigger=3\n";
     let told = run(Asked::of(text).args("cost", &MIX)).ok();
     for said in [
-        "level0_file_num_compaction_trigger is 0: RocksDB takes 1",
-        "level0_stop_writes_trigger is 3: RocksDB takes 20",
+        "level0_file_num_compaction_trigger is 0: RocksDB uses 1",
+        "level0_stop_writes_trigger is 3: RocksDB uses 20",
     ] {
         assert!(told.contains(said), "{said} in {told}");
     }
@@ -239,7 +239,7 @@ fn universal_style_comes_with_its_options_and_bounded_space() {
     }
     let text = run(asked.args("cost", &updates)).ok();
     for said in [
-        "at most 2 bytes stored for a byte of data (the default of --max-space)",
+        "space amplification of at most 2 (the default of --max-space)",
         "needs free space for all of the data",
         "compaction_options_universal",
     ] {

@@ -117,7 +117,7 @@ mod tests {
         let version = tree(&format!("{upper}{full}{LAST}"));
         assert_eq!(
             picked(&version).to_string(),
-            "L0.r20[000020] + L1.r9[000009] -> L2, new run (the inbox reached its trigger)"
+            "L0.r20[000020] + L1.r9[000009] -> L2, new run (level 0 reached its compaction trigger)"
         );
         let more = "L2: r21@21[21:a..z 46] r6@6[6:a..z 50] r5@5[5:a..m 25, 8:m..z 25] r4@4[4:a..z 50]\n";
         let version = tree(&format!("{more}{LAST}"));
@@ -151,7 +151,8 @@ mod tests {
             "not long"
         );
         let beside = |done| pick_concurrent(&version, &rules(), &long, done, 0).map(|job| job.to_string());
-        let wanted = "L0.r50[000050] + L1.r49[000049] -> L2, new run (the inbox reached its trigger)";
+        let wanted =
+            "L0.r50[000050] + L1.r49[000049] -> L2, new run (level 0 reached its compaction trigger)";
         assert_eq!(beside(0.5).as_deref(), Some(wanted));
         // Level 2 is half full: no more jobs until the long compaction proceeds.
         assert_eq!(beside(0.4), None);
@@ -177,8 +178,7 @@ mod tests {
         let version =
             tree(&format!("L0: r50@50[50:a..z 150] r49@49[49:a..z 150]\nL2: r48@48[48:a..z 100] {left}"));
         let beside = pick_concurrent(&version, &rules, &long, 0.5, 0).expect("a merge beside it");
-        let wanted =
-            "L0.r50[000050] + L0.r49[000049] + L2.r48[000048] -> L2.r48 (the inbox reached its trigger)";
+        let wanted = "L0.r50[000050] + L0.r49[000049] + L2.r48[000048] -> L2.r48 (level 0 reached its compaction trigger)";
         assert_eq!(beside.to_string(), wanted);
         beside.check(&version).expect("in order");
     }

@@ -61,12 +61,12 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Level0 => f.write_str("the inbox reached its trigger"),
+            Self::Level0 => f.write_str("level 0 reached its compaction trigger"),
             Self::Overflow { level } => write!(f, "level {level} is over its capacity"),
             Self::Runs { level } => write!(f, "level {level} has too many runs"),
-            Self::Manual => f.write_str("asked for"),
-            Self::Filters => f.write_str("filters get other bits"),
-            Self::SmallTables => f.write_str("small tables are merged"),
+            Self::Manual => f.write_str("manual"),
+            Self::Filters => f.write_str("stale filters are rewritten"),
+            Self::SmallTables => f.write_str("small tables are combined"),
         }
     }
 }
@@ -165,7 +165,7 @@ impl CompactionJob {
     pub fn check(&self, version: &Version) -> Result<(), String> {
         let stays = self.inputs.iter().all(|input| self.target_run == Target::Existing(input.run));
         if self.target_level == 0 && !stays {
-            return Err("a merge cannot arrive in the inbox".to_owned());
+            return Err("a compaction cannot write to level 0".to_owned());
         }
         if let Target::Existing(run) = self.target_run {
             if !version.level(self.target_level).iter().any(|other| other.id == run) {
@@ -188,7 +188,7 @@ impl CompactionJob {
             newer = Some(at);
             let run = order.runs[at];
             if tables.is_empty() {
-                return Err(format!("no table of run {id} is merged"));
+                return Err(format!("no table of run {id} is an input"));
             }
             let known: HashSet<_> = run.tables().iter().map(|table| table.meta.id).collect();
             if let Some(table) = tables.iter().find(|table| !known.contains(table)) {
@@ -199,7 +199,7 @@ impl CompactionJob {
             }
         }
         if newer.is_none() {
-            return Err("nothing is merged".to_owned());
+            return Err("no inputs".to_owned());
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ mod tests {
     fn a_stretch_of_small_neighbours_is_merged_where_it_is() {
         assert_eq!(
             picked("L1: r1@1[000001:a..b 10, 000002:c..d 99, 000003:e..f 1, 000004:g..h 5]\n").as_deref(),
-            Some("L1.r1[000001, 000002, 000003, 000004] -> L1.r1 (small tables are merged)")
+            Some("L1.r1[000001, 000002, 000003, 000004] -> L1.r1 (small tables are combined)")
         );
         assert_eq!(
             picked(
@@ -93,7 +93,7 @@ mod tests {
                  L2: r2@2[000002:a..b 1, 000003:c..d 100, 000004:e..f 1, 000005:g..h 5, 000006:i..j 1, 000007:k.. 9]\n"
             )
             .as_deref(),
-            Some("L2.r2[000004, 000005, 000006, 000007] -> L2.r2 (small tables are merged)")
+            Some("L2.r2[000004, 000005, 000006, 000007] -> L2.r2 (small tables are combined)")
         );
     }
 

@@ -303,9 +303,9 @@ fn jobs_that_would_break_lookup_order_are_refused() {
         (job(&[(2, 5, &[5])], 1, Target::New), "run 5 would move up from level 2"),
         (job(&[(0, 7, &[7])], 1, Target::New), "level 0 has no run 7"),
         (job(&[(1, 7, &[6])], 2, Target::New), "run 7 has no table 000006"),
-        (job(&[(1, 7, &[])], 2, Target::New), "no table of run 7 is merged"),
-        (job(&[], 1, Target::New), "nothing is merged"),
-        (job(&[(0, 9, &[9])], 0, Target::New), "a merge cannot arrive in the inbox"),
+        (job(&[(1, 7, &[])], 2, Target::New), "no table of run 7 is an input"),
+        (job(&[], 1, Target::New), "no inputs"),
+        (job(&[(0, 9, &[9])], 0, Target::New), "a compaction cannot write to level 0"),
         (job(&[(0, 9, &[9])], 1, existing(5)), "the target, run 5, is not on level 1"),
     ] {
         assert_eq!(result.unwrap_err(), why);

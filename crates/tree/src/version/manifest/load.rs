@@ -44,7 +44,7 @@ impl ManifestReader {
         let path = dir.join(manifest_file_name(current.number));
         let exists = env.vfs.exists(&path).map_err(|error| FileError::io(&path, "look for", error))?;
         if !exists {
-            let detail = format!("it is missing, and {CURRENT} names it");
+            let detail = format!("{CURRENT} names it, but it is missing");
             return Err(FileError::corruption(&path, 0, "manifest", detail));
         }
         let mut state = ManifestState::default();
@@ -54,7 +54,7 @@ impl ManifestReader {
                     &path,
                     record.offset,
                     "manifest edit",
-                    format!("it does not fit: {detail}"),
+                    format!("inconsistent with earlier edits: {detail}"),
                 )
             })
         })?;
@@ -81,11 +81,7 @@ pub struct TornEdit {
 impl std::fmt::Display for TornEdit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { path, offset, bytes, detail } = self;
-        write!(
-            f,
-            "{}: an unfinished edit of {bytes} bytes at offset {offset} left out: {detail}",
-            path.display()
-        )
+        write!(f, "{}: unfinished edit of {bytes} bytes at offset {offset} ignored: {detail}", path.display())
     }
 }
 
@@ -113,7 +109,7 @@ pub fn read_edits(
         }
     };
     if expected.is_some_and(|expected| expected.birth != header.birth) {
-        let detail = format!("it is not the file that {CURRENT} names, but another of that name");
+        let detail = format!("{CURRENT} names another file of that name");
         return Err(FileError::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
     }
     let mut promise = survey::highest_promise(&mut window, number, Some(header.birth))?;
@@ -152,7 +148,7 @@ pub fn read_edits(
         };
         if at < promise || edits == 0 {
             let why = match edits {
-                0 => "the snapshot was synced before the manifest came into force".to_owned(),
+                0 => "the snapshot was synced before the manifest became current".to_owned(),
                 _ => format!("everything below {promise} was synced"),
             };
             let structure = FileKind::Manifest.frame_structure();
@@ -179,7 +175,7 @@ pub fn no_database_without_current(env: &Env, dir: &Path) -> Result<()> {
     match entries.iter().find(|entry| !entry.is_dir && is_data(&entry.name)) {
         None => Ok(()),
         Some(entry) => {
-            let detail = format!("it is missing, and {} belongs to a database", entry.name);
+            let detail = format!("it is missing, but {} belongs to a database", entry.name);
             Err(FileError::corruption(&dir.join(CURRENT), 0, FileKind::Current.header_structure(), detail))
         }
     }

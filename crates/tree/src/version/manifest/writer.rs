@@ -51,7 +51,7 @@ impl ManifestWriter {
     pub fn draft(env: &Env, dir: &Path, number: u64, state: &ManifestState) -> Result<Self> {
         let in_force = read_current(env, dir)?.map(|header| header.number);
         if in_force == Some(number) {
-            return Err(FileError::Invalid(format!("manifest {number} is in force")));
+            return Err(FileError::Invalid(format!("manifest {number} is current")));
         }
         let path = dir.join(manifest_file_name(number));
         if env.vfs.exists(&path).map_err(|error| FileError::io(&path, "look for", error))? {

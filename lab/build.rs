@@ -1,14 +1,14 @@
-//! Tells the crate which commit it is built from, for the head of results, with `-dirty` where what
-//! is measured is not as in the repository; `unknown` outside of one.
+//! Passes the commit to the crate for the header of results: with the suffix `-dirty` if a measured
+//! path differs from the commit, and `unknown` outside a repository.
 
 use std::process::Command;
 
-/// All that results are measured with.
+/// Paths whose contents affect measurements.
 const MEASURED: [&str; 4] = ["../crates", "src", "../Cargo.lock", "../Cargo.toml"];
 
 fn main() {
     let git = |arguments: &[&str]| {
-        // Whoever commits meanwhile is not kept waiting.
+        // Read-only: git must not take the lock of the index and delay a concurrent commit.
         let mut command = Command::new("git");
         let output = command.arg("--no-optional-locks").args(arguments).output().ok()?;
         let text = output.status.success().then(|| String::from_utf8(output.stdout))?;

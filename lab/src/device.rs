@@ -2,12 +2,11 @@
 //!
 //! An emulated device is a file system in memory behind a layer that delays reads ([`SlowFs`]) by a
 //! latency and the time of their bytes at the device's bandwidth; a page of 4 KiB takes the time of
-//! the hash-sharing paper's Table 1 in all, memory's own time included. Writes are free, unless an
-//! experiment asks for
-//! [`Writes::Priced`]: then an append takes the latency of a read and the time of its bytes at the device's write
-//! bandwidth, and a sync takes the latency. Below some 60 us the layer spins on the clock, it never
-//! sleeps. Where reading from memory takes as long as a device, that device cannot be emulated:
-//! experiments leave it out and say so ([`Device::why_not_emulated`]).
+//! the hash-sharing paper's Table 1 in total, including memory's own time. Writes are free, unless
+//! an experiment requests [`Writes::Priced`]: then an append takes the latency of a read and the
+//! time of its bytes at the device's write bandwidth, and a sync takes the latency. Below some 60
+//! us the layer spins on the clock; it never sleeps. A device that is not slower than reads from
+//! memory cannot be emulated: experiments omit it and say so ([`Device::why_not_emulated`]).
 //!
 //! Not here: devices that answer several reads at once.
 
@@ -53,8 +52,8 @@ pub enum Device {
 /// Whether an emulated device charges writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writes {
-    /// Writes take what memory takes: for experiments that time lookups, whose trees are laid down
-    /// quickly.
+    /// Writes take the time of memory: for experiments that time lookups, so that their trees are
+    /// built quickly.
     Free,
     /// An append takes the latency of a read and the time of its bytes, a sync the latency: for
     /// mixed streams.
@@ -83,7 +82,7 @@ impl Device {
         }
     }
 
-    /// How long a read of a page takes; `None` where the machine says.
+    /// Time of a page read; `None` for real devices.
     pub fn read_ns(self) -> Option<u64> {
         match self {
             Self::Disk | Self::PageCache | Self::Memory => None,
@@ -143,7 +142,7 @@ impl Device {
         Some(self.read_ns()?.saturating_sub(page_ns))
     }
 
-    /// Whether the machine does not have it.
+    /// Whether the device is emulated.
     pub fn is_emulated(self) -> bool {
         self.read_ns().is_some()
     }
@@ -153,7 +152,7 @@ impl Device {
         self.is_emulated() || self == Self::Memory
     }
 
-    /// Why it cannot be emulated on this machine; none if it can, or need not be.
+    /// The reason why it cannot be emulated on this machine; `None` if it can, or need not be.
     ///
     /// # Errors
     /// When reading from memory fails.
@@ -162,7 +161,7 @@ impl Device {
         Ok(check_slower(read_ns, memory_read.ns()?).err())
     }
 
-    /// The world of a tree on this device whose files are in `files`.
+    /// The environment of a tree on this device with its files in `files`.
     ///
     /// # Errors
     /// When reading from memory fails, or takes as long as the device does.
@@ -217,7 +216,7 @@ pub(crate) fn why_not_direct(dir: &Path) -> Result<Option<String>, String> {
     vfs.create_dir_all(dir).map_err(said)?;
     write_file_synced(vfs.as_ref(), &path, &[7; DIRECT_ALIGNMENT_BYTES]).map_err(said)?;
     let file = vfs.open_read_direct(&path).map_err(said)?;
-    // Some refuse at the first read only.
+    // Some file systems refuse only at the first read.
     file.read_at(0, &mut AlignedBuf::new(DIRECT_ALIGNMENT_BYTES)).map_err(said)?;
     let is_direct = file.is_direct();
     drop(file);
@@ -227,7 +226,7 @@ pub(crate) fn why_not_direct(dir: &Path) -> Result<Option<String>, String> {
     }))
 }
 
-/// That a device of `read_ns` a read is slower than memory.
+/// Checks that a device of `read_ns` per read is slower than memory.
 ///
 /// # Errors
 /// When memory takes as long by itself: such a device cannot be emulated here.
@@ -240,10 +239,11 @@ fn check_slower(read_ns: u64, memory_ns: u64) -> Result<(), String> {
     ))
 }
 
-/// What a read of 4 KiB takes from a file system in memory, with the least layer around it.
+/// Time of a 4 KiB read from a file system in memory, with the thinnest layer around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemoryRead {
-    /// What it takes here. It is measured once, so that a device is there for all or for none.
+    /// The time on this machine. It is measured once, so that a device is available to all
+    /// experiments or to none.
     Measured,
     /// A fixed number of nanoseconds, whatever the machine.
     Assumed(u64),
@@ -263,14 +263,14 @@ impl MemoryRead {
     }
 }
 
-/// By a quick look, over a file of 4 MiB: a larger one would take longer to write than all reads.
-/// Many of its pages lie in the processor's caches: reads of large trees take some two hundred
-/// nanoseconds more, which the fastest emulated device cannot hide, nor what two looks at the clock
-/// take.
+/// A short measurement over a file of 4 MiB: writing a larger file would take longer than all
+/// reads. Many of its pages are in the CPU caches. Reads of large trees take some two hundred
+/// nanoseconds more, which the fastest emulated device cannot hide, nor the time of two clock
+/// reads.
 fn measure_memory_ns() -> Result<u64, String> {
     const PAGE: usize = 4096;
     const PAGES: u64 = 1_024;
-    /// A batch is short, so that some are not disturbed by others who work on this machine.
+    /// Short batches, so that some are not disturbed by other processes.
     const BATCH: u64 = 64;
     const BATCHES: u64 = 256;
     let said = |error: std::io::Error| format!("timing memory: {error}");
@@ -282,7 +282,7 @@ fn measure_memory_ns() -> Result<u64, String> {
         shamba::env::append_all(file.as_mut(), &page).map_err(said)?;
     }
     let clock = Env::real().clock;
-    // The layer's own looks at the clock are part of the time: one nanosecond makes it take them.
+    // The layer's clock reads are part of the time: a latency of one nanosecond enables them.
     let slow = SlowFs::new(files, clock, 1, 0);
     let file = slow.open_read(path).map_err(said)?;
     let mut buffer = AlignedBuf::new(PAGE);

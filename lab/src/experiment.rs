@@ -1,8 +1,8 @@
 //! Experiments as declarations.
 //!
-//! An [`Experiment`] says whose claim it is, what is varied and fixed, how one seed is measured,
-//! which predicates the claim makes, and which columns the picture shows. Seeds, schedules,
-//! intervals, verdicts, pictures, files and the report are written once, for all.
+//! An [`Experiment`] states the source of the claim, the varied and fixed parameters, the
+//! measurement of one seed, the predicates of the claim, and the columns of the picture. Seeds,
+//! schedules, intervals, verdicts, pictures, files and the report are common to all.
 
 use crate::lab::Lab;
 use crate::paper::{Kind, Method, Paper};
@@ -11,24 +11,24 @@ use crate::rows::{Rows, View};
 use crate::scale::{Parameter, Scale};
 use crate::verdict::Predicate;
 
-/// A figure or table of a paper, to be made again.
+/// A figure or table of a paper, reproduced.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The name on the command line: the paper and the place in it.
+    /// Name on the command line: the paper and the place in it.
     pub id: &'static str,
     /// The source of the claim.
     pub paper: Paper,
     /// The origin of the values.
     pub kind: Kind,
-    /// Whether it may share the machine.
+    /// Whether it may run concurrently with others.
     pub method: Method,
     /// The place in the paper.
     pub place: &'static str,
-    /// The measure and what it is measured over.
+    /// The measured quantity and the varied parameter.
     pub title: &'static str,
     /// The paper's finding.
     pub claim: &'static str,
-    /// What is varied and what is fixed, at a scale.
+    /// Varied and fixed parameters at a scale.
     pub parameters: fn(Scale) -> Vec<Parameter>,
     /// Measures one seed.
     pub measure: fn(&mut Lab<'_>) -> Result<Rows, String>,
@@ -36,7 +36,7 @@ pub struct Experiment {
     pub predicates: &'static [Predicate],
     /// The picture.
     pub panels: &'static [Panel],
-    /// Small print: what is fixed, emulated or otherwise to be known.
+    /// Notes: fixed parameters, emulated devices and other conditions.
     pub note: &'static str,
     /// The reason for a verdict other than confirmed, from the rows of all seeds; may be empty.
     pub reason: fn(&View<'_>) -> String,

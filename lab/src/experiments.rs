@@ -1,4 +1,4 @@
-//! Every experiment, a file for each figure or table of a paper.
+//! All experiments, a file per figure or table of a paper.
 
 mod endure;
 mod engine;
@@ -15,7 +15,7 @@ pub fn all() -> Vec<&'static Experiment> {
     papers.into_iter().flatten().collect()
 }
 
-/// The experiment of that name.
+/// Returns the experiment with this name.
 ///
 /// # Errors
 /// A message with similar names and the command that lists all.
@@ -23,8 +23,8 @@ pub fn find(id: &str) -> Result<&'static Experiment, String> {
     all().into_iter().find(|experiment| experiment.id == id).ok_or_else(|| {
         let near: Vec<&str> =
             all().into_iter().map(|one| one.id).filter(|known| known.contains(id)).collect();
-        let near = if near.is_empty() { String::new() } else { format!("; there is {}", near.join(", ")) };
-        format!("there is no experiment {id:?}{near} (`shamba-lab list` names all)")
+        let near = if near.is_empty() { String::new() } else { format!("; similar: {}", near.join(", ")) };
+        format!("unknown experiment {id:?}{near} (`shamba-lab list` lists all)")
     })
 }
 

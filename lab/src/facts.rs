@@ -1,6 +1,6 @@
-//! What a result's reader must know of the machine and the program.
+//! Facts about the machine and the program that the reader of a result needs.
 //!
-//! Not here: names of machines or people, and of builds of theirs ([`release`]).
+//! Excluded: names of machines or people, and of their kernel builds ([`release`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub struct Facts {
     pub version: &'static str,
     /// The commit it was built from; `unknown` outside a repository.
     pub commit: &'static str,
-    /// The profile it was built in: figures of another than `release` are no figures.
+    /// Build profile; only figures of `release` are valid.
     pub profile: &'static str,
     /// The processor's name.
     pub processor: String,
@@ -25,16 +25,16 @@ pub struct Facts {
     pub llc_bytes: u64,
     /// The operating system and its version.
     pub system: String,
-    /// The type of the file system below which trees lie that are not in memory.
+    /// File system type of the directory of trees that are not in memory.
     pub file_system: String,
-    /// What a read from memory takes, in nanoseconds: devices that are no slower cannot be
-    /// emulated; 0 if it could not be measured.
+    /// Time of a read from memory, in nanoseconds: devices that are no slower cannot be emulated; 0
+    /// if it could not be measured.
     pub memory_read_ns: u64,
     /// The day, as `YYYY-MM-DD`.
     pub day: String,
 }
 
-/// Bytes of the last-level cache of the first processor; 32 MiB where the system does not tell.
+/// Bytes of the last-level cache of the first processor; 32 MiB if the system does not report it.
 pub(crate) fn llc_bytes() -> u64 {
     const USUAL: u64 = 32 << 20;
     let of_index = |index: u32| {
@@ -45,14 +45,14 @@ pub(crate) fn llc_bytes() -> u64 {
     (0..8).filter_map(of_index).max().map_or(USUAL, |kib| kib * 1024)
 }
 
-/// A kernel's major and minor number: what comes after them names a build of somebody's.
+/// A kernel's major and minor version; the rest may identify a local build.
 fn release(kernel: &str) -> String {
     kernel.trim().split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 impl Facts {
-    /// Of this machine, now, with trees below `dir`, where a read from memory was seen to take so
-    /// long (0: nobody looked). What it does not tell is `unknown` or 0.
+    /// Facts of this machine now, with trees below `dir` and this measured time of a read from
+    /// memory (0: not measured). Facts that the system does not report are `unknown` or 0.
     pub fn here(dir: &Path, memory_read_ns: u64) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let of_line = |text: &str, name: &str| {
@@ -77,7 +77,7 @@ impl Facts {
         }
     }
 
-    /// As (name, value).
+    /// The facts as (name, value).
     pub fn pairs(&self) -> Vec<(String, String)> {
         let pairs: [(&str, String); 11] = [
             ("version", self.version.to_owned()),
@@ -96,15 +96,15 @@ impl Facts {
     }
 }
 
-/// The type of the file system that a folder lies in; `unknown` where the system does not tell.
+/// File system type of a folder; `unknown` if the system does not report it.
 pub(crate) fn file_system(dir: &Path) -> String {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     type_of_mount(&mounts, &dir).unwrap_or("unknown").to_owned()
 }
 
-/// The type of the innermost mount that `path` lies in, by Linux's list of mounts: the fifth field
-/// of a line is the mount's place, the first one behind a dash its type.
+/// Type of the innermost mount that contains `path`, by Linux's list of mounts: the fifth field of
+/// a line is the mount point, the first one after a dash its type.
 fn type_of_mount<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let mounted = |line: &'a str| {
         let (place, kind) = line.split_once(" - ")?;
@@ -112,11 +112,11 @@ fn type_of_mount<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
         let depth = place.components().count();
         path.starts_with(&place).then_some((depth, kind.split(' ').next()?))
     };
-    // Of two mounts in one place the later one is seen; `max_by_key` gives the last.
+    // Of two mounts at one place the later one is visible; `max_by_key` returns the last.
     mounts.lines().filter_map(mounted).max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
 }
 
-/// A place as it is: the list has spaces, tabs, line ends and backslashes as octal numbers.
+/// Decodes a mount point: the list has spaces, tabs, line ends and backslashes as octal numbers.
 fn unescaped(place: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .into_iter()

@@ -1,13 +1,13 @@
-//! A file system that counts the calls and pages that go through it, and a clock that adds up what
-//! an emulated device takes for them.
+//! A file system that counts its calls and pages, and a clock that adds up the time that an
+//! emulated device takes for them.
 //!
-//! Everything is counted apart for the thread that made the tally, which sends the operations, and
-//! for all other threads, which flush and compact. Pages have 4 KiB: those of reads, each rounded
-//! up, and the bytes written. So ranges and compactions are counted as lookups are.
+//! The thread that created the tally, which executes the operations, is counted separately from all
+//! other threads, which flush and compact. Pages have 4 KiB: those of reads, each rounded up, and
+//! the bytes written. Ranges and compactions are thus counted in the same unit as lookups.
 //!
-//! As a clock, the tally takes the delays of [`shamba::env::SlowFs`] without waiting: the sum is
-//! the time of a device that serves one call at a time, the same on every machine. The processor's
-//! time is not part of it.
+//! As a clock, the tally adds up the delays of [`shamba::env::SlowFs`] without waiting: the sum is
+//! the time of a device that serves one call at a time, the same on every machine. CPU time is not
+//! included.
 
 use std::io;
 use std::sync::Arc;
@@ -53,13 +53,13 @@ impl Io {
         self.read_pages + self.written_pages
     }
 
-    /// Both together.
+    /// Sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.with(other, |mine, its| mine + its)
     }
 
-    /// Of `operations`, for each.
+    /// Mean per operation.
     #[must_use]
     pub fn per(self, operations: u64) -> Self {
         let operations = operations.max(1) as f64;
@@ -91,13 +91,13 @@ impl Calls {
 }
 
 impl IoTally {
-    /// Nothing so far; the current thread is the one that sends the operations.
+    /// An empty tally; the current thread is the one that executes the operations.
     pub fn new() -> Self {
         Self { caller: thread::current().id(), of_caller: Calls::default(), of_others: Calls::default() }
     }
 
-    /// Of the operations: what the thread that made the tally did, and of flushes and compactions:
-    /// what others did.
+    /// Counts of the operations (the thread that created the tally), and of flushes and compactions
+    /// (other threads).
     pub fn get(&self) -> [Io; 2] {
         [self.of_caller.get(), self.of_others.get()]
     }

@@ -1,5 +1,4 @@
-//! Entries by number: keys that ascend with it, an absent key beside each, and values that tell
-//! whose they are.
+//! Entries by number: ascending keys, an absent key after each, and values that identify their key.
 
 use shamba_workload::mix2;
 
@@ -15,8 +14,8 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// The key of an item, or of the absent one behind it: ascending, without a pattern that would
-    /// make it shorter.
+    /// The key of an item, or of the absent one after it: ascending, without a pattern that prefix
+    /// compression could exploit.
     pub fn key(self, item: u64, absent: bool) -> [u8; KEY_BYTES] {
         let number = 2 * item + u64::from(absent);
         let head = number * (u64::MAX / (2 * self.count));
@@ -28,7 +27,7 @@ impl Items {
         key
     }
 
-    /// The part of all keys that is below `key`.
+    /// Share of all keys below `key`.
     pub fn part_below(self, key: &[u8]) -> f64 {
         let mut head = [0; 8];
         head.iter_mut().zip(key).for_each(|(to, from)| *to = *from);

@@ -1,7 +1,7 @@
-//! The surroundings of one seed's measurement: scale, seed, scratch folder, devices, shared trees.
+//! Environment of one seed's measurement: scale, seed, scratch folder, devices, shared trees.
 //!
-//! Experiments of a paper that run with the same seed share a [`Lab`], and through [`Lab::once`]
-//! whatever is expensive: trees, readings that several figures show. A lab lives in one thread.
+//! Experiments of a paper with the same seed share a [`Lab`], and through [`Lab::once`] expensive
+//! values: trees, and measurements that several figures show. A lab is used by one thread.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::scale::Scale;
 /// machine.
 const TINY_MEMORY_NS: u64 = 100;
 
-/// What an experiment measures one seed with.
+/// Environment in which an experiment measures one seed.
 pub struct Lab<'a> {
     /// The size of runs.
     pub scale: Scale,
@@ -31,16 +31,15 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// A laboratory that keeps trees which are not in memory below `dir`, and tells `progress` what
-    /// it is doing.
+    /// A laboratory with its trees on disk below `dir`; it reports its progress to `progress`.
     pub fn new(dir: PathBuf, scale: Scale, seed: u64, progress: &'a dyn Fn(&str)) -> Self {
         let memory_read =
             if scale == Scale::Tiny { MemoryRead::Assumed(TINY_MEMORY_NS) } else { MemoryRead::Measured };
         Self { scale, seed, memory_read, dir, shared: BTreeMap::new(), progress }
     }
 
-    /// The value of that name, made when it is first asked for. Names hold everything that the
-    /// value depends on besides scale and seed.
+    /// Returns the value with this name, computed at the first call. The name must contain
+    /// everything that the value depends on besides scale and seed.
     ///
     /// # Errors
     /// Errors of `make`. A failed value is made again when it is asked for again.
@@ -59,13 +58,13 @@ impl<'a> Lab<'a> {
         Ok(made)
     }
 
-    /// Drops shared values whose names begin so, to free their memory.
+    /// Drops shared values whose names have this prefix, to free their memory.
     pub fn forget(&mut self, prefix: &str) {
         self.shared.retain(|name, _| !name.starts_with(prefix));
     }
 
-    /// Those of `wanted` that exist or can be emulated here. For each of the others a note in
-    /// `rows` says why it is missing.
+    /// Those of `wanted` that exist or can be emulated here. For each other one a note in `rows`
+    /// gives the reason.
     ///
     /// # Errors
     /// When reading from memory fails.
@@ -85,15 +84,15 @@ impl<'a> Lab<'a> {
         &self.dir
     }
 
-    /// Says what is done next.
+    /// Reports the next step.
     pub fn at(&self, what: impl Display) {
         (self.progress)(&what.to_string());
     }
 
-    /// A folder of that name, which does not exist yet.
+    /// Returns the path of a folder with this name that does not exist.
     ///
     /// # Errors
-    /// When what has that name cannot be removed.
+    /// When an existing entry of this name cannot be removed.
     pub fn scratch(&self, name: &str) -> Result<PathBuf, String> {
         let dir = self.dir.join(name);
         self.discard(&dir)?;

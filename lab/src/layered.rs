@@ -1,12 +1,11 @@
-//! Trees that are laid down run by run, each over all keys, as the papers draw them: level i holds
-//! T times what the one above it does, in as many runs as the merge policy allows.
+//! Trees built run by run, each run over all keys, as in the papers' figures: a level holds T times
+//! as much as the one above, in as many runs as the merge policy allows.
 //!
-//! A tree that grows by puts has the same levels, but its runs have gaps, as leveling moves what
-//! overflows down table by table; and it takes as many times as long to fill as entries are merged.
-//! Here every entry is written once: sorted, by [`shamba::Db::place`], the deepest level first.
+//! A tree filled by puts has the same levels, but its runs have gaps, because leveling moves
+//! overflow down table by table; and each entry is written as often as it is compacted. Here every
+//! entry is written once: sorted, by [`shamba::Db::place`], the deepest level first.
 //!
-//! Bits are given to each run when it is written: uniform, or as Monkey has them for the runs that
-//! there will be.
+//! Each run gets its filter bits when it is written: uniform, or Monkey's for the final runs.
 //!
 //! Not here: trees as the engine grows them.
 
@@ -16,19 +15,19 @@ use shamba_model::allocation::{FilterSite, Limits, Lookups, Measured, allocate};
 
 use shamba_workload::Permutation;
 
-/// No filter gets more bits per key.
-const MOST_BITS_PER_KEY: f64 = 26.0;
-/// What tells the order in which runs take items from everything else that is drawn with the seed.
+/// Maximum bits per key of a filter.
+const BITS_PER_KEY_MAX: f64 = 26.0;
+/// Salt that separates the random order of the runs' items from other draws of the seed.
 const RUN_SALT: u64 = 0x6c61_7965_7265_6421;
-/// Levels beyond this nobody lays down.
-const MOST_LEVELS: i32 = 40;
+/// Maximum number of levels.
+const LEVELS_MAX: i32 = 40;
 
 /// The levels of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// How many times the entries of the level above a level has.
+    /// Entries of a level relative to the level above.
     pub size_ratio: f64,
-    /// How many levels.
+    /// Number of levels.
     pub levels: u32,
     /// Runs of every level but the last.
     pub inner_runs: u32,
@@ -37,8 +36,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// One run a level, of as many levels as `buffers` write buffers of data fill: full ones hold
-    /// (T - 1) T^(i-1) buffers.
+    /// One run per level, with as many levels as `buffers` write buffers of data fill: full levels
+    /// hold (T - 1) T^(i-1) buffers.
     pub fn leveled(size_ratio: u32, buffers: u64) -> Self {
         let ratio = f64::from(size_ratio);
         let levels = ((buffers as f64).ln() / ratio.ln()).ceil().max(1.0) as u32;
@@ -55,14 +54,14 @@ impl Shape {
     }
 }
 
-/// How filters get their bits.
+/// Filter bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bits {
     pub allocation: Allocation,
-    /// On average over all entries.
+    /// Mean bits per key over all entries.
     pub per_key: f64,
     pub layout: FilterLayout,
-    /// The share of lookups that find nothing, as allocations by lookups count on it.
+    /// Share of empty lookups that allocations by lookups assume.
     pub empty_fraction: f64,
 }
 
@@ -74,19 +73,19 @@ pub(crate) struct Layer {
     pub bits_per_key: f64,
 }
 
-/// The runs of a tree, newest first, and which items lie in which.
+/// The runs of a tree, newest first, with the items of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     runs: Vec<Layer>,
     count: u64,
-    /// In which order runs take items: the newest run the first ones.
+    /// Order in which items are assigned to runs: the newest run gets the first ones.
     order: Permutation,
 }
 
 impl Layers {
-    /// Of `count` items.
+    /// The runs of `count` items.
     pub fn new(count: u64, seed: u64, shape: Shape, bits: Bits) -> Result<Self, String> {
-        let levels = shape.levels.clamp(1, MOST_LEVELS as u32);
+        let levels = shape.levels.clamp(1, LEVELS_MAX as u32);
         let weights: Vec<f64> = (0..levels).map(|level| shape.size_ratio.powi(level as i32)).collect();
         let all: f64 = weights.iter().sum();
         let mut runs: Vec<Layer> = Vec::new();
@@ -113,8 +112,8 @@ impl Layers {
             .collect();
         let lookups = Lookups { empty_fraction: bits.empty_fraction, ..Lookups::default() };
         let loads = bits.allocation.loads(&sites, lookups)?;
-        let curve = Measured::from_fn(|per_key| measured::fpr(bits.layout, per_key), MOST_BITS_PER_KEY)?;
-        let limits = Limits { smallest_bits_per_key: 0.0, largest_bits_per_key: MOST_BITS_PER_KEY };
+        let curve = Measured::from_fn(|per_key| measured::fpr(bits.layout, per_key), BITS_PER_KEY_MAX)?;
+        let limits = Limits { smallest_bits_per_key: 0.0, largest_bits_per_key: BITS_PER_KEY_MAX };
         let shares = allocate(&loads, &curve, (self.count as f64 * bits.per_key) as u64, limits)?;
         for (layer, bits) in self.runs.iter_mut().zip(shares.bits) {
             layer.bits_per_key = bits as f64 / layer.entries as f64;
@@ -127,7 +126,7 @@ impl Layers {
         &self.runs
     }
 
-    /// The number of the run of an item: each run has its entries, spread evenly over all.
+    /// Number of the run of an item: the items of each run are spread evenly over all.
     pub fn run_of(&self, item: u64) -> usize {
         let mut drawn = self.order.at(item);
         for (run, layer) in self.runs.iter().enumerate() {
@@ -139,8 +138,8 @@ impl Layers {
         self.runs.len() - 1
     }
 
-    /// Lays the tree down where `builder` says, which answers with the same options every time.
-    /// `pair` tells an item's key and value; keys ascend with items.
+    /// Builds the tree with `builder`, which must return the same options every time. `pair` gives
+    /// an item's key and value; keys ascend with items.
     pub fn lay(
         &self,
         builder: &dyn Fn() -> Result<Builder, String>,

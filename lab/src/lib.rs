@@ -1,12 +1,12 @@
-//! The laboratory: the papers' experiments, run on this engine, baseline and idea side by side.
+//! The laboratory: the papers' experiments on this engine; baseline and idea run side by side.
 //!
 //! From low to high:
 //! * values: [`Paper`], [`Scale`], [`Rows`], [`verdict`], [`chart`];
-//! * what measurements are made with: `device`, `items`, `layered`, `tree`, `lookups`, and [`Lab`], the
-//!   surroundings of one seed;
-//! * [`Experiment`], a declaration, and `picture`, `results`, [`runner`], [`report`], which do for every
-//!   experiment what is not special about it;
-//! * `experiments`, a file for each figure or table; [`checks`], the engine's own experiments.
+//! * tools of measurements: `device`, `items`, `layered`, `tree`, `lookups`, and [`Lab`], the
+//!   environment of one seed;
+//! * [`Experiment`], a declaration, and `picture`, `results`, [`runner`], [`report`], the common
+//!   parts of all experiments;
+//! * `experiments`, a file per figure or table; [`checks`], the engine's own experiments.
 //!
 //! Not here: other engines (`lab/peers`).
 #![forbid(unsafe_code)]

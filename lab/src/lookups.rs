@@ -1,11 +1,12 @@
-//! Timed lookups of several openings of a tree in turns: baseline and idea, on the same keys.
+//! Timed lookups in several instances of a tree, alternating: baseline and idea, on the same keys.
 //!
-//! Keys are made before the clock starts, [`BATCH`] at a time; each side looks all of them up,
-//! another side first each time. So anything else that the machine does meets all sides alike.
-//! Every answer is checked, inside the clock: one comparison of eight bytes on every side.
+//! Keys are generated before the clock starts, [`BATCH`] at a time; each side looks up all of them,
+//! with a different side first each time. Other load on the machine therefore affects all sides
+//! alike. Every answer is checked within the timed part: one comparison of eight bytes on every
+//! side.
 //!
-//! Batches in which the thread waited for a processor, as the system reports, are left out on all
-//! sides, as long as half of the batches remain.
+//! Batches in which the thread waited for a CPU, as the system reports, are discarded on all sides,
+//! as long as half of the batches remain.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -19,11 +20,11 @@ use crate::rows::{Row, row};
 use crate::scale::Scale;
 use crate::tree::Tree;
 
-/// Keys that are made and looked up at a time.
+/// Keys that are generated and looked up at a time.
 const BATCH: usize = 128;
-/// The time of all sides' lookups together, at most, unless a batch takes longer. At the paper's
-/// scale nothing is cut short.
-fn time_most(scale: Scale) -> Duration {
+/// Maximum time of all sides' lookups together, unless a batch takes longer. At the paper's scale
+/// there is no limit.
+fn time_max(scale: Scale) -> Duration {
     scale.pick(Duration::from_secs(1), Duration::from_secs(4), Duration::MAX)
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Questions {
     pub among: Vec<u64>,
     /// Lookups on each side.
     pub lookups: u64,
-    /// The side, if there is one, that is asked for this many keys in one call.
+    /// The side that looks up this number of keys per call, if any.
     pub in_one_call: Option<(usize, usize)>,
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// Keys to ask for. The value of an item begins with its number.
+/// Keys to look up. The value of an item begins with its number.
 pub(crate) trait Keys {
     /// The number of items.
     fn count(&self) -> u64;
@@ -107,7 +108,7 @@ impl Keys for Items {
 pub(crate) struct Side {
     /// Nanoseconds of a lookup.
     pub ns: f64,
-    /// Counters of the lookups that were timed.
+    /// Counters of the timed lookups.
     pub stats: Stats,
 }
 
@@ -135,8 +136,8 @@ impl Side {
     }
 }
 
-/// The reads, pages (of 4 KiB, each read rounded up), pages of the files that they touch, and bytes
-/// of a lookup, altogether, and pages by kind.
+/// Per lookup: reads, pages (of 4 KiB, each read rounded up), pages of the files that they touch,
+/// and bytes, in total; and pages by kind.
 pub(crate) fn io(stats: &Stats) -> Row {
     let reads = &stats.reads;
     let per_lookup = |count: u64| count as f64 / stats.lookups.max(1) as f64;
@@ -156,7 +157,7 @@ pub(crate) fn io(stats: &Stats) -> Row {
 /// Shares of a lookup's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Parts {
-    /// Nanoseconds of a lookup that hashing takes.
+    /// Hashing time of a lookup in nanoseconds.
     pub hash_ns: f64,
     pub hash: f64,
     pub probe: f64,
@@ -165,7 +166,7 @@ pub(crate) struct Parts {
     pub other: f64,
 }
 
-/// Looks the same keys up on all sides, in turns, after a tenth of as many lookups to warm up.
+/// Looks up the same keys on all sides, alternating, after a warm-up of a tenth as many lookups.
 ///
 /// # Errors
 /// Errors of the engine, and a wrong answer.
@@ -175,7 +176,7 @@ pub(crate) fn compare(
     sides: &[&Db],
     questions: &Questions,
 ) -> Result<Vec<Side>, String> {
-    let mut asker = Asker::new(keys, questions, lab.seed, time_most(lab.scale));
+    let mut asker = Asker::new(keys, questions, lab.seed, time_max(lab.scale));
     let warm = (questions.lookups / 10).clamp(1, 4 * BATCH as u64);
     asker.rounds(sides, warm)?;
     let before: Vec<Stats> = sides.iter().map(|db| db.stats()).collect();
@@ -187,8 +188,8 @@ pub(crate) fn compare(
     Ok(sides.iter().zip(&before).zip(ns).map(side).collect())
 }
 
-/// Looks keys up on all sides until caches are warm: all that `questions` asks for, and none of the
-/// stream that [`compare`] asks. Rounds have streams of their own.
+/// Looks up keys on all sides until caches are warm: the distribution of `questions`, but none of
+/// the stream of [`compare`]. Each round has its own stream.
 ///
 /// # Errors
 /// As [`compare`].
@@ -203,7 +204,7 @@ pub(crate) fn warm(
     asker.rounds(sides, questions.lookups).map(|_| ())
 }
 
-/// The counters of all lookups that `questions` asks for, however long they take.
+/// Counters of all lookups of `questions`, without a time limit.
 ///
 /// # Errors
 /// As [`compare`].
@@ -214,19 +215,19 @@ pub(crate) fn count(lab: &Lab<'_>, keys: &dyn Keys, db: &Db, questions: &Questio
     Ok(db.stats().since(&before))
 }
 
-/// The parts of the lookups of `db`, by the engine's timers, which take time themselves. Disturbed
-/// batches are left out as long as an eighth remains: this is one side's alone.
+/// Phases of the lookups of `db`, by the engine's timers, which take time themselves. Disturbed
+/// batches are discarded as long as an eighth remains: only one side is measured.
 ///
 /// # Errors
 /// As [`compare`].
 pub(crate) fn parts(lab: &Lab<'_>, keys: &dyn Keys, db: &Db, questions: &Questions) -> Result<Parts, String> {
-    let mut asker = Asker::new(keys, questions, lab.seed ^ 2, time_most(lab.scale));
+    let mut asker = Asker::new(keys, questions, lab.seed ^ 2, time_max(lab.scale));
     let (mut quiet, mut disturbed) = (Timed::default(), Timed::default());
     let waiting = Waiting::of_this_thread();
     let begin = Instant::now();
     let mut done = 0;
     db.set_timers(true);
-    while done < questions.lookups && (done == 0 || begin.elapsed() < asker.time_most) {
+    while done < questions.lookups && (done == 0 || begin.elapsed() < asker.time_max) {
         let batch = (BATCH as u64).min(questions.lookups - done);
         let (before, waited_before_ns) = (db.stats(), waiting.ns());
         asker.rounds(&[db], batch)?;
@@ -290,9 +291,9 @@ impl Counted {
     }
 }
 
-/// The time that this thread has waited for a processor.
+/// Time that this thread has waited for a CPU.
 pub(crate) struct Waiting {
-    /// Run time, waiting time and time slices; none where the system does not tell.
+    /// Run time, waiting time and time slices; `None` if the system does not report them.
     schedule: Option<File>,
 }
 
@@ -301,7 +302,7 @@ impl Waiting {
         Self { schedule: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// In nanoseconds, since the thread began; 0 where the system does not tell.
+    /// Nanoseconds since the thread began; 0 if the system does not report it.
     pub fn ns(&self) -> u64 {
         let mut text = [0; 96];
         let read = self
@@ -314,22 +315,22 @@ impl Waiting {
     }
 }
 
-/// Draws items and makes batches of their keys.
+/// Draws items and generates batches of their keys.
 struct Asker<'a> {
     of: &'a dyn Keys,
     questions: &'a Questions,
     picker: Picker,
-    /// How many items are drawn from.
+    /// Number of items to draw from.
     items: u64,
     keys: Vec<Vec<u8>>,
     /// The item that must be found; none for an absent key.
     expected: Vec<Option<u64>>,
     turn: usize,
-    time_most: Duration,
+    time_max: Duration,
 }
 
 impl<'a> Asker<'a> {
-    fn new(of: &'a dyn Keys, questions: &'a Questions, seed: u64, time_most: Duration) -> Self {
+    fn new(of: &'a dyn Keys, questions: &'a Questions, seed: u64, time_max: Duration) -> Self {
         let among = questions.among.len() as u64;
         let items = if among > 0 { among } else { of.count() };
         Self {
@@ -340,7 +341,7 @@ impl<'a> Asker<'a> {
             keys: vec![Vec::new(); BATCH],
             expected: vec![None; BATCH],
             turn: 0,
-            time_most,
+            time_max,
         }
     }
 
@@ -355,15 +356,15 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// So many lookups on each side, fewer if time is up; how many of them count, and what these
-    /// took on each.
+    /// Runs `lookups` lookups on each side, fewer if time is up; returns the number of counted
+    /// ones, and their time on each side.
     fn rounds(&mut self, sides: &[&Db], lookups: u64) -> Result<(u64, Vec<u64>), String> {
         let begin = Instant::now();
         let waiting = Waiting::of_this_thread();
         let mut quiet = Counted::new(sides.len());
         let mut disturbed = Counted::new(sides.len());
         let mut done = 0;
-        while done < lookups && (done == 0 || begin.elapsed() < self.time_most) {
+        while done < lookups && (done == 0 || begin.elapsed() < self.time_max) {
             let batch = BATCH.min((lookups - done) as usize);
             self.draw(batch);
             let waited_before_ns = waiting.ns();
@@ -387,7 +388,7 @@ impl<'a> Asker<'a> {
         Ok((quiet.lookups.max(1), quiet.ns))
     }
 
-    /// What it took, in nanoseconds.
+    /// Runs the lookups and returns their time in nanoseconds.
     fn look_up(&self, db: &Db, lookups: usize) -> Result<u64, String> {
         let number = |value: &[u8]| value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
         let since = Instant::now();
@@ -400,7 +401,7 @@ impl<'a> Asker<'a> {
         Ok(since.elapsed().as_nanos() as u64)
     }
 
-    /// The same, for so many keys in each call.
+    /// The same, with `in_one_call` keys per call.
     fn look_many_up(&self, db: &Db, lookups: usize, in_one_call: usize) -> Result<u64, String> {
         let number = |value: &[u8]| value.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
         let (keys, expected) = (&self.keys[..lookups], &self.expected[..lookups]);
@@ -444,7 +445,7 @@ mod tests {
         assert_eq!(baseline.stats.false_positives, idea.stats.false_positives);
         assert_eq!(idea.per_lookup(idea.stats.hashes), 1.0);
         assert_eq!(baseline.io().number("pages"), idea.io().number("pages"));
-        // A lookup that consulted no filter hashed once all the same.
+        // A lookup that consulted no filter still hashed once.
         let consulted = baseline.stats.filters_consulted;
         assert!((consulted..consulted + baseline.stats.lookups / 10).contains(&baseline.stats.hashes));
         let before = shared.stats().lookups;

@@ -1,8 +1,8 @@
 //! `shamba-lab`: the papers' experiments from the command line.
 //!
-//! `list` names the experiments, `run` and `all` carry them out, `report` makes pages of results,
+//! `list` lists the experiments, `run` and `all` run them, `report` renders pages of results,
 //! `generate` writes workloads as text, `check` runs the engine's own experiments, each of which
-//! fails where the engine breaks a promise.
+//! fails if the engine violates a guarantee.
 //!
 //! Exit codes: 0 success, 1 a check failed, 3 I/O or a failed experiment, 64 usage, 65 bad input
 //! data.

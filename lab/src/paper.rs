@@ -1,4 +1,4 @@
-//! Sources of claims: the papers, and the kinds of figures that are made of them.
+//! Sources of claims: the papers, and the kinds of their figures.
 
 /// A paper or slide deck whose figures are reproduced; also the chapters of the report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -51,12 +51,12 @@ impl Paper {
     }
 }
 
-/// The origin of a figure's values, and so the worth of its verdict.
+/// The origin of a figure's values, which determines the weight of its verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Counted or timed on this machine: a claim of the paper that may fail.
     Measured,
-    /// Computed from the paper's own equations: whether they say what the paper says they do.
+    /// Computed from the paper's own equations: checks that they give the stated figures.
     Computed,
     /// Computed from the paper's own equations, for inputs that are drawn at random for each seed.
     Simulated,
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-/// How an experiment obtains its values, which decides what may run at the same time.
+/// How an experiment obtains its values, which determines what may run concurrently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
     /// Counts, or arithmetic: two at a time.

@@ -1,48 +1,48 @@
-//! Pictures of rows: a declared [`Panel`] and the rows of all seeds make a [`chart::Chart`].
+//! Pictures of rows: draws a declared [`Panel`] with the rows of all seeds as a [`chart::Chart`].
 //!
 //! Rows are grouped by the cells of the series' columns and the place on the x axis. A point is the
 //! mean over the group's seeds, its bar their 95 % interval. Rows of one seed in a group are
-//! different cases, such as other parameters: their mean is that seed's value, so that a bar never
-//! shows how cases differ.
+//! different cases, such as other parameters: their mean is that seed's value, so a bar never
+//! includes the difference between cases.
 
 use crate::chart::{self, Axis, Chart, Point, Series, Style};
 use crate::experiment::Experiment;
 use crate::rows::{Rows, View};
 use crate::verdict::{Interval, Unit};
 
-/// An axis of a panel: a column and how its values lie.
+/// An axis of a panel: a column and its scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// The column of the rows.
     pub name: &'static str,
     /// The label, with the unit.
     pub label: &'static str,
-    /// How values lie on the axis.
+    /// Scale of the axis.
     pub scale: AxisScale,
     /// A factor for values, such as 100 for percent.
     pub times: f64,
 }
 
-/// How values lie on an axis.
+/// Scale of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AxisScale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// Evenly, from 0.
+    /// Linear, from 0.
     FromZero,
-    /// By logarithm.
+    /// Logarithmic.
     Log,
-    /// By name, in the order of the rows.
+    /// Categories, in the order of the rows.
     Names,
 }
 
 impl Column {
-    /// An even axis.
+    /// A linear axis.
     pub const fn linear(name: &'static str, label: &'static str) -> Self {
         Self { name, label, scale: AxisScale::Linear, times: 1.0 }
     }
 
-    /// An even axis from 0.
+    /// A linear axis from 0.
     pub const fn from_zero(name: &'static str, label: &'static str) -> Self {
         Self { name, label, scale: AxisScale::FromZero, times: 1.0 }
     }
@@ -57,7 +57,7 @@ impl Column {
         Self { name, label, scale: AxisScale::Log, times: 1.0 }
     }
 
-    /// An axis of names.
+    /// A category axis.
     pub const fn names(name: &'static str, label: &'static str) -> Self {
         Self { name, label, scale: AxisScale::Names, times: 1.0 }
     }
@@ -83,17 +83,17 @@ impl Column {
 pub struct Panel {
     /// The title; empty where there is one panel.
     pub title: &'static str,
-    /// Only rows whose cells read so, as (column, text).
+    /// Selects rows whose cells have these values, as (column, text).
     pub only: &'static [(&'static str, &'static str)],
-    /// Across.
+    /// Horizontal axis.
     pub x: Column,
-    /// Up.
+    /// Vertical axis.
     pub y: Column,
-    /// Columns whose cells, joined, name a series. Rows with empty cells there are left out.
+    /// Columns whose joined cells name a series. Rows with empty cells there are omitted.
     pub series: &'static [&'static str],
     /// How series are drawn.
     pub style: Style,
-    /// A column with a model's values, drawn dashed beside each series.
+    /// A column with a model's values, drawn as dashes for each series.
     pub model: Option<&'static str>,
 }
 
@@ -103,7 +103,7 @@ impl Panel {
         Self { title: "", only: &[], x, y, series, style: Style::Line, model: None }
     }
 
-    /// The panel with a title, over the rows whose cells read so.
+    /// The panel with a title, over the rows whose cells have these values.
     pub const fn titled(
         mut self,
         title: &'static str,
@@ -119,7 +119,7 @@ impl Panel {
         self
     }
 
-    /// The panel drawn otherwise.
+    /// The panel with another style.
     pub const fn drawn(mut self, style: Style) -> Self {
         self.style = style;
         self
@@ -129,8 +129,7 @@ impl Panel {
         self.only.iter().fold(rows.clone(), |rows, (column, text)| rows.of(column, *text))
     }
 
-    /// By how much what was measured is more than the model says, over all rows; none without a
-    /// model.
+    /// Ratio of measured to predicted values, over all rows; `None` without a model.
     fn model_error(&self, rows: &View<'_>) -> Option<String> {
         let model = self.model?;
         let ratio = |row: &&crate::rows::Row| Some(row.number(self.y.name)? / row.number(model)?);
@@ -143,7 +142,7 @@ impl Panel {
         Some(format!("{of}: measured over model {least:.2} to {most:.2}, geometric mean {mean:.2}"))
     }
 
-    /// The most rows of one seed that are one point: cases that the panel does not tell apart.
+    /// Maximum rows of one seed in one point: cases that the panel does not distinguish.
     #[cfg(test)]
     pub(crate) fn cases(&self, rows: &View<'_>) -> usize {
         let rows = self.rows(rows).filter(|row| row.number(self.y.name).is_some());
@@ -217,7 +216,7 @@ impl Panel {
     }
 }
 
-/// How far measurements are from the models that are drawn beside them, panel by panel.
+/// Deviation of the measurements from the drawn models, panel by panel.
 pub(crate) fn model_errors(experiment: &Experiment, rows: &Rows) -> Vec<String> {
     let view = rows.view();
     experiment.panels.iter().filter_map(|panel| panel.model_error(&view)).collect()

@@ -1,4 +1,4 @@
-//! The report: a page a chapter and one with all verdicts, of the results in a folder.
+//! The report: one page per chapter and one with all verdicts, from the results in a folder.
 //!
 //! Pages are Markdown, for a repository; the same text becomes one HTML page for a browser. A page
 //! that this module did not write is never replaced.
@@ -17,10 +17,10 @@ use crate::scale::Scale;
 use crate::verdict::Verdict;
 use crate::{all, results};
 
-/// The first line of pages that may be replaced.
+/// First line of pages that may be overwritten.
 const MARK: &str = "<!-- made by shamba-lab report: do not edit -->";
 
-/// A result as it was read.
+/// A result read from its file.
 struct Entry {
     id: String,
     paper: Paper,
@@ -40,7 +40,7 @@ impl Entry {
     }
 }
 
-/// Makes the pages of a scale's results; returns their paths and the number of results.
+/// Renders the pages of a scale's results; returns their paths and the number of results.
 ///
 /// # Errors
 /// No result, one that cannot be read, a page of another author in the way.
@@ -69,7 +69,7 @@ pub fn report(out: &Path, scale: Scale) -> Result<(Vec<PathBuf>, usize), String>
     for path in &paths {
         let is_foreign = fs::read_to_string(path).is_ok_and(|text| !text.contains(MARK));
         if is_foreign {
-            return Err(format!("{} is not a page of shamba-lab, and stays", path.display()));
+            return Err(format!("{} is not a page of shamba-lab and is not overwritten", path.display()));
         }
     }
     for (path, (_, text)) in paths.iter().zip(&pages) {

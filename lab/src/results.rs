@@ -29,7 +29,7 @@ pub const SCHEMA: &str = "shamba.lab/2";
 pub struct Outcome {
     /// Whether the claim holds.
     pub verdict: Verdict,
-    /// Each predicate with what was found, as sentences.
+    /// Each predicate with its finding, as a sentence.
     pub found: Vec<String>,
     /// The object in `ID.json`.
     pub json: Value,
@@ -86,7 +86,7 @@ pub(crate) fn write(
     Ok(Outcome { verdict, found: findings.iter().map(Finding::to_string).collect(), json: object })
 }
 
-/// What an experiment is, before it has run.
+/// Description of an experiment before it has run.
 pub fn describe(experiment: &Experiment, scale: Scale) -> Value {
     let parameters: Vec<Value> = (experiment.parameters)(scale).iter().map(parameter).collect();
     json!({
@@ -128,7 +128,7 @@ fn finding(found: &Finding) -> Value {
     })
 }
 
-/// Rows under a head of comments.
+/// The rows as CSV after a header of comments.
 fn csv(experiment: &Experiment, scale: Scale, facts: &Facts, rows: &Rows) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut head = |name: &str, value: &str| writeln!(bytes, "# {name}: {value}");

@@ -1,11 +1,11 @@
 //! Rows of measurements: named cells, and how predicates and pictures select from them.
 //!
-//! An experiment returns [`Rows`] for one seed. Each [`Row`] is a point on one side: columns that
-//! say where it lies (device, bits per key) and columns with its values. The runner adds the column
+//! An experiment returns [`Rows`] for one seed. Each [`Row`] is a point on one side: columns with
+//! its coordinates (device, bits per key) and columns with its values. The runner adds the column
 //! `seed` and joins the rows of all seeds. [`View`] selects rows by the cells of a column.
 //!
-//! Columns with a meaning of their own: `comparable` (false: the tree is not the one the claim is
-//! about) and `emulated` (a device with a latency that the machine does not have).
+//! Columns with a fixed meaning: `comparable` (false: the tree is not the one of the claim) and
+//! `emulated` (a device with an emulated latency).
 
 use std::fmt;
 
@@ -120,7 +120,7 @@ pub(crate) use row;
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Rows {
     rows: Vec<Row>,
-    /// Sentences about what could not be measured here, and why.
+    /// Sentences on quantities that could not be measured here, with the reason.
     pub notes: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ impl Rows {
         self.rows.push(row);
     }
 
-    /// Adds a sentence about what could not be measured, once.
+    /// Adds a sentence on a quantity that could not be measured, once.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.notes.contains(&text) {
@@ -172,7 +172,7 @@ impl Extend<Row> for Rows {
 pub struct View<'a>(pub Vec<&'a Row>);
 
 impl<'a> View<'a> {
-    /// Rows whose cell of `column` reads as `value` does.
+    /// Rows whose cell in `column` equals `value`.
     #[must_use]
     pub fn of(&self, column: &str, value: impl Into<Cell>) -> Self {
         let wanted = value.into().to_string();

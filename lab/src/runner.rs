@@ -1,9 +1,9 @@
-//! Runs experiments over seeds, two counted ones at a time and timed ones alone.
+//! Runs experiments over seeds: counted ones two at a time, timed ones alone.
 //!
-//! A unit of work is a paper and a seed: its experiments run one after the other in one [`Lab`], so
-//! that they share trees, which are freed at the end of the unit. Counted units run on two threads;
-//! timed ones follow one after the other. As soon as an experiment has its last seed, its verdict
-//! is made and its files are written. A failure of one seed fails its experiment and nothing else.
+//! A unit of work is a paper and a seed: its experiments run in sequence in one [`Lab`], so that
+//! they share trees, which are freed at the end of the unit. Counted units run on two threads,
+//! timed ones in sequence. When the last seed of an experiment is measured, its verdict is computed
+//! and its files are written. A failure of one seed fails only its experiment.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::results::{Outcome, write};
 use crate::rows::Rows;
 use crate::scale::Scale;
 
-/// Threads for counted experiments: the machines that this project is checked on have two cores.
+/// Threads for counted experiments: the reference machines of this project have two cores.
 const WORKERS: usize = 2;
 
 /// How and where experiments run.
@@ -26,9 +26,9 @@ const WORKERS: usize = 2;
 pub struct Plan {
     /// The size of runs.
     pub scale: Scale,
-    /// Seeds; each is a repeat with data and queries of its own.
+    /// Seeds; each is a repetition with its own data and queries.
     pub seeds: Vec<u64>,
-    /// The folder for databases while they are needed.
+    /// Folder for temporary databases.
     pub scratch: PathBuf,
     /// The folder for results.
     pub out: PathBuf,
@@ -37,7 +37,7 @@ pub struct Plan {
 /// News of a run.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// An experiment's seed is being measured, and what is being done.
+    /// A seed of an experiment is being measured, with the current step.
     At(&'static Experiment, u64, &'a str),
     /// A seed of an experiment has been measured, or failed.
     Measured(&'static Experiment, u64),
@@ -50,7 +50,7 @@ pub fn steps(experiments: &[&'static Experiment], plan: &Plan) -> usize {
     experiments.iter().map(|experiment| seeds_of(experiment, plan).len()).sum()
 }
 
-/// Runs experiments and reports each as it is done.
+/// Runs experiments and reports each when it is complete.
 pub fn run(experiments: &[&'static Experiment], plan: &Plan, news: &(dyn Fn(News<'_>) + Sync)) {
     let collected = Collected::new(experiments);
     for (method, workers) in [(Method::Counted, WORKERS), (Method::Timed, 1)] {
@@ -68,7 +68,7 @@ pub fn run(experiments: &[&'static Experiment], plan: &Plan, news: &(dyn Fn(News
     }
 }
 
-/// Values that do not differ between seeds need one.
+/// If values do not differ between seeds, one seed is enough.
 fn seeds_of<'p>(experiment: &Experiment, plan: &'p Plan) -> &'p [u64] {
     if experiment.kind.is_sampled() { &plan.seeds } else { &plan.seeds[..1.min(plan.seeds.len())] }
 }
@@ -118,7 +118,7 @@ fn measure(
             news(News::Done(experiment, outcome));
         }
     }
-    // Nothing is lost if a scratch folder stays; whoever made its parent removes that.
+    // A remaining scratch folder is harmless; the owner of its parent removes it.
     let _ = lab.discard(&scratch);
 }
 

@@ -6,25 +6,25 @@ use std::str::FromStr;
 /// The size of runs, from small to large.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scale {
-    /// For tests only: every experiment from end to end within seconds. Its findings mean nothing.
+    /// For tests only: all experiments complete within seconds; the findings are meaningless.
     Tiny,
     /// All experiments with five seeds within a quarter of an hour on two cores: the paper's shape
     /// with fewer entries and lookups.
     Quick,
-    /// Some minutes an experiment. Filters exceed the last-level cache four times in hash sharing's
-    /// Figures 8b, 9 and 12 and in `hash-sharing-parts`, which take an hour or two each. They do
-    /// not in the other figures of CPU time, whose entries are larger: the parameter "filters over
-    /// the last-level cache" of each states the ratio.
+    /// Some minutes per experiment. Filters exceed the last-level cache four times in hash
+    /// sharing's Figures 8b, 9 and 12 and in `hash-sharing-parts`, which take an hour or two each.
+    /// They do not in the other figures of CPU time, whose entries are larger: the parameter
+    /// "filters over the last-level cache" of each states the ratio.
     Default,
     /// The paper's sizes.
     Paper,
 }
 
-/// The tiny scale has one of this many of the quick scale's counts.
+/// Divisor of the quick scale's counts for the tiny scale.
 const TINY_DIVISOR: u64 = 16;
 
 impl Scale {
-    /// Scales that can be asked for, from small to large.
+    /// Selectable scales, from small to large.
     pub const ALL: [Self; 3] = [Self::Quick, Self::Default, Self::Paper];
 
     /// The name in options and output.

@@ -1,17 +1,17 @@
-//! Trees of the papers' shapes, laid down without filling them, and opened as often and as
-//! differently as wanted.
+//! Trees of the papers' shapes, built directly without a fill, and opened repeatedly with different
+//! options.
 //!
-//! Keys are as long as wanted: eight bytes that ascend with the item's number and spread over all
-//! values, then filler. An absent key lies behind each. Values begin with the item's number, so
-//! that an answer can be checked.
+//! Keys have any length: eight bytes that ascend with the item's number and are spread over all
+//! values, then filler. An absent key follows each. Values begin with the item's number, so that an
+//! answer can be checked.
 //!
-//! A tree is opened read-only, so that baseline and idea read the same files side by side. Filters
-//! and indexes are held, and there is no block cache, as in the papers.
+//! A tree is opened read-only, so that baseline and idea read the same files concurrently. Filters
+//! and indexes are resident, and there is no block cache, as in the papers.
 //!
-//! Baseline and idea have equal memory only if their filters as written have: [`refit_to`] sees to
-//! it, for trees of any kind.
+//! Baseline and idea have equal memory only if their filters as written have:
+//! [`rewrite_filters_to`] ensures it, for trees of any kind.
 //!
-//! Not here: trees that grow by writes; timing ([`crate::lookups`]).
+//! Not here: trees filled by writes; timing ([`crate::lookups`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,21 +25,21 @@ use crate::layered::{Bits, Layers, Shape};
 use crate::scale::Scale;
 use shamba_workload::mix2;
 
-/// The budget under which trees are laid down.
+/// Memory budget for building trees.
 const LAY_BUDGET_BYTES: u64 = 256 << 20;
-/// What an open database takes besides filters and indexes.
+/// Memory of an open database besides filters and indexes.
 const OPEN_BUDGET_BYTES: u64 = 5 << 20;
-/// What an entry's filter and index take at most, about; and a table.
+/// Approximate maximum memory of an entry's filter and index; and of a table.
 const BYTES_PER_ENTRY: u64 = 12;
 const BYTES_PER_TABLE: u64 = 16 << 10;
-/// Bits per key that nobody asks for: filters of so many fit no allocation.
-const MISFIT_BITS_PER_KEY: f64 = 40.0;
-/// All filters together have as many bits as they should with so little more or less, in part;
+/// Bits per key that no allocation gives: filters of this size count as stale.
+const STALE_BITS_PER_KEY: f64 = 40.0;
+/// Tolerance of the total filter bits, as a share;
 const NEAR: f64 = 0.01;
-/// or with what they have after so many refits.
-const REFITS_MOST: u32 = 4;
+/// or the number of filter rewrites after which the result is accepted.
+const REWRITES_MAX: u32 = 4;
 
-/// What a tree is made of.
+/// Specification of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
     pub entries: u64,
@@ -56,8 +56,8 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// One run a level, uniform bits in one blocked filter a table, tables of 2 MiB, the papers'
-    /// hash function.
+    /// One run per level, uniform bits in one blocked filter per table, tables of 2 MiB, the
+    /// papers' hash function.
     pub fn leveled(
         entries: u64,
         (key_bytes, entry_bytes): (usize, usize),
@@ -81,7 +81,7 @@ impl Spec {
         }
     }
 
-    /// The same with values that are the item's number alone.
+    /// The same with values that consist of the item's number only.
     fn with_short_values(self) -> Self {
         let shortest = self.key_bytes.max(8) + 8;
         Self { entry_bytes: self.entry_bytes.min(shortest), ..self }
@@ -93,7 +93,7 @@ impl Spec {
     }
 }
 
-/// A tree on its files.
+/// A tree with its files.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub spec: Spec,
@@ -106,14 +106,14 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Lays a tree down: in memory for devices that are there or emulated, otherwise below the
+    /// Builds a tree: in memory for real and emulated memory devices, otherwise below the
     /// laboratory's folder.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub fn lay(lab: &Lab<'_>, name: &str, spec: Spec, on: Device) -> Result<Self, String> {
         let spec = if lab.scale == Scale::Tiny { spec.with_short_values() } else { spec };
-        lab.at(format_args!("laying down {} entries in {} levels", spec.entries, spec.shape.levels));
+        lab.at(format_args!("building {} entries in {} levels", spec.entries, spec.shape.levels));
         let seed = lab.seed;
         let (files, dir): (Arc<dyn Vfs>, PathBuf) = if on.is_in_memory() {
             (Arc::new(MemFs::new()), PathBuf::from("/tree"))
@@ -149,11 +149,11 @@ impl Tree {
             .info_log(false)
     }
 
-    /// Opens it on `device` for reading, with filters held, no block cache, and these switches,
+    /// Opens it on `device` for reading, with resident filters, no block cache, and these switches,
     /// (name, value) as on the command line.
     ///
     /// # Errors
-    /// What the engine says of the switches or the tree; a device whose files these are not.
+    /// Errors of the engine; a device on which these files are not.
     pub fn open(&self, device: Device, switches: &[(&str, &str)]) -> Result<Db, String> {
         let tables = self.spec.bytes() / self.spec.file_bytes + self.layers.runs().len() as u64;
         let budget = OPEN_BUDGET_BYTES + self.spec.entries * BYTES_PER_ENTRY + tables * BYTES_PER_TABLE;
@@ -176,8 +176,8 @@ impl Tree {
         self.open_in(device, |world| world, budget_bytes, switches, more)
     }
 
-    /// The same in the world that `change` makes of the device's: another clock, a file system that
-    /// counts.
+    /// The same with the device's environment changed by `change`: another clock, a file system
+    /// that counts.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -203,11 +203,11 @@ impl Tree {
         builder.open().map_err(said)
     }
 
-    /// Opens it for writing, with room for everything, with `more` options and without what was
-    /// seen of earlier lookups; closes it after `act`.
+    /// Opens it for writing, with ample memory, with `more` options and without earlier lookup
+    /// statistics; closes it after `act`.
     ///
     /// # Errors
-    /// What the engine or `act` says.
+    /// Errors of the engine or of `act`.
     pub fn at_work(
         &self,
         more: impl FnOnce(Builder) -> Builder,
@@ -224,7 +224,7 @@ impl Tree {
         db.close().map_err(said)
     }
 
-    /// The file of statistics of lookups that the last opening for writing has left; empty if there
+    /// Contents of the lookup statistics file that the last open for writing left; empty if there
     /// is none.
     ///
     /// # Errors
@@ -240,14 +240,14 @@ impl Tree {
         let mut done = 0;
         while done < bytes.len() {
             match file.read_at(done as u64, &mut bytes[done..]).map_err(said)? {
-                0 => return Err(format!("{}: it ends early", path.display())),
+                0 => return Err(format!("{}: unexpected end of file", path.display())),
                 read => done += read,
             }
         }
         Ok(bytes)
     }
 
-    /// Puts the bytes of [`Self::statistics`] in place, for the next opening.
+    /// Writes the bytes of [`Self::statistics`] for the next open.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -264,13 +264,13 @@ impl Tree {
         }
     }
 
-    /// Which items lie in runs of `level`, the first `most` of them.
+    /// Items in runs of `level`, the first `most` of them.
     pub fn items_of(&self, level: u32, most: usize) -> Vec<u64> {
         let is_there = |item: &u64| self.layers.runs()[self.layers.run_of(*item)].level == level;
         (0..self.spec.entries).filter(is_there).take(most).collect()
     }
 
-    /// The key of an item, or the absent one behind it.
+    /// The key of an item, or the absent one after it.
     pub fn key(&self, item: u64, absent: bool, key: &mut Vec<u8>) {
         let number = 2 * item + u64::from(absent);
         key.clear();
@@ -298,7 +298,7 @@ impl Tree {
     /// Removes its files.
     ///
     /// # Errors
-    /// What cannot be removed.
+    /// When a file cannot be removed.
     pub fn discard(self, lab: &Lab<'_>) -> Result<(), String> {
         if self.on.is_in_memory() { Ok(()) } else { lab.discard(&self.dir) }
     }
@@ -312,18 +312,18 @@ pub(crate) fn written_bits_per_key(stats: &Stats) -> f64 {
     bits / entries.max(1) as f64
 }
 
-/// Writes every filter of a tree again, with the bits that the allocation of `builder` gives it,
-/// until all together have `wanted` bits per key; how many they have then. Nothing is merged.
+/// Rewrites all filters of a tree with the bits that the allocation of `builder` gives them, until
+/// the mean over the tree is `wanted` bits per key; returns the actual mean. Nothing is compacted.
 ///
-/// A refit leaves tables alone whose bits nearly fit, and so all together might have more than were
-/// asked for: filters are made far too large first, so that it finds none that does. What the
-/// engine gives strays from what it is asked for by some percent all the same: so it is asked for
-/// as much more or less, until the sum is right.
+/// A filter rewrite skips tables whose filters are nearly right, so the mean could exceed the
+/// wanted one. Therefore all filters are first rewritten with a far larger size, so that none is
+/// skipped. The mean still differs by some percent from the requested one: the request is adjusted
+/// until the mean is right.
 ///
 /// # Errors
-/// What the engine says.
-pub(crate) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64, String> {
-    let refit = |builder: Builder, bits_per_key: f64| {
+/// Errors of the engine.
+pub(crate) fn rewrite_filters_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64, String> {
+    let rewrite_filters = |builder: Builder, bits_per_key: f64| {
         let db = builder.auto_compaction(false).bits_per_key(bits_per_key).open()?;
         db.rewrite_filters()?;
         let written = written_bits_per_key(&db.stats());
@@ -332,13 +332,14 @@ pub(crate) fn refit_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64
     };
     let said = |error: shamba::Error| error.chain().to_string();
     let written_for = |asked: f64| {
-        refit(builder().filter_allocation(Allocation::Uniform), MISFIT_BITS_PER_KEY).map_err(said)?;
-        refit(builder(), asked).map_err(said)
+        rewrite_filters(builder().filter_allocation(Allocation::Uniform), STALE_BITS_PER_KEY)
+            .map_err(said)?;
+        rewrite_filters(builder(), asked).map_err(said)
     };
     let is_off = |written: f64| (written / wanted - 1.0).abs();
     let (mut asked, mut written) = (wanted, written_for(wanted)?);
     let mut nearest = (asked, written);
-    for _ in 1..REFITS_MOST {
+    for _ in 1..REWRITES_MAX {
         if written <= 0.0 || is_off(written) <= NEAR {
             break;
         }

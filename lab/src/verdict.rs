@@ -8,15 +8,16 @@
 //! [`judge`] compares intervals with bounds:
 //! * *confirmed*: every interval lies within its bound;
 //! * *not here*: the interval of a direction lies outside of its bound;
-//! * *partly*: there is a direction, all directions hold, and a size's interval lies outside of its bound;
+//! * *partly*: there is a direction, all directions hold, and a size's interval lies outside of its
+//!   bound;
 //! * *undecided*: anything else: an interval that straddles its bound, a number that could not be
 //!   measured here, fewer than [`SEEDS_MIN`] seeds, rows of another tree than the claim's.
 //!
 //! Bounds of sizes contain their ends. The bound of a direction does not: "saves something" does
 //! not hold where nothing is saved, so its interval lies strictly beyond 0 (beyond 1, for a ratio).
 //!
-//! A number may itself be only a lower or an upper bound of what is meant ([`Known`]): its interval
-//! then has no upper, or no lower, end.
+//! A number may itself be only a lower or an upper bound of the wanted quantity ([`Known`]): its
+//! interval then has no upper, or no lower, end.
 //!
 //! Computed and literature figures have one value and no interval.
 
@@ -26,7 +27,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::rows::{Rows, View, significant};
 
-/// Seeds below which nothing that is sampled is decided.
+/// Minimum number of seeds for a verdict on sampled values.
 pub const SEEDS_MIN: usize = 5;
 /// Two-sided confidence of intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -120,7 +121,7 @@ impl Unit {
         }
     }
 
-    /// A value as reports have it.
+    /// A value formatted for reports.
     pub fn told(self, value: f64) -> String {
         let rounded = |value: f64, digits: usize| {
             let text = format!("{value:.digits$}");
@@ -151,7 +152,7 @@ pub enum Role {
     Size,
 }
 
-/// How much of a number the measurement tells.
+/// Precision of a number: exact, a bound, or approximate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
     /// The number itself.
@@ -160,12 +161,12 @@ pub enum Known {
     AtLeast,
     /// An upper bound of it.
     AtMost,
-    /// A value that its parts bound from both sides.
+    /// Approximately: bounded from both sides.
     Roughly,
 }
 
 impl Known {
-    /// What is known of a value whose true size may be greater, smaller or both.
+    /// Precision of a value whose true size may be greater, smaller or both.
     pub fn of(may_be_greater: bool, may_be_smaller: bool) -> Self {
         match (may_be_greater, may_be_smaller) {
             (false, false) => Self::Exactly,
@@ -207,7 +208,7 @@ pub struct Predicate {
     pub bound: Bound,
     /// The number of one seed's rows; `None` where they do not have it.
     pub quantity: fn(&View<'_>) -> Option<f64>,
-    /// How much of the number one seed's rows tell.
+    /// Precision of the number for one seed's rows.
     pub known: fn(&View<'_>) -> Known,
 }
 
@@ -236,13 +237,14 @@ impl Predicate {
         Self { text, role: Role::Size, unit, bound, quantity, known: exactly }
     }
 
-    /// The predicate for a number that may be only a bound of what is meant.
+    /// The predicate for a number that may be only a bound of the wanted quantity.
     pub const fn known_as(mut self, known: fn(&View<'_>) -> Known) -> Self {
         self.known = known;
         self
     }
 
-    /// How the interval lies to the bound, whose ends belong to sizes and not to directions.
+    /// Position of the interval relative to the bound, whose ends belong to sizes and not to
+    /// directions.
     fn status(&self, (low, high): (f64, f64)) -> Status {
         let (least, greatest) = self.bound.ends();
         let (is_within, is_outside) = match self.role {
@@ -273,8 +275,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of one value a seed. Of one value alone it is that value; `None` of none, or where one is
-    /// not on the unit's scale.
+    /// The interval of one value per seed. For a single value it is that value; `None` without
+    /// values, or if one is not on the unit's scale.
     pub fn of(values: &[f64], unit: Unit) -> Option<Self> {
         let scaled: Option<Vec<f64>> = values.iter().map(|value| unit.scaled(*value)).collect();
         let scaled = scaled?;
@@ -293,13 +295,13 @@ impl Interval {
     }
 }
 
-/// The quantile of Student's t with so many degrees of freedom that bounds two-sided 95 %.
+/// Two-sided 95 % quantile of Student's t with this number of degrees of freedom.
 fn critical(freedom: f64) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
     Some(t.inverse_cdf(0.5 + CONFIDENCE / 2.0))
 }
 
-/// How a predicate came out.
+/// Status of a predicate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// The interval lies within the bound.
@@ -324,16 +326,16 @@ impl Status {
     }
 }
 
-/// A predicate with what was found.
+/// A predicate with its finding.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The predicate.
     pub predicate: Predicate,
-    /// One value a seed, in the order of seeds.
+    /// One value per seed, in the order of seeds.
     pub values: Vec<f64>,
     /// Mean and interval; `None` if a seed lacks the number.
     pub interval: Option<Interval>,
-    /// How much of the number the values of all seeds tell.
+    /// Precision of the number over all seeds.
     pub known: Known,
     /// Whether the bound holds.
     pub status: Status,
@@ -391,8 +393,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The verdict on the rows of all seeds, and how it came about. `is_sampled` says that values
-/// differ between seeds, so that [`SEEDS_MIN`] of them are needed.
+/// The verdict on the rows of all seeds, with its findings. `is_sampled` says that values differ
+/// between seeds, so that [`SEEDS_MIN`] of them are needed.
 pub fn judge(predicates: &[Predicate], rows: &Rows, is_sampled: bool) -> (Verdict, Vec<Finding>) {
     let view = rows.view();
     let mut seeds: Vec<View<'_>> =

@@ -162,7 +162,7 @@ fn wrong_arguments_are_named() {
     run(["run", QUICK, "--seeds", "0"]).fails(64);
     run(["run", QUICK, "--scale", "huge"]).fails(64);
     let error = run(["check", "nothing"]).fails(64);
-    assert!(error.contains("there is no check \"nothing\"") && error.contains("overload"), "{error}");
+    assert!(error.contains("unknown check \"nothing\"") && error.contains("overload"), "{error}");
     let error = run(["check", "reopen", "--sedes", "3"]).fails(64);
     assert!(error.contains("no option --sedes"), "{error}");
     let dir = Dir::new();
@@ -196,7 +196,7 @@ fn workloads_of_the_papers_come_in_parts() {
         let file = format!("{out}.{part}");
         assert_eq!(replay(&db, &file).0.found_share, found, "{part}");
     }
-    // What comes before can be another file.
+    // The file of earlier keys can be another file.
     let (load, more) = (dir.path("load"), dir.path("more"));
     run(["generate", "--out", &load, "-I", "50", "-E", "40"]).ok();
     run(["generate", "--out", &more, "--preload", &load, "-Q", "20", "-E", "40", "--answers"]).ok();

@@ -17,7 +17,7 @@ use clap::Args;
 
 use crate::peer::Result;
 
-/// What is checked.
+/// Options of the check.
 #[derive(Args, Debug, Clone)]
 pub struct Options {
     /// The shamba command, as `cargo build -p shamba-cli` makes it.
@@ -61,13 +61,13 @@ mod with_rocksdb {
     const UNIVERSAL: &str = "compaction_options_universal";
     /// Shares of updates; the other operations are lookups that find nothing.
     const UPDATES: [&str; 4] = ["0.05", "0.5", "0.9", "1"];
-    /// Bounds on space, beside the default.
+    /// Bounds on space, including the default.
     const MAX_SPACE: [Option<&str>; 5] = [None, Some("1.5"), Some("3"), Some("8"), Some("inf")];
 
     /// Checks all proposals.
     ///
     /// # Errors
-    /// What RocksDB refuses, or reads otherwise than it was proposed.
+    /// Options that RocksDB refuses, or reads differently from the proposal.
     pub fn run(options: &Options) -> Result<()> {
         let bases = bases()?;
         let (mut proposals, mut of_universal, mut values) = (0, 0, 0);
@@ -152,7 +152,7 @@ mod with_rocksdb {
             .collect()
     }
 
-    /// What the command proposes: `data` is entries, bytes of an entry and the share of updates.
+    /// Proposal of the command for `data`: entries, bytes per entry and the share of updates.
     fn propose(
         options: &Options,
         base: &str,
@@ -313,7 +313,7 @@ mod with_rocksdb {
                 random.fill(&mut value);
                 db.put(format!("{key:016}"), value).map_err(failed)?;
                 if number_of % 2_000 == 0 && round > 0 {
-                    // At rest: compactions that are due may leave more runs for a moment.
+                    // After pending compactions: before, more runs may exist for a moment.
                     db.wait_for_compact(&WaitForCompactOptions::default()).map_err(failed)?;
                     runs_max = runs_max.max(runs()?);
                     bytes_max = bytes_max.max(number("rocksdb.live-sst-files-size")?);

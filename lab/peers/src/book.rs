@@ -1,9 +1,9 @@
-//! What must be in the database: each item's key and value, and how often it was written.
+//! Expected contents of the database: key and value of each item, and its number of writes.
 //!
-//! A value is a function of its item and of the number of writes so far, so that the right answer
-//! to a get is known before it is asked, and a stale one is seen. One byte for each item holds that
-//! number; it wraps, which a value 256 writes old would need to pass. The book is kept in a file
-//! beside the database, for a fill and what is asked of it later are different processes.
+//! A value is a function of its item and of the number of writes so far, so that the correct answer
+//! to a get is known in advance, and a stale one is detected. One byte per item holds that number;
+//! it wraps, so a value that is exactly 256 writes old would go undetected. The book is kept in a
+//! file next to the database, because a fill and the later requests are different processes.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use shamba_workload::{KeyShape, Keys, Values};
 
 use crate::peer::Result;
 
-/// What a database is filled with.
+/// Dataset of a fill.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Dataset {
     /// Items.
@@ -81,7 +81,7 @@ impl Book {
         self.versions.len() as u64
     }
 
-    /// Makes room for so many items, so that a fill does not grow while it is watched.
+    /// Reserves space for this number of items, so that a measured fill does not reallocate.
     pub fn reserve(&mut self, items: u64) {
         self.versions.resize(items as usize, 0);
     }
@@ -91,7 +91,7 @@ impl Book {
         self.keys.existing(item, key);
     }
 
-    /// A key beside it that is never written.
+    /// A key adjacent to the item's that is never written.
     pub fn absent_key(&self, item: u64, key: &mut Vec<u8>) {
         self.keys.absent(item, key);
     }

@@ -18,7 +18,7 @@ use crate::process::{self, Io as Counters, Resident};
 use crate::result::{self, Line, Row, Situation};
 use crate::workload::Workload;
 
-/// What the process is to do.
+/// Task of the process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// The engine.
@@ -52,7 +52,7 @@ const WARM_OPS: u64 = 1000;
 /// Does what the task says, with the engine that it names.
 ///
 /// # Errors
-/// What the engine said, the first wrong answer, or that the engine is not in this build.
+/// Errors of the engine, the first wrong answer, or an engine that is not in this build.
 pub fn run(task: &Task, keep: Keep<'_>) -> Result<()> {
     match task.engine {
         Engine::Shamba => measure::<engines::shamba::Shamba>(task, keep),
@@ -223,7 +223,7 @@ fn ask<P: Peer>(
     meter::drive(peer, peer, book, workload, ops, task.seed, order)
 }
 
-/// Prints a line, which whoever started the process reads.
+/// Prints a line for the parent process.
 ///
 /// # Errors
 /// When standard output is gone.

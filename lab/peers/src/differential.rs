@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::peer::Result;
 
-/// What is tried.
+/// Options of the comparison.
 #[derive(Args, Debug, Clone)]
 pub struct Options {
     /// Seed of the first trace; by the clock unless given, and printed.
@@ -77,8 +77,8 @@ mod with_rocksdb {
         Ok(())
     }
 
-    /// What traces of so many operations together must have met: a comparison of nothing would
-    /// pass, too.
+    /// Minimum counts that traces of this many operations must reach, so that an empty comparison
+    /// does not pass.
     fn minima(operations: u64) -> [(&'static str, u64); 6] {
         [
             ("operations", operations),

@@ -21,12 +21,12 @@ use crate::peer::{Compression, Engine, Io, Result, Stated, stated};
 use crate::result::{self, Line, Situation};
 use crate::workload::Workload;
 
-/// What is measured.
+/// Plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The engines, in order.
     pub engines: Vec<Engine>,
-    /// What databases are filled with.
+    /// Datasets of the databases.
     pub datasets: Vec<Dataset>,
     /// Budgets in bytes.
     pub budgets: Vec<u64>,
@@ -34,7 +34,7 @@ pub struct Plan {
     pub ios: Vec<Io>,
     /// How blocks are compressed.
     pub compression: Compression,
-    /// How often all of it.
+    /// Number of repetitions.
     pub repeats: u32,
     /// Gets of a workload through the page cache, and past it.
     pub ops: u64,
@@ -46,9 +46,9 @@ pub struct Plan {
     pub seed: u64,
     /// The budget that `fillseq` is measured with.
     pub fillseq_budget: Option<u64>,
-    /// Where databases are made.
+    /// Directory of the databases.
     pub dir: PathBuf,
-    /// Where results go.
+    /// Directory of the results.
     pub out: PathBuf,
     /// Whether they are added to those that are there: rows that are there are not measured again.
     pub adds: bool,
@@ -63,8 +63,9 @@ impl Plan {
             && self.compression == at.compression
     }
 
-    /// What decides the answers: runs that differ in it were not asked the same. Ways of reading
-    /// are of it, for each asks what the one before has left.
+    /// Parameters that determine the requests: runs that differ in them are not comparable. The
+    /// read modes are included, because each request continues from the state that the previous one
+    /// left.
     fn requests(&self) -> String {
         let ios: Vec<&str> = self.ios.iter().map(|io| io.name()).collect();
         format!(
@@ -111,7 +112,7 @@ pub fn run(plan: &Plan) -> Result<PathBuf> {
     }
 }
 
-/// Whether the plan's rows may stand beside those that are there: told before anything is measured.
+/// Checks, before anything is measured, that the plan's rows are comparable with the existing ones.
 fn check_addition(plan: &Plan, before: &[Line], facts: &[Stated]) -> Result<()> {
     let mut of_rows: &[Stated] = &[];
     for line in before {

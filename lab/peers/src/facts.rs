@@ -41,7 +41,7 @@ fn without_places(words: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// What the compiler might use.
+/// Instruction sets available to the compiler.
 fn instructions() -> &'static str {
     if cfg!(target_feature = "avx512f") {
         "with AVX-512 throughout (target-cpu)"

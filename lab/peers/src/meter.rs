@@ -18,13 +18,13 @@ use crate::workload::{Request, Requests, Verb, Workload};
 /// Operations of a batch, and bytes at which it ends early.
 const BATCH_OPS: usize = 256;
 const BATCH_BYTES: usize = 1 << 20;
-/// One batch in so many has clocks, of workloads that do not only write: the last, for the first
-/// finds the processor's caches full of something else.
+/// One batch in this many is timed, in workloads that do not only write: the last one, because the
+/// first finds the CPU caches cold.
 const CLOCKED_EVERY: u64 = 8;
 /// Entries of a walk between two clocks.
 const WALK_ENTRIES: u64 = 1024;
 
-/// What was measured.
+/// Measurements.
 #[derive(Default)]
 pub struct Tally {
     pub latencies: Latencies,
@@ -84,7 +84,7 @@ impl Tally {
 struct Op {
     request: Request,
     key: Range<usize>,
-    /// What is put, or what a get must find.
+    /// The value of a put, or the expected value of a get.
     value: Range<usize>,
 }
 
@@ -217,7 +217,7 @@ fn nanos(time: std::time::Duration) -> u64 {
 /// Executes `ops` requests of a workload, those that put by `peer` and those that read by `view`.
 ///
 /// # Errors
-/// What the engine said, or the first wrong answer.
+/// Errors of the engine, or the first wrong answer.
 pub fn drive<P: Peer, V: Read>(
     peer: &P,
     view: &V,
@@ -261,7 +261,7 @@ pub fn drive<P: Peer, V: Read>(
 /// Walks over everything, and counts it.
 ///
 /// # Errors
-/// What the engine said, or a number of entries other than `items`.
+/// Errors of the engine, or a number of entries other than `items`.
 pub fn walk<V: Read>(view: &V, items: u64) -> Result<Tally> {
     let mut tally = Tally::default();
     let begin = Instant::now();

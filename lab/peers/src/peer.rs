@@ -1,11 +1,11 @@
-//! What an engine must do to be measured: one trait, and what it is opened with.
+//! Interface of a measured engine, and the setup that it is opened with.
 //!
-//! [`Peer`] is an open database; [`Read`] what can be asked of it, or of the view that it keeps for
-//! many reads in a row. Both are generic, not objects: a call costs what it costs a program that
-//! uses the engine directly. Keys and values are bytes; a get lends the value to a closure, so that
-//! an engine that can hand out a reference need not copy.
+//! [`Peer`] is an open database; [`Read`] are the reads of it, or of a view that it keeps for many
+//! reads. Both are generic, not objects: a call costs the same as in a program that uses the engine
+//! directly. Keys and values are bytes; a get lends the value to a closure, so that an engine that
+//! can return a reference need not copy.
 //!
-//! Not here: what is asked ([`crate::workload`]), who measures ([`crate::child`]).
+//! Not here: the requests ([`crate::workload`]), the measurement ([`crate::child`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -203,14 +203,14 @@ impl FromStr for Compression {
     }
 }
 
-/// What a database is opened with: the same for every engine, each of which says what it makes of
-/// it ([`Peer::options`]).
+/// Setup of a database: the same for every engine, each of which states how it applies it
+/// ([`Peer::options`]).
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The engine and its variant; only RocksDB has variants.
     #[cfg_attr(not(feature = "rocksdb"), allow(dead_code))]
     pub engine: Engine,
-    /// Where the database is.
+    /// Directory of the database.
     pub dir: PathBuf,
     /// Bytes for caches and write buffers together.
     pub budget_bytes: u64,
@@ -229,16 +229,16 @@ pub const BACKGROUND_THREADS: u32 = 2;
 /// Ratio of levels, where it can be set.
 pub const SIZE_RATIO: u32 = 10;
 /// The largest write buffer, whatever the budget.
-const WRITE_BUFFER_BYTES_MOST: u64 = 64 << 20;
+const WRITE_BUFFER_BYTES_MAX: u64 = 64 << 20;
 
 impl Setup {
     /// Bytes of one write buffer: the same for all engines that have one, the largest that the
     /// budget has room for three of.
     pub fn write_buffer_bytes(&self) -> u64 {
-        shamba_model::memtable_bytes_max(self.budget_bytes).min(WRITE_BUFFER_BYTES_MOST)
+        shamba_model::memtable_bytes_max(self.budget_bytes).min(WRITE_BUFFER_BYTES_MAX)
     }
 
-    /// Where tables are cut, where that can be set: as Shamba has it by default.
+    /// Target table size, where it can be set: Shamba's default.
     #[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "fjall"))]
     pub fn table_bytes(&self) -> u64 {
         (self.budget_bytes / 16).clamp(2 << 20, 64 << 20)
@@ -250,7 +250,7 @@ impl Setup {
     }
 }
 
-/// What can be asked.
+/// Reads.
 pub trait Read {
     /// Lends the value of `key`, or nothing, to `see`.
     fn get<R>(&self, key: &[u8], see: impl FnOnce(Option<&[u8]>) -> R) -> Result<R>;
@@ -275,7 +275,7 @@ impl<T: Read> Read for &T {
 /// not: engines whose reads are transactions open one there and keep it, as a program with many
 /// reads in a row would.
 pub trait Peer: Read + Sized {
-    /// What is kept for many reads in a row.
+    /// View for many consecutive reads.
     type Reader<'a>: Read
     where
         Self: 'a;
@@ -290,7 +290,7 @@ pub trait Peer: Read + Sized {
     /// The version of the engine that was built.
     fn version(&self) -> String;
 
-    /// What the setup became, and what else decides speed or durability.
+    /// Applied options, and other facts that affect speed or durability.
     fn options(&self) -> Vec<Stated>;
 
     /// Something to read from many times in a row.
@@ -314,7 +314,7 @@ pub trait Peer: Read + Sized {
         Ok(())
     }
 
-    /// What belongs to a fill after its last put; its time and bytes count as the background's do.
+    /// Work after the last put that is part of a fill; its time and bytes count as background work.
     fn finish_fill(&self) -> Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! What the system knows of this process: bytes read and written, resident memory, work in the
-//! background; and of a directory, its size.
+//! Process statistics of the system: bytes read and written, resident memory, background work; and
+//! the size of a directory.
 //!
 //! From `/proc`, so on Linux only; elsewhere the figures are 0.
 
@@ -35,7 +35,7 @@ impl Io {
         }
     }
 
-    /// What came since `before`.
+    /// Difference to `before`.
     pub fn since(self, before: Self) -> Self {
         let less = |now: u64, then: u64| now.saturating_sub(then);
         Self {
@@ -66,7 +66,7 @@ impl Resident {
         Self { bytes: kib("VmRSS"), file_bytes: kib("RssFile"), peak_bytes: kib("VmHWM") }
     }
 
-    /// What came on top of `base`.
+    /// Difference to `base`.
     pub fn above(self, base: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(base.bytes),
@@ -85,17 +85,17 @@ fn fields(file: &str) -> impl Fn(&str) -> u64 + use<> {
     }
 }
 
-/// How often the process is looked at.
+/// Sampling interval.
 const LOOK: Duration = Duration::from_millis(100);
-/// Looks in a row that must find it at rest.
+/// Consecutive samples that must find the process idle.
 const LOOKS_AT_REST: u32 = 5;
-/// At rest, it may use this part of a core.
+/// Maximum share of a core that counts as idle.
 const IDLE_SHARE: f64 = 0.03;
 /// Longest wait.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Waits until the process neither computes nor writes, the same for every engine; the time until
-/// it came to rest.
+/// Waits until the process neither computes nor writes, by the same rule for every engine; returns
+/// the time until it became idle.
 ///
 /// # Errors
 /// When it does not within [`PATIENCE`].

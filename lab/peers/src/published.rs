@@ -159,7 +159,7 @@ impl Page<'_> {
         budgets
     }
 
-    /// How many rows of each metric are won, undecided and lost.
+    /// Numbers of won, undecided and lost rows per metric.
     fn summary(&self) -> String {
         let mut text = String::from(
             "## Result\n\nRows (a workload with data set, budget and way of reading) in which Shamba is \

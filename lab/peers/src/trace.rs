@@ -1,8 +1,8 @@
 //! One random trace, carried out by Shamba, RocksDB and a sorted map side by side
 //! ([`crate::differential`]).
 //!
-//! A trace is cut into sessions by reopens; snapshots and cursors live within one. The map is
-//! shared by reference until somebody writes, so a frozen view of it costs nothing until then.
+//! Reopens divide a trace into sessions; snapshots and cursors live within one. The map is shared
+//! by reference until the next write, so a frozen view of it costs nothing until then.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,7 +24,7 @@ type TheirSnapshot<'a> = SnapshotWithThreadMode<'a, DB>;
 /// Distinct keys, about.
 const KEYS: u32 = 1_500;
 /// Snapshots and cursors that live at once, each.
-const HELD_MOST: usize = 6;
+const HELD_MAX: usize = 6;
 /// Operations between two reopens, on average.
 const SESSION_OPS: u64 = 1_500;
 
@@ -134,7 +134,7 @@ impl Trace {
                 700..760 => self.multi_get(ours, theirs, model, tally)?,
                 760..800 => self.scan(ours, theirs, model, tally)?,
                 800..820 => {
-                    if frozen.len() == HELD_MOST {
+                    if frozen.len() == HELD_MAX {
                         frozen.swap_remove(self.rng.usize(..frozen.len()));
                     }
                     frozen.push(Frozen {
@@ -146,7 +146,7 @@ impl Trace {
                 }
                 820..860 => self.read_frozen(&frozen, tally)?,
                 860..875 => {
-                    if walkers.len() == HELD_MOST {
+                    if walkers.len() == HELD_MAX {
                         walkers.swap_remove(self.rng.usize(..walkers.len()));
                     }
                     let theirs = theirs.raw_iterator();
@@ -155,7 +155,7 @@ impl Trace {
                 }
                 875..995 => {
                     if let Some(place) =
-                        self.rng.usize(..=HELD_MOST).checked_sub(1).filter(|at| *at < walkers.len())
+                        self.rng.usize(..=HELD_MAX).checked_sub(1).filter(|at| *at < walkers.len())
                     {
                         self.walk(&mut walkers[place], tally)?;
                     }

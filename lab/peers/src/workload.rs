@@ -11,7 +11,7 @@ use shamba_workload::{Distribution, Permutation, Picker};
 /// Entries that a seek reads from where it lands.
 pub const SEEK_ENTRIES: u64 = 10;
 /// The longest scan of `ycsb-e`.
-const SCAN_ENTRIES_MOST: u64 = 100;
+const SCAN_ENTRIES_MAX: u64 = 100;
 
 /// One workload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -118,7 +118,7 @@ impl Workload {
     }
 }
 
-/// What to do with a key.
+/// Operation on a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     /// Set it.
@@ -127,18 +127,18 @@ pub enum Verb {
     SyncPut,
     /// Look it up.
     Get,
-    /// Read so many entries from it on.
+    /// Read this many entries from it on.
     Scan(u64),
 }
 
 /// One operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// What.
+    /// The operation.
     pub verb: Verb,
     /// With which item's key.
     pub item: u64,
-    /// Or the key beside it, which nobody writes.
+    /// Whether the adjacent key is used, which is never written.
     pub is_absent: bool,
 }
 
@@ -180,7 +180,7 @@ impl Requests {
             Workload::YcsbB => self.get_or_put(0.95),
             Workload::YcsbE => {
                 if self.picker.rng().f64() < 0.95 {
-                    let entries = self.picker.rng().u64(1..=SCAN_ENTRIES_MOST);
+                    let entries = self.picker.rng().u64(1..=SCAN_ENTRIES_MAX);
                     return existing(Verb::Scan(entries), self.pick());
                 }
                 self.items += 1;
@@ -232,7 +232,7 @@ mod tests {
         assert!((450..550).contains(&share(Workload::YcsbA, |verb| verb == Verb::Put)));
         assert!((20..90).contains(&share(Workload::YcsbB, |verb| verb == Verb::Put)));
         assert!((20..90).contains(&share(Workload::YcsbE, |verb| verb == Verb::Put)));
-        // What is inserted is new, and follows what was there.
+        // Inserted keys are new, and follow the existing ones.
         let new: Vec<u64> = drawn(Workload::YcsbE, 3)
             .iter()
             .filter(|request| request.verb == Verb::Put)

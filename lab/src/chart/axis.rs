@@ -1,40 +1,40 @@
-//! Axes: what they measure, and where their ticks are.
+//! Axes: labels, scales and ticks.
 //!
-//! Drawing happens in *places*: the value itself on a linear axis, its decimal logarithm on a
-//! logarithmic one, the number of the category on one of categories. So one linear system of
-//! coordinates draws all of them.
+//! Drawing uses *places*: the value on a linear axis, its decimal logarithm on a logarithmic axis,
+//! and the index of the category on a category axis. All scales are therefore drawn in one linear
+//! coordinate system.
 
 use std::ops::Range;
 
-/// How values lie on an axis.
+/// Scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// By their logarithm; values up to 0 cannot be shown.
+    /// Logarithmic; values of 0 or less cannot be shown.
     Log,
-    /// The values are 0, 1, 2...: one for each name.
+    /// Categories: the values are 0, 1, 2..., one per name.
     Categories(Vec<String>),
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it measures, with its unit.
+    /// Measured quantity, with its unit.
     pub label: String,
-    /// How values lie on it.
+    /// Scale of its values.
     pub scale: Scale,
-    /// The least and the most that it must show; it shows all points in any case.
+    /// Minimum range to show; the range is extended to all points.
     pub reach: Option<(f64, f64)>,
 }
 
 impl Axis {
-    /// An even axis.
+    /// A linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
         Self { label: label.into(), scale: Scale::Linear, reach: None }
     }
 
-    /// An even axis that begins at 0.
+    /// A linear axis that begins at 0.
     pub fn from_zero(label: impl Into<String>) -> Self {
         Self { reach: Some((0.0, 0.0)), ..Self::linear(label) }
     }
@@ -44,20 +44,20 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Log, reach: None }
     }
 
-    /// An axis of names.
+    /// A category axis.
     pub fn categories<S: Into<String>>(label: impl Into<String>, names: impl IntoIterator<Item = S>) -> Self {
         let names = names.into_iter().map(Into::into).collect();
         Self { label: label.into(), scale: Scale::Categories(names), reach: None }
     }
 
-    /// The axis with something that it must show.
+    /// The axis with this minimum range.
     #[must_use]
     pub fn reaching(mut self, least: f64, most: f64) -> Self {
         self.reach = Some((least, most));
         self
     }
 
-    /// Where a value is drawn; `None` if it cannot be.
+    /// Place of a value; `None` if the scale cannot show it.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Log if value <= 0.0 => return None,
@@ -67,7 +67,7 @@ impl Axis {
         place.is_finite().then_some(place)
     }
 
-    /// The places from end to end, wide enough for all values.
+    /// Range of places that contains all values.
     pub(crate) fn places(&self, values: impl Iterator<Item = f64>) -> Range<f64> {
         if let Scale::Categories(names) = &self.scale {
             return -0.6..names.len().max(1) as f64 - 0.4;
@@ -100,7 +100,7 @@ impl Axis {
         }
     }
 
-    /// What stands at a tick.
+    /// Label of a tick.
     pub(crate) fn tick_label(&self, place: f64) -> String {
         match &self.scale {
             Scale::Categories(names) => names.get(place.round() as usize).cloned().unwrap_or_default(),
@@ -142,7 +142,7 @@ fn log_ticks(places: &Range<f64>) -> Vec<f64> {
     ticks
 }
 
-/// A number with as few characters as tell it: `0.05`, `1.5k`, `20M`, `3e-6`.
+/// The shortest text of a number: `0.05`, `1.5k`, `20M`, `3e-6`.
 pub(crate) fn short(value: f64) -> String {
     let size = value.abs();
     let trimmed = |value: f64, digits: usize| {

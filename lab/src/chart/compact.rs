@@ -1,13 +1,13 @@
-//! The same picture in fewer bytes.
+//! Compacts an SVG without changing the picture.
 //!
-//! The library that draws writes every dash and tick as an element of its own, and attributes that
-//! have SVG's default value. Adjacent polylines of one style become one path, defaults go,
-//! fractions of a pixel keep two digits.
+//! The drawing library writes every dash and tick as a separate element, and also attributes that
+//! have SVG's default value. Adjacent polylines of one style become one path, default attributes
+//! are removed, and fractions of a pixel keep two digits.
 //!
-//! Invariant: what is drawn, and in which order, stays the same. A line that is not understood is
-//! kept as it is.
+//! Invariant: the drawn elements and their order stay the same. A line that is not recognised is
+//! kept unchanged.
 
-/// Attributes with the values that SVG gives them anyway.
+/// Attributes with SVG's default values.
 const DEFAULTS: [&str; 5] = [
     " opacity=\"1\"",
     " stroke=\"none\"",

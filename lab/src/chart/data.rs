@@ -1,15 +1,15 @@
-//! What a chart shows, as data.
+//! Contents of a chart.
 
 use super::axis::Axis;
 
 /// A picture: panels side by side, one legend for all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What is to be seen, in a few words.
+    /// Title.
     pub title: String,
-    /// What it is held against: the claim, in a sentence or two. Drawn under the title.
+    /// The claim that it is compared with, in one or two sentences. Drawn under the title.
     pub claim: String,
-    /// Small print below the picture: what was held fixed, what is emulated.
+    /// Note below the picture: fixed parameters and emulated devices.
     pub note: String,
     /// At least one. Series of the same name have one colour in all of them.
     pub panels: Vec<Panel>,
@@ -18,26 +18,25 @@ pub struct Chart {
 /// One system of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What tells it from the others; empty where there is one.
+    /// Title of the panel; empty if there is only one.
     pub title: String,
-    /// Across.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// Vertical axis.
     pub y: Axis,
-    /// In the order of the legend. One named as another with `, model` behind it has the other's
-    /// colour.
+    /// Series in the order of the legend. A series `NAME, model` has the colour of `NAME`.
     pub series: Vec<Series>,
 }
 
 /// Points that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// As the legend has it.
+    /// Name in the legend.
     pub name: String,
     /// How it is drawn.
     pub style: Style,
-    /// From left to right. Points that are not finite, or not above 0 on a logarithmic axis, are
-    /// left out.
+    /// Points from left to right. Points that are not finite, or not above 0 on a logarithmic axis,
+    /// are omitted.
     pub points: Vec<Point>,
 }
 
@@ -48,22 +47,22 @@ pub enum Style {
     Line,
     /// A dashed line without markers: computed.
     Dashes,
-    /// Markers alone.
+    /// Only markers.
     Markers,
-    /// Bars; the series of a panel stand beside each other.
+    /// Bars; those of several series are adjacent.
     Bars,
-    /// Bars on top of those of the series before it.
+    /// Bars stacked on those of the preceding series.
     Stack,
 }
 
-/// A value and how far the repeats lay apart.
+/// A value with the spread of its repetitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Across; the number of the category on an axis of categories.
+    /// Horizontal coordinate; on a category axis the index of the category.
     pub x: f64,
-    /// Up: the median.
+    /// Vertical coordinate: the median.
     pub y: f64,
-    /// The least and the most of the repeats.
+    /// Minimum and maximum of the repetitions.
     pub spread: Option<(f64, f64)>,
 }
 
@@ -73,7 +72,7 @@ impl Point {
         Self { x, y, spread: None }
     }
 
-    /// A point with what the repeats lay between.
+    /// A point with the minimum and maximum of its repetitions.
     pub fn between(x: f64, y: f64, least: f64, most: f64) -> Self {
         Self { x, y, spread: Some((least, most)) }
     }
@@ -85,7 +84,7 @@ impl Series {
         Self { name: name.into(), style, points }
     }
 
-    /// What a model says, as (x, y).
+    /// A series of a model's values, as (x, y).
     pub fn model(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let points = points.into_iter().map(|(x, y)| Point::new(x, y)).collect();
         Self::new(name, Style::Dashes, points)

@@ -1,7 +1,7 @@
-//! Drawing: a [`Chart`] in, SVG out.
+//! Draws a [`Chart`] as SVG.
 //!
 //! From top to bottom: the title, the claim, the panels, the legend in rows below them, the note.
-//! The legend has a place of its own, so that it never lies on a curve.
+//! The legend has separate space and never covers a curve.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
@@ -17,16 +17,17 @@ use super::text;
 const WIDTH: u32 = 960;
 const MARGIN: i32 = 16;
 const PANEL_HEIGHT: i32 = 400;
-/// Panels in a row, at most: with more, labels of neighbouring axes overlap.
+/// Maximum panels in a row: with more, labels of neighbouring axes overlap.
 const COLUMNS_MAX: usize = 3;
 const TITLE_SIZE: f64 = 22.0;
 const TEXT_SIZE: f64 = 16.0;
 const SMALL_SIZE: f64 = 14.0;
-/// Height of a line of text for its size.
+/// Line height relative to the font size.
 const LEADING: f64 = 1.35;
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const SOFT: RGBColor = RGBColor(90, 90, 90);
-/// Told apart by people who do not tell red from green, and when printed grey: after Okabe and Ito.
+/// Colours that remain distinguishable with red-green colour blindness and in greyscale, after
+/// Okabe and Ito.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(90, 90, 90),
     RGBColor(0, 114, 178),
@@ -38,15 +39,15 @@ const COLOURS: [RGBColor; 9] = [
     RGBColor(120, 80, 40),
     RGBColor(96, 40, 140),
 ];
-/// A series whose name is another's with this behind it is drawn in the other's colour.
+/// Suffix of a series that has the colour of the series with the name before the suffix.
 const MODEL_SUFFIX: &str = ", model";
-/// The width of the legend's sample and what follows it.
+/// Width of a legend entry's sample and the gap after it.
 const SAMPLE: i32 = 34;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Cartesian<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Ticks, Ticks>>;
 
-/// The picture of `chart`.
+/// Draws `chart`.
 ///
 /// # Errors
 /// A chart without a panel, and what the library that draws says.
@@ -106,7 +107,8 @@ impl Heights {
     }
 }
 
-/// Rows and columns of so many panels: as few rows as [`COLUMNS_MAX`] allows, evenly filled.
+/// Rows and columns for this number of panels: the fewest rows that [`COLUMNS_MAX`] allows, evenly
+/// filled.
 fn grid(panels: usize) -> (usize, usize) {
     let rows = panels.div_ceil(COLUMNS_MAX).max(1);
     (rows, panels.div_ceil(rows))
@@ -131,7 +133,7 @@ fn draw_lines(area: &Area<'_>, text: &str, size: f64, colour: &RGBColor, top: i3
     Ok(())
 }
 
-/// A name in the legend, and where it stands.
+/// A name in the legend with its position.
 struct Entry {
     name: String,
     style: Style,
@@ -153,7 +155,7 @@ fn legend(chart: &Chart) -> Vec<Entry> {
             row += 1;
             left = MARGIN;
         }
-        // What a model says of a series has its colour.
+        // A model has the colour of its series.
         let modelled = series.name.strip_suffix(MODEL_SUFFIX);
         let of_it =
             entries.iter().find(|entry| Some(entry.name.as_str()) == modelled).map(|entry| entry.colour);
@@ -196,7 +198,7 @@ fn draw_legend(area: &Area<'_>, legend: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// An axis as the library wants it: places from end to end, and ticks where we want them.
+/// Adapts an axis to the drawing library: range of places and positions of ticks.
 struct Ticks {
     places: Range<f64>,
     ticks: Vec<f64>,
@@ -220,7 +222,7 @@ impl Ranged for Ticks {
     }
 }
 
-/// Where a series' points are drawn.
+/// Placement of a series' points.
 #[derive(Clone, Copy)]
 struct Placed {
     x: f64,
@@ -237,7 +239,7 @@ fn placed(panel: &Panel, points: &[Point]) -> Vec<Placed> {
     points.iter().filter_map(place).collect()
 }
 
-/// The points of the panel's series, those of a stack on top of one another.
+/// Points of the panel's series; those of stacked bars are accumulated.
 fn stacked(panel: &Panel) -> Vec<Vec<Point>> {
     let mut below: Vec<(f64, f64)> = Vec::new();
     let mut all = Vec::new();
@@ -275,7 +277,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, legend: &[Entry], panels: usize) -
     let x_places = panel.x.places(all().map(|point| point.x));
     let y_places = y.places(y_values);
     let ticks = |axis: &Axis, places: Range<f64>| Ticks { ticks: axis.ticks(&places), places };
-    // Bars stand on 0, and hang from it.
+    // Bars start at 0 and extend up or down.
     let floor =
         if y.scale == super::Scale::Log { y_places.start } else { 0f64.clamp(y_places.start, y_places.end) };
 
@@ -311,7 +313,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, legend: &[Entry], panels: usize) -
     let bars: Vec<&Series> = panel.series.iter().filter(|series| series.style == Style::Bars).collect();
     let columns = bars.len() + usize::from(panel.series.iter().any(|series| series.style == Style::Stack));
     for (series, points) in panel.series.iter().zip(&points).rev().filter(|(s, _)| s.style == Style::Stack) {
-        // From the highest down, so that what is below covers.
+        // The highest bar first, so that the lower ones cover it.
         draw_bars(
             &mut chart,
             &placed(panel, points),
@@ -356,7 +358,7 @@ fn colour_of(legend: &[Entry], series: &Series) -> RGBColor {
     legend.iter().find(|entry| entry.name == series.name).map_or(BLACK, |entry| entry.colour)
 }
 
-/// Names at the ticks across: shortened where they would run into each other.
+/// Labels of horizontal ticks, shortened where they would overlap.
 fn x_labels(axis: &Axis, places: &Range<f64>, panels: usize) -> impl Fn(f64) -> String + use<> {
     let ticks = axis.ticks(places);
     let room = (f64::from(WIDTH) / panels as f64 - 90.0) / ticks.len().max(1) as f64;
@@ -368,12 +370,12 @@ fn x_labels(axis: &Axis, places: &Range<f64>, panels: usize) -> impl Fn(f64) -> 
     }
 }
 
-/// Whether a series is the model of the one that is named first.
+/// Whether series `name` is the model of series `modelled`.
 fn is_model_of(name: &str, modelled: &str) -> bool {
     name.strip_suffix(MODEL_SUFFIX) == Some(modelled)
 }
 
-/// The share of a place that its columns take.
+/// Share of a place that its columns fill.
 const COLUMNS_WIDTH: f64 = 0.84;
 
 /// The left edge of a column at a place, and its width.
@@ -382,7 +384,7 @@ fn column_at(x: f64, (column, columns): (usize, usize)) -> (f64, f64) {
     (x - COLUMNS_WIDTH / 2.0 + column as f64 * width, width)
 }
 
-/// Points in the middle of a column: a model's stand over the bars that it is of.
+/// Points centred on a column, so that a model's points are above the bars of its series.
 fn over_column(points: Vec<Placed>, column: (usize, usize)) -> Vec<Placed> {
     let moved = |point: Placed| {
         let (left, width) = column_at(point.x, column);
@@ -391,7 +393,7 @@ fn over_column(points: Vec<Placed>, column: (usize, usize)) -> Vec<Placed> {
     points.into_iter().map(moved).collect()
 }
 
-/// Bars of one series, each in its column of the columns that stand around a place.
+/// Draws the bars of one series, each in its column at its place.
 fn draw_bars(
     chart: &mut Cartesian<'_, '_>,
     points: &[Placed],
@@ -412,7 +414,7 @@ fn draw_bars(
     draw_spread(chart, spreads, BLACK)
 }
 
-/// Upright lines from the least to the most, with a stroke across at both ends.
+/// Draws vertical lines from minimum to maximum, with a cap at both ends.
 fn draw_spread(
     chart: &mut Cartesian<'_, '_>,
     spreads: impl Iterator<Item = (f64, Option<(f64, f64)>)>,

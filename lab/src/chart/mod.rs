@@ -1,13 +1,13 @@
-//! Charts of experiments: what is to be seen, as data, and SVG made of it.
+//! Charts of experiments: their data ([`Chart`]) and the SVG drawn from it.
 //!
-//! A [`Chart`] is one or more [`Panel`]s side by side under one title, with one legend and the
-//! claim that the chart is held against. A panel has two [`Axis`] and [`Series`] of points with
-//! their spread: lines and markers for what was measured, dashes for a model, bars beside each
-//! other for things without an order. [`svg`] draws it.
+//! A [`Chart`] has one or more adjacent [`Panel`]s under one title, with one legend and the claim
+//! that it is compared with. A panel has two [`Axis`] and [`Series`] of points with their spread:
+//! lines and markers for measurements, dashes for a model, adjacent bars for unordered categories.
+//! [`svg`] draws it.
 //!
-//! Sizes are chosen so that everything can be read when the picture is shown 800 pixels wide.
+//! Sizes are chosen for a picture that is shown 800 pixels wide.
 //!
-//! Not here: where numbers come from; files.
+//! Not here: the measurements; files.
 
 mod axis;
 mod compact;

@@ -1,16 +1,16 @@
-//! Text in pictures: as wide as it will be, about, and broken into lines.
+//! Text in pictures: estimated width and line breaks.
 //!
-//! Fonts of who looks at a picture are not known here; the width of a character is taken as 0.54 of
-//! its size, what common sans-serif fonts have on average for English text.
+//! The viewer's font is unknown; the width of a character is estimated as 0.54 of its size, the
+//! mean of common sans-serif fonts for English text.
 
 const WIDTH_FOR_SIZE: f64 = 0.54;
 
-/// About how many pixels `text` takes across.
+/// Estimated width of `text` in pixels.
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * WIDTH_FOR_SIZE
 }
 
-/// Lines of `text` that are no wider than `most` pixels, unless a single word is.
+/// Breaks `text` into lines of at most `most` pixels; a longer word is kept whole.
 pub(crate) fn lines(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

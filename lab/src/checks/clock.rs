@@ -1,11 +1,11 @@
-//! A clock whose seconds pass faster, so that plans that the engine makes once a second settle
-//! within seconds.
+//! A clock with accelerated seconds, so that the engine's decisions, which it makes once a second,
+//! settle within seconds.
 //!
-//! Nanoseconds, by which reads are timed, and waits are the machine's.
+//! Nanoseconds, which time reads, and waits are real.
 
 use shamba::env::{Clock, RealClock};
 
-/// The machine's clock with faster seconds.
+/// The real clock with accelerated seconds.
 #[derive(Debug)]
 pub(crate) struct PacedClock {
     real: RealClock,

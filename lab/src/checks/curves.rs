@@ -1,20 +1,20 @@
 //! Curves of reads over memory: how many blocks of filters, indexes and data a lookup reads from
 //! files under a budget, for the baseline and for each idea that saves memory, alone and together.
 //!
-//! A *tree* is laid down once (`layered.rs`) for each size of entries, size ratio and way of
-//! writing filters, and opened again for every budget, workload and way of holding them. Keys
-//! ascend with item numbers, and an absent key lies beside each; so the hot items of a skewed
-//! workload are neighbours or scattered as it says. Reads are counted, not timed: where the system
-//! caches files they are fast, and as many. Every answer is checked.
+//! A *tree* is built once (`layered.rs`) for each entry size, size ratio and filter layout, and
+//! opened for every budget, workload and residency. Keys ascend with item numbers, and an absent
+//! key follows each, so hot items of a skewed workload are adjacent or scattered as the workload
+//! states. Reads are counted, not timed: in the system's page cache they are fast, and their number
+//! is the same. Every answer is checked.
 //!
-//! Trees are opened anew for each point, so that none finds what another has left in memory.
+//! Trees are opened anew for each point, so that no point benefits from memory filled by another.
 //!
-//! A configuration is pairs of option and value ([`shamba::Builder::set_option`]); one with an
-//! option that the engine does not have is left out, and says so.
+//! A configuration is a list of (option, value) pairs ([`shamba::Builder::set_option`]); one with
+//! an option that the engine does not have is skipped with a message.
 //!
-//! The summary of a workload is, for each configuration, how many times the memory the baseline
-//! needs for as few reads: by interpolation on the curves' falling envelopes, the geometric mean
-//! over the points of the baseline.
+//! The summary of a workload is, for each configuration, the ratio of the memory that the baseline
+//! needs for the same number of reads: by interpolation on the curves' falling envelopes, as the
+//! geometric mean over the points of the baseline.
 
 pub(crate) mod ratio;
 
@@ -33,45 +33,44 @@ use crate::layered::{Bits, Layers, Shape};
 use shamba_workload::rss_bytes;
 use shamba_workload::{Distribution, Picker};
 
-/// A tree has so many write buffers of data: three levels at T = 10, five at T = 4.
+/// Write buffers of data per tree: three levels at T = 10, five at T = 4.
 const BUFFERS: u64 = 1_000;
-/// The budget under which trees are filled.
+/// Memory budget for filling trees.
 const FILL_BUDGET_BYTES: u64 = 256 << 20;
-/// Budgets of a curve, unless they are given; a tree that fits into the first of them has nothing
-/// to tell.
+/// Default budgets of a curve; a tree that fits in the first of them is meaningless.
 const BUDGETS_MIB: [u64; 5] = [4, 6, 9, 14, 21];
-/// The engine's seconds pass so many times as fast as the machine's.
+/// Speed of the engine's clock relative to real time.
 const QUICK_TIMES: u64 = 8;
-/// Lookups that count are as many as come in this time, within bounds: some points cost a hundred
-/// times what others do.
+/// Duration of counted lookups, within bounds of their number: some points cost a hundred times as
+/// much as others.
 const COUNTED: Duration = Duration::from_millis(1_200);
-const COUNTED_LEAST: u64 = 10_000;
-const COUNTED_MOST: u64 = 100_000;
-/// How long lookups are watched before filter bits are shared out by them.
+const COUNTED_MIN: u64 = 10_000;
+const COUNTED_MAX: u64 = 100_000;
+/// Duration of lookups before filter bits are assigned by them.
 const SEEN: Duration = Duration::from_secs(4);
-/// Where a database keeps what it saw of lookups.
+/// File name of the statistics of lookups.
 const STATISTICS_FILE: &str = "STATISTICS";
-/// Filter bits per key, on average.
+/// Mean filter bits per key.
 const BITS_PER_KEY: f64 = 10.0;
-/// How requests spread over items.
+/// Distributions of requests over items.
 const SPREADS: [Distribution; 3] = [Distribution::Uniform, Distribution::Zipf, Distribution::ZipfLocal];
 
 /// Options as (name, value).
 type Pairs = &'static [(&'static str, &'static str)];
 
-/// One way of writing filters and of holding them.
+/// A layout of filters and their residency.
 #[derive(Clone, Copy, Debug)]
 pub struct Configuration {
-    /// What it is called.
+    /// Name.
     pub name: &'static str,
-    /// How tables are written.
+    /// Options of table files.
     pub tree: Pairs,
-    /// What a reopen may change.
+    /// Options that a reopen may change.
     pub open: Pairs,
 }
 
 impl Configuration {
-    /// How its filters' bits are shared out, and into what.
+    /// Allocation and layout of its filters.
     fn written(&self) -> Result<(Allocation, FilterLayout), String> {
         let value =
             |wanted| self.tree.iter().find(|(name, _)| *name == wanted).map_or("", |(_, value)| *value);
@@ -109,7 +108,7 @@ pub const CONFIGURATIONS: [Configuration; 6] = [
         tree: &[("filter-layout", "modular:2"), ("allocation", "monkey")],
         open: BUDGETED,
     },
-    // As `all`, with filter bits by the lookups of the workload itself.
+    // As `all`, with filter bits by the lookups of the workload.
     Configuration {
         name: "workload",
         tree: &[("filter-layout", "modular:2"), ("allocation", "workload")],
@@ -117,10 +116,10 @@ pub const CONFIGURATIONS: [Configuration; 6] = [
     },
 ];
 
-/// How large a run is.
+/// Scale of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
-    /// A twentieth: whether it works at all.
+    /// A twentieth, as a smoke test.
     Quick,
     /// A quarter.
     Default,
@@ -151,42 +150,42 @@ impl std::str::FromStr for Scale {
     }
 }
 
-/// What to run.
+/// Options of the check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where trees are kept; each goes when its curves are done.
+    /// Directory of the trees; each is removed when its curves are complete.
     pub dir: PathBuf,
-    /// How large.
+    /// Scale.
     pub scale: Scale,
     /// Only entries of this size, in bytes.
     pub entry_bytes: Option<u64>,
-    /// So many of them, whatever the scale says.
+    /// Number of entries, independent of the scale.
     pub entries: Option<u64>,
     /// Only this size ratio.
     pub size_ratio: Option<u32>,
     /// Only the workloads of this name.
     pub workload: Option<String>,
-    /// Only this share of lookups for keys that are not there.
+    /// Only this share of lookups of absent keys.
     pub empty_fraction: Option<f64>,
-    /// Only these configurations and the baseline; none: all.
+    /// Only these configurations and the baseline; empty: all.
     pub configurations: Vec<String>,
-    /// The budgets of a curve, in MiB, ascending; none: the usual ones.
+    /// Budgets of a curve, in MiB, ascending; empty: the default ones.
     pub budgets_mib: Vec<u64>,
-    /// How long lookups come before those that count, in seconds; the engine's pass eight times as
-    /// fast.
+    /// Warm-up before the counted lookups, in seconds; the engine's seconds are accelerated eight
+    /// times.
     pub warm_seconds: f64,
-    /// Seed of keys' order and lookups.
+    /// Seed of the order of keys and of lookups.
     pub seed: u64,
 }
 
-/// Which keys are asked for.
+/// Workload of lookups.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Workload {
     spread: Distribution,
     empty_fraction: f64,
 }
 
-/// What a point of a curve is of.
+/// Coordinates of a point of a curve.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     items: Items,
@@ -199,7 +198,7 @@ struct Place<'a> {
 /// Runs all of it; each finished line of JSON goes to `print`.
 ///
 /// # Errors
-/// What the engine says, and a wrong answer.
+/// Errors of the engine, and a wrong answer.
 pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String> {
     for (entry_bytes, full_count) in [(64, 10_000_000), (1024, 1_000_000)] {
         if options.entry_bytes.is_some_and(|only| only != entry_bytes) {
@@ -252,7 +251,7 @@ fn curves_of(
             let warm = Duration::from_secs_f64(options.warm_seconds.max(0.0));
             let place = Place { items, size_ratio, configuration, workload, warm };
             if configuration.written()?.0 == Allocation::Workload {
-                refit(&dir, place)?;
+                rewrite_filters(&dir, place)?;
             }
             let mut points = Vec::new();
             for budget_bytes in budgets(&options.budgets_mib) {
@@ -287,7 +286,7 @@ fn curves_of(
     Ok(())
 }
 
-/// How a tree of the configuration is opened; what is wrong with an option.
+/// Builder for opening a tree of the configuration.
 fn builder(
     dir: &Path,
     items: Items,
@@ -308,7 +307,7 @@ fn builder(
         .map_err(|error| error.chain().to_string())
 }
 
-/// The workloads that are measured.
+/// Measured workloads.
 fn workloads(options: &Options) -> Vec<Workload> {
     let spreads = SPREADS
         .into_iter()
@@ -318,7 +317,7 @@ fn workloads(options: &Options) -> Vec<Workload> {
     spreads.flat_map(of).collect()
 }
 
-/// Lays a tree down.
+/// Builds a tree.
 fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration) -> Result<(), String> {
     let (allocation, layout) = configuration.written()?;
     let bits = Bits { allocation, per_key: BITS_PER_KEY, layout, empty_fraction: 1.0 };
@@ -328,12 +327,12 @@ fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration
     layers.lay(&builder, &|item| items.pair(item))
 }
 
-/// Has the tree see lookups of the workload, and its filters written again with the bits that they
-/// deserve then.
-fn refit(dir: &Path, place: Place<'_>) -> Result<(), String> {
+/// Runs lookups of the workload on the tree, and rewrites its filters with the bits that these
+/// lookups give.
+fn rewrite_filters(dir: &Path, place: Place<'_>) -> Result<(), String> {
     let Place { items, size_ratio, configuration, workload, .. } = place;
     let said = |error: Error| error.chain().to_string();
-    // What was seen of another workload would count for a while.
+    // Statistics of another workload would have an effect for a while.
     match std::fs::remove_file(dir.join(STATISTICS_FILE)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(format!("{STATISTICS_FILE}: {error}"));
@@ -344,7 +343,7 @@ fn refit(dir: &Path, place: Place<'_>) -> Result<(), String> {
     let builder = builder.memory_budget(FILL_BUDGET_BYTES).no_wal(true).auto_compaction(false);
     let db = builder.bits_per_key(BITS_PER_KEY).open().map_err(said)?;
     let mut picker = Picker::new(workload.spread, items.count, items.seed ^ 1, items.seed);
-    ask(&db, items, workload, &mut picker, (SEEN, COUNTED_LEAST, u64::MAX))?;
+    ask(&db, items, workload, &mut picker, (SEEN, COUNTED_MIN, u64::MAX))?;
     db.rewrite_filters().map_err(said)?;
     db.close().map_err(said)
 }
@@ -355,7 +354,7 @@ fn budgets(given_mib: &[u64]) -> Vec<u64> {
     budgets.iter().map(|mib| mib << 20).collect()
 }
 
-/// One point: opens the tree, asks, counts, prints.
+/// Measures one point: opens the tree, looks up keys, counts, prints.
 fn measure(
     dir: &Path,
     place: Place<'_>,
@@ -368,10 +367,10 @@ fn measure(
     let builder = builder(dir, items, size_ratio, configuration)?.env(env);
     let db = builder.memory_budget(budget_bytes).read_only(true).open().map_err(said)?;
     let mut picker = Picker::new(workload.spread, items.count, items.seed ^ budget_bytes, items.seed);
-    let warmed = ask(&db, items, workload, &mut picker, (warm, COUNTED_LEAST, u64::MAX))?;
+    let warmed = ask(&db, items, workload, &mut picker, (warm, COUNTED_MIN, u64::MAX))?;
     let before = db.stats();
     let since = Instant::now();
-    let lookups = ask(&db, items, workload, &mut picker, (COUNTED, COUNTED_LEAST, COUNTED_MOST))?;
+    let lookups = ask(&db, items, workload, &mut picker, (COUNTED, COUNTED_MIN, COUNTED_MAX))?;
     let ns_per_lookup = since.elapsed().as_nanos() as f64 / lookups as f64;
     let stats = db.stats().since(&before);
     let memory = db.memory();
@@ -404,8 +403,8 @@ fn measure(
     Ok(Point { memory_bytes: budget_bytes as f64, reads })
 }
 
-/// Asks for so long, within these numbers of lookups, and holds every answer to what must be. Says
-/// how many they were.
+/// Runs lookups for this time, within these bounds of their number, and checks every answer.
+/// Returns their number.
 fn ask(
     db: &Db,
     items: Items,
@@ -446,7 +445,7 @@ mod tests {
             let workload = Workload { spread: Distribution::ZipfLocal, empty_fraction: 0.5 };
             let place = Place { items, size_ratio: 4, configuration, workload, warm: Duration::ZERO };
             if configuration.name == "workload" {
-                refit(&dir, place).expect("refitted");
+                rewrite_filters(&dir, place).expect("filters are rewritten");
             }
             let mut lines = Vec::new();
             let point =

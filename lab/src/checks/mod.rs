@@ -1,6 +1,8 @@
-//! The engine's own experiments: promises that need minutes, memory or a process of their own.
+//! The engine's own experiments: guarantees whose check needs minutes, much memory or a separate
+//! process.
 //!
-//! Each has options, a run and an outcome with its violations. `shamba-lab check` runs them.
+//! Each has options, a run function and an outcome with its violations. `shamba-lab check` runs
+//! them.
 
 pub(crate) mod clock;
 pub mod curves;

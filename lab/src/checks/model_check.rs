@@ -1,19 +1,22 @@
-//! Model check: what the cost model says, beside what the engine does, design by design.
+//! Model check: compares the cost model's predictions with the engine, design by design.
 //!
-//! Each design (merge policy, T, filter bits, entry size) is filled by puts in random order, manual
-//! sizing, every flush followed by the merges that it makes due. Then three things are compared:
+//! Each design (merge policy, T, filter bits, entry size) is filled by puts in random order with
+//! manual sizing; every flush is followed by the compactions that it triggers. Three quantities are
+//! compared:
 //!
-//! - *Write amplification*: table bytes written for each byte flushed, with the simulator's for as many flushes of as many
-//!   entries (the same policy functions, other keys), within `SIMULATOR_TOLERANCE`; and with the closed form for merges
-//!   file by file, within `CLOSED_TOLERANCE`. Monkey's equation 10, for whole levels, stands beside it.
-//! - *False positives* of a lookup that finds nothing: with the sum over the runs as they were written, of each the part of
-//!   all keys in its tables' ranges times the measured rate of such filters; within `LOOKUP_TOLERANCE`. (A search for
-//!   want of a filter is none.)
-//! - *Data blocks* of a lookup, of one that finds nothing and of one that finds: with the model's lookups in these runs,
-//!   within the same. A block found in the cache counts like one read: I/Os are what is modelled.
+//! - *Write amplification*: table bytes written per byte flushed, compared with the simulator for
+//!   the same number of flushes and entries (the same policy functions, other keys), within
+//!   `SIMULATOR_TOLERANCE`; and with the closed form for file-by-file compaction, within
+//!   `CLOSED_TOLERANCE`. Monkey's equation 10, for whole levels, is printed for comparison.
+//! - *False positives* of an empty lookup: compared with the sum over the actual runs of the share
+//!   of all keys in its tables' ranges times the measured rate of such filters, within
+//!   `LOOKUP_TOLERANCE`. (A search of a table without a filter is not a false positive.)
+//! - *Data blocks* of a lookup, of an empty and of a found one: compared with the model's lookups
+//!   in these runs, within the same tolerance. A block found in the cache counts like one read,
+//!   because the model counts I/Os.
 //!
-//! The paper's perfect tree of the same levels is printed too: what the design promises before
-//! there is a tree.
+//! The paper's ideal tree with the same number of levels is printed too: the prediction before a
+//! tree exists.
 //!
 //! Not here: where two allocations of bits differ ([`super::monkey`]).
 
@@ -35,38 +38,39 @@ use crate::items::Items;
 use shamba_workload::Permutation;
 use shamba_workload::{Distribution, Picker};
 
-/// How far a lookup's figures may be from the model's, in part.
+/// Relative tolerance of lookup counts against the model.
 const LOOKUP_TOLERANCE: f64 = 0.1;
-/// How far write amplification may be from the simulator's.
+/// Relative tolerance of write amplification against the simulator.
 const SIMULATOR_TOLERANCE: f64 = 0.1;
-/// How far it may be from the closed form.
+/// Relative tolerance of write amplification against the closed form.
 const CLOSED_TOLERANCE: f64 = 0.3;
-/// So many false positives are counted at least.
-const COUNTED_LEAST: u64 = 400;
-/// So many are enough.
+/// Minimum number of counted false positives.
+const COUNTED_MIN: u64 = 400;
+/// Number of counted false positives after which the measurement ends.
 const COUNTED_ENOUGH: u64 = 4_000;
-/// Lookups, whatever they find.
-const LOOKUPS_LEAST: u64 = 20_000;
-/// Lookups that find nothing, at most.
-const LOOKUPS_MOST: u64 = 4_000_000;
-/// Lookups between two looks at the counters.
+/// Minimum number of lookups.
+const LOOKUPS_MIN: u64 = 20_000;
+/// Maximum number of empty lookups.
+const LOOKUPS_MAX: u64 = 4_000_000;
+/// Lookups between two reads of the counters.
 const ROUND: u64 = 10_000;
-/// Entries of a write buffer, and of a table, which is as large, so that the smallest level has
-/// several. With fewer, filters of a bit per key are no longer like those that were measured.
+/// Entries of a write buffer, and of a table of the same size, so that the smallest level has
+/// several. With fewer entries, filters of one bit per key differ from the measured ones.
 const BUFFER_ENTRIES: u64 = 512;
-/// Filters and indexes are held; blocks come and go.
+/// Memory budget: filters and indexes are resident; blocks are cached and evicted.
 const BUDGET_BYTES: u64 = 64 << 20;
-/// The levels are filled up to here: the last one full but for what would make another.
+/// Share to which the levels are filled: the last one is full except for the part that would create
+/// another.
 const FILLED: f64 = 0.95;
-/// Of what a memtable takes before it is full, so much is flushed: then no flush comes by itself.
+/// Share of a full memtable at which it is flushed explicitly, so that no automatic flush occurs.
 const FLUSHED: f64 = 0.97;
 /// A page of the model: a block.
 const PAGE_BYTES: u64 = 4096;
 
-/// What to run.
+/// Options of the check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where trees are kept; each goes when it is measured.
+    /// Directory of the trees; each is removed after its measurement.
     pub dir: PathBuf,
     /// Few designs, small trees.
     pub quick: bool,
@@ -81,7 +85,7 @@ struct Case {
     size_ratio: f64,
     bits_per_key: f64,
     entry_bytes: u64,
-    /// The levels that are filled.
+    /// Filled levels.
     levels: u32,
 }
 
@@ -101,7 +105,7 @@ impl Case {
     }
 }
 
-/// Every design. With T = 2 the three policies are one.
+/// All designs. With T = 2 the three policies are identical.
 fn cases(quick: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     let trees: &[(f64, u32)] = if quick { &[(2.0, 4), (4.0, 3)] } else { &[(2.0, 7), (4.0, 4), (10.0, 3)] };
@@ -122,33 +126,33 @@ fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// A figure of the engine and the one that it is held to.
+/// A figure of the engine and its prediction.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     what: &'static str,
     measured: f64,
     predicted: f64,
     tolerance: f64,
-    /// What moves it, as far as is known.
+    /// Known cause of a deviation.
     cause: &'static str,
 }
 
 impl Pair {
-    /// How far the engine's is above the prediction, in part.
+    /// Relative excess of the engine's value over the prediction.
     fn deviation(&self) -> f64 {
         self.measured / self.predicted - 1.0
     }
 
-    /// Whether it is further than it may be. NaN is.
+    /// Whether the deviation exceeds its limit. NaN does.
     fn is_violation(&self) -> bool {
         self.deviation().is_nan() || self.deviation().abs() > self.tolerance
     }
 }
 
-/// Runs all of it; each finished line of JSON goes to `print`, the table to `show`.
+/// Runs all designs; each finished line of JSON goes to `print`, the table to `show`.
 ///
 /// # Errors
-/// What the engine or the simulator says, a wrong answer, and the violations.
+/// Errors of the engine or the simulator, a wrong answer, and the violations.
 pub fn run(options: &Options, print: &mut dyn FnMut(&str), show: &mut dyn FnMut(&str)) -> Result<(), String> {
     let mut violations = Vec::new();
     let mut largest: Option<(String, Pair)> = None;
@@ -164,8 +168,8 @@ pub fn run(options: &Options, print: &mut dyn FnMut(&str), show: &mut dyn FnMut(
         print(&outcome.to_json(case));
         show(&outcome.to_row(case));
         let name = case.name();
-        if outcome.counted < COUNTED_LEAST {
-            violations.push(format!("{name}: {} false positives are too few to judge", outcome.counted));
+        if outcome.counted < COUNTED_MIN {
+            violations.push(format!("{name}: {} false positives are too few for a verdict", outcome.counted));
         }
         for pair in outcome.pairs {
             if pair.is_violation() {
@@ -189,7 +193,7 @@ pub fn run(options: &Options, print: &mut dyn FnMut(&str), show: &mut dyn FnMut(
             pair.cause
         ));
         show(&format!(
-            "largest of what is allowed: {name}, {}, {:+.1} % of {:.0} % allowed: {}",
+            "largest deviation relative to its limit: {name}, {}, {:+.1} %, limit {:.0} %: {}",
             pair.what,
             pair.deviation() * 100.0,
             pair.tolerance * 100.0,
@@ -206,12 +210,12 @@ impl Case {
     }
 }
 
-/// What was found of one design.
+/// Measurements of one design.
 struct Outcome {
     entries: u64,
     flushes: u64,
     runs: Vec<RunRate>,
-    /// What of a buffer a flush brings.
+    /// Share of a buffer in a flush.
     flush_share: f64,
     /// False positives counted.
     counted: u64,
@@ -237,7 +241,7 @@ fn builder(case: &Case, dir: &Path, seed: u64) -> Builder {
         .digest_seed(seed)
 }
 
-/// Entries that a memtable takes and a flush is to bring, and the bytes of a table that they make.
+/// Entries of a full memtable and of a flush, and the bytes of a table of the latter.
 fn of_flush(case: &Case, dir: &Path, seed: u64) -> Result<(u64, f64), Error> {
     let items = Items { count: 2 * BUFFER_ENTRIES, entry_bytes: case.entry_bytes, seed };
     let order = Permutation::new(items.count, seed);
@@ -289,7 +293,7 @@ fn check(case: &Case, dir: &Path, seed: u64) -> Result<Outcome, String> {
     outcome(case, items, &filled, runs, (&empty, &found))
 }
 
-/// Asks for absent keys, or for present ones, until enough was counted.
+/// Looks up absent keys, or existing ones, until enough is counted.
 fn ask(db: &Db, items: Items, picker: &mut Picker, absent: bool) -> Result<Stats, String> {
     let before = db.stats();
     loop {
@@ -298,14 +302,14 @@ fn ask(db: &Db, items: Items, picker: &mut Picker, absent: bool) -> Result<Stats
             if db.contains_key(items.key(item, absent)).map_err(|error| error.chain().to_string())? == absent
             {
                 return Err(format!(
-                    "item {item}, {}, is not answered so",
+                    "item {item}, {}: wrong answer",
                     if absent { "absent" } else { "present" }
                 ));
             }
         }
         let stats = db.stats().since(&before);
-        let is_enough = !absent || stats.false_positives >= COUNTED_ENOUGH || stats.lookups >= LOOKUPS_MOST;
-        if is_enough && stats.lookups >= LOOKUPS_LEAST {
+        let is_enough = !absent || stats.false_positives >= COUNTED_ENOUGH || stats.lookups >= LOOKUPS_MAX;
+        if is_enough && stats.lookups >= LOOKUPS_MIN {
             return Ok(stats);
         }
     }
@@ -330,7 +334,7 @@ fn outcome(
         flushes: filled.flushes as u32,
         seed: items.seed,
     })?;
-    // The paper's tree of as many levels.
+    // The paper's tree with the same number of levels.
     let situation = Situation {
         data: DataSet { entries: items.count, entry_bytes: stored_bytes, page_bytes: PAGE_BYTES },
         workload: Workload {
@@ -359,12 +363,12 @@ fn outcome(
         |stats: &Stats| (stats.reads.data.count + stats.cache_hits) as f64 / stats.lookups.max(1) as f64;
     let false_positives = empty.false_positives as f64 / empty.lookups.max(1) as f64;
     let write_amplification =
-        (filled.bytes_flushed + filled.bytes_merged) as f64 / filled.bytes_flushed.max(1) as f64;
+        (filled.bytes_flushed + filled.bytes_compacted) as f64 / filled.bytes_flushed.max(1) as f64;
     let pair =
         |what, measured, predicted, tolerance, cause| Pair { what, measured, predicted, tolerance, cause };
     let expected = empty_lookup(&groups).searches;
     let unfiltered: f64 = runs.iter().map(|run| run.unfiltered).sum();
-    let by_chance = "small tables: their filters end at whole 64-byte lines, so have a little more bits than they were given; and chance";
+    let by_chance = "small tables: their filters are rounded up to 64-byte lines, so they have slightly more bits than assigned; and random variation";
     let pairs = [
         pair("false_positives", false_positives, expected - unfiltered, LOOKUP_TOLERANCE, by_chance),
         pair("empty_blocks", blocks(empty), expected, LOOKUP_TOLERANCE, by_chance),
@@ -373,14 +377,14 @@ fn outcome(
             blocks(found),
             found_lookup(&groups).searches,
             LOOKUP_TOLERANCE,
-            "a run has gaps where its files went down, and keys that are found below lie in them more often than others",
+            "a run has gaps where its files moved down, and keys found in lower levels are in these gaps more often than others",
         ),
         pair(
             "simulated_write_amplification",
             write_amplification,
             simulated.write_amplification,
             SIMULATOR_TOLERANCE,
-            "tables end at whole blocks and slices, not at so many entries, so other files are chosen to go down",
+            "tables end at block and slice boundaries, not at a number of entries, so other files are selected for compaction",
         ),
         pair(
             "closed_write_amplification",
@@ -404,14 +408,14 @@ fn outcome(
     })
 }
 
-/// What moves write amplification away from a closed form.
+/// Reason why write amplification deviates from a closed form.
 fn cause_of_steps(policy: MergePolicy) -> &'static str {
     match policy {
         MergePolicy::Leveling => {
-            "the form takes every inner level for full and three tenths of the overlap for spared; a flush is no whole buffer, but 0.9 to 1.1 of one"
+            "the closed form assumes full inner levels and savings of three tenths of the overlap; a flush has 0.9 to 1.1 of a buffer"
         }
         MergePolicy::Tiering | MergePolicy::LazyLeveling => {
-            "tiered levels go down as a whole: the merge of one more level, as large as all above it, has just come or is about to"
+            "tiered levels are compacted as a whole: the compaction into one more level, as large as all above, has just happened or is due"
         }
     }
 }
@@ -501,8 +505,8 @@ mod tests {
             levels: 2,
         };
         let outcome = check(&case, &dir.path().join("db"), 5).expect("a tree");
-        assert!(outcome.counted >= COUNTED_LEAST);
-        // Small trees may write what they like, but lookups are what their tables promise.
+        assert!(outcome.counted >= COUNTED_MIN);
+        // Write amplification of small trees is not checked, but lookups must match their tables.
         for pair in &outcome.pairs[..3] {
             assert!(!pair.is_violation(), "{pair:?}");
         }

@@ -1,17 +1,16 @@
-//! Monkey: what filter bits by the sizes of the runs spare a lookup that finds nothing, beside
-//! uniform bits.
+//! Monkey: empty lookups with filter bits by run size, compared with uniform bits.
 //!
-//! For each number of bits per key a tree is filled twice, T = 2, leveling, entries of 1 KiB, a
-//! write buffer of 1 MiB: once with each allocation. Absent keys are asked for, which lie between
-//! those that are there, until enough false positives were counted. What they should be follows
-//! from the tables as they were written: in each run the sum over its tables of the part of all
-//! keys that lies in their range times the measured rate of a filter of that size, and of the runs
-//! the sum. (A run has gaps: leveling moves what overflows down table by table.) What is more than
-//! `TOLERANCE` from that is a violation.
+//! For each number of bits per key a tree is filled twice (T = 2, leveling, entries of 1 KiB, a
+//! write buffer of 1 MiB), once with each allocation. Absent keys between the existing ones are
+//! looked up until enough false positives are counted. The expected number follows from the actual
+//! tables: per run, the sum over its tables of the share of all keys in its range times the
+//! measured rate of a filter of that size; and the sum over the runs. (A run has gaps, because
+//! leveling moves its overflow down table by table.) A deviation of more than `TOLERANCE` is a
+//! violation.
 //!
-//! Then as many lookups through files that take `DEVICE_READ_US` for a read: how long they take.
+//! Then the same lookups are timed on files with `DEVICE_READ_US` per read.
 //!
-//! Filters are held, and the cache has next to nothing. Not here: residency and budgets
+//! Filters are resident, and the block cache is minimal. Not here: residency and budgets
 //! ([`super::curves`]).
 
 use std::path::{Path, PathBuf};
@@ -24,45 +23,45 @@ use crate::layered::{Bits, Layers, Shape};
 use shamba_workload::Permutation;
 use shamba_workload::{Distribution, Picker};
 
-/// How far measured false positives may be from the expected ones, in part.
+/// Relative tolerance of measured false positives against the expected ones.
 const TOLERANCE: f64 = 0.1;
-/// So many are counted, or lookups end before.
-const COUNTED_LEAST: u64 = 400;
-/// So many are enough.
+/// Minimum number of counted false positives, unless the lookups end before.
+const COUNTED_MIN: u64 = 400;
+/// Number of counted false positives after which the measurement ends.
 const COUNTED_ENOUGH: u64 = 20_000;
 const ENTRY_BYTES: u64 = 1_024;
 const BUFFER_BYTES: u64 = 1 << 20;
 const FILE_BYTES: u64 = 2 << 20;
 const FILL_BUDGET_BYTES: u64 = 128 << 20;
-/// Beyond what filters and indexes take: blocks are hardly ever found in the cache.
+/// Budget beyond filters and indexes: blocks are hardly ever cached.
 const BUDGET_BYTES: u64 = 6 << 20;
-/// What an entry's filter and index take at most, about.
+/// Approximate maximum memory of an entry's filter and index.
 const BYTES_PER_ENTRY: u64 = 16;
 /// One read of the emulated device, in microseconds.
 const DEVICE_READ_US: f64 = 100.0;
-/// Lookups between two looks at the counters.
+/// Lookups between two reads of the counters.
 const ROUND: u64 = 10_000;
 
-/// What to run.
+/// Options of the check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where trees are kept; each goes when it is measured.
+    /// Directory of the trees; each is removed after its measurement.
     pub dir: PathBuf,
     /// Entries of 1 KiB.
     pub entries: u64,
-    /// Lay trees down run by run, each over all keys, instead of letting them grow by puts.
+    /// Whether trees are built run by run, each over all keys, instead of by puts.
     pub layered: bool,
     /// Filter bits per key.
     pub bits_per_key: Vec<f64>,
-    /// Lookups of a tree, at most.
-    pub lookups_most: u64,
-    /// Lookups through the emulated device.
+    /// Maximum lookups per tree.
+    pub lookups_max: u64,
+    /// Lookups on the emulated device.
     pub device_lookups: u64,
-    /// Seed of keys' order and lookups.
+    /// Seed of the order of keys and of lookups.
     pub seed: u64,
 }
 
-/// What was found of one tree.
+/// Measurements of one tree.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     /// False positives of a lookup.
@@ -72,10 +71,10 @@ struct Found {
     device_ns_per_lookup: f64,
 }
 
-/// Runs all of it; each finished line of JSON goes to `print`.
+/// Runs all trees; each finished line of JSON goes to `print`.
 ///
 /// # Errors
-/// What the engine says, a key that is found though it is absent, and the violations.
+/// Errors of the engine, an absent key that is found, and the violations.
 pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String> {
     let items = Items { count: options.entries, entry_bytes: ENTRY_BYTES, seed: options.seed };
     let mut violations = Vec::new();
@@ -113,8 +112,10 @@ pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String>
 
 fn violation(name: &str, bits_per_key: f64, found: Found) -> Option<String> {
     let Found { measured, expected, counted, .. } = found;
-    if counted < COUNTED_LEAST {
-        return Some(format!("{name}, {bits_per_key} bits: {counted} false positives are too few to judge"));
+    if counted < COUNTED_MIN {
+        return Some(format!(
+            "{name}, {bits_per_key} bits: {counted} false positives are too few for a verdict"
+        ));
     }
     let is_near = (measured / expected - 1.0).abs() <= TOLERANCE;
     (!is_near).then(|| {
@@ -158,7 +159,7 @@ fn tree(
         ask(&db, items, &mut picker, ROUND)?;
         asked += ROUND;
         let stats = db.stats().since(&before);
-        if asked >= options.lookups_most || stats.false_positives >= COUNTED_ENOUGH {
+        if asked >= options.lookups_max || stats.false_positives >= COUNTED_ENOUGH {
             break stats;
         }
     };
@@ -192,7 +193,7 @@ fn tree(
     Ok(Found { measured, expected, counted: stats.false_positives, device_ns_per_lookup })
 }
 
-/// Fills a tree in random order and lets it come to rest.
+/// Fills a tree in random order and waits until no compaction is pending.
 fn fill(builder: Builder, items: Items) -> Result<(), Error> {
     let db = builder.open()?;
     let order = Permutation::new(items.count, items.seed);
@@ -212,7 +213,7 @@ fn ask(db: &Db, items: Items, picker: &mut Picker, lookups: u64) -> Result<(), S
     for _ in 0..lookups {
         let item = picker.pick(items.count);
         if db.contains_key(items.key(item, true)).map_err(|error| error.chain().to_string())? {
-            return Err(format!("absent item {item} is found"));
+            return Err(format!("absent item {item} was found"));
         }
     }
     Ok(())
@@ -292,7 +293,7 @@ mod tests {
                 dir: dir.path().to_path_buf(),
                 entries: 8 << 10,
                 bits_per_key: vec![5.0],
-                lookups_most: 100_000,
+                lookups_max: 100_000,
                 device_lookups: 10,
                 layered,
                 seed: 3,

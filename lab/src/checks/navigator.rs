@@ -1,29 +1,29 @@
-//! The navigator's choice against the designs of other systems, run for real with as much memory.
+//! Benchmark of the navigator's choice against the default designs of other systems, with the same
+//! memory.
 //!
-//! The setting is that of the Monkey paper's comparison: entries of 116 bytes, a memory of 2 % of
-//! the data, an emulated device of 100 us a read, and mixes of lookups that find nothing with
-//! updates; beside them lookups that find, and short ranges. For each mix there is the design that
-//! the navigator chooses ([`entrants`]), the usual default (leveling, T = 10, 10 bits per key
-//! everywhere; LevelDB's and RocksDB's, too) and other systems' defaults. All have the same memory:
-//! a write buffer that would not fit beside the filters and the index is made as small as it must
-//! be.
+//! The setting is that of the Monkey paper's comparison: entries of 116 bytes, memory of 2 % of the
+//! data, an emulated device of 100 us per read, and mixes of empty lookups and updates; in addition
+//! mixes with found lookups and short ranges. For each mix the compared designs are the navigator's
+//! choice ([`entrants`]), the usual default (leveling, T = 10, uniform 10 bits per key; also
+//! LevelDB's and RocksDB's) and other systems' defaults. All have the same memory: a write buffer
+//! that does not fit next to filters and index is reduced.
 //!
-//! A tree begins with all entries sorted in its last level; then a part of them, drawn evenly, is
-//! put again, until the levels above are as its own design makes them ([`fill`]); without emulation
-//! and with memory enough. (With T = 2 the levels above hold as much as the last one, and with
-//! tiering the last one has many runs: those trees are still on the way, to their advantage.) It is
-//! copied for each mix. A run ([`run`]) opens a copy with the memory that all have, behind the slow
-//! device, and carries out the mix: first until it is warm, then for the figures, until enough
-//! write buffers went out that merges had to follow. One thread asks; merges have one thread of
-//! their own. What merges owe more at the end than at the start is still to do: the time until they
-//! have done it counts, so that no design looks fast by putting its work off.
+//! A tree begins with all entries sorted in its last level; then a uniform sample of them is put
+//! again, until the levels above have the shape of the design ([`fill`]), without emulation and
+//! with ample memory. (With T = 2 the levels above hold as much as the last one, and with tiering
+//! the last level has many runs: these trees have not reached their final shape, which is an
+//! advantage for them.) The tree is copied for each mix. A run ([`run`]) opens a copy with the
+//! common memory budget on the slow device and executes the mix: first a warm-up, then the measured
+//! part, until enough write buffers are flushed that compactions had to follow. There is one client
+//! thread and one compaction thread. The increase of compaction debt during the run is charged: the
+//! time to work it off is added, so that no design gains by deferring work.
 //!
-//! **The device.** It takes so long for each read or write, whatever its length. The engine's merges read and write a quarter of a MiB
-//! at once, so a page of a merge costs far less than a page of a lookup; what it costs is mostly
-//! the processor's time. The model has one price for a page, so the navigator is given updates in
-//! proportion: [`MERGE_PAGE_NS`] beside reading and writing one page.
+//! **The device.** Each read or write takes a fixed time, independent of its length. Compactions
+//! read and write a quarter of a MiB at once, so a page of a compaction costs far less than a page
+//! of a lookup, mostly CPU time. The model has one price for a page, so the navigator gets the
+//! updates scaled in proportion: [`MERGE_PAGE_NS`] relative to reading and writing one page.
 //!
-//! Not here: who starts the processes, and the figure (example `experiment`).
+//! Not here: starting the processes, and the figure (example `experiment`).
 
 mod entrants;
 mod mixes;
@@ -54,12 +54,12 @@ const FILL_BUDGET_BYTES: u64 = 256 << 20;
 const RANGE_ENTRIES: usize = 16;
 /// Operations between two looks at the clock.
 const ROUND: u64 = 64;
-/// Merges that owe less than this, or so many write buffers, are taken to owe nothing.
-const DEBT_BYTES_LEAST: u64 = 4 << 20;
+/// Compaction debt below this, or below this many write buffers, counts as none.
+const DEBT_BYTES_MIN: u64 = 4 << 20;
 const INBOX_RUNS: u64 = 24;
 /// Nobody waits longer for what merges owe.
-const PAYING_MOST: Duration = Duration::from_secs(120);
-/// So many write buffers go out in the counted part of a run, if its time allows.
+const PAYING_MAX: Duration = Duration::from_secs(120);
+/// Write buffers flushed in the measured part of a run, if its time allows.
 const FLUSHES_WANTED: u64 = 24;
 
 /// The size of everything.
@@ -76,7 +76,7 @@ pub struct Setting {
     /// Seconds of the counted part, at least.
     pub seconds: f64,
     /// Seconds of the counted part, at most.
-    pub seconds_most: f64,
+    pub seconds_max: f64,
 }
 
 impl Setting {
@@ -100,8 +100,8 @@ fn builder(dir: &Path, entrant: &Entrant, setting: &Setting) -> Builder {
         .digest_seed(setting.seed)
         .background_threads(1)
         .no_wal(true);
-    // Who gives filters so many bytes, and not so many bits a key, means those of versions that are
-    // no longer wanted, too.
+    // A design with a fixed number of filter bytes, not bits per key, includes the filters of
+    // obsolete versions.
     match entrant.plan.filters {
         FilterBits::Bytes(bytes) => builder.filter_memory(bytes as u64),
         FilterBits::PerKey(_) => builder,
@@ -111,7 +111,7 @@ fn builder(dir: &Path, entrant: &Entrant, setting: &Setting) -> Builder {
 /// Lets the tree of `entrant` grow in `dir` and copies it once for each of `copies`.
 ///
 /// # Errors
-/// What the engine says.
+/// Errors of the engine.
 pub fn fill(
     dir: &Path,
     entrant: &Entrant,
@@ -152,7 +152,7 @@ pub fn fill(
 /// Runs `mix` on the copy in `dir`; answers with a line of JSON.
 ///
 /// # Errors
-/// What the engine says, or a wrong answer.
+/// Errors of the engine, or a wrong answer.
 pub fn run(dir: &Path, entrant: &Entrant, mix: &Mix, setting: &Setting) -> Result<String, String> {
     let said = |error: Error| format!("{}, {}: {}", mix.name, entrant.name, error.chain());
     let db = builder(dir, entrant, setting)
@@ -165,7 +165,7 @@ pub fn run(dir: &Path, entrant: &Entrant, mix: &Mix, setting: &Setting) -> Resul
     let before = db.stats();
     let wanted = FLUSHES_WANTED * entrant.plan.design.buffer_bytes / ENTRY_BYTES;
     let wanted = if mix.updates > 0.0 { wanted } else { 0 };
-    let (done, seconds) = client.ask(setting.seconds, setting.seconds_most, wanted)?;
+    let (done, seconds) = client.ask(setting.seconds, setting.seconds_max, wanted)?;
     let (after, memory) = (db.stats(), db.memory());
     let paying_seconds = pay(&db, before.debt_bytes);
     db.close().map_err(said)?;
@@ -176,15 +176,15 @@ pub fn run(dir: &Path, entrant: &Entrant, mix: &Mix, setting: &Setting) -> Resul
 /// Waits until merges owe no more than `debt_bytes`; the seconds that took.
 fn pay(db: &Db, debt_bytes: u64) -> f64 {
     let since = Instant::now();
-    // What waits in level 0 until it is worth a merge is not owed.
-    let least = DEBT_BYTES_LEAST.max(INBOX_RUNS * db.design().buffer_bytes);
-    while db.stats().debt_bytes > debt_bytes.max(least) && since.elapsed() < PAYING_MOST {
+    // Runs in level 0 below the compaction trigger are not debt.
+    let least = DEBT_BYTES_MIN.max(INBOX_RUNS * db.design().buffer_bytes);
+    while db.stats().debt_bytes > debt_bytes.max(least) && since.elapsed() < PAYING_MAX {
         std::thread::sleep(Duration::from_millis(20));
     }
     since.elapsed().as_secs_f64()
 }
 
-/// What was done.
+/// Executed operations.
 #[derive(Clone, Copy, Default, Debug)]
 struct Done {
     empty_lookups: u64,
@@ -214,10 +214,10 @@ impl<'d> Client<'d> {
         Self { db, mix, items, picker, drawn: 0, value: Vec::new() }
     }
 
-    /// Operations for `seconds`, and on until `updates` were made or `seconds_most` are over.
-    fn ask(&mut self, seconds: f64, seconds_most: f64, updates: u64) -> Result<(Done, f64), String> {
+    /// Operations for `seconds`, and on until `updates` were made or `seconds_max` are over.
+    fn ask(&mut self, seconds: f64, seconds_max: f64, updates: u64) -> Result<(Done, f64), String> {
         let since = Instant::now();
-        let (least, most) = (Duration::from_secs_f64(seconds), Duration::from_secs_f64(seconds_most));
+        let (least, most) = (Duration::from_secs_f64(seconds), Duration::from_secs_f64(seconds_max));
         let mut done = Done::default();
         loop {
             for _ in 0..ROUND {
@@ -239,7 +239,7 @@ impl<'d> Client<'d> {
         if draw < empty_lookups {
             done.empty_lookups += 1;
             match self.db.contains_key(self.items.key(item, true)).map_err(said)? {
-                true => Err(format!("absent item {item} is found")),
+                true => Err(format!("absent item {item} was found")),
                 false => Ok(()),
             }
         } else if draw < empty_lookups + found_lookups {
@@ -247,9 +247,7 @@ impl<'d> Client<'d> {
             let is_right = |value: &[u8]| value.starts_with(&item.to_le_bytes());
             match self.db.get_with(self.items.key(item, false), is_right).map_err(said)? {
                 Some(true) => Ok(()),
-                found => {
-                    Err(format!("item {item} is {}", if found.is_some() { "another" } else { "absent" }))
-                }
+                found => Err(format!("item {item} is {}", if found.is_some() { "wrong" } else { "absent" })),
             }
         } else if draw < empty_lookups + found_lookups + updates {
             done.updates += 1;
@@ -311,7 +309,7 @@ fn line(
         stats.reads.data.count as f64 / lookups,
         stats.reads.index.count as f64 / lookups,
         stats.reads.filter.count as f64 / lookups,
-        (stats.bytes_flushed + stats.bytes_merged) as f64 / user_bytes,
+        (stats.bytes_flushed + stats.bytes_compacted) as f64 / user_bytes,
         stats.flushes,
         stats.stall_us as f64 / 1e6 / seconds,
         after.runs,

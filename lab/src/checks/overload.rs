@@ -1,18 +1,18 @@
-//! Overload: writers ten times as fast as merges may write, a thousand open iterators, scans and
-//! point readers; what then happens to memory, to reads and to writes.
+//! Overload: writers ten times as fast as compactions can write, a thousand open iterators, scans
+//! and point readers; checks memory, reads and writes.
 //!
-//! Every item exists before it begins and is never removed, and a value says which item and which
-//! version it is. So each reader can judge what it gets: a point read must give a version that was
-//! not older than the last one acknowledged before it; a walk must meet item after item, whichever
-//! way it goes.
+//! Every item exists from the start and is never removed, and a value states its item and version.
+//! Each reader can therefore check its results: a point read must return a version that is not
+//! older than the last one acknowledged before it; a scan must return every item in order, in
+//! either direction.
 //!
-//! What must hold ([`Outcome::violations`]): the process stays within the budget and
-//! [`BEYOND_BUDGET_BYTES`]; reads are right and none waits long; writes get slower, then wait, then
-//! fail by their deadline with `Stalled`; and in the end everything acknowledged is there, also
-//! after the database is opened again.
+//! Requirements ([`Outcome::violations`]): the process stays within the budget and
+//! [`BEYOND_BUDGET_BYTES`]; reads are correct and none waits long; writes slow down, then stall,
+//! then fail by their deadline with `Stalled`; at the end all acknowledged writes are present, also
+//! after a reopen.
 //!
-//! Not here: the watching ([`super::watch`]), the threads' parts (`overload_parts.rs`), who starts
-//! it. A run should have a process of its own: what is judged are its resident bytes.
+//! Not here: the memory watch ([`super::watch`]), the threads (`overload_parts.rs`), starting the
+//! process. A run needs a process of its own, because its resident bytes are checked.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use shamba::{Db, Error, Event, EventListener, Stats};
 use crate::checks::overload_parts::{Items, Part, hold, iterate, read, scan, write};
 use crate::checks::watch::{MemorySeen, MemoryWatch, parts_json};
 
-/// What a process may have resident beyond the budget: code, stacks, what the allocator keeps, what
-/// callers hold.
+/// Resident memory allowed beyond the budget: code, stacks, free memory kept by the allocator,
+/// callers' memory.
 pub const BEYOND_BUDGET_BYTES: u64 = 64 << 20;
 /// A read that takes longer has been stalled.
 const READ_LONGEST: Duration = Duration::from_secs(2);
@@ -33,15 +33,15 @@ const READ_LONGEST: Duration = Duration::from_secs(2);
 const WRITERS: u64 = 2;
 const READERS: u64 = 2;
 const STEPPERS: u64 = 2;
-/// Iterators that are open all the time: so many of each stepper, half of which wait.
+/// Number of iterators that are open all the time, per stepper; half of them wait.
 const ITERATORS: usize = 1_000;
 /// Merges may write this part of what writers have been seen to write.
 const RATE_PART: u64 = 20;
 
-/// What to run.
+/// Options of the check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the database is made.
+    /// Directory of the database.
     pub dir: PathBuf,
     /// Its memory budget.
     pub budget_bytes: u64,
@@ -56,16 +56,16 @@ pub struct Options {
     pub judges_times: bool,
 }
 
-/// What happened.
+/// Outcome.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was run.
+    /// Options of the run.
     pub options: Options,
     /// Bytes a second that merges were allowed to write.
     pub rate_limit_bytes_per_s: u64,
     /// Bytes a second that writers wrote while nothing held them back.
     pub offered_bytes_per_s: u64,
-    /// What writers, readers, scans and iterators did.
+    /// Work of writers, readers, scans and iterators.
     pub writing: Part,
     /// Point readers.
     pub reading: Part,
@@ -73,26 +73,26 @@ pub struct Outcome {
     pub scanning: Part,
     /// Steps of iterators.
     pub stepping: Part,
-    /// Sleeps of writers that had to pay for their bytes.
+    /// Number of slowdowns of writers.
     pub slowed: u64,
-    /// Waits of writers for room, those for a flush included.
+    /// Number of stalls of writers, including those for a flush.
     pub waited: u64,
-    /// Waits of writers for room in level 0, which only merges make.
+    /// Number of stalls of writers on level 0, which only compactions reduce.
     pub stalled: u64,
-    /// Milliseconds from the start to the first sleep, to the first wait for level 0, and to the
+    /// Milliseconds from the start to the first slowdown, to the first stall on level 0, and to the
     /// first failure.
     pub first_ms: [Option<u64>; 3],
     /// Resident bytes before the overload began.
     pub rss_before_bytes: u64,
-    /// Memory meanwhile.
+    /// Memory during the overload.
     pub memory: MemorySeen,
     /// The engine's counters at the end.
     pub stats: Stats,
-    /// What was wrong.
+    /// Violations.
     pub violations: Vec<String>,
 }
 
-/// Counts waits, and remembers when the first for level 0 began: those for a flush are short.
+/// Counts stalls, and records when the first on level 0 began: those for a flush are short.
 #[derive(Debug)]
 struct Stalls {
     start: Instant,
@@ -115,12 +115,12 @@ impl EventListener for Stalls {
 /// Runs it.
 ///
 /// # Errors
-/// What keeps it from being run at all; what it finds wrong is in the outcome.
+/// A failure to run it; violations are in the outcome.
 pub fn run(options: Options) -> Result<Outcome, String> {
     let said = |error: Error| error.chain().to_string();
     let items = Arc::new(Items::new(options.items, options.seed));
     let builder = || Db::builder(&options.dir).memory_budget(options.budget_bytes);
-    // A write buffer with which level 0 is full soon, whatever the budget.
+    // A write buffer with which level 0 fills quickly, for any budget.
     let write_buffer_bytes = (options.budget_bytes / 16).clamp(1 << 20, 32 << 20);
     let db = builder().write_buffer(write_buffer_bytes).open().map_err(said)?;
     let offered_bytes_per_s = items.fill(&db).map_err(said)?;
@@ -153,7 +153,7 @@ pub fn run(options: Options) -> Result<Outcome, String> {
     let mut first_slowed_ms = None;
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(2));
-        // The first sleep comes before the first wait, so one look tells them apart.
+        // The first slowdown precedes the first stall, so one sample distinguishes them.
         if first_slowed_ms.is_none() && db.stats().stalls > stalls.count.load(Ordering::Relaxed) {
             first_slowed_ms = Some(start.elapsed().as_millis() as u64);
         }
@@ -195,17 +195,17 @@ pub fn run(options: Options) -> Result<Outcome, String> {
     };
     outcome.violations = outcome.judged();
     outcome.violations.extend(last.err().map(|error| format!("at the end: {error}")));
-    outcome.violations.extend(reopened.err().map(|error| format!("after it was opened again: {error}")));
+    outcome.violations.extend(reopened.err().map(|error| format!("after the reopen: {error}")));
     Ok(outcome)
 }
 
 impl Outcome {
-    /// Resident bytes beyond the budget, at most.
+    /// Maximum of resident bytes beyond the budget.
     pub fn rss_beyond_bytes(&self) -> u64 {
         self.memory.rss_bytes.saturating_sub(self.options.budget_bytes)
     }
 
-    /// What the ledger has had beyond the budget, at most.
+    /// Maximum of the ledger beyond the budget.
     pub fn ledger_beyond_bytes(&self) -> u64 {
         self.memory.ledger_bytes.saturating_sub(self.options.budget_bytes)
     }
@@ -233,9 +233,10 @@ impl Outcome {
         expect(self.stalled > 0, "no write waited for level 0".to_owned());
         expect(self.writing.failed > 0, "no write failed by its deadline".to_owned());
         if let [Some(slowed), Some(stalled), _] = self.first_ms {
-            // A look every few milliseconds finds the sleeps.
-            let what =
-                format!("writes waited for level 0 after {stalled} ms and were first slowed after {slowed}");
+            // A sample every few milliseconds detects the slowdowns.
+            let what = format!(
+                "writes stalled on level 0 after {stalled} ms, before the first slowdown after {slowed} ms"
+            );
             expect(slowed <= stalled + 50, what);
         }
         if self.options.judges_times {

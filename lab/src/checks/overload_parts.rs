@@ -1,11 +1,10 @@
-//! The threads of an overload, and the items that they write and judge.
+//! The threads of an overload, and the items that they write and check.
 //!
-//! Item n has the key of the number n, so that keys ascend as items do. A value holds the item, the
-//! version and bytes that follow from both. Each writer has items of its own; of an item a writer
-//! notes the version before it writes it and again once it is acknowledged. A write that failed
-//! leaves its version out.
+//! Item n has the key of the number n, so keys ascend with items. A value contains the item, the
+//! version and bytes derived from both. Each writer has its own items; it records the version of an
+//! item before the write and again when it is acknowledged. A failed write skips its version.
 //!
-//! Not here: how many threads there are, and what is made of what they say ([`super::overload`]).
+//! Not here: the number of threads, and the evaluation of their results ([`super::overload`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -17,25 +16,25 @@ use shamba_workload::mix2;
 
 /// Bytes of a value.
 const VALUE_BYTES: usize = 400;
-/// How long a write may wait.
+/// Deadline of a write.
 const DEADLINE_MS: u64 = 500;
-/// Writers, as items are shared out among them.
+/// Number of writers, among which items are divided.
 const WRITERS: u64 = 2;
-/// Iterators that a stepper has.
+/// Iterators per stepper.
 const STEPPED: usize = 250;
 
-/// What a thread did.
+/// Work of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// Operations that succeeded.
+    /// Successful operations.
     pub done: u64,
     /// Writes that failed by their deadline.
     pub failed: u64,
-    /// The longest operation.
+    /// Time of the longest operation.
     pub longest_ns: u64,
-    /// All of them together.
+    /// Total time of all operations.
     pub busy_ns: u64,
-    /// What was wrong, the first few.
+    /// The first violations.
     pub wrong: Vec<String>,
     first_failure: Option<Instant>,
 }
@@ -45,7 +44,7 @@ impl Part {
         Self { wrong: vec![wrong], ..Self::default() }
     }
 
-    /// Both together.
+    /// Sum of both.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.done += other.done;
         self.failed += other.failed;
@@ -84,7 +83,7 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Items {
     seed: u64,
-    /// The last version that somebody began to write.
+    /// The last version whose write has begun.
     begun: Vec<AtomicU32>,
     /// The last one that was acknowledged.
     acknowledged: Vec<AtomicU32>,
@@ -101,7 +100,7 @@ impl Items {
         self.begun.len() as u64
     }
 
-    /// Puts version 0 of every item; says how many bytes a second that were.
+    /// Puts version 0 of every item; returns the bytes written per second.
     pub fn fill(&self, db: &Db) -> Result<u64, Error> {
         let start = Instant::now();
         let mut value = Vec::new();
@@ -114,7 +113,8 @@ impl Items {
         Ok(bytes_per_s as u64)
     }
 
-    /// Whether `value` is a version of `item` from `oldest` on that somebody has begun to write.
+    /// Checks that `value` is a version of `item`, at least `oldest` and at most the last one whose
+    /// write has begun.
     fn judge(&self, item: u64, value: &[u8], oldest: u32) -> Result<(), String> {
         let version = value.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
         let Some(version) = version else { return Err(format!("item {item}: {} bytes", value.len())) };
@@ -130,7 +130,7 @@ impl Items {
         Ok(())
     }
 
-    /// Reads every item in a walk and compares.
+    /// Reads every item in a scan and compares it.
     pub fn check_all(&self, db: &Db) -> Result<(), String> {
         let mut entries = db.iter();
         for item in 0..self.count() {
@@ -145,7 +145,7 @@ impl Items {
             let oldest = self.acknowledged[item as usize].load(Ordering::SeqCst);
             self.judge(item, &value, oldest)?;
         }
-        entries.next().map_or(Ok(()), |_| Err("more than was written".to_owned()))
+        entries.next().map_or(Ok(()), |_| Err("more entries than written".to_owned()))
     }
 }
 
@@ -171,7 +171,7 @@ fn write_value(seed: u64, item: u64, version: u32, value: &mut Vec<u8>) {
     value.truncate(VALUE_BYTES);
 }
 
-/// Writes items of its own as fast as it can.
+/// Writes its own items as fast as possible.
 pub(crate) fn write(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> Part {
     let mut part = Part::default();
     let mut rng = Rng::with_seed(items.seed ^ number << 8);
@@ -197,7 +197,7 @@ pub(crate) fn write(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> P
     part
 }
 
-/// Reads items here and there.
+/// Reads random items.
 pub(crate) fn read(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> Part {
     let mut part = Part::default();
     let mut rng = Rng::with_seed(items.seed ^ 0x5ead ^ number << 8);
@@ -216,7 +216,7 @@ pub(crate) fn read(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> Pa
     part
 }
 
-/// Walks over everything, again and again.
+/// Scans everything repeatedly.
 pub(crate) fn scan(db: &Db, items: &Items, _number: u64, stop: &AtomicBool) -> Part {
     let mut part = Part::default();
     while !part.is_over(stop) {
@@ -225,7 +225,7 @@ pub(crate) fn scan(db: &Db, items: &Items, _number: u64, stop: &AtomicBool) -> P
         for entry in db.iter() {
             let judged = match entry {
                 Ok((key, value)) if item_of(&key) == Some(expected) => items.judge(expected, &value, 0),
-                Ok(_) => Err(format!("a scan does not meet item {expected}")),
+                Ok(_) => Err(format!("a scan skips item {expected}")),
                 Err(error) => Err(format!("a scan: {}", error.chain())),
             };
             let ends = judged.is_err() || part.is_over(stop);
@@ -243,7 +243,7 @@ pub(crate) fn scan(db: &Db, items: &Items, _number: u64, stop: &AtomicBool) -> P
     part
 }
 
-/// An iterator and the item that it stands at.
+/// An iterator and its current item.
 struct Placed {
     cursor: Cursor,
     item: u64,
@@ -260,7 +260,7 @@ impl Placed {
         }
     }
 
-    /// One step; from the last item back to the first, and from the first to the last.
+    /// One step; wraps around at both ends.
     fn step(&mut self, items: &Items) -> Result<(), String> {
         let last = items.count() - 1;
         let moved = match (self.forward, self.item) {
@@ -279,13 +279,13 @@ impl Placed {
             return Err(format!("an iterator ends before item {}", self.item));
         };
         if item_of(key) != Some(self.item) {
-            return Err(format!("an iterator should stand at item {}", self.item));
+            return Err(format!("an iterator is not at item {}", self.item));
         }
         items.judge(self.item, value, 0)
     }
 }
 
-/// Steps iterators in turn, both ways.
+/// Steps iterators in rotation, in both directions.
 pub(crate) fn iterate(db: &Db, items: &Items, number: u64, stop: &AtomicBool) -> Part {
     let mut part = Part::default();
     let mut rng = Rng::with_seed(items.seed ^ 0x17e2 ^ number << 8);
@@ -298,7 +298,7 @@ pub(crate) fn iterate(db: &Db, items: &Items, number: u64, stop: &AtomicBool) ->
     }
     while !part.is_over(stop) && !placed.is_empty() {
         for one in &mut placed {
-            // Some steps for each visit, as many more as a batch of a cursor may hold.
+            // Some steps per visit, up to more than a cursor batch holds.
             for _ in 0..rng.u32(1..40) {
                 let since = Instant::now();
                 let stepped = one.step(items);
@@ -309,19 +309,19 @@ pub(crate) fn iterate(db: &Db, items: &Items, number: u64, stop: &AtomicBool) ->
                 break;
             }
         }
-        // Others are to have their turn, too.
+        // Yields to other threads.
         std::thread::sleep(Duration::from_millis(1));
     }
     part
 }
 
-/// Iterators that wait.
+/// Idle iterators.
 pub(crate) struct Waiting {
     placed: Vec<Placed>,
     part: Part,
 }
 
-/// Opens iterators, which then wait.
+/// Opens iterators, which then stay idle.
 pub(crate) fn hold(db: &Db, items: &Items, count: usize) -> Waiting {
     let mut waiting = Waiting { placed: Vec::new(), part: Part::default() };
     for number in 0..count as u64 {
@@ -334,7 +334,7 @@ pub(crate) fn hold(db: &Db, items: &Items, count: usize) -> Waiting {
 }
 
 impl Waiting {
-    /// Lets each go on a little: it must be where it was.
+    /// Steps each a little: it must continue at its position.
     pub fn finish(mut self, items: &Items) -> Part {
         for one in &mut self.placed {
             for _ in 0..3 {

@@ -1,15 +1,14 @@
-//! How long a database takes to open again after its process was killed: tables at rest, and a log
-//! of some size to replay.
+//! Time to open a database after its process was killed: tables without pending compactions, and a
+//! log of some size to replay.
 //!
-//! A gibibyte is filled and comes to rest. Then, for each size of the log, so many bytes are
-//! written and left there (the write buffer holds more), and the database is dropped without a
-//! close, which is to its files what a kill is. Copies of these files are opened, one after the
-//! other: each time is that of the open and of one lookup. The files are in the system's page
-//! cache, as they are after a crash of a process; after a crash of the machine the device's time to
-//! read them is added.
+//! A gibibyte is filled, and pending compactions complete. Then, for each log size, that many bytes
+//! are written and left in the log (the write buffer is larger), and the database is dropped
+//! without a close, which leaves the files in the same state as a kill. Copies of these files are
+//! opened one after the other; each time includes the open and one lookup. The files are in the
+//! system's page cache, as after a crash of a process; after a crash of the machine the device's
+//! read time is added.
 //!
-//! Not here: whether what is recovered is right (the suites in `tests`, which are about nothing
-//! else).
+//! Not here: correctness of recovery (the suites in `tests`).
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,34 +18,35 @@ use shamba::{Db, Durability, Error};
 use shamba_workload::Values;
 use shamba_workload::{KeyShape, Keys};
 
-/// What an open may take with a log of [`LOG_BYTES`], and each further so many bytes of log.
-pub const OPEN_MOST_MS: u64 = 2_000;
-/// See [`OPEN_MOST_MS`].
-pub const MORE_MOST_MS: u64 = 1_000;
+/// Maximum time of an open with a log of [`LOG_BYTES`], and maximum increase per further step of
+/// log.
+pub const OPEN_MS_MAX: u64 = 2_000;
+/// See [`OPEN_MS_MAX`].
+pub const MORE_MS_MAX: u64 = 1_000;
 /// The step by which logs grow here.
 pub const LOG_BYTES: u64 = 64 << 20;
-/// Logs that are tried, in steps.
+/// Tested log sizes, in steps.
 const STEPS: [u64; 4] = [0, 1, 2, 4];
-/// Opens of each; the median counts.
+/// Opens per log size; the median is used.
 const REPEATS: usize = 5;
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 100;
 
-/// What to run.
+/// Options of the check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the database is made.
+    /// Directory of the database.
     pub dir: PathBuf,
     /// Bytes of keys and values in tables.
     pub bytes: u64,
-    /// Seed of what is written.
+    /// Seed of the written data.
     pub seed: u64,
 }
 
 /// Opens with a log of one size.
 #[derive(Clone, Debug)]
 pub struct Opens {
-    /// Bytes of the live logs, as they are on disk.
+    /// Bytes of the live logs on disk.
     pub log_bytes: u64,
     /// Milliseconds of each open and lookup, sorted.
     pub ms: Vec<u64>,
@@ -59,10 +59,10 @@ impl Opens {
     }
 }
 
-/// What happened.
+/// Outcome.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was run.
+    /// Options of the run.
     pub options: Options,
     /// Opens by growing log.
     pub opens: Vec<Opens>,
@@ -71,14 +71,14 @@ pub struct Outcome {
 /// Runs it.
 ///
 /// # Errors
-/// What the database says; a wrong answer.
+/// Errors of the database; a wrong answer.
 pub fn run(options: Options) -> Result<Outcome, String> {
     let said = |error: Error| error.chain().to_string();
     let entries = (options.bytes / (KEY_BYTES + VALUE_BYTES) as u64).max(1);
     let logged = STEPS[STEPS.len() - 1] * LOG_BYTES / VALUE_BYTES as u64;
     let keys = Keys::new(KeyShape::Random, KEY_BYTES, entries + logged)?;
     let values = Values::new(VALUE_BYTES, options.seed);
-    // The buffer holds the longest log's entries, so that none of it is flushed.
+    // The buffer is larger than the longest log's entries, so that nothing is flushed.
     let buffer_bytes = 2 * STEPS[STEPS.len() - 1] * LOG_BYTES;
     let builder = |dir: &Path| {
         let builder = Db::builder(dir).memory_budget(4 * buffer_bytes).write_buffer(buffer_bytes);
@@ -111,7 +111,8 @@ pub fn run(options: Options) -> Result<Outcome, String> {
         let log_bytes = logs_bytes(&options.dir)?;
         let mut ms = Vec::new();
         for _ in 0..REPEATS {
-            // Each from the same files: what an open replays it need not replay again.
+            // Each open starts from the same files: an open does not replay again what an earlier
+            // one replayed.
             let killed = options.dir.with_extension("killed");
             copy(&options.dir, &killed)?;
             let begun = Instant::now();
@@ -124,7 +125,7 @@ pub fn run(options: Options) -> Result<Outcome, String> {
             values.write(written - 1, &mut value);
             if found.as_deref() != Some(&value[..]) {
                 return Err(format!(
-                    "the last write before the kill is not there, with {log_bytes} bytes of log"
+                    "the last write before the kill is missing, with {log_bytes} bytes of log"
                 ));
             }
             drop(db);
@@ -136,8 +137,7 @@ pub fn run(options: Options) -> Result<Outcome, String> {
     Ok(Outcome { options, opens })
 }
 
-/// The files of `from` in `to`, which is made: tables, which never change, by another name, the
-/// others as copies.
+/// Copies the files of `from` to the new directory `to`: tables, which never change, as hard links.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", to.display());
     std::fs::create_dir_all(to).map_err(failed)?;
@@ -172,7 +172,7 @@ impl Outcome {
         self.opens[1].median_ms()
     }
 
-    /// What each further step of log adds, at most, in milliseconds.
+    /// Maximum increase per further step of log, in milliseconds.
     pub fn more_ms(&self) -> u64 {
         let more = self.opens.windows(2).skip(1).map(|pair| {
             let steps = (pair[1].log_bytes - pair[0].log_bytes) as f64 / LOG_BYTES as f64;
@@ -181,16 +181,16 @@ impl Outcome {
         more.fold(0.0, f64::max).ceil() as u64
     }
 
-    /// What took too long.
+    /// Times over their limits.
     pub fn violations(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut expect = |took: u64, most: u64, what: &str| {
             if took > most {
-                wrong.push(format!("{what} took {took} ms, and may take {most}"));
+                wrong.push(format!("{what} took {took} ms, the limit is {most} ms"));
             }
         };
-        expect(self.open_ms(), OPEN_MOST_MS, "an open with 64 MiB of log");
-        expect(self.more_ms(), MORE_MOST_MS, "each further 64 MiB of log");
+        expect(self.open_ms(), OPEN_MS_MAX, "an open with 64 MiB of log");
+        expect(self.more_ms(), MORE_MS_MAX, "each further 64 MiB of log");
         wrong
     }
 

@@ -1,16 +1,16 @@
-//! What memory a database takes in situations that are hard on it: the ledger beside what the
-//! system counts.
+//! Memory use of a database in demanding situations: the ledger compared with the resident memory
+//! that the system reports.
 //!
-//! | situation | what is there |
+//! | situation | contents |
 //! |---|---|
 //! | `entries` | a million small entries under a budget of 4 MiB |
-//! | `tables` | as many small tables as 64 MiB has room for before larger ones are written: some thousands |
+//! | `tables` | the maximum number of small tables under 64 MiB before tables grow: some thousands |
 //! | `keys` | keys of 65,000 bytes under 8 MiB |
 //! | `iterators` | a thousand iterators both ways over a million entries under 16 MiB |
 //!
-//! Each should have a process of its own: the allocator keeps what an earlier one has used.
+//! Each needs a process of its own, because the allocator keeps memory of earlier situations.
 //!
-//! Not here: the watching ([`super::watch`]), who starts them.
+//! Not here: the memory watch ([`super::watch`]), starting the processes.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::checks::watch::{MemorySeen, MemoryWatch, parts_json};
 use shamba_workload::Values;
 use shamba_workload::{KeyShape, Keys};
 
-/// A state of a database that is hard on memory.
+/// A state of a database with high memory demands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Situation {
     /// Many small entries, a small budget.
@@ -49,7 +49,7 @@ impl Situation {
         }
     }
 
-    /// The budget under which it is watched, in bytes.
+    /// The budget of the situation, in bytes.
     pub fn budget_bytes(self) -> u64 {
         match self {
             Self::Entries => 4 << 20,
@@ -77,18 +77,18 @@ impl FromStr for Situation {
     }
 }
 
-/// What a situation took.
+/// Memory of a situation.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// Which it was.
+    /// The situation.
     pub situation: Situation,
     /// Tables at the end.
     pub tables: u64,
     /// Resident bytes before anything was written.
     pub rss_before_bytes: u64,
-    /// While the database was filled and merged.
+    /// During fill and compaction.
     pub filling: MemorySeen,
-    /// While it was read.
+    /// During reads.
     pub reading: MemorySeen,
 }
 
@@ -117,21 +117,21 @@ impl Taken {
     }
 }
 
-/// Entries of the situations that have many, by the scale of the run (1: as described).
+/// Entries of the situations with many, by the scale of the run (1: as described).
 fn scaled(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale) as u64).max(1)
 }
 
-/// Brings a database in `dir`, which is made, into the situation, `scale` times as large as
-/// described.
+/// Creates a database in the new directory `dir` and brings it into the situation, `scale` times as
+/// large as described.
 ///
 /// # Errors
-/// What the database says.
+/// Errors of the database.
 pub fn run(situation: Situation, dir: &Path, scale: f64) -> Result<Taken, String> {
     let builder = Db::builder(dir).memory_budget(situation.budget_bytes());
     let (entries, key_bytes, value_bytes, builder) = match situation {
         Situation::Entries | Situation::Iterators => (scaled(1_000_000, scale), 16, 100, builder),
-        // Written in order and left where they are flushed.
+        // Written in order, so that flushed tables stay in place.
         Situation::Tables => {
             (scaled(1_200_000, scale), 16, 100, builder.file_size(12 << 10).auto_compaction(false))
         }
@@ -170,7 +170,7 @@ fn read(situation: Situation, db: &Db, keys: &Keys, entries: u64) -> Result<(), 
         }
         keys.absent(item, &mut key);
         if db.contains_key(&key).map_err(said)? {
-            return Err(format!("{situation}: absent item {item} is found"));
+            return Err(format!("{situation}: absent item {item} was found"));
         }
     }
     if situation == Situation::Iterators {
@@ -191,7 +191,7 @@ fn read(situation: Situation, db: &Db, keys: &Keys, entries: u64) -> Result<(), 
     }
     let found = db.iter().take(entries as usize / 4).filter(Result::is_ok).count();
     if found < entries as usize / 4 {
-        return Err(format!("{situation}: a walk found {found} entries"));
+        return Err(format!("{situation}: a scan found {found} entries"));
     }
     Ok(())
 }

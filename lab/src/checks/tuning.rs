@@ -1,19 +1,18 @@
-//! Tuning judged: a workload in four phases against a database that tunes itself and against
-//! designs that stay.
+//! Check of self-tuning: a workload in four phases on a database that tunes itself, compared with
+//! static designs.
 //!
-//! Writes, lookups in vain, lookups that find, short ranges. The database that tunes itself goes
-//! through the phases one after the other; so does, for a shorter time a phase, each of a set of
-//! static designs, on a copy of the same database that has taken that design's shape before it
-//! begins. The best of them in a phase is that phase's bar: what somebody who knew the phase would
-//! have chosen.
+//! The phases are writes, empty lookups, found lookups and short ranges. The self-tuning database
+//! executes the phases in sequence; so does, with shorter phases, each of a set of static designs,
+//! on a copy of the same database that has reached that design's shape before it begins. The best
+//! static design of a phase is the reference of that phase: the choice with knowledge of the phase.
 //!
-//! What must hold ([`Outcome::violations`]): within half of a phase the tuned database does
-//! [`WITHIN`] of the bar for good; a redesign writes no more than the data (what merges owe for
-//! writes before it comes on top); there are at most [`REDESIGNS_MOST`] in a phase and none in its
-//! last half; each has its reason, as an event and in the history; the last one can be undone and
-//! is then left alone.
+//! Requirements ([`Outcome::violations`]): within half of a phase the self-tuning database reaches
+//! [`WITHIN`] of the reference and stays there; a redesign writes no more than the data (compaction
+//! debt of earlier writes is added); there are at most [`REDESIGNS_MAX`] in a phase and none in its
+//! last half; each has its reason, in an event and in the history; the last one can be undone and
+//! is then not repeated.
 //!
-//! Not here: who starts it (`shamba-lab check tune-check`). Nothing else may run beside it.
+//! Not here: starting it (`shamba-lab check tune-check`). No other load may run on the machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,15 +22,15 @@ use shamba::{Builder, Db, Design, Error, Event, EventListener, MergePolicy, Tuni
 
 use shamba_workload::{KeyShape, Keys, Values};
 
-/// What the tuned database must do of the best static design.
+/// Minimum throughput of the self-tuning database relative to the best static design.
 pub const WITHIN: f64 = 0.85;
-/// Redesigns in a phase.
-pub const REDESIGNS_MOST: usize = 2;
-/// What a redesign may write for each byte of data; a little more, for what is cut at the edges of
-/// tables.
-pub const WRITES_MOST: f64 = 1.05;
+/// Maximum redesigns in a phase.
+pub const REDESIGNS_MAX: usize = 2;
+/// Maximum bytes written by a redesign per byte of data; slightly more than 1, because tables at
+/// the edges are rewritten whole.
+pub const WRITES_MAX: f64 = 1.05;
 
-/// What to run.
+/// Options of the check.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// An empty directory.
@@ -40,12 +39,12 @@ pub struct Options {
     pub entries: u64,
     /// The memory budget of every database.
     pub budget_bytes: u64,
-    /// A phase of the tuned database.
+    /// Duration of a phase of the self-tuning database.
     pub phase_seconds: u64,
-    /// A phase of a static one; the second half counts. Writes take half as long as those of the
-    /// tuned one, if that is more. 0: none is compared with.
+    /// Duration of a phase of a static design; the second half is measured. Writes run at least
+    /// half as long as those of the self-tuning database. 0: no comparison.
     pub static_seconds: u64,
-    /// Microseconds that a read takes longer; 0 for the machine's own.
+    /// Microseconds added to each read; 0 for the real device.
     pub device_read_us: f64,
     /// Seed of keys and operations.
     pub seed: u64,
@@ -54,18 +53,18 @@ pub struct Options {
 /// A kind of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Puts over keys that exist.
+    /// Puts of existing keys.
     Writes,
-    /// Gets of keys that do not.
+    /// Gets of absent keys.
     EmptyLookups,
-    /// Gets of keys that do.
+    /// Gets of existing keys.
     Hits,
-    /// Ten entries from a key on.
+    /// Scans of ten entries.
     ShortRanges,
 }
 
 impl Phase {
-    /// In the order in which they come.
+    /// All phases in their order.
     pub const ALL: [Self; 4] = [Self::Writes, Self::EmptyLookups, Self::Hits, Self::ShortRanges];
 
     /// The name in output.
@@ -79,35 +78,35 @@ impl Phase {
     }
 }
 
-/// A redesign, as its event told it.
+/// A redesign, from its event.
 #[derive(Clone, Debug)]
 pub struct Redesign {
     /// Seconds since the phases began.
     pub at_s: f64,
-    /// What it said.
+    /// Text of the new design.
     pub to: String,
     /// Why.
     pub reason: String,
-    /// What merges were to write for it.
+    /// Bytes that compactions have to write for it.
     pub bytes: u64,
-    /// What the tree held.
+    /// Bytes of the tree.
     pub tree_bytes: u64,
 }
 
-/// How a phase went.
+/// Outcome of a phase.
 #[derive(Clone, Debug)]
 pub struct PhaseOutcome {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
-    /// Operations a second of each static design.
+    /// Operations per second of each static design.
     pub statics: Vec<(String, f64)>,
     /// Operations in each second of the tuned database.
     pub seconds: Vec<f64>,
-    /// Seconds into the phase at which redesigns came.
+    /// Times of redesigns, in seconds since the start of the phase.
     pub redesigns_s: Vec<f64>,
-    /// Bytes that flushes and merges wrote.
+    /// Bytes written by flushes and compactions.
     pub moved_bytes: u64,
-    /// What merges had to do already when it began.
+    /// Compaction debt when it began.
     pub debt_before_bytes: u64,
 }
 
@@ -117,13 +116,13 @@ impl PhaseOutcome {
         self.statics.iter().max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Operations a second of the tuned database in the second half.
+    /// Operations per second of the self-tuning database in the second half.
     pub fn tuned_per_s(&self) -> f64 {
         mean(self.seconds.get(self.seconds.len() / 2..).unwrap_or_default())
     }
 
-    /// After how many seconds the mean of ten (or a fourth of the phase) first reaches what it
-    /// must.
+    /// Seconds until the mean of ten seconds (or a fourth of the phase) first reaches the
+    /// requirement.
     pub fn adapted_after_s(&self) -> Option<usize> {
         let bar = self.best()?.1 * WITHIN;
         let window = (self.seconds.len() / 4).clamp(1, 10);
@@ -131,22 +130,22 @@ impl PhaseOutcome {
     }
 }
 
-/// What happened.
+/// Outcome.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Bytes of the tree when the phases began.
     pub data_bytes: u64,
     /// Phase by phase.
     pub phases: Vec<PhaseOutcome>,
-    /// In order.
+    /// All redesigns, in order.
     pub redesigns: Vec<Redesign>,
-    /// What the tuner said beside.
+    /// Other messages of the tuner.
     pub advice: Vec<(f64, String)>,
-    /// What was wrong.
+    /// Violations.
     pub violations: Vec<String>,
 }
 
-/// Keeps what the tuner tells.
+/// Records the tuner's events.
 #[derive(Debug)]
 struct Told {
     start: Mutex<Instant>,
@@ -178,7 +177,7 @@ impl EventListener for Told {
     }
 }
 
-/// The designs that stay.
+/// The static designs.
 fn statics(write_buffer_bytes: u64) -> Vec<Design> {
     let of = |policy, size_ratio| Design::new(policy, size_ratio, write_buffer_bytes, 10.0);
     vec![
@@ -189,10 +188,10 @@ fn statics(write_buffer_bytes: u64) -> Vec<Design> {
     ]
 }
 
-/// Runs it; `tell` gets a line for each step.
+/// Runs the check; `tell` gets a line per step.
 ///
 /// # Errors
-/// What keeps it from being run at all; what it finds wrong is in the outcome.
+/// A failure to run it; violations are in the outcome.
 pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Outcome, String> {
     let said = |error: Error| error.chain().to_string();
     let work = Work::new(options)?;
@@ -219,14 +218,14 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Outcome, Str
         let one = open(&dir).design(design).open().map_err(said)?;
         one.wait_idle().map_err(said)?;
         for (at, phase) in Phase::ALL.into_iter().enumerate() {
-            // What writers do at first they do on credit: merges come to be behind.
+            // Writers are fast at first, until compactions are behind.
             let seconds = match phase {
                 Phase::Writes => options.static_seconds.max(options.phase_seconds / 2),
                 _ => options.static_seconds,
             };
             let seconds = work.run(&one, phase, seconds).map_err(said)?;
             let per_s = mean(seconds.get(seconds.len() / 2..).unwrap_or_default());
-            tell(&format!("static {design}: {}: {per_s:.0} a second; {}", phase.name(), shape(&one)));
+            tell(&format!("static {design}: {}: {per_s:.0} per second; {}", phase.name(), shape(&one)));
             by_phase[at].push((design.to_string(), per_s));
         }
         one.close().map_err(said)?;
@@ -257,8 +256,8 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Outcome, Str
             statics,
             seconds,
             redesigns_s: redesigns_s.filter(|at_s| *at_s >= 0.0).collect(),
-            moved_bytes: after.bytes_merged + after.bytes_flushed
-                - before.bytes_merged
+            moved_bytes: after.bytes_compacted + after.bytes_flushed
+                - before.bytes_compacted
                 - before.bytes_flushed,
             debt_before_bytes: before.debt_bytes,
         };
@@ -282,7 +281,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Outcome, Str
         let undone = db.undo_redesign().map_err(said)?;
         work.run(&db, Phase::ShortRanges, (options.phase_seconds / 4).max(8)).map_err(said)?;
         if undone != last.from || db.tree_design() == last.to {
-            violations.push(format!("undone, the design is {}, not {}", db.tree_design(), last.from));
+            violations.push(format!("after the undo the design is {}, not {}", db.tree_design(), last.from));
         }
     }
     db.close().map_err(said)?;
@@ -297,13 +296,13 @@ fn violations(options: &Options, phases: &[PhaseOutcome], redesigns: &[Redesign]
         let name = outcome.phase.name();
         let (tuned, bar) = (outcome.tuned_per_s(), outcome.best().map_or(0.0, |best| best.1));
         if tuned < bar * WITHIN {
-            wrong.push(format!("{name}: {tuned:.0} a second, the best static design does {bar:.0}"));
+            wrong.push(format!("{name}: {tuned:.0} per second, {bar:.0} with the best static design"));
         }
         let is_late = outcome.adapted_after_s().is_none_or(|seconds| seconds as u64 > half_s);
         if outcome.best().is_some() && is_late {
             wrong.push(format!("{name}: adapted after {:?} s", outcome.adapted_after_s()));
         }
-        if outcome.redesigns_s.len() > REDESIGNS_MOST {
+        if outcome.redesigns_s.len() > REDESIGNS_MAX {
             wrong.push(format!("{name}: {} redesigns", outcome.redesigns_s.len()));
         }
         if outcome.redesigns_s.iter().any(|at_s| *at_s > half_s as f64) {
@@ -311,7 +310,7 @@ fn violations(options: &Options, phases: &[PhaseOutcome], redesigns: &[Redesign]
         }
     }
     for Redesign { at_s, bytes, tree_bytes, reason, .. } in redesigns {
-        if *bytes as f64 > *tree_bytes as f64 * WRITES_MOST || reason.is_empty() {
+        if *bytes as f64 > *tree_bytes as f64 * WRITES_MAX || reason.is_empty() {
             wrong.push(format!("the redesign at {at_s:.0} s writes {bytes} bytes of {tree_bytes}: {reason}"));
         }
     }
@@ -325,7 +324,7 @@ fn mean(figures: &[f64]) -> f64 {
 fn words(outcome: &PhaseOutcome) -> String {
     let best = outcome.best().map_or(0.0, |best| best.1);
     format!(
-        "{}: {:.0} a second in the second half, {:.2} of the best static design; adapted after {:?} s; redesigns at {:?} s; \
+        "{}: {:.0} per second in the second half, {:.2} of the best static design; adapted after {:?} s; redesigns at {:?} s; \
          {} bytes moved",
         outcome.phase.name(),
         outcome.tuned_per_s(),
@@ -336,7 +335,7 @@ fn words(outcome: &PhaseOutcome) -> String {
     )
 }
 
-/// Levels, each with its runs and bytes.
+/// Levels with their runs and bytes.
 fn shape(db: &Db) -> String {
     let stats = db.stats();
     let levels = stats.levels.iter().filter(|level| level.runs > 0);
@@ -352,7 +351,7 @@ struct Work {
     seed: u64,
 }
 
-/// The bytes of a value, beside a key of 16.
+/// Bytes of a value; keys have 16.
 const VALUE_BYTES: usize = 100;
 
 impl Work {
@@ -374,7 +373,7 @@ impl Work {
         db.flush()
     }
 
-    /// Operations of one kind for so many seconds; how many in each.
+    /// Runs operations of one kind for `seconds` seconds; returns the number in each second.
     fn run(&self, db: &Db, phase: Phase, seconds: u64) -> shamba::Result<Vec<f64>> {
         let mut rng = fastrand::Rng::with_seed(self.seed ^ phase as u64);
         let (mut key, mut value) = (Vec::new(), Vec::new());

@@ -1,11 +1,10 @@
-//! Watching memory: what the system counts as resident beside what the engine's ledger counts.
+//! Memory watch: resident memory that the system reports, and the engine's ledger.
 //!
-//! A thread looks every few milliseconds and keeps the most of each figure, so that a moment's
-//! excess is seen as well as a lasting one. Resident bytes are those of the whole process, so a run
-//! that is judged by them should have the process to itself.
+//! A thread samples both every few milliseconds and keeps the maxima, so that a short excess is
+//! seen as well as a lasting one. Resident bytes are those of the whole process, so a checked run
+//! needs a process of its own.
 //!
-//! Not here: what the figures may be, which those say who watch ([`super::situations`],
-//! [`super::overload`]).
+//! Not here: limits of the figures ([`super::situations`], [`super::overload`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,23 +15,23 @@ use shamba::{Db, MemoryReport};
 
 use shamba_workload::rss_bytes;
 
-/// How often the watch looks: a look costs some 20 microseconds.
+/// Interval of samples; one takes some 20 microseconds.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// The most that was seen of each figure.
+/// Maximum of each figure.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySeen {
-    /// Looks.
+    /// Number of samples.
     pub samples: u64,
-    /// Resident bytes of the process; 0 where the system does not tell.
+    /// Resident bytes of the process; 0 if the system does not report them.
     pub rss_bytes: u64,
-    /// The most that the ledger's sum has been at any time since the database was opened.
+    /// Maximum of the ledger's sum since the database was opened.
     pub ledger_bytes: u64,
-    /// The parts of the ledger at the look that found the most resident.
+    /// Parts of the ledger at the sample with the most resident bytes.
     pub parts: Vec<(String, u64)>,
-    /// The ledger's sum at that look.
+    /// The ledger's sum at that sample.
     pub ledger_at_rss_bytes: u64,
-    /// The parts at the look that found the most in the ledger.
+    /// Parts of the ledger at the sample with the highest sum.
     pub parts_at_most: Vec<(String, u64)>,
     at_most_bytes: u64,
 }
@@ -54,7 +53,7 @@ impl MemorySeen {
     }
 }
 
-/// A thread that looks at a database's memory until it is asked what it saw.
+/// A thread that samples a database's memory until the watch ends.
 #[derive(Debug)]
 pub struct MemoryWatch {
     stop: Arc<AtomicBool>,
@@ -64,7 +63,7 @@ pub struct MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// Begins to watch.
+    /// Begins the watch.
     pub fn begin(db: &Db) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (watched, stopped) = (db.clone(), Arc::clone(&stop));
@@ -80,7 +79,7 @@ impl MemoryWatch {
         Self { stop, thread, rss_before_bytes: rss_bytes().unwrap_or(0) }
     }
 
-    /// What was seen until now; ends the watch.
+    /// Ends the watch and returns the maxima.
     pub fn end(self) -> MemorySeen {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()

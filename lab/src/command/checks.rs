@@ -1,5 +1,5 @@
-//! `check`: the engine's own experiments, each in a process of its own, since resident bytes are
-//! judged. Each prints JSON lines and fails on a violation. `cargo xtask` starts some of them.
+//! `check`: the engine's own experiments, each in a process of its own, because resident bytes are
+//! checked. Each prints JSON lines and fails on a violation. `cargo xtask` starts some of them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,19 +17,19 @@ Checks, and their options:
   reopen [--bytes N] [--seed N] [--dir PATH]
         a database of 1 GiB, killed with logs from 0 to 256 MiB, and opened again
   situation [NAME] [--scale X] [--dir PATH]
-        the ledger beside resident memory: entries, tables, keys, iterators
+        the ledger compared with resident memory: entries, tables, keys, iterators
   memory-curves [--scale quick|default|full] [--entry BYTES] [--entries N] [--size-ratio T] [--workload NAME] [--empty SHARE]
         [--configurations NAME,NAME...] [--budgets MIB,MIB...] [--warm SECONDS] [--seed N] [--dir PATH]
-        reads of a lookup over memory, for the baseline and for each idea that saves it
+        reads per lookup over memory, for the baseline and for each idea that saves memory
   model-check [--quick] [--seed N] [--dir PATH]
-        the cost model beside the engine and its simulator, design by design
+        the cost model compared with the engine and its simulator, design by design
   monkey [--layered] [--entries N] [--bits LIST] [--lookups N] [--device-lookups N] [--seed N] [--dir PATH]
-        false positives of trees with uniform bits and with Monkey's beside those that their tables promise
+        false positives of trees with uniform bits and with Monkey's, compared with those expected of their tables
   navigator [--scale quick|default|full] [--entries N] [--mixes WORD] [--designs NAME,NAME...] [--jobs N] [--grown SHARE]
         [--warm SECONDS] [--seconds S] [--seconds-most S] [--figure FILE] [--list] [--seed N] [--dir PATH]
-        the navigator's choice against other systems' designs, with as much memory, on an emulated device
+        the navigator's choice against other systems' designs, with the same memory, on an emulated device
   tune-check [--quick] [--entries N] [--budget BYTES] [--phase SECONDS] [--static SECONDS] [--read-us X] [--seed N] [--dir PATH]
-        a workload in four phases against a database that tunes itself and against designs that stay";
+        a workload in four phases on a database that tunes itself, compared with static designs";
 
 /// The budgets of `overload` unless one is given.
 const BUDGETS_BYTES: [u64; 3] = [16 << 20, 64 << 20, 512 << 20];
@@ -60,12 +60,12 @@ fn check_options(words: &[String]) -> Result<(), String> {
     if PARTS.contains(&name) {
         return Ok(());
     }
-    // The lines that describe a check begin with two spaces and its name.
+    // Lines that describe a check begin with two spaces and its name.
     let lines = USAGE
         .lines()
         .skip_while(|line| line.strip_prefix("  ").is_none_or(|line| line.split(' ').next() != Some(name)));
     let mut lines = lines.peekable();
-    let Some(first) = lines.next() else { return Err(format!("there is no check {name:?}\n{USAGE}")) };
+    let Some(first) = lines.next() else { return Err(format!("unknown check {name:?}\n{USAGE}")) };
     let more = lines.take_while(|line| line.starts_with("        "));
     let known: Vec<&str> =
         std::iter::once(first).chain(more).flat_map(|line| line.split([' ', '[', ']'])).collect();
@@ -73,7 +73,8 @@ fn check_options(words: &[String]) -> Result<(), String> {
     unknown.map_or(Ok(()), |word| Err(format!("check {name} has no option {word}\n{USAGE}")))
 }
 
-/// Runs a check again in a process for each of some more words, and returns the failures together.
+/// Runs a check in a separate process for each of the additional arguments, and returns all
+/// failures.
 fn in_processes(words: &[String], more: &[Vec<String>]) -> Result<(), String> {
     let binary = std::env::current_exe().map_err(|error| error.to_string())?;
     let run = |more: &Vec<String>| -> Result<(), String> {
@@ -102,25 +103,25 @@ fn check(words: &[String]) -> Result<(), String> {
     }
 }
 
-/// The value after `name`, if it is there.
+/// The value after `name`, if there is one.
 pub(super) fn option<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
     let at = words.iter().position(|word| word == name)?;
     words.get(at + 1).map(String::as_str)
 }
 
 pub(super) fn parsed<T: std::str::FromStr>(words: &[String], name: &str, usual: T) -> Result<T, String> {
-    let parse = |text: &str| text.parse().map_err(|_| format!("{name} {text:?}: not understood"));
+    let parse = |text: &str| text.parse().map_err(|_| format!("{name}: invalid value {text:?}"));
     option(words, name).map_or(Ok(usual), parse)
 }
 
 /// Numbers with commas between them.
 fn list<T: std::str::FromStr + Copy>(words: &[String], name: &str, usual: &[T]) -> Result<Vec<T>, String> {
     let Some(text) = option(words, name) else { return Ok(usual.to_vec()) };
-    let parse = |word: &str| word.parse().map_err(|_| format!("{name} {text:?}: not understood"));
+    let parse = |word: &str| word.parse().map_err(|_| format!("{name}: invalid value {text:?}"));
     text.split(',').map(parse).collect()
 }
 
-/// A directory that goes with the value.
+/// A directory that is removed when the value is dropped.
 pub(super) fn scratch(words: &[String]) -> Result<tempfile::TempDir, String> {
     let above = option(words, "--dir").map_or_else(std::env::temp_dir, PathBuf::from);
     tempfile::tempdir_in(&above).map_err(|error| format!("{}: {error}", above.display()))
@@ -171,7 +172,7 @@ fn reopen(words: &[String]) -> Result<(), String> {
     if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
 }
 
-/// Leaves counts where `cargo xtask reliability` reads them, if it asks: a file of lines, each a
+/// Writes counts for `cargo xtask reliability`, if it requests them: a file of lines, each with a
 /// count, a tab and its name.
 fn keep(name: &str, counts: &[(&str, u64)]) -> Result<(), String> {
     let Some(directory) = std::env::var_os("SHAMBA_TALLIES").map(PathBuf::from) else { return Ok(()) };
@@ -236,7 +237,7 @@ fn monkey(words: &[String]) -> Result<(), String> {
         entries: parsed(words, "--entries", 1 << 20)?,
         layered: words.iter().any(|word| word == "--layered"),
         bits_per_key: list(words, "--bits", &[2.0, 5.0, 8.0, 10.0])?,
-        lookups_most: parsed(words, "--lookups", 2_000_000)?,
+        lookups_max: parsed(words, "--lookups", 2_000_000)?,
         device_lookups: parsed(words, "--device-lookups", 5_000)?,
         seed: parsed(words, "--seed", 1)?,
     };

@@ -1,7 +1,7 @@
 //! `list`, `run`, `all` and `report`: the papers' experiments on this machine.
 //!
-//! An experiment leaves a table, a picture and a result in a folder; `report` makes pages of them.
-//! One that fails does not keep the others from running.
+//! An experiment writes a table, a picture and a result to a folder; `report` renders pages from
+//! them. A failed experiment does not stop the others.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -28,23 +28,22 @@ pub struct ListArgs {
 /// How and where experiments run.
 #[derive(Args)]
 struct HowArgs {
-    /// How large: quick (all of them within a quarter of an hour), default, paper
+    /// Scale of the experiments: quick (all within a quarter of an hour), default or paper
     #[arg(long, default_value = "quick")]
     scale: Scale,
     /// The folder for results
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     out: PathBuf,
-    /// The folder for databases while they are needed, on the disk that is measured; by default the
-    /// one for results
+    /// The folder for temporary databases, on the measured disk (default: the folder for results)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The first seed of keys, orders and lookups
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The number of seeds, each a repeat; fewer than five decide nothing
+    /// The number of seeds, each a repetition; a verdict needs at least five
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     seeds: u64,
-    /// Print the results as JSON objects, one a line
+    /// Print the results as JSON objects, one per line
     #[arg(long)]
     json: bool,
 }
@@ -52,7 +51,7 @@ struct HowArgs {
 /// Arguments of `run`.
 #[derive(Args)]
 pub struct RunArgs {
-    /// Names of experiments, as `list` has them
+    /// Names of experiments, from `list`
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
@@ -62,7 +61,7 @@ pub struct RunArgs {
 /// Arguments of `all`.
 #[derive(Args)]
 pub struct AllArgs {
-    /// Only those of one paper
+    /// Only experiments of this paper
     #[arg(long)]
     paper: Option<PaperArg>,
     #[command(flatten)]
@@ -75,7 +74,7 @@ pub struct ReportArgs {
     /// The scale whose results are shown
     #[arg(long, default_value = "quick")]
     scale: Scale,
-    /// The folder of results; the report goes there too
+    /// The folder of results, and of the report
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     out: PathBuf,
 }
@@ -115,7 +114,7 @@ pub fn all(args: &AllArgs, out: &mut Out) -> Result<(), Failure> {
     carry_out(&lab::all().into_iter().filter(wanted).collect::<Vec<_>>(), &args.how, out)
 }
 
-/// Makes pages of the results in a folder.
+/// Renders pages of the results in a folder.
 pub fn report(args: &ReportArgs, out: &mut Out) -> Result<(), Failure> {
     let (paths, count) =
         lab::report(&args.out, args.scale).map_err(|error| Failure::Failed(format!("no report: {error}")))?;
@@ -123,7 +122,7 @@ pub fn report(args: &ReportArgs, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("{count} results: {}", paths.join(", ")))
 }
 
-/// Names the experiments.
+/// Lists the experiments.
 pub fn list(args: &ListArgs, out: &mut Out) -> Result<(), Failure> {
     let experiments = lab::all();
     if args.json {
@@ -146,9 +145,9 @@ pub fn list(args: &ListArgs, out: &mut Out) -> Result<(), Failure> {
 
 fn carry_out(experiments: &[&'static Experiment], how: &HowArgs, out: &mut Out) -> Result<(), Failure> {
     if cfg!(debug_assertions) {
-        eprintln!("shamba-lab: this is a build with debug assertions: its times are not the engine's");
+        eprintln!("shamba-lab: this build has debug assertions: its times do not represent the engine");
     }
-    // The system's folder for temporary files is often in memory: no disk could be measured there.
+    // The system's folder for temporary files is often in memory, where no disk can be measured.
     let above = how.dir.as_ref().unwrap_or(&how.out);
     let scratch = std::fs::create_dir_all(above)
         .and_then(|()| tempfile::Builder::new().prefix("databases-").tempdir_in(above))
@@ -195,7 +194,7 @@ fn carry_out(experiments: &[&'static Experiment], how: &HowArgs, out: &mut Out) 
         out.line(format!("\n{done} of {total} done in {took}, in {dir}"))?;
         if done > 0 {
             let scale = how.scale;
-            out.line(format!("`shamba-lab report --scale {scale} --out {dir}` makes pages of them."))?;
+            out.line(format!("`shamba-lab report --scale {scale} --out {dir}` renders pages of them."))?;
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(Failure::Reported) }

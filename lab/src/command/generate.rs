@@ -1,8 +1,8 @@
 //! `shamba-lab generate`: workloads as text, by the options of the K-V-Workload-Generator, but with
 //! a seed.
 //!
-//! Not here: what is generated ([`shamba_workload::trace`]), carrying it out (`shamba bench DB
-//! replay --trace FILE`).
+//! Not here: the generator ([`shamba_workload::trace`]), replay (`shamba bench DB replay --trace
+//! FILE`).
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -22,32 +22,32 @@ const ABOUT: &str = "\
 #[derive(Args)]
 #[command(after_help = ABOUT)]
 pub struct GenerateArgs {
-    /// The file, which must not be there; with --workload the beginning of several names
+    /// The new file; with --workload the prefix of several names
     #[arg(long, alias = "OP", value_name = "FILE")]
     out: PathBuf,
-    /// A workload of the papers: type-1, type-2, bits-per-key or shifting; each part of it in a
-    /// file of its own
+    /// A workload of the papers: type-1, type-2, bits-per-key or shifting; each part is written to
+    /// a separate file
     #[arg(long, value_name = "NAME", value_parser = str::parse::<Preset>, conflicts_with_all = ["inserts", "preload"])]
     workload: Option<Preset>,
     /// Divide the counts of --workload
     #[arg(long, value_name = "N", default_value_t = 1, requires = "workload", value_parser = clap::value_parser!(u64).range(1..))]
     divide: u64,
-    /// A file of this command, with the same -E and -L, whose keys are there before
+    /// A file of this command, with the same -E and -L, whose keys exist before
     #[arg(long, alias = "PL", value_name = "FILE")]
     preload: Option<PathBuf>,
-    /// Seed of everything random
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Say behind each lookup whether it finds something (only this project's replay reads that)
+    /// Write after each lookup whether it finds a value (supported only by this project's replay)
     #[arg(long)]
     answers: bool,
-    /// Give values as their lengths (only this project's replay reads that)
+    /// Write values as their lengths (supported only by this project's replay)
     #[arg(long)]
     lengths: bool,
     /// Puts of new keys
     #[arg(short = 'I', long, value_name = "COUNT", default_value_t = 0)]
     inserts: u64,
-    /// Puts of keys that are there
+    /// Puts of existing keys
     #[arg(short = 'U', long, value_name = "COUNT", default_value_t = 0, conflicts_with = "workload")]
     updates: u64,
     /// Deletes
@@ -56,7 +56,7 @@ pub struct GenerateArgs {
     /// Range deletes
     #[arg(short = 'R', long, value_name = "COUNT", default_value_t = 0, conflicts_with = "workload")]
     range_deletes: u64,
-    /// Share of the keys that a range delete takes
+    /// Share of the keys that a range delete covers
     #[arg(short = 'y', long, value_name = "SHARE", default_value_t = 0.0)]
     range_delete_share: f64,
     /// Lookups
@@ -68,27 +68,26 @@ pub struct GenerateArgs {
     /// Share of the keys that a range query reads
     #[arg(short = 'Y', long, value_name = "SHARE", default_value_t = 0.0)]
     scan_share: f64,
-    /// Share of the lookups that ask for absent keys (default: 0; of a workload that leaves it
-    /// open, 0.5)
+    /// Share of absent keys in the lookups (default: 0; of a workload that does not state it, 0.5)
     #[arg(short = 'Z', long, value_name = "SHARE")]
     empty_lookups: Option<f64>,
-    /// Share of the deletes that are of absent keys
+    /// Share of absent keys in the deletes
     #[arg(short = 'z', long, value_name = "SHARE", default_value_t = 0.0)]
     empty_deletes: f64,
-    /// Distinct absent keys that are asked for, as a share of the lookups of absent keys
+    /// Distinct absent keys, as a share of the lookups of absent keys
     #[arg(long, alias = "UZ", value_name = "SHARE", default_value_t = 0.5)]
     unique_empty: f64,
-    /// The most distinct existing keys that are asked for, as a share of the lookups of existing
-    /// keys (default: no limit)
+    /// Maximum distinct existing keys, as a share of the lookups of existing keys (default: no
+    /// limit)
     #[arg(long, alias = "UE", value_name = "SHARE")]
     unique_existing: Option<f64>,
-    /// Bytes of an entry (default: 8; of a workload, its own)
+    /// Bytes of an entry (default: 8; of a workload, as the paper states)
     #[arg(short = 'E', long, value_name = "BYTES")]
     entry_bytes: Option<usize>,
-    /// The key's share of an entry (default: 0.5; of a workload, its own)
+    /// The key's share of an entry (default: 0.5; of a workload, as the paper states)
     #[arg(short = 'L', long, value_name = "SHARE")]
     key_share: Option<f64>,
-    /// Print a JSON object for each file, one a line
+    /// Print one JSON object per file and line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -101,12 +100,12 @@ pub struct GenerateArgs {
     empty_spread: EmptySpread,
 }
 
-/// The options of one distribution, under the names that the K-V-Workload-Generator has for them.
+/// The options of one distribution, with the names of the K-V-Workload-Generator.
 macro_rules! spread_options {
     ($name:ident, $prefix:literal, $of:literal) => {
         #[derive(Args)]
         struct $name {
-            #[doc = concat!("How ", $of, " spread over keys: 0 uniform, 1 normal, 2 beta, 3 Zipf")]
+            #[doc = concat!("Distribution of ", $of, " over keys: 0 uniform, 1 normal, 2 beta, 3 Zipf")]
             #[arg(id = $prefix, long = $prefix, value_name = "KIND", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=3))]
             kind: u8,
             /// Mean of the normal distribution, as a part of all keys
@@ -156,7 +155,7 @@ impl GenerateArgs {
         }
     }
 
-    /// Each file and what goes into it.
+    /// The files with their contents.
     fn files(&self) -> Vec<(PathBuf, Mix)> {
         let Some(workload) = self.workload else { return vec![(self.out.clone(), self.mix())] };
         let phases =
@@ -216,7 +215,7 @@ pub fn run(args: &GenerateArgs, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes one file; what is left of one that fails is removed.
+/// Writes one file, and removes it after a failure.
 fn write(generator: &mut Generator, path: &Path, mix: &Mix) -> Result<Made, Failure> {
     let failed = |error| Failure::io(path.display(), &error);
     let mut file = BufWriter::new(File::create_new(path).map_err(failed)?);
@@ -228,7 +227,7 @@ fn write(generator: &mut Generator, path: &Path, mix: &Mix) -> Result<Made, Fail
     bar.finish_and_clear();
     if made.is_err() {
         drop(file);
-        // What making it said counts.
+        // The error of the write is reported, not that of the removal.
         let _ = std::fs::remove_file(path);
     }
     Ok(made?)

@@ -20,8 +20,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use shamba_workload::trace::TraceError;
 
-/// The papers' experiments, run on Shamba: baseline and idea in one run, with the paper's claim
-/// beside what was measured.
+/// Runs the papers' experiments on Shamba: baseline and idea in one run, with the paper's claim and
+/// the measurements
 ///
 /// Exit codes: 0 success, 1 a check failed, 3 I/O or a failed experiment, 64 usage, 65 bad input
 /// data.
@@ -34,18 +34,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Name every experiment, with the claim that it is about
+    /// List all experiments with their claims
     List(experiments::ListArgs),
     /// Run experiments by name
     Run(experiments::RunArgs),
     /// Run every experiment
     All(experiments::AllArgs),
-    /// Make pages of the results in a folder
+    /// Render pages of the results in a folder
     Report(experiments::ReportArgs),
-    /// Write a workload as text, by the options of the K-V-Workload-Generator, for `shamba bench DB
-    /// replay`
+    /// Write a workload as text, with the options of the K-V-Workload-Generator, for `shamba bench
+    /// DB replay`
     Generate(Box<generate::GenerateArgs>),
-    /// Run one of the engine's own experiments, in a process of its own; it prints JSON lines and
+    /// Run one of the engine's own experiments in a separate process; it prints JSON lines and
     /// fails on a violation
     Check(checks::CheckArgs),
 }
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // A help text that nobody reads any more is no failure.
+            // A failure to print the help text is ignored.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 64 } else { 0 });
         }
@@ -84,7 +84,7 @@ pub fn main() -> ExitCode {
 /// The reason why a command ended without success.
 #[derive(Debug)]
 pub enum Failure {
-    /// Arguments that make no sense; exit 64.
+    /// Invalid arguments; exit 64.
     Usage(String),
     /// Input data that cannot be read; exit 65.
     Data(String),
@@ -92,14 +92,14 @@ pub enum Failure {
     Check(String),
     /// Everything else; exit 3.
     Failed(String),
-    /// A failure that was printed when it happened; exit 3.
+    /// A failure that was already printed; exit 3.
     Reported,
     /// Standard output is closed; exit 0.
     PipeClosed,
 }
 
 impl Failure {
-    /// An I/O error and what was being done.
+    /// An I/O error with its operation.
     fn io(what: impl std::fmt::Display, error: &io::Error) -> Self {
         Self::Failed(format!("{what}: {error}"))
     }

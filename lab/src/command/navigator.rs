@@ -1,12 +1,11 @@
-//! The navigator's comparison, in many processes: trees are grown first, one for each design, then
-//! every mix is run on copies.
+//! The navigator's comparison, in many processes: first one tree per design is grown, then every
+//! mix is run on copies.
 //!
-//! Each process runs this same binary with one part of the work, so that parts do not share an
-//! allocator, a cache or threads. As many run at a time as `--jobs` says: a quarter of the cores
-//! unless it is given, for each has a client, a flush and a merge, and the emulated device waits by
-//! spinning.
+//! Each process runs this binary for one part of the work, so that parts share no allocator, cache
+//! or threads. `--jobs` processes run at a time, by default a quarter of the cores: each has a
+//! client, a flush and a compaction thread, and the emulated device waits by spinning.
 //!
-//! Not here: what a part does (`shamba_lab::checks::navigator`); the figure (`figure.rs`).
+//! Not here: the parts (`shamba_lab::checks::navigator`); the figure (`figure.rs`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,14 +17,14 @@ use shamba_lab::checks::navigator::{Entrant, MIXES, Mix, Setting, entrants, fill
 use super::checks::{option, parsed, scratch};
 use super::navigator_figure::{self as figure, Bar};
 
-/// The choice must be so many times as fast as the default.
+/// Minimum throughput of the choice relative to the default.
 const TIMES_WANTED: f64 = 1.5;
-/// The part of the entries that is put again while a tree grows: levels above the last one hold a
-/// third of it with T = 4.
+/// Share of the entries that are put again while a tree grows: with T = 4 the levels above the last
+/// hold a third of it.
 const GROWN_SHARE: f64 = 0.3;
 
 fn setting(words: &[String]) -> Result<Setting, String> {
-    let (entries, warm_seconds, seconds, seconds_most) = match option(words, "--scale").unwrap_or("default") {
+    let (entries, warm_seconds, seconds, seconds_max) = match option(words, "--scale").unwrap_or("default") {
         "quick" => (2_500_000, 2.0, 3.0, 10.0),
         "default" => (5_000_000, 5.0, 10.0, 30.0),
         "full" => (10_000_000, 10.0, 40.0, 60.0),
@@ -37,20 +36,20 @@ fn setting(words: &[String]) -> Result<Setting, String> {
         seed: parsed(words, "--seed", 1)?,
         warm_seconds: parsed(words, "--warm", warm_seconds)?,
         seconds: parsed(words, "--seconds", seconds)?,
-        seconds_most: parsed(words, "--seconds-most", seconds_most)?,
+        seconds_max: parsed(words, "--seconds-most", seconds_max)?,
     })
 }
 
-/// The mix and the entrant that the words of a part name.
+/// The mix and the design that the arguments of a part name.
 fn part(words: &[String], setting: &Setting) -> Result<(&'static Mix, Entrant), String> {
     let number: usize = parsed(words, "--mix", 0)?;
-    let mix = MIXES.get(number).ok_or_else(|| format!("there is no mix {number}"))?;
+    let mix = MIXES.get(number).ok_or_else(|| format!("unknown mix {number}"))?;
     let name = option(words, "--design").unwrap_or("default");
     let found = entrants(setting, mix)?.into_iter().find(|entrant| entrant.name == name);
     found.map(|entrant| (mix, entrant)).ok_or_else(|| format!("no design {name:?} in {}", mix.name))
 }
 
-/// One tree, in a process of its own.
+/// Grows one tree, in a separate process.
 pub fn grow(words: &[String]) -> Result<(), String> {
     let setting = setting(words)?;
     let (_, entrant) = part(words, &setting)?;
@@ -59,7 +58,7 @@ pub fn grow(words: &[String]) -> Result<(), String> {
     fill(Path::new(at("--at")?), &entrant, &setting, &copies)
 }
 
-/// One mix on one tree, in a process of its own.
+/// Runs one mix on one tree, in a separate process.
 pub fn point(words: &[String]) -> Result<(), String> {
     let setting = setting(words)?;
     let (mix, entrant) = part(words, &setting)?;
@@ -68,7 +67,7 @@ pub fn point(words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// All of it.
+/// Runs the whole comparison.
 pub fn compare(words: &[String]) -> Result<(), String> {
     let setting = setting(words)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(4);
@@ -86,7 +85,7 @@ pub fn compare(words: &[String]) -> Result<(), String> {
         ("--seed", setting.seed.to_string()),
         ("--warm", setting.warm_seconds.to_string()),
         ("--seconds", setting.seconds.to_string()),
-        ("--seconds-most", setting.seconds_most.to_string()),
+        ("--seconds-most", setting.seconds_max.to_string()),
     ]
     .into_iter()
     .flat_map(|(name, value)| [name.to_owned(), value])
@@ -121,18 +120,18 @@ pub fn compare(words: &[String]) -> Result<(), String> {
     judge(&lines.into_inner().map_err(|_| "a part panicked")?, option(words, "--figure"))
 }
 
-/// Says who would take part, and what the model says of them.
+/// Lists the compared designs with their predictions.
 fn list(setting: &Setting, wanted: &str) -> Result<(), String> {
     for mix in MIXES.iter().filter(|mix| mix.name.contains(wanted)) {
         for entrant in entrants(setting, mix)? {
             let (name, design, rate) = (entrant.name, entrant.design(), entrant.predicted.ops_per_s);
-            println!("{}: {name}: {design}, {}: {rate:.0} a second", mix.name, entrant.plan.allocation);
+            println!("{}: {name}: {design}, {}: {rate:.0} per second", mix.name, entrant.plan.allocation);
         }
     }
     Ok(())
 }
 
-/// Runs a part; answers with what it printed.
+/// Runs a part; returns its output.
 fn child(
     part: &str,
     common: &[String],
@@ -156,7 +155,7 @@ fn child(
     Err(format!("{part}, {}, {design}: {}", MIXES[mix].name, String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Does `work` for each of `items`, `jobs` at a time; the failures are told together.
+/// Runs `work` for each of `items`, `jobs` at a time; returns all failures together.
 fn all<I: Send>(
     jobs: usize,
     items: impl Iterator<Item = I> + Send,

@@ -6,20 +6,20 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
-/// A design in a mix: throughput for that of the default, as measured and by the model.
+/// A design in a mix: throughput relative to the default design, measured and predicted.
 pub struct Bar {
     /// The mix.
     pub mix: &'static str,
-    /// Whose design.
+    /// Name of the design.
     pub design: String,
-    /// As measured.
+    /// Measured.
     pub measured: f64,
-    /// By the model.
+    /// Predicted.
     pub predicted: f64,
 }
 
 const SIZE: (u32, u32) = (1200, 520);
-/// Of the designs, in the order in which they come.
+/// Colours of the designs, in their order.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(120, 120, 120),
     RGBColor(86, 140, 200),
@@ -29,8 +29,8 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(140, 100, 180),
 ];
 
-/// Groups of bars, one for each mix: filled as measured, a line across where the model has it.
-/// Logarithmic, for a ratio of 2 and one of a half are as far from 1.
+/// Draws groups of bars, one per mix: bars show measurements, horizontal lines predictions.
+/// Logarithmic, because ratios of 2 and 1/2 are equally far from 1.
 pub fn draw(path: &Path, bars: &[Bar]) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut mixes: Vec<&str> = Vec::new();
@@ -51,7 +51,7 @@ pub fn draw(path: &Path, bars: &[Bar]) -> Result<(), String> {
     root.fill(&WHITE).map_err(|error| failed(&error))?;
     let mut chart = ChartBuilder::on(&root)
         .caption(
-            "Throughput for that of the default design: bars measured, lines by the model",
+            "Throughput relative to the default design: bars measured, lines predicted",
             ("sans-serif", 18),
         )
         .margin(12)

@@ -17,7 +17,7 @@ use crate::tree::written_bits_per_key;
 pub(super) static ALL: &[Experiment] = &[fig4::EXPERIMENT, fig11::EXPERIMENT, fig12::EXPERIMENT];
 
 const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Normal];
-/// Memory is equal if bits as written are off those asked for by no more than this part.
+/// Memory counts as equal if the written bits deviate from the requested ones by at most this part.
 const OFF_MAX: f64 = 0.1;
 const UNIFORM: &str = "uniform bits";
 const BY_RUN: &str = "by run (Mnemosyne)";
@@ -31,7 +31,7 @@ fn name(allocation: Allocation) -> &'static str {
     }
 }
 
-/// A place of a figure: bits per key, and what is asked.
+/// A point of a figure: bits per key and lookups.
 struct Place<'a> {
     bits: f64,
     questions: &'a Questions,
@@ -39,8 +39,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The place, the reads and pages of its lookups, and those of data blocks that were not
-    /// necessary: all but one for each lookup that found.
+    /// The point, the reads and pages of its lookups, and those of unnecessary data blocks: all but
+    /// one per found lookup.
     fn row(&self, filters: &'static str, db: &Db, stats: &shamba::Stats) -> Row {
         let tree = db.stats();
         let written = written_bits_per_key(&tree);
@@ -53,15 +53,15 @@ impl Place<'_> {
             unnecessary: needless as f64 / stats.lookups.max(1) as f64,
             bits_written: written,
             levels: tree.deepest_level,
-            // A tree that takes writes may have a level less for a time.
+            // A tree under writes may temporarily have one level less.
             comparable: tree.deepest_level + 1 >= self.levels,
         };
         place.and(io(stats))
     }
 }
 
-/// `idea` over `base` in a column, place by place where both have the memory asked for. Places at
-/// which `idea` has none at all have no ratio: what it saves there is not counted in its favour.
+/// `idea` relative to `base` in a column, at each point where both have the requested memory.
+/// Points at which `idea` is 0 have no ratio: the saving there is not counted.
 fn ratios(rows: &View<'_>, column: &str, base: &str, idea: &str) -> Vec<f64> {
     let is_equal =
         |row: &Row| Some((row.number("bits_written")? / row.number("bits")? - 1.0).abs() <= OFF_MAX);

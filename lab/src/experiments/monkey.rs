@@ -1,7 +1,7 @@
 //! Monkey: *Optimal Bloom Filters and Adaptive Merging for LSM-Trees* (TODS 2018), its figures and
 //! tables.
 //!
-//! Figures 7 to 11 and the tables are the model's; 12 to 14 are measured.
+//! Figures 7 to 11 and the tables are computed by the model; 12 to 14 are measured.
 
 mod analysis;
 mod computed;

@@ -1,10 +1,10 @@
-//! Markdown pages as one HTML page: readable in light and dark, and on a telephone.
+//! Renders Markdown pages as one HTML page, for light and dark themes and narrow screens.
 
 use pulldown_cmark::{Options, Parser, html};
 
 use super::MARK;
 
-/// Wide pictures keep a legible width and scroll on their own.
+/// Wide pictures keep a legible width and scroll separately.
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:16px/1.5 sans-serif;max-width:980px;margin:1em auto;padding:0 1em;color:#222;background:#fff}\
@@ -14,7 +14,7 @@ td,th{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:left}\
 h1{border-top:2px solid #888;padding-top:.5em;margin-top:2em}h2{margin-top:2.5em}code{overflow-wrap:anywhere}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#16181c}a{color:#8ab4f8}td,th{border-color:#444}}";
 
-/// The pages, one below the other. Links between them stay within the page.
+/// The pages in sequence. Links between them become links within the page.
 pub(super) fn page<'a>(pages: impl Iterator<Item = &'a str>) -> String {
     let mut body = String::new();
     for text in pages {

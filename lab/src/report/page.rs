@@ -1,4 +1,4 @@
-//! Pages as Markdown: one of all verdicts, and one a chapter.
+//! Pages as Markdown: one with all verdicts, and one per chapter.
 
 use std::fmt::Write as _;
 
@@ -119,7 +119,7 @@ pub(super) fn chapter(paper: Paper, entries: &[&Entry], scale: Scale) -> String 
     text
 }
 
-/// How an experiment was run, in a line.
+/// Summary of the run of an experiment, in one line.
 fn summary(entry: &Entry) -> String {
     let number = |name: &str| entry.json[name].as_u64().unwrap_or(0);
     let mut parts = vec![match entry.list("seeds").len() {

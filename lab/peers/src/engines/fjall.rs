@@ -1,7 +1,7 @@
 //! fjall: an LSM engine in Rust.
 //!
-//! Its cache holds blocks, and indexes and filters as far as it does not pin them; write buffers
-//! come beside it, so the cache gets the budget without two of those.
+//! Its cache holds blocks, and those indexes and filters that it does not pin; write buffers are
+//! additional, so the cache gets the budget minus two of them.
 
 use fjall::compaction::Leveled;
 use fjall::config::{

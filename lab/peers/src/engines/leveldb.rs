@@ -1,11 +1,11 @@
 //! LevelDB, the C++ one, through a crate that bundles its sources.
 //!
-//! What the crate adds to a call: read and write options are made for each (an allocation), and a
-//! value is copied out by LevelDB's C interface, as it is for every user of that. Indexes and
-//! filters belong to open tables and come on top of the budget; tables are memory maps, whose
-//! blocks do not go into the block cache: the budget binds next to nothing, and resident size
-//! counts pages of the system's cache. Checksums of blocks are not verified, which is LevelDB's
-//! default; the crate builds it without a fast CRC-32C.
+//! Overhead of the crate per call: read and write options are allocated, and a value is copied by
+//! LevelDB's C interface, as for every user of that interface. Indexes and filters belong to open
+//! tables and are not part of the budget. Tables are memory maps, whose blocks do not enter the
+//! block cache: the budget limits almost nothing, and the resident size includes pages of the
+//! system's cache. Block checksums are not verified, which is LevelDB's default; the crate builds
+//! it without a fast CRC-32C.
 
 use leveldb::database::Database;
 use leveldb::database::cache::Cache;

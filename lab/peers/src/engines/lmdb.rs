@@ -69,8 +69,8 @@ impl Peer for Lmdb {
 
     const FILL_TRANSACTION: usize = FILL;
 
-    // Opening a memory map is unsafe for whoever changes the file meanwhile; so are flags that give
-    // durability away.
+    // Opening a memory map is unsafe if another process changes the file meanwhile; flags that
+    // reduce durability are unsafe as well.
     #[allow(unsafe_code)]
     fn open(setup: &Setup) -> Result<Self> {
         let mut options = EnvOpenOptions::new();

@@ -18,8 +18,8 @@ use crate::peer::{
 
 /// Write buffers at once: one that takes writes, two that wait for their flush, as ours.
 pub const WRITE_BUFFERS: u64 = 3;
-/// Level 1 holds so many write buffers, as RocksDB's guide to tuning has it: as much as level 0
-/// when it is merged.
+/// Write buffers per level 1, as RocksDB's tuning guide recommends: as much as level 0 when it is
+/// compacted.
 const LEVEL_BASE_BUFFERS: u64 = 4;
 /// RocksDB gives a quarter of its jobs, at least one, to flushes and the others to compactions: as
 /// many as ours.

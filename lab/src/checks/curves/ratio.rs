@@ -1,20 +1,19 @@
-//! How many times the memory one curve of reads over memory needs that another does for as few
-//! reads.
+//! Ratio of the memory that two curves of reads over memory need for the same number of reads.
 //!
-//! By interpolation on the curves' falling envelopes; the geometric mean over the points of the
-//! baseline. Outside of what was measured nothing is guessed, and no point is left out: a curve
-//! that reads less even with its least memory counts as if it needed all of that, and one that
-//! never reads as little as if its most were enough. The one bounds the ratio from below, the other
-//! from above; how many points are bounds is told.
+//! By interpolation on the curves' falling envelopes, as the geometric mean over the points of the
+//! baseline. Nothing is extrapolated and no point is omitted: a curve that reads less even with its
+//! minimum memory counts as if it needed all of that, and one that never reads as little as if its
+//! maximum were enough. The first bounds the ratio from below, the second from above; the number of
+//! such points is reported.
 
-/// Memory and the reads of a lookup under it.
+/// Memory, and reads per lookup with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     pub memory_bytes: f64,
     pub reads: f64,
 }
 
-/// The curve as it falls: more memory never reads more.
+/// Falling envelope of the curve: more memory never reads more.
 fn envelope(points: &[Point]) -> Vec<Point> {
     let mut least = f64::INFINITY;
     let falling = |point: &Point| {
@@ -24,13 +23,13 @@ fn envelope(points: &[Point]) -> Vec<Point> {
     points.iter().map(falling).collect()
 }
 
-/// The memory that a curve needs for as few reads.
+/// Memory that a curve needs for the same number of reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Needed {
     Bytes(f64),
-    /// It reads less even with its least.
+    /// It reads less even with its minimum memory.
     AtMost(f64),
-    /// It reads more even with its most.
+    /// It reads more even with its maximum memory.
     AtLeast(f64),
 }
 
@@ -42,7 +41,7 @@ impl Needed {
     }
 }
 
-/// The least memory with which the curve reads no more than `reads`; `None` if it has no points.
+/// Minimum memory with which the curve reads at most `reads`; `None` if it has no points.
 fn memory_at(curve: &[Point], reads: f64) -> Option<Needed> {
     let (first, last) = (curve.first()?, curve.last()?);
     if first.reads <= reads {
@@ -59,26 +58,26 @@ fn memory_at(curve: &[Point], reads: f64) -> Option<Needed> {
     Some(crossing.unwrap_or(Needed::AtLeast(last.memory_bytes)))
 }
 
-/// What a comparison of curves finds.
+/// Result of a comparison of curves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
-    /// How many times the other's memory the baseline needs for as few reads, on average over the
+    /// Baseline's memory relative to the other's for the same number of reads, as the mean over the
     /// points.
     pub mean: f64,
-    /// At the point where that is most, and the baseline's memory there.
+    /// Maximum over the points, and the baseline's memory there.
     pub most: f64,
     pub most_at_bytes: f64,
     /// Points of the baseline.
     pub points: usize,
-    /// Those at which the ratio is more than was counted, for the other reads less even with its
-    /// least memory.
+    /// Points at which the ratio is higher than counted, because the other reads less even with its
+    /// minimum memory.
     pub more_at: usize,
-    /// Those at which it is less than was counted, for the other never reads as little.
+    /// Points at which it is lower than counted, because the other never reads as little.
     pub less_at: usize,
 }
 
-/// How many times the other curve's memory the baseline needs for as few reads; `None` if one of
-/// them has no points.
+/// Ratio of the baseline's memory to the other curve's for the same number of reads; `None` if one
+/// of them has no points.
 pub(crate) fn memory_ratio(baseline: &[Point], other: &[Point]) -> Option<Ratio> {
     let (baseline, other) = (envelope(baseline), envelope(other));
     let mut found =
@@ -128,7 +127,7 @@ mod tests {
         let baseline = curve(&[(4.0, 1.0), (6.0, 0.75), (8.0, 0.5)]);
         let bumpy = curve(&[(4.0, 1.0), (6.0, 1.5), (8.0, 0.5)]);
         let Ratio { mean, less_at, .. } = ratio(&baseline, &bumpy);
-        // Between 4 and 8 it falls from 6 on: at 7 it reads what the baseline reads at 6.
+        // Between 4 and 8 it decreases from 6 on: at 7 it reads as much as the baseline at 6.
         assert!((mean - (6.0f64 / 7.0).cbrt()).abs() < 1e-9 && less_at == 0, "{mean}");
     }
 
@@ -137,7 +136,7 @@ mod tests {
         let baseline = curve(&[(4.0, 1.0), (8.0, 0.5), (16.0, 0.25)]);
         let worse = curve(&[(4.0, 1.0), (8.0, 0.8), (16.0, 0.5)]);
         let found = ratio(&baseline, &worse);
-        // As much, half as much, and at most as much.
+        // The same memory, half of it, and at most the same.
         assert!((found.mean - 0.5f64.cbrt()).abs() < 1e-9, "{}", found.mean);
         assert_eq!((found.points, found.more_at, found.less_at), (3, 0, 1));
         let always_worse = curve(&[(4.0, 3.0), (16.0, 2.0)]);

@@ -1,5 +1,5 @@
-//! Who is compared: the usual default, other systems' defaults, and the navigator's choice, all
-//! with the same memory.
+//! The compared designs: the usual default, other systems' defaults, and the navigator's choice,
+//! all with the same memory.
 
 use shamba::Design;
 use shamba_model::MergePolicy;
@@ -13,29 +13,30 @@ use shamba_model::presets::{Preset, PresetBuffer};
 
 use super::{DEVICE_US, ENTRY_BYTES, Mix, RANGE_ENTRIES, Setting};
 
-/// What reading, merging and writing a page takes in a merge: up to a quarter of a MiB at once
-/// behind this device, and the processor's work on its entries. Measured are 36 us (merges of a GiB
-/// and more with one thread, 105 to 120 MB/s). But merges go on beside the client, with a core of
-/// their own, and the model adds both: it gets the half of it, which is right where neither waits
-/// for the other all the time.
+/// Time of reading, merging and writing a page in a compaction: up to a quarter of a MiB at once on
+/// this device, plus the CPU time of its entries. Measured: 36 us (compactions of a GiB and more
+/// with one thread, 105 to 120 MB/s). But compactions run concurrently with the client, on another
+/// core, and the model adds both times: it gets half of the measured time, which is right where
+/// neither waits for the other all the time.
 pub const MERGE_PAGE_NS: f64 = 18_000.0;
 /// A put into the memtable.
 const PUT_NS: f64 = 600.0;
 const PAGE_BYTES: u64 = 4096;
 /// No write buffer is smaller than this: what each flush costs whatever it writes is not in the
 /// model.
-const BUFFER_BYTES_LEAST: u64 = 512 << 10;
+const BUFFER_BYTES_MIN: u64 = 512 << 10;
 /// As the engine is.
 const OPTIONS: Options = Options {
     sensitivity: false,
-    smallest_buffer_bytes: BUFFER_BYTES_LEAST,
-    // As measured: the memory of a setting is what is left of the engine's budget, not the budget.
+    smallest_buffer_bytes: BUFFER_BYTES_MIN,
+    // As measured: the memory of a setting is the remainder of the engine's budget, not the budget.
     largest_buffer: LargestBuffer::AllMemory,
     ..Options::ENGINE
 };
-/// What the engine keeps free for one flush and one merge, beside a thirty-second of its budget.
+/// Memory that the engine reserves for one flush and one compaction, in addition to a thirty-second
+/// of its budget.
 const WORK_BYTES: f64 = (1792 << 10) as f64;
-/// An open table takes so much in any case: for each byte of its file.
+/// Memory of an open table per byte of its file.
 const TABLE_BYTES_PER_BYTE: f64 = 2.0 / 2048.0;
 
 /// A design that takes part.
@@ -45,11 +46,11 @@ pub struct Entrant {
     pub name: &'static str,
     /// The design and its memory.
     pub plan: Plan,
-    /// What the model says of the mix.
+    /// Predictions of the model for the mix.
     pub predicted: Predicted,
 }
 
-/// What the model says.
+/// Predictions of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Predicted {
     /// Operations a second, one after the other.
@@ -66,7 +67,7 @@ impl Entrant {
         self.plan.design
     }
 
-    /// What tells the trees of two designs apart.
+    /// Label that distinguishes the trees of two designs.
     pub fn label(&self) -> String {
         let design = self.plan.design;
         format!(
@@ -84,7 +85,7 @@ impl Entrant {
 /// All who take part in `mix`: the default first, the navigator's choice last.
 ///
 /// # Errors
-/// What the model says of the setting.
+/// Errors of the model for the setting.
 pub fn entrants(setting: &Setting, mix: &Mix) -> Result<Vec<Entrant>, String> {
     let situation = situation(setting, mix);
     let mut all =
@@ -103,7 +104,8 @@ pub fn entrants(setting: &Setting, mix: &Mix) -> Result<Vec<Entrant>, String> {
     let bounds =
         Bounds { memory_bytes: usable_bytes(setting) as u64, max_lookup_ios: None, max_update_ios: None };
     let mut plan = navigate(&situation, &bounds, &OPTIONS)?.plan;
-    // The model has a buffer just large enough for its levels; the rest is filters and cache.
+    // The model's buffer is just large enough for its levels; filters and cache get the remaining
+    // memory.
     plan.design.bits_per_key = bits_per_key(&plan, setting);
     all.push(entrant("navigator", plan, setting, mix)?);
     Ok(all)
@@ -121,12 +123,12 @@ fn entrant(name: &'static str, plan: Plan, setting: &Setting, mix: &Mix) -> Resu
     Ok(Entrant { name, plan, predicted })
 }
 
-/// What a page costs in a merge, for what reading and writing it would cost alone.
+/// Cost of a page in a compaction, relative to reading and writing it alone.
 fn merge_page_share() -> f64 {
     MERGE_PAGE_NS / (2.0 * DEVICE_US * 1e3)
 }
 
-/// What of all memory a design can spend: the engine needs some whatever the design.
+/// Memory available to a design: the total minus the engine's fixed needs.
 pub(super) fn usable_bytes(setting: &Setting) -> f64 {
     let memory = setting.memory_bytes() as f64;
     let tables = (setting.entries * ENTRY_BYTES) as f64 * TABLE_BYTES_PER_BYTE;
@@ -158,8 +160,8 @@ fn usual(
     let filter_bytes = setting.entries as f64 * bits_per_key / 8.0;
     // Who has more filters than fit keeps those that save most, as the engine always does.
     let left = usable_bytes(setting) - pages * FENCE_BYTES_PER_PAGE - filter_bytes;
-    let most = (left / 2.0 / buffers).max(BUFFER_BYTES_LEAST as f64);
-    let buffer_bytes = (buffer_bytes as f64).min(most).max(BUFFER_BYTES_LEAST as f64);
+    let most = (left / 2.0 / buffers).max(BUFFER_BYTES_MIN as f64);
+    let buffer_bytes = (buffer_bytes as f64).min(most).max(BUFFER_BYTES_MIN as f64);
     Ok(Plan {
         design: Design::new(policy, size_ratio, buffer_bytes as u64, bits_per_key),
         filters: FilterBits::PerKey(bits_per_key),

@@ -5,7 +5,7 @@ use shamba_model::cost::Workload;
 /// Shares of operations, which add up to 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Mix {
-    /// What it is called: in lines, files and figures.
+    /// Name, in output lines, files and figures.
     pub name: &'static str,
     /// Lookups that find nothing.
     pub empty_lookups: f64,

@@ -8,7 +8,7 @@ const SETTING: Setting = Setting {
     seed: 1,
     warm_seconds: 0.0,
     seconds: 0.0,
-    seconds_most: 0.0,
+    seconds_max: 0.0,
 };
 
 #[test]
@@ -40,9 +40,9 @@ fn every_mix_runs_and_answers_are_checked() {
         seed: 1,
         warm_seconds: 0.0,
         seconds: 0.01,
-        seconds_most: 0.05,
+        seconds_max: 0.05,
     };
-    // Designs for more memory than so few entries would have.
+    // Designs for more memory than this number of entries would have.
     let entrant = entrants(&SETTING, &MIXES[0]).unwrap().remove(0);
     let copies: Vec<_> = (0..MIXES.len()).map(|number| dir.path().join(number.to_string())).collect();
     fill(&dir.path().join("grown"), &entrant, &setting, &copies).unwrap();

@@ -14,7 +14,7 @@ use super::setup::{
 };
 use crate::prelude::*;
 
-/// From this rho on the paper states its improvement.
+/// Rho from which the paper states its improvement.
 const RHO: f64 = 0.5;
 
 const IMPROVES: Predicate = Predicate::direction(
@@ -139,7 +139,7 @@ fn not_uniform<'a>(rows: &View<'a>) -> View<'a> {
     certain(rows).filter(|row| row.text("expected") != "uniform")
 }
 
-/// The share of comparisons that robust tunings win, of those in which the two differ.
+/// Share of comparisons that robust tunings win, among those in which the two tunings differ.
 fn better(rows: &View<'_>) -> Option<f64> {
     let rows = certain(rows);
     let sum = |column: &str| rows.numbers(column).iter().sum::<f64>();

@@ -1,9 +1,9 @@
 //! Figures 7 to 9: I/Os of nominal and robust designs on the engine, in the expected mix and in
-//! ones that drifted.
+//! drifted ones.
 //!
-//! Each design's tree is laid down anew and takes the same stream of operations, found and absent
-//! keys, updates with new keys and short ranges, merges included until they rest. Counted are the
-//! pages of 4 KiB that go through the file system.
+//! The tree of each design is built anew and executes the same stream of operations: found and
+//! empty lookups, updates with new keys, and short ranges; all compactions that they trigger are
+//! included. Counted are the pages of 4 KiB read and written through the file system.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::prelude::*;
 /// The paper's w11: lookups and ranges, 1 % updates.
 const EXPECTED: Four = [0.33, 0.33, 0.01, 0.33];
 const RHO: f64 = 1.0;
-/// "Up to 90 % fewer": in the mix where most are saved.
+/// "Up to 90 % fewer": in the mix with the largest saving.
 const UP_TO: f64 = 0.9;
 /// A loss below a tenth of the throughput is negligible, as for the model's designs.
 const NEGLIGIBLE: f64 = 1.0 / 0.9;
@@ -102,7 +102,7 @@ fn sizes(scale: Scale) -> (u64, u64) {
     scale.pick((1 << 15, 512), (1 << 18, 1_024), (1 << 20, 1_024))
 }
 
-/// So few that the inserts among them change the tree's size little.
+/// Few operations, so that the inserts among them change the tree's size little.
 fn operations(scale: Scale) -> u64 {
     sizes(scale).0 / 4
 }
@@ -178,8 +178,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     Ok(rows)
 }
 
-/// What an operation of a stream reads and writes, and what flushes and merges do for it until they
-/// rest.
+/// I/O per operation of a stream, and of the flushes and compactions until none is pending.
 fn stream(lab: &Lab<'_>, tree: &mut Grown, mix: &Four) -> Result<[Io; 2], String> {
     let said = |error: shamba::Error| error.chain().to_string();
     let tally = Arc::new(IoTally::new());

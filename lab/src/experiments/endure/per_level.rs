@@ -1,9 +1,10 @@
-//! A size ratio and runs for each level (K-LSM and Moose) against one size ratio, by the model.
+//! A size ratio and a number of runs per level (K-LSM and Moose) against one size ratio, by the
+//! model.
 //!
-//! Over sizes of data, memories and mixes of operations: the time that the best tree with T_i and
-//! K_i for each level saves over the navigator's best one, as the papers count and as the engine
-//! does, with any space and with at most twice the data's; and what either costs in the worst mix
-//! at a divergence of 1.
+//! Over data sizes, memories and mixes: the time that the best tree with its own T_i and K_i per
+//! level saves over the navigator's best one, by the papers' and by the engine's convention, with
+//! unlimited space and with at most twice the data's; and the cost of either in the worst mix at a
+//! divergence of 1.
 
 use shamba_model::cost::{CpuTimes, DataSet, Device as ModelDevice, Situation, Workload};
 use shamba_model::miss_ratio::MissRatioCurve;
@@ -30,10 +31,10 @@ const MIXES: [(&str, Four); 8] = [
     ("all alike", [0.25, 0.25, 0.25, 0.25]),
     ("updates, few empty lookups", [0.1, 0.0, 0.9, 0.0]),
 ];
-/// The gain from which the engine would support it.
+/// Gain that would justify support in the engine.
 const WORTH: f64 = 0.1;
 const RHO: f64 = 1.0;
-/// Runs of a level: each is a place where a lookup or range may have to read.
+/// Maximum runs of a level: each may cost a lookup or range a read.
 const RUNS_MAX: u32 = 64;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -78,8 +78,8 @@ pub(super) struct Tuning {
     pub costs: Four,
 }
 
-/// All tunings of the paper's space that no other beats in every operation. Filters are Monkey's
-/// for empty lookups, as there.
+/// All tunings of the paper's space that are not dominated in every operation. Filters are Monkey's
+/// for empty lookups, as in the paper.
 ///
 /// # Errors
 /// Errors of the model.

@@ -1,19 +1,18 @@
 //! Reads of skewed lookups: the cost model's prediction for a block cache of any size against
 //! counted reads.
 //!
-//! Keys have Zipf's popularities and are scattered over the tree. One stream asks for keys that are
-//! there (V, Monkey's cost of a lookup that finds its key), another for the absent keys behind them
-//! (R, whose reads are false positives). One opening observes the beginning of a stream and
-//! predicts reads for every size of the cache. For each size another opening is warmed by what
-//! follows, and reads of the next lookups are counted. Beside the prediction from the observed
-//! curve stand the one from the analytic curve for the exponent, and the one that takes all blocks
-//! for equally popular: each a miss ratio times the blocks that a lookup searches, as counted. The
-//! cost model's own prediction takes the observed curve too, but the number of searches from the
-//! design.
+//! Keys have Zipf popularities and are scattered over the tree. One stream looks up existing keys
+//! (V, Monkey's cost of a found lookup), another the absent keys after them (R, whose reads are
+//! false positives). One instance observes the beginning of a stream and predicts reads for every
+//! cache size. For each size another instance is warmed with the following lookups, and the reads
+//! of the next ones are counted. Three predictions are compared: from the observed curve, from the
+//! analytic curve for the exponent, and with equal popularity of all blocks; each is a miss ratio
+//! times the counted blocks that a lookup searches. The cost model's own prediction also uses the
+//! observed curve, but takes the number of searches from the design.
 //!
-//! The curve is that of a cache that admits every missed block, and one side counts with such a
-//! cache. The other has the engine's default admission, which here, where reads are quick, admits
-//! one missed block in 16.
+//! The curve assumes a cache that admits every missed block, and one side measures such a cache.
+//! The other has the engine's default admission, which admits one missed block in 16 when reads are
+//! fast, as here.
 
 use fastrand::Rng;
 use shamba::{Db, Residency};
@@ -45,13 +44,13 @@ const OF_ABSENT_DEFAULT: Only = &[("keys", ABSENT), ("admission", DEFAULT)];
 const NEAR: f64 = 0.15;
 const LEVELS: u32 = 4;
 const SIZE_RATIO: f64 = 4.0;
-/// Few, so that false positives are a good part of all reads.
+/// Few bits, so that false positives are a considerable part of all reads.
 const BITS_PER_KEY: f64 = 4.0;
 const KEY_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 128;
-/// Memory of filters, indexes and all else beside the cache is ample.
+/// Ample memory for everything except the cache.
 const OTHER_BYTES: u64 = 256 << 20;
-/// Lookups between looks at the sample, as the engine's observer takes them by time.
+/// Lookups between reads of the sample, which the engine's observer takes by time.
 const LOOK_EVERY: u64 = 20_000;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -160,19 +159,19 @@ fn counted(scale: Scale) -> u64 {
     scale.count(100_000, 400_000, 1_600_000)
 }
 
-/// The largest part by which a prediction is off.
+/// Largest relative error of a prediction.
 fn worst(rows: &View<'_>, predicted: &str) -> Option<f64> {
     let off = |row: &&Row| Some((row.number(predicted)? / row.number("reads")? - 1.0).abs());
     let all: Option<Vec<f64>> = rows.0.iter().map(off).collect();
     all?.into_iter().reduce(f64::max)
 }
 
-/// The worst error of the sampled curve over that of the analytic one, which knows the exponent.
+/// Worst error of the sampled curve relative to that of the analytic one, which knows the exponent.
 fn over_analytic(rows: &View<'_>) -> Option<f64> {
     Some(worst(rows, "predicted_reads")? / worst(rows, "analytic_reads")?)
 }
 
-/// Items of Zipf's popularities, scattered, or the absent keys behind them.
+/// Items with Zipf popularities, scattered, or the absent keys after them.
 #[derive(Clone)]
 struct Stream {
     absent: bool,
@@ -187,7 +186,7 @@ impl Stream {
         Self { absent, rng: Rng::with_seed(seed ^ 0x736b_6577), zipf: Zipf::new(items, alpha), scattered }
     }
 
-    /// Looks up what comes next, and checks every answer.
+    /// Runs the next lookups, and checks every answer.
     fn look_up(&mut self, db: &Db, tree: &Tree, lookups: u64) -> Result<(), String> {
         let mut key = Vec::new();
         for _ in 0..lookups {

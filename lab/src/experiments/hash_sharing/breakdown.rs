@@ -1,8 +1,8 @@
-//! Figures 1 and 2: the share of a lookup's time that hashing takes, with leveling and with
-//! tiering.
+//! Figures 1 and 2: share of hashing in the time of a lookup, with leveling and with tiering.
 //!
-//! Measured: the hashes that the engine counts of a lookup without sharing, times the time of one,
-//! over the time of the lookup. The model is Equation 4 or 6 with the time that hashing takes here.
+//! Measured: the engine's count of hashes per lookup without sharing, times the time of one,
+//! divided by the time of the lookup. The model is Equation 4 or 6 with the hashing time of this
+//! machine.
 
 use shamba::DigestKind;
 use shamba_filter::measured;
@@ -114,8 +114,8 @@ pub(super) const FIG2: Experiment = Experiment {
     ..FIG1
 };
 
-/// As many for both policies: only how runs divide them differs. Each of ten runs of the smallest
-/// level has an entry.
+/// The same number of entries for both policies: only their distribution over runs differs. Each of
+/// ten runs of the smallest level has at least one entry.
 fn entries(scale: Scale) -> u64 {
     scale.pick(111_110, 444_440, 22_000_000)
 }
@@ -149,7 +149,7 @@ fn over_model(rows: &View<'_>, device: Device, empty_fraction: f64) -> Option<f6
     Some(here.number("hashing")? / here.number("model")?)
 }
 
-/// The policies' trees hold the same entries, and are asked in turns.
+/// The policies' trees have the same entries; their lookups alternate.
 fn measure(lab: &mut Lab<'_>, policies: usize) -> Result<Rows, String> {
     let policies = &POLICIES[..policies];
     let mut rows = Rows::default();
@@ -170,7 +170,7 @@ fn measure(lab: &mut Lab<'_>, policies: usize) -> Result<Rows, String> {
         let sides: Vec<&shamba::Db> = dbs.iter().collect();
         for empty_fraction in EMPTY_FRACTIONS {
             lab.at(format_args!("{}, {empty_fraction} of the lookups empty", device.name()));
-            // More where no lookup reads a page but for false positives.
+            // More lookups where only false positives read pages.
             let quick = if empty_fraction < 1.0 { 600 } else { 6_000 };
             let questions = Questions::uniform(empty_fraction, lab.scale.count(quick, 30_000, 1_000_000));
             let paper_page_ns = device.read_ns().map_or(PAPER_MEMORY_NS, |ns| ns as f64);

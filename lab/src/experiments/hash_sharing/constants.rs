@@ -1,10 +1,9 @@
-//! The constants of Equations 4 and 8 as this machine has them: a hash, a probe of a filter, a
-//! page.
+//! The constants of Equations 4 and 8 on this machine: a hash, a probe of a filter, a page.
 //!
-//! Each is measured when it is first asked for, which is before the lookups that the equation
-//! predicts are timed, and once in a process: all seeds and figures have the same. A hash and a
-//! page are measured as for Table 1; a probe on filters of as many bytes as those of the tree, so
-//! that it is as far from the processor's caches.
+//! Each is measured at its first use, before the predicted lookups are timed, and once per process:
+//! all seeds and figures use the same value. A hash and a page are measured as for Table 1; a probe
+//! is measured on filters of the same total size as the tree's, so that it has the same cache
+//! misses.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -24,10 +23,10 @@ use crate::lab::Lab;
 use crate::lookups::median;
 use crate::tree::Spec;
 
-/// Values by what they are of.
+/// Measured values by name.
 static KNOWN: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
 
-/// The value of that name, measured when it is first asked for.
+/// Returns the value with this name, measured at the first call.
 fn once(name: String, measure: impl FnOnce() -> Result<f64, String>) -> Result<f64, String> {
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
     if let Some(known) = known {
@@ -63,13 +62,13 @@ pub(super) fn hash_here(spec: &Spec) -> Option<f64> {
     once(format!("hash {} {}", hash.name(), spec.key_bytes), || Ok(hash_ns(hash, spec.key_bytes))).ok()
 }
 
-/// Keys of a table, about.
+/// Approximate keys of a table.
 fn table_keys(spec: &Spec) -> u64 {
     (spec.file_bytes / spec.entry_bytes.max(1) as u64).clamp(1, spec.entries.max(1))
 }
 
-/// Nanoseconds of probing one of the filters of a tree for a key that it does not have. Each probe
-/// waits for the one before it, as a lookup asks no filter before the last one has answered.
+/// Nanoseconds of probing one of a tree's filters for an absent key. Each probe depends on the one
+/// before, because a lookup probes a filter only after the previous answer.
 fn probe_ns(lab: &Lab<'_>, spec: &Spec) -> Result<f64, String> {
     const PROBES: usize = 1_024;
     const BATCHES: usize = 64;
@@ -87,8 +86,7 @@ fn probe_ns(lab: &Lab<'_>, spec: &Spec) -> Result<f64, String> {
     let mut number = spec.entries;
     let mut measured = || {
         let batch = |_| {
-            // Drawn before the clock runs, and new for each batch, so that no line is in the caches
-            // by then.
+            // Drawn before the clock starts, and anew for each batch, so that no line is cached.
             let asked: Vec<(usize, KeyDigest)> = (0..PROBES)
                 .map(|_| {
                     number += 1;
@@ -98,7 +96,7 @@ fn probe_ns(lab: &Lab<'_>, spec: &Spec) -> Result<f64, String> {
             let mut filter_before = 0;
             let since = Instant::now();
             for (filter, digest) in &asked {
-                // The filter depends on the answer before in a bit that is always the same.
+                // The filter index depends on a constant bit of the previous answer.
                 let answer = filters[*filter ^ filter_before].may_contain(black_box(*digest));
                 filter_before = usize::from(black_box(answer)) & black_box(0);
             }

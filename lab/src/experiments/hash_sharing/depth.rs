@@ -1,9 +1,9 @@
-//! Equations 6 and 7: hashing over the number of levels, and of runs a level.
+//! Equations 6 and 7: hashing time over the number of levels, and of runs per level.
 //!
-//! Hashes are counted by the engine, and timed by the slope of the saving over the filters: a
-//! lookup that hashes for every filter beside one that hashes once; nothing else differs. If the
-//! slope is a whole hash, hashing no longer depends on the filters. Sixteen bits per key make few
-//! false positives.
+//! Hashes are counted by the engine, and timed by the slope of the saving over the number of
+//! filters: lookups that hash per filter against lookups that hash once, with no other difference.
+//! If the slope is one whole hash, hashing time does not depend on the number of filters. Sixteen
+//! bits per key keep false positives few.
 
 use shamba::DigestKind;
 
@@ -16,12 +16,12 @@ const SIZES: (usize, usize) = (1_024, 1_088);
 const BITS_PER_KEY: f64 = 16.0;
 const LEVELS: [u32; 5] = [1, 4, 8, 11, 14];
 const RUNS: [u32; 4] = [1, 4, 7, 10];
-/// A hash among the other work of a lookup may take this much less than by itself, as the processor
-/// does both at once.
+/// Time of a hash within a lookup relative to its time alone: lower, because the CPU overlaps it
+/// with other work.
 const WHOLE_HASH: (f64, f64) = (0.75, 1.25);
-/// "No longer depends": the time of hashing grows by less than this part of what it did,
+/// "No longer depends": hashing time grows by less than this part of its former growth,
 const LITTLE: f64 = 0.5;
-/// and by at most this much.
+/// and by at most this factor.
 const SAME: f64 = 1.25;
 const NS: Column = Column::from_zero("ns", "time of a lookup [ns]");
 
@@ -116,8 +116,7 @@ fn parameters(varied: Parameter, entries: u64) -> Vec<Parameter> {
     ]
 }
 
-/// The time that hashing takes of a lookup of the tree with the most filters, over that with the
-/// fewest.
+/// Hashing time of a lookup in the tree with the most filters, relative to that with the fewest.
 fn hashing_growth(rows: &View<'_>, column: &str) -> Option<f64> {
     last_over_first(&rows.of("side", "one digest").points("filters", column))
 }

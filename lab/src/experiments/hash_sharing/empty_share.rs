@@ -9,7 +9,7 @@ const EMPTY_FRACTIONS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
 const SIZES: (usize, usize) = (512, 1_024);
 const SIZE_RATIO: f64 = 10.0;
 const LEVELS: u32 = 5;
-/// A lookup that finds its key on a device slower than this is all reading.
+/// Device latency above which reading dominates a found lookup.
 const SLOW_NS: u64 = 50_000;
 /// "Nothing", in the paper's words.
 const NOTHING: f64 = 0.03;

@@ -1,5 +1,5 @@
-//! Figures 4 and 5: time of a lookup in one filter, over the length of keys: one hash beside seven,
-//! and one hash with rotation beside double hashing in a filter of seven units.
+//! Figures 4 and 5: time of a lookup in one filter over the key length: one hash against seven, and
+//! one hash with rotation against double hashing in a filter of seven units.
 
 use std::hint::black_box;
 

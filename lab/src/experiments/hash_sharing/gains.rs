@@ -1,8 +1,8 @@
-//! Lookups with one digest beside lookups that hash for every filter, as rows.
+//! Rows that compare lookups with one digest with lookups that hash per filter.
 //!
-//! Both sides read one tree at the same time; the only difference is `hash_sharing`. Beside the
-//! measured gain stands the model's (Equation 8) for the times that a hash of that length, a probe
-//! and a page take on this machine ([`super::constants`]).
+//! Both sides read one tree at the same time; the only difference is `hash_sharing`. The rows also
+//! have the model's gain (Equation 8) for the measured times of a hash of that length, a probe and
+//! a page on this machine ([`super::constants`]).
 
 use shamba::DigestKind;
 use shamba_filter::measured;
@@ -31,21 +31,21 @@ pub(super) const NEAR_MODEL: (f64, f64) = (0.7, 1.3);
 pub(super) const DIGESTS: [(DigestKind, &str); 2] =
     [(DigestKind::Murmur64A, "MM64 (the paper's)"), (DigestKind::Xxh3, "XXH3 (ours)")];
 
-/// Filters exceed the last-level cache this many times where they should exceed it.
+/// Required size of filters relative to the last-level cache, where they should exceed it.
 const TIMES_LLC: f64 = 4.0;
-/// Some 10 GiB of entries of 64 bytes: trees lie in memory. The parameters state the ratio that is
-/// left.
+/// Some 10 GiB of entries of 64 bytes: trees are in memory. The parameters state the resulting
+/// ratio.
 const ENTRIES_MAX: u64 = 160_000_000;
 /// Keys and entries of such trees.
 pub(super) const SHORT: (usize, usize) = (56, 64);
 
-/// The filters of so many entries over the last-level cache.
+/// Size of the filters of this number of entries relative to the last-level cache.
 pub(super) fn filters_over_llc(entries: u64, bits_per_key: f64) -> f64 {
     entries as f64 * bits_per_key / 8.0 / llc_bytes() as f64
 }
 
-/// Entries at which filters of so many bits per key exceed the last-level cache [`TIMES_LLC`]
-/// times, as figures of CPU time need it; at most [`ENTRIES_MAX`].
+/// Entries whose filters, with these bits per key, exceed the last-level cache [`TIMES_LLC`] times,
+/// as figures of CPU time require; at most [`ENTRIES_MAX`].
 pub(super) fn beyond_llc(bits_per_key: f64) -> u64 {
     ((TIMES_LLC * llc_bytes() as f64 * 8.0 / bits_per_key).ceil() as u64).min(ENTRIES_MAX)
 }
@@ -77,7 +77,7 @@ pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Quest
     let [base, idea] = <[Side; 2]>::try_from(sides).map_err(|_| "two sides were asked")?;
     let fpr = match questions.distribution {
         Distribution::Uniform => measured::fpr(spec.bits.layout, spec.bits.per_key),
-        // A skewed stream asks few keys: those that are false positives are its rate.
+        // A skewed stream looks up few keys: the false positives among them determine its rate.
         _ => base.stats.false_positives as f64 / base.stats.filters_consulted.max(1) as f64,
     };
     let model = times.and_then(|times| model_gain(spec, (fpr, questions.empty_fraction), times));
@@ -105,8 +105,8 @@ pub(super) fn gain(lab: &Lab<'_>, tree: &Tree, device: Device, questions: &Quest
     Ok(values.and(base.io()).and(base.shape(spec.shape.levels, u64::from(spec.shape.run_count()))))
 }
 
-/// The gain by Equation 8; `None` for levels of other than one or T runs, which Equations 4 and 6
-/// do not know.
+/// The gain by Equation 8; `None` for levels with other than one or T runs, which Equations 4 and 6
+/// do not cover.
 fn model_gain(spec: &Spec, (fpr, empty_fraction): (f64, f64), times: LookupTimes) -> Option<f64> {
     model_shape(spec.shape, (fpr, empty_fraction))?.gain(&times).ok()
 }
@@ -141,7 +141,7 @@ pub(super) fn hash_of(kind: DigestKind) -> Option<Hash> {
     }
 }
 
-/// The reason for a gain's size at a point: what the baseline's time consists of.
+/// The reason for a gain's size at a point: the composition of the baseline's time.
 pub(super) fn because(point: &View<'_>) -> String {
     let of = |column| point.mean(column).unwrap_or_default();
     let (base, hashes, hash_ns) = (of("baseline_ns"), of("hashes"), of("hash_ns"));

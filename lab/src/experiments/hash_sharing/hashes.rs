@@ -1,4 +1,4 @@
-//! The hash functions of the paper as their authors publish them, and the time that they take.
+//! The paper's hash functions in their authors' published form, and their times.
 
 use std::hint::black_box;
 
@@ -10,8 +10,8 @@ use shamba_key::DigestFn;
 use crate::lookups::{median, median_ns};
 use shamba_workload::mix2;
 
-/// Keys that are hashed in turn: they fit the first-level cache at 64 bytes, the second-level one
-/// at a kilobyte.
+/// Number of rotating keys: they fit in the first-level cache at 64 bytes, and in the second-level
+/// cache at a kilobyte.
 const KEYS: usize = 256;
 
 /// A hash function of the paper, and ours.
@@ -147,7 +147,7 @@ pub(super) fn hash_ns(hash: Hash, bytes: usize) -> f64 {
     let mut measured = || {
         median_ns(rounds, KEYS, |_| {
             for key in &mut keys {
-                // The next key depends on this hash in a bit that is always the same.
+                // The next key depends on a constant bit of this hash.
                 if let Some(byte) = key.first_mut() {
                     *byte ^= (black_box(chain) >> 63 & 1) as u8 & black_box(0);
                 }

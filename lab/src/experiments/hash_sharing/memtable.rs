@@ -1,8 +1,8 @@
-//! Ours: lookups in the memtable by its order and by the digest.
+//! This engine's addition: lookups in the memtable by key order and by the digest.
 //!
-//! The memtable's order takes a logarithm of comparisons, each a step to memory that nothing
-//! foretold. The digest that a lookup has for its filters anyway also finds entries in an index, in
-//! about one step. Both stores have the same entries, written in the same random order; only
+//! The memtable's key order takes a logarithmic number of comparisons, each with an unpredictable
+//! memory access. The digest that a lookup computes for its filters also finds entries in an index,
+//! in about one step. Both stores have the same entries, written in the same random order; only
 //! `memtable_index` differs.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::lookups::compare;
 use crate::prelude::*;
 
 const ENTRY_BYTES: u64 = 116;
-/// The most entries, divided by these.
+/// Divisors of the maximum number of entries.
 const PARTS: [u64; 3] = [64, 8, 1];
 const SIDES: [(&str, bool); 2] = [("the order", false), ("the index of digests", true)];
 const KEYS: [(&str, f64); 2] = [("absent", 1.0), ("there", 0.0)];
@@ -94,7 +94,7 @@ fn ends(rows: &View<'_>, keys: &str) -> Option<(f64, f64)> {
     Some((*saved.first()?, *saved.last()?))
 }
 
-/// A store whose memtable holds all of `items`, and never is full.
+/// A store whose memtable holds all of `items` without becoming full.
 fn store(items: Items, memtable_index: bool) -> Result<Db, String> {
     let said = |error: shamba::Error| error.chain().to_string();
     let files: Arc<dyn Vfs> = Arc::new(MemFs::new());

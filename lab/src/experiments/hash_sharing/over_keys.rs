@@ -11,7 +11,7 @@ use crate::tree::{Spec, Tree};
 
 const SIZE_RATIO: f64 = 10.0;
 const LEVELS: u32 = 5;
-/// A gain that nobody would notice.
+/// A negligible gain.
 const VANISHED: f64 = 0.05;
 const X: Column = Column::log("key_bytes", "key [bytes]");
 const GAIN: Column = Column::percent("gain", "time saved by one digest [%]");
@@ -264,12 +264,12 @@ impl Trees {
     }
 }
 
-/// Rows of the paper's digest with keys of so many bytes.
+/// Rows of the paper's digest with keys of this length.
 fn at<'a>(rows: &View<'a>, key_bytes: usize) -> View<'a> {
     of_paper(rows).of("key_bytes", key_bytes)
 }
 
-/// Rows of the paper's digest with the longest keys there are.
+/// Rows of the paper's digest with the longest keys.
 fn longest<'a>(rows: &View<'a>) -> View<'a> {
     at(rows, rows.numbers("key_bytes").into_iter().fold(0.0, f64::max) as usize)
 }

@@ -1,10 +1,10 @@
-//! Ours: what one digest makes possible, beside what it saves.
+//! This engine's additions: optimizations that a shared digest enables, besides the saved hashes.
 //!
-//! With XXH3 and short keys hashing is next to nothing of a lookup. A digest that is there before
-//! anything else is looked at allows more: filters of all runs are asked for in memory before the
-//! first is tested, tags in data blocks find an entry without comparing keys, and a call for many
-//! keys asks for the lines of all of them before it tests one. They are switched on one after the
-//! other, on trees that are otherwise the same.
+//! With XXH3 and short keys, hashing is a negligible part of a lookup. A digest that is known in
+//! advance enables more: filters of all runs are prefetched before the first is tested, tags in
+//! data blocks find an entry without key comparisons, and a call for many keys prefetches the lines
+//! of all of them before it tests one. These are switched on one after the other, on otherwise
+//! equal trees.
 
 use shamba::{Db, DigestKind};
 
@@ -16,7 +16,7 @@ use crate::tree::{Spec, Tree};
 const SIZES: (usize, usize) = (16, 116);
 const SIZE_RATIO: f64 = 4.0;
 const LEVELS: u32 = 6;
-/// A budget that holds all blocks: the cost of memory, not of a device.
+/// A budget that holds all blocks, so that the cost of memory is measured, not of a device.
 const BUDGET_BYTES: u64 = 4 << 30;
 /// The step, its switches, and whether blocks have tags.
 type Step = (&'static str, &'static [(&'static str, &'static str)], bool);

@@ -10,7 +10,7 @@ pub(super) const ABSENT_KEYS: usize = 100_000;
 /// Bytes of a key, as in Table 2.
 pub(super) const KEY_BYTES: usize = 512;
 
-/// How probes are made of hashes.
+/// Derivation of probes from hashes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// One hash and its rotation.

@@ -1,7 +1,7 @@
 //! Table 1: the time of reading a page, by device, and of hashing a kilobyte, by function.
 //!
-//! A page is read by itself, at random places of a file of many, as the engine reads it from that
-//! device. Emulated devices have the paper's times, so that theirs say only whether they are kept.
+//! Single pages are read at random places of a large file, as the engine reads them from that
+//! device. Emulated devices have the paper's times, so their results only check the emulation.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const PAGE_BYTES: usize = 4_096;
 const PAPER_MEMORY_NS: f64 = 160.0;
 /// "Within an order of magnitude".
 const MAGNITUDE: (f64, f64) = (0.1, 10.0);
-/// The time of a device's reads, at most, unless one takes longer.
+/// Maximum time of a device's reads, unless one takes longer.
 const TIME_MAX: Duration = Duration::from_millis(100);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -106,7 +106,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
         }
         let paper_ns = match device {
             Device::Memory => Some(PAPER_MEMORY_NS),
-            // The disk of this machine is none of the paper's.
+            // The disk of this machine is not one of the paper's.
             _ => device.read_ns().map(|ns| ns as f64),
         };
         taken.push((device.name(), page_ns(lab, device)?, paper_ns, device.is_emulated()));
@@ -120,7 +120,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     Ok(rows)
 }
 
-/// A name of at most six characters: the picture has room for no more beside so many others.
+/// A name of at most six characters, so that all labels fit in the picture.
 fn tick(name: &str) -> &str {
     match name {
         "disk, direct" => "direct",
@@ -160,13 +160,13 @@ pub(super) fn page_ns(lab: &Lab<'_>, device: Device) -> Result<f64, String> {
     Ok(ns)
 }
 
-/// Nanoseconds a read: of the median batch of `reads` reads, or of as many as there is time for.
+/// Nanoseconds per read: of the median batch of `reads` reads, or of those that time allows.
 fn median_read_ns(
     file: &dyn RandomFile,
     numbers: &mut impl Iterator<Item = u64>,
     reads: u64,
 ) -> std::io::Result<f64> {
-    /// Reads between two looks at the clock: that takes as long as a page of memory.
+    /// Reads between two clock reads, each of which takes as long as a page of memory.
     const BATCH: usize = 16;
     let mut buffer = AlignedBuf::new(PAGE_BYTES);
     let begin = Instant::now();

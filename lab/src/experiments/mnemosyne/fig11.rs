@@ -1,13 +1,13 @@
 //! Figure 11: throughput and filter bits over time while the tree grows.
 //!
-//! Uniform bits and bits by run: a store each from one tree, which takes the same stream in windows
-//! (a quarter inserts, a quarter updates, half empty lookups), merges included until they rest.
-//! Stores take turns.
+//! Uniform bits and bits by run: one store each from one tree, which execute the same stream in
+//! windows (a quarter inserts, a quarter updates, half empty lookups), including all triggered
+//! compactions. The stores alternate.
 //!
-//! The paper's static Monkey is a list of bits by level, made for a tree of known size; the engine
-//! has no such lists. After each window a tree is laid down with the levels that the store of
-//! uniform bits has then, and the bits of the list: counted from the first level (top-down) or from
-//! the deepest one (bottom-up). It has bits and reads, and no throughput.
+//! The paper's static Monkey is a list of bits per level for a tree of known size; the engine has
+//! no such lists. After each window a tree is built with the current levels of the store with
+//! uniform bits, and the bits of the list: counted from the first level (top-down) or from the
+//! deepest one (bottom-up). Its bits and reads are measured, not its throughput.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ const SIDES: [Allocation; 2] = [Allocation::Uniform, Allocation::Monkey];
 const TOP_DOWN: &str = "static, top-down";
 const BOTTOM_UP: &str = "static, bottom-up";
 const DEVICE: Device = Device::Pcie;
-/// The paper's guard: memory may exceed what was asked for by a bit per key.
+/// The paper's guard: memory may exceed the request by one bit per key.
 const GUARD_BITS: f64 = 1.0;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -123,7 +123,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     },
 };
 
-/// How far bits are off those asked for, in the mean over windows.
+/// Mean deviation of the bits from the requested ones, over the windows.
 fn strays(rows: &View<'_>, filters: &str) -> Option<f64> {
     let off = |row: &&Row| Some((row.number("bits_written")? - row.number("bits")?).abs());
     let off: Vec<f64> = rows.of("filters", filters).0.iter().filter_map(off).collect();
@@ -134,9 +134,9 @@ fn windows(scale: Scale) -> u64 {
     scale.pick(5, 10, 10)
 }
 
-/// As many entries come later. The tree gets a level more on the way, which no list foresees. The
-/// tiny scale has no fewer than the quick one: with less than a file for each level no window has
-/// the bits that were asked for.
+/// The same number of entries is inserted later. The tree grows by a level meanwhile, which no
+/// static list accounts for. The tiny scale is as large as the quick one: with less than one file
+/// per level no window has the requested bits.
 fn size(scale: Scale) -> Size {
     Size { entries: scale.pick(1 << 14, 1 << 19, 20_000_000), entry_bytes: 128, buffers: 200 }
 }
@@ -145,7 +145,8 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     let tree = Store::lay(lab, size(lab.scale), 2)?;
     let mut rows = Rows::default();
     for bits in BITS {
-        let stores = [tree.copy()?.refit(SIDES[0], bits)?, tree.copy()?.refit(SIDES[1], bits)?];
+        let stores =
+            [tree.copy()?.rewrite_filters(SIDES[0], bits)?, tree.copy()?.rewrite_filters(SIDES[1], bits)?];
         let open = [stores[0].open(SIDES[0], bits, DEVICE)?, stores[1].open(SIDES[1], bits, DEVICE)?];
         let questions = Questions::uniform(1.0, lab.scale.count(2_000, 20_000, 100_000));
         let place = Place { bits, questions: &questions, levels: tree.size.levels(1) };
@@ -177,7 +178,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     Ok(rows)
 }
 
-/// Operations a second of a window's stream.
+/// Operations per second of a window's stream.
 fn stream(lab: &Lab<'_>, tree: &Store, db: &Db, window: u64) -> Result<f64, String> {
     let said = |error: shamba::Error| error.chain().to_string();
     let (items, entries) = (tree.items, tree.size.entries);

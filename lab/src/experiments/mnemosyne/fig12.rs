@@ -1,10 +1,9 @@
 //! Figure 12: the time of lookups and writes over bits per key, for shares of empty lookups and two
 //! distributions.
 //!
-//! At each place the three sides are copies of one tree with other filters; bits by file follow
-//! lookups of the place that the engine has seen before. Lookups in turns, then updates (10 for 31
-//! lookups, merges included until they rest), then lookups again: in the trees that the updates
-//! have made.
+//! At each point the three sides are copies of one tree with different filters; bits by file follow
+//! earlier lookups of that point. First lookups on alternating sides, then updates (10 per 31
+//! lookups, including all triggered compactions), then lookups again, in the updated trees.
 
 use std::time::Instant;
 
@@ -19,9 +18,9 @@ use crate::prelude::*;
 const SIDES: [Allocation; 3] = [Allocation::Uniform, Allocation::Monkey, Allocation::Workload];
 const EMPTY_FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
 const DEVICE: Device = Device::Pcie;
-/// The paper sees memory under pressure below so many bits.
+/// Bits per key below which the paper considers memory to be under pressure.
 const PRESSURE_BITS: f64 = 7.0;
-/// What bits by run save "up to".
+/// Claimed maximum saving of bits by run ("up to").
 const UP_TO: f64 = 0.2;
 /// "A further 10 % throughput".
 const FURTHER: f64 = 1.1;
@@ -150,8 +149,8 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     let tree = Store::lay(lab, size(lab.scale), 1)?;
     let mut static_sides = Vec::new();
     for &bits in bits(lab.scale) {
-        let refit = |allocation| tree.copy()?.refit(allocation, bits);
-        static_sides.push((bits, [refit(SIDES[0])?, refit(SIDES[1])?]));
+        let rewrite_filters = |allocation| tree.copy()?.rewrite_filters(allocation, bits);
+        static_sides.push((bits, [rewrite_filters(SIDES[0])?, rewrite_filters(SIDES[1])?]));
     }
     let mut rows = Rows::default();
     for distribution in DISTRIBUTIONS {
@@ -161,7 +160,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
             let learned = tree.copy()?.learn(lab, &questions)?;
             let questions = Questions { lookups: lookups(lab.scale), ..questions };
             for (bits, [uniform, by_run]) in &static_sides {
-                let by_file = learned.copy()?.refit(Allocation::Workload, *bits)?;
+                let by_file = learned.copy()?.rewrite_filters(Allocation::Workload, *bits)?;
                 let place = Place { bits: *bits, questions: &questions, levels: tree.size.levels(1) };
                 rows.extend(at(lab, &place, [uniform.copy()?, by_run.copy()?, by_file])?);
             }

@@ -1,9 +1,8 @@
-//! Figure 4: data blocks that lookups read without need, over the share of lookups that find
-//! nothing.
+//! Figure 4: unnecessary reads of data blocks, over the share of empty lookups.
 //!
-//! All sides have the tables of one tree per seed, and are asked the same. Uniform bits and bits by
-//! run know nothing of lookups; bits by file follow what the engine has seen of as many lookups as
-//! `seen`, which are none of those counted; the optimum knows the rates of all files.
+//! All sides have the tables of one tree per seed, and the same lookups. Uniform bits and bits by
+//! run do not depend on lookups; bits by file follow the statistics of as many lookups as `seen`,
+//! none of which is counted; the optimum uses the exact rates of all files.
 
 use shamba::Allocation;
 
@@ -129,7 +128,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     for &bits in bits(lab.scale) {
         for allocation in [Allocation::Uniform, Allocation::Monkey] {
             lab.at(format_args!("{bits} bits, {}", name(allocation)));
-            let store = tree.copy()?.refit(allocation, bits)?;
+            let store = tree.copy()?.rewrite_filters(allocation, bits)?;
             for questions in &asked {
                 read(lab, &store, name(allocation), bits, questions)?;
             }
@@ -140,7 +139,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
         lab.at(format_args!("{distribution} lookups, {empty} empty"));
         let learned = tree.copy()?.learn(lab, questions)?;
         for &bits in bits(lab.scale) {
-            let store = learned.copy()?.refit(Allocation::Workload, bits)?;
+            let store = learned.copy()?.rewrite_filters(Allocation::Workload, bits)?;
             read(lab, &store, BY_FILE, bits, questions)?;
             read(lab, &tree.optimal(lab, questions, bits)?, OPTIMUM, bits, questions)?;
         }

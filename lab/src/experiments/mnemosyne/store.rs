@@ -1,10 +1,10 @@
-//! Databases of which only the filter bits differ: T = 4, one run a level, in memory or behind an
+//! Databases that differ only in their filter bits: T = 4, one run per level, in memory or on an
 //! emulated device, no block cache, no log.
 //!
-//! A tree is laid down once per seed; each side is a copy of its files with other filters
-//! ([`Store::refit`], [`Store::optimal`]), so that all sides have the same tables. The paper's
-//! Mnemosyne, bits by the sizes of the runs there are, is the engine's `monkey`; its Mnemosyne+,
-//! bits by the lookups of each file, `workload`.
+//! A tree is built once per seed; each side is a copy of its files with other filters
+//! ([`Store::rewrite_filters`], [`Store::optimal`]), so that all sides have the same tables. The
+//! paper's Mnemosyne (bits by the sizes of the actual runs) is the engine's `monkey`; its
+//! Mnemosyne+ (bits by the lookups of each file) is `workload`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::device::{MemoryRead, Writes};
 use crate::items::Items;
 use crate::lookups::warm;
 use crate::prelude::*;
-use crate::tree::refit_to;
+use crate::tree::rewrite_filters_to;
 
 pub(super) const SIZE_RATIO: f64 = 4.0;
 const TREE: &str = "/tree";
 const LOCK: &str = "LOCK";
 const BUDGET_BYTES: u64 = 96 << 20;
 const BITS_PER_KEY_MAX: f64 = 26.0;
-/// No table is shorter: filters come in lines of 512 bits, and with two bits per key a line more or
-/// less must be no more than some percent.
+/// Minimum entries of a table: filters consist of lines of 512 bits, and with two bits per key one
+/// line must be at most some percent of the filter.
 const FILE_ENTRIES_MIN: u64 = 2_048;
 /// The engine's smallest write buffer.
 const BUFFER_BYTES_MIN: u64 = 1 << 10;
@@ -37,10 +37,11 @@ const DRAWS: u64 = 200_000;
 /// The size of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
-    /// Entries laid down.
+    /// Initial entries.
     pub entries: u64,
     pub entry_bytes: u64,
-    /// Write buffers of data: as many at every scale, so that trees have as many levels.
+    /// Write buffers of data: the same number at every scale, so that trees have the same number of
+    /// levels.
     pub buffers: u64,
 }
 
@@ -108,8 +109,8 @@ impl Store {
         Self { items, size, files: Arc::new(MemFs::new()), memory_read: lab.memory_read }
     }
 
-    /// The tree of a size in full levels. Of its `of_each` items for each entry the first is laid
-    /// down.
+    /// Builds the tree of a size with full levels. Of the `of_each` items per entry the first is
+    /// inserted.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -123,8 +124,8 @@ impl Store {
         Ok(store)
     }
 
-    /// A tree of runs with so many entries and bits per key, (level, entries, bits), of the same
-    /// size.
+    /// Builds a tree of runs with these entries and bits per key, given as (level, entries, bits),
+    /// of the same size.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -151,7 +152,7 @@ impl Store {
         entries.iter().map(run).collect()
     }
 
-    /// Adds a run of these items to a level, in tables with so many bits per key.
+    /// Adds a run of these items to a level, with these bits per key in its tables.
     fn place(&self, level: u32, bits: f64, items: impl Iterator<Item = u64>) -> Result<(), String> {
         let builder = self.builder(self.world(), Allocation::Uniform, bits).auto_compaction(false);
         let db = builder.open().map_err(said)?;
@@ -180,7 +181,7 @@ impl Store {
             .info_log(false)
     }
 
-    /// Opens it for reading and writing; on an emulated device writes take their time too.
+    /// Opens it for reading and writing; on an emulated device writes take time too.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -213,16 +214,16 @@ impl Store {
         Ok(Self { files, ..*self })
     }
 
-    /// Writes every filter again as the allocation has it, with so many bits per key in all.
+    /// Rewrites all filters by the allocation, with this mean number of bits per key.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub fn refit(self, allocation: Allocation, bits: f64) -> Result<Self, String> {
-        refit_to(bits, &|| self.builder(self.world(), allocation, bits))?;
+    pub fn rewrite_filters(self, allocation: Allocation, bits: f64) -> Result<Self, String> {
+        rewrite_filters_to(bits, &|| self.builder(self.world(), allocation, bits))?;
         Ok(self)
     }
 
-    /// Lets the engine see lookups, which the next refits follow.
+    /// Executes lookups, whose statistics the next filter rewrites use.
     ///
     /// # Errors
     /// Errors of the engine, and a wrong answer.
@@ -234,9 +235,9 @@ impl Store {
         Ok(self)
     }
 
-    /// The tree of [`Self::lay`] with the fewest false positives for so many bits per key: the rule
-    /// of the engine with the rates that draws of these questions give, which no engine knows. Each
-    /// file is a run of its own, with its own bits.
+    /// The tree of [`Self::lay`] with the fewest false positives for these bits per key: the
+    /// engine's rule with the exact rates of these questions, which no engine knows. Each file is a
+    /// separate run with its own bits.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -253,7 +254,7 @@ impl Store {
                 match run.binary_search(&item) {
                     Ok(_) if !is_absent => break,
                     Ok(at) => probes[at / file_entries] += 1,
-                    // Between two files, or beyond all, no file is asked.
+                    // A key between two files, or beyond all, probes no file.
                     Err(at) if at % file_entries == 0 || at == run.len() => {}
                     Err(at) => probes[at / file_entries] += 1,
                 }

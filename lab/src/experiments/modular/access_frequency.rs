@@ -1,8 +1,8 @@
-//! The slide "Access Frequency Patterns": how lookups that are uniform over keys spread over files.
+//! The slide "Access Frequency Patterns": distribution of uniform lookups over files.
 //!
-//! Every table that a lookup looks at, be it only at its filter, counts once
-//! ([`shamba::Db::explain`]). The slide does not say how many levels its tree has: the tree of the
-//! other slides decides, with keys that are there.
+//! Every table whose filter or blocks a lookup accesses counts once ([`shamba::Db::explain`]). The
+//! slide does not state the number of levels: the tree is that of the other slides, with existing
+//! keys.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,11 @@ const EMPTY: [f64; 2] = [0.0, 1.0];
 /// The share of lookups that the slide speaks of, and the files that get them.
 const LOOKUPS_SHARE: f64 = 0.8;
 const SLIDE: (f64, f64) = (0.44, 0.46);
-/// The slide's share is below a half; lookups that were spread evenly over files would need four
-/// fifths of them.
+/// The slide's share is below a half; uniform lookups over files would need four fifths of them.
 const HALF_OF_THE_FILES: f64 = 0.5;
-/// The slide's two decimals, and the files' granularity: a share is the slide's within this.
+/// Tolerance for the slide's two decimals and the files' granularity.
 const NEAR: f64 = 0.03;
-/// Files of a tree, about.
+/// Approximate files of a tree.
 const FILES: u64 = 256;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -129,7 +128,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     Ok(rows)
 }
 
-/// Lookups that looked at each file, files without any included.
+/// Lookups that accessed each file, including files without any.
 fn counts(
     tree: &Tree,
     db: &Db,
@@ -145,7 +144,7 @@ fn counts(
         let explained = db.explain(&key).map_err(|error| error.chain().to_string())?;
         let mut last = None;
         for step in &explained.steps {
-            // Filter and search of a table come one after the other.
+            // Filter probe and search of a table are consecutive steps.
             if let Place::Table { table, .. } = step.place
                 && last.replace(table) != Some(table)
             {
@@ -158,7 +157,7 @@ fn counts(
     Ok(counts)
 }
 
-/// The share of lookups of the most asked files, file by file.
+/// Cumulative share of lookups of the most accessed files.
 fn cumulated(counts: &[u64]) -> Vec<(f64, f64)> {
     let mut counts = counts.to_vec();
     counts.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
@@ -172,7 +171,7 @@ fn cumulated(counts: &[u64]) -> Vec<(f64, f64)> {
     counts.into_iter().enumerate().map(step).collect()
 }
 
-/// The smallest share of files that gets so large a share of the lookups.
+/// The smallest share of files that gets this share of the lookups.
 fn files_for(curve: &[(f64, f64)], lookups: f64) -> f64 {
     curve.iter().find(|(_, share)| *share >= lookups).map_or(1.0, |(files, _)| *files)
 }

@@ -1,15 +1,15 @@
 //! The approaches of the slides, as switches of the engine.
 //!
-//! The state of the art: one blocked filter a table and uniform bits; a table's filter is read,
+//! The state of the art: one blocked filter per table and uniform bits; a table's filter is read,
 //! cached and evicted as one block (80 KB at the slides' sizes), and so is its index (32 KB);
-//! filters, indexes and data blocks compete for one block cache; nothing is skipped. SHaMBa has
-//! modules in the filter's place (*eq*: of equal size, *prop*: a small first one), each a block of
-//! its own, and may skip the later ones (*P*) or all of them (*F*) where that saves more than it
-//! costs. *Partitioned* cuts filters into slices and indexes into partitions of a page. *The
-//! engine* is this engine's own: filters and indexes are held by a plan and not by the cache, and
-//! filters have the bits that the observed lookups deserve.
+//! filters, indexes and data blocks compete for one block cache; no module is skipped. SHaMBa has
+//! modules instead of one filter (*eq*: of equal size, *prop*: a small first one), each a separate
+//! block, and may skip the later ones (*P*) or all of them (*F*) where that saves more than it
+//! costs. *Partitioned* divides filters into slices and indexes into partitions of a page. *The
+//! engine* is this engine's default: a plan, not the cache, selects the resident filters and
+//! indexes, and filter bits follow the observed lookups.
 //!
-//! All sides weigh reads by their pages (`count-ios`), which is the slides' unit.
+//! All sides weigh reads by their pages (`count-ios`), the unit of the slides.
 
 use shamba::Allocation;
 
@@ -17,17 +17,17 @@ use shamba::Allocation;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Approach {
     pub name: &'static str,
-    /// Filter layout, as options have it.
+    /// Filter layout, as an option value.
     pub layout: &'static str,
     pub allocation: Allocation,
     pub residency: &'static str,
     pub skipping: &'static str,
-    /// Whether filters and indexes are blocks of their whole size.
+    /// Whether each filter and index is one block.
     pub is_whole: bool,
 }
 
-/// The small first module of *prop* has 3 of 10 bits. The slides do not say; the authors' code has
-/// 2 to 5.
+/// The small first module of *prop* has 3 of 10 bits. The slides do not state it; the authors' code
+/// has 2 to 5.
 pub(super) const PROPORTIONAL: &str = "modular:2:300";
 
 pub(super) const STATE_OF_THE_ART: Approach = Approach {
@@ -61,7 +61,7 @@ pub(super) const MONKEY: Approach =
 pub(super) const MONKEY_EQ: Approach = Approach { name: "Monkey + eq", allocation: Allocation::Monkey, ..EQ };
 pub(super) const MONKEY_EQ_F: Approach =
     Approach { name: "Monkey + eq-F", allocation: Allocation::Monkey, ..EQ_F };
-/// This engine as it is: slices and partitions, held by the plan, and bits by the observed
+/// This engine's defaults: slices and partitions, residency by the plan, and bits by the observed
 /// workload.
 pub(super) const ENGINE: Approach = Approach {
     name: "the engine",

@@ -1,5 +1,5 @@
 //! The slide "Lookup cost under memory pressure": bytes and pages that the state of the art reads
-//! as memory shrinks.
+//! with decreasing memory.
 
 use super::approaches::STATE_OF_THE_ART;
 use super::pressure::{EMPTY, MEMORY, NOTE, PAGES, SHARES, parameters, rows};

@@ -28,7 +28,7 @@ const KEYS: usize = 40_960;
 const CLOSE: (f64, f64) = (0.75, 1.25);
 /// Measured and modelled numbers of modules agree within this.
 const NEAR: (f64, f64) = (0.97, 1.03);
-/// "A few more": with seven modules fewer than this are asked.
+/// "A few more": with seven modules fewer than this are probed.
 const FEW: f64 = 3.5;
 const X: Column = Column::names("modules", "modules");
 
@@ -82,7 +82,7 @@ pub(super) const MODULES: Experiment = Experiment {
                 Some(asked?.windows(2).filter(|pair| pair[1] <= pair[0]).count() as f64)
             },
         ),
-        // An engine that asked every module would rise as well.
+        // An engine that probed every module would increase as well.
         Predicate::direction("modules asked of 7, as a share of all", Share, AtMost(0.5), |rows| {
             Some(of(rows, "7", "modules_asked")? / 7.0)
         }),
@@ -126,7 +126,7 @@ pub(super) const BYTES: Experiment = Experiment {
     ..FPR
 };
 
-/// The layouts: what stands at the tick, and the option.
+/// The layouts: tick label and option value.
 fn layouts() -> Vec<(String, String)> {
     let equal = (1..=MAX_MODULES).map(|count| (count.to_string(), format!("modular:{count}")));
     equal.chain([("2 prop".to_owned(), PROPORTIONAL.to_owned())]).collect()
@@ -191,7 +191,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     Ok((*rows).clone())
 }
 
-/// The share of queries that asks each module, and the share that passes all; the filter too.
+/// Share of queries that probe each module, and share that pass all; and the filter.
 fn reach(layout: FilterLayout, absent_keys: u64, seed: u64) -> Result<(Vec<f64>, f64, Filter), String> {
     let mut numbers = Numbers(Numbers(seed).draw());
     let keys: Vec<KeyDigest> = numbers.by_ref().take(KEYS).map(KeyDigest::from_raw).collect();

@@ -1,10 +1,10 @@
 //! The slide "Conclusion": the same I/Os with a third of the memory; and the ratio of the whole
 //! engine.
 //!
-//! The statistic, stated beforehand: the median over the baseline's memory, from 10 to 100 % of all
-//! filters and indexes, of its memory over the memory with which the approach reads as few pages.
-//! Where an approach reads fewer pages even with the smallest amount measured, that amount stands
-//! for it: a lower bound.
+//! The statistic, fixed beforehand: the median, over the baseline's memory from 10 to 100 % of all
+//! filters and indexes, of this memory divided by the memory with which the approach reads the same
+//! number of pages. If an approach reads fewer pages even with its minimum measured memory, that
+//! amount is used: a lower bound.
 
 use super::approaches::{Approach, ENGINE, EQ, EQ_F, PARTITIONED_EQ_F, STATE_OF_THE_ART};
 use super::pressure::{

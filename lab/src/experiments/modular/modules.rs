@@ -22,7 +22,7 @@ const NONE: [Approach; 4] = [STATE_OF_THE_ART, EQ, THREE, SEVEN];
 const FULL: [Approach; 5] = [STATE_OF_THE_ART, ONE_F, EQ_F, THREE_F, SEVEN_F];
 const ALL: [Approach; 8] = [STATE_OF_THE_ART, EQ, THREE, SEVEN, ONE_F, EQ_F, THREE_F, SEVEN_F];
 const EMPTY: [f64; 2] = [0.5, 1.0];
-/// A difference below this share of pages is none.
+/// Differences below this share of pages count as none.
 const NONE_SHARE: f64 = 0.02;
 
 pub(super) const NO_SKIPPING: Experiment = Experiment {
@@ -157,12 +157,12 @@ fn at_empty(rows: &View<'_>, approach: Approach, empty_fraction: f64) -> Option<
     saved(&rows.of("empty_fraction", empty_fraction), approach.name)
 }
 
-/// The number of steps that fall by more than chance allows.
+/// Number of steps with a decrease beyond random variation.
 fn steps_down(saved: &[f64]) -> Option<f64> {
     Some(saved.windows(2).filter(|pair| pair[1] < pair[0] - NONE_SHARE).count() as f64)
 }
 
-/// The distance of the curves with skipping over that of the curves without: each the mean over
+/// Spread of the curves with skipping relative to that of the curves without: each is the mean over
 /// points of the logarithm of the largest over the smallest number of pages.
 fn impact(rows: &View<'_>) -> Option<f64> {
     let distance = |approaches: &[Approach]| {

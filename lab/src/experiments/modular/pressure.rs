@@ -1,9 +1,9 @@
 //! Lookups under memory pressure: pages and reads of an approach with an amount of memory.
 //!
-//! Every reading is a new opening, so that none finds what another has left. It is warmed in
-//! rounds, each of which is a window of the engine's planning, until the cache has turned over and
-//! skipping and residency have settled; then the clock stands still and pages are counted. All
-//! approaches are asked the same keys. A reading that several figures show is made once a seed.
+//! Every measurement opens the tree anew, so that none benefits from an earlier one. It is warmed
+//! in rounds, each of which is a window of the engine's planning, until the cache has turned over
+//! and skipping and residency have settled; then the clock stops and pages are counted. All
+//! approaches get the same keys. A measurement that several figures show is made once per seed.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::verdict::Known;
 pub(super) const SHARES: [f64; 4] = [0.1, 0.2, 0.4, 1.0];
 /// Rounds of lookups before a reading.
 const WARM_ROUNDS: u64 = 3;
-/// The share of memory where it is held fixed.
+/// Share of memory where it is constant.
 pub(super) const FIXED_SHARE: f64 = 0.4;
 /// Shares of empty lookups.
 pub(super) const EMPTY: [f64; 3] = [0.0, 0.5, 1.0];
 pub(super) const EMPTY_SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
-/// Memory up to this share is pressure, and up to this one severe pressure.
+/// Memory up to this share is pressure, and up to the next one severe pressure.
 pub(super) const PRESSURE_MAX: f64 = 0.75;
 pub(super) const SEVERE_MAX: f64 = 0.25;
 
@@ -70,7 +70,7 @@ pub(super) fn parameters(
     own.into_iter().chain(extent.parameters()).collect()
 }
 
-/// Every approach with every share of memory and of empty lookups.
+/// Measures every approach with every share of memory and of empty lookups.
 ///
 /// # Errors
 /// Errors of the engine, and a wrong answer.
@@ -163,7 +163,7 @@ pub(super) fn pressed<'a>(rows: &View<'a>, share_max: f64) -> View<'a> {
     rows.filter(|row| row.number("memory_share").is_some_and(|share| share <= share_max))
 }
 
-/// By how much less memory an approach reads as few pages, at an amount of the baseline's memory.
+/// Ratio of memory for the same number of pages, at an amount of the baseline's memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct MemoryRatio {
     pub baseline_share: f64,
@@ -228,7 +228,8 @@ mod tests {
         rows
     }
 
-    /// An approach that reads `pages` with any memory, beside a baseline that reads from 2 to 8.
+    /// Rows of an approach that reads `pages` with any memory, and of a baseline that reads from 2
+    /// to 8.
     fn rows_of_bounds(baseline: &'static str, pages: f64) -> Rows {
         let of_baseline = [(baseline, 0.1, 8.0), (baseline, 0.3, 6.0), (baseline, 0.9, 2.0)];
         let points: Vec<_> =

@@ -1,4 +1,4 @@
-//! The slides "Bloom Filter": bits that an empty query looks at, over the number of probes.
+//! The slides "Bloom Filter": bits that an empty query tests, over the number of probes.
 
 use shamba_filter::sim::Numbers;
 use shamba_filter::{Filter, FilterLayout};
@@ -19,9 +19,9 @@ use crate::verdict::{
 
 const PROBES: [u8; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const KEYS: usize = 50_000;
-/// A filter that is not quite half full departs from the formula by up to 2 %.
+/// A filter that is not exactly half full deviates from the formula by up to 2 %.
 const NEAR: (f64, f64) = (0.98, 1.02);
-/// "Most of the filter is seldom needed": of ten bits an empty query looks at less than this part.
+/// "Most of the filter is seldom needed": of ten bits an empty query tests less than this part.
 const SELDOM: f64 = 0.5;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -1,9 +1,9 @@
 //! The slides on RocksDB and on devices: the time of a lookup under memory pressure on emulated
 //! devices, and the pages that it reads.
 //!
-//! The slides measure RocksDB with its filters replaced; here it is this engine, whose other parts
-//! are the same on both sides. All approaches are asked the same keys in turns, on smaller trees
-//! than the counted figures have.
+//! The slides measure RocksDB with its filters replaced; here both sides are this engine with equal
+//! other parts. All approaches get the same keys, alternating, on smaller trees than the counted
+//! figures.
 
 use shamba::Db;
 
@@ -190,7 +190,7 @@ fn over(lab: &mut Lab<'_>, approaches: &[Approach], shares: &[f64], empty: &[f64
     Ok(rows)
 }
 
-/// All approaches at a point, in turns.
+/// Measures all approaches at a point, alternating.
 fn point(
     lab: &mut Lab<'_>,
     approaches: &[Approach],
@@ -208,7 +208,7 @@ fn point(
     }
     lab.at(format_args!("{}, {:.0} % of the memory, {empty_fraction} empty", device.name(), 100.0 * share));
     let sides: Vec<&Db> = sides.iter().collect();
-    // Slow devices are warm after as many lookups, which there take long.
+    // On slow devices this number of warm-up lookups is enough; they take long.
     let questions = Questions::uniform(empty_fraction, lookups(lab.scale));
     warm(lab, (&first.tree, 0), &sides, &questions)?;
     for (approach, side) in approaches.iter().zip(compare(lab, &first.tree, &sides, &questions)?) {

@@ -1,15 +1,14 @@
-//! The trees of the slides: T = 4, five levels of a run each, keys of 32 bytes, ten bits per key,
+//! The trees of the slides: T = 4, five levels of one run each, keys of 32 bytes, ten bits per key,
 //! files of 65,536 entries; one per seed and layout for the whole chapter.
 //!
-//! Before a tree is measured it has seen lookups of the kind that will come ([`Laid::open_with`]
-//! puts their statistics in place), so that skipping and residency do not depend on the speed of
-//! the machine. Where bits are allocated by the workload ([`Allocation::Workload`]), those lookups
-//! decide: every table is written again with the bits that they deserve before the first reading of
-//! their kind.
+//! Before a tree is measured it has executed lookups of the coming kind ([`Laid::open_with`]
+//! installs their statistics), so that skipping and residency do not depend on the speed of the
+//! machine. With [`Allocation::Workload`] these lookups determine the bits: every table is
+//! rewritten with them before the first measurement of their kind.
 //!
-//! And unflushed writes of a keyspace of its own are in memory in every opening: they take as much
-//! as the engine's smallest budget, so that a budget can leave filters, indexes and blocks any
-//! amount.
+//! In addition, unflushed writes of a separate keyspace are in memory in every instance: they take
+//! as much as the engine's smallest budget, so that any amount can be left for filters, indexes and
+//! blocks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -34,17 +33,15 @@ pub(super) const BITS_PER_KEY: f64 = 10.0;
 
 /// Nearly the engine's smallest budget.
 const WEIGHT_BYTES: u64 = 4 << 20;
-/// The budget in which a tree is looked at as a whole.
+/// Budget for inspecting a whole tree.
 const WHOLE_BUDGET_BYTES: u64 = 1 << 30;
-/// A budget is accurate enough if the memory that it leaves is off by this part, or this many
-/// bytes.
+/// Accuracy of a budget: the remaining memory may deviate by this part, or this number of bytes.
 const ACCURACY_PART: u64 = 100;
 const ACCURACY_BYTES: u64 = 2_048;
 /// The keyspace of the unflushed writes.
 const WEIGHT: &str = "weight";
 const WEIGHT_VALUE: [u8; 4 << 10] = [0; 4 << 10];
-/// The engine's memory worker plans once in such a window, and looks at the clock 16 times a
-/// second.
+/// The engine's memory worker plans once per window, and checks the clock 16 times a second.
 const WINDOW_US: u64 = 1_100_000;
 const WORKER_LOOK: std::time::Duration = std::time::Duration::from_millis(75);
 /// Trees up to this size lie in memory.
@@ -109,10 +106,10 @@ pub(super) struct Laid {
     pub filter_bytes: u64,
     pub index_bytes: u64,
     on: Device,
-    /// Memory that other parts had when it was opened last.
+    /// Memory of other parts at the last open.
     others_bytes: Cell<u64>,
     allocation: Allocation,
-    /// Filter bits per key as they were written last.
+    /// Filter bits per key as last written.
     bits_per_key: Cell<f64>,
     /// The statistics of lookups, by the share of empty ones in thousandths.
     statistics: RefCell<BTreeMap<u64, Vec<u8>>>,
@@ -157,15 +154,14 @@ fn others_bytes(memory: &MemoryReport) -> u64 {
     ["memtables", "table metadata"].map(|name| part(memory, name)).iter().sum()
 }
 
-/// A clock that moves when it is told to: the engine plans by its seconds, however fast the machine
-/// is.
+/// A manually advanced clock: the engine plans by its seconds, independent of the machine's speed.
 #[derive(Debug, Default)]
 pub(super) struct PlanClock {
     now_us: AtomicU64,
 }
 
 impl PlanClock {
-    /// Lets a window of the engine's memory worker end, and gives that thread the time to look.
+    /// Ends a window of the engine's memory worker, and gives its thread time to notice.
     pub fn end_window(&self) {
         self.now_us.fetch_add(WINDOW_US, Ordering::Relaxed);
         std::thread::sleep(WORKER_LOOK);
@@ -221,14 +217,14 @@ impl Laid {
             false => builder,
         };
         self.tree.at_work(options, |db| {
-            // Opening for writing has flushed the weight of the last time.
+            // Opening for writing has flushed the previous ballast.
             if db.keyspaces().iter().any(|known| known == WEIGHT) {
                 db.drop_keyspace(WEIGHT).map_err(said)?;
             }
             warm(lab, (&self.tree, 100), &[db], &questions)?;
             if by_workload {
-                // Tables are written again with the bits that these lookups deserve, and take the
-                // statistics over; those of other lookups are of tables that are gone.
+                // Tables are rewritten with the bits for these lookups, and take over the
+                // statistics; those of other lookups belong to removed tables.
                 db.rewrite_filters().map_err(said)?;
                 self.bits_per_key.set(written_bits_per_key(&db.stats()));
                 self.statistics.borrow_mut().clear();
@@ -256,7 +252,7 @@ impl Laid {
         clock: Option<&Arc<PlanClock>>,
     ) -> Result<(Db, u64), String> {
         self.tree.put_statistics(&self.statistics_of(lab, empty_fraction)?)?;
-        // Small memtables, so that the memory set aside for them moves the rest little.
+        // Small memtables, so that the memory reserved for them has little effect.
         let switches: Vec<(&str, &str)> =
             switches.iter().copied().chain([("write-buffer", "65536")]).collect();
         let world = |world: Env| match clock {

@@ -26,7 +26,7 @@ const WITH_PARTITIONS: [Approach; 5] =
     [STATE_OF_THE_ART, PARTITIONED, PARTITIONED_EQ, PARTITIONED_EQ_P, PARTITIONED_EQ_F];
 const WITH_MONKEY: [Approach; 4] = [STATE_OF_THE_ART, MONKEY, MONKEY_EQ, MONKEY_EQ_F];
 const WITH_INDEXES: [Approach; 3] = [STATE_OF_THE_ART, EQ, EQ_F];
-/// The slide has the second; with the last, indexes are larger than filters.
+/// The slide has the second size; with the last, indexes are larger than filters.
 const ENTRY_BYTES: [usize; 3] = [64, 128, 256];
 
 pub(super) const PARTITIONS: Experiment = Experiment {
@@ -143,7 +143,7 @@ fn severe(rows: &View<'_>, baseline: Approach, idea: Approach, empty_fraction: f
     saved_of(&rows, baseline.name, idea.name)
 }
 
-/// Files have as many entries whatever their length, so that filters are of one size.
+/// Files have the same number of entries for any entry size, so that filters have one size.
 fn with_entries(scale: Scale, entry_bytes: usize) -> Extent {
     let extent = Extent::at(scale);
     let times = entry_bytes as u64 / 64;

@@ -1,7 +1,6 @@
-//! The setting of the figures of the model alone: 512 GB in entries of 16 bytes, T = 4, a buffer of
-//! 2 MB.
+//! The setting of the model-only figures: 512 GB in entries of 16 bytes, T = 4, a buffer of 2 MB.
 //!
-//! All costs are [`shamba_model::cost::predict`]'s, by the paper's closed forms.
+//! All costs are from [`shamba_model::cost::predict`], by the paper's closed forms.
 
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{Costs, CpuTimes, DataSet, Device, FilterBits, Plan, Situation, Workload, predict};
@@ -22,8 +21,8 @@ pub(super) const POLICIES: [MergePolicy; 2] = [MergePolicy::Leveling, MergePolic
 pub(super) const SIDES: [(Allocation, &str); 2] =
     [(Allocation::Uniform, "state of the art"), (Allocation::Monkey, "Monkey")];
 
-/// So many entries of so many bytes under a mix of empty lookups and updates; writes cost as much
-/// as reads.
+/// This number of entries of this size under a mix of empty lookups and updates; a write costs the
+/// same as a read.
 pub(super) fn situation_of(
     (entries, entry_bytes): (u64, f64),
     empty_lookups: f64,
@@ -48,7 +47,7 @@ pub(super) fn situation(empty_lookups: f64, updates: f64) -> Situation {
     situation_of((ENTRIES, ENTRY_BYTES), empty_lookups, updates)
 }
 
-/// The costs of a design with so many bytes of filters.
+/// Costs of a design with this size of filters.
 ///
 /// # Errors
 /// Errors of the model.

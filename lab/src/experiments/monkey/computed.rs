@@ -9,7 +9,7 @@ use super::analysis::{
 };
 use crate::prelude::*;
 
-/// GiB of filters: densely where curves are steep.
+/// GiB of filters: dense where curves are steep.
 const FILTERS_GIB: [f64; 18] =
     [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.5, 15.0, 17.5, 20.0, 25.0, 30.0, 35.0];
 const SIZE_RATIOS: [f64; 12] = [2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 16.0, 32.0, 64.0, 128.0, 512.0, 1024.0];
@@ -18,7 +18,7 @@ const BITS_PER_KEY: f64 = 5.0;
 const MEMORY_GIB: f64 = 35.0;
 /// "The same": within a tenth.
 const SAME: f64 = 1.1;
-/// A buffer up to this part of the memory leaves filters nearly what they had.
+/// Share of the memory below which a buffer leaves filters nearly unchanged.
 const SMALL_PART: f64 = 0.01;
 const IOS: Column = Column::from_zero("lookup_ios", "I/Os of an empty lookup");
 
@@ -199,7 +199,7 @@ fn buffers() -> Vec<u64> {
     doubled.take_while(|bytes| *bytes < all).chain([all]).collect()
 }
 
-/// The dearest over the cheapest lookups of a side with small buffers, whatever the policy.
+/// Most expensive relative to cheapest lookups of a side with small buffers, over all policies.
 fn span(rows: &View<'_>, side: &str) -> Option<f64> {
     let most = MEMORY_GIB * GIB * SMALL_PART;
     let of = |policy: &str| {

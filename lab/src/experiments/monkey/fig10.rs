@@ -1,12 +1,11 @@
-//! Figure 10, by the model: throughput of lookups of which some find their key, of three ways to
-//! share out bits.
+//! Figure 10, by the model: throughput of partly found lookups, with three allocations of bits.
 
 use super::setup::{ENTRY_BYTES, Filters, SIZE_RATIO, Size, buffer_bytes, entries};
 use crate::prelude::*;
 
 const BITS: [f64; 5] = [1.0, 2.0, 4.0, 6.0, 10.0];
 const HITS_PERCENT: [f64; 11] = [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0];
-/// "Up to" leaves this much open.
+/// Tolerance of "up to".
 const NEAR: f64 = 0.05;
 /// Shares that differ by less are equal.
 const ROUNDED: f64 = 1e-9;

@@ -1,8 +1,8 @@
-//! Figures 11 a to d, by the model: what each step of tuning adds, over memory, for four mixes.
+//! Figures 11 a to d, by the model: gain of each step of tuning, over memory, for four mixes.
 //!
-//! Each step searches what it may choose and keeps the least cost of an operation. What a step may
-//! not choose is as in the state of the art: leveling, T = 10, 95 % of the memory for filters,
-//! uniform bits. The paper names its workloads and does not give their shares: those here are ours.
+//! Each step searches its parameters and keeps the least cost of an operation. The other parameters
+//! are those of the state of the art: leveling, T = 10, 95 % of the memory for filters, uniform
+//! bits. The paper names its workloads without their shares: those here are this project's.
 
 use shamba_model::MergePolicy;
 use shamba_model::allocation::Allocation;
@@ -13,7 +13,7 @@ use super::analysis::{ENTRIES, PAGE_BYTES, POLICIES, costs, fixed, situation};
 use crate::prelude::*;
 
 const BITS: [f64; 12] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0];
-/// The rule of thumb is said to be near the best below this many bits.
+/// Bits below which the rule of thumb is claimed to be near the best.
 const NEAR_BELOW: f64 = 20.0;
 /// A gain below this counts as no gain.
 const WORTH: f64 = 0.001;
@@ -23,14 +23,14 @@ const SIZE_RATIOS: [f64; 20] = [
     2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0, 14.0, 17.0, 20.0, 25.0, 32.0, 40.0, 64.0, 128.0,
     256.0, 512.0,
 ];
-/// Filters' parts of the memory that are tried; finely where little is left for the buffer.
+/// Tested shares of filters in the memory; dense where little remains for the buffer.
 const FILTERS: [f64; 16] =
     [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999];
 const TOGETHER: &str = "all together";
 const RULE: &str = "95/5, + policy, ratio";
 
-/// No step can be above all together, which searches what they search: the claim is that it is
-/// worth it.
+/// No step can beat all together, which searches a superset: the claim is that the combination is
+/// worthwhile.
 const IS_BEST: Predicate = Predicate::direction(
     "throughput of the best step with one T over that of all together, mean over memory",
     Ratio,

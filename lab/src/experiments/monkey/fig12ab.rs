@@ -1,8 +1,8 @@
-//! Figures 12 A and B: empty lookups while the tree gets deeper, by the number and by the size of
+//! Figures 12 A and B: empty lookups in trees of increasing depth, by the number and by the size of
 //! entries.
 //!
-//! With uniform bits each level adds its false positives; with Monkey's the levels above add ever
-//! fewer.
+//! With uniform bits each level adds its false positives; with Monkey's, each upper level adds
+//! less.
 
 use super::point::{Place, measure, panels, saved, side, time_saved};
 use super::setup::{
@@ -10,7 +10,7 @@ use super::setup::{
 };
 use crate::prelude::*;
 
-/// As many entries each time: so the levels grow with their size.
+/// Entry sizes with the same number of entries, so that the number of levels grows with the size.
 const ENTRIES_BYTES: [usize; 4] = [32, 128, 512, 2_048];
 /// "Flat": from half the levels on, less than this growth.
 const FLAT: f64 = 1.2;
@@ -85,8 +85,8 @@ pub(super) const B: Experiment = Experiment {
     ..A
 };
 
-/// From 4 buffers, one level, by doubling twice: the paper begins with 2^12 entries of a buffer of
-/// 2^10.
+/// From 4 buffers, one level, increasing by factors of 4: the paper begins with 2^12 entries and a
+/// buffer of 2^10.
 fn counts(scale: Scale) -> Vec<u64> {
     let all = entries(scale);
     (0..=BUFFERS.ilog2() - 2).rev().step_by(2).map(|halvings| all >> halvings).collect()
@@ -112,7 +112,7 @@ fn run(lab: &mut Lab<'_>, sizes: &[(f64, Size)]) -> Result<Rows, String> {
         let (paper, bits) = (size.paper_tree()?, BITS_PER_KEY * size.entries as f64);
         let place = Place {
             x: ("size", *at),
-            // Latencies are the I/Os times the device's time: the deepest tree's are enough.
+            // Latencies are the I/Os times the device's time: those of the deepest tree are enough.
             device: (number + 1 == sizes.len()).then_some(SSD_GROWING),
             questions: Questions::uniform(1.0, 1),
             bits: (BITS_PER_KEY, 1.0),

@@ -1,10 +1,9 @@
-//! Figures 12 C to F: lookups over filter bits per key, that find nothing and that find, on an SSD
-//! and on a disk.
+//! Figures 12 C to F: empty and found lookups over filter bits per key, on an SSD and on a disk.
 //!
-//! With no bits all read every run. Compared is how many bits Monkey takes for as few reads in vain
-//! as uniform bits of ten, on the counted curves, between whose points the logarithm runs straight,
-//! as a Bloom filter's does. I/Os do not depend on the device: those of D and F are those of C and
-//! E; their latencies are measured on each.
+//! Without bits all sides read every run. The compared quantity is the number of bits with which
+//! Monkey has as few unnecessary reads as uniform bits of ten, on the counted curves; between
+//! points the logarithm is interpolated linearly, as for a Bloom filter. I/Os do not depend on the
+//! device: those of D and F are those of C and E; their latencies are measured on each.
 
 use super::point::{Place, measure, panels, saved, side, time_saved};
 use super::setup::{Filters, HDD, SSD, Size, fixed};
@@ -131,8 +130,8 @@ fn run(lab: &mut Lab<'_>, empty_fraction: f64, device: Device) -> Result<Rows, S
     Ok(rows)
 }
 
-/// The bits with which `idea` reads as few pages in vain as uniform bits of ten; a lookup that
-/// finds needs one.
+/// Bits with which `idea` has as few unnecessary page reads as uniform bits of ten; a found lookup
+/// needs one read.
 fn equal_bits_of(rows: &View<'_>, column: &str, idea: Filters, needed: f64) -> Option<f64> {
     let wasted = |filters| -> Vec<(f64, f64)> {
         let curve = side(rows, filters).points("bits_per_key", column);

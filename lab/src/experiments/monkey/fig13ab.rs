@@ -1,5 +1,4 @@
-//! Figures 13 A and B: lookups over the share that find their key, and over the level that the key
-//! is in.
+//! Figures 13 A and B: lookups over the share of found ones, and over the level of the key.
 
 use super::point::{Place, measure, panels, saved, side, time_saved};
 use super::setup::{BITS_PER_KEY, Filters, SSD, Size, fixed};
@@ -8,12 +7,12 @@ use crate::prelude::*;
 const HITS_PERCENT: [f64; 6] = [0.0, 20.0, 40.0, 70.0, 90.0, 100.0];
 /// A lead of this part of the reads is clear.
 const CLEAR: f64 = 0.02;
-/// From here on the paper sees a difference between its two allocations.
+/// Share of hits from which the paper sees a difference between its two allocations.
 const HITS_FROM: f64 = 70.0;
-/// Up to here the paper's curves of Monkey are flat: no more than this is read in vain.
+/// Deepest level at which the paper's curves of Monkey are flat, with almost no unnecessary reads.
 const FLAT_TO: f64 = 6.0;
 const FLAT_READS: f64 = 0.1;
-/// Items that are asked for, at most.
+/// Maximum number of looked-up items.
 const AMONG: usize = 1 << 16;
 
 pub(super) const A: Experiment = Experiment {

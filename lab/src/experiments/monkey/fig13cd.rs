@@ -1,11 +1,10 @@
 //! Figures 13 C and D: lookups against updates, over designs, on an SSD and on a disk.
 //!
-//! Each design's tree is laid down, then takes inserts; a lookup costs what it does on average at
-//! the end of each part of them, because tiered trees have more runs at one time than at another.
-//! Both sides look up in the same tree, whose filters are written again for each. An update costs
-//! the pages that flushes and merges read and write for it; a lookup its reads; each times what the
-//! device takes for a page, as the paper's model has it. So D has the counts of C in the disk's
-//! time.
+//! Each design's tree is built, then executes inserts; the cost of a lookup is the mean over the
+//! ends of equal parts of them, because the number of runs of tiered trees varies. Both sides look
+//! up in the same tree, whose filters are rewritten for each. The cost of an update is the pages
+//! that flushes and compactions read and write for it, that of a lookup its reads; each times the
+//! device's page time, as in the paper's model. So D has the counts of C with the disk's time.
 
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{
@@ -21,12 +20,13 @@ use crate::io_tally::PAGE_BYTES;
 use crate::lookups::io;
 use crate::prelude::*;
 
-/// Write buffers of data, where they are long enough: a little fewer than fill nine levels at T = 2.
+/// Write buffers of data, where they are long enough: slightly fewer than fill nine levels at T =
+/// 2.
 const BUFFERS: u64 = 800;
-/// The entries of a shorter write buffer lie in all files of the next level, so that every flush
-/// rewrites that level whatever the size ratio.
+/// A smaller write buffer has too few entries to overlap all files of the next level; with this one
+/// every flush rewrites that level for any size ratio.
 const BUFFER_BYTES_MIN: u64 = 256 << 10;
-/// Parts of a tree's life, at the end of each of which lookups are counted.
+/// Number of parts of the inserts, at the end of each of which lookups are counted.
 const PARTS: u64 = 2;
 
 pub(super) const C: Experiment = Experiment {
@@ -124,7 +124,7 @@ fn sizes(scale: Scale) -> (u64, u64) {
     scale.pick((1 << 18, 256), (1 << 18, 1_024), (1 << 20, 1_024))
 }
 
-/// A part of the data so that the inserts still fit into as many levels.
+/// Share of the data, so that the inserts still fit in the same number of levels.
 pub(super) fn buffer_of(scale: Scale) -> u64 {
     /// The engine's smallest write buffer, which the tiny scale meets.
     const TINY_BYTES_MIN: u64 = 1 << 10;
@@ -155,8 +155,8 @@ fn saved(rows: &View<'_>) -> Option<Vec<f64>> {
     (!saved.is_empty()).then_some(saved)
 }
 
-/// The largest share of an update's pages that a design with Monkey's filters saves one with
-/// uniform ones, while its lookups read no more.
+/// Largest share of an update's pages that a design with Monkey's filters saves over one with
+/// uniform ones without more reads of lookups.
 fn updates_saved(rows: &View<'_>) -> Option<f64> {
     let of = |filters: Filters| -> Vec<(f64, f64)> {
         rows.of("filters", filters.name()).points("update_pages", "reads")
@@ -216,7 +216,7 @@ fn counts(lab: &mut Lab<'_>) -> Result<Rows, String> {
             lab.at(format_args!("{}, part {part} of its life", name(design)));
             update_pages += tree.insert(inserts / PARTS)? / PARTS as f64;
             for (at, filters) in Filters::PAIR.into_iter().enumerate() {
-                tree.refit(filters)?;
+                tree.rewrite_filters(filters)?;
                 let found = tree.look_up(lookups_counted(lab.scale) / 2, lab.seed ^ part << 8)?;
                 stats[at] = Some(match stats[at].take() {
                     None => found,
@@ -252,7 +252,7 @@ fn joined_by_level(stats: &shamba::Stats, of: impl Fn(&shamba::LevelStats) -> St
     levels.join(" ")
 }
 
-/// Counters of lookups of two openings together.
+/// Counters of lookups of two instances together.
 fn joined(mut stats: shamba::Stats, more: &shamba::Stats) -> shamba::Stats {
     stats.lookups += more.lookups;
     let pairs = [

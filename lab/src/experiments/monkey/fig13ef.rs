@@ -1,19 +1,20 @@
-//! Figures 13 E and F: operations a second of chosen designs, under mixed streams of lookups or
+//! Figures 13 E and F: operations per second of selected designs, under mixed streams of lookups or
 //! short ranges with inserts.
 //!
 //! Stores with the same memory for write buffer and filters: the state of the art (T = 2, uniform
-//! bits), Monkey's filters in the same design, merge policy and size ratio chosen in addition, and
-//! the division of the memory too (the navigator's). Choices are the model's. Each store's tree is
-//! laid down anew for each mix and takes the same stream, compactions included until none is due.
+//! bits); Monkey's filters in the same design; also with chosen merge policy and size ratio; and
+//! also with a chosen division of the memory (the navigator's). The model makes the choices. Each
+//! store's tree is built anew for each mix and executes the same stream, including compactions
+//! until none is pending.
 //!
 //! Time is that of the emulated device: each read and append takes a latency and the time of its
-//! bytes, each sync a latency, one call at a time ([`IoTally`]); the processor's time is not part
-//! of it. The model's throughput is 1 / (theta * Omega).
+//! bytes, each sync a latency, one call at a time ([`IoTally`]); CPU time is not included. The
+//! model's throughput is 1 / (theta * Omega).
 //!
-//! The paper prices every page of a compaction like the page of a lookup. The engine moves them in
-//! calls of 256 KiB, for which this device takes a small part of that. So choices are made twice:
-//! with what the device takes for a moved page, and with the paper's price. Every store's pages are
-//! counted too, from which follows its throughput on a device that has the paper's prices.
+//! The paper charges every page of a compaction like the page of a lookup. The engine moves pages
+//! in calls of 256 KiB, which cost this device far less per page. So choices are made twice: with
+//! the device's cost of a moved page, and with the paper's. Every store's pages are counted too,
+//! which gives its throughput on a device with the paper's costs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,16 +31,15 @@ use crate::io_tally::{CountingFs, Io, IoTally};
 use crate::prelude::*;
 
 const SIZE_RATIOS: [f64; 9] = [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
-/// The usual write buffer for each of Figures 13 C and D, which no chosen one is smaller than: a
-/// shorter one makes files that are shorter than a call, for which the price of a moved page does
-/// not hold.
+/// The usual write buffer relative to that of Figures 13 C and D; no chosen one is smaller: a
+/// smaller one makes files shorter than a call, for which the cost of a moved page does not hold.
 const USUAL_BUFFERS: u64 = 2;
-/// What compactions read and append at a time, at most.
+/// Maximum bytes per read or append call of a compaction.
 const CALL_BYTES: u64 = 256 << 10;
-/// No more space is taken than by tiering with the largest size ratio: without a bound the
-/// navigator has hundreds of runs on one level.
+/// Maximum space amplification: that of tiering with the largest size ratio. Without a bound the
+/// navigator chooses hundreds of runs on one level.
 const SPACE_MAX: f64 = 10.0;
-/// Inserts of a stream: this part of the entries.
+/// Inserts of a stream, as a fraction of the entries.
 const INSERTED_PART: u64 = 4;
 /// "At least 50 % above", and "up to some 50 %".
 const HALF_MORE: f64 = 1.5;
@@ -163,7 +163,7 @@ pub(super) const F: Experiment = Experiment {
     ..E
 };
 
-/// The stores that take part.
+/// The compared stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Store {
     Art,
@@ -174,7 +174,7 @@ enum Store {
     NavigablePaper,
 }
 
-/// What a page costs that a compaction reads and writes.
+/// Cost of a page that a compaction reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Prices {
     /// Its part of long calls of the device.
@@ -183,18 +183,18 @@ enum Prices {
     Paper,
 }
 
-/// What the model is asked: a situation, and how much of an operation its unit of work is.
+/// Input of the model: a situation, and the operations per unit of its work.
 struct Priced {
     situation: Situation,
-    /// Operations of the situation's mix for each operation of the stream: fewer where updates
-    /// count for less.
+    /// Operations of the situation's mix per operation of the stream: fewer where updates have a
+    /// lower weight.
     operations: f64,
 }
 
 impl Prices {
-    /// Data of this size, and lookups, updates and ranges in these shares. The model has one price
-    /// for reading a page; where moving one costs less than that, updates count for less instead,
-    /// as in the engine's tuner.
+    /// Data of this size, with these shares of lookups, updates and ranges. The model has one cost
+    /// for reading a page; where moving one costs less, updates get a lower weight instead, as in
+    /// the engine's tuner.
     fn situation(self, size: (u64, u64), [lookups, updates, ranges]: [f64; 3]) -> Priced {
         let read_ns = SSD.read_ns().unwrap_or(0) as f64;
         let moved_ns = match self {
@@ -236,7 +236,7 @@ impl Store {
         if self == Self::Art { Filters::Uniform } else { Filters::Zero }
     }
 
-    /// The prices by which its design is chosen.
+    /// The costs by which its design is chosen.
     fn prices(self) -> Prices {
         match self {
             Self::AdaptivePaper | Self::NavigablePaper => Prices::Paper,
@@ -394,9 +394,9 @@ fn measure(lab: &mut Lab<'_>, of_ranges: bool) -> Result<Rows, String> {
     Ok(rows)
 }
 
-/// What the operations of a stream take of the device, each in the mean: they themselves, and
-/// flushes and compactions until none is due. And the microseconds that an operation takes in
-/// memory, compactions and the processor's time included.
+/// Mean device I/O per operation of a stream, for the operations themselves and for flushes and
+/// compactions until none is pending; and the microseconds per operation in memory, including
+/// compactions and CPU time.
 fn stream(lab: &Lab<'_>, tree: &mut Grown, reads: f64, of_ranges: bool) -> Result<([Io; 2], f64), String> {
     let said = |error: shamba::Error| error.chain().to_string();
     let tally = Arc::new(IoTally::new());

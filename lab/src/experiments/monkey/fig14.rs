@@ -1,11 +1,11 @@
-//! Figures 14 A to C: lookups that find, with a block cache of 0, 20 and 40 % of the data, over how
-//! recent what they ask for is.
+//! Figures 14 A to C: found lookups, with a block cache of 0, 20 and 40 % of the data, over the
+//! recency of their keys.
 //!
-//! The temporality c: the share 1 - c of the entries, those written last, gets the share c of the
-//! lookups; 0.5 is uniform. What was written last is in the smallest levels. Caches are warm: as
-//! many lookups as there are blocks come before those that count, of the same temporality. Our data
-//! blocks have 4 KB at most, the paper's 16 KB: a cached block keeps three neighbours instead of
-//! fifteen.
+//! The temporality c: the most recently written share 1 - c of the entries gets the share c of the
+//! lookups; 0.5 is uniform. The most recent entries are in the smallest levels. Caches are warm:
+//! before the counted lookups there are as many lookups as blocks, of the same temporality. This
+//! engine's data blocks have at most 4 KB, the paper's 16 KB: a cached block contains three
+//! neighbours instead of fifteen.
 
 use shamba::Residency;
 use shamba_workload::mix2;
@@ -16,12 +16,12 @@ use crate::prelude::*;
 use crate::tree::Tree;
 
 const TEMPORALITIES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
-/// Memory of filters, indexes and tables at most, beside the cache.
+/// Maximum memory of filters, indexes and tables, without the cache.
 const OTHER_BYTES: u64 = 64 << 20;
-/// Where lookups ask for what was written last both "nearly meet": at most this part of the largest
-/// lead is left.
+/// Maximum remaining share of the largest lead at which the two "nearly meet", for lookups of the
+/// most recent writes.
 const MEETS: f64 = 0.5;
-/// Lookups that are drawn beforehand, for each entry.
+/// Drawn lookups per entry.
 const DRAWS: u64 = 2;
 
 pub(super) const A: Experiment = Experiment {
@@ -94,7 +94,7 @@ pub(super) const C: Experiment = Experiment {
     ..B
 };
 
-/// Half of the usual tree at the smallest scale: caches take long to warm.
+/// Half of the usual tree at the smallest scale, because caches warm up slowly.
 fn entry_count(scale: Scale) -> u64 {
     entries(scale) / scale.pick(2, 1, 1)
 }
@@ -135,7 +135,7 @@ fn run(lab: &mut Lab<'_>, cache_share: f64) -> Result<Rows, String> {
             })?;
             let data_bytes = tree.spec.bytes();
             let cache_bytes = (data_bytes as f64 * cache_share) as u64;
-            // Every block that is read is kept, as on a device on which reads take long.
+            // Every read block is admitted to the cache, as on a slow device.
             let db = tree.open_within(
                 Device::Memory,
                 OTHER_BYTES + 2 * data_bytes,
@@ -163,12 +163,12 @@ fn run(lab: &mut Lab<'_>, cache_share: f64) -> Result<Rows, String> {
     Ok(rows)
 }
 
-/// Items as lookups ask for them at this temporality.
+/// Items looked up at this temporality.
 fn draws(tree: &Tree, temporality: f64, seed: u64) -> Vec<u64> {
     let mut newest_first = Vec::new();
     for level in 1..=tree.spec.shape.levels {
         let mut of_level = tree.items_of(level, usize::MAX);
-        // Within a level nothing is more recent: no order of keys.
+        // Within a level there is no recency order: keys are shuffled.
         of_level.sort_unstable_by_key(|item| mix2(*item, seed));
         newest_first.extend(of_level);
     }

@@ -1,11 +1,10 @@
-//! Trees of any design that take writes: laid down full, then written to.
+//! Trees of any design under writes: built full, then written to.
 //!
-//! Keys come by number; those laid down are the even ones, those inserted later the odd ones, each
-//! once and in random order: so the tree grows, as under the paper's inserts into a much larger
-//! domain of keys. Absent keys lie behind each. There is no block cache and no log; filters and
-//! indexes are held; one thread merges. Tables are two write buffers long, but at least 512 entries
-//! and 128 KiB: the smallest filter has 64 bytes, which for a table of a few entries would be many
-//! more bits than were asked for.
+//! Keys are numbered; the initial ones are even, those inserted later odd, each once and in random
+//! order: the tree grows as under the paper's inserts into a much larger key domain. An absent key
+//! follows each. There is no block cache and no log; filters and indexes are resident; one thread
+//! compacts. Tables have two write buffers, but at least 512 entries and 128 KiB: the smallest
+//! filter has 64 bytes, which would be many more bits than requested for a table of a few entries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::io_tally::PAGE_BYTES;
 use crate::items::Items;
 use crate::layered::{Layers, Shape};
 use crate::prelude::*;
-use crate::tree::refit_to;
+use crate::tree::rewrite_filters_to;
 
 const TREE: &str = "/tree";
 const FILE_BYTES_MIN: u64 = 128 << 10;
@@ -114,8 +113,8 @@ impl Grown {
         db.put(self.items.key(item, false), &*value).map_err(said)
     }
 
-    /// Inserts `count` keys more and merges to rest; returns the pages that flushes and merges read
-    /// and wrote for an insert.
+    /// Inserts `count` more keys and waits until no compaction is pending; returns the pages that
+    /// flushes and compactions read and wrote per insert.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -129,7 +128,7 @@ impl Grown {
         db.flush().and_then(|()| db.wait_idle()).map_err(said)?;
         let stats = db.stats().since(&before);
         db.close().map_err(said)?;
-        let moved_bytes = stats.bytes_flushed + stats.bytes_merged + stats.bytes_merge_read;
+        let moved_bytes = stats.bytes_flushed + stats.bytes_compacted + stats.bytes_compaction_read;
         Ok(moved_bytes as f64 / PAGE_BYTES as f64 / count.max(1) as f64)
     }
 
@@ -138,12 +137,12 @@ impl Grown {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub fn refit(&mut self, filters: Filters) -> Result<(), String> {
+    pub fn rewrite_filters(&mut self, filters: Filters) -> Result<(), String> {
         self.filters = filters;
-        refit_to(self.design.bits_per_key, &|| self.builder(self.world())).map(drop)
+        rewrite_filters_to(self.design.bits_per_key, &|| self.builder(self.world())).map(drop)
     }
 
-    /// The counters of so many lookups of absent keys.
+    /// Runs `lookups` lookups of absent keys and returns their counters.
     ///
     /// # Errors
     /// Errors of the engine; a key that is found.

@@ -1,9 +1,9 @@
 //! A point of a measured figure: I/Os counted, lookups timed on an emulated device, and the model's
 //! I/Os.
 //!
-//! I/Os are reads, as the paper counts them (one a block); pages stand beside them. They are
-//! counted on files in memory, where reads take no time; latencies are measured behind the emulated
-//! device over a few lookups, as they are the I/Os times the device's time. All sides get the same
+//! I/Os are reads, as the paper counts them (one per block); pages are given too. They are counted
+//! on files in memory, where reads take no time; latencies are measured on the emulated device over
+//! a few lookups, because they are the I/Os times the device's read time. All sides get the same
 //! keys.
 
 use shamba::Db;

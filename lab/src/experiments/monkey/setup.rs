@@ -94,7 +94,8 @@ impl Filters {
         })
     }
 
-    /// The rates of its filters, smallest level first, by the model for so many levels.
+    /// False-positive rates of its filters, smallest level first, by the model for this number of
+    /// levels.
     ///
     /// # Errors
     /// Errors of the model.
@@ -122,7 +123,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Of so many entries above a buffer of so many bytes.
+    /// A setup with this number and size of entries and this buffer.
     ///
     /// # Errors
     /// Errors of the model.

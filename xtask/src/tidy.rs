@@ -14,9 +14,12 @@
 //!    workspace requires. The workspace requires no exact version without a reason next to it.
 //! 8. The library's crates have no let chains, which need Rust 1.88 (they promise 1.85; clippy
 //!    reports calls that are too new, by `rust-version`).
+//! 9. Comments and pages are written in plain terms of the field, and comments wrap ([`words`]).
 //!
 //! The check reads text, not syntax: the part after a `#[cfg(test)] mod` that opens a block, files
 //! named `tests.rs`, and files in a folder of tests count as tests.
+
+mod words;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -90,6 +93,12 @@ const UNSAFE: [&str; 9] = [
     "lab/peers/src/engines/lmdb.rs",
 ];
 
+/// Pages that record earlier states and keep their wording.
+const HISTORY: [&str; 3] = ["docs/results/", "docs/decisions/", "CHANGELOG.md"];
+
+/// Sources whose words are not checked yet: the help of options is about to be generated.
+const UNCHECKED: [&str; 1] = ["crates/cli/src/options.rs"];
+
 /// Assembled here so that this file does not contain the words that it looks for.
 fn unfinished() -> [String; 6] {
     let marks = [
@@ -125,15 +134,21 @@ pub fn run() -> Result<(), String> {
     files_under(&root, &["rs", "md", "toml", "json", "sh"], &mut texts)?;
     for text in &texts {
         let content = fs::read_to_string(text).map_err(|error| format!("{}: {error}", text.display()))?;
+        let name = name_in(&root, text);
         for place in private_places().iter().filter(|place| content.contains(place.as_str())) {
-            let _ =
-                writeln!(breaches, "{}: names {place}", text.strip_prefix(&root).unwrap_or(text).display());
+            let _ = writeln!(breaches, "{name}: names {place}");
+        }
+        if name.ends_with(".md") && !HISTORY.iter().any(|history| name.starts_with(history)) {
+            for (line, what) in words::of_page(&content) {
+                let _ = writeln!(breaches, "{name}:{line}: {what}");
+            }
         }
     }
     for file in &files {
         let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let name = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().replace('\\', "/");
-        for (line, what) in breaches_of(&name, &text) {
+        let name = name_in(&root, file);
+        let words = if UNCHECKED.contains(&name.as_str()) { Vec::new() } else { words::of_code(&text) };
+        for (line, what) in breaches_of(&name, &text).into_iter().chain(words) {
             let _ = writeln!(breaches, "{name}:{line}: {what}");
         }
     }
@@ -181,6 +196,11 @@ pub fn run() -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{breaches}tidy: not in order"))
+}
+
+/// Path of a file from the root, with slashes.
+fn name_in(root: &Path, file: &Path) -> String {
+    file.strip_prefix(root).unwrap_or(file).to_string_lossy().replace('\\', "/")
 }
 
 /// Files with one of these extensions; hidden folders and build output are skipped.

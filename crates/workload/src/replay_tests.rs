@@ -164,7 +164,7 @@ fn a_recording_that_was_cut_off_is_not_whole() {
     let db = open(&Arc::new(MemFs::new()));
     replayed(&db, b"# shamba trace 1\nI a *1\n# end 1\n").expect("whole");
     let error = replayed(&db, b"# shamba trace 1\nI a *1\n").expect_err("cut off");
-    assert!(error.to_string().starts_with("trace, line 2: the recording was cut off here"), "{error}");
+    assert!(error.to_string().starts_with("trace, line 2: the recording is incomplete"), "{error}");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_file_that_is_something_else_leaves_no_database() {
     let (db, file) = (dir.path("db"), dir.path("in.csv.new"));
     std::fs::write(&file, "name,number\na,1\nb,2\n").expect("writable");
     let err = run(["load", &db, &file]).fails(65);
-    assert!(err.contains("read as tsv, which --format tsv|csv|jsonl|lines changes"), "{err}");
+    assert!(err.contains("read as tsv; use --format tsv|csv|jsonl|lines to change"), "{err}");
     assert!(!std::path::Path::new(&db).exists());
     let err = run(["load", &db, &file, "--format", "tsv"]).fails(65);
     assert!(!err.contains("read as"), "it was said: {err}");

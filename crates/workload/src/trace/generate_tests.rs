@@ -194,7 +194,7 @@ fn another_file_of_the_same_entries_can_come_before() {
     let mut other = Generator::new(Entries { entry_bytes: 60, ..ENTRIES }, 2).expect("possible");
     let error = other.preload(&mut reader(&text)).expect_err("keys of another length");
     assert!(
-        error.to_string().starts_with("load, line 1: a key that this generator would not make"),
+        error.to_string().starts_with("load, line 1: a key that this generator does not make"),
         "{error}"
     );
 }
@@ -213,7 +213,7 @@ fn what_cannot_be_is_refused() {
         (ENTRIES, Mix { empty_lookups: 1.5, ..inserts }, "-Z"),
         (ENTRIES, Mix { insert_spread: Spread::Zipf { alpha: 0.0 }, ..inserts }, "--ID"),
         (ENTRIES, Mix { inserts: 1 << 40, ..inserts }, "-I"),
-        (ENTRIES, Mix { updates: 1, ..Mix::default() }, "more -I"),
+        (ENTRIES, Mix { updates: 1, ..Mix::default() }, "larger -I"),
         (Entries { entry_bytes: 2, ..ENTRIES }, Mix { inserts: 63, ..inserts }, "larger -E"),
     ] {
         let error = refused(entries, mix);

@@ -111,7 +111,7 @@ fn bounds_are_kept_or_refused() {
     assert!(number(&bound, "update_ios") <= 0.1);
     for (more, said) in [
         (&["--max-update-ios", "0.0001"][..], "update"),
-        (&["--max-update-ios", "0.1"], "stores 2 bytes or less"),
+        (&["--max-update-ios", "0.1"], "space amplification of at most 2"),
         (&["--max-lookup-ios", "1e-9"], "lookup"),
         (&["--max-lookup-ios", "-1"], "--max-lookup-ios"),
         (&["--max-lookup-ios", "NaN"], "--max-lookup-ios"),
@@ -226,7 +226,7 @@ fn a_robust_design_is_cheaper_in_its_worst_mix_and_dearer_in_the_expected_one() 
 fn an_uncertainty_is_explained_and_checked() {
     let text =
         run(BASE.iter().chain(&["--lookups-zero", "0.7", "--updates", "0.3", "--uncertainty", "0.5"])).ok();
-    for said in ["worst mix within an uncertainty of 0.5", "robust: ", "for the expected mix alone: "] {
+    for said in ["worst mix within an uncertainty of 0.5", "robust: ", "expected mix only: "] {
         assert!(text.contains(said), "{said} in {text}");
     }
     for bad in ["-0.5", "NaN", "inf"] {

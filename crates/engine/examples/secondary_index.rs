@@ -29,8 +29,8 @@ impl People {
         Ok(Self { by_id: db.keyspace("people")?, by_city: db.keyspace("people by city")?, db: db.clone() })
     }
 
-    /// Sets the city of a person, and moves the index entry. Only one thread may write a person at a
-    /// time: the old city is read before it is replaced.
+    /// Sets the city of a person, and moves the index entry. Only one thread may write a person at
+    /// a time: the old city is read before it is replaced.
     fn set_city(&self, id: &str, city: &str) -> Result<(), Box<dyn Error>> {
         let mut batch = self.db.batch();
         if let Some(old) = self.by_id.get(id)? {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program of an example, beside the programs of tests.
+/// Path of an example's program, next to the programs of tests.
 fn program(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("this test is a program");
     path.pop();

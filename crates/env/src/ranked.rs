@@ -19,7 +19,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub struct Rank {
     /// Locks are taken in ascending order; two of the same place are never held together.
     pub order: u8,
-    /// What the lock guards.
+    /// Name of the guarded state.
     pub name: &'static str,
 }
 

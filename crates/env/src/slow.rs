@@ -31,7 +31,7 @@ struct Delay {
     write_ns: u64,
     /// Bytes a second of appends; 0: unlimited.
     write_bytes_per_s: u64,
-    /// What a read takes of itself is part of its time.
+    /// Whether the inner read's own time is included in the emulated time.
     in_all: bool,
 }
 

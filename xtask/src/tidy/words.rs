@@ -110,7 +110,7 @@ fn headless(first_line: &str) -> Option<String> {
     let text = first_line.trim_start();
     let opens = |opening: &&str| {
         let rest = text.strip_prefix(*opening);
-        rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
+        rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '-'))
     };
     let opening = HEADLESS.iter().find(|opening| opens(opening))?;
     let is_question = text.contains('?');
@@ -161,5 +161,6 @@ mod tests {
         assert_eq!(lines("// What follows is slow.\nf();\n"), [], "a plain comment is a sentence");
         assert_eq!(lines("/// What is a run? A sorted sequence of tables.\n"), []);
         assert_eq!(lines("/// Whatever is held.\n"), []);
+        assert_eq!(lines("//! What-if analysis.\n"), []);
     }
 }

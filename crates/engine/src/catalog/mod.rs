@@ -48,7 +48,7 @@ struct Installing {
     state: ManifestState,
 }
 
-/// What the rest of the database does because of an install.
+/// Actions of other parts of the database after an install.
 pub(crate) trait InstallObserver: Send + Sync {
     /// The new views are published; the install lock is held.
     fn published(&self);

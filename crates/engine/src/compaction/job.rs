@@ -6,7 +6,8 @@
 //! unfinished slices, and shutdown does not wait. Several threads process slices in parallel
 //! ([`super::plan`]); slices are installed in order.
 //!
-//! Checksums of the inputs are verified, and outputs are read back (see [`crate::table_files::output`]).
+//! Checksums of the inputs are verified, and outputs are read back (see
+//! [`crate::table_files::output`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

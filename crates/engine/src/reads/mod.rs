@@ -33,7 +33,7 @@ pub(crate) trait Keeper {
     fn owner(&self) -> Arc<dyn Owner>;
 }
 
-/// What readers share.
+/// Shared state of readers.
 pub(crate) struct Reads {
     digest: DigestFn,
     settings: Arc<Settings>,

@@ -1,4 +1,4 @@
-//! Opens tables for reading, with the cache, the ledger and the limit of open files that they share.
+//! Opens tables for reading, with the shared cache, ledger and limit of open files.
 //!
 //! Tables that the memory budget keeps closed refer to the [`Opener`]; so it holds nothing that
 //! refers to a table.

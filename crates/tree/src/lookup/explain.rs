@@ -119,7 +119,7 @@ pub enum Action {
     FilterProbed {
         /// False: the key is certainly not in the table, which was skipped.
         maybe: bool,
-        /// What was done with each module, up to the first "no".
+        /// Step of each module, up to the first "no".
         modules: Vec<ModuleStep>,
     },
     /// No module of the filter was tested: the table must be searched.

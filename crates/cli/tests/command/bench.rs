@@ -25,7 +25,7 @@ const NAMES: [&str; 19] = [
     "deleterandom",
     "readseq",
 ];
-const FIELDS: [&str; 35] = [
+const FIELDS: [&str; 36] = [
     "schema",
     "name",
     "ops",

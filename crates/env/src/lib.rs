@@ -13,7 +13,6 @@ mod clock;
 mod file_error;
 mod pages;
 mod random;
-mod ranked;
 pub mod sync;
 mod vfs;
 
@@ -22,6 +21,7 @@ mod aligned;
 mod helpers;
 mod layer;
 mod lock;
+mod ranked;
 mod system;
 
 // Layers over another file system, and threads.

@@ -14,7 +14,10 @@ fuzz_target!(|bytes: &[u8]| {
     static TARGET: OnceLock<&'static Target> = OnceLock::new();
     let target = TARGET.get_or_init(|| {
         let name = std::env::var("SHAMBA_FUZZ_TARGET").unwrap_or_default();
-        fuzz::target(&name).unwrap_or_else(|| panic!("SHAMBA_FUZZ_TARGET={name:?} names no target"))
+        let target = fuzz::target(&name);
+        let target = target.unwrap_or_else(|| panic!("SHAMBA_FUZZ_TARGET={name:?} names no target"));
+        assert!(!target.is_decoder || fuzz::make_checksums_equal(), "nothing would get behind the checksums");
+        target
     });
     target.run(bytes);
 });

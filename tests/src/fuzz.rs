@@ -6,10 +6,9 @@
 //! in both directions, verifies, and repairs. Nothing may panic; the results may be anything.
 //! Targets named `...-file` only describe the file, and process a hundred times as many inputs in
 //! the same time. Other targets take user input and the content of user files. So that mutations
-//! pass the checksums, a fuzzing process runs with the injected defect `checksum-constant`
-//! ([`shamba::planted`], read at run time): files are then written and read with one constant
-//! checksum. `operations` interprets the bytes as a short life and a crash, and compares the
-//! recovered state with the model.
+//! pass the checksums, a fuzzing process calls [`make_checksums_equal`] first: files are then
+//! written and read with one constant checksum. `operations` interprets the bytes as a short life
+//! and a crash, and compares the recovered state with the model.
 //!
 //! [`seeds`] are the starting points of mutations; `tests/data/fuzz/TARGET` holds inputs worth
 //! keeping. The same functions are run by the suite `fuzz` (random mutations, in CI) and by `fuzz/`
@@ -25,6 +24,7 @@ use std::sync::{Arc, OnceLock};
 use fastrand::Rng;
 use shamba::env::{Env, MemFs};
 use shamba::{Builder, Compression, Db, Durability, FilterLayout, MergePolicy, check_files, inspect};
+pub use shamba_table::make_checksums_equal;
 
 use crate::crash::{Effort, Explorer, Recording};
 use crate::files::{Files, disk_of, files_of};

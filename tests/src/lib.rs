@@ -21,6 +21,7 @@
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+pub mod brief;
 pub mod compare;
 pub mod crash;
 pub mod fault;
@@ -29,7 +30,6 @@ pub mod fuzz;
 pub mod history;
 pub mod ops;
 pub mod oracle;
-pub mod planted;
 pub mod pool;
 pub mod runner;
 pub mod seed;

@@ -112,7 +112,6 @@ impl Fuzz {
             .arg(format!("-artifact_prefix={}/", self.root.join("fuzz/artifacts").display()))
             .env("RUSTFLAGS", FLAGS)
             .env("SHAMBA_FUZZ_TARGET", target)
-            .env("SHAMBA_PLANT", if target == "operations" { "none" } else { "checksum-constant" })
             .current_dir(&self.root);
         command
     }
@@ -123,7 +122,7 @@ impl Fuzz {
         make(&corpus)?;
         make(&self.root.join("fuzz/artifacts"))?;
         let mut seeds = self.seeds();
-        seeds.arg(target).arg(&corpus).env("SHAMBA_PLANT", "checksum-constant");
+        seeds.arg(target).arg(&corpus);
         succeed(&mut seeds)?;
         let mut fuzzer = self.fuzzer(target);
         fuzzer.args([&format!("-max_total_time={seconds}"), "-print_final_stats=1"]).arg(&corpus);

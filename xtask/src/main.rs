@@ -38,9 +38,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           (a C++ compiler and libclang); --keep leaves them
   targets
           compiles the library for each platform whose standard library is installed, and names those that are unchecked
-  planted [--write] [NAME...]
-          switches on each planted defect in turn and fails where the test that should notice it does not, within 15 s;
-          prints a JSON object each, and with --write the table of docs/results/planted.md
+  planted [--write | --check] [NAME...]
+          applies each patch of tests/planted, an injected defect, to a copy of the sources in target/planted, and fails
+          where a test that its header names does not fail within 15 s; prints a JSON object each; --write keeps the
+          table of docs/results/planted.md; --check compiles nothing: every patch applies, and its tests exist
   reliability [--full | --only STEP,STEP...] [--from DIR [--counted]] [--write] [--json]
           runs the suites and prints what each reaches beside its target; --full adds the kills, the failing system calls,
           the full disk, crashes three deep, pairs of faults, RocksDB, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --only runs these steps alone; --from adds

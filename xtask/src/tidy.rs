@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 600;
 
 /// Crates from the bottom up, folder and package: each may use those before it.
-const ORDER: [(&str, &str); 11] = [
+pub const ORDER: [(&str, &str); 11] = [
     ("key", "shamba-key"),
     ("env", "shamba-env"),
     ("filter", "shamba-filter"),

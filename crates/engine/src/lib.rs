@@ -187,7 +187,6 @@ pub use shamba_env as env;
 pub use shamba_filter::{FilterLayout, Modules};
 pub use shamba_key::DigestKind;
 #[doc(hidden)]
-pub use shamba_key::planted;
 pub use shamba_model::allocation::Allocation;
 pub use shamba_model::skip::Skipping;
 pub use shamba_model::{Design, MergePolicy, Sizing};

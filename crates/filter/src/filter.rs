@@ -11,7 +11,6 @@ use crate::geometry::{ALL_MODULES, FilterGeometry, ModuleShape};
 use crate::layout::FilterLayout;
 use crate::simd::lines::{Line, Lines};
 use shamba_key::KeyDigest;
-use shamba_key::planted::{Defect, is_planted};
 use std::fmt;
 use std::iter::repeat_n;
 use std::sync::Arc;
@@ -45,8 +44,7 @@ impl Filter {
                     }
                     continue;
                 }
-                let remix = if is_planted(Defect::ModuleMisplaced) { 0 } else { module as u8 };
-                let site = geometry.site_at(remix, first_slice as u32, *shape, *digest);
+                let site = geometry.site_at(module as u8, first_slice as u32, *shape, *digest);
                 if let Some(line) = slices.get_mut(site.slice()).and_then(|lines| lines.line_mut(site.line()))
                 {
                     site.set(line);

@@ -20,7 +20,6 @@ mod heads;
 mod ids;
 mod kind;
 mod order;
-pub mod planted;
 mod prefetch;
 mod seqno;
 

@@ -26,7 +26,6 @@ use super::index::{DigestIndex, IndexWriter};
 use super::iter::{ChunkedIter, Source};
 use super::order::{Order, OrderWriter, Snapshot};
 use crate::sync::{Mutex, PoisonError};
-use shamba_key::planted::{Defect, is_planted};
 use shamba_log::wal::ValueLogs;
 use shamba_table::FragmentedTombstones;
 
@@ -102,7 +101,7 @@ impl ChunkedMemtable {
         let mut steps = 0;
         while let Some(at) = next {
             let entry = entries.get(at);
-            if entry.key == key && (entry.seq <= seq || is_planted(Defect::VersionFromFuture)) {
+            if entry.key == key && entry.seq <= seq {
                 return Some(at);
             }
             steps += 1;

@@ -27,7 +27,6 @@ use shamba_key::{KeyDigest, prefetch_address};
 use super::arena::EntryRef;
 use crate::sync::IS_EXPLORED;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use shamba_key::planted::{Defect, is_planted};
 
 /// Lengths of segments, by *class*. The short ones serve small memtables. A full segment of the
 /// last class becomes two of the same class. Its length is chosen for a full memtable of the
@@ -234,9 +233,6 @@ impl DigestIndex {
             let slots = unsafe { std::slice::from_raw_parts(segment.slots.as_ptr(), LENS[segment.class]) };
             let (slot, _) = probe(slots, tag).expect("not even all of a full segment fill another");
             slot.store(bits, Ordering::Release);
-            if is_planted(Defect::IndexMissesEntry) && segment.taken == 1 {
-                slot.store(0, Ordering::Release);
-            }
         }
         let directory = writer.directories.last().expect("made with the index");
         for place in places_of(tag, depth, writer.depth) {

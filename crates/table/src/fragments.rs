@@ -19,7 +19,6 @@ use std::sync::Arc;
 use crate::RangeTombstone;
 use bytes::Bytes;
 use shamba_key::SeqNo;
-use shamba_key::planted::{Defect, is_planted};
 
 /// The range tombstones of one memtable or run.
 #[derive(Clone, Default, Debug)]
@@ -275,7 +274,7 @@ fn newest_visible(seqs: &[SeqNo], visible: SeqNo) -> SeqNo {
     match seqs.last() {
         None => SeqNo::ZERO,
         // Most readers read at a sequence newer than every tombstone.
-        Some(&newest) if newest <= visible || is_planted(Defect::RangeDeleteFromFuture) => newest,
+        Some(&newest) if newest <= visible => newest,
         Some(_) => {
             let older = seqs.partition_point(|&seq| seq <= visible);
             older.checked_sub(1).map_or(SeqNo::ZERO, |index| seqs[index])

@@ -95,6 +95,8 @@ use shamba_env::sync;
 
 pub use cache::{BlockCache, ReadTimes};
 pub use checksum::checksum;
+#[doc(hidden)]
+pub use checksum::make_checksums_equal;
 pub use compression::Compression;
 pub use content::{ContentDigest, StreamedEntry};
 

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, OpKind, SimFs};
 use shamba::{Db, Durability, MergePolicy};
+use shamba_tests::brief::is_brief;
 use shamba_tests::crash::{Effort, Explorer, Recording};
 use shamba_tests::ops::{Generator, KeyShape, Op};
 use shamba_tests::oracle::Change;
-use shamba_tests::planted;
 use shamba_tests::pool;
 use shamba_tests::runner::{COPY, HOME};
 use shamba_tests::seed::{self, Rerun, mixed};
@@ -83,13 +83,13 @@ fn depth() -> u32 {
 fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
     let length = seed::number("SHAMBA_CRASH_LENGTH").map_or(2, |length| length as u32);
     let workloads = exhaustive(length);
-    let effort = if planted::is_asked() {
+    let effort = if is_brief() {
         Effort { policies_per_point: 6, nested_one_in: 16, depth: 2 }
     } else {
         Effort { policies_per_point: usize::MAX, nested_one_in: 8, depth: depth() }
     };
-    // For an injected defect a few workloads suffice, from both databases.
-    let step = if planted::is_asked() { 31 } else { 1 };
+    // In a brief run a few workloads suffice, from both databases.
+    let step = if is_brief() { 31 } else { 1 };
     let tallies = pool::run(workloads.len() * 2 / step, |index| {
         let index = index * step;
         let from_empty = index % 2 == 0;
@@ -167,14 +167,14 @@ fn every_crash_leaves_a_legal_state() {
     let of_short = explorer.distinct_images() as u64;
     println!("suite C, short lives alone, after {:.0} s\n{total}", begun.elapsed().as_secs_f64());
     let lives = seed::number("SHAMBA_LONG_LIVES").unwrap_or(LONG_LIVES) as usize;
-    let lives = if planted::is_asked() { 0 } else { lives };
+    let lives = if is_brief() { 0 } else { lives };
     let long = pool::run(lives, |index| long_life(&explorer, base, index));
     total.merge(&sum(&long.unwrap_or_else(|error| panic!("{error}"))));
     total.add("distinct images, of short lives", of_short);
     total.add("distinct images", explorer.distinct_images() as u64);
     let short = total.get("short lives");
     total.tell("crash", &format!("suite C, seed {base}: {short} short lives, {lives} long ones"));
-    if planted::is_asked() {
+    if is_brief() {
         return;
     }
     total.require(&[

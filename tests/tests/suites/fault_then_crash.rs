@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, SimFs, Vfs};
 use shamba::{Builder, Db, Durability, WriteOptions};
+use shamba_tests::brief::is_brief;
 use shamba_tests::seed::mixed;
 use shamba_tests::tally::Tally;
-use shamba_tests::{planted, pool, seed};
+use shamba_tests::{pool, seed};
 
 /// Number of writes of a life; each puts its number under `LAST` and under a key of its own.
 const WRITES: usize = 24;
@@ -198,9 +199,8 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     const SYNCS_MAX: usize = 150;
     const WAYS_TO_FAIL: usize = 4;
     let of_syncs = [FsyncFailure::Drop, FsyncFailure::Revert];
-    // For an injected defect, only the syncs.
-    let (ways, calls_max) =
-        if planted::is_asked() { (of_syncs.len(), SYNCS_MAX) } else { (WAYS_TO_FAIL, CALLS_MAX) };
+    // In a brief run, only the syncs.
+    let (ways, calls_max) = if is_brief() { (of_syncs.len(), SYNCS_MAX) } else { (WAYS_TO_FAIL, CALLS_MAX) };
     let failing = |index: usize, nth| match index % ways {
         2 => Failing::Call(Effect::Enospc, nth),
         3 => Failing::Call(Effect::Eio, nth),
@@ -218,7 +218,7 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     tallies.iter().for_each(|tally| total.merge(tally));
     let name = if no_wal { "fault-then-crash-no-wal" } else { "fault-then-crash" };
     total.tell(name, &format!("suite D, seed {base}"));
-    if !planted::is_asked() {
+    if !is_brief() {
         total.require(minima);
     }
 }

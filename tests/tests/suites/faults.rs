@@ -14,9 +14,9 @@ use shamba::env::{
     CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, Persistence, SimFs, Vfs,
 };
 use shamba::{Compression, Db, Durability, ErrorKind, MergePolicy};
+use shamba_tests::brief::is_brief;
 use shamba_tests::crash::orphans;
 use shamba_tests::fault::{self, Fault};
-use shamba_tests::planted;
 use shamba_tests::pool;
 use shamba_tests::runner::HOME;
 use shamba_tests::seed::{self, Rerun, mixed};
@@ -71,18 +71,18 @@ fn vector(script: usize) -> Vector {
     vector
 }
 
-/// For an injected defect one short script suffices.
+/// In a brief run one short script suffices.
 fn scripts() -> usize {
-    if planted::is_asked() { 1 } else { SCRIPTS }
+    if is_brief() { 1 } else { SCRIPTS }
 }
 
-/// For an injected defect only every third effect is tried.
+/// In a brief run only every third effect is tried.
 fn ways_step() -> usize {
-    if planted::is_asked() { 3 } else { 1 }
+    if is_brief() { 3 } else { 1 }
 }
 
 fn writes() -> usize {
-    if planted::is_asked() { 12 } else { 24 }
+    if is_brief() { 12 } else { 24 }
 }
 
 fn case(base: u64, index: usize) -> Result<Tally, String> {
@@ -118,7 +118,7 @@ fn every_call_fails_once() {
     let mut total = Tally::default();
     tallies.iter().for_each(|tally| total.merge(tally));
     total.tell("faults", &format!("suite D, seed {base}: {SCRIPTS} scripts"));
-    if !planted::is_asked() {
+    if !is_brief() {
         total.require(&[("single-fault runs", 5_000), ("engine calls that failed", 1_000)]);
     }
 }

@@ -2,14 +2,13 @@
 //!
 //! The corpora in `tests/data/fuzz` are replayed, then random mutations of small valid files;
 //! `fuzz/` runs the same targets under a coverage-guided fuzzer. A child process runs them, with
-//! equal checksums, so that mutations reach the code behind the checks. Release builds have no such
-//! switch and skip this.
+//! equal checksums ([`fuzz::make_checksums_equal`]), so that mutations reach the code behind the
+//! checks. Release builds have no such switch and skip this.
 //!
 //! `SHAMBA_FUZZ` multiplies the number of mutations, `SHAMBA_SEED` selects others.
 
 use std::process::{Command, Stdio};
 
-use shamba::planted::{Defect, VARIABLE, is_planted};
 use shamba_tests::fuzz::{self, TARGETS, Target, corpus};
 use shamba_tests::pool;
 use shamba_tests::runner::caught;
@@ -45,7 +44,7 @@ fn child() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    assert!(is_planted(Defect::ChecksumConstant), "nothing would get behind the checksums");
+    assert!(fuzz::make_checksums_equal(), "nothing would get behind the checksums");
     let decoders: Vec<&Target> = TARGETS.iter().filter(|target| target.is_decoder).collect();
     let files = replay(&decoders);
     let mut tally =
@@ -63,7 +62,6 @@ fn no_decoder_panics_on_hostile_bytes() {
     let output = Command::new(&binary)
         .args(["fuzz::child", "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
-        .env(VARIABLE, Defect::ChecksumConstant.name())
         .stdin(Stdio::null())
         .output()
         .expect("the test binary starts");

@@ -21,7 +21,6 @@ mod metamorphic;
 mod model;
 mod outgrown;
 mod peers;
-mod planted;
 mod repair;
 mod scarce;
 mod stress;

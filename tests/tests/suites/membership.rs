@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fastrand::Rng;
 use shamba::env::{Env, MemFs};
 use shamba::{Db, DigestKind, MergePolicy, Residency, Skipping, Stats};
-use shamba_tests::planted;
+use shamba_tests::brief::is_brief;
 use shamba_tests::seed::mixed;
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::{Vector, every_layout};
@@ -28,8 +28,8 @@ const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering,
 
 fn checks_wanted() -> u64 {
     let asked = std::env::var("SHAMBA_MEMBERSHIP_CHECKS").ok();
-    // The minimum of a life, if run for an injected defect.
-    let usual = if planted::is_asked() { 1 } else { CHECKS };
+    // The minimum of a life, in a brief run.
+    let usual = if is_brief() { 1 } else { CHECKS };
     asked.map_or(usual, |text| text.parse().expect("SHAMBA_MEMBERSHIP_CHECKS is a number"))
 }
 

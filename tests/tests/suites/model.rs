@@ -3,11 +3,12 @@
 //! Deterministic: the same seed runs the same operations. `SHAMBA_SEED` selects another run,
 //! `SHAMBA_VECTOR` runs one vector alone.
 
+use shamba_tests::brief::is_brief;
 use shamba_tests::ops::{Generator, KeyShape};
 use shamba_tests::seed::{self, Rerun, mixed};
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
-use shamba_tests::{planted, pool, runner, shrink};
+use shamba_tests::{pool, runner, shrink};
 
 const VECTORS: usize = 504;
 const OPERATIONS: usize = 2_100;
@@ -24,8 +25,8 @@ fn case(base: u64, index: usize) -> Result<Tally, String> {
     let ops = Generator::new(seed, shape).ops(OPERATIONS);
     runner::run(&vector, seed, &ops).map_err(|failure| {
         let at = failure.at;
-        // An injected defect only has to be detected.
-        let report = match planted::is_asked() {
+        // A brief run only has to detect a defect.
+        let report = match is_brief() {
             true => failure.message,
             false => shrink::report(&vector, seed, &ops, failure),
         };
@@ -42,7 +43,7 @@ fn operations_against_the_oracle() {
         return;
     }
     // 24 vectors include every option that cycles.
-    let vectors = if planted::is_asked() { 24 } else { VECTORS };
+    let vectors = if is_brief() { 24 } else { VECTORS };
     let tallies = pool::run(vectors, |index| case(base, index)).unwrap_or_else(|error| panic!("{error}"));
     let mut total = Tally::default();
     for tally in &tallies {
@@ -50,7 +51,7 @@ fn operations_against_the_oracle() {
     }
     total.add("vectors", tallies.len() as u64);
     total.tell("model", &format!("suite A, seed {base}"));
-    if planted::is_asked() {
+    if is_brief() {
         return;
     }
     total.require(&[

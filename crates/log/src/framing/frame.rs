@@ -3,7 +3,6 @@
 use shamba_table::{BirthId, checksum};
 
 use super::codec::{Decoded, Decoder};
-use shamba_key::planted::{Defect, is_planted};
 
 /// Maximum length of a frame, header included.
 pub const FRAME_BYTES_MAX: usize = 64 << 10;
@@ -79,7 +78,6 @@ impl FileIdentity {
     fn checksum(&self, kind: FrameKind, offset: u64, checked: &[u8]) -> u32 {
         match kind {
             FrameKind::Promise => promise_checksum(self.number, offset, checked),
-            _ if is_planted(Defect::RecycledRecord) => checksum(BirthId(0), offset, checked),
             _ => checksum(self.birth, offset, checked),
         }
     }

@@ -19,7 +19,6 @@
 use shamba_table::{BirthId, checksum};
 
 use super::codec::Decoder;
-use shamba_key::planted::{Defect, is_planted};
 
 /// Length of the file header.
 pub const HEADER_BYTES: u64 = 48;
@@ -132,7 +131,7 @@ impl FileHeader {
             )));
         }
         let unknown = decoder.u64().map_err(cut)? & !KNOWN_REQUIRED;
-        if unknown != 0 && !is_planted(Defect::NewerFeature) {
+        if unknown != 0 {
             return Err(HeaderFault::Unsupported(format!("unknown required feature bits {unknown:#x}")));
         }
         let optional = decoder.u64().map_err(cut)?;
@@ -146,7 +145,7 @@ impl FileHeader {
         if version != VERSION {
             return Err(HeaderFault::Damaged(format!("format version {version} does not exist")));
         }
-        if number.is_some_and(|number| number != stated) && !is_planted(Defect::LogNumberUnchecked) {
+        if number.is_some_and(|number| number != stated) {
             return Err(HeaderFault::Damaged(format!("it belongs to file number {stated}")));
         }
         Ok(Self { birth, number: stated, optional })

@@ -17,7 +17,6 @@ use super::header::HEADER_BYTES;
 use super::payload::PayloadReader;
 use super::window::Window;
 use crate::Result;
-use shamba_key::planted::{Defect, is_planted};
 
 /// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,7 +125,6 @@ impl FrameReader {
             let (frame, end) = match read_frame(&mut self.window, self.file, at, self.limit) {
                 Ok(Ok(frame)) => frame,
                 Ok(Err(detail)) => return Ok(Step::Damage { offset: at, detail }),
-                Err(_) if is_planted(Defect::ReadErrorEndsLog) => return Ok(Step::End),
                 Err(error) => return Err(error),
             };
             frames = frames.saturating_add(1);

@@ -23,7 +23,6 @@ use shamba_table::BirthId;
 use super::frame::{FRAME_HEADER_BYTES, FileIdentity, FrameKind, PAYLOAD_BYTES_MAX};
 use super::header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::{Error, Result};
-use shamba_key::planted::{Defect, is_planted};
 
 /// Capacity that the buffer keeps after a flush: memory above it, grown for one large batch, is
 /// freed.
@@ -192,8 +191,7 @@ impl FrameWriter {
 
     fn push_promise(&mut self) {
         let offset = self.end();
-        let below = if is_planted(Defect::PromiseAhead) { offset } else { self.synced };
-        self.buffer.extend_from_slice(&self.identity.promise(below, offset));
+        self.buffer.extend_from_slice(&self.identity.promise(self.synced, offset));
         self.promised_in = Some(offset / SECTOR_BYTES);
     }
 
@@ -238,9 +236,6 @@ impl FrameWriter {
         if let Err(error) = append_all(self.file.as_mut(), &self.buffer) {
             let cause = Error::io(&self.path, "append to", error);
             self.forget_buffered();
-            if is_planted(Defect::AppendAfterTornTail) {
-                return Err(cause);
-            }
             let cut = self.file.truncate(self.file_bytes).is_ok();
             self.seal = Some(Seal { cause: cause.clone(), cut, sync_failed: false });
             return Err(cause);
@@ -287,11 +282,7 @@ impl FrameWriter {
         if self.synced == self.flushed.offset {
             return Ok(());
         }
-        let mut synced = self.file.sync_data();
-        if synced.is_err() && is_planted(Defect::FsyncRetried) {
-            synced = self.file.sync_data();
-        }
-        match synced {
+        match self.file.sync_data() {
             Ok(()) => {
                 self.synced = self.flushed.offset;
                 Ok(())

@@ -16,7 +16,6 @@ use crate::framing::{
 };
 use crate::{Error, Result};
 use shamba_key::LogNo;
-use shamba_key::planted::{Defect, is_planted};
 
 /// Result of the first pass over one log.
 #[derive(Debug)]
@@ -107,8 +106,7 @@ impl Floor {
     /// Whether the byte at `offset` is promised to be durable.
     pub fn covers(&self, offset: u64) -> bool {
         match self {
-            _ if is_planted(Defect::PromiseIgnored) => false,
-            Self::Nothing => is_planted(Defect::TailRefused),
+            Self::Nothing => false,
             Self::Below { offset: floor, .. } => offset < *floor,
             Self::Whole { .. } => true,
         }

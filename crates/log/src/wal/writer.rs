@@ -18,13 +18,12 @@ use shamba_key::SeqNo;
 
 use super::head::{Head, Predecessor};
 use super::log_file_name;
-use super::record::{FIRST, GAP_BYTES_MAX, OpRef, encode_op, encode_op_head, encoded_ops_and_ends};
+use super::record::{GAP_BYTES_MAX, OpRef, encode_op, encode_op_head};
 use super::value::ValueLog;
 use crate::framing::codec::put_varint;
 use crate::framing::frame::{FrameKind, PAYLOAD_BYTES_MAX};
 use crate::framing::{FileKind, FrameWriter};
 use crate::{Error, Result};
-use shamba_key::planted::{Defect, is_planted};
 use shamba_key::{KeyspaceId, LogNo};
 
 /// Maximum length of a batch that can share a record with others.
@@ -130,24 +129,7 @@ impl WalWriter {
             let (offset, ops_at) = self.append_large(first_seq, count, &[ops])?;
             return Ok(Some(LargeRecord { offset, ops_at, ops_bytes: ops.len() }));
         }
-        if count > 1 && is_planted(Defect::BatchSplitInLog) {
-            return self.append_split(first_seq, count, ops);
-        }
         self.join(first_seq, count, ops.len(), |buffer| buffer.extend_from_slice(ops))?;
-        Ok(None)
-    }
-
-    /// The injected defect [`Defect::BatchSplitInLog`]: the first operation of a batch becomes a
-    /// separate record.
-    #[cold]
-    fn append_split(&mut self, first_seq: SeqNo, count: u32, ops: &[u8]) -> Result<Option<LargeRecord>> {
-        let first_end = encoded_ops_and_ends(ops).next().map_or(0, |(end, _)| end);
-        let (first, rest) = ops.split_at(first_end);
-        self.join(first_seq, 1, first.len(), |buffer| buffer.extend_from_slice(first))?;
-        self.flush()?;
-        let mut rest = rest.to_vec();
-        rest[0] |= FIRST;
-        self.join(first_seq.next(), count - 1, rest.len(), |buffer| buffer.extend_from_slice(&rest))?;
         Ok(None)
     }
 
@@ -270,7 +252,7 @@ impl WalWriter {
         if self.frames.failure().is_none() {
             self.flush()?;
         }
-        if !self.name_synced && !is_planted(Defect::LogNameUnsynced) {
+        if !self.name_synced {
             if let Err(error) = self.env.vfs.sync_dir(&self.dir) {
                 let cause = Error::io(&self.dir, "sync directory", error);
                 self.frames.seal_for_good(cause.clone());

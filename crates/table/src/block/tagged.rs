@@ -33,7 +33,6 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use shamba_key::planted::{Defect, is_planted};
 use shamba_key::{EntryKind, SeqNo, prefetch_address, prefetch_line};
 
 use super::EntryParts;
@@ -224,10 +223,7 @@ impl<'a> Tagged<'a> {
         if at.group_shift == 0 {
             return Some(&[]);
         }
-        let mut group = number >> at.group_shift;
-        if is_planted(Defect::NeighbourPrefix) && number + 1 == at.count {
-            group = group.saturating_sub(1);
-        }
+        let group = number >> at.group_shift;
         let end_at = at.ends_at + 2 * group;
         let start = if end_at == at.ends_at { 0 } else { self.short(end_at - 2)? };
         self.bytes.get(at.prefixes_at + start..at.prefixes_at + self.short(end_at)?)
@@ -272,8 +268,7 @@ impl<'a> Tagged<'a> {
         if at.seq_width == 0 {
             return Some(SeqNo(at.base_seq));
         }
-        let seq_width = if is_planted(Defect::SequenceCut) { 1 } else { at.seq_width };
-        let seq = at.base_seq.checked_add(self.number(entry.start, seq_width)?)?;
+        let seq = at.base_seq.checked_add(self.number(entry.start, at.seq_width)?)?;
         (seq <= SeqNo::MAX.0).then_some(SeqNo(seq))
     }
 
@@ -303,7 +298,6 @@ impl<'a> Tagged<'a> {
         loop {
             // Versions are in order, newest first: the first one that is old enough is the answer.
             match self.matched(number, key, seq) {
-                Some(None) if is_planted(Defect::FirstTagOnly) => return Ok(None),
                 Some(None) => {}
                 Some(found) => return Ok(found),
                 None => return Err(malformed(number)),

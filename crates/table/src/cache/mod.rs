@@ -44,8 +44,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use shamba_key::planted::{Defect, is_planted};
-
 pub(crate) use self::admission::Miss;
 pub use self::admission::ReadTimes;
 pub(crate) use self::fill::FreshFrame;
@@ -195,7 +193,7 @@ impl BlockCache {
     pub(crate) fn add_table(&self, id: TableId) -> Option<CachedTable> {
         let next = |last: u32| last.checked_add(1);
         let number = self.next_table.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        let table = CachedTable(if is_planted(Defect::CacheNumberReused) { 1 } else { number });
+        let table = CachedTable(number);
         locked(&self.tables).insert((id, table));
         Some(table)
     }

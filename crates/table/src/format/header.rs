@@ -17,8 +17,6 @@
 
 use std::path::Path;
 
-use shamba_key::planted::{Defect, is_planted};
-
 use super::{HEADER_BYTES, REQUIRED_KNOWN, VERSION};
 use crate::checksum::checksum;
 use crate::id::{BirthId, TableId};
@@ -77,7 +75,7 @@ impl Header {
         };
         let required = field(16)?;
         let unknown = required & !REQUIRED_KNOWN;
-        if unknown != 0 && !is_planted(Defect::NewerFeature) {
+        if unknown != 0 {
             return Err(Error::unsupported(file, format!("unknown required table features {unknown:#x}")));
         }
         let header =

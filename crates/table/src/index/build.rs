@@ -2,7 +2,6 @@
 //!
 //! Not here: the form in memory ([`super::partition`]).
 
-use shamba_key::planted::{Defect, is_planted};
 use shamba_key::{EntryKind, SeqNo};
 
 use super::handle::{HANDLE_BYTES, Handle};
@@ -23,7 +22,7 @@ pub(crate) fn separator<'a>(last: &'a [u8], next: &'a [u8], made: &'a mut Vec<u8
         return last;
     };
     match next.get(..=common) {
-        Some(short) if short.len() < next.len() || is_planted(Defect::FenceOffByOne) => short,
+        Some(short) if short.len() < next.len() => short,
         Some([.., next_byte]) if last_byte + 1 < *next_byte => {
             made.clear();
             made.extend_from_slice(&last[..common]);

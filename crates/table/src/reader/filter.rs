@@ -23,7 +23,6 @@ use std::sync::atomic::Ordering;
 
 use shamba_filter::{FilterGeometry, Line, MAX_MODULES};
 use shamba_key::KeyDigest;
-use shamba_key::planted::{Defect, is_planted};
 
 use super::resident::{ResidentFilter, Slice, Unasked, held_modules};
 use super::{CacheUnit, TableReader};
@@ -261,7 +260,7 @@ impl TableReader {
             let modules = 0..geometry.modules().len();
             let of_slice = { modules }.find(|module| geometry.slices_of(*module).contains(&slice));
             let answer = self.fetch_whole_module(filter, (of_slice.unwrap_or(module), slice), test, io)?;
-            return Ok(answer.unwrap_or(!is_planted(Defect::DamagedSliceDenies)));
+            return Ok(answer.unwrap_or(true));
         }
         let slot = filter.slot(slice);
         if let Some((table, slot)) = slot {
@@ -291,7 +290,7 @@ impl TableReader {
             }
             Err(error) if error.is_corruption() => {
                 self.note_damaged_slice(filter, slice, &error);
-                Ok(!is_planted(Defect::DamagedSliceDenies))
+                Ok(true)
             }
             Err(error) => Err(error),
         }
@@ -324,10 +323,7 @@ pub(super) fn warning(error: &Error) -> String {
 }
 
 fn read(file: &super::TableFile, place: SlicePlace, ledger: &Arc<Ledger>) -> Result<Slice> {
-    let mut bytes = (place.bytes + SLICE_EXTRA_BYTES) as u64;
-    if is_planted(Defect::FiltersUncharged) {
-        bytes = 0;
-    }
+    let bytes = (place.bytes + SLICE_EXTRA_BYTES) as u64;
     let charge = Charge::new(ledger, LedgerPart::Filters, bytes);
     Ok(Slice::new(StoredFilter::read_lines(file, place)?, charge))
 }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use shamba_filter::{FilterGeometry, Line, Question};
 use shamba_key::KeyDigest;
-use shamba_key::planted::{Defect, is_planted};
 
 use crate::ledger::Charge;
 
@@ -166,7 +165,7 @@ impl ResidentFilter {
     #[inline]
     pub fn module(&self, digest: KeyDigest, module: usize) -> Option<bool> {
         if self.asked >> module & 1 == 0 {
-            return is_planted(Defect::AbsentModuleDenies).then_some(false);
+            return None;
         }
         if let Some(site) = self.geometry.standard_site(digest) {
             return self.lines(site.slice()).map(|lines| site.maybe(Some(lines)));

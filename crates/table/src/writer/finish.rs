@@ -5,7 +5,6 @@
 use bytes::Bytes;
 use shamba_filter::Filter;
 use shamba_key::SeqNo;
-use shamba_key::planted::{Defect, is_planted};
 
 use super::{TableSummary, TableWriter};
 use crate::compression::Compression;
@@ -78,11 +77,8 @@ impl TableWriter {
             self.out.frame(&top, Compression::None)?;
             sections.close(SectionKind::IndexTop, self.out.offset());
         }
-        let mut digests = self.digests.as_slice();
-        if is_planted(Defect::FilterWithoutLastKey) {
-            digests = digests.split_last().map_or(digests, |(_, others)| others);
-        }
-        if let Some(filter) = Filter::build(digests, self.options.filter_layout, self.options.bits_per_key) {
+        let (layout, bits_per_key) = (self.options.filter_layout, self.options.bits_per_key);
+        if let Some(filter) = Filter::build(&self.digests, layout, bits_per_key) {
             let (birth, offset) = (self.options.birth, self.out.offset());
             filter_section::write(&filter, birth, offset, |piece| self.out.append(piece))?;
         }
@@ -160,9 +156,7 @@ impl UnsyncedTable {
     /// # Errors
     /// `Io` when syncing fails. It then tries to remove the file.
     pub fn sync(mut self) -> Result<()> {
-        if !is_planted(Defect::TableUnsynced) {
-            self.0.out.sync()?;
-        }
+        self.0.out.sync()?;
         self.0.keep = true;
         Ok(())
     }

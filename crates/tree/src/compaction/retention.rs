@@ -16,7 +16,6 @@
 use shamba_key::{EntryKind, SeqNo};
 
 use crate::version::KeyRange;
-use shamba_key::planted::{Defect, is_planted};
 use shamba_table::FragmentedTombstones;
 
 /// State of the retention decision of one compaction.
@@ -56,9 +55,7 @@ impl<'a> Retention<'a> {
         if !self.tombstones.is_empty() {
             // The newest tombstone visible to the stripe's readers; the newest stripe has no upper
             // bound.
-            let snapshot = self.snapshots.get(stripe).copied();
-            let visible = snapshot.filter(|_| !is_planted(Defect::RangeDeleteIgnoresSnapshots));
-            let visible = visible.unwrap_or(SeqNo::MAX);
+            let visible = self.snapshots.get(stripe).copied().unwrap_or(SeqNo::MAX);
             if self.tombstones.newest_covering(key, visible) > seq {
                 // It covers all older versions of this stripe too. Older stripes are decided
                 // separately.

@@ -8,7 +8,6 @@ use super::scan::{Scan, ScanSource};
 use crate::error::Result;
 use crate::slice::Slice;
 use crate::version::KeyRange;
-use shamba_key::planted::{Defect, is_planted};
 
 /// The keys and values of a range, in key order, from both ends.
 ///
@@ -76,9 +75,7 @@ impl DoubleEndedIterator for BothEnds {
             }
         }
         if let Some(last_given) = self.front.key() {
-            if back.key() < Some(last_given)
-                || (back.key() == Some(last_given) && !is_planted(Defect::KeyGivenTwice))
-            {
+            if back.key() <= Some(last_given) {
                 return self.finish();
             }
         }

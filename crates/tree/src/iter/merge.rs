@@ -24,7 +24,6 @@ use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
 use shamba_table::{EntryIter, EntryView, Result};
 
 use super::source::Source;
-use shamba_key::planted::{Defect, is_planted};
 
 /// A merging iterator over sources; also a source itself.
 pub struct MergeIter {
@@ -188,10 +187,6 @@ impl MergeIter {
 
     /// Changes direction: every child goes to its first entry strictly beyond the current one.
     fn turn(&mut self, direction: Direction) -> Result<()> {
-        if is_planted(Defect::TurnWithoutSeek) {
-            self.direction = direction;
-            return Ok(());
-        }
         let Some(first) = self.first() else { return Ok(()) };
         let (key, seq) = (first.iter.key().to_vec(), first.seq);
         self.place(direction, |iter| {

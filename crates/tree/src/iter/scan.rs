@@ -25,7 +25,6 @@
 
 use std::sync::Arc;
 
-use shamba_key::SeqNo;
 use shamba_table::{Charge, Walk};
 
 use super::batch::Batch;
@@ -38,7 +37,6 @@ use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::version::KeyRange;
 use crate::view::ViewSource;
-use shamba_key::planted::{Defect, is_planted};
 
 /// Maximum entries found in one pass; with this many, the lock and the calls cost little per entry.
 const FOUND_AT_ONCE: usize = 64;
@@ -313,9 +311,6 @@ impl Scan {
                         }
                     },
                 };
-                if is_revoked && is_planted(Defect::RevokedIteratorMovesOn) {
-                    iter.restart(SeqNo::MAX, self.range.clone(), self.source.walk);
-                }
                 self.begun = true;
                 let out = &mut self.found;
                 // A scan that only changes direction has the index at hand: that is not counted as
@@ -380,9 +375,8 @@ fn begin<'l>(
     // old one is requested.
     slot.forget_wishes();
     let (view, seq) = (source.views.view()?, source.seq.seq());
-    let is_switch_missed = is_planted(Defect::MemtableSwitchMissed);
     match live.take() {
-        Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) || is_switch_missed => {
+        Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) => {
             left.iter.restart(seq, range.clone(), source.walk);
             Ok(&mut live.insert(left).iter)
         }

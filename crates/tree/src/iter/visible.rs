@@ -33,7 +33,6 @@ use crate::error::{Error, Result};
 use crate::slice::Slice;
 use crate::version::KeyRange;
 use crate::view::View;
-use shamba_key::planted::{Defect, is_planted};
 use shamba_memtable::Memtable;
 use shamba_table::{Cover, FragmentedTombstones};
 
@@ -88,7 +87,7 @@ impl VisibleIter {
                 // An iterator over a memtable sees the entries at the time of its first seek. That
                 // is enough as long as nothing was inserted since the iterator was made.
                 let largest = memtable.largest_seq();
-                if self.seen.get(number) != Some(&largest) && !is_planted(Defect::GrownMemtableMissed) {
+                if self.seen.get(number) != Some(&largest) {
                     grown = true;
                     *source = memtable_source(memtable);
                     self.seen[number] = largest;
@@ -160,9 +159,6 @@ impl VisibleIter {
     /// Goes to the last visible key.
     pub fn seek_to_last(&mut self, out: &mut Batch) -> Result<bool> {
         match &self.range.upper {
-            Some(upper) if is_planted(Defect::UpperBoundIncluded) => {
-                self.merge.seek_for_prev(upper, SeqNo::ZERO)?;
-            }
             Some(upper) => self.merge.seek_for_prev(upper, SeqNo::MAX)?,
             None => self.merge.seek_to_last()?,
         }

@@ -33,7 +33,6 @@ use super::opened::OpenedTables;
 use crate::counters::LookupCounts;
 use crate::error::{Error, Result};
 use crate::view::{Places, Probe, RunPlan, View};
-use shamba_key::planted::{Defect, is_planted};
 use shamba_memtable::Memtable;
 
 /// Settings of a lookup.
@@ -162,9 +161,6 @@ impl<'a> Lookup<'a> {
     #[inline]
     pub fn run<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
         counts.lookups += 1;
-        if is_planted(Defect::SecondHash) {
-            let _ = self.settings.digest.digest(self.key);
-        }
         let value = self.find(counts, recorder)?;
         counts.found += u64::from(value.is_some());
         Ok(value)
@@ -208,7 +204,7 @@ impl<'a> Lookup<'a> {
                 floor = floor.max(memtable.range_tombstones().newest_covering(self.key, self.seq));
             }
         }
-        if self.view.runs_have_range_deletes() && !is_planted(Defect::RunRangeDeletesUnseen) {
+        if self.view.runs_have_range_deletes() {
             for RunPlan { run, .. } in self.view.plans() {
                 if run.has_range_deletes() {
                     floor = floor.max(run.tombstones().newest_covering(self.key, self.seq));
@@ -454,10 +450,7 @@ impl<'a> Lookup<'a> {
         }
         let found = located.map_err(Error::from).and_then(|at| self.search_block(candidate, at, &mut io));
         counts.add_reads(&io);
-        let entry = match found {
-            Err(_) if is_planted(Defect::ErrorAsNotFound) => None,
-            found => found?,
-        };
+        let entry = found?;
         let filtered = verdict == Verdict::Maybe;
         counts.false_positives += u64::from(entry.is_none() && filtered);
         candidate.tell(verdict, entry.is_some(), recorder);

@@ -33,7 +33,6 @@ use crate::slice::Slice;
 use crate::sync::Mutex;
 use crate::view::View;
 use shamba_env::lock;
-use shamba_key::planted::{Defect, is_planted};
 
 /// Keys of a group. 32 overlap about as many cache misses as the processor can; 64 gain nothing
 /// more.
@@ -156,9 +155,6 @@ impl<'a> Group<'a> {
         for (number, key) in keys.iter().enumerate() {
             let key = key.as_ref();
             let digest = settings.digest.digest(key);
-            if is_planted(Defect::SecondHash) {
-                let _ = settings.digest.digest(key);
-            }
             self.pending.push(Pending {
                 lookup: Lookup { view, settings, key, digest, seq, mode: ValueMode::Copy },
                 floor: SeqNo::ZERO,
@@ -186,9 +182,7 @@ impl<'a> Group<'a> {
     fn ask_memtables(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
         let mut failed = None;
         self.pending.retain_mut(|pending| {
-            if !is_planted(Defect::MultiGetWithoutFloor) {
-                pending.floor = pending.lookup.floor(&mut Silent);
-            }
+            pending.floor = pending.lookup.floor(&mut Silent);
             let Some((entry, memtable)) = pending.lookup.in_memtables(counts, &mut Silent) else {
                 return true;
             };
@@ -327,7 +321,7 @@ impl<'a> Group<'a> {
                 }
                 Ok(None) => {
                     pending.from += 1;
-                    !is_planted(Defect::MultiGetStopsEarly)
+                    true
                 }
                 Err(error) => {
                     failed = Some(error);

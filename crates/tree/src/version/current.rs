@@ -11,7 +11,6 @@ use shamba_env::{Env, FileError, read_file, write_file_synced};
 use shamba_table::BirthId;
 
 use super::Result;
-use shamba_key::planted::{Defect, is_planted};
 use shamba_log::framing::{FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 
 /// The name of the file.
@@ -66,8 +65,5 @@ pub fn draft_current(env: &Env, dir: &Path, number: u64, birth: BirthId) -> Resu
 pub fn install_current(env: &Env, dir: &Path) -> Result<()> {
     let (path, temporary) = (dir.join(CURRENT), dir.join(CURRENT_TEMPORARY));
     env.vfs.rename(&temporary, &path).map_err(|error| FileError::io(&temporary, "rename", error))?;
-    if is_planted(Defect::CurrentUnsynced) {
-        return Ok(());
-    }
     env.vfs.sync_dir(dir).map_err(|error| FileError::io(dir, "sync directory", error))
 }

@@ -19,8 +19,6 @@
 // The engine's files contain more than the models use; one file is included by two of them.
 #![allow(dead_code, unused_imports, clippy::duplicate_mod)]
 
-use shamba_key::planted;
-
 pub mod broken;
 pub mod explore;
 pub mod sync;

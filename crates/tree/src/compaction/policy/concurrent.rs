@@ -18,7 +18,6 @@ use super::fluid::Down;
 use super::job::{CompactionJob, Reason, Target};
 use super::rules::Rules;
 use crate::version::Version;
-use shamba_key::planted::{Defect, is_planted};
 
 /// The highest input level of a long compaction; `None` if that is level 0. All jobs start there,
 /// so none could run in between.
@@ -30,9 +29,7 @@ fn top(job: &CompactionJob) -> Option<u32> {
 /// The levels down to `top`, without the inputs and the target run of `job`.
 fn above(version: &Version, job: &CompactionJob, top: u32) -> Version {
     version.upper(top, |run| {
-        let is_free =
-            job.target_run != Target::Existing(run) && job.inputs.iter().all(|input| input.run != run);
-        is_free || is_planted(Defect::BesideTakesInputs)
+        job.target_run != Target::Existing(run) && job.inputs.iter().all(|input| input.run != run)
     })
 }
 

@@ -16,7 +16,6 @@ use shamba_table::TableId;
 use super::job::{CompactionJob, OutputRun, Target};
 use crate::version::{Change, KeyRange, TableUse, Version, VersionEdit};
 use shamba_key::KeyspaceId;
-use shamba_key::planted::{Defect, is_planted};
 
 /// Split keys are requested this many times closer together than slices are long: with several
 /// inputs, the sum of their bytes should be even.
@@ -75,9 +74,6 @@ struct Piece {
 /// Slice boundaries at the tables of the target run that are not inputs.
 fn bystanders(job: &CompactionJob, version: &Version, hull: &KeyRange) -> Vec<Piece> {
     let Target::Existing(id) = job.target_run else { return Vec::new() };
-    if is_planted(Defect::SliceOverBystander) {
-        return Vec::new();
-    }
     let Some(run) = version.level(job.target_level).iter().find(|run| run.id == id) else {
         return Vec::new();
     };
@@ -107,10 +103,7 @@ pub fn slice_edit(
         match &slice.upper {
             Some(end) if use_.range.is_above(end) => {
                 if use_.range.lower < *end {
-                    let mut range = KeyRange { lower: end.clone(), upper: use_.range.upper.clone() };
-                    if is_planted(Defect::SliceBoundaryLost) {
-                        range.lower = Bytes::from([end.as_ref(), b"\0"].concat());
-                    }
+                    let range = KeyRange { lower: end.clone(), upper: use_.range.upper.clone() };
                     let live_bytes = live(use_, &range);
                     changes.push(Change::Narrow { level, run, table, range, live_bytes });
                 }

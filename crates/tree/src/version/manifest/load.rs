@@ -10,7 +10,6 @@ use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
 use crate::version::Result;
 use crate::version::current::{CURRENT, read_current};
-use shamba_key::planted::{Defect, is_planted};
 use shamba_log::framing::header::HEADER_BYTES;
 use shamba_log::framing::{
     FileHeader, FileKind, FrameReader, HeaderFault, Record, RecordKind, Step, Window, survey,
@@ -112,10 +111,7 @@ pub fn read_edits(
         let detail = format!("{CURRENT} names another file of that name");
         return Err(FileError::corruption(path, 0, FileKind::Manifest.header_structure(), detail));
     }
-    let mut promise = survey::highest_promise(&mut window, number, Some(header.birth))?;
-    if is_planted(Defect::EditPromiseIgnored) {
-        promise = 0;
-    }
+    let promise = survey::highest_promise(&mut window, number, Some(header.birth))?;
     let file_bytes = window.file_bytes();
     let mut reader = FrameReader::new(window, number, header.birth);
     let mut edits = 0u64;

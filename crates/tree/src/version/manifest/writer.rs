@@ -18,7 +18,6 @@ use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
 use crate::version::Result;
 use crate::version::current::{draft_current, install_current, read_current};
-use shamba_key::planted::{Defect, is_planted};
 use shamba_log::framing::{FileKind, FrameWriter};
 
 /// The only writer of a manifest.
@@ -59,11 +58,7 @@ impl ManifestWriter {
         }
         let mut frames = FrameWriter::create(env, &path, FileKind::Manifest, number)?;
         frames.append_record(&edit_pieces(&state.snapshot_edit()).parts())?;
-        if is_planted(Defect::ManifestUnsynced) {
-            frames.flush()?;
-        } else {
-            frames.sync()?;
-        }
+        frames.sync()?;
         draft_current(env, dir, number, frames.birth())?;
         Ok(Self { number, snapshot_bytes: frames.offset(), frames })
     }
@@ -75,11 +70,6 @@ impl ManifestWriter {
     pub fn put_in_force(mut self, env: &Env, dir: &Path) -> Result<Self> {
         // Before the rename: a `CURRENT` that survives a crash must not name a file that did not.
         env.vfs.sync_dir(dir).map_err(|error| FileError::io(dir, "sync directory", error))?;
-        if is_planted(Defect::ManifestUnlinkedEarly) {
-            if let Some(before) = read_current(env, dir)? {
-                let _ = env.vfs.unlink(&dir.join(manifest_file_name(before.number)));
-            }
-        }
         install_current(env, dir)?;
         self.write_promise()?;
         Ok(self)
@@ -93,9 +83,6 @@ impl ManifestWriter {
     /// space](Self::is_out_of_space), it is not.
     pub fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
         self.frames.append_record(&edit_pieces(edit).parts())?;
-        if is_planted(Defect::EditUnsynced) {
-            return self.frames.flush();
-        }
         self.frames.sync()?;
         self.write_promise()
     }

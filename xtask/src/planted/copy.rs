@@ -1,0 +1,137 @@
+//! The copy of the sources that patches are applied to, in `target/planted`.
+//!
+//! It holds the files that git tracks and those that it does not ignore. A file is written only if
+//! its content differs, so that cargo compiles only what changed since the last run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::patch::Patch;
+use crate::tidy;
+
+/// The folder of the copy, under the root.
+const SOURCES: &str = "target/planted/sources";
+/// Target directory of all builds in the copy.
+const TARGET: &str = "target/planted/target";
+
+/// An unchanged or patched copy of the sources.
+pub struct Copy {
+    /// The copied files, relative to the root.
+    files: BTreeSet<PathBuf>,
+}
+
+impl Copy {
+    /// Makes or updates the copy, without a patch.
+    pub fn make() -> Result<Self, String> {
+        let mut command = Command::new("git");
+        command.args(["ls-files", "-z", "-co", "--exclude-standard"]).current_dir(tidy::root());
+        let listing = output_of(&mut command)?;
+        let listed = listing.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
+        // A file that was removed and is still tracked is not in the work tree.
+        let copy = Self { files: listed.filter(|file| tidy::root().join(file).is_file()).collect() };
+        copy.restore()?;
+        Ok(copy)
+    }
+
+    /// The root of the copy.
+    pub fn folder(&self) -> PathBuf {
+        tidy::root().join(SOURCES)
+    }
+
+    /// The target directory of builds in the copy.
+    pub fn target(&self) -> PathBuf {
+        tidy::root().join(TARGET)
+    }
+
+    /// Undoes every patch.
+    pub fn restore(&self) -> Result<(), String> {
+        let failed = |file: &Path, error: io::Error| format!("{}: {error}", file.display());
+        for file in &self.files {
+            update(&tidy::root().join(file), &self.folder().join(file))
+                .map_err(|error| failed(file, error))?;
+        }
+        remove_others(&self.folder(), Path::new(""), &self.files)
+            .map_err(|error| failed(&self.folder(), error))
+    }
+
+    /// Applies a patch.
+    pub fn apply(&self, patch: &Patch) -> Result<(), String> {
+        // From the root, with the folder named: below it, git would skip files outside of it.
+        apply(patch, &["--directory", SOURCES]).map_err(|error| format!("{}: {error}", patch.name))
+    }
+}
+
+/// Whether a patch applies to the sources as they are now.
+pub fn applies(patch: &Patch) -> Result<(), String> {
+    apply(patch, &["--check"])
+}
+
+/// Applies a patch with `git apply`, which finds the place of a hunk that moved within its file.
+fn apply(patch: &Patch, options: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("git");
+    command.args(["apply", "--whitespace=nowarn"]).args(options).arg(patch.path());
+    output_of(command.current_dir(tidy::root())).map(|_| ())
+}
+
+/// Copies a file if the content differs.
+fn update(from: &Path, to: &Path) -> io::Result<()> {
+    let content = fs::read(from)?;
+    if fs::read(to).is_ok_and(|present| present == content) {
+        return Ok(());
+    }
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(to, content)
+}
+
+/// Removes the files below `folder`, which is `prefix` in the copy, that are not in `files`.
+fn remove_others(folder: &Path, prefix: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let relative = prefix.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            remove_others(&entry.path(), &relative, files)?;
+        } else if !files.contains(&relative) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn output_of(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{command:?} did not start: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    String::from_utf8(output.stdout).map_err(|error| format!("{command:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_written_and_what_is_not_listed_goes() {
+        let root = std::env::temp_dir().join(format!("shamba-planted-copy-{}", std::process::id()));
+        let (from, to) = (root.join("from"), root.join("to"));
+        fs::create_dir_all(from.join("a")).expect("a folder");
+        fs::write(from.join("a/kept"), "new").expect("a file");
+        update(&from.join("a/kept"), &to.join("a/kept")).expect("copied");
+        assert_eq!(fs::read_to_string(to.join("a/kept")).expect("copied"), "new");
+        fs::write(to.join("a/kept"), "patched").expect("a file");
+        fs::write(to.join("a/other"), "").expect("a file");
+        update(&from.join("a/kept"), &to.join("a/kept")).expect("restored");
+        let before = fs::metadata(to.join("a/kept")).and_then(|file| file.modified()).expect("a time");
+        update(&from.join("a/kept"), &to.join("a/kept")).expect("equal");
+        let after = fs::metadata(to.join("a/kept")).and_then(|file| file.modified()).expect("a time");
+        assert_eq!(before, after);
+        remove_others(&to, Path::new(""), &BTreeSet::from([PathBuf::from("a/kept")])).expect("removed");
+        assert!(!to.join("a/other").exists());
+        assert_eq!(fs::read_to_string(to.join("a/kept")).expect("kept"), "new");
+        fs::remove_dir_all(&root).expect("removed");
+    }
+}

@@ -21,9 +21,10 @@ use shamba_model::Design;
 use shamba_table::Residency;
 
 use crate::catalog::KeyspaceCore;
-use crate::core::{BackgroundState, Core, FilterRewrite, Work};
+use crate::core::{BackgroundState, Core, FilterRewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::MutexGuard;
+use crate::writer::{WAITER_FAILURES_MAX, Work};
 use shamba_env::lock;
 use shamba_tree::compaction::policy::{
     CompactionJob, Reason, Rules, debt_bytes, pick, pick_filter_rewrite, pick_full,
@@ -33,8 +34,6 @@ use shamba_tree::compaction::policy::{
 const BACK_OFF_MS: u64 = 20;
 /// Maximum delay between retries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
-/// Consecutive failures of flushes or compactions after which a waiter gets the error.
-pub(crate) const WAITER_FAILURES_MAX: u32 = 3;
 /// An idle worker checks for work after this long, in case a wake-up was lost.
 const IDLE_MS: u64 = 500;
 /// A helper that is ahead of the compaction checks again after this long.
@@ -113,7 +112,7 @@ impl Core {
         if !self.lifecycle.is_read_only() {
             workers.push(("shamba-flush", Self::flush_worker, false));
             workers.push(("shamba-merge", Self::compaction_worker, true));
-            workers.push(("shamba-sync", Self::sync_worker, false));
+            workers.push(("shamba-sync", |core| core.writer.run_syncs(), false));
             workers.push(("shamba-tune", Self::tuning_worker, true));
             // Compactions run at lower priority than readers and writers, which do not wait for
             // them as long as flushes proceed.
@@ -155,12 +154,7 @@ impl Core {
         self.background.progress.notify_all();
         self.background.memory_wake.notify_all();
         self.background.tune_wake.notify_all();
-        {
-            // The sync worker checks `shutdown` under this lock, so it cannot miss the
-            // notification.
-            let _due = lock(&self.background.sync_due_us);
-            self.background.sync_wake.notify_all();
-        }
+        self.writer.stop_syncs();
         for worker in workers {
             let _ = worker.join(); // A panic was reported when it happened.
         }
@@ -169,7 +163,7 @@ impl Core {
     fn flush_worker(&self) {
         let mut state = lock(&self.background.state);
         while !state.shutdown {
-            if state.immutables.is_empty() || self.lifecycle.has_failed() {
+            if self.writer.sealed().is_empty() || self.lifecycle.has_failed() {
                 state = self.wait_for_work(state, IDLE_MS);
                 if !state.shutdown {
                     drop(state);
@@ -185,24 +179,6 @@ impl Core {
                 if !state.shutdown {
                     state = self.wait_for_work(state, wait_ms);
                 }
-            }
-        }
-    }
-
-    fn sync_worker(&self) {
-        loop {
-            let due_us = lock(&self.background.sync_due_us);
-            if self.is_stopping() {
-                return;
-            }
-            let wait_us = due_us.map_or(IDLE_MS * 1_000, |due_us| {
-                due_us.saturating_sub(self.env.clock.now_us()).min(IDLE_MS * 1_000)
-            });
-            if wait_us == 0 {
-                drop(due_us);
-                self.sync_if_due();
-            } else {
-                drop(self.background.sync_wake.wait_timeout(due_us, Duration::from_micros(wait_us)));
             }
         }
     }
@@ -275,7 +251,7 @@ impl Core {
         // The thread that holds the lock does this work too.
         let Ok(_guard) = self.inline_work.try_lock() else { return };
         while !self.lifecycle.has_failed() {
-            let has_flush = !lock(&self.background.state).immutables.is_empty();
+            let has_flush = !self.writer.sealed().is_empty();
             let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_once() };
             if !matches!(done, Ok(true)) {
                 return;
@@ -287,7 +263,7 @@ impl Core {
     fn flush_oldest(&self) -> Result<()> {
         let generation = {
             let mut state = lock(&self.background.state);
-            let Some(oldest) = state.immutables.front().cloned() else { return Ok(()) };
+            let Some(oldest) = self.writer.sealed().oldest() else { return Ok(()) };
             state.flushing = true;
             oldest
         };
@@ -295,8 +271,7 @@ impl Core {
         let has_values = generation.log_files.iter().any(|file| file.values.strong_count() > 0);
         // Removed before the flush is visibly over: by then the memtables' memory must have been
         // freed.
-        let flushed =
-            if outcome.is_ok() { lock(&self.background.state).immutables.pop_front() } else { None };
+        let flushed = if outcome.is_ok() { self.writer.sealed().flushed() } else { None };
         drop((generation, flushed));
         let mut state = lock(&self.background.state);
         state.flushing = false;
@@ -395,7 +370,7 @@ impl Core {
             .or_else(awaited)
             .or_else(|| {
                 // Without threads nothing runs by itself.
-                let may_drain = !self.is_inline() && state.immutables.is_empty() && !state.flushing;
+                let may_drain = !self.is_inline() && self.writer.sealed().is_empty() && !state.flushing;
                 let next =
                     (may_drain && !is_draining).then(|| self.next_compaction_by(state, true)).flatten()?;
                 let bytes = next.job.as_ref().map_or(0, |job| job.input_bytes(&next.keyspace.load().version));
@@ -469,25 +444,6 @@ impl Core {
         }
     }
 
-    /// Syncs the log when the interval of a write has passed.
-    fn sync_if_due(&self) {
-        let mut writing = lock(&self.writing);
-        let due_us = *lock(&self.background.sync_due_us);
-        if due_us.is_some_and(|due_us| self.env.clock.now_us() >= due_us) {
-            // A failure turns writes off and is returned to the next writer.
-            let _ = self.sync_locked(&mut writing);
-        }
-    }
-
-    /// Requests a sync of the log by `due_us`.
-    pub(crate) fn sync_by(&self, writing: &mut crate::core::Writing, due_us: u64) {
-        if writing.sync_due_us.is_none_or(|earliest| due_us < earliest) {
-            writing.sync_due_us = Some(due_us);
-            *lock(&self.background.sync_due_us) = Some(due_us);
-            self.background.sync_wake.notify_all();
-        }
-    }
-
     /// Waits until `done`, woken by progress of this kind of work. Wakes its workers, or runs it on
     /// this thread where there are none.
     ///
@@ -538,7 +494,7 @@ impl Core {
 
     /// Whether nothing is left to flush or compact, level 0 included.
     pub(crate) fn is_idle(&self, state: &BackgroundState) -> bool {
-        state.immutables.is_empty()
+        self.writer.sealed().is_empty()
             && !state.flushing
             && !state.merging
             && self.next_compaction_by(state, true).is_none()
@@ -546,7 +502,7 @@ impl Core {
 
     /// Bytes that flushes and compactions have to move until [`Self::is_idle`].
     pub(crate) fn debt_bytes(&self) -> u64 {
-        let unflushed: u64 = lock(&self.background.state).immutables.iter().map(|gen_| gen_.bytes).sum();
+        let unflushed = self.writer.sealed().bytes();
         let (keyspaces, rules) = (self.catalog.keyspaces(), self.rules(true));
         let unmerged = |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules);
         unflushed + keyspaces.values().map(unmerged).sum::<u64>()

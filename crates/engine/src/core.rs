@@ -1,27 +1,29 @@
 //! The shared state of an open database, held by every handle and background thread.
 //!
 //! Locks and what they guard:
-//! - [`Core::writing`] (one leader at a time): the log, sequence numbers, rotation of memtables.
+//! - The lock of [`Writer`] (one leader at a time): the log, sequence numbers, rotation of
+//!   memtables.
 //! - The install lock of [`Catalog`]: the manifest and the trees.
-//! - [`Background::state`]: the work of flush and compaction threads; a leaf lock.
+//! - [`BackgroundWork::state`]: the work of flush and compaction threads. The queue of sealed
+//!   generations is read under it.
 //! - [`Recorder`]: the trace that is being recorded; no lock is taken under it.
-//! - [`Background::sync_due_us`]: the time by which the log must be synced; only
-//!   `Background::state` is taken under it.
 //!
-//! Lock order: `writing` before the install lock before a keyspace's publish lock before leaves.
+//! Lock order: the writer's lock before the install lock before a keyspace's publish lock before
+//! leaves.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use shamba_env::{Env, FileLock, lock};
-use shamba_key::{DigestFn, SeqNo};
+use shamba_key::DigestFn;
 use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, TableReader};
 
-use crate::catalog::{Catalog, InstallObserver, LogFile, Member};
+use crate::catalog::{Catalog, InstallObserver};
 use crate::compaction::plan::CompactionPlan;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lifecycle::Lifecycle;
 use crate::reads::Reads;
 use crate::redesign::History;
@@ -34,59 +36,10 @@ use crate::table_files::output::OutputMemory;
 use crate::telemetry::Telemetry;
 use crate::trace::{BUFFER_BYTES, Recorder, Recording};
 use crate::workload::Observation;
-use crate::write::queue::CommitQueue;
-use crate::write::room::Room;
-use crate::write::rotate::ActiveMemtables;
-use crate::write::side::SideFile;
-use shamba_key::{KeyspaceId, LogNo};
-use shamba_log::wal::{ValueLog, WalWriter};
+use crate::writer::{Background, Failures, FailuresNow, Work, Writer, WriterMemory};
+use shamba_key::KeyspaceId;
 use shamba_tree::compaction::table_size::Tables;
 use shamba_tree::version::TableMeta;
-
-/// Memtables that were sealed together, with the log that holds their entries.
-pub(crate) struct Generation {
-    /// The sealed log; `None` without a log.
-    pub log: Option<Arc<Mutex<WalWriter>>>,
-    /// The files of the logs that hold its entries; obsolete once the generation is in tables.
-    pub log_files: Vec<LogFile>,
-    /// The first log that is still needed once the generation is in tables.
-    pub next_log: LogNo,
-    /// The sealed memtables that are not empty.
-    pub members: Vec<Member>,
-    /// Every entry up to this number is in this generation or an earlier one.
-    pub last_seq: SeqNo,
-    /// Bytes in the memtables.
-    pub bytes: u64,
-    /// Charge for the memtables, as long as the generation lives.
-    pub _charge: Charge,
-}
-
-/// The state that the commit leader changes.
-pub(crate) struct Writing {
-    /// The active log; `None` without a log, or after it was sealed for lack of space.
-    pub wal: Option<WalWriter>,
-    /// The end of the sealed log, for the next log's header; set only while `wal` is `None` because
-    /// it was sealed.
-    pub predecessor: Option<shamba_log::wal::Predecessor>,
-    /// Files of logs sealed since the last rotation.
-    pub sealed_files: Vec<LogFile>,
-    /// The active log in the form in which memtables refer to it, once one does.
-    pub values: Option<Arc<ValueLog>>,
-    /// Without a log: the file of long values that are not flushed yet.
-    pub side: Option<SideFile>,
-    /// Sealed logs that may not be synced yet, oldest first.
-    pub sealed: VecDeque<Arc<Mutex<WalWriter>>>,
-    /// The last sequence number assigned.
-    pub last_seq: SeqNo,
-    /// The memtables that take writes.
-    pub active: ActiveMemtables,
-    /// Charge for the active memtables, made before they grow.
-    pub memtable_charge: Charge,
-    /// Charge for the active log's buffer.
-    pub log_charge: Charge,
-    /// Copy of [`Background::sync_due_us`], guarded by this lock.
-    pub sync_due_us: Option<u64>,
-}
 
 /// Tables of a keyspace whose filters should be rewritten in place.
 #[derive(Clone, Debug)]
@@ -100,50 +53,9 @@ pub(crate) struct FilterRewrite {
     pub has_waiter: bool,
 }
 
-/// Kinds of background work that a writer may wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    Flush,
-    Merge,
-}
-
-/// Failures of one kind of background work.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Failures {
-    /// The last error; `None` after a success, and when there is no such work.
-    pub error: Option<Error>,
-    /// Consecutive failures, for the back-off.
-    pub failures: u32,
-    /// Total number of failures.
-    pub failures_total: u32,
-}
-
-impl Failures {
-    /// Records a failure.
-    pub fn add(&mut self, error: Error) {
-        self.error = Some(error);
-        self.failures = self.failures.saturating_add(1);
-        self.failures_total = self.failures_total.saturating_add(1);
-    }
-
-    /// Records a success, or that the work is no longer needed.
-    pub fn end(&mut self) {
-        (self.error, self.failures) = (None, 0);
-    }
-
-    /// Whether a waiter should give up: the last `max` tries failed, at least one of them since it
-    /// began to wait, when the total was `failures_before`. Earlier failures alone do not count:
-    /// the disk may have recovered.
-    pub fn should_give_up(&self, failures_before: u32, max: u32) -> bool {
-        self.failures >= max && self.failures_total > failures_before
-    }
-}
-
 /// Pending background work and its state.
 #[derive(Default)]
 pub(crate) struct BackgroundState {
-    /// Sealed generations not yet flushed, oldest first.
-    pub immutables: VecDeque<Arc<Generation>>,
     pub flushing: bool,
     pub merging: bool,
     /// The running compaction whose slices helper threads may take.
@@ -178,7 +90,7 @@ impl BackgroundState {
 
 /// Background work, and the condition variables for waiting.
 #[derive(Default)]
-pub(crate) struct Background {
+pub(crate) struct BackgroundWork {
     pub state: Mutex<BackgroundState>,
     /// Signalled when there is work.
     pub wake: Condvar,
@@ -188,13 +100,6 @@ pub(crate) struct Background {
     pub memory_wake: Condvar,
     /// Signalled when the tuner has to stop.
     pub tune_wake: Condvar,
-    /// Earliest time by which the log must be synced for `Interval` writes; `None` if there are
-    /// none.
-    pub sync_due_us: Mutex<Option<u64>>,
-    /// Signalled when that time was set or became earlier.
-    pub sync_wake: Condvar,
-    /// Cached back-pressure state of writers.
-    pub room: Room,
 }
 
 /// An open database.
@@ -216,7 +121,7 @@ pub(crate) struct Core {
     /// Held while memory is moved between the block cache and the other consumers.
     pub balancing: Mutex<()>,
     /// Filters and index partitions in memory.
-    pub residency: ResidencyCore,
+    pub residency: Arc<ResidencyCore>,
     /// Charge for the trees of the newest views.
     pub tree_charge: Mutex<Charge>,
     /// Number and size of the tables of the newest trees.
@@ -224,13 +129,12 @@ pub(crate) struct Core {
     pub table_files: Arc<TableFiles>,
     /// Whether the memory budget keeps some tables closed, which are opened for one use each time.
     pub has_closed_tables: AtomicBool,
-    pub commits: CommitQueue,
-    pub writing: Mutex<Writing>,
+    pub writer: Arc<Writer>,
     /// The observed recent workload.
     pub observation: Mutex<Observation>,
     /// The redesigns so far. Locked while another design is put into force, before an install.
     pub redesigned: Mutex<History>,
-    pub background: Background,
+    pub background: BackgroundWork,
     /// Held while background work runs on a caller's thread.
     pub inline_work: Mutex<()>,
     /// The warning that the tables need more than the memory budget was emitted.
@@ -239,7 +143,6 @@ pub(crate) struct Core {
     pub has_warned_budget_full: AtomicBool,
     /// The contents of the statistics file; held while it is written.
     pub statistics_saved: Mutex<Saved>,
-    pub unsynced_bytes: AtomicU64,
     pub file_lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
@@ -268,8 +171,7 @@ impl Core {
         self.lifecycle.check_open()?;
         let mut charge = Charge::new(&self.ledger, LedgerPart::Logs, 0);
         self.charge_memory(&mut charge, BUFFER_BYTES as u64);
-        let _writing = lock(&self.writing);
-        self.recorder.begin(path, self.catalog.new_id(), charge)
+        self.writer.between_groups(|| self.recorder.begin(path, self.catalog.new_id(), charge))
     }
 }
 
@@ -287,13 +189,81 @@ impl OutputMemory for Core {
     }
 }
 
+impl Background for Core {
+    fn wake(&self) {
+        // Workers look for work under this lock: none of them can miss the notification.
+        drop(lock(&self.background.state));
+        self.background.wake.notify_all();
+    }
+
+    fn run_inline(&self) {
+        self.run_background_inline();
+    }
+
+    fn failures(&self, work: Work) -> Failures {
+        lock(&self.background.state).trouble(work, self.is_inline()).clone()
+    }
+
+    fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {
+        let is_inline = self.is_inline();
+        let mut state = lock(&self.background.state);
+        while let Some(wait) = look(&|work| state.trouble(work, is_inline).clone()) {
+            let waited = self.background.progress.wait_timeout(state, wait);
+            state = waited.map_or_else(|poison| poison.into_inner().0, |(state, _)| state);
+        }
+    }
+
+    fn wait_for_flushes(&self, done: &dyn Fn() -> bool) -> Result<()> {
+        self.wait_until(&[Work::Flush], |_| done())
+    }
+
+    fn forget(&self, keyspace: KeyspaceId) {
+        let mut state = lock(&self.background.state);
+        state.full_compactions.retain(|id| *id != keyspace);
+        state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.keyspace != keyspace);
+    }
+}
+
+/// The writer's share of memory: the size of memtables by what residency has chosen, and charges
+/// for which the whole database makes room.
+pub(crate) struct WriterShare {
+    settings: Arc<Settings>,
+    residency: Arc<ResidencyCore>,
+    core: OnceLock<Weak<Core>>,
+}
+
+impl WriterShare {
+    /// The share under these settings.
+    pub fn new(settings: Arc<Settings>, residency: Arc<ResidencyCore>) -> Self {
+        Self { settings, residency, core: OnceLock::new() }
+    }
+
+    /// Sets what makes room; later calls have no effect.
+    pub fn connect(&self, core: Weak<Core>) {
+        let _ = self.core.set(core);
+    }
+}
+
+impl WriterMemory for WriterShare {
+    fn charge(&self, charge: &mut Charge, bytes: u64) {
+        match self.core.get().and_then(Weak::upgrade) {
+            Some(core) => core.charge_memory(charge, bytes),
+            None => charge.resize(bytes),
+        }
+    }
+
+    fn memtable_limit_bytes(&self) -> u64 {
+        self.residency.memtable_limit_bytes(&self.settings)
+    }
+}
+
 impl InstallObserver for Core {
     fn published(&self) {
         self.charge_trees();
     }
 
     fn installed(&self, dead: &[Arc<TableMeta>]) {
-        self.background.room.changed();
+        self.writer.pressure_changed();
         self.release_obsolete(dead);
         self.reads.revoke_stale_views(&self.catalog);
         self.request_rebalance();

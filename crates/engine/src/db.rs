@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use shamba_env::FileLock;
 
+use crate::batch::Batch;
 use crate::builder::Builder;
 use crate::catalog::KeyspaceCore;
 use crate::core::Core;
@@ -23,7 +24,8 @@ use crate::reads::reader::ReadAt;
 use crate::settings::Settings;
 use crate::trace::Recording;
 use crate::verify::CheckReport;
-use crate::write::batch::{Batch, Operations, WriteOptions, with_range_delete};
+use crate::writer::WriteOptions;
+use crate::writer::operations::{Operations, with_range_delete};
 use shamba_env::lock;
 use shamba_log::wal::OpRef;
 use shamba_tree::lookup::explain::Explanation;
@@ -168,7 +170,7 @@ macro_rules! write_methods {
             options: impl Into<WriteOptions>,
         ) -> Result<()> {
             let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
-            self.database().commit_op(&self.keyspace, op, options.into())
+            self.database().writer.commit_op(&self.keyspace, op, options.into())
         }
 
         /// Removes `key`. Succeeds if it has no value.
@@ -184,7 +186,11 @@ macro_rules! write_methods {
         /// # Errors
         /// As `put_with`.
         pub fn delete_with(&self, key: impl AsRef<[u8]>, options: impl Into<WriteOptions>) -> Result<()> {
-            self.database().commit_op(&self.keyspace, OpRef::Delete { key: key.as_ref() }, options.into())
+            self.database().writer.commit_op(
+                &self.keyspace,
+                OpRef::Delete { key: key.as_ref() },
+                options.into(),
+            )
         }
 
         /// Removes every key of a range, with a single small entry. An empty or reversed range
@@ -208,7 +214,7 @@ macro_rules! write_methods {
             self.keyspace.check_usable()?;
             let mut operations = Operations::EMPTY;
             with_range_delete(&range, |op| operations.push(self.keyspace.id, op))?;
-            self.database().commit(&mut operations, options.into())
+            self.database().writer.commit(&mut operations, options.into())
         }
     };
 }
@@ -318,7 +324,7 @@ impl Db {
     /// `Invalid` for an empty name or one over 255 bytes. If it must be created, as [`Db::put`];
     /// `ReadOnly` in a database that is open read-only.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let keyspace = self.core().make_keyspace(name, false)?;
+        let keyspace = self.core().writer.make_keyspace(name, false)?;
         Ok(Keyspace { db: self.clone(), keyspace })
     }
 
@@ -327,7 +333,7 @@ impl Db {
     /// # Errors
     /// `Invalid` for an empty name or one over 255 bytes; `Closed` after `close`.
     pub fn get_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
-        let found = self.core().find_keyspace(name)?;
+        let found = self.core().catalog.find(name)?;
         Ok(found.map(|keyspace| Keyspace { db: self.clone(), keyspace }))
     }
 
@@ -336,7 +342,7 @@ impl Db {
     /// # Errors
     /// `Invalid` if there is one of this name already; as [`Db::keyspace`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
-        let keyspace = self.core().make_keyspace(name, true)?;
+        let keyspace = self.core().writer.make_keyspace(name, true)?;
         Ok(Keyspace { db: self.clone(), keyspace })
     }
 
@@ -354,7 +360,7 @@ impl Db {
     /// # Errors
     /// `Invalid` for the default keyspace or an unknown name; as [`Db::put`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
-        self.core().drop_keyspace(name)
+        self.core().writer.drop_keyspace(name)
     }
 
     /// Makes every acknowledged write durable.
@@ -362,7 +368,7 @@ impl Db {
     /// # Errors
     /// `Io` when the sync failed: writes are off until reopen; `Invalid` without a log.
     pub fn sync(&self) -> Result<()> {
-        self.core().sync_log()
+        self.core().writer.sync()
     }
 
     /// Writes all memtables to tables and waits until they are durable.
@@ -370,7 +376,7 @@ impl Db {
     /// # Errors
     /// The error of the flush.
     pub fn flush(&self) -> Result<()> {
-        self.core().flush_now()
+        self.core().writer.flush()
     }
 
     /// Flushes, then compacts each keyspace into one run without unneeded tombstones, and waits.
@@ -468,25 +474,10 @@ impl Db {
     /// The error of writing or syncing the log; the database is closed all the same.
     pub fn close(self) -> Result<()> {
         let core = self.core();
-        // Without a log only a flush can save the memtables. Most of it is done while writes go on.
-        let flush_first = core.settings.no_wal && core.lifecycle.check_writable().is_ok();
-        let flushed = if flush_first { core.flush_now() } else { Ok(()) };
-        let flushed = {
-            // Under the lock no write can come between the last flush and the close: it would be
-            // acknowledged and lost.
-            let mut writing = lock(&core.writing);
-            let flushed = flushed.and_then(|()| match flush_first {
-                true => core.flush_locked(&mut writing),
-                false => Ok(()),
-            });
-            if !core.lifecycle.close() {
-                return Err(Error::closed());
-            }
-            flushed
-        };
+        let Some(flushed) = core.writer.close() else { return Err(Error::closed()) };
         self.handle.stop();
         core.save_statistics(true);
-        let outcome = flushed.and(core.finish_log());
+        let outcome = flushed.and(core.writer.finish_log(core.observed_pairs()));
         core.reads.iterators().revoke_idle(|_| true);
         core.release_stale_views();
         core.telemetry.emit(&Event::Closed);

@@ -24,8 +24,9 @@ use shamba_filter::measured;
 use shamba_table::TableId;
 
 use crate::catalog::KeyspaceCore;
-use crate::core::{BackgroundState, Core, FilterRewrite, Work};
+use crate::core::{BackgroundState, Core, FilterRewrite};
 use crate::error::Result;
+use crate::writer::Work;
 use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_tree::allocation::{self, is_stale};

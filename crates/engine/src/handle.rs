@@ -52,7 +52,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.stop();
         if self.core.lifecycle.close() {
-            self.core.warn_of_unwritten();
+            self.core.writer.warn_of_unwritten();
         }
         // Blocks that a caller still holds through a value keep parts of the core alive; the file
         // lock must not wait for them.

@@ -96,7 +96,7 @@ impl Core {
         stats.runs = view.version.run_count() as u64;
         stats.emulated = self.env.vfs.is_emulated();
         stats.debt_bytes = self.debt_bytes();
-        stats.unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
+        stats.unsynced_bytes = self.writer.unsynced_bytes();
         stats.iterators_revoked = self.reads.iterators().revoked();
         let walked = self.reads.iterators().walked();
         (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);

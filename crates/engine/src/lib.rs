@@ -118,6 +118,7 @@ struct Readme;
 mod advise;
 mod allocation;
 mod background;
+mod batch;
 mod builder;
 mod catalog;
 mod compaction;
@@ -127,6 +128,7 @@ mod error;
 mod event;
 mod experimental;
 mod filter_rewrite;
+mod flush;
 mod handle;
 pub mod inspect;
 mod introspect;
@@ -150,7 +152,7 @@ pub mod trace;
 mod tuner;
 mod verify;
 mod workload;
-mod write;
+mod writer;
 
 use shamba_env::sync;
 
@@ -159,6 +161,7 @@ use shamba_env::sync;
 pub use shamba_tree::simulate::fill as simulate;
 
 pub use advise::{Advice, Better, Prediction};
+pub use batch::Batch;
 pub use builder::Builder;
 pub use db::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Damage, Error, ErrorKind, Result};
@@ -181,7 +184,7 @@ pub use trace::{Recorded, Recording};
 pub use tuner::Tuning;
 pub use verify::{CheckReport, Problem, check_files};
 pub use workload::Workload;
-pub use write::batch::{Batch, WriteOptions};
+pub use writer::WriteOptions;
 
 pub use shamba_env as env;
 pub use shamba_filter::{FilterLayout, Modules};

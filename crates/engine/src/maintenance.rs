@@ -1,25 +1,23 @@
-//! Operations on the whole database: flush, compact, keyspaces, checkpoints, ingest.
+//! Operations on the whole database: compact, checkpoints, the tables of an ingest.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use shamba_key::{EntryKind, SeqNo};
 use shamba_model::MAX_LEVELS;
 use shamba_table::table_file_name;
 
 use crate::catalog::KeyspaceCore;
-use crate::core::{Core, Work, Writing};
+use crate::core::Core;
 use crate::db::Db;
-use crate::error::{Error, ErrorKind, Result};
-use crate::key_range::check_keyspace_name;
-use crate::recovery::{DEFAULT_KEYSPACE, LOCK, sync_names_above};
+use crate::error::{Error, Result};
+use crate::recovery::{LOCK, sync_names_above};
 use crate::table_files::output::Output;
-use crate::write::batch::check_op;
+use crate::writer::Work;
+use crate::writer::operations::check_op;
 use shamba_env::lock;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{OpRef, WalWriter};
-use shamba_memtable::ChunkedMemtable;
 use shamba_tree::version::manifest::ManifestWriter;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 
@@ -45,43 +43,9 @@ impl Db {
 }
 
 impl Core {
-    /// Seals the memtables and waits until they are in tables.
-    pub(crate) fn flush_now(&self) -> Result<()> {
-        self.lifecycle.check_writable()?;
-        let through = {
-            let mut writing = lock(&self.writing);
-            // A close may have come first: no log may be created after it.
-            self.seal_active(&mut writing)?;
-            writing.last_seq
-        };
-        // Not until the queue is empty: other writers may keep filling it.
-        self.wait_until(&[Work::Flush], |state| {
-            state.immutables.front().is_none_or(|oldest| oldest.last_seq > through)
-        })
-    }
-
-    /// Flushes all memtables while there are no writes: the caller holds the write lock.
-    pub(crate) fn flush_locked(&self, writing: &mut Writing) -> Result<()> {
-        self.seal_active(writing)?;
-        self.wait_until(&[Work::Flush], |state| state.immutables.is_empty())
-    }
-
-    /// Seals the active memtables, if any has entries and writes are allowed.
-    fn seal_active(&self, writing: &mut Writing) -> Result<()> {
-        self.lifecycle.check_writable()?;
-        if self.active_is_empty() { Ok(()) } else { self.rotate(writing) }
-    }
-
-    fn active_is_empty(&self) -> bool {
-        let keyspaces = self.catalog.keyspaces();
-        keyspaces
-            .values()
-            .all(|keyspace| keyspace.load().memtables.first().is_none_or(|active| active.is_empty()))
-    }
-
     /// Flushes, then compacts every keyspace into one run.
     pub(crate) fn compact_now(&self) -> Result<()> {
-        self.flush_now()?;
+        self.writer.flush()?;
         let ids: Vec<KeyspaceId> = {
             // Listed under the lock under which a drop removes its keyspace from
             // `full_compactions`.
@@ -98,98 +62,6 @@ impl Core {
             lock(&self.background.state).full_compactions.retain(|id| !ids.contains(id));
         }
         done
-    }
-
-    /// The keyspace of this name, if there is one.
-    ///
-    /// # Errors
-    /// `Invalid` for a name that no keyspace can have; `Closed`.
-    pub(crate) fn find_keyspace(&self, name: &str) -> Result<Option<Arc<KeyspaceCore>>> {
-        self.lifecycle.check_open()?;
-        check_keyspace_name(name)?;
-        Ok(self.catalog.named(name))
-    }
-
-    /// The keyspace of this name, created if it does not exist. With `must_be_new` an existing one
-    /// is `Invalid`.
-    pub(crate) fn make_keyspace(&self, name: &str, must_be_new: bool) -> Result<Arc<KeyspaceCore>> {
-        let find = || match self.find_keyspace(name) {
-            Ok(Some(_)) if must_be_new => Err(Error::invalid(format!("keyspace {name:?} already exists"))),
-            found => found,
-        };
-        if let Some(keyspace) = find()? {
-            return Ok(keyspace);
-        }
-        if self.lifecycle.is_read_only() {
-            return Err(Error::new(
-                ErrorKind::ReadOnly,
-                format!(
-                    "there is no keyspace {name:?}, and a database that is open read-only cannot create it"
-                ),
-            ));
-        }
-        // One creation at a time, and no concurrent rotation.
-        let mut writing = lock(&self.writing);
-        if let Some(keyspace) = find()? {
-            return Ok(keyspace);
-        }
-        let id = u32::try_from(self.catalog.new_id())
-            .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
-        let id = KeyspaceId(id);
-        self.catalog.install(&[], Vec::new(), |_| {
-            let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
-            Ok(ManifestEdit { keyspaces_created, ..ManifestEdit::default() })
-        })?;
-        let version = Arc::new(Version::empty());
-        let memtable = ChunkedMemtable::new(self.settings.memtable_index);
-        let keyspace = Arc::new(KeyspaceCore::new(
-            id,
-            name.to_owned(),
-            version,
-            memtable,
-            Arc::clone(self.lifecycle.closed_flag()),
-        ));
-        self.catalog.add_keyspace(&keyspace);
-        writing.active = self.active_memtables();
-        Ok(keyspace)
-    }
-
-    /// Removes a keyspace. Its tables are deleted when their last reader is gone.
-    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
-        self.lifecycle.check_writable()?;
-        if name == DEFAULT_KEYSPACE {
-            return Err(Error::invalid("the default keyspace cannot be dropped"));
-        }
-        let mut writing = lock(&self.writing);
-        let found = self.catalog.named(name);
-        let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
-        if !self.settings.no_wal {
-            // The drop is durable at once; the writes before it must not be lost.
-            self.sync_locked(&mut writing)?;
-        }
-        keyspace.dropped.store(true, Ordering::Release);
-        let dropped = self.catalog.install(&[], Vec::new(), |_| {
-            Ok(ManifestEdit { keyspaces_dropped: vec![keyspace.id], ..ManifestEdit::default() })
-        });
-        if let Err(error) = dropped {
-            keyspace.dropped.store(false, Ordering::Release);
-            return Err(error);
-        }
-        self.catalog.remove_keyspace(keyspace.id);
-        writing.active = self.active_memtables();
-        let mut state = lock(&self.background.state);
-        state.full_compactions.retain(|id| *id != keyspace.id);
-        state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.keyspace != keyspace.id);
-        drop(state);
-        if self.recorder.is_on() {
-            self.recorder.noting().gone(&keyspace.name);
-        }
-        // Remaining handles of the keyspace must not keep its files.
-        keyspace.publish(|view| {
-            view.next(vec![Arc::new(ChunkedMemtable::new(false))], Arc::new(Version::empty()))
-        });
-        self.release_stale_views();
-        Ok(())
     }
 
     /// Copies the current state of the database to `target`: tables by hard links, everything else
@@ -212,7 +84,7 @@ impl Core {
             }
         }
         // Flushes the memtables first: the copy then needs no log.
-        self.flush_now()?;
+        self.writer.flush()?;
         vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;
         sync_names_above(&self.env, target)?;
         let _lock = vfs
@@ -265,24 +137,27 @@ impl Core {
     }
 
     /// Writes sorted pairs into tables of a new run of `level`; no run may lie above. Writers wait.
-    /// The pairs take one sequence number. An operation without effect reserves it in the log, so
-    /// that recovery sees no gap.
+    /// The pairs take one sequence number.
     pub(crate) fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         keyspace: &Arc<KeyspaceCore>,
         level: u32,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        // Most memtables are flushed before writers have to wait.
-        self.flush_now()?;
-        let mut writing = lock(&self.writing);
-        self.lifecycle.check_writable()?;
-        keyspace.check_usable()?;
-        // All memtables, sealed or not, are older than the pairs, and must become an older run.
-        self.flush_locked(&mut writing)?;
         // New entries may not lie below older ones.
-        check_nothing_above(&keyspace.load().version, level)?;
-        let seq = self.reserve_seq(keyspace, &mut writing)?;
+        let check = || check_nothing_above(&keyspace.load().version, level);
+        self.writer.add_tables(keyspace, check, |seq| self.add_run(keyspace, level, pairs, seq))
+    }
+
+    /// Writes the pairs of an ingest as a run of `level`, with the sequence number `seq`, and
+    /// installs it. Returns their number.
+    fn add_run<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        keyspace: &Arc<KeyspaceCore>,
+        level: u32,
+        pairs: impl IntoIterator<Item = (K, V)>,
+        seq: SeqNo,
+    ) -> Result<u64> {
         let bits = Arc::new(self.flush_bits(keyspace, 0));
         let options = self.output_options(keyspace, level, bits);
         let mut output = Output::new(&self.table_files, self, options, KeyRange::everything(), Vec::new());
@@ -311,9 +186,6 @@ impl Core {
         let beginning = uses.clone();
         let changes = uses.into_iter().map(|table| Change::Add { level, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };
-        // From the install on a compaction may read the pairs. Until they are visible it must keep
-        // the versions that they hide, for snapshots taken in between.
-        let before = self.reads.snapshot();
         self.catalog.install(&[], new, |state| {
             // A compaction may have run meanwhile.
             if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
@@ -322,36 +194,7 @@ impl Core {
             self.begin_statistics(keyspace, &beginning);
             Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
         })?;
-        let noting = self.recorder.is_on().then(|| {
-            let mut noting = self.recorder.noting();
-            noting.ingested(count);
-            noting
-        });
-        self.reads.publish(seq);
-        drop(noting);
-        drop(before);
-        drop(writing);
-        if self.is_inline() {
-            self.run_background_inline();
-        }
         Ok(count)
-    }
-
-    /// Takes the next sequence number for writes that are not logged.
-    fn reserve_seq(&self, keyspace: &KeyspaceCore, writing: &mut Writing) -> Result<SeqNo> {
-        let seq = writing.last_seq.next();
-        if !self.settings.no_wal {
-            self.ensure_log(writing)?;
-            let Some(wal) = &mut writing.wal else { return Err(Error::closed()) };
-            let nothing = OpRef::RangeDelete { start: b"", end: Some(b"") };
-            if let Err(error) = wal.append_op(seq, keyspace.id, nothing).and_then(|_| wal.flush()) {
-                return Err(self.log_append_failed(writing, error.into()));
-            }
-            writing.last_seq = seq;
-            self.sync_locked(writing)?;
-        }
-        writing.last_seq = seq;
-        Ok(seq)
     }
 }
 

@@ -20,21 +20,16 @@ use std::sync::atomic::Ordering;
 use shamba_table::{Charge, LedgerPart, Residency};
 
 use crate::background::unrestricted_compaction_threads;
-use crate::core::{Core, Writing};
+use crate::core::Core;
 use crate::residency::{LevelMemory, MemoryPrices};
 use shamba_env::lock;
 use shamba_tree::compaction::table_size::{TableSize, Tables};
 use shamba_tree::version::{TableMeta, Version};
 
-/// Memtables are charged ahead in steps of this part of the budget, so that few writes rebalance
-/// memory.
-const MEMTABLE_STEP_PART: u64 = 64;
 /// The cache's capacity is not raised while it is within this part of the budget below its share,
 pub(crate) const SLACK_PART: u64 = 64;
 /// and within this part of the share, which may be a small part of the budget.
 const SLACK_SHARE_PART: u64 = 16;
-/// Maximum memory of a memtable entry in addition to its key and value: header, index, order.
-const MEMTABLE_ENTRY_BYTES: u64 = 96;
 
 /// Minimum budget of any database.
 pub(crate) const BUDGET_BYTES_MIN: u64 = 4 << 20;
@@ -232,20 +227,6 @@ impl Core {
                 "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes outside the block \
                  cache: blocks are not cached"
             ));
-        }
-    }
-
-    /// Charges the memory that the active memtables may take after a group with `coming_bytes` of
-    /// records.
-    pub(crate) fn reserve_memtables(&self, writing: &mut Writing, coming_bytes: u64) {
-        // The arena grows by slabs and the index by segments, each up to about an eighth of the
-        // present size.
-        let active_bytes = writing.active.bytes();
-        let needed_bytes =
-            active_bytes + active_bytes / 8 + coming_bytes.saturating_mul(2) + MEMTABLE_ENTRY_BYTES;
-        if needed_bytes > writing.memtable_charge.bytes() {
-            let step_bytes = self.settings.memory_budget_bytes / MEMTABLE_STEP_PART;
-            self.charge_memory(&mut writing.memtable_charge, needed_bytes + step_bytes);
         }
     }
 

@@ -16,10 +16,10 @@
 mod locking;
 mod rebuild;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use shamba_env::{Env, FileLock};
@@ -28,7 +28,7 @@ use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, parse_table_
 
 use crate::builder::Builder;
 use crate::catalog::{Catalog, KeyspaceCore, Keyspaces};
-use crate::core::{Background, Core, Writing};
+use crate::core::{BackgroundWork, Core, WriterShare};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::lifecycle::Lifecycle;
@@ -36,16 +36,14 @@ use crate::locality::sampled_blocks_max;
 use crate::memory::{cache_share_bytes, tables_to_open};
 use crate::reads::Reads;
 use crate::redesign::History;
+use crate::residency::ResidencyCore;
 use crate::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::sync::Mutex;
 use crate::table_files::TableFiles;
 use crate::telemetry::{Observers, Telemetry};
 use crate::trace::Recorder;
-use crate::write::queue::CommitQueue;
-use crate::write::rotate::ActiveMemtables;
-use crate::write::side::parse_side_file_name;
-use shamba_env::lock;
+use crate::writer::{Background, Writer, WriterMemory, parse_side_file_name};
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{ReplayReport, WalWriter, parse_log_file_name};
 use shamba_memtable::ChunkedMemtable;
@@ -60,8 +58,7 @@ use self::locking::lock_directory;
 pub(crate) use self::locking::{LOCK, locked, take_lock};
 use self::rebuild::{Rebuilt, Tail};
 
-/// Name of the keyspace that the methods of `Db` use.
-pub(crate) const DEFAULT_KEYSPACE: &str = "default";
+pub(crate) use crate::catalog::DEFAULT_KEYSPACE;
 
 /// Opens the database that the builder describes.
 pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
@@ -247,49 +244,46 @@ fn build_core(
         watchers,
     );
     let tree_charge = Mutex::new(Charge::new(&ledger, LedgerPart::TableMeta, 0));
-    let writing = Writing {
-        wal: None,
-        predecessor: None,
-        sealed_files: Vec::new(),
-        values: None,
-        side: None,
-        sealed: VecDeque::new(),
-        last_seq: state.last_seq,
-        active: ActiveMemtables::default(),
-        memtable_charge: Charge::new(&ledger, LedgerPart::Memtables, 0),
-        log_charge: Charge::new(&ledger, LedgerPart::Logs, 0),
-        sync_due_us: None,
-    };
     let catalog = Arc::new(catalog);
     let memory = (Arc::clone(&cache), Arc::clone(&ledger));
     let (trees, watcher) = (Arc::clone(&catalog), Arc::clone(&telemetry));
     let table_files = TableFiles::new(&env, Arc::clone(&settings), memory, trees, watcher);
+    let reads = Arc::new(reads);
+    let residency = Arc::new(ResidencyCore::default());
+    let share = Arc::new(WriterShare::new(Arc::clone(&settings), Arc::clone(&residency)));
+    let writer = Writer::new(
+        &env,
+        Arc::clone(&settings),
+        (Arc::clone(&share) as Arc<dyn WriterMemory>, Arc::clone(&ledger)),
+        Arc::clone(&catalog),
+        Arc::clone(&reads),
+        (Arc::clone(&lifecycle), Arc::clone(&telemetry), Arc::clone(&recorder)),
+        state.last_seq,
+    );
     let core = Arc::new(Core {
         digest: reads.digest(),
         telemetry,
         lifecycle,
         recorder,
         catalog,
-        reads: Arc::new(reads),
+        reads,
         point_in_time: builder.point_in_time,
         ledger,
         cache,
-        residency: crate::residency::ResidencyCore::default(),
+        residency,
         balancing: Mutex::new(()),
         tree_charge,
         table_files: Arc::new(table_files),
-        commits: CommitQueue::default(),
-        writing: Mutex::new(writing),
+        writer: Arc::new(writer),
         observation: Mutex::default(),
         redesigned: Mutex::new(History::from_settings(&state.settings)),
-        background: Background::default(),
+        background: BackgroundWork::default(),
         inline_work: Mutex::new(()),
         tables: Mutex::default(),
         has_warned_budget_exceeded: AtomicBool::new(false),
         has_warned_budget_full: AtomicBool::new(false),
         has_closed_tables: AtomicBool::new(false),
         statistics_saved: Mutex::default(),
-        unsynced_bytes: AtomicU64::new(0),
         file_lock: Mutex::new(Some(file_lock)),
         settings,
         env,
@@ -297,6 +291,9 @@ fn build_core(
     });
     let observer: Weak<Core> = Arc::downgrade(&core);
     core.catalog.observe(observer);
+    let background: Weak<Core> = Arc::downgrade(&core);
+    core.writer.connect(background as Weak<dyn Background>);
+    share.connect(Arc::downgrade(&core));
     let of_failures = Arc::downgrade(&core);
     core.lifecycle.on_failure(Box::new(move || {
         if let Some(core) = of_failures.upgrade() {
@@ -385,7 +382,6 @@ fn begin(
     is_new: bool,
 ) -> Result<()> {
     let last_seq = state.last_seq.max(report.last_seq);
-    lock(&core.writing).last_seq = last_seq;
     core.reads.publish(last_seq);
     if core.lifecycle.is_read_only() {
         replayed.show();
@@ -421,13 +417,15 @@ fn begin(
         keyspace.publish(|view| view.next(view.memtables.clone(), version));
     }
     core.charge_trees();
-    lock(&core.writing).active = core.active_memtables();
-    if core.settings.no_wal {
-        // The log keeps only a head and an end marker; the manifest requires that it exists.
-        wal.finish_clean()?;
-    } else {
-        lock(&core.writing).wal = Some(wal);
-    }
+    let wal = match core.settings.no_wal {
+        false => Some(wal),
+        true => {
+            // The log keeps only a head and an end marker; the manifest requires that it exists.
+            wal.finish_clean()?;
+            None
+        }
+    };
+    core.writer.begin(last_seq, wal);
     remove_left_overs(core, &state, log, files);
     Ok(())
 }
@@ -473,37 +471,4 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
         }
     }
     core.catalog.remove_obsolete_files();
-}
-
-impl Core {
-    /// Closes the log cleanly: syncs everything in it, writes an end marker, and promises its
-    /// length in the manifest. The same edit records the observed workload.
-    pub(crate) fn finish_log(&self) -> Result<()> {
-        if self.lifecycle.is_read_only() {
-            return Ok(());
-        }
-        let mut writing = lock(&self.writing);
-        if let Some(cause) = self.lifecycle.failure() {
-            return Err(cause);
-        }
-        // Also if there is no current log, because it was sealed for lack of space.
-        self.sync_sealed(&mut writing)?;
-        let promise = match writing.wal.take() {
-            Some(mut wal) => {
-                wal.predecessor_is_synced();
-                Some(wal.finish_clean()?)
-            }
-            // The observed workload is recorded for a database without a log, too.
-            None if self.settings.no_wal => None,
-            None => return Ok(()),
-        };
-        let edit = ManifestEdit {
-            settings: self.observed_pairs(),
-            log_promise: promise,
-            last_seq: Some(writing.last_seq),
-            next_id: Some(self.catalog.next_id()),
-            ..ManifestEdit::default()
-        };
-        self.catalog.append(&edit)
-    }
 }

@@ -165,7 +165,7 @@ impl Core {
     fn begin_move(&self, event: Option<Event>) {
         let Some(event) = event else { return };
         self.telemetry.emit(&event);
-        self.background.room.changed();
+        self.writer.pressure_changed();
         self.request_rebalance();
         self.background.wake.notify_all();
         if self.is_inline() {

@@ -45,6 +45,7 @@ use self::survey::{KnownTables, Survey, mask_of};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::memory::{SLACK_PART, cache_share_bytes};
+use crate::settings::Settings;
 use crate::sync::{Mutex, MutexGuard};
 use shamba_env::{lock, try_lock};
 use shamba_tree::statistics::Window;
@@ -177,6 +178,19 @@ impl ResidencyCore {
         self.memtable_bytes.store(0, Ordering::Relaxed);
     }
 
+    /// Size limit at which memtables are sealed under `settings`.
+    pub fn memtable_limit_bytes(&self, settings: &Settings) -> u64 {
+        let design_bytes = settings.memtable_bytes();
+        match self.memtable_bytes.load(Ordering::Relaxed) {
+            0 => design_bytes,
+            // Bounded again: a redesign may have come in the middle of a decision about the old
+            // design.
+            bytes => {
+                bytes.clamp(design_bytes / BUFFER_MIN_PART, design_bytes.saturating_mul(BUFFER_MAX_TIMES))
+            }
+        }
+    }
+
     /// Decays the peak at the end of a window.
     fn decay_peak(&self) {
         let bytes = self.others_peak_bytes.load(Ordering::Relaxed);
@@ -202,16 +216,8 @@ fn unasked_of(plan: &JointPlan, at: usize) -> Unasked {
 
 impl Core {
     /// Size limit at which memtables are sealed.
-    pub(crate) fn memtable_limit_bytes(&self) -> u64 {
-        let design_bytes = self.settings.memtable_bytes();
-        match self.residency.memtable_bytes.load(Ordering::Relaxed) {
-            0 => design_bytes,
-            // Bounded again: a redesign may have come in the middle of a decision about the old
-            // design.
-            bytes => {
-                bytes.clamp(design_bytes / BUFFER_MIN_PART, design_bytes.saturating_mul(BUFFER_MAX_TIMES))
-            }
-        }
+    fn memtable_limit_bytes(&self) -> u64 {
+        self.residency.memtable_limit_bytes(&self.settings)
     }
 
     /// Requests a settlement: by the memory worker soon, or at once where there are no threads.

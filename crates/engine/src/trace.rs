@@ -15,7 +15,7 @@
 //! `explain` and checks are not recorded. Ingested entries are not recorded either; a remark states
 //! their number.
 //!
-//! Lock order: the recording's lock is taken last, after that of `Core::writing` if that is held.
+//! Lock order: the recording's lock is taken last, after that of the writer if that is held.
 //!
 //! Not here: the format of a line ([`Line`]), reading and replaying a trace file (crate
 //! `shamba-workload`).

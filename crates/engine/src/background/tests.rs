@@ -59,7 +59,7 @@ fn flush(db: &Db, next: &mut u32, flushes: u64) {
     while db.stats().flushes < before + flushes {
         db.put(format!("key {:04}", *next * 37 % KEYS), [*next as u8; 100]).expect("put");
         *next += 1;
-        while !lock(&db.core().background.state).immutables.is_empty() {
+        while !db.core().writer.sealed().is_empty() {
             db.core().flush_oldest().expect("flushed");
         }
     }
@@ -218,8 +218,7 @@ fn tables_that_a_close_forestalls_are_removed() {
     db.put("one more", "is flushed").expect("put");
     {
         let _by_hand = lock(&core.inline_work);
-        let mut writing = lock(&core.writing);
-        core.rotate(&mut writing).expect("rotated");
+        core.writer.seal().expect("sealed");
     }
     // As `close` does first; the workers have not noticed it yet.
     core.lifecycle.close();

@@ -32,9 +32,13 @@ pub(crate) use self::keyspace::KeyspaceCore;
 pub(crate) use self::obsolete::LogFile;
 use self::obsolete::ObsoleteFiles;
 use crate::error::{Error, Result};
+use crate::key_range::check_keyspace_name;
 use crate::lifecycle::Lifecycle;
 use crate::sync::Mutex;
 use crate::telemetry::Telemetry;
+
+/// Name of the keyspace that the methods of `Db` use.
+pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
 /// The keyspaces of a database, by number.
 pub(crate) type Keyspaces = BTreeMap<KeyspaceId, Arc<KeyspaceCore>>;
@@ -122,6 +126,16 @@ impl Catalog {
     /// The keyspace of this name.
     pub fn named(&self, name: &str) -> Option<Arc<KeyspaceCore>> {
         self.keyspaces.load().values().find(|keyspace| keyspace.name == name).cloned()
+    }
+
+    /// The keyspace of this name, if there is one.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that no keyspace can have; `Closed`.
+    pub fn find(&self, name: &str) -> Result<Option<Arc<KeyspaceCore>>> {
+        self.lifecycle.check_open()?;
+        check_keyspace_name(name)?;
+        Ok(self.named(name))
     }
 
     /// Adds a keyspace whose creation is installed. The caller serializes changes of the list.

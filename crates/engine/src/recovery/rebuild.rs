@@ -21,8 +21,7 @@ use shamba_table::{Charge, LedgerPart};
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::write::commit::apply_op;
-use shamba_env::lock;
+use crate::writer::apply_op;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::record::BatchView;
 use shamba_log::wal::{
@@ -283,6 +282,6 @@ impl Rebuilt<'_> {
             keyspace
                 .publish(|view| view.next(memtables.into_iter().rev().collect(), Arc::clone(&view.version)));
         }
-        lock(&core.writing).memtable_charge = self.charge;
+        core.writer.take_charge(self.charge);
     }
 }

@@ -5,7 +5,7 @@
 //! once, in the order of the calls.
 //!
 //! Not here: the time by which the result is needed, before the edit that relies on it
-//! ([`super::output`], `write::flush`).
+//! ([`super::output`], `flush`).
 
 use std::sync::Arc;
 

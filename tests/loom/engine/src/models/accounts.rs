@@ -8,7 +8,7 @@ use crate::broken::{Broken, is_broken};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::sync::{Mutex, PoisonError};
 
-#[path = "../../../../../crates/engine/src/write/room.rs"]
+#[path = "../../../../../crates/engine/src/writer/room.rs"]
 mod room;
 
 use room::Room;

@@ -8,7 +8,7 @@ use crate::broken::{Broken, is_broken};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-#[path = "../../../../../crates/engine/src/write/line.rs"]
+#[path = "../../../../../crates/engine/src/writer/line.rs"]
 mod line;
 
 use line::{Lead, Line, Ticket, Turn};

@@ -1,36 +1,36 @@
 //! The commit queue: decides which writer writes directly, which one leads a group, and which
 //! follow.
 //!
-//! A writer that finds the log's lock free takes it and writes alone. Otherwise it joins the line.
-//! The first writer of the line is the leader: it takes the lock, gathers the requests that have
-//! arrived meanwhile (up to a limit) and writes them as one group. Then it answers them and passes
-//! the leadership to the next.
+//! A writer that finds the lock of the log and the memtables free takes it and writes alone.
+//! Otherwise it joins the line. The first writer of the line is the leader: it takes the lock,
+//! gathers the requests that have arrived meanwhile (up to a limit) and writes them as one group.
+//! Then it answers them and passes the leadership to the next.
 //!
 //! Writers that sync in a loop all return right after their shared sync. The first of them would
 //! sync alone, and all others would wait for two syncs. So a leader that is about to sync waits
 //! briefly for as many writers as were present when the last sync ended: at most an eighth of a
 //! sync's time.
 //!
-//! Lock order: the lock of [`Core::writing`] before those of the line.
+//! Lock order: the lock of [`Groups::state`] before those of the line.
 //!
-//! Passing leadership and answers between threads is the subject of [`super::line`], the writing of
-//! a group that of [`super::commit`].
+//! Passing leadership and answers between threads is the subject of [`super::line`]. What writes a
+//! group is behind [`Groups`]; in a database it is [`super::commit`].
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::core::{Core, Writing};
-use crate::error::{Error, ErrorKind, Result};
-use crate::settings::Durability;
-use crate::sync::{MutexGuard, TryLockError};
-use crate::write::batch::Operations;
-use crate::write::commit::{Share, Work};
-use crate::write::line::{self, Line, Turn};
-use shamba_env::lock;
+use shamba_env::{Clock, lock};
 use shamba_key::KeyspaceId;
 use shamba_log::wal::{OpRef, SHARED_BYTES_MAX};
+
+use super::line::{self, Line, Turn};
+use super::operations::Operations;
+use super::share::{Share, Writes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::settings::Durability;
+use crate::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Group size at which a leader stops gathering, so that the wait of its followers is bounded.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -44,10 +44,10 @@ pub(super) enum Own<'a> {
 }
 
 impl Own<'_> {
-    fn work(&self) -> Work<'_> {
+    fn writes(&self) -> Writes<'_> {
         match self {
-            Self::One(keyspace, op) => Work::One(*keyspace, *op),
-            Self::Batch(operations) => Work::Batch(operations),
+            Self::One(keyspace, op) => Writes::One(*keyspace, *op),
+            Self::Batch(operations) => Writes::Batch(operations),
         }
     }
 
@@ -88,7 +88,7 @@ pub(crate) struct Request {
 
 impl Request {
     fn share(&self) -> Share<'_> {
-        Share { work: Work::Batch(&self.operations), durability: self.durability }
+        Share { writes: Writes::Batch(&self.operations), durability: self.durability }
     }
 }
 
@@ -97,86 +97,114 @@ type Answer = (Result<()>, Operations);
 type Lead<'l> = line::Lead<'l, Request, Answer>;
 type Ticket = line::Ticket<Request, Answer>;
 
+/// What writes the groups that a queue forms, one at a time.
+pub(super) trait Groups {
+    /// What a group changes.
+    type State;
+
+    /// The state, whose lock a group holds.
+    fn state(&self) -> &Mutex<Self::State>;
+
+    /// Writes a group.
+    ///
+    /// # Errors
+    /// The error of the step that failed; nothing of the group is visible then.
+    fn write_group<'a>(
+        &self,
+        state: &mut Self::State,
+        shares: impl Iterator<Item = Share<'a>> + Clone,
+    ) -> Result<()>;
+
+    /// Turns writes off after a panic during a group: how far it got is unknown.
+    fn give_up(&self, cause: &Error);
+}
+
 /// The waiting writers and the statistics of syncs.
-pub(crate) struct CommitQueue {
+pub(super) struct CommitQueue {
     line: Line<Request, Answer>,
+    clock: Arc<dyn Clock>,
     /// Number of writers present when the last sync ended.
     syncing_writers: AtomicUsize,
     /// Moving average of a sync's duration; a new sample weighs a quarter.
     sync_us: AtomicU64,
 }
 
-impl Default for CommitQueue {
-    fn default() -> Self {
-        let abandoned =
-            |request: Request| (Err(Error::new(ErrorKind::ReadOnly, PANICKED)), request.operations);
-        Self { line: Line::new(abandoned), syncing_writers: AtomicUsize::new(0), sync_us: AtomicU64::new(0) }
-    }
-}
+/// Turns writes off when the writing thread panics.
+struct PanicGuard<'a, G: Groups>(&'a G);
 
-/// Turns writes off when the writing thread panics: how far it got is unknown.
-struct PanicGuard<'a>(&'a Core);
-
-impl Drop for PanicGuard<'_> {
+impl<G: Groups> Drop for PanicGuard<'_, G> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.lifecycle.fail(&Error::new(ErrorKind::ReadOnly, PANICKED));
+            self.0.give_up(&Error::new(ErrorKind::ReadOnly, PANICKED));
         }
     }
 }
 
 const PANICKED: &str = "a commit panicked";
 
-impl Core {
+impl CommitQueue {
+    /// An empty queue.
+    pub fn new(clock: &Arc<dyn Clock>) -> Self {
+        let abandoned =
+            |request: Request| (Err(Error::new(ErrorKind::ReadOnly, PANICKED)), request.operations);
+        Self {
+            line: Line::new(abandoned),
+            clock: Arc::clone(clock),
+            syncing_writers: AtomicUsize::new(0),
+            sync_us: AtomicU64::new(0),
+        }
+    }
+
     /// Writes directly, leads a group, or waits for a leader.
     ///
     /// # Errors
     /// The outcome of the group that the batch was in.
-    pub(super) fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {
-        let outcome = match self.writing_at_once(own.work().bytes(), durability) {
-            Some(mut writing) => {
-                let _guard = PanicGuard(self);
+    pub fn commit(&self, groups: &impl Groups, own: Own<'_>, durability: Durability) -> Result<()> {
+        match self.state_at_once(groups, own.writes().bytes(), durability) {
+            Some(mut state) => {
+                let _guard = PanicGuard(groups);
                 self.timed(durability, 1, || {
-                    self.write_group(&mut writing, std::iter::once(Share { work: own.work(), durability }))
+                    let share = Share { writes: own.writes(), durability };
+                    groups.write_group(&mut state, std::iter::once(share))
                 })
             }
-            None => self.enqueue(own, durability),
-        };
-        if self.is_inline() {
-            self.run_background_inline();
+            None => self.enqueue(groups, own, durability),
         }
-        outcome
     }
 
     /// Takes the lock for a writer of `bytes` that does not need the queue. That is so if no other
     /// writer is active, or if the batch is too large to share a frame (and to be copied for a
     /// leader).
-    fn writing_at_once(&self, bytes: usize, durability: Durability) -> Option<MutexGuard<'_, Writing>> {
+    fn state_at_once<'g, G: Groups>(
+        &self,
+        groups: &'g G,
+        bytes: usize,
+        durability: Durability,
+    ) -> Option<MutexGuard<'g, G::State>> {
         if bytes > SHARED_BYTES_MAX {
-            return Some(lock(&self.writing));
+            return Some(lock(groups.state()));
         }
-        let shares_sync =
-            durability == Durability::Sync && self.commits.syncing_writers.load(Ordering::Relaxed) > 1;
-        if shares_sync || self.commits.line.is_led() {
+        let shares_sync = durability == Durability::Sync && self.syncing_writers.load(Ordering::Relaxed) > 1;
+        if shares_sync || self.line.is_led() {
             return None;
         }
-        match self.writing.try_lock() {
-            Ok(writing) => Some(writing),
+        match groups.state().try_lock() {
+            Ok(state) => Some(state),
             Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// Leads a group, or waits for a leader.
-    fn enqueue(&self, mut own: Own<'_>, durability: Durability) -> Result<()> {
-        if let Some(lead) = self.commits.line.try_to_lead() {
-            return self.lead(lead, Share { work: own.work(), durability });
+    fn enqueue(&self, groups: &impl Groups, mut own: Own<'_>, durability: Durability) -> Result<()> {
+        if let Some(lead) = self.line.try_to_lead() {
+            return self.lead(groups, lead, Share { writes: own.writes(), durability });
         }
         let request = Request { operations: own.take()?, durability };
         let mut ticket = TICKET.take();
         let ticket = ticket.get_or_insert_with(Ticket::new);
-        let (outcome, operations) = match self.commits.line.join(ticket, request) {
-            Turn::Lead(lead, request) => (self.lead(lead, request.share()), request.operations),
+        let (outcome, operations) = match self.line.join(ticket, request) {
+            Turn::Lead(lead, request) => (self.lead(groups, lead, request.share()), request.operations),
             Turn::Done(answer) => answer,
         };
         own.give_back(operations);
@@ -185,35 +213,35 @@ impl Core {
     }
 
     /// Writes a group: the caller's operations and those of the waiting writers.
-    fn lead(&self, mut lead: Lead<'_>, own: Share<'_>) -> Result<()> {
-        let _guard = PanicGuard(self);
+    fn lead(&self, groups: &impl Groups, mut lead: Lead<'_>, own: Share<'_>) -> Result<()> {
+        let _guard = PanicGuard(groups);
         // The lock comes before gathering, so that followers gather while its present holder (a
         // sync, a rotation) is at work.
-        let mut writing = lock(&self.writing);
+        let mut state = lock(groups.state());
         if own.durability == Durability::Sync {
             self.await_followers();
         }
-        let mut bytes = own.work.bytes();
+        let mut bytes = own.writes.bytes();
         lead.gather(bytes < GROUP_BYTES_MAX, |request| {
             bytes += request.operations.encoded.len();
             bytes < GROUP_BYTES_MAX
         });
         let shares = lead.followers.iter().map(|follower| follower.request.share());
         let outcome = self.timed(own.durability, lead.followers.len(), || {
-            self.write_group(&mut writing, std::iter::once(own).chain(shares))
+            groups.write_group(&mut state, std::iter::once(own).chain(shares))
         });
-        drop(writing);
+        drop(state);
         lead.answer(|request| (outcome.clone(), request.operations));
         outcome
     }
 
     /// Waits briefly for the writers that were present when the last sync ended.
     fn await_followers(&self) {
-        let followers = self.commits.syncing_writers.load(Ordering::Relaxed).saturating_sub(1);
-        let limit_us = (self.commits.sync_us.load(Ordering::Relaxed) / 8).min(AWAIT_US_MAX);
-        let deadline_us = self.env.clock.now_us().saturating_add(limit_us);
-        self.commits.line.await_waiting(followers, || {
-            let left_us = deadline_us.saturating_sub(self.env.clock.now_us());
+        let followers = self.syncing_writers.load(Ordering::Relaxed).saturating_sub(1);
+        let limit_us = (self.sync_us.load(Ordering::Relaxed) / 8).min(AWAIT_US_MAX);
+        let deadline_us = self.clock.now_us().saturating_add(limit_us);
+        self.line.await_waiting(followers, || {
+            let left_us = deadline_us.saturating_sub(self.clock.now_us());
             (left_us > 0).then(|| Duration::from_micros(left_us))
         });
     }
@@ -230,10 +258,10 @@ impl Core {
         if durability != Durability::Sync {
             return write();
         }
-        let begin_us = self.env.clock.now_us();
+        let begin_us = self.clock.now_us();
         let outcome = write();
-        let took_us = self.env.clock.now_us().saturating_sub(begin_us);
-        let CommitQueue { line, syncing_writers, sync_us } = &self.commits;
+        let took_us = self.clock.now_us().saturating_sub(begin_us);
+        let Self { line, syncing_writers, sync_us, .. } = self;
         sync_us.store((3 * sync_us.load(Ordering::Relaxed) + took_us) / 4, Ordering::Relaxed);
         let (leading, waiting) = line.standing();
         syncing_writers.store(writers + waiting + leading, Ordering::Relaxed);
@@ -248,6 +276,7 @@ mod tests {
     use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 
     use super::*;
+    use crate::core::Core;
     use crate::db::Db;
 
     fn db() -> Db {
@@ -258,7 +287,7 @@ mod tests {
     /// Waits until there is a leader and `followers` writers wait.
     fn wait_for(core: &Core, followers: usize) {
         loop {
-            if core.commits.line.standing() == (1, followers) {
+            if core.writer.commits.line.standing() == (1, followers) {
                 return;
             }
             core.env.clock.sleep_us(100);
@@ -272,7 +301,7 @@ mod tests {
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writing);
+            let busy = lock(&core.writer.writing);
             for writer in 0..WRITERS {
                 let db = &db;
                 scope.spawn(move || {
@@ -295,12 +324,12 @@ mod tests {
         for writer in 0..WRITERS {
             assert!(db.contains_key(format!("k{writer}")).expect("read"));
         }
-        assert_eq!(core.commits.syncing_writers.load(Ordering::Relaxed), WRITERS);
+        assert_eq!(core.writer.commits.syncing_writers.load(Ordering::Relaxed), WRITERS);
         // There is no leader any more, and a lone writer does not wait for ever for the earlier
         // ones.
-        assert_eq!(core.commits.line.standing(), (0, 0));
+        assert_eq!(core.writer.commits.line.standing(), (0, 0));
         db.put("alone", "v").expect("written");
-        assert_eq!(core.commits.syncing_writers.load(Ordering::Relaxed), 1);
+        assert_eq!(core.writer.commits.syncing_writers.load(Ordering::Relaxed), 1);
     }
 
     #[test]
@@ -312,7 +341,7 @@ mod tests {
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writing);
+            let busy = lock(&core.writer.writing);
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     let db = &db;
@@ -343,7 +372,7 @@ mod tests {
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writing);
+            let busy = lock(&core.writer.writing);
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     let db = &db;
@@ -375,7 +404,7 @@ mod tests {
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writing);
+            let busy = lock(&core.writer.writing);
             scope.spawn(|| db.put("large", vec![7; SHARED_BYTES_MAX + 1]).expect("written"));
             scope.spawn(|| db.put("small", "v").expect("written"));
             wait_for(core, 0);
@@ -391,7 +420,7 @@ mod tests {
         let db = db();
         let core = db.core();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writing);
+            let busy = lock(&core.writer.writing);
             let followers: Vec<_> = (0..3)
                 .map(|writer| {
                     scope.spawn({
@@ -403,7 +432,7 @@ mod tests {
             wait_for(core, 2);
             // Panics in the way that a leader would.
             let led = scope.spawn(|| {
-                let _guard = PanicGuard(core);
+                let _guard = PanicGuard(core.writer.as_ref());
                 panic!("planned");
             });
             assert!(led.join().is_err());

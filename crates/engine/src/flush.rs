@@ -10,13 +10,14 @@ use std::sync::Arc;
 use shamba_table::Origin;
 
 use crate::catalog::KeyspaceCore;
-use crate::core::{Core, Generation};
+use crate::core::Core;
 use crate::error::Result;
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::table_files::output::{Output, OutputOptions};
 use crate::table_files::syncing::Syncing;
-use shamba_env::{lock, try_lock};
+use crate::writer::Generation;
+use shamba_env::lock;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_memtable::Memtable;
 use shamba_tree::allocation::JobBits;
@@ -75,7 +76,7 @@ impl Core {
         }
         // A promise about the active log covers every earlier log too, and allows its loss to be
         // detected.
-        let log_promise = self.active_log_promise().or(log_promise);
+        let log_promise = self.writer.log_promise().or(log_promise);
         let new = outputs.values().flatten().map(|table| Arc::clone(&table.meta)).collect();
         self.catalog.install(&generation.members, new, |state| {
             let mut edit = ManifestEdit {
@@ -110,13 +111,6 @@ impl Core {
         WorkCounters::add(&self.telemetry.work().flush_us, duration_us);
         self.telemetry.emit(&Event::FlushEnd { tables, bytes, duration_us });
         Ok(())
-    }
-
-    /// The synced length of the active log, if it is above 0. Does not wait for the lock: its
-    /// holder may be waiting for this flush, as an ingest does.
-    fn active_log_promise(&self) -> Option<(LogNo, u64)> {
-        let writing = try_lock(&self.writing)?;
-        writing.wal.as_ref().map(|wal| (wal.number(), wal.synced())).filter(|(_, synced)| *synced > 0)
     }
 
     /// Starts a sync of the generation's log. Its result is the log's number and its synced length.

@@ -1,8 +1,8 @@
 //! Side files: hold the long values of a database without a log until they are flushed.
 //!
 //! A value that would fill much of the write buffer goes to `NNNNNN.val`, in the same framing as a
-//! log's records ([`crate::log`]). Its memtable entry refers to it as to a value in a log
-//! ([`crate::wal::ValueLog`]). The file belongs to the memtables that are active while it is
+//! log's records ([`shamba_log::framing`]). Its memtable entry refers to it as to a value in a log
+//! ([`shamba_log::wal::ValueLog`]). The file belongs to the memtables that are active while it is
 //! written. It is never synced and promises nothing. It is removed when those memtables are
 //! flushed, or by the next open.
 

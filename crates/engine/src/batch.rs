@@ -1,0 +1,156 @@
+//! Batches: operations on any keyspaces that become visible and durable together, or not at all.
+//!
+//! Operations are encoded as they are added ([`crate::writer::operations`]). An invalid operation
+//! (a key too long, a dropped keyspace) is remembered; each `commit` then returns its error and
+//! does nothing, until `clear`. A commit that fails leaves the batch unchanged. One that succeeds
+//! empties it and keeps its memory for the next use.
+
+use crate::db::{Db, Keyspace};
+use crate::error::{Error, Result};
+use crate::key_range::KeyRange;
+use crate::writer::WriteOptions;
+use crate::writer::operations::{Operations, with_range_delete};
+use shamba_key::KeyspaceId;
+use shamba_log::wal::OpRef;
+
+/// Operations that are committed together. Made by [`Db::batch`].
+///
+/// Operations take effect in the order in which they were added. Of several operations on one key
+/// the last one counts. A range delete removes what was written before the batch and by earlier
+/// operations of the batch, but not what later operations put. No reader sees a part of a batch.
+///
+/// A batch that is dropped without a commit does nothing. A commit that succeeds empties the batch.
+/// One that fails leaves it unchanged, so that it can be tried again.
+#[must_use = "a batch does nothing until it is committed"]
+pub struct Batch {
+    db: Db,
+    operations: Operations,
+    error: Option<Error>,
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("operations", &self.operations.tally.count).finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    pub(crate) fn new(db: Db) -> Self {
+        Self { db, operations: Operations::default(), error: None }
+    }
+
+    /// Sets `key` to `value` in the default keyspace.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
+        let added = self.operations.push(KeyspaceId::DEFAULT, op);
+        self.remember(added)
+    }
+
+    /// Removes `key` from the default keyspace.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        let added = self.operations.push(KeyspaceId::DEFAULT, OpRef::Delete { key: key.as_ref() });
+        self.remember(added)
+    }
+
+    /// Removes every key of `range` from the default keyspace.
+    pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
+        let added = with_range_delete(&range, |op| self.operations.push(KeyspaceId::DEFAULT, op));
+        self.remember(added)
+    }
+
+    /// Sets `key` to `value` in `keyspace`.
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        let added = self.check(keyspace);
+        let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
+        let added = added.and_then(|()| self.operations.push(keyspace.core().id, op));
+        self.remember(added)
+    }
+
+    /// Removes `key` from `keyspace`.
+    pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
+        let added = self.check(keyspace);
+        let op = OpRef::Delete { key: key.as_ref() };
+        let added = added.and_then(|()| self.operations.push(keyspace.core().id, op));
+        self.remember(added)
+    }
+
+    /// Removes every key of `range` from `keyspace`.
+    pub fn delete_range_in(&mut self, keyspace: &Keyspace, range: impl KeyRange) -> &mut Self {
+        let added = self.check(keyspace);
+        let push = |op: OpRef<'_>| self.operations.push(keyspace.core().id, op);
+        let added = added.and_then(|()| with_range_delete(&range, push));
+        self.remember(added)
+    }
+
+    /// Number of operations.
+    pub fn len(&self) -> usize {
+        self.operations.tally.count as usize
+    }
+
+    /// Whether the batch has no operations.
+    pub fn is_empty(&self) -> bool {
+        self.operations.tally.count == 0
+    }
+
+    /// The error of the first invalid operation, if there is one. Every commit returns it and does
+    /// nothing, until [`Batch::clear`].
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
+    /// Removes all operations and the remembered error.
+    pub fn clear(&mut self) {
+        self.operations.clear();
+        self.error = None;
+    }
+
+    /// Makes all operations visible and durable together, with the database's default durability.
+    /// The batch is empty afterwards. After an error it is unchanged and can be tried again.
+    ///
+    /// # Errors
+    /// The error of the first invalid operation (`Invalid`; nothing is done, and every further
+    /// commit returns it until [`Batch::clear`]), or as [`Db::put`]. Nothing of a failed commit is
+    /// visible. After a failed sync, writes are off, and whether a reopen finds the batch is
+    /// unknown.
+    pub fn commit(&mut self) -> Result<()> {
+        self.commit_with(WriteOptions::default())
+    }
+
+    /// [`Batch::commit`] with a durability or with full options.
+    ///
+    /// # Errors
+    /// As [`Batch::commit`]; `Stalled` when the deadline passed while the write waited for flushes
+    /// or compactions.
+    pub fn commit_with(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        self.db.core().writer.commit(&mut self.operations, options.into())?;
+        self.operations.clear();
+        Ok(())
+    }
+
+    fn check(&self, keyspace: &Keyspace) -> Result<()> {
+        if !keyspace.is_of(&self.db) {
+            return Err(Error::invalid(format!(
+                "keyspace {:?} and the batch belong to different databases",
+                keyspace.name()
+            )));
+        }
+        keyspace.core().check_usable()
+    }
+
+    fn remember(&mut self, added: Result<()>) -> &mut Self {
+        if let Err(error) = added {
+            if self.error.is_none() {
+                self.error = Some(error);
+            }
+        }
+        self
+    }
+}

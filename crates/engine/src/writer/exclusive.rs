@@ -1,0 +1,208 @@
+//! Operations during which no write runs: keyspaces are created and dropped, tables are ingested,
+//! a recording begins, and the database closes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shamba_env::lock;
+use shamba_key::{KeyspaceId, SeqNo};
+use shamba_memtable::ChunkedMemtable;
+use shamba_tree::version::{ManifestEdit, Pairs, Version};
+
+use super::{Writer, Writing};
+use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
+use crate::error::{Error, ErrorKind, Result};
+
+impl Writer {
+    /// Calls `action` between two commit groups.
+    pub fn between_groups<T>(&self, action: impl FnOnce() -> T) -> T {
+        let _writing = lock(&self.writing);
+        action()
+    }
+
+    /// The keyspace of this name, created if it does not exist. With `must_be_new` an existing one
+    /// is `Invalid`.
+    ///
+    /// # Errors
+    /// As [`crate::catalog::Catalog::find`]; `ReadOnly`; of installing the keyspace.
+    pub fn make_keyspace(&self, name: &str, must_be_new: bool) -> Result<Arc<KeyspaceCore>> {
+        let find = || match self.catalog.find(name) {
+            Ok(Some(_)) if must_be_new => Err(Error::invalid(format!("keyspace {name:?} already exists"))),
+            found => found,
+        };
+        if let Some(keyspace) = find()? {
+            return Ok(keyspace);
+        }
+        if self.lifecycle.is_read_only() {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                format!(
+                    "there is no keyspace {name:?}, and a database that is open read-only cannot create it"
+                ),
+            ));
+        }
+        // One creation at a time, and no concurrent rotation.
+        let mut writing = lock(&self.writing);
+        if let Some(keyspace) = find()? {
+            return Ok(keyspace);
+        }
+        let id = u32::try_from(self.catalog.new_id())
+            .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
+        let id = KeyspaceId(id);
+        self.catalog.install(&[], Vec::new(), |_| {
+            let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
+            Ok(ManifestEdit { keyspaces_created, ..ManifestEdit::default() })
+        })?;
+        let version = Arc::new(Version::empty());
+        let memtable = ChunkedMemtable::new(self.settings.memtable_index);
+        let closed = Arc::clone(self.lifecycle.closed_flag());
+        let keyspace = Arc::new(KeyspaceCore::new(id, name.to_owned(), version, memtable, closed));
+        self.catalog.add_keyspace(&keyspace);
+        writing.active.renew(&self.catalog);
+        Ok(keyspace)
+    }
+
+    /// Removes a keyspace. Its tables are deleted when their last reader is gone.
+    ///
+    /// # Errors
+    /// `Invalid` for the default keyspace and for an unknown one; `Closed`, `ReadOnly`; of syncing
+    /// the log and of installing the drop.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.lifecycle.check_writable()?;
+        if name == DEFAULT_KEYSPACE {
+            return Err(Error::invalid("the default keyspace cannot be dropped"));
+        }
+        let mut writing = lock(&self.writing);
+        let found = self.catalog.named(name);
+        let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
+        if !self.settings.no_wal {
+            // The drop is durable at once; the writes before it must not be lost.
+            writing.log.sync()?;
+        }
+        keyspace.dropped.store(true, Ordering::Release);
+        let dropped = self.catalog.install(&[], Vec::new(), |_| {
+            Ok(ManifestEdit { keyspaces_dropped: vec![keyspace.id], ..ManifestEdit::default() })
+        });
+        if let Err(error) = dropped {
+            keyspace.dropped.store(false, Ordering::Release);
+            return Err(error);
+        }
+        self.catalog.remove_keyspace(keyspace.id);
+        writing.active.renew(&self.catalog);
+        if let Some(background) = self.background.get() {
+            background.forget(keyspace.id);
+        }
+        if self.recorder.is_on() {
+            self.recorder.noting().gone(&keyspace.name);
+        }
+        // Remaining handles of the keyspace must not keep its files.
+        keyspace.publish(|view| {
+            view.next(vec![Arc::new(ChunkedMemtable::new(false))], Arc::new(Version::empty()))
+        });
+        self.reads.revoke_stale_views(&self.catalog);
+        self.catalog.remove_obsolete_files();
+        Ok(())
+    }
+
+    /// Adds entries to `keyspace` as tables, under one new sequence number. `check` is called when
+    /// all earlier entries are in tables, and `add` then builds and installs the tables with the
+    /// sequence number. Returns the number of entries that `add` returned. They become visible
+    /// together; no write runs meanwhile.
+    ///
+    /// An operation without effect reserves the sequence number in the log, so that recovery sees
+    /// no gap.
+    ///
+    /// # Errors
+    /// Those of `check` and `add`, with which nothing is visible; of the flush and of the log.
+    pub fn add_tables(
+        &self,
+        keyspace: &KeyspaceCore,
+        check: impl FnOnce() -> Result<()>,
+        add: impl FnOnce(SeqNo) -> Result<u64>,
+    ) -> Result<u64> {
+        // Most memtables are flushed before writers have to wait.
+        self.flush()?;
+        let mut writing = lock(&self.writing);
+        self.lifecycle.check_writable()?;
+        keyspace.check_usable()?;
+        // All memtables, sealed or not, are older than the entries, and must become an older run.
+        self.flush_locked(&mut writing)?;
+        check()?;
+        let seq = self.reserve_seq(keyspace.id, &mut writing)?;
+        // From the install on a compaction may read the entries. Until they are visible it must
+        // keep the versions that they hide, for snapshots taken in between.
+        let before = self.reads.snapshot();
+        let count = add(seq)?;
+        let noting = self.recorder.is_on().then(|| {
+            let mut noting = self.recorder.noting();
+            noting.ingested(count);
+            noting
+        });
+        self.reads.publish(seq);
+        drop(noting);
+        drop(before);
+        drop(writing);
+        if self.is_inline {
+            self.background.run_inline();
+        }
+        Ok(count)
+    }
+
+    /// Takes the next sequence number for entries that are not logged.
+    fn reserve_seq(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<SeqNo> {
+        let seq = writing.last_seq.next();
+        if !self.settings.no_wal {
+            self.ensure_log(writing)?;
+            writing.log.append_nothing(keyspace, writing.last_seq, seq)?;
+            writing.last_seq = seq;
+            writing.log.sync()?;
+        }
+        writing.last_seq = seq;
+        Ok(seq)
+    }
+
+    /// Marks the database closed, between two commit groups. Without a log only a flush can save
+    /// the memtables: its outcome is returned, and a failure does not keep the database open.
+    /// `None` if the database was closed already.
+    pub fn close(&self) -> Option<Result<()>> {
+        let flush_first = self.settings.no_wal && self.lifecycle.check_writable().is_ok();
+        // Most of the flush is done while writes go on.
+        let flushed = if flush_first { self.flush() } else { Ok(()) };
+        // Under the lock no write can come between the last flush and the close: it would be
+        // acknowledged and lost.
+        let mut writing = lock(&self.writing);
+        let flushed = flushed.and_then(|()| match flush_first {
+            true => self.flush_locked(&mut writing),
+            false => Ok(()),
+        });
+        self.lifecycle.close().then_some(flushed)
+    }
+
+    /// Ends the log of a closed database cleanly: syncs everything in it, writes an end marker, and
+    /// promises its length in the manifest. The same edit records `settings`.
+    ///
+    /// # Errors
+    /// The cause, if writes are off; of writing the log or the manifest.
+    pub fn finish_log(&self, settings: Pairs) -> Result<()> {
+        if self.lifecycle.is_read_only() {
+            return Ok(());
+        }
+        let mut writing = lock(&self.writing);
+        if let Some(cause) = self.lifecycle.failure() {
+            return Err(cause);
+        }
+        let promise = writing.log.finish()?;
+        if promise.is_none() && !self.settings.no_wal {
+            return Ok(());
+        }
+        // The settings are recorded for a database without a log, too.
+        let edit = ManifestEdit {
+            settings,
+            log_promise: promise,
+            last_seq: Some(writing.last_seq),
+            next_id: Some(self.catalog.next_id()),
+            ..ManifestEdit::default()
+        };
+        self.catalog.append(&edit)
+    }
+}

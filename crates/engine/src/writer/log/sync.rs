@@ -1,0 +1,112 @@
+//! Syncing the log: sealed logs first, oldest first, then the active one.
+//!
+//! So no later log becomes durable before an earlier one. A failed sync turns writes off and is
+//! never repeated: the contents of the disk are unknown then, and a second sync could succeed over
+//! lost pages.
+
+use shamba_env::lock;
+use shamba_key::LogNo;
+
+use super::Log;
+use crate::error::Result;
+use crate::metrics::WorkCounters;
+use crate::settings::Durability;
+use crate::writer::share::Share;
+
+impl Log {
+    /// Syncs the sealed logs, then the active one.
+    ///
+    /// # Errors
+    /// The error of a sync; writes are off then.
+    pub fn sync(&mut self) -> Result<()> {
+        let synced = self.sync_sealed().and_then(|()| match &mut self.wal {
+            Some(wal) if wal.synced() < wal.offset() => {
+                WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
+                wal.predecessor_is_synced();
+                Ok(wal.sync()?)
+            }
+            _ => Ok(()),
+        });
+        // No sync is due after a failure either: a failed sync is never repeated.
+        if self.due_us.take().is_some() {
+            self.schedule.set(None);
+        }
+        match synced {
+            Ok(()) => {
+                self.schedule.all_synced();
+                Ok(())
+            }
+            Err(error) => {
+                self.lifecycle.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Syncs the sealed logs, oldest first, and removes them from the list.
+    ///
+    /// # Errors
+    /// The error of a sync.
+    fn sync_sealed(&mut self) -> Result<()> {
+        while let Some(sealed) = self.sealed.front() {
+            let mut wal = lock(sealed);
+            if wal.synced() < wal.flushed() {
+                WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
+                wal.predecessor_is_synced();
+                wal.sync()?;
+            }
+            drop(wal);
+            self.sealed.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Keeps the deadlines of `Interval` writes: schedules the next sync, and syncs now if one is
+    /// due.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    pub(super) fn sync_in_time<'a>(&mut self, shares: impl Iterator<Item = Share<'a>>) -> Result<()> {
+        let mut now_us = None;
+        let mut is_due = false;
+        for share in shares {
+            if let Durability::Interval { ms, bytes } = share.durability {
+                let now_us = *now_us.get_or_insert_with(|| self.env.clock.now_us());
+                self.sync_by(now_us.saturating_add(ms.saturating_mul(1_000)));
+                is_due |= self.schedule.unsynced_bytes() >= bytes;
+            }
+        }
+        is_due |=
+            self.due_us.is_some_and(|due_us| now_us.unwrap_or_else(|| self.env.clock.now_us()) >= due_us);
+        if is_due { self.sync() } else { Ok(()) }
+    }
+
+    /// Requests a sync by `due_us`.
+    fn sync_by(&mut self, due_us: u64) {
+        if self.due_us.is_none_or(|earliest| due_us < earliest) {
+            self.due_us = Some(due_us);
+            self.schedule.set(Some(due_us));
+        }
+    }
+
+    /// Syncs if the interval of a write has passed. A failure turns writes off and is returned to
+    /// the next writer.
+    pub fn sync_if_due(&mut self) {
+        if self.due_us.is_some_and(|due_us| self.env.clock.now_us() >= due_us) {
+            let _ = self.sync();
+        }
+    }
+
+    /// Ends the log cleanly: syncs everything in it and writes an end marker. Returns the number
+    /// and the length of the active log, if there is one; it takes no more records.
+    ///
+    /// # Errors
+    /// Of writing or syncing.
+    pub fn finish(&mut self) -> Result<Option<(LogNo, u64)>> {
+        // Also if there is no active log, because it was sealed for lack of space.
+        self.sync_sealed()?;
+        let Some(mut wal) = self.wal.take() else { return Ok(None) };
+        wal.predecessor_is_synced();
+        Ok(Some(wal.finish_clean()?))
+    }
+}

@@ -1,0 +1,126 @@
+//! The active memtables: those that take writes, one for each keyspace.
+//!
+//! Their memory is charged before they grow. They are sealed together: the views of their keyspaces
+//! get new, empty memtables in front of them.
+
+use std::sync::Arc;
+
+use shamba_key::KeyspaceId;
+use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_table::{Charge, Ledger, LedgerPart};
+
+use super::memory::WriterMemory;
+use crate::catalog::{Catalog, KeyspaceCore, Member};
+
+/// Memtables are charged ahead in steps of this part of the budget, so that few writes rebalance
+/// memory.
+const STEP_PART: u64 = 64;
+/// Maximum memory of a memtable entry in addition to its key and value: header, index, order.
+const ENTRY_BYTES: u64 = 96;
+
+/// Memtables that were sealed together.
+pub(super) struct Sealed {
+    /// The ones that are not empty.
+    pub members: Vec<Member>,
+    /// Bytes in all of them.
+    pub bytes: u64,
+    /// The charge for these bytes.
+    pub charge: Charge,
+}
+
+/// The active memtable of each keyspace, for the commit path.
+pub(super) struct ActiveMemtables {
+    /// In the order of keyspace ids.
+    by_keyspace: Vec<(KeyspaceId, Arc<dyn Memtable>)>,
+    ledger: Arc<Ledger>,
+    /// Made before the memtables grow.
+    charge: Charge,
+}
+
+impl ActiveMemtables {
+    /// No memtables yet; their memory will be charged to `ledger`.
+    pub fn new(ledger: &Arc<Ledger>) -> Self {
+        Self {
+            by_keyspace: Vec::new(),
+            ledger: Arc::clone(ledger),
+            charge: Charge::new(ledger, LedgerPart::Memtables, 0),
+        }
+    }
+
+    /// Takes over the charge for memtables that a replay has filled.
+    pub fn take_charge(&mut self, charge: Charge) {
+        self.charge = charge;
+    }
+
+    /// Looks up the newest memtable of every keyspace, after these or the list of keyspaces have
+    /// changed.
+    pub fn renew(&mut self, catalog: &Catalog) {
+        let newest = |keyspace: &Arc<KeyspaceCore>| {
+            keyspace.load().memtables.first().map(|memtable| (keyspace.id, Arc::clone(memtable)))
+        };
+        self.by_keyspace = catalog.keyspaces().values().filter_map(newest).collect();
+    }
+
+    /// The memtable of a keyspace; `None` after the keyspace was dropped.
+    pub fn get(&self, keyspace: KeyspaceId) -> Option<&dyn Memtable> {
+        let (id, first) = self.by_keyspace.first()?;
+        if *id == keyspace {
+            return Some(first.as_ref()); // The default keyspace, most of the time.
+        }
+        let at = self.by_keyspace.binary_search_by_key(&keyspace, |(id, _)| *id).ok()?;
+        self.by_keyspace.get(at).map(|(_, memtable)| memtable.as_ref())
+    }
+
+    /// Bytes in all of them.
+    pub fn bytes(&self) -> u64 {
+        self.by_keyspace.iter().map(|(_, memtable)| memtable.bytes()).sum()
+    }
+
+    /// Whether all of them are empty.
+    pub fn is_empty(&self) -> bool {
+        self.by_keyspace.iter().all(|(_, memtable)| memtable.is_empty())
+    }
+
+    /// Whether one of them is near the maximum that a memtable can address, whatever the write
+    /// buffer.
+    pub fn is_full(&self) -> bool {
+        self.by_keyspace.iter().any(|(_, memtable)| memtable.is_full())
+    }
+
+    /// Charges the memory that the memtables may take after a group with `coming_bytes` of records,
+    /// out of a budget of `budget_bytes`.
+    pub fn reserve(&mut self, coming_bytes: u64, budget_bytes: u64, memory: &dyn WriterMemory) {
+        // The arena grows by slabs and the index by segments, each up to about an eighth of the
+        // present size.
+        let bytes = self.bytes();
+        let needed_bytes = bytes + bytes / 8 + coming_bytes.saturating_mul(2) + ENTRY_BYTES;
+        if needed_bytes > self.charge.bytes() {
+            memory.charge(&mut self.charge, needed_bytes + budget_bytes / STEP_PART);
+        }
+    }
+
+    /// Puts a new memtable, with a digest index if `indexed`, in front of each one that is not
+    /// empty. Returns the latter with their charge.
+    pub fn seal(&mut self, catalog: &Catalog, indexed: bool) -> Sealed {
+        let mut members = Vec::new();
+        let mut bytes = 0;
+        for keyspace in catalog.keyspaces().values() {
+            let Some(active) = keyspace.load().memtables.first().cloned() else { continue };
+            if active.is_empty() {
+                continue;
+            }
+            bytes += active.bytes();
+            members.push((Arc::clone(keyspace), active));
+            keyspace.publish(|view| {
+                let fresh: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(indexed));
+                let memtables = std::iter::once(fresh).chain(view.memtables.iter().cloned()).collect();
+                view.next(memtables, Arc::clone(&view.version))
+            });
+        }
+        self.renew(catalog);
+        let fresh = Charge::new(&self.ledger, LedgerPart::Memtables, 0);
+        let mut charge = std::mem::replace(&mut self.charge, fresh);
+        charge.resize(bytes); // From here on it only waits.
+        Sealed { members, bytes, charge }
+    }
+}

@@ -1,0 +1,274 @@
+//! Writer: how a batch becomes durable and visible.
+//!
+//! [`Writer`] owns the log, the sequence numbers, the active memtables, the queue of writers and
+//! the sealed generations. A write passes back-pressure ([`pressure`]), is written in a group
+//! ([`queue`], [`commit`]) to the log ([`log`]) and to the memtables ([`memtables`]), and is then
+//! published to readers. Full memtables are sealed with their log ([`rotate`]) and wait in
+//! [`sealed`] until background work has written them to tables.
+//!
+//! What runs flushes and compactions is behind [`Background`], and what divides memory behind
+//! [`WriterMemory`].
+//!
+//! Locks: [`Writer::writing`] is held by one group, rotation or exclusive operation at a time. It
+//! is taken before the catalog's locks and before those of background work. The locks of
+//! [`SealedGenerations`] and [`SyncSchedule`] are leaves.
+
+mod commit;
+mod exclusive;
+mod line;
+mod log;
+mod memory;
+mod memtables;
+pub(crate) mod operations;
+mod options;
+mod pressure;
+mod progress;
+mod queue;
+mod room;
+mod rotate;
+mod sealed;
+mod share;
+
+use std::sync::{Arc, Weak};
+
+use shamba_env::{Clock, Env, lock, try_lock};
+use shamba_key::{DigestFn, LogNo, SeqNo};
+use shamba_log::wal::{OpRef, WalWriter};
+use shamba_table::{Charge, Ledger, LedgerPart};
+
+pub(crate) use self::commit::apply_op;
+use self::log::Log;
+use self::log::SyncSchedule;
+pub(crate) use self::log::side::parse_side_file_name;
+pub(crate) use self::memory::WriterMemory;
+use self::memtables::ActiveMemtables;
+use self::operations::{Operations, check_op};
+pub use self::options::WriteOptions;
+use self::pressure::BackPressure;
+use self::progress::BackgroundLink;
+pub(crate) use self::progress::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
+use self::queue::{CommitQueue, Own};
+pub(crate) use self::sealed::{Generation, SealedGenerations};
+use crate::catalog::{Catalog, KeyspaceCore};
+use crate::error::{Error, Result};
+use crate::lifecycle::Lifecycle;
+use crate::reads::Reads;
+use crate::settings::{Durability, Settings};
+use crate::sync::Mutex;
+use crate::telemetry::Telemetry;
+use crate::trace::Recorder;
+
+/// The state that one group at a time changes.
+struct Writing {
+    log: Log,
+    /// The last sequence number assigned.
+    last_seq: SeqNo,
+    active: ActiveMemtables,
+}
+
+/// Writes batches to a database.
+pub(crate) struct Writer {
+    settings: Arc<Settings>,
+    digest: DigestFn,
+    clock: Arc<dyn Clock>,
+    /// Whether background work runs on the caller's thread.
+    is_inline: bool,
+    commits: CommitQueue,
+    writing: Mutex<Writing>,
+    sealed: Arc<SealedGenerations>,
+    schedule: Arc<SyncSchedule>,
+    pressure: BackPressure,
+    background: Arc<BackgroundLink>,
+    memory: Arc<dyn WriterMemory>,
+    catalog: Arc<Catalog>,
+    reads: Arc<Reads>,
+    lifecycle: Arc<Lifecycle>,
+    recorder: Arc<Recorder>,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Writer {
+    /// A writer of the database of `catalog`, whose last sequence number is `last_seq`. It accepts
+    /// writes after [`Self::begin`].
+    pub fn new(
+        env: &Env,
+        settings: Arc<Settings>,
+        (memory, ledger): (Arc<dyn WriterMemory>, Arc<Ledger>),
+        catalog: Arc<Catalog>,
+        reads: Arc<Reads>,
+        (lifecycle, telemetry, recorder): (Arc<Lifecycle>, Arc<Telemetry>, Arc<Recorder>),
+        last_seq: SeqNo,
+    ) -> Self {
+        let sealed = Arc::new(SealedGenerations::default());
+        let schedule = Arc::new(SyncSchedule::default());
+        let background = Arc::new(BackgroundLink::default());
+        let watchers = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
+        let charge = Charge::new(&ledger, LedgerPart::Logs, 0);
+        let log = Log::new(
+            env,
+            Arc::clone(&settings),
+            Arc::clone(&catalog),
+            watchers(),
+            (Arc::clone(&memory), charge),
+            Arc::clone(&schedule),
+        );
+        let pressure = BackPressure::new(
+            env,
+            Arc::clone(&settings),
+            Arc::clone(&catalog),
+            (Arc::clone(&sealed), Arc::clone(&background)),
+            watchers(),
+        );
+        Self {
+            settings,
+            digest: reads.digest(),
+            clock: Arc::clone(&env.clock),
+            is_inline: env.spawner.is_inline(),
+            commits: CommitQueue::new(&env.clock),
+            writing: Mutex::new(Writing { log, last_seq, active: ActiveMemtables::new(&ledger) }),
+            sealed,
+            schedule,
+            pressure,
+            background,
+            memory,
+            catalog,
+            reads,
+            lifecycle,
+            recorder,
+            telemetry,
+        }
+    }
+
+    /// Sets what flushes the sealed generations; later calls have no effect.
+    pub fn connect(&self, background: Weak<dyn Background>) {
+        self.background.connect(background);
+    }
+
+    /// Takes over the charge for memtables that a replay has filled.
+    pub fn take_charge(&self, charge: Charge) {
+        lock(&self.writing).active.take_charge(charge);
+    }
+
+    /// Begins to accept writes after `last_seq`, into `wal` unless the database has no log.
+    pub fn begin(&self, last_seq: SeqNo, wal: Option<WalWriter>) {
+        let mut writing = lock(&self.writing);
+        debug_assert!(writing.last_seq <= last_seq, "sequence numbers ascend");
+        writing.last_seq = last_seq;
+        writing.active.renew(&self.catalog);
+        if let Some(wal) = wal {
+            writing.log.begin(wal);
+        }
+    }
+
+    /// Makes one operation visible and as durable as asked; see [`commit`].
+    ///
+    /// # Errors
+    /// See [`crate::Db::put`].
+    pub fn commit_op(&self, keyspace: &KeyspaceCore, op: OpRef<'_>, options: WriteOptions) -> Result<()> {
+        keyspace.check_usable()?;
+        check_op(op)?;
+        let durability = self.admit(op.encoded_bytes_max(), options)?;
+        self.commit_own(Own::One(keyspace.id, op), durability)
+    }
+
+    /// [`Self::commit_op`] for a batch. Its operations are lent to a leader meanwhile and returned
+    /// whatever the outcome.
+    ///
+    /// # Errors
+    /// See [`crate::Db::put`].
+    pub fn commit(&self, operations: &mut Operations, options: WriteOptions) -> Result<()> {
+        if operations.tally.count == 0 {
+            self.lifecycle.check_writable()?;
+            let durability = self.durability(options)?;
+            return if durability == Durability::Sync { self.sync() } else { Ok(()) };
+        }
+        let durability = self.admit(operations.encoded.len(), options)?;
+        self.commit_own(Own::Batch(operations), durability)
+    }
+
+    fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {
+        let outcome = self.commits.commit(self, own, durability);
+        if self.is_inline {
+            self.background.run_inline();
+        }
+        outcome
+    }
+
+    fn durability(&self, options: WriteOptions) -> Result<Durability> {
+        let durability = options.durability.unwrap_or(self.settings.durability);
+        if self.settings.no_wal && durability != Durability::NoSync {
+            return Err(Error::invalid(
+                "the database is open without a log: the only possible durability is NoSync",
+            ));
+        }
+        Ok(durability)
+    }
+
+    /// Applies back-pressure to a write of `bytes` and returns its durability.
+    fn admit(&self, bytes: usize, options: WriteOptions) -> Result<Durability> {
+        self.lifecycle.check_writable()?;
+        let durability = self.durability(options)?;
+        self.pressure.admit(bytes, options.deadline_ms)?;
+        Ok(durability)
+    }
+
+    /// Notes that the number of level-0 runs or the limits of back-pressure may have changed.
+    pub fn pressure_changed(&self) {
+        self.pressure.changed();
+    }
+
+    /// The sealed generations that are not flushed yet.
+    pub fn sealed(&self) -> &SealedGenerations {
+        &self.sealed
+    }
+
+    /// Syncs everything in the logs, whatever the durability of the writes was.
+    ///
+    /// # Errors
+    /// `Invalid` without a log; `Closed`, `ReadOnly`; the error of the sync.
+    pub fn sync(&self) -> Result<()> {
+        if self.settings.no_wal {
+            return Err(Error::invalid("the database is open without a log: flush instead of sync"));
+        }
+        self.lifecycle.check_writable()?;
+        lock(&self.writing).log.sync()
+    }
+
+    /// Syncs the log whenever the interval of a write has passed, until [`Self::stop_syncs`].
+    pub fn run_syncs(&self) {
+        while self.schedule.wait(self.clock.as_ref()) {
+            lock(&self.writing).log.sync_if_due();
+        }
+    }
+
+    /// Ends [`Self::run_syncs`].
+    pub fn stop_syncs(&self) {
+        self.schedule.stop();
+    }
+
+    /// Bytes in the logs that are not synced.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.schedule.unsynced_bytes()
+    }
+
+    /// The number and the synced length of the active log, if the latter is above 0. Does not wait
+    /// for the writer's lock: its holder may be waiting for the flush that asks, as an ingest does.
+    pub fn log_promise(&self) -> Option<(LogNo, u64)> {
+        try_lock(&self.writing)?.log.promise()
+    }
+
+    /// Warns of `Buffered` writes that a drop without `close` loses.
+    pub fn warn_of_unwritten(&self) {
+        let Some(writing) = try_lock(&self.writing) else { return };
+        let bytes = writing.log.buffered();
+        drop(writing);
+        if bytes > 0 {
+            self.telemetry.warn(format!(
+                "the database was dropped without close: {bytes} bytes of Buffered writes are lost; call close or sync"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Operations of a batch in the log's format, and their number and bytes.
+//!
+//! Operations are encoded as they are added, so a commit copies them once, into the log's frame.
+
+use std::ops::Bound;
+
+use shamba_key::{KeyspaceId, MAX_VALUE_BYTES};
+use shamba_log::wal::{OpRef, encode_op};
+
+use crate::error::{Error, Result};
+use crate::key_range::{KeyRange, check_key, half_open};
+
+/// Maximum memory that an emptied batch keeps.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// Number and bytes of operations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub count: u32,
+    pub puts: u64,
+    pub deletes: u64,
+    pub range_deletes: u64,
+    /// Bytes of keys and values.
+    pub user_bytes: u64,
+}
+
+impl Tally {
+    /// The tally of one operation.
+    pub fn of(op: OpRef<'_>) -> Self {
+        let one = Self { count: 1, ..Self::default() };
+        match op {
+            OpRef::Put { key, value } => {
+                Self { puts: 1, user_bytes: (key.len() + value.len()) as u64, ..one }
+            }
+            OpRef::Delete { key } => Self { deletes: 1, user_bytes: key.len() as u64, ..one },
+            OpRef::RangeDelete { start, end } => {
+                let user_bytes = (start.len() + end.map_or(0, <[u8]>::len)) as u64;
+                Self { range_deletes: 1, user_bytes, ..one }
+            }
+        }
+    }
+
+    /// Adds all fields but `count`, whose overflow the caller must check.
+    pub fn add(&mut self, other: &Self) {
+        self.puts += other.puts;
+        self.deletes += other.deletes;
+        self.range_deletes += other.range_deletes;
+        self.user_bytes += other.user_bytes;
+    }
+}
+
+/// Encoded operations of one batch and their tally.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    /// In the log's format.
+    pub encoded: Vec<u8>,
+    pub tally: Tally,
+}
+
+impl Operations {
+    /// No operations, without an allocation.
+    pub const EMPTY: Self = Self {
+        encoded: Vec::new(),
+        tally: Tally { count: 0, puts: 0, deletes: 0, range_deletes: 0, user_bytes: 0 },
+    };
+
+    /// Adds an operation.
+    ///
+    /// # Errors
+    /// `Invalid` for a key, a value or a batch that is too long.
+    pub fn push(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
+        // The encoded batch must fit a log record, whose length is a 32-bit number, and the reader
+        // must be able to hold it in memory.
+        const BATCH_BYTES_MAX: usize = 1 << 30;
+        check_op(op)?;
+        if self.encoded.len() > BATCH_BYTES_MAX {
+            return Err(Error::invalid(format!("the batch has more than {BATCH_BYTES_MAX} bytes; split it")));
+        }
+        let count = self.tally.count.checked_add(1);
+        self.tally.count = count.ok_or_else(|| Error::invalid("the batch has too many operations"))?;
+        self.tally.add(&Tally::of(op));
+        encode_op(&mut self.encoded, self.tally.count == 1, keyspace, op);
+        Ok(())
+    }
+
+    /// Removes all operations and keeps their memory, up to [`KEPT_BYTES`].
+    pub fn clear(&mut self) {
+        self.encoded.clear();
+        self.encoded.shrink_to(KEPT_BYTES);
+        self.tally = Tally::default();
+    }
+}
+
+/// Checks that the lengths of keys and value can be stored.
+///
+/// # Errors
+/// `Invalid`, naming the length.
+pub(crate) fn check_op(op: OpRef<'_>) -> Result<()> {
+    let (key, other_key, value): (_, _, &[u8]) = match op {
+        OpRef::Put { key, value } => (key, None, value),
+        OpRef::Delete { key } => (key, None, &[]),
+        OpRef::RangeDelete { start, end } => (start, end, &[]),
+    };
+    check_key(key)?;
+    other_key.map_or(Ok(()), check_key)?;
+    if value.len() > MAX_VALUE_BYTES {
+        let (bytes, most) = (value.len(), MAX_VALUE_BYTES);
+        return Err(Error::invalid(format!("the value has {bytes} bytes; the maximum is {most}")));
+    }
+    Ok(())
+}
+
+/// Calls `apply` with the range delete of `range`; an empty or reversed range deletes nothing.
+///
+/// # Errors
+/// `Invalid` for a bound that is too long for a key; the errors of `apply`.
+pub(crate) fn with_range_delete(
+    range: &impl KeyRange,
+    apply: impl FnOnce(OpRef<'_>) -> Result<()>,
+) -> Result<()> {
+    for bound in [range.bounds().0, range.bounds().1] {
+        if let Bound::Included(key) | Bound::Excluded(key) = bound {
+            check_key(key)?;
+        }
+    }
+    let range = half_open(range);
+    match range.is_empty() {
+        true => Ok(()),
+        false => apply(OpRef::RangeDelete { start: &range.lower, end: range.upper.as_deref() }),
+    }
+}

@@ -1,0 +1,313 @@
+//! Back-pressure: when a write is slowed down, stalled, or refused.
+//!
+//! [`pressure`] is a pure function of the backlog and its limits. [`BackPressure::admit`] acts on it
+//! before a write joins a commit group. Between the soft and the hard limit of level 0 a write is
+//! delayed for each of its bytes. At the hard limit it stalls, and fails with `Stalled` when the
+//! caller's deadline passes. Reads never wait.
+//!
+//! A writer that waits for a flush or a compaction that fails three times in a row gets the error
+//! with its cause. The background threads go on trying, so writes resume without a reopen.
+//!
+//! The delays accumulate, and a writer sleeps once they reach a millisecond. A thread that asks for
+//! less sleeps longer than it asked for: one short sleep per write would slow writers in steps of
+//! 50 microseconds and more, whatever the intended delay.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shamba_env::{Clock, Env};
+
+use super::progress::{Background, BackgroundLink, Failures, WAITER_FAILURES_MAX, Work};
+use super::room::Room;
+use super::sealed::SealedGenerations;
+use crate::catalog::Catalog;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::WorkCounters;
+use crate::settings::Settings;
+use crate::telemetry::Telemetry;
+
+/// Work that has not been done yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    /// Sealed memtables not yet flushed.
+    pub immutables: u32,
+    /// Level-0 runs of the keyspace that has most of them.
+    pub l0_runs: u32,
+}
+
+/// Limits of the backlog.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub immutables: u32,
+    pub l0_slowdown_runs: u32,
+    pub l0_stop_runs: u32,
+}
+
+/// The reason that a writer gets which waits for `work`.
+fn reason(work: Work) -> &'static str {
+    match work {
+        Work::Flush => "flushes of sealed memtables are behind",
+        Work::Merge => "level 0 is full",
+    }
+}
+
+/// The effect of the backlog on a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pressure {
+    /// Go on.
+    None,
+    /// Go on, with a delay for each byte.
+    Slow { ns_per_byte: u16 },
+    /// Wait until some of this work is done.
+    Stop(Work),
+}
+
+/// Delay per byte halfway between the soft and the hard limit: a write of 100 bytes is delayed by 2
+/// us.
+const NS_PER_BYTE: u32 = 10;
+/// Bytes that are added to the length of each write when its delay is computed.
+const WRITE_BYTES: u64 = 64;
+/// Longest single sleep, for a large batch.
+const SLEEP_US_MAX: u64 = 100_000;
+/// A stalled write looks again after this long, or earlier for its deadline,
+const WAIT_US_MAX: u64 = 100_000;
+/// but not before this long.
+const WAIT_US_MIN: u64 = 100;
+
+/// The back-pressure for `backlog`: a stop at a hard limit. Between the soft and the hard limit of
+/// level 0 the delay per byte grows without bound toward the hard limit, so that writes slow down
+/// to the throughput of compaction before they stall.
+pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
+    if backlog.immutables >= limits.immutables {
+        return Pressure::Stop(Work::Flush);
+    }
+    if backlog.l0_runs >= limits.l0_stop_runs {
+        return Pressure::Stop(Work::Merge);
+    }
+    if backlog.l0_runs <= limits.l0_slowdown_runs {
+        return Pressure::None;
+    }
+    let over = backlog.l0_runs - limits.l0_slowdown_runs;
+    let left = limits.l0_stop_runs - backlog.l0_runs;
+    let ns_per_byte = (NS_PER_BYTE.saturating_mul(over) / left).max(1);
+    Pressure::Slow { ns_per_byte: u16::try_from(ns_per_byte).unwrap_or(u16::MAX) }
+}
+
+/// The back-pressure of a database: applied to each write before it joins a commit group.
+pub(super) struct BackPressure {
+    room: Room,
+    settings: Arc<Settings>,
+    clock: Arc<dyn Clock>,
+    /// Whether background work runs on the caller's thread.
+    is_inline: bool,
+    catalog: Arc<Catalog>,
+    sealed: Arc<SealedGenerations>,
+    background: Arc<BackgroundLink>,
+    lifecycle: Arc<Lifecycle>,
+    telemetry: Arc<Telemetry>,
+}
+
+/// A write that waits at a hard limit.
+struct Waiter {
+    begin_us: u64,
+    deadline_us: Option<u64>,
+    /// Failures of flushes and of compactions before the wait.
+    failures_before: (u32, u32),
+}
+
+fn is_full(cause: &Error) -> bool {
+    cause.kind() == ErrorKind::NoSpace
+}
+
+impl BackPressure {
+    /// The back-pressure by the generations in `sealed` and by level 0 of the trees in `catalog`.
+    pub fn new(
+        env: &Env,
+        settings: Arc<Settings>,
+        catalog: Arc<Catalog>,
+        (sealed, background): (Arc<SealedGenerations>, Arc<BackgroundLink>),
+        (lifecycle, telemetry): (Arc<Lifecycle>, Arc<Telemetry>),
+    ) -> Self {
+        Self {
+            room: Room::default(),
+            settings,
+            clock: Arc::clone(&env.clock),
+            is_inline: env.spawner.is_inline(),
+            catalog,
+            sealed,
+            background,
+            lifecycle,
+            telemetry,
+        }
+    }
+
+    /// Notes that the backlog or its limits may have changed.
+    pub fn changed(&self) {
+        self.room.changed();
+    }
+
+    fn backlog(&self) -> Backlog {
+        let keyspaces = self.catalog.keyspaces();
+        let runs = keyspaces.values().map(|keyspace| keyspace.load().version.level(0).len()).max();
+        Backlog { immutables: self.sealed.len() as u32, l0_runs: runs.unwrap_or(0) as u32 }
+    }
+
+    fn limits(&self) -> Limits {
+        let (merges, l0) = (self.settings.auto_compaction, self.settings.l0());
+        Limits {
+            immutables: self.settings.immutable_memtables,
+            // Without automatic compaction nothing drains level 0: its size is then the caller's
+            // choice.
+            l0_slowdown_runs: if merges { l0.soft_runs } else { u32::MAX },
+            l0_stop_runs: if merges { l0.hard_runs } else { u32::MAX },
+        }
+    }
+
+    /// Waits until a write of `bytes` may go on.
+    ///
+    /// # Errors
+    /// - `Stalled` after the deadline.
+    /// - `NoSpace` when the flush or compaction that it waits for fails for lack of space, and no
+    ///   deadline was set or it has passed.
+    /// - The error of that flush or compaction after [`WAITER_FAILURES_MAX`] failures in a row, the
+    ///   last of them while this write waited.
+    /// - `ReadOnly` or `Closed` when the database became so while the write waited.
+    pub fn admit(&self, bytes: usize, deadline_ms: Option<u64>) -> Result<()> {
+        if let Some(ns_per_byte) = self.room.ns_per_byte() {
+            if ns_per_byte > 0 {
+                self.slow_down(ns_per_byte, bytes, deadline_ms);
+            }
+            return Ok(());
+        }
+        let changes = self.room.changes();
+        match pressure(self.backlog(), self.limits()) {
+            Pressure::None => self.room.set_ns_per_byte(changes, 0),
+            Pressure::Slow { ns_per_byte } => {
+                self.room.set_ns_per_byte(changes, ns_per_byte);
+                self.slow_down(u64::from(ns_per_byte), bytes, deadline_ms);
+            }
+            Pressure::Stop(work) => return self.stall(work, deadline_ms),
+        }
+        Ok(())
+    }
+
+    /// Waits at a hard limit, which `work` lowers.
+    fn stall(&self, work: Work, deadline_ms: Option<u64>) -> Result<()> {
+        WorkCounters::add(&self.telemetry.work().stalls, 1);
+        self.telemetry.emit(&Event::StallBegin { reason: reason(work).into() });
+        let background = self.background.get().ok_or_else(Error::closed)?;
+        let trouble = background.failures(work);
+        if trouble.failures >= WAITER_FAILURES_MAX && !trouble.error.as_ref().is_some_and(is_full) {
+            // The work is tried again at once: the writer gets the result of that try, without the
+            // back-off before it. Not on a full disk: there writes need not wait for a try, and
+            // each one would start another.
+            background.wake();
+        }
+        let total = |work| background.failures(work).failures_total;
+        let failures_before = (total(Work::Flush), total(Work::Merge));
+        let begin_us = self.clock.now_us();
+        let deadline_us = deadline_ms.map(|ms| begin_us.saturating_add(ms.saturating_mul(1_000)));
+        let outcome = self.wait(background.as_ref(), &Waiter { begin_us, deadline_us, failures_before });
+        let duration_us = self.clock.now_us().saturating_sub(begin_us);
+        WorkCounters::add(&self.telemetry.work().stall_us, duration_us);
+        self.telemetry.emit(&Event::StallEnd { duration_us });
+        outcome
+    }
+
+    fn wait(&self, background: &dyn Background, waiter: &Waiter) -> Result<()> {
+        if self.is_inline {
+            // No thread will do the work: it is tried once more here, then the reason is returned.
+            background.run_inline();
+        }
+        let mut outcome = Ok(());
+        background.wait_for_progress(&mut |failures| {
+            let next = self.look(waiter, failures);
+            next.unwrap_or_else(|error| {
+                outcome = Err(error);
+                None
+            })
+        });
+        outcome
+    }
+
+    /// Whether the write can go on: `None` if so, otherwise the time until it must look again.
+    fn look(&self, waiter: &Waiter, failures: &dyn Fn(Work) -> Failures) -> Result<Option<Duration>> {
+        self.lifecycle.check_writable()?;
+        let Pressure::Stop(work) = pressure(self.backlog(), self.limits()) else { return Ok(None) };
+        let failures_before = match work {
+            Work::Flush => waiter.failures_before.0,
+            Work::Merge => waiter.failures_before.1,
+        };
+        let (reason, trouble) = (reason(work), failures(work));
+        let gives_up = self.is_inline || trouble.should_give_up(failures_before, WAITER_FAILURES_MAX);
+        let now_us = self.clock.now_us();
+        let over = waiter.deadline_us.is_some_and(|deadline_us| now_us >= deadline_us);
+        match trouble.error {
+            Some(cause) if is_full(&cause) && (over || waiter.deadline_us.is_none()) => {
+                return Err(Error::with_source(ErrorKind::NoSpace, "no space for the write", cause));
+            }
+            // On a full disk a writer with a deadline waits until the deadline.
+            Some(cause) if gives_up && (self.is_inline || !is_full(&cause)) => {
+                let context = format!("the write cannot continue: {reason}");
+                return Err(Error::with_source(cause.kind(), context, cause));
+            }
+            cause if over => {
+                let waited_ms = now_us.saturating_sub(waiter.begin_us) / 1_000;
+                let waited = format!("waited {waited_ms} ms: {reason}");
+                return Err(match cause {
+                    Some(cause) => Error::with_source(ErrorKind::Stalled, waited, cause),
+                    None => Error::new(ErrorKind::Stalled, waited),
+                });
+            }
+            _ if self.is_inline => return Err(Error::new(ErrorKind::Stalled, reason)),
+            _ => {}
+        }
+        // Progress wakes the writer; the time-out is for the deadline and for a lost wake-up.
+        let wait_us = waiter.deadline_us.map_or(WAIT_US_MAX, |deadline_us| {
+            deadline_us.saturating_sub(now_us).clamp(WAIT_US_MIN, WAIT_US_MAX)
+        });
+        Ok(Some(Duration::from_micros(wait_us)))
+    }
+
+    /// Delays a write by `ns_per_byte` for each of its bytes. Sleeps only when the accumulated
+    /// delay is long enough, and not beyond the deadline.
+    fn slow_down(&self, ns_per_byte: u64, bytes: usize, deadline_ms: Option<u64>) {
+        let owed_us = self.room.owe(ns_per_byte.saturating_mul(bytes as u64 + WRITE_BYTES));
+        let most_us = deadline_ms.map_or(SLEEP_US_MAX, |ms| ms.saturating_mul(1_000).min(SLEEP_US_MAX));
+        let us = owed_us.min(most_us);
+        if us > 0 {
+            WorkCounters::add(&self.telemetry.work().stalls, 1);
+            WorkCounters::add(&self.telemetry.work().stall_us, us);
+            if !self.is_inline {
+                self.clock.sleep_us(us);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { immutables: 2, l0_slowdown_runs: 4, l0_stop_runs: 8 };
+
+    #[test]
+    fn pressure_rises_from_nothing_over_a_price_to_a_stop() {
+        let at = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs }, LIMITS);
+        assert_eq!(at(0, 4), Pressure::None);
+        let mut last = 0;
+        for runs in 5..8 {
+            let Pressure::Slow { ns_per_byte } = at(1, runs) else { panic!("a price at {runs} runs") };
+            assert!(ns_per_byte > last);
+            last = ns_per_byte;
+        }
+        assert_eq!(at(0, 8), Pressure::Stop(Work::Merge));
+        assert_eq!(at(2, 0), Pressure::Stop(Work::Flush));
+        let wide = Limits { l0_slowdown_runs: 1, l0_stop_runs: u32::MAX, ..LIMITS };
+        let at = |l0_runs| pressure(Backlog { immutables: 0, l0_runs }, wide);
+        assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
+        assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
+    }
+}

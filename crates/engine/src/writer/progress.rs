@@ -1,0 +1,141 @@
+//! Background work as writers see it: they wake it, wait for it, and give up when it keeps failing.
+//!
+//! [`Background`] is implemented by the part that runs flushes and compactions. It is connected
+//! once, when the database is composed.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use shamba_key::KeyspaceId;
+
+use crate::error::{Error, Result};
+
+/// Consecutive failures of flushes or compactions after which a waiter gets the error.
+pub(crate) const WAITER_FAILURES_MAX: u32 = 3;
+
+/// Kinds of background work that a writer may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Flush,
+    Merge,
+}
+
+/// Failures of one kind of background work.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Failures {
+    /// The last error; `None` after a success, and when there is no such work.
+    pub error: Option<Error>,
+    /// Consecutive failures, for the back-off.
+    pub failures: u32,
+    /// Total number of failures.
+    pub failures_total: u32,
+}
+
+impl Failures {
+    /// Records a failure.
+    pub fn add(&mut self, error: Error) {
+        self.error = Some(error);
+        self.failures = self.failures.saturating_add(1);
+        self.failures_total = self.failures_total.saturating_add(1);
+    }
+
+    /// Records a success, or that the work is no longer needed.
+    pub fn end(&mut self) {
+        (self.error, self.failures) = (None, 0);
+    }
+
+    /// Whether a waiter should give up: the last `max` tries failed, at least one of them since it
+    /// began to wait, when the total was `failures_before`. Earlier failures alone do not count:
+    /// the disk may have recovered.
+    pub fn should_give_up(&self, failures_before: u32, max: u32) -> bool {
+        self.failures >= max && self.failures_total > failures_before
+    }
+}
+
+/// Returns the failures that hold up a kind of work now.
+pub(crate) type FailuresNow<'a> = &'a dyn Fn(Work) -> Failures;
+
+/// The flushes and compactions of a database.
+pub(crate) trait Background: Send + Sync {
+    /// Wakes the workers: a generation was sealed, or failed work should be retried at once.
+    fn wake(&self);
+
+    /// Runs all due work on this thread, in an environment without threads.
+    fn run_inline(&self);
+
+    /// The failures that hold up `work` now.
+    fn failures(&self, work: Work) -> Failures;
+
+    /// Calls `look`, and again after progress or after the time that it returned, until it returns
+    /// `None`. Progress between a call of `look` and the wait after it ends the wait.
+    fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>);
+
+    /// Waits until `done`, which flushes bring about. Runs them on this thread where there are no
+    /// workers.
+    ///
+    /// # Errors
+    /// The failure that prevents it.
+    fn wait_for_flushes(&self, done: &dyn Fn() -> bool) -> Result<()>;
+
+    /// Drops all requests for work on a keyspace that was dropped.
+    fn forget(&self, keyspace: KeyspaceId);
+}
+
+/// The connection to background work.
+#[derive(Default)]
+pub(crate) struct BackgroundLink(OnceLock<Weak<dyn Background>>);
+
+impl BackgroundLink {
+    /// Sets the background work; later calls have no effect.
+    pub fn connect(&self, background: Weak<dyn Background>) {
+        let _ = self.0.set(background);
+    }
+
+    /// The background work; `None` before [`Self::connect`], and when the database is gone.
+    pub fn get(&self) -> Option<Arc<dyn Background>> {
+        self.0.get()?.upgrade()
+    }
+
+    /// [`Background::wake`], if there is background work.
+    pub fn wake(&self) {
+        if let Some(background) = self.get() {
+            background.wake();
+        }
+    }
+
+    /// [`Background::run_inline`], if there is background work.
+    pub fn run_inline(&self) {
+        if let Some(background) = self.get() {
+            background.run_inline();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_waiter_gives_up_after_failures_of_its_own_time() {
+        let mut failures = Failures::default();
+        for number in 0..WAITER_FAILURES_MAX {
+            assert!(!failures.should_give_up(0, WAITER_FAILURES_MAX), "after {number} failures");
+            failures.add(Error::new(ErrorKind::Io, "broken"));
+        }
+        assert!(failures.should_give_up(0, WAITER_FAILURES_MAX));
+        let before = failures.failures_total;
+        assert!(!failures.should_give_up(before, WAITER_FAILURES_MAX), "none since it began to wait");
+        failures.end();
+        failures.add(Error::new(ErrorKind::Io, "broken again"));
+        assert!(!failures.should_give_up(before, WAITER_FAILURES_MAX), "one since the success");
+    }
+
+    #[test]
+    fn without_background_work_a_wake_up_has_no_effect() {
+        let link = BackgroundLink::default();
+        link.wake();
+        link.run_inline();
+        assert!(link.get().is_none());
+    }
+}

@@ -1,0 +1,82 @@
+//! Rotation: seals the active memtables and the log that holds their entries, and creates new ones.
+//!
+//! The memtables of all keyspaces are sealed together, so that a log belongs to exactly one
+//! generation of memtables. Flushing the generation makes the log obsolete, and no keyspace's flush
+//! can make half of a batch durable. The new log records how the old one ended. The old log is
+//! synced before the new one is, and before its generation's flush is installed.
+
+use shamba_env::lock;
+use shamba_key::SeqNo;
+
+use super::memtables::Sealed;
+use super::sealed::Generation;
+use super::{Writer, Writing};
+use crate::error::{Error, Result};
+
+impl Writer {
+    /// Whether the active memtables, of which `limit_bytes` are to be sealed, or their log are
+    /// full.
+    pub(super) fn is_rotation_due(&self, writing: &Writing, limit_bytes: u64) -> bool {
+        writing.active.bytes() >= limit_bytes
+            || writing.log.bytes() >= self.settings.wal_bytes
+            || writing.active.is_full()
+    }
+
+    /// Creates a log if there is none, as after one was sealed for lack of space.
+    pub(super) fn ensure_log(&self, writing: &mut Writing) -> Result<()> {
+        if writing.log.is_active() { Ok(()) } else { self.rotate(writing) }
+    }
+
+    /// Seals the active memtables and their log, and creates new ones. Nothing changes on failure.
+    pub(super) fn rotate(&self, writing: &mut Writing) -> Result<()> {
+        let next_log = writing.log.rotate(writing.last_seq)?;
+        let Sealed { members, bytes, charge } =
+            writing.active.seal(&self.catalog, self.settings.memtable_index);
+        let (log, log_files) = writing.log.take_sealed();
+        let last_seq = writing.last_seq;
+        let generation = Generation { log, log_files, next_log, members, last_seq, bytes, _charge: charge };
+        self.sealed.seal(generation);
+        self.pressure.changed();
+        self.background.wake();
+        Ok(())
+    }
+
+    /// Seals the active memtables, if any has entries and writes are allowed. Returns the last
+    /// sequence number that is then in sealed memtables or in tables.
+    ///
+    /// # Errors
+    /// `Closed` or `ReadOnly`; of creating the next log.
+    pub fn seal(&self) -> Result<SeqNo> {
+        let mut writing = lock(&self.writing);
+        // A close may have come first: no log may be created after it.
+        self.seal_active(&mut writing)?;
+        Ok(writing.last_seq)
+    }
+
+    fn seal_active(&self, writing: &mut Writing) -> Result<()> {
+        self.lifecycle.check_writable()?;
+        if writing.active.is_empty() { Ok(()) } else { self.rotate(writing) }
+    }
+
+    /// Seals the memtables and waits until they are in tables.
+    ///
+    /// # Errors
+    /// The error of the flush; as [`Self::seal`].
+    pub fn flush(&self) -> Result<()> {
+        self.lifecycle.check_writable()?;
+        let through = self.seal()?;
+        // Not until the queue is empty: other writers may keep filling it.
+        self.wait_for_flushes(&|| self.sealed.is_flushed(through))
+    }
+
+    /// Flushes all memtables while there are no writes: the caller holds the writer's lock.
+    pub(super) fn flush_locked(&self, writing: &mut Writing) -> Result<()> {
+        self.seal_active(writing)?;
+        self.wait_for_flushes(&|| self.sealed.is_empty())
+    }
+
+    fn wait_for_flushes(&self, done: &dyn Fn() -> bool) -> Result<()> {
+        let background = self.background.get().ok_or_else(Error::closed)?;
+        background.wait_for_flushes(done)
+    }
+}

@@ -1,0 +1,370 @@
+//! Tests of a writer alone: over a catalog, readers and a log, without a database. The test flushes
+//! what it seals.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use shamba_env::{Effect, FaultFs, FaultRule, ManualClock, MemFs, OpKind};
+use shamba_key::KeyspaceId;
+use shamba_memtable::ChunkedMemtable;
+use shamba_table::{BlockCache, Entry};
+use shamba_tree::iter::registry::IterRegistry;
+use shamba_tree::version::ManifestEdit;
+use shamba_tree::version::manifest::ManifestState;
+
+use super::*;
+use crate::catalog::{DEFAULT_KEYSPACE, Keyspaces};
+use crate::error::ErrorKind;
+use crate::telemetry::Observers;
+
+/// Memory without a limit, and memtables of a size that the test sets.
+struct Memory {
+    memtable_limit_bytes: AtomicU64,
+}
+
+impl WriterMemory for Memory {
+    fn charge(&self, charge: &mut Charge, bytes: u64) {
+        charge.resize(bytes);
+    }
+
+    fn memtable_limit_bytes(&self) -> u64 {
+        self.memtable_limit_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Background work that only takes generations out of the queue.
+struct Flushes {
+    sealed: Arc<SealedGenerations>,
+    catalog: Arc<Catalog>,
+    /// Whether flushes fail.
+    fails: AtomicBool,
+    failures: Mutex<Failures>,
+    /// The last sequence number of each flushed generation.
+    flushed: Mutex<Vec<u64>>,
+    /// Files of the flushed generations.
+    files: AtomicU64,
+    forgotten: Mutex<Vec<KeyspaceId>>,
+}
+
+impl Background for Flushes {
+    fn wake(&self) {}
+
+    fn run_inline(&self) {
+        while let Some(generation) = self.sealed.oldest() {
+            if self.fails.load(Ordering::Relaxed) {
+                lock(&self.failures).add(Error::new(ErrorKind::Io, "planned"));
+                return;
+            }
+            let edit = ManifestEdit {
+                first_log: Some(generation.next_log),
+                last_seq: Some(generation.last_seq),
+                ..ManifestEdit::default()
+            };
+            self.catalog.install(&generation.members, Vec::new(), |_| Ok(edit)).expect("installed");
+            lock(&self.flushed).push(generation.last_seq.0);
+            self.files.fetch_add(generation.log_files.len() as u64, Ordering::Relaxed);
+            lock(&self.failures).end();
+            drop(self.sealed.flushed());
+        }
+    }
+
+    fn failures(&self, work: Work) -> Failures {
+        if work == Work::Flush { lock(&self.failures).clone() } else { Failures::default() }
+    }
+
+    fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {
+        assert_eq!(look(&|work| self.failures(work)), None, "nobody else makes progress");
+    }
+
+    fn wait_for_flushes(&self, done: &dyn Fn() -> bool) -> Result<()> {
+        self.run_inline();
+        if done() { Ok(()) } else { Err(Error::new(ErrorKind::Io, "the flush failed")) }
+    }
+
+    fn forget(&self, keyspace: KeyspaceId) {
+        lock(&self.forgotten).push(keyspace);
+    }
+}
+
+/// A writer and the parts below it.
+struct Alone {
+    writer: Writer,
+    flushes: Arc<Flushes>,
+    memory: Arc<Memory>,
+    catalog: Arc<Catalog>,
+    reads: Arc<Reads>,
+    telemetry: Arc<Telemetry>,
+    ledger: Arc<Ledger>,
+    clock: Arc<ManualClock>,
+    faults: FaultFs,
+}
+
+fn alone(settings: Settings) -> Alone {
+    let (dir, first_log) = (Path::new("/db"), LogNo(1));
+    let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: Arc::clone(&clock) as _, ..Env::deterministic(Arc::new(faults.clone()), 1) };
+    env.vfs.create_dir_all(dir).expect("created");
+    let settings = Arc::new(settings);
+    let ledger = Arc::new(Ledger::new());
+    let observers = Observers { listener: None, info_log: false, times_lookups: false };
+    let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
+    let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
+    let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
+    let mut state = ManifestState { next_id: 2, ..ManifestState::default() };
+    let created = vec![(KeyspaceId::DEFAULT, DEFAULT_KEYSPACE.to_owned(), Vec::new())];
+    let edit = ManifestEdit { keyspaces_created: created, first_log: Some(first_log), ..Default::default() };
+    let memtable = ChunkedMemtable::new(true);
+    let (name, closed) = (DEFAULT_KEYSPACE.to_owned(), Arc::clone(lifecycle.closed_flag()));
+    let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, closed);
+    let keyspaces = Keyspaces::from([(KeyspaceId::DEFAULT, Arc::new(keyspace))]);
+    let parts = (Arc::clone(&lifecycle), Arc::clone(&telemetry));
+    let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, 2, parts.0, parts.1));
+    catalog.begin(&mut state, edit).expect("a manifest");
+    let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
+    let iterators = IterRegistry::new(Arc::clone(&ledger), 1 << 20, 1);
+    let watchers = (Arc::clone(&telemetry), Arc::clone(&recorder));
+    let reads = Arc::new(Reads::new(&env, Arc::clone(&settings), cache, iterators, SeqNo::ZERO, watchers));
+    let memory = Arc::new(Memory { memtable_limit_bytes: AtomicU64::new(u64::MAX) });
+    let no_wal = settings.no_wal;
+    let writer = Writer::new(
+        &env,
+        settings,
+        (Arc::clone(&memory) as Arc<dyn WriterMemory>, Arc::clone(&ledger)),
+        Arc::clone(&catalog),
+        Arc::clone(&reads),
+        (lifecycle, Arc::clone(&telemetry), recorder),
+        SeqNo::ZERO,
+    );
+    let wal = WalWriter::create(&env, dir, first_log, None, SeqNo::ZERO).expect("a log");
+    writer.begin(SeqNo::ZERO, (!no_wal).then_some(wal));
+    let flushes = Arc::new(Flushes {
+        sealed: Arc::clone(&writer.sealed),
+        catalog: Arc::clone(&catalog),
+        fails: AtomicBool::new(false),
+        failures: Mutex::default(),
+        flushed: Mutex::default(),
+        files: AtomicU64::new(0),
+        forgotten: Mutex::default(),
+    });
+    let background: Weak<Flushes> = Arc::downgrade(&flushes);
+    writer.connect(background);
+    Alone { writer, flushes, memory, catalog, reads, telemetry, ledger, clock, faults }
+}
+
+impl Alone {
+    fn keyspace(&self, name: &str) -> Arc<KeyspaceCore> {
+        self.catalog.named(name).expect("the keyspace exists")
+    }
+
+    fn put(&self, key: &str, value: &[u8], options: impl Into<WriteOptions>) -> Result<()> {
+        let op = OpRef::Put { key: key.as_bytes(), value };
+        self.writer.commit_op(&self.keyspace(DEFAULT_KEYSPACE), op, options.into())
+    }
+
+    /// The visible version of `key` in the memtables of a keyspace.
+    fn entry(&self, name: &str, key: &str) -> Option<Entry> {
+        let (digest, view) = (self.reads.digest(), self.keyspace(name).load_full());
+        let digest = digest.digest(key.as_bytes());
+        view.memtables.iter().find_map(|memtable| memtable.get(digest, key.as_bytes(), self.reads.visible()))
+    }
+
+    fn kind(outcome: Result<()>) -> Option<ErrorKind> {
+        outcome.err().map(|error| error.kind())
+    }
+}
+
+#[test]
+fn a_batch_is_logged_then_visible_and_durable_after_a_sync() {
+    let alone = alone(Settings::default());
+    let mut operations = Operations::EMPTY;
+    for key in [b"a", b"b"] {
+        operations.push(KeyspaceId::DEFAULT, OpRef::Put { key, value: b"1" }).expect("valid");
+    }
+    alone.writer.commit(&mut operations, WriteOptions::new()).expect("written");
+    assert_eq!(alone.reads.visible(), SeqNo(2));
+    assert!(alone.entry(DEFAULT_KEYSPACE, "a").is_some() && alone.entry(DEFAULT_KEYSPACE, "b").is_some());
+    assert!(alone.writer.unsynced_bytes() > 0);
+    assert_eq!(alone.writer.log_promise(), None, "nothing is synced");
+    assert!(alone.ledger.bytes(LedgerPart::Memtables) > 0, "memtables are charged before they grow");
+    alone.writer.sync().expect("synced");
+    assert_eq!(alone.writer.unsynced_bytes(), 0);
+    assert!(alone.writer.log_promise().is_some_and(|(log, bytes)| log == LogNo(1) && bytes > 0));
+    let work = alone.telemetry.work();
+    let counts = [&work.puts, &work.batches, &work.commit_groups, &work.wal_syncs];
+    assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [2, 1, 1, 1]);
+}
+
+#[test]
+fn full_memtables_are_sealed_with_their_log_and_flushed_in_order() {
+    let alone = alone(Settings::default());
+    for _ in 0..3 {
+        alone.memory.memtable_limit_bytes.store(u64::MAX, Ordering::Relaxed);
+        alone.put("k", b"1", WriteOptions::new()).expect("written");
+        assert!(alone.writer.sealed().is_empty());
+        alone.memory.memtable_limit_bytes.store(1, Ordering::Relaxed);
+        alone.put("l", b"2", WriteOptions::new()).expect("written");
+    }
+    assert_eq!(*lock(&alone.flushes.flushed), [2, 4, 6]);
+    assert_eq!(alone.flushes.files.load(Ordering::Relaxed), 3, "each generation has one log");
+    assert!(alone.entry(DEFAULT_KEYSPACE, "k").is_none(), "the memtables are empty");
+    assert_eq!(alone.ledger.bytes(LedgerPart::Memtables), 0, "their memory is free");
+    alone.writer.flush().expect("nothing to do");
+    assert_eq!(lock(&alone.flushes.flushed).len(), 3);
+}
+
+#[test]
+fn writes_stall_behind_failing_flushes_and_go_on_after_them() {
+    let settings = Settings { immutable_memtables: 2, ..Settings::default() };
+    let alone = alone(settings);
+    alone.memory.memtable_limit_bytes.store(1, Ordering::Relaxed);
+    alone.flushes.fails.store(true, Ordering::Relaxed);
+    for key in ["a", "b"] {
+        alone.put(key, b"1", WriteOptions::new()).expect("there is room for two generations");
+    }
+    assert_eq!(alone.writer.sealed().len(), 2);
+    assert_eq!(Alone::kind(alone.put("c", b"1", WriteOptions::new())), Some(ErrorKind::Io));
+    assert!(alone.entry(DEFAULT_KEYSPACE, "c").is_none(), "the write is not done");
+    assert_eq!(alone.telemetry.work().stalls.load(Ordering::Relaxed), 1);
+    alone.flushes.fails.store(false, Ordering::Relaxed);
+    alone.put("c", b"1", WriteOptions::new()).expect("the flushes succeed again");
+    assert_eq!(*lock(&alone.flushes.flushed), [1, 2, 3]);
+}
+
+#[test]
+fn an_interval_write_is_synced_when_its_time_has_passed() {
+    let alone = alone(Settings::default());
+    let interval = |bytes| Durability::Interval { ms: 10, bytes };
+    let syncs = || alone.telemetry.work().wal_syncs.load(Ordering::Relaxed);
+    alone.put("a", b"1", interval(u64::MAX)).expect("written");
+    lock(&alone.writer.writing).log.sync_if_due();
+    assert_eq!(syncs(), 0, "it is not due");
+    alone.clock.advance_us(10_000);
+    assert!(alone.writer.schedule.wait(alone.clock.as_ref()), "the worker need not wait");
+    lock(&alone.writer.writing).log.sync_if_due();
+    assert_eq!((syncs(), alone.writer.unsynced_bytes()), (1, 0));
+    lock(&alone.writer.writing).log.sync_if_due();
+    assert_eq!(syncs(), 1, "nothing is due any more");
+    alone.put("b", b"1", interval(1)).expect("written");
+    assert_eq!(syncs(), 2, "the bytes are reached");
+    alone.writer.stop_syncs();
+    alone.writer.run_syncs(); // Returns at once.
+}
+
+#[test]
+fn after_a_lack_of_space_the_next_write_has_a_new_log() {
+    let alone = alone(Settings::default());
+    alone.put("a", b"1", WriteOptions::new()).expect("written");
+    alone.faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".log"));
+    assert_eq!(Alone::kind(alone.put("b", b"1", WriteOptions::new())), Some(ErrorKind::NoSpace));
+    assert_eq!(alone.reads.visible(), SeqNo(1));
+    assert!(alone.entry(DEFAULT_KEYSPACE, "b").is_none());
+    alone.put("c", b"1", Durability::Sync).expect("there is space again");
+    assert_eq!(alone.reads.visible(), SeqNo(2), "the number of the failed write is used again");
+    assert!(alone.writer.log_promise().is_some_and(|(log, _)| log > LogNo(1)));
+    assert_eq!(alone.telemetry.work().wal_syncs.load(Ordering::Relaxed), 2, "the sealed log comes first");
+}
+
+#[test]
+fn a_failed_sync_turns_writes_off() {
+    let alone = alone(Settings::default());
+    alone.faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncData]).at_path(".log"));
+    assert_eq!(Alone::kind(alone.put("a", b"1", Durability::Sync)), Some(ErrorKind::Io));
+    assert!(alone.entry(DEFAULT_KEYSPACE, "a").is_none() && alone.reads.visible() == SeqNo::ZERO);
+    assert_eq!(Alone::kind(alone.put("a", b"1", WriteOptions::new())), Some(ErrorKind::ReadOnly));
+    assert_eq!(Alone::kind(alone.writer.finish_log(Vec::new())), Some(ErrorKind::Io), "the cause");
+}
+
+#[test]
+fn keyspaces_come_and_go_between_groups() {
+    let alone = alone(Settings::default());
+    let users = alone.writer.make_keyspace("users", true).expect("created");
+    assert_eq!(Alone::kind(alone.writer.make_keyspace("users", true).map(drop)), Some(ErrorKind::Invalid));
+    let again = alone.writer.make_keyspace("users", false).expect("found");
+    assert!(Arc::ptr_eq(&users, &again));
+    let op = OpRef::Put { key: b"k", value: b"v" };
+    alone.writer.commit_op(&users, op, WriteOptions::new()).expect("written");
+    assert!(alone.entry("users", "k").is_some() && alone.entry(DEFAULT_KEYSPACE, "k").is_none());
+    alone.writer.drop_keyspace("users").expect("dropped");
+    assert_eq!(alone.writer.unsynced_bytes(), 0, "the writes before the drop are durable");
+    assert_eq!(*lock(&alone.flushes.forgotten), [users.id]);
+    let outcome = alone.writer.commit_op(&users, op, WriteOptions::new());
+    assert_eq!(Alone::kind(outcome), Some(ErrorKind::Invalid));
+    assert_eq!(Alone::kind(alone.writer.drop_keyspace(DEFAULT_KEYSPACE)), Some(ErrorKind::Invalid));
+    // A batch that was encoded before the drop has no effect on the keyspace.
+    let mut operations = Operations::EMPTY;
+    operations.push(users.id, op).expect("valid");
+    alone.writer.commit(&mut operations, WriteOptions::new()).expect("written");
+    assert_eq!(alone.reads.visible(), SeqNo(2));
+}
+
+#[test]
+fn added_tables_are_newer_than_every_write_before_them() {
+    let alone = alone(Settings::default());
+    let keyspace = alone.keyspace(DEFAULT_KEYSPACE);
+    alone.put("a", b"1", WriteOptions::new()).expect("written");
+    let refused = alone.writer.add_tables(&keyspace, || Err(Error::invalid("no place")), |_| Ok(1));
+    assert_eq!(Alone::kind(refused.map(drop)), Some(ErrorKind::Invalid));
+    assert_eq!(*lock(&alone.flushes.flushed), [1], "memtables are flushed before the check");
+    let added = alone.writer.add_tables(
+        &keyspace,
+        || Ok(()),
+        |seq| {
+            assert_eq!(alone.reads.visible(), SeqNo(1), "not visible yet");
+            Ok(seq.0)
+        },
+    );
+    assert_eq!(added.expect("added"), 2);
+    assert_eq!(alone.reads.visible(), SeqNo(2));
+    assert_eq!(alone.writer.unsynced_bytes(), 0, "the reserved number is durable");
+    alone.put("b", b"1", WriteOptions::new()).expect("written");
+    assert_eq!(alone.reads.visible(), SeqNo(3));
+}
+
+#[test]
+fn a_close_ends_the_log_and_promises_its_length() {
+    let alone = alone(Settings::default());
+    alone.put("a", b"1", Durability::Buffered).expect("written");
+    assert!(alone.writer.close().expect("it was open").is_ok());
+    assert!(alone.writer.close().is_none());
+    assert_eq!(Alone::kind(alone.put("b", b"1", WriteOptions::new())), Some(ErrorKind::Closed));
+    assert_eq!(Alone::kind(alone.writer.seal().map(drop)), Some(ErrorKind::Closed), "no log after a close");
+    let settings = vec![("workload".to_owned(), "known".to_owned())];
+    alone.writer.finish_log(settings).expect("finished");
+    let state = alone.catalog.state().expect("there is a manifest");
+    assert!(state.log_promise.is_some_and(|(log, bytes)| log == LogNo(1) && bytes > 0));
+    assert_eq!(state.last_seq, SeqNo(1));
+    assert_eq!(state.settings.get("workload").map(String::as_str), Some("known"));
+}
+
+#[test]
+fn without_a_log_a_close_flushes_and_a_durability_is_refused() {
+    let alone = alone(Settings { no_wal: true, ..Settings::default() });
+    assert_eq!(Alone::kind(alone.put("a", b"1", Durability::Sync)), Some(ErrorKind::Invalid));
+    assert_eq!(Alone::kind(alone.writer.sync()), Some(ErrorKind::Invalid));
+    alone.put("a", b"1", WriteOptions::new()).expect("written");
+    assert_eq!(alone.writer.unsynced_bytes(), 0);
+    assert!(alone.writer.close().expect("it was open").is_ok());
+    assert_eq!(*lock(&alone.flushes.flushed), [1]);
+}
+
+#[test]
+fn a_failed_flush_does_not_keep_a_database_without_a_log_open() {
+    let alone = alone(Settings { no_wal: true, ..Settings::default() });
+    alone.put("a", b"1", WriteOptions::new()).expect("written");
+    alone.flushes.fails.store(true, Ordering::Relaxed);
+    assert!(alone.writer.close().expect("it was open").is_err());
+    assert_eq!(Alone::kind(alone.put("b", b"1", WriteOptions::new())), Some(ErrorKind::Closed));
+}
+
+#[test]
+fn nothing_is_written_between_groups() {
+    let alone = alone(Settings::default());
+    let visible = alone.writer.between_groups(|| {
+        assert!(try_lock(&alone.writer.writing).is_none(), "writers wait");
+        alone.reads.visible()
+    });
+    assert_eq!(visible, SeqNo::ZERO);
+    alone.put("a", b"1", WriteOptions::new()).expect("written");
+}

@@ -30,7 +30,7 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
-use crate::settings::LiveSettings;
+use crate::settings::{LiveSettings, Settings};
 use shamba_env::lock;
 use shamba_tree::version::ManifestEdit;
 
@@ -183,7 +183,7 @@ impl Core {
         reason: &str,
     ) -> Result<Option<Event>> {
         self.lifecycle.check_writable()?;
-        let wanted = self.settings.clone();
+        let wanted = Settings::clone(&self.settings);
         wanted.live.change(|live| *live = live.redesigned(target));
         wanted.validate()?;
         let (before, next) = (self.settings.live.get(), wanted.live.get());

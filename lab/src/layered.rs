@@ -149,8 +149,7 @@ impl Layers {
         for (run, layer) in self.runs.iter().enumerate().rev() {
             let said = |error: shamba::Error| error.chain().to_string();
             let builder = builder()?
-                .auto_compaction(false)
-                .filter_allocation(Allocation::Uniform)
+                .experimental(|e| e.auto_compaction(false).filter_allocation(Allocation::Uniform))
                 .bits_per_key(layer.bits_per_key);
             let db = builder.open().map_err(said)?;
             let of_run = (0..self.count).zip(&runs).filter(|(_, of)| usize::from(**of) == run);

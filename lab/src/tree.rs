@@ -122,7 +122,9 @@ impl Tree {
         };
         let layers = Layers::new(spec.entries, seed, spec.shape, spec.bits)?;
         let tree = Self { spec, layers, files, dir, on, memory_read: lab.memory_read, seed };
-        let builder = || Ok(tree.builder(tree.world()).memory_budget(LAY_BUDGET_BYTES).no_wal(true));
+        let builder = || {
+            Ok(tree.builder(tree.world()).memory_budget(LAY_BUDGET_BYTES).experimental(|e| e.no_wal(true)))
+        };
         tree.layers.lay(&builder, &|item| {
             let (mut key, mut value) = (Vec::new(), Vec::new());
             tree.key(item, false, &mut key);
@@ -139,13 +141,15 @@ impl Tree {
     fn builder(&self, world: Env) -> Builder {
         Db::builder(&self.dir)
             .env(world)
-            .sizing(Sizing::Manual)
+            .experimental(|e| {
+                e.sizing(Sizing::Manual)
+                    .filter_layout(self.spec.bits.layout)
+                    .file_size(self.spec.file_bytes)
+                    .digest(self.spec.digest)
+                    .block_tags(self.spec.block_tags)
+                    .digest_seed(self.seed)
+            })
             .size_ratio(self.spec.shape.size_ratio.max(2.0))
-            .filter_layout(self.spec.bits.layout)
-            .file_size(self.spec.file_bytes)
-            .digest(self.spec.digest)
-            .block_tags(self.spec.block_tags)
-            .digest_seed(self.seed)
             .info_log(false)
     }
 
@@ -158,7 +162,7 @@ impl Tree {
         let tables = self.spec.bytes() / self.spec.file_bytes + self.layers.runs().len() as u64;
         let budget = OPEN_BUDGET_BYTES + self.spec.entries * BYTES_PER_ENTRY + tables * BYTES_PER_TABLE;
         self.open_within(device, budget, switches, |builder| {
-            builder.filter_residency(Residency::Pinned).cache_limit(0)
+            builder.experimental(|e| e.filter_residency(Residency::Pinned).cache_limit(0))
         })
     }
 
@@ -218,7 +222,10 @@ impl Tree {
         if self.files.exists(&seen).map_err(|error| format!("{}: {error}", seen.display()))? {
             self.files.unlink(&seen).map_err(|error| format!("remove {}: {error}", seen.display()))?;
         }
-        let builder = self.builder(self.world()).memory_budget(LAY_BUDGET_BYTES).auto_compaction(false);
+        let builder = self
+            .builder(self.world())
+            .memory_budget(LAY_BUDGET_BYTES)
+            .experimental(|e| e.auto_compaction(false));
         let db = more(builder).open().map_err(said)?;
         act(&db)?;
         db.close().map_err(said)
@@ -324,7 +331,7 @@ pub(crate) fn written_bits_per_key(stats: &Stats) -> f64 {
 /// Errors of the engine.
 pub(crate) fn rewrite_filters_to(wanted: f64, builder: &dyn Fn() -> Builder) -> Result<f64, String> {
     let rewrite_filters = |builder: Builder, bits_per_key: f64| {
-        let db = builder.auto_compaction(false).bits_per_key(bits_per_key).open()?;
+        let db = builder.experimental(|e| e.auto_compaction(false)).bits_per_key(bits_per_key).open()?;
         db.rewrite_filters()?;
         let written = written_bits_per_key(&db.stats());
         db.close()?;
@@ -332,8 +339,11 @@ pub(crate) fn rewrite_filters_to(wanted: f64, builder: &dyn Fn() -> Builder) -> 
     };
     let said = |error: shamba::Error| error.chain().to_string();
     let written_for = |asked: f64| {
-        rewrite_filters(builder().filter_allocation(Allocation::Uniform), STALE_BITS_PER_KEY)
-            .map_err(said)?;
+        rewrite_filters(
+            builder().experimental(|e| e.filter_allocation(Allocation::Uniform)),
+            STALE_BITS_PER_KEY,
+        )
+        .map_err(said)?;
         rewrite_filters(builder(), asked).map_err(said)
     };
     let is_off = |written: f64| (written / wanted - 1.0).abs();

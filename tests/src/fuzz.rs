@@ -100,8 +100,11 @@ enum Subject {
 
 fn builder(env: &Env) -> Builder {
     let builder = Db::builder(HOME).env(env.clone()).durability(Durability::NoSync).info_log(false);
-    let builder = builder.memory_budget(4 << 20).write_buffer(16 << 10).file_size(64 << 10).block_bytes(256);
-    builder.merge_policy(MergePolicy::Tiering).large_values(400, 128)
+    let builder = builder
+        .memory_budget(4 << 20)
+        .write_buffer(16 << 10)
+        .experimental(|e| e.file_size(64 << 10).block_bytes(256));
+    builder.merge_policy(MergePolicy::Tiering).experimental(|e| e.large_values(400, 128))
 }
 
 impl Subject {
@@ -127,7 +130,8 @@ impl Subject {
         let fs = MemFs::new();
         let env = Env::deterministic(Arc::new(fs.clone()), 1);
         let build = || -> shamba::Result<Db> {
-            let db = builder(&env).filter_layout(layout).compression(compression).open()?;
+            let db =
+                builder(&env).experimental(|e| e.filter_layout(layout)).compression(compression).open()?;
             let other = db.keyspace("other")?;
             for round in 0..2u32 {
                 for number in 0..24u32 {
@@ -182,7 +186,7 @@ fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     _ = check_files(&env, Path::new(HOME));
     _ = read_all(builder(&env).read_only(true));
     _ = shamba::repair(&env, Path::new(HOME), Path::new("/repaired"));
-    _ = read_all(builder(&env).recovery_point_in_time(true));
+    _ = read_all(builder(&env).experimental(|e| e.recovery_point_in_time(true)));
 }
 
 /// Describes the file alone.

@@ -200,50 +200,47 @@ impl Vector {
         let mut builder = shamba::Db::builder(path)
             .env(env.clone())
             .info_log(false)
-            .sizing(self.sizing)
+            .experimental(|e| e.sizing(self.sizing).block_bytes(self.block_bytes).file_size(self.file_size))
             .size_ratio(self.size_ratio)
             .write_buffer(self.write_buffer)
-            .block_bytes(self.block_bytes)
-            .file_size(self.file_size)
             .bits_per_key(self.bits_per_key)
-            .digest(self.digest)
-            .digest_seed(self.digest_seed)
-            .hash_sharing(self.hash_sharing)
-            .prefetch(self.prefetch)
-            .filter_layout(self.filter_layout)
-            .filter_residency(self.residency)
-            .module_skipping(self.skipping)
-            .filter_allocation(self.allocation)
-            .block_tags(self.block_tags)
-            .memtable_index(self.memtable_index)
-            .statistics(self.statistics)
-            .durability(self.durability)
-            .no_wal(self.no_wal);
+            .experimental(|e| {
+                e.digest(self.digest)
+                    .digest_seed(self.digest_seed)
+                    .hash_sharing(self.hash_sharing)
+                    .prefetch(self.prefetch)
+                    .filter_layout(self.filter_layout)
+                    .filter_residency(self.residency)
+                    .module_skipping(self.skipping)
+                    .filter_allocation(self.allocation)
+                    .block_tags(self.block_tags)
+                    .memtable_index(self.memtable_index)
+                    .statistics(self.statistics)
+                    .no_wal(self.no_wal)
+            })
+            .durability(self.durability);
         builder = match self.shape {
             Shape::Named(policy) => builder.merge_policy(policy),
-            Shape::Fluid { inner, last } => builder.inner_runs(inner).last_runs(last),
+            Shape::Fluid { inner, last } => builder.experimental(|e| e.inner_runs(inner).last_runs(last)),
         };
-        builder = match self.compression.as_slice() {
-            [one] => builder.compression(*one),
-            levels => builder.compression_per_level(levels.to_vec()),
-        };
+        builder = builder.compression(self.compression.clone());
         if let Some(bytes) = self.memory_budget {
             builder = builder.memory_budget(bytes);
         }
         if let Some(bytes) = self.resident_limit {
-            builder = builder.resident_limit(bytes);
+            builder = builder.experimental(|e| e.resident_limit(bytes));
         }
         if let Some(bytes) = self.max_wal_bytes {
-            builder = builder.max_wal_bytes(bytes);
+            builder = builder.experimental(|e| e.max_wal_bytes(bytes));
         }
         if let Some((soft, hard)) = self.l0 {
-            builder = builder.l0_slowdown_runs(soft).l0_stop_runs(hard);
+            builder = builder.experimental(|e| e.l0_slowdown_runs(soft).l0_stop_runs(hard));
         }
         if let Some((from_bytes, chunk_bytes)) = self.large_values {
-            builder = builder.large_values(from_bytes, chunk_bytes);
+            builder = builder.experimental(|e| e.large_values(from_bytes, chunk_bytes));
         }
         if let Some(count) = self.immutable {
-            builder = builder.max_immutable_memtables(count);
+            builder = builder.experimental(|e| e.max_immutable_memtables(count));
         }
         builder
     }

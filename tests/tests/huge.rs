@@ -43,7 +43,7 @@ fn is_value(found: &[u8]) -> bool {
 fn open(path: &Path, no_wal: bool) -> Result<Db> {
     let builder =
         Db::builder(path).memory_budget(BUDGET).write_buffer(2 << 20).compression(Compression::None);
-    builder.no_wal(no_wal).info_log(false).open()
+    builder.experimental(|e| e.no_wal(no_wal)).info_log(false).open()
 }
 
 /// Runs `work`, which may take at most the budget more than the process has.

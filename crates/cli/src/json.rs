@@ -26,6 +26,11 @@ pub fn design(db: &Db) -> Value {
     })
 }
 
+/// The options in force, by name.
+pub fn options(db: &Db) -> Value {
+    db.options().into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
+}
+
 /// The levels of the tree.
 pub fn levels(stats: &Stats) -> Value {
     let levels = stats.levels.iter().map(|level| {

@@ -30,7 +30,7 @@ const OWN_FILES: [&str; 5] = ["CURRENT", "MANIFEST-", "REPAIRING", ".sst", ".log
 /// Errors of the engine's open.
 pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     must_be_directory(path)?;
-    open(options.apply(Db::builder(path))).map_err(|failure| advised(failure, HINT_EXCLUSIVE))
+    open(options.apply(Db::builder(path))?).map_err(|failure| advised(failure, HINT_EXCLUSIVE))
 }
 
 /// Opens an existing database for writing.
@@ -39,7 +39,7 @@ pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
 /// [`Failure::Missing`], or errors of the engine's open.
 pub fn existing(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     must_exist(path)?;
-    open(options.apply(Db::builder(path)).create_if_missing(false))
+    open(options.apply(Db::builder(path))?.create_if_missing(false))
         .map_err(|failure| advised(failure, HINT_EXCLUSIVE))
 }
 
@@ -49,7 +49,7 @@ pub fn existing(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
 /// [`Failure::Missing`], or errors of the engine's open.
 pub fn reader(path: &Path, options: &ReaderOptions) -> Result<Db, Failure> {
     must_exist(path)?;
-    open(options.apply(Db::builder(path)).read_only(true))
+    open(options.apply(Db::builder(path))?.read_only(true))
         .map_err(|failure| advised(failure, HINT_WRITER_ACTIVE))
 }
 

@@ -21,7 +21,6 @@ use crate::metrics::Stats;
 use crate::reads::cursor::{Cursor, Iter};
 use crate::reads::options::{HashedKey, ReadOptions};
 use crate::reads::reader::ReadAt;
-use crate::settings::Settings;
 use crate::trace::Recording;
 use crate::verify::CheckReport;
 use crate::writer::WriteOptions;
@@ -493,9 +492,9 @@ impl Db {
 /// # Errors
 /// As a read-only open; `Invalid` for options that a new database could not have.
 fn look_before_making(builder: &Builder) -> Result<()> {
-    let (env, dir) = (&builder.env, &builder.path);
+    let (env, dir, given) = (&builder.env, &builder.path, builder.given());
     let is_missing = |path: &Path| matches!(env.vfs.exists(path), Ok(false));
-    if builder.read_only || !is_missing(&dir.join(CURRENT)) {
+    if given.read_only || !is_missing(&dir.join(CURRENT)) {
         return Ok(());
     }
     if !is_missing(dir) {
@@ -503,15 +502,15 @@ fn look_before_making(builder: &Builder) -> Result<()> {
             // `NotFound` is expected. Any other unreadable state is reported when the database is
             // created.
             Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io)
-                    && builder.create_if_missing => {}
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) && given.create_if_missing => {
+            }
             // Another process has it open and may be creating it: the open itself waits for the
             // lock.
             Err(error) if error.kind() == ErrorKind::Locked => {}
             looked => drop(looked?), // Another process has made one since.
         }
     }
-    builder.settings_over(Settings::default()).validate()
+    given.validate()
 }
 
 /// A keyspace: a tree of its own, which shares log, batches and memory with the others.

@@ -1,69 +1,74 @@
-//! Switches for experiments: baselines of the papers, available only through
-//! [`Builder::experimental`] and `--experimental NAME=VALUE`.
+//! Options that few programs need: baselines of the papers, limits for tests and measurements.
 //!
-//! They hold for one open and are never recorded.
+//! They are reached by [`Builder::experimental`](crate::Builder::experimental) and by
+//! `--experimental NAME=VALUE`. Their methods are made from the table of options
+//! ([`crate::options`]); here are those that set several values at once.
 
-use shamba_table::CacheUnit;
+use shamba_model::Design;
+use shamba_table::LargeValues;
 
-#[cfg(doc)]
-use crate::Builder;
+use crate::options::{self, Change};
+use crate::settings::Settings;
 
-/// Names of switches and their values.
-const KNOWN: &str = "filter-partition=sliced|whole, index-partition=sliced|whole";
-
-/// Switches for experiments. A switch that is not set keeps its default.
-#[derive(Clone, Copy, Debug, Default)]
+/// Options that few programs need, for
+/// [`Builder::experimental`](crate::Builder::experimental). An option that is not set keeps its
+/// recorded value, or its default.
+///
+/// Names and meanings may change in any version. `docs/options.md` lists defaults and ranges.
+#[derive(Default)]
 pub struct Experimental {
-    pub(crate) filter_partition: Option<CacheUnit>,
-    pub(crate) index_partition: Option<CacheUnit>,
+    changes: Vec<Change>,
+}
+
+impl std::fmt::Debug for Experimental {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Experimental").field("changes", &self.changes.len()).finish()
+    }
 }
 
 impl Experimental {
-    /// Unit in which the block cache reads, holds and evicts a table's filter with
-    /// [`Residency::Cached`](crate::Residency::Cached): a slice of at most 64 KiB (default) or a
-    /// whole module. With other residencies a plan decides slice by slice.
-    pub fn filter_partition(&mut self, unit: CacheUnit) -> &mut Self {
-        self.filter_partition = Some(unit);
+    /// Adds the change that a method of the option `name` makes.
+    pub(crate) fn give(&mut self, name: &str, change: impl Fn(&mut Settings) + Send + 'static) -> &mut Self {
+        self.changes.push(options::given(name, Box::new(change)));
         self
     }
 
-    /// Unit in which the block cache holds a table's index: a partition of about 4 KiB (default) or
-    /// the whole index.
-    pub fn index_partition(&mut self, unit: CacheUnit) -> &mut Self {
-        self.index_partition = Some(unit);
-        self
+    pub(crate) fn into_changes(self) -> Vec<Change> {
+        self.changes
     }
 
-    /// Sets a switch by its name: `NAME=VALUE`.
+    /// Sets an option by its name: `NAME=VALUE`.
     ///
     /// # Errors
-    /// A message that lists the known names and values.
+    /// A message that lists the known names, or says what the value must be.
     pub fn set(&mut self, text: &str) -> Result<&mut Self, String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let unit = value.parse::<CacheUnit>().map_err(|error| format!("{name}: {error} (known: {KNOWN})"));
-        match name {
-            "filter-partition" => Ok(self.filter_partition(unit?)),
-            "index-partition" => Ok(self.index_partition(unit?)),
-            _ => Err(format!("unknown switch {name:?} (known: {KNOWN})")),
+        if !options::find(name).is_some_and(|option| option.is_experimental) {
+            let known = options::all().iter().filter(|option| option.is_experimental);
+            let known = known.map(|option| option.name).collect::<Vec<_>>().join(", ");
+            return Err(format!("there is no experimental option {name:?} (known: {known})"));
         }
+        let change = options::given_text(name, value).map_err(|error| error.to_string())?;
+        self.changes.push(change);
+        Ok(self)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Size ratio, runs, write buffer and filter bits at once.
+    pub fn design(&mut self, design: Design) -> &mut Self {
+        self.give("design", move |settings| {
+            settings.live.change(|live| {
+                live.policy = design.policy();
+                live.design = design;
+            });
+        })
+    }
 
-    #[test]
-    fn switches_are_set_by_name() {
-        let mut all = Experimental::default();
-        all.set("filter-partition=whole").expect("known").set("index-partition=sliced").expect("known");
-        assert_eq!(all.filter_partition, Some(CacheUnit::Whole));
-        assert_eq!(all.index_partition, Some(CacheUnit::Sliced));
-        for (text, named) in
-            [("filter-partition", "filter-partition"), ("index-partition=half", "half"), ("x=whole", "\"x\"")]
-        {
-            let error = all.set(text).map(|_| ()).expect_err(text);
-            assert!(error.contains(named) && error.contains("known"), "{error}");
-        }
+    /// Splits values of at least `from_bytes` into chunks of `chunk_bytes`, in tables written from
+    /// now on. For tests, which can then use small values.
+    #[doc(hidden)]
+    pub fn large_values(&mut self, from_bytes: usize, chunk_bytes: usize) -> &mut Self {
+        self.give("large-values", move |settings| {
+            settings.large_values = LargeValues { from_bytes, chunk_bytes };
+        })
     }
 }

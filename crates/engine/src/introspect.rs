@@ -48,7 +48,13 @@ impl Db {
         self.core().settings.live.get().design
     }
 
-    /// All current settings, as (name, value) text.
+    /// Every option and its value in this open, by the names of [`crate::options`].
+    pub fn options(&self) -> Vec<(&'static str, String)> {
+        self.core().settings.options()
+    }
+
+    /// The settings that can be recorded, as text under their recorded keys; [`Self::options`] has
+    /// all.
     pub fn settings(&self) -> Vec<(String, String)> {
         self.core().settings.to_pairs()
     }

@@ -138,6 +138,7 @@ mod locality;
 mod maintenance;
 mod memory;
 mod metrics;
+pub mod options;
 mod reads;
 mod recovery;
 mod redesign;

@@ -27,7 +27,7 @@ const SIZED_EVERY_PAIRS: usize = 1024;
 impl Db {
     /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level
     /// 0. So a tree is written from its deepest level up, and every entry is written once. For
-    /// experiments and tests, with [`crate::Builder::auto_compaction`] off; otherwise the next
+    /// experiments and tests, with [`crate::Experimental::auto_compaction`] off; otherwise the next
     /// compaction reshapes the tree by its design.
     ///
     /// # Errors

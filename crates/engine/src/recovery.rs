@@ -74,13 +74,13 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let mut warnings = Vec::new();
     let (state, is_new) = match loaded {
         Some(loaded) => {
-            if builder.error_if_exists {
+            if builder.given().error_if_exists {
                 return Err(Error::invalid(format!("{} is already a database", dir.display())));
             }
             warnings.extend(loaded.warnings);
             (loaded.state, false)
         }
-        None if builder.read_only || !builder.create_if_missing => {
+        None if builder.given().read_only || !builder.given().create_if_missing => {
             return Err(Error::no_database(&dir, "the directory contains none"));
         }
         None => {
@@ -93,7 +93,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let settings = settings_of(&builder, &recorded)?;
     // A new database has just recorded its creation settings; other given options are recorded as
     // at a later open.
-    let given = if builder.record { settings.given_over(&recorded) } else { Vec::new() };
+    let given = if settings.record { settings.given_over(&recorded) } else { Vec::new() };
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
@@ -133,8 +133,7 @@ pub(crate) fn sync_names_above(env: &Env, dir: &Path) -> Result<()> {
 /// The initial state of a new database.
 fn new_state(env: &Env, builder: &Builder) -> Result<ManifestState> {
     let mut settings = Settings {
-        digest: builder.digest.unwrap_or_default(),
-        digest_seed: builder.digest_seed.unwrap_or_else(|| env.rng.next_u64()),
+        digest_seed: env.rng.next_u64(), // A given seed replaces it.
         ..Settings::default()
     };
     settings = builder.settings_over(settings);
@@ -152,19 +151,19 @@ fn new_state(env: &Env, builder: &Builder) -> Result<ManifestState> {
 /// The settings of this open: fixed ones must agree with the recorded ones, given ones override the
 /// recorded ones.
 fn settings_of(builder: &Builder, recorded: &Settings) -> Result<Settings> {
-    if let Some(digest) = builder.digest.filter(|digest| *digest != recorded.digest) {
-        return Err(Error::invalid(format!(
-            "the database was created with digest {}, which cannot be changed to {digest}",
-            recorded.digest
-        )));
-    }
-    if let Some(seed) = builder.digest_seed.filter(|seed| *seed != recorded.digest_seed) {
-        return Err(Error::invalid(format!(
-            "the database was created with digest seed {}, which cannot be changed to {seed}",
-            recorded.digest_seed
-        )));
-    }
     let settings = builder.settings_over(recorded.clone());
+    if settings.digest != recorded.digest {
+        return Err(Error::invalid(format!(
+            "the database was created with digest {}, which cannot be changed to {}",
+            recorded.digest, settings.digest
+        )));
+    }
+    if settings.digest_seed != recorded.digest_seed {
+        return Err(Error::invalid(format!(
+            "the database was created with digest seed {}, which cannot be changed to {}",
+            recorded.digest_seed, settings.digest_seed
+        )));
+    }
     settings.validate()?;
     Ok(settings)
 }
@@ -208,15 +207,15 @@ fn build_core(
     let cache = BlockCache::new(cache_bytes(0), Arc::clone(&ledger));
     cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
     let cache = cache.observing_reuse(sampled_blocks_max(settings.memory_budget_bytes));
-    let cache = if settings.cache_units.is_any_whole() { cache.admitting_any_size() } else { cache };
+    let cache = if settings.cache_units().is_any_whole() { cache.admitting_any_size() } else { cache };
     let cache = Arc::new(if settings.count_ios { cache.admitting_all() } else { cache });
     let observers = Observers {
         listener: builder.listener.clone(),
-        info_log: builder.info_log && !builder.read_only,
-        times_lookups: builder.timers,
+        info_log: settings.info_log && !settings.read_only,
+        times_lookups: settings.timers,
     };
     let telemetry = Arc::new(Telemetry::new(&env, &dir, observers, settings.digest_seed));
-    let lifecycle = Arc::new(Lifecycle::new(builder.read_only, Arc::clone(&telemetry)));
+    let lifecycle = Arc::new(Lifecycle::new(settings.read_only, Arc::clone(&telemetry)));
     let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
     let keyspaces: Keyspaces = state
         .keyspaces
@@ -267,7 +266,7 @@ fn build_core(
         recorder,
         catalog,
         reads,
-        point_in_time: builder.point_in_time,
+        point_in_time: settings.point_in_time,
         ledger,
         cache,
         residency,

@@ -39,11 +39,12 @@ fn answers_are_a_sorted_maps_whatever_the_units() {
             {
                 for cache_bytes in [16 << 10, 64 << 20] {
                     let db = builder()
-                        .filter_residency(residency)
-                        .cache_limit(cache_bytes)
-                        .count_ios(true)
-                        .experimental(|all| {
-                            all.filter_partition(filters).index_partition(indexes);
+                        .experimental(|e| {
+                            e.filter_residency(residency)
+                                .cache_limit(cache_bytes)
+                                .count_ios(true)
+                                .filter_partition(filters)
+                                .index_partition(indexes)
                         })
                         .read_only(true)
                         .open()
@@ -76,8 +77,13 @@ fn answers_are_a_sorted_maps_whatever_the_units() {
 fn unknown_switches_are_refused_with_those_that_there_are() {
     let set = |value: &str| Db::builder("/db").set_option("experimental", value).map(|_| ());
     set("filter-partition=whole").expect("known");
-    for wrong in ["filter-partition", "index-partition=4KiB", "partition=whole"] {
+    for (wrong, known) in [
+        ("filter-partition", "filter-partition must be sliced or whole"),
+        ("index-partition=4KiB", "sliced or whole, not \"4KiB\""),
+        ("partition=whole", "index-partition, "),
+        ("memory-budget=8388608", "no experimental option \"memory-budget\""),
+    ] {
         let error = set(wrong).expect_err(wrong).to_string();
-        assert!(error.contains("index-partition=sliced|whole"), "{error}");
+        assert!(error.contains(known), "{error}");
     }
 }

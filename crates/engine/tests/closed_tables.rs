@@ -12,7 +12,10 @@ use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 const TABLES: u64 = 2_500;
 
 fn builder(env: &Env) -> Builder {
-    Db::builder("/db").env(env.clone()).info_log(false).auto_compaction(false).file_size(2 << 20)
+    Db::builder("/db")
+        .env(env.clone())
+        .info_log(false)
+        .experimental(|e| e.auto_compaction(false).file_size(2 << 20))
 }
 
 fn key(number: u64) -> String {
@@ -23,7 +26,7 @@ fn key(number: u64) -> String {
 /// per table.
 fn filled(env: &Env) -> shamba::Result<BTreeMap<String, Vec<u8>>> {
     // One table per entry: an ingest cuts tables by size, and each value fills a table.
-    let db = builder(env).memory_budget(64 << 20).file_size(1 << 10).open()?;
+    let db = builder(env).memory_budget(64 << 20).experimental(|e| e.file_size(1 << 10)).open()?;
     let model: BTreeMap<String, Vec<u8>> =
         (0..TABLES).map(|number| (key(2 * number), vec![number as u8; 2_000])).collect();
     db.ingest(&model)?;
@@ -182,7 +185,7 @@ fn threads_read_while_merges_replace_closed_tables() -> shamba::Result<()> {
     let model = filled(&env)?;
     let mut threaded = Env::real();
     threaded.vfs = Arc::clone(&env.vfs);
-    let db = builder(&threaded).memory_budget(4 << 20).auto_compaction(true).open()?;
+    let db = builder(&threaded).memory_budget(4 << 20).experimental(|e| e.auto_compaction(true)).open()?;
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..2).map(|_| scope.spawn(|| check(&db, &model, 5))).collect();
         db.compact()?;

@@ -6,7 +6,7 @@ fn a_build_without_zstd_does_not_open_a_database_that_asks_for_it() {
     use shamba::{Compression, Db, ErrorKind};
 
     let dir = tempfile::tempdir().expect("a directory");
-    let asked = Db::builder(dir.path()).compression_per_level(vec![Compression::None, Compression::Zstd]);
+    let asked = Db::builder(dir.path()).compression(vec![Compression::None, Compression::Zstd]);
     let refused = asked.open().expect_err("refused");
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
     assert!(refused.to_string().contains("feature \"zstd\""), "{refused}");

@@ -9,7 +9,11 @@ use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, OpKind, S
 use shamba::{Builder, Db, Durability, ErrorKind, Event, EventListener, Result, WriteOptions};
 
 fn builder(env: &Env) -> Builder {
-    Db::builder("/db").env(env.clone()).write_buffer(1 << 20).file_size(1 << 10).info_log(false)
+    Db::builder("/db")
+        .env(env.clone())
+        .write_buffer(1 << 20)
+        .experimental(|e| e.file_size(1 << 10))
+        .info_log(false)
 }
 
 fn faulty(inner: Arc<dyn Vfs>) -> (Arc<FaultFs>, Env) {
@@ -46,7 +50,7 @@ fn a_failed_flush_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> {
     let mut nth = 0;
     loop {
         let (faults, env) = faulty(Arc::new(MemFs::new()));
-        let db = builder(&env).auto_compaction(false).open()?;
+        let db = builder(&env).experimental(|e| e.auto_compaction(false)).open()?;
         put_some(&db)?;
         fail_table(&faults, nth);
         let flushed = db.flush();
@@ -73,7 +77,7 @@ fn a_failed_recovery_leaves_no_tables_and_the_next_one_succeeds() -> Result<()> 
         drop(db);
         fail_table(&faults, nth);
         // Without a log, all replayed entries must go to tables.
-        let opened = builder(&env).auto_compaction(false).no_wal(true).open();
+        let opened = builder(&env).experimental(|e| e.auto_compaction(false).no_wal(true)).open();
         if faults.faults_injected() == 0 {
             assert!(opened.is_ok() && nth == tables(&env) && nth > 3);
             return Ok(());
@@ -95,7 +99,10 @@ fn a_read_error_in_the_middle_of_a_merge_loses_nothing() -> Result<()> {
     let mut failed = 0;
     for nth in 0.. {
         let (faults, env) = faulty(Arc::new(MemFs::new()));
-        let db = builder(&env).memory_budget(4 << 20).file_size(4 << 20).auto_compaction(false).open()?;
+        let db = builder(&env)
+            .memory_budget(4 << 20)
+            .experimental(|e| e.file_size(4 << 20).auto_compaction(false))
+            .open()?;
         for half in 0..2 {
             (half..ENTRIES).step_by(2).try_for_each(|number| db.put(key(number), [b'v'; 100]))?;
             db.flush()?;
@@ -222,7 +229,7 @@ impl EventListener for Curious {
 fn a_listener_may_ask_for_statistics_during_a_stall() -> Result<()> {
     let (faults, env) = faulty(Arc::new(MemFs::new()));
     let listener = Arc::new(Curious::default());
-    let small = builder(&env).write_buffer(1 << 10).max_immutable_memtables(1);
+    let small = builder(&env).write_buffer(1 << 10).experimental(|e| e.max_immutable_memtables(1));
     let db = small.event_listener(Arc::clone(&listener) as Arc<dyn EventListener>).open()?;
     let _ = listener.db.set(db.clone());
     faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".sst").sticky());
@@ -239,7 +246,7 @@ fn a_listener_may_ask_for_statistics_during_a_stall() -> Result<()> {
 #[test]
 fn writes_are_not_slowed_where_nothing_merges() -> Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
-    let db = builder(&env).auto_compaction(false).open()?;
+    let db = builder(&env).experimental(|e| e.auto_compaction(false)).open()?;
     for i in 0..20u8 {
         db.put([i], "v")?;
         db.flush()?;
@@ -399,7 +406,9 @@ fn no_space_for_the_first_write_and_a_power_loss_leave_a_database() -> Result<()
 #[test]
 fn a_read_error_on_the_way_back_to_a_large_value_shows_no_reference() -> Result<()> {
     let (faults, env) = faulty(Arc::new(MemFs::new()));
-    let open = || builder(&env).large_values(200, 64).block_bytes(128).auto_compaction(false).open();
+    let open = || {
+        builder(&env).experimental(|e| e.large_values(200, 64).block_bytes(128).auto_compaction(false)).open()
+    };
     let db = open()?;
     let value = |i: usize| vec![i as u8; 300 + i];
     for round in 0..2 {

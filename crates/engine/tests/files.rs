@@ -18,7 +18,7 @@ fn few_open_files_and_direct_reads_change_no_answer() -> shamba::Result<()> {
             Db::builder(path)
                 .env(env.clone())
                 .write_buffer(64 << 10)
-                .file_size(16 << 10)
+                .experimental(|e| e.file_size(16 << 10))
                 .memory_budget(4 << 20)
                 .direct_io(true)
                 .max_open_files(16)
@@ -84,7 +84,7 @@ fn an_emulated_device_takes_its_time_and_changes_no_answer() -> shamba::Result<(
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let open = |read_us, write_us| {
         let builder = Db::builder("/db").env(env.clone()).write_buffer(64 << 10).info_log(false);
-        builder.device_latency_us(read_us, write_us).open()
+        builder.experimental(|e| e.device_read_us(read_us).device_write_us(write_us)).open()
     };
     let db = open(0.0, 0.0)?;
     for number in 0..4_000u32 {

@@ -106,8 +106,10 @@ fn values_of_every_length_come_back_from_memory_tables_and_log() -> Result<()> {
             let env = memory();
             // No automatic rotation: at first everything is in one memtable.
             let open = |env: &Env| {
-                let builder = builder(env).durability(durability).no_wal(no_wal).max_wal_bytes(1 << 30);
-                builder.auto_compaction(false).write_buffer(WRITE_BUFFER)
+                let builder = builder(env)
+                    .durability(durability)
+                    .experimental(|e| e.no_wal(no_wal).max_wal_bytes(1 << 30));
+                builder.experimental(|e| e.auto_compaction(false)).write_buffer(WRITE_BUFFER)
             };
             let db = open(&env).open()?;
             let model = put_all(&db)?;
@@ -145,7 +147,9 @@ const LONG: usize = 200_000;
 fn what_values_lie_in_goes_when_they_are_in_tables() -> Result<()> {
     for no_wal in [false, true] {
         let env = memory();
-        let db = builder(&env).no_wal(no_wal).auto_compaction(false).max_wal_bytes(1 << 30).open()?;
+        let db = builder(&env)
+            .experimental(|e| e.no_wal(no_wal).auto_compaction(false).max_wal_bytes(1 << 30))
+            .open()?;
         for salt in 0..5 {
             db.put(format!("key{salt}"), value(LONG, salt))?;
         }
@@ -162,7 +166,7 @@ fn what_values_lie_in_goes_when_they_are_in_tables() -> Result<()> {
         assert_eq!(rest.len(), 4);
         assert!(rest.iter().zip(1..).all(|((_, found), salt)| found[..] == value(LONG, salt)));
         drop((snapshot, db));
-        let db = builder(&env).no_wal(no_wal).open()?;
+        let db = builder(&env).experimental(|e| e.no_wal(no_wal)).open()?;
         assert!(db.get("key2")?.as_deref() == Some(&value(LONG, 9)[..]));
     }
     Ok(())
@@ -171,13 +175,13 @@ fn what_values_lie_in_goes_when_they_are_in_tables() -> Result<()> {
 #[test]
 fn a_file_of_values_that_a_crash_left_is_removed() -> Result<()> {
     let env = memory();
-    let db = builder(&env).no_wal(true).open()?;
+    let db = builder(&env).experimental(|e| e.no_wal(true)).open()?;
     db.put("flushed", "1")?;
     db.flush()?;
     db.put("lost", value(LONG, 1))?;
     assert_eq!(files(&env, ".val"), 1);
     drop(db);
-    let db = builder(&env).no_wal(true).open()?;
+    let db = builder(&env).experimental(|e| e.no_wal(true)).open()?;
     assert_eq!(files(&env, ".val"), 0);
     assert!(db.get("lost")?.is_none() && db.get("flushed")?.is_some());
     // Its number is not reused while the file exists.
@@ -189,7 +193,7 @@ fn a_file_of_values_that_a_crash_left_is_removed() -> Result<()> {
 #[test]
 fn old_versions_of_long_values_are_kept_for_snapshots_and_else_never_read() -> Result<()> {
     let env = memory();
-    let db = builder(&env).auto_compaction(false).max_wal_bytes(1 << 30).open()?;
+    let db = builder(&env).experimental(|e| e.auto_compaction(false).max_wal_bytes(1 << 30)).open()?;
     let mut snapshots = Vec::new();
     for version in 0..6 {
         db.put("key", value(LONG, version))?;
@@ -245,7 +249,9 @@ fn damage_to_a_value_is_reported_and_spares_the_others() -> Result<()> {
         [(".log", false, "log frame"), (".val", true, "log frame"), (".sst", false, "value chunk")]
     {
         let env = memory();
-        let db = builder(&env).no_wal(no_wal).auto_compaction(false).max_wal_bytes(1 << 30).open()?;
+        let db = builder(&env)
+            .experimental(|e| e.no_wal(no_wal).auto_compaction(false).max_wal_bytes(1 << 30))
+            .open()?;
         for salt in 0..3 {
             db.put(format!("key{salt}"), value(LONG, salt))?;
         }
@@ -286,7 +292,9 @@ fn a_full_disk_takes_nothing_of_a_value_and_what_came_before_stays() -> Result<(
         for nth in 0..12 {
             let faults = Arc::new(FaultFs::new(Arc::new(MemFs::new()), 1));
             let env = Env::deterministic(Arc::clone(&faults) as Arc<dyn Vfs>, 1);
-            let db = builder(&env).no_wal(no_wal).auto_compaction(false).max_wal_bytes(1 << 30).open()?;
+            let db = builder(&env)
+                .experimental(|e| e.no_wal(no_wal).auto_compaction(false).max_wal_bytes(1 << 30))
+                .open()?;
             db.put("before", "1")?;
             db.put("long before", value(LONG, 1))?;
             faults.add_rule(FaultRule::nth(nth, Effect::Enospc).on(&[OpKind::Append]).at_path(suffix));
@@ -315,7 +323,7 @@ fn a_full_disk_takes_nothing_of_a_value_and_what_came_before_stays() -> Result<(
                 db.flush()?;
             }
             drop(db);
-            let db = builder(&env).no_wal(no_wal).open()?;
+            let db = builder(&env).experimental(|e| e.no_wal(no_wal)).open()?;
             check_all(&db, "after a kill")?;
             assert!(db.verify()?.is_clean());
         }
@@ -328,8 +336,11 @@ fn a_full_disk_takes_nothing_of_a_value_and_what_came_before_stays() -> Result<(
 fn batches_mix_long_values_with_everything_else() -> Result<()> {
     for no_wal in [false, true] {
         let env = memory();
-        let open =
-            |env: &Env| builder(env).no_wal(no_wal).auto_compaction(false).max_wal_bytes(1 << 30).open();
+        let open = |env: &Env| {
+            builder(env)
+                .experimental(|e| e.no_wal(no_wal).auto_compaction(false).max_wal_bytes(1 << 30))
+                .open()
+        };
         let db = open(&env)?;
         let other = db.keyspace("other")?;
         db.put("gone", "1")?;

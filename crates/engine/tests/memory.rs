@@ -16,7 +16,7 @@ fn peak_bytes(budget_bytes: u64, policy: MergePolicy, sizing: Sizing, entries: u
     let db = Db::builder(dir.path())
         .memory_budget(budget_bytes)
         .merge_policy(policy)
-        .sizing(sizing)
+        .experimental(|e| e.sizing(sizing))
         .background_threads(2)
         .open()
         .expect("opens");
@@ -61,7 +61,11 @@ fn without_a_block_cache_every_block_is_read() {
     let dir = TempDir::new().expect("a directory");
     for limit in [None, Some(0)] {
         let builder = Db::builder(dir.path()).memory_budget(16 << 20);
-        let db = limit.into_iter().fold(builder, shamba::Builder::cache_limit).open().expect("opens");
+        let db = limit
+            .into_iter()
+            .fold(builder, |builder, bytes| builder.experimental(|e| e.cache_limit(bytes)))
+            .open()
+            .expect("opens");
         for number in 0..1_000 {
             db.put(key(number), [7u8; 100]).expect("put");
         }
@@ -185,8 +189,9 @@ fn a_log_larger_than_the_budget_is_replayed_within_it() {
 #[test]
 fn a_budget_too_small_for_the_tables_keeps_some_closed() {
     let dir = TempDir::new().expect("a directory");
-    let open =
-        |budget_bytes| Db::builder(dir.path()).memory_budget(budget_bytes).auto_compaction(false).open();
+    let open = |budget_bytes| {
+        Db::builder(dir.path()).memory_budget(budget_bytes).experimental(|e| e.auto_compaction(false)).open()
+    };
     let db = open(4 << 20).expect("opens");
     // Two keys of 65,000 bytes per table: the bounds take memory as long as the tables are open.
     for number in 0..40u32 {
@@ -224,7 +229,7 @@ fn a_database_of_many_times_its_budget_opens_again() {
             Db::builder(dir.path())
                 .memory_budget(4 << 20)
                 .write_buffer(64 << 10)
-                .file_size(TABLE_BYTES)
+                .experimental(|e| e.file_size(TABLE_BYTES))
                 .open()
                 .expect("opens")
         };

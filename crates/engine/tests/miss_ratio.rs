@@ -50,9 +50,11 @@ impl Stream {
 /// it misses.
 fn database_of(cache_bytes: u64, value_bytes: usize, block_bytes: usize) -> Db {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
-    let db = Db::builder("/db").env(env).filter_residency(Residency::Pinned).count_ios(true);
-    let db = db.cache_limit(cache_bytes).memory_budget(256 << 20).block_bytes(block_bytes);
-    let db = db.large_values(64 << 10, 32 << 10).open().expect("open");
+    let db =
+        Db::builder("/db").env(env).experimental(|e| e.filter_residency(Residency::Pinned).count_ios(true));
+    let db =
+        db.experimental(|e| e.cache_limit(cache_bytes).block_bytes(block_bytes)).memory_budget(256 << 20);
+    let db = db.experimental(|e| e.large_values(64 << 10, 32 << 10)).open().expect("open");
     let mut rng = fastrand::Rng::with_seed(SEED);
     for number in 0..KEYS {
         let value: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(value_bytes).collect();

@@ -86,8 +86,11 @@ fn look_up(db: &Db) {
 fn cost(residency: Residency, compression: Compression) -> Stats {
     let fs = Noting { below: Arc::new(MemFs::new()), reads: Arc::default() };
     let env = Env::deterministic(Arc::new(fs.clone()), 1);
-    let db = Db::builder("/db").env(env).filter_residency(residency).compression(compression);
-    let db = db.cache_limit(0).memory_budget(4 << 20).large_values(16 << 10, 8 << 10).statistics(false);
+    let db =
+        Db::builder("/db").env(env).experimental(|e| e.filter_residency(residency)).compression(compression);
+    let db = db
+        .experimental(|e| e.cache_limit(0).large_values(16 << 10, 8 << 10).statistics(false))
+        .memory_budget(4 << 20);
     let db = db.open().expect("open");
     for number in 0..ENTRIES {
         db.put(key(number), value(number)).expect("put");

@@ -32,7 +32,7 @@ fn creation_records_what_makes_the_tree_and_nothing_else() -> shamba::Result<()>
         .compression(Compression::Lz4)
         .durability(Durability::Sync)
         .memory_budget(8 << 20)
-        .hash_sharing(false)
+        .experimental(|e| e.hash_sharing(false))
         .open()?;
     assert_eq!(values(&db), ["4", "lz4", "always", "8388608", "off"]);
     db.close()?;
@@ -75,7 +75,7 @@ fn an_open_that_records_does_so_for_all_that_it_is_given() -> shamba::Result<()>
     db.close()?;
     // A recorded option can be changed again.
     builder(&env).durability(Durability::NoSync).record().open()?.close()?;
-    let db = builder(&env).hash_sharing(false).open()?;
+    let db = builder(&env).experimental(|e| e.hash_sharing(false)).open()?;
     assert_eq!(values(&db), ["6", "none", "never", "16777216", "off"]);
     db.close()?;
     // Options can also be recorded at creation.

@@ -12,11 +12,18 @@ use shamba::{Allocation, Builder, Db, Design, ErrorKind, MergePolicy, Redesigned
 
 /// Tiny limits, so that a few hundred writes create several levels.
 fn builder(env: &Env) -> Builder {
-    Db::builder("/db").env(env.clone()).info_log(false).file_size(4 << 10).block_bytes(512)
+    Db::builder("/db")
+        .env(env.clone())
+        .info_log(false)
+        .experimental(|e| e.file_size(4 << 10).block_bytes(512))
 }
 
 fn first(builder: Builder) -> Builder {
-    builder.sizing(Sizing::Manual).size_ratio(3.0).write_buffer(1 << 10).merge_policy(MergePolicy::Leveling)
+    builder
+        .experimental(|e| e.sizing(Sizing::Manual))
+        .size_ratio(3.0)
+        .write_buffer(1 << 10)
+        .merge_policy(MergePolicy::Leveling)
 }
 
 fn target(policy: MergePolicy, size_ratio: f64, buffer_bytes: u64) -> TreeDesign {
@@ -66,8 +73,7 @@ fn trees_take_the_new_shape_by_ordinary_merges() -> shamba::Result<()> {
     for sizing in Sizing::ALL {
         let env = Env::deterministic(Arc::new(MemFs::new()), 7);
         let db = first(builder(&env))
-            .file_size(64 << 10)
-            .sizing(sizing)
+            .experimental(|e| e.file_size(64 << 10).sizing(sizing))
             .size_ratio(6.0)
             .merge_policy(MergePolicy::Tiering)
             .open()?;
@@ -105,7 +111,7 @@ fn trees_take_the_new_shape_by_ordinary_merges() -> shamba::Result<()> {
 #[test]
 fn redesigns_run_beside_reads_and_writes() {
     let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-    let db = first(builder(&env)).sizing(Sizing::Auto).open().expect("open");
+    let db = first(builder(&env)).experimental(|e| e.sizing(Sizing::Auto)).open().expect("open");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..2u32 {
@@ -231,7 +237,10 @@ fn the_workload_is_observed_and_outlives_the_process() -> shamba::Result<()> {
 fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
     let env = Env::deterministic(Arc::new(MemFs::new()), 7);
     let tiered = || {
-        let builder = builder(&env).file_size(1 << 20).memory_budget(4 << 20).write_buffer(32 << 10);
+        let builder = builder(&env)
+            .experimental(|e| e.file_size(1 << 20))
+            .memory_budget(4 << 20)
+            .write_buffer(32 << 10);
         builder.size_ratio(8.0).merge_policy(MergePolicy::Tiering)
     };
     let db = tiered().open()?;
@@ -283,7 +292,7 @@ fn advice_is_followed_remembered_and_undone() -> shamba::Result<()> {
     assert!(db.advise()?.better.is_none(), "{}", db.advise()?);
     db.close()?;
 
-    let db = builder(&env).file_size(1 << 20).memory_budget(4 << 20).open()?;
+    let db = builder(&env).experimental(|e| e.file_size(1 << 20)).memory_budget(4 << 20).open()?;
     assert_eq!(db.redesigns(), told);
     assert_eq!(db.undo_redesign()?, before);
     assert_eq!((db.tree_design(), db.redesigns().len()), (before, 2));

@@ -175,7 +175,8 @@ fn many_keyspaces_that_each_session_writes_to_keep_the_database_open() -> shamba
 #[test]
 fn compact_joins_tables_that_an_older_build_left() -> shamba::Result<()> {
     let (env, _) = counted();
-    let open = |merges| builder(&env).memory_budget(64 << 20).auto_compaction(merges).open();
+    let open =
+        |merges| builder(&env).memory_budget(64 << 20).experimental(|e| e.auto_compaction(merges)).open();
     let mut model = BTreeMap::new();
     let db = open(false)?;
     for number in 0..300 {
@@ -197,7 +198,7 @@ fn a_database_without_a_log_keeps_what_it_replays_in_tables() -> shamba::Result<
     let db = builder(&env).open()?;
     db.put("a", "1")?;
     drop(db);
-    let db = builder(&env).no_wal(true).open()?;
+    let db = builder(&env).experimental(|e| e.no_wal(true)).open()?;
     assert_eq!(tables(&db), 1, "nothing else could bring it back");
     db.put("b", "2")?;
     drop(db);

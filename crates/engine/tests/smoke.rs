@@ -48,11 +48,9 @@ fn small_trees_under_every_policy_answer_like_a_sorted_map() -> shamba::Result<(
                 Db::builder("/db")
                     .env(env.clone())
                     .merge_policy(policy)
-                    .sizing(sizing)
+                    .experimental(|e| e.sizing(sizing).file_size(2 << 10).block_bytes(256))
                     .size_ratio(3.0)
                     .write_buffer(4 << 10)
-                    .file_size(2 << 10)
-                    .block_bytes(256)
                     .info_log(false)
                     .open()
             };
@@ -117,7 +115,8 @@ fn a_directory_with_somebodys_files_does_not_become_a_database() {
 #[test]
 fn a_tree_is_laid_down_from_its_deepest_level_up() {
     let dir = tempfile::tempdir().expect("a directory");
-    let db = shamba::Db::builder(dir.path()).auto_compaction(false).open().expect("opens");
+    let db =
+        shamba::Db::builder(dir.path()).experimental(|e| e.auto_compaction(false)).open().expect("opens");
     let pairs = |from: u32, value: &'static str| {
         (from..1_000).step_by(7).map(move |number| (number.to_be_bytes(), value))
     };

@@ -55,7 +55,8 @@ fn a_writer_gets_the_error_of_table_syncs_that_fail_in_a_row_and_writes_resume()
     for make_env in [inline, threaded] {
         let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
         let env = make_env(Arc::new(faults.clone()));
-        let open = || builder(&env).write_buffer(8 << 10).max_immutable_memtables(1).open();
+        let open =
+            || builder(&env).write_buffer(8 << 10).experimental(|e| e.max_immutable_memtables(1)).open();
         let db = open()?;
         faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncAll]).at_path(".sst").sticky());
         let mut acked = 0;
@@ -96,7 +97,7 @@ fn a_writer_gets_the_error_of_table_syncs_that_fail_in_a_row_and_writes_resume()
 fn a_failed_commit_leaves_the_batch_to_be_tried_again() -> Result<()> {
     let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
     let env = inline(Arc::new(faults.clone()));
-    let db = builder(&env).write_buffer(8 << 10).max_immutable_memtables(1).open()?;
+    let db = builder(&env).write_buffer(8 << 10).experimental(|e| e.max_immutable_memtables(1)).open()?;
     let users = db.create_keyspace("users")?;
     let mut batch = db.batch();
     batch.put("a", "1").put_in(&users, "b", "2").delete("c");
@@ -117,7 +118,8 @@ fn a_failed_commit_leaves_the_batch_to_be_tried_again() -> Result<()> {
     batch.commit()?;
     assert_eq!((batch.len(), db.get("a")?.as_deref()), (0, Some(&b"2"[..])));
     // A durability that the database does not support.
-    let db = Db::builder("/other").env(env.clone()).info_log(false).no_wal(true).open()?;
+    let db =
+        Db::builder("/other").env(env.clone()).info_log(false).experimental(|e| e.no_wal(true)).open()?;
     let mut batch = db.batch();
     batch.put("a", "1");
     assert_eq!(kind(batch.commit_with(Durability::Sync)), Err(ErrorKind::Invalid));

@@ -6,8 +6,7 @@
 //! T - 1, lazy leveling K = T - 1 with Z = 1, where T is rounded up if it is not an integer.
 //!
 //! Everything here is a pure function of its arguments and gives the same bits on every machine:
-//! powers are repeated products, and floats are stored in the shortest form that reads back
-//! exactly.
+//! powers are repeated products.
 //!
 //! Not here: the compaction that a design requires (crate `shamba`, `compaction/policy`).
 
@@ -183,57 +182,6 @@ impl Design {
     pub fn runs_allowed(&self, level: u32, last_level: u32) -> u32 {
         if level < last_level { self.inner_runs } else { self.last_runs }
     }
-
-    /// The design as text pairs for the manifest; [`Self::from_pairs`] restores the same bits.
-    pub fn to_pairs(&self) -> Vec<(String, String)> {
-        let [size_ratio, inner_runs, last_runs, buffer_bytes, bits_per_key] = KEYS;
-        [
-            (size_ratio, self.size_ratio.to_string()),
-            (inner_runs, self.inner_runs.to_string()),
-            (last_runs, self.last_runs.to_string()),
-            (buffer_bytes, self.buffer_bytes.to_string()),
-            (bits_per_key, self.bits_per_key.to_string()),
-        ]
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
-    }
-
-    /// Whether a text pair of this name is one of [`Self::to_pairs`].
-    pub fn is_key(name: &str) -> bool {
-        KEYS.contains(&name)
-    }
-
-    /// The design in text pairs. Pairs of other names, which later versions may add, are ignored.
-    ///
-    /// # Errors
-    /// The pair that is missing, given twice, not a number, or out of bounds, and why.
-    pub fn from_pairs<K: AsRef<str>, V: AsRef<str>>(pairs: &[(K, V)]) -> Result<Self, String> {
-        let [size_ratio, inner_runs, last_runs, buffer_bytes, bits_per_key] = KEYS;
-        let design = Self {
-            size_ratio: number(pairs, size_ratio)?,
-            inner_runs: number(pairs, inner_runs)?,
-            last_runs: number(pairs, last_runs)?,
-            buffer_bytes: number(pairs, buffer_bytes)?,
-            bits_per_key: number(pairs, bits_per_key)?,
-        };
-        design.validate()?;
-        Ok(design)
-    }
-}
-
-/// The names of the pairs, in the order of the fields. They are stored in manifests: never reuse
-/// one.
-const KEYS: [&str; 5] = ["size_ratio", "inner_runs", "last_runs", "buffer_bytes", "bits_per_key"];
-
-/// The only value of `key`, parsed as a number.
-fn number<K: AsRef<str>, V: AsRef<str>, N: FromStr>(pairs: &[(K, V)], key: &str) -> Result<N, String> {
-    let mut values = pairs.iter().filter(|(name, _)| name.as_ref() == key).map(|(_, value)| value.as_ref());
-    let value = values.next().ok_or_else(|| format!("the design lacks {key}"))?;
-    if values.next().is_some() {
-        return Err(format!("the design gives {key} twice"));
-    }
-    value.parse().map_err(|_| format!("the design's {key} is {value:?}, not a number"))
 }
 
 impl fmt::Display for Design {

@@ -79,6 +79,13 @@ impl FromStr for Compression {
     }
 }
 
+/// The same kind for all levels, where a list goes by level.
+impl From<Compression> for Vec<Compression> {
+    fn from(kind: Compression) -> Self {
+        vec![kind]
+    }
+}
+
 /// Compressor of blocks that reuses the codec's workspace.
 pub(crate) struct Compressor {
     kind: Compression,

@@ -294,12 +294,13 @@ fn builder(
     configuration: &Configuration,
 ) -> Result<Builder, String> {
     let builder = Db::builder(dir)
-        .sizing(Sizing::Manual)
+        .experimental(|e| e.sizing(Sizing::Manual))
         .merge_policy(MergePolicy::Leveling)
         .size_ratio(f64::from(size_ratio))
         .write_buffer((items.bytes() / BUFFERS).max(16 << 10))
-        .file_size((items.bytes() / 256).clamp(64 << 10, 16 << 20))
-        .digest_seed(items.seed);
+        .experimental(|e| {
+            e.file_size((items.bytes() / 256).clamp(64 << 10, 16 << 20)).digest_seed(items.seed)
+        });
     let pairs = configuration.tree.iter().chain(configuration.open);
     pairs
         .copied()
@@ -322,8 +323,11 @@ fn fill(dir: &Path, items: Items, size_ratio: u32, configuration: &Configuration
     let (allocation, layout) = configuration.written()?;
     let bits = Bits { allocation, per_key: BITS_PER_KEY, layout, empty_fraction: 1.0 };
     let layers = Layers::new(items.count, items.seed, Shape::leveled(size_ratio, BUFFERS), bits)?;
-    let builder =
-        || Ok(builder(dir, items, size_ratio, configuration)?.memory_budget(FILL_BUDGET_BYTES).no_wal(true));
+    let builder = || {
+        Ok(builder(dir, items, size_ratio, configuration)?
+            .memory_budget(FILL_BUDGET_BYTES)
+            .experimental(|e| e.no_wal(true)))
+    };
     layers.lay(&builder, &|item| items.pair(item))
 }
 
@@ -340,7 +344,8 @@ fn rewrite_filters(dir: &Path, place: Place<'_>) -> Result<(), String> {
         _ => {}
     }
     let builder = builder(dir, items, size_ratio, configuration)?;
-    let builder = builder.memory_budget(FILL_BUDGET_BYTES).no_wal(true).auto_compaction(false);
+    let builder =
+        builder.memory_budget(FILL_BUDGET_BYTES).experimental(|e| e.no_wal(true).auto_compaction(false));
     let db = builder.bits_per_key(BITS_PER_KEY).open().map_err(said)?;
     let mut picker = Picker::new(workload.spread, items.count, items.seed ^ 1, items.seed);
     ask(&db, items, workload, &mut picker, (SEEN, COUNTED_MIN, u64::MAX))?;

@@ -227,25 +227,27 @@ struct Outcome {
 
 fn builder(case: &Case, dir: &Path, seed: u64) -> Builder {
     Db::builder(dir)
-        .sizing(Sizing::Manual)
-        .design(case.design())
-        .file_size(case.buffer_bytes())
-        .filter_layout(FilterLayout::Blocked)
-        .filter_residency(Residency::Pinned)
-        .filter_allocation(Allocation::Monkey)
+        .experimental(|e| {
+            e.sizing(Sizing::Manual)
+                .file_size(case.buffer_bytes())
+                .filter_layout(FilterLayout::Blocked)
+                .filter_residency(Residency::Pinned)
+                .filter_allocation(Allocation::Monkey)
+                .count_ios(true)
+                .no_wal(true)
+                .digest_seed(seed)
+        })
+        .experimental(|e| e.design(case.design()))
         .compression(Compression::None)
-        .count_ios(true)
-        .no_wal(true)
         .background_threads(1)
         .memory_budget(BUDGET_BYTES)
-        .digest_seed(seed)
 }
 
 /// Entries of a full memtable and of a flush, and the bytes of a table of the latter.
 fn of_flush(case: &Case, dir: &Path, seed: u64) -> Result<(u64, f64), Error> {
     let items = Items { count: 2 * BUFFER_ENTRIES, entry_bytes: case.entry_bytes, seed };
     let order = Permutation::new(items.count, seed);
-    let db = builder(case, dir, seed).auto_compaction(false).open()?;
+    let db = builder(case, dir, seed).experimental(|e| e.auto_compaction(false)).open()?;
     let (mut count, mut value) = (0, Vec::new());
     while db.stats().flushes == 0 && count < items.count {
         for _ in 0..8 {
@@ -284,7 +286,7 @@ fn check(case: &Case, dir: &Path, seed: u64) -> Result<Outcome, String> {
     let filled = db.stats();
     db.close().map_err(said)?;
 
-    let db = builder(case, dir, seed).auto_compaction(false).open().map_err(said)?;
+    let db = builder(case, dir, seed).experimental(|e| e.auto_compaction(false)).open().map_err(said)?;
     let runs = run_rates(items, &db.tables());
     let mut picker = Picker::new(Distribution::Uniform, items.count, seed ^ 1, seed);
     let empty = ask(&db, items, &mut picker, true)?;

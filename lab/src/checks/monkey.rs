@@ -88,7 +88,8 @@ pub fn run(options: &Options, print: &mut dyn FnMut(&str)) -> Result<(), String>
                 let bits = Bits { allocation, per_key: bits_per_key, layout, empty_fraction: 1.0 };
                 let shape = Shape::leveled(2, items.bytes() / BUFFER_BYTES);
                 let layers = Layers::new(items.count, items.seed, shape, bits)?;
-                let builder = || Ok(builder().memory_budget(FILL_BUDGET_BYTES).no_wal(true));
+                let builder =
+                    || Ok(builder().memory_budget(FILL_BUDGET_BYTES).experimental(|e| e.no_wal(true)));
                 layers.lay(&builder, &|item| items.pair(item))?;
             } else {
                 let builder = builder().memory_budget(FILL_BUDGET_BYTES);
@@ -125,17 +126,19 @@ fn violation(name: &str, bits_per_key: f64, found: Found) -> Option<String> {
 
 fn builder(dir: &Path, items: Items, bits_per_key: f64, allocation: Allocation) -> Builder {
     Db::builder(dir)
-        .sizing(Sizing::Manual)
+        .experimental(|e| e.sizing(Sizing::Manual))
         .merge_policy(MergePolicy::Leveling)
         .size_ratio(2.0)
         .write_buffer(BUFFER_BYTES)
-        .file_size(FILE_BYTES)
-        .filter_layout(FilterLayout::Blocked)
-        .filter_residency(Residency::Pinned)
-        .filter_allocation(allocation)
+        .experimental(|e| {
+            e.file_size(FILE_BYTES)
+                .filter_layout(FilterLayout::Blocked)
+                .filter_residency(Residency::Pinned)
+                .filter_allocation(allocation)
+        })
         .bits_per_key(bits_per_key)
         .memory_budget(BUDGET_BYTES + items.count * BYTES_PER_ENTRY)
-        .digest_seed(items.seed)
+        .experimental(|e| e.digest_seed(items.seed))
 }
 
 /// Measures a tree.
@@ -149,7 +152,7 @@ fn tree(
     let said = |error: Error| error.chain().to_string();
     let mut picker = Picker::new(Distribution::Uniform, items.count, items.seed ^ 1, items.seed);
 
-    let db = builder().auto_compaction(false).open().map_err(said)?;
+    let db = builder().experimental(|e| e.auto_compaction(false)).open().map_err(said)?;
     let tables = db.tables();
     let runs = run_rates(items, &tables);
     let expected = runs.iter().map(|run| run.rate - run.unfiltered).sum::<f64>();
@@ -165,7 +168,7 @@ fn tree(
     };
     db.close().map_err(said)?;
 
-    let slow = builder().auto_compaction(false).device_latency_us(DEVICE_READ_US, 0.0);
+    let slow = builder().experimental(|e| e.auto_compaction(false).device_read_us(DEVICE_READ_US));
     let db = slow.open().map_err(said)?;
     ask(&db, items, &mut picker, 100)?;
     let since = Instant::now();

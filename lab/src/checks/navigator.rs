@@ -94,16 +94,18 @@ impl Setting {
 fn builder(dir: &Path, entrant: &Entrant, setting: &Setting) -> Builder {
     // The log is left out: it costs every design the same, and the model has none.
     let builder = Db::builder(dir)
-        .design(entrant.design())
-        .sizing(Sizing::Auto)
-        .filter_allocation(entrant.plan.allocation)
-        .digest_seed(setting.seed)
-        .background_threads(1)
-        .no_wal(true);
+        .experimental(|e| e.design(entrant.design()))
+        .experimental(|e| {
+            e.sizing(Sizing::Auto)
+                .filter_allocation(entrant.plan.allocation)
+                .digest_seed(setting.seed)
+                .no_wal(true)
+        })
+        .background_threads(1);
     // A design with a fixed number of filter bytes, not bits per key, includes the filters of
     // obsolete versions.
     match entrant.plan.filters {
-        FilterBits::Bytes(bytes) => builder.filter_memory(bytes as u64),
+        FilterBits::Bytes(bytes) => builder.experimental(|e| e.filter_memory(bytes as u64)),
         FilterBits::PerKey(_) => builder,
     }
 }
@@ -124,7 +126,7 @@ pub fn fill(
     let file_bytes = (setting.memory_bytes() / 16).max(2 << 20);
     let db = builder(dir, entrant, setting)
         .memory_budget(FILL_BUDGET_BYTES)
-        .file_size(file_bytes)
+        .experimental(|e| e.file_size(file_bytes))
         .open()
         .map_err(said)?;
     let pair = |item| {
@@ -157,7 +159,7 @@ pub fn run(dir: &Path, entrant: &Entrant, mix: &Mix, setting: &Setting) -> Resul
     let said = |error: Error| format!("{}, {}: {}", mix.name, entrant.name, error.chain());
     let db = builder(dir, entrant, setting)
         .memory_budget(setting.memory_bytes().max(4 << 20))
-        .device_latency_us(DEVICE_US, DEVICE_US)
+        .experimental(|e| e.device_read_us(DEVICE_US).device_write_us(DEVICE_US))
         .open()
         .map_err(said)?;
     let mut client = Client::new(&db, *mix, setting.items());

@@ -134,7 +134,8 @@ pub fn run(options: Options) -> Result<Outcome, String> {
         first_ms: AtomicU64::new(u64::MAX),
     });
     let listener = Arc::clone(&stalls) as Arc<dyn EventListener>;
-    let limited = builder().rate_limit_bytes_per_s(rate_limit_bytes_per_s).event_listener(listener);
+    let limited =
+        builder().experimental(|e| e.rate_limit_bytes_per_s(rate_limit_bytes_per_s)).event_listener(listener);
     let db = limited.open().map_err(said)?;
 
     let watch = MemoryWatch::begin(&db);
@@ -169,7 +170,7 @@ pub fn run(options: Options) -> Result<Outcome, String> {
     let last = items.check_all(&db);
     let memory = watch.end();
     db.close().map_err(said)?;
-    let db = builder().rate_limit_bytes_per_s(0).open().map_err(said)?;
+    let db = builder().experimental(|e| e.rate_limit_bytes_per_s(0)).open().map_err(said)?;
     let reopened = items.check_all(&db);
     db.close().map_err(said)?;
 

@@ -82,7 +82,7 @@ pub fn run(options: Options) -> Result<Outcome, String> {
     let buffer_bytes = 2 * STEPS[STEPS.len() - 1] * LOG_BYTES;
     let builder = |dir: &Path| {
         let builder = Db::builder(dir).memory_budget(4 * buffer_bytes).write_buffer(buffer_bytes);
-        builder.max_wal_bytes(4 * buffer_bytes).durability(Durability::NoSync)
+        builder.experimental(|e| e.max_wal_bytes(4 * buffer_bytes)).durability(Durability::NoSync)
     };
     let (mut key, mut value) = (Vec::new(), Vec::new());
     let mut write = |db: &Db, items: std::ops::Range<u64>| -> Result<(), String> {

@@ -132,9 +132,12 @@ pub fn run(situation: Situation, dir: &Path, scale: f64) -> Result<Taken, String
     let (entries, key_bytes, value_bytes, builder) = match situation {
         Situation::Entries | Situation::Iterators => (scaled(1_000_000, scale), 16, 100, builder),
         // Written in order, so that flushed tables stay in place.
-        Situation::Tables => {
-            (scaled(1_200_000, scale), 16, 100, builder.file_size(12 << 10).auto_compaction(false))
-        }
+        Situation::Tables => (
+            scaled(1_200_000, scale),
+            16,
+            100,
+            builder.experimental(|e| e.file_size(12 << 10).auto_compaction(false)),
+        ),
         Situation::Keys => (scaled(2_000, scale), 65_000, 10, builder),
     };
     let shape = if situation == Situation::Tables { KeyShape::Sequential } else { KeyShape::Random };

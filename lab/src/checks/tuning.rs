@@ -200,7 +200,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Outcome, Str
         Db::builder(dir)
             .memory_budget(options.budget_bytes)
             .write_buffer(write_buffer_bytes)
-            .device_latency_us(options.device_read_us, 0.0)
+            .experimental(|e| e.device_read_us(options.device_read_us))
     };
     let base = options.dir.join("base");
     let db = open(&base).open().map_err(said)?;
@@ -215,7 +215,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Outcome, Str
     for (number, design) in compared.into_iter().enumerate() {
         let dir = options.dir.join(format!("static-{number}"));
         db.checkpoint(&dir).map_err(said)?;
-        let one = open(&dir).design(design).open().map_err(said)?;
+        let one = open(&dir).experimental(|e| e.design(design)).open().map_err(said)?;
         one.wait_idle().map_err(said)?;
         for (at, phase) in Phase::ALL.into_iter().enumerate() {
             // Writers are fast at first, until compactions are behind.

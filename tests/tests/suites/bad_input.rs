@@ -57,17 +57,24 @@ fn refused<T>(result: shamba::Result<T>, kind: ErrorKind, names: &[&str]) {
 #[test]
 fn options_fixed_at_creation_cannot_change() {
     let (_, env) = world();
-    let db = builder(&env).digest(DigestKind::Rapid).digest_seed(17).open().expect("create");
+    let db =
+        builder(&env).experimental(|e| e.digest(DigestKind::Rapid).digest_seed(17)).open().expect("create");
     db.put("k", "v").expect("put");
     db.close().expect("close");
     refused(
-        builder(&env).digest(DigestKind::City64).open(),
+        builder(&env).experimental(|e| e.digest(DigestKind::City64)).open(),
         ErrorKind::Invalid,
         &["digest", "rapid", "city64"],
     );
-    refused(builder(&env).digest_seed(18).open(), ErrorKind::Invalid, &["seed", "17", "18"]);
+    refused(
+        builder(&env).experimental(|e| e.digest_seed(18)).open(),
+        ErrorKind::Invalid,
+        &["seed", "17", "18"],
+    );
     // The same options again, or none, are accepted; nothing was lost in between.
-    drop(builder(&env).digest(DigestKind::Rapid).digest_seed(17).open().expect("the same"));
+    drop(
+        builder(&env).experimental(|e| e.digest(DigestKind::Rapid).digest_seed(17)).open().expect("the same"),
+    );
     let db = builder(&env).open().expect("not given");
     assert_eq!(db.get("k").expect("get").as_deref(), Some(b"v".as_slice()));
 }
@@ -93,15 +100,23 @@ fn options_out_of_bounds_are_invalid() {
     let (fs, env) = world();
     refused(builder(&env).size_ratio(1.5).open(), ErrorKind::Invalid, &["1.5"]);
     refused(builder(&env).size_ratio(f64::NAN).open(), ErrorKind::Invalid, &[]);
-    refused(builder(&env).inner_runs(0).open(), ErrorKind::Invalid, &[]);
+    refused(builder(&env).experimental(|e| e.inner_runs(0)).open(), ErrorKind::Invalid, &[]);
     refused(builder(&env).bits_per_key(-1.0).open(), ErrorKind::Invalid, &["-1"]);
     refused(builder(&env).bits_per_key(f64::INFINITY).open(), ErrorKind::Invalid, &[]);
-    refused(builder(&env).block_bytes(1).open(), ErrorKind::Invalid, &["1"]);
-    refused(builder(&env).block_bytes(1 << 20).open(), ErrorKind::Invalid, &["1 MiB"]);
+    refused(builder(&env).experimental(|e| e.block_bytes(1)).open(), ErrorKind::Invalid, &["1"]);
+    refused(builder(&env).experimental(|e| e.block_bytes(1 << 20)).open(), ErrorKind::Invalid, &["1 MiB"]);
     refused(builder(&env).memory_budget(1 << 10).open(), ErrorKind::Invalid, &["1 KiB"]);
-    refused(builder(&env).l0_slowdown_runs(9).l0_stop_runs(3).open(), ErrorKind::Invalid, &["9", "3"]);
-    refused(builder(&env).compression_per_level(Vec::new()).open(), ErrorKind::Invalid, &["compression"]);
-    refused(builder(&env).no_wal(true).durability(Durability::Sync).open(), ErrorKind::Invalid, &["no_wal"]);
+    refused(
+        builder(&env).experimental(|e| e.l0_slowdown_runs(9).l0_stop_runs(3)).open(),
+        ErrorKind::Invalid,
+        &["9", "3"],
+    );
+    refused(builder(&env).compression(Vec::new()).open(), ErrorKind::Invalid, &["compression"]);
+    refused(
+        builder(&env).experimental(|e| e.no_wal(true)).durability(Durability::Sync).open(),
+        ErrorKind::Invalid,
+        &["no-wal"],
+    );
     for (name, value) in
         [("size-ratio", "many"), ("policy", "best"), ("digest", "sha1"), ("hash-sharing", "maybe")]
     {
@@ -133,7 +148,7 @@ fn options_by_name_do_what_their_methods_do() {
 #[test]
 fn no_log_and_a_promise_do_not_mix() {
     let (_, env) = world();
-    let db = builder(&env).no_wal(true).open().expect("open");
+    let db = builder(&env).experimental(|e| e.no_wal(true)).open().expect("open");
     let sync = WriteOptions::new().durability(Durability::Sync);
     refused(db.put_with("k", "v", sync), ErrorKind::Invalid, &[]);
     let mut batch = db.batch();
@@ -151,7 +166,7 @@ fn where_a_database_is_and_is_not() {
     refused(builder(&env).read_only(true).open(), ErrorKind::NotFound, &[HOME]);
     assert!(!fs.exists(Path::new(HOME)).expect("exists"), "nothing was made");
     drop(builder(&env).open().expect("create"));
-    refused(builder(&env).error_if_exists(true).open(), ErrorKind::Invalid, &[HOME]);
+    refused(builder(&env).experimental(|e| e.error_if_exists(true)).open(), ErrorKind::Invalid, &[HOME]);
 }
 
 #[test]

@@ -144,12 +144,15 @@ impl Subject {
         let env = Env::deterministic(Arc::new(disk_of(files)), 2);
         // Fixed options are not given: they must not hide a flipped setting. No compaction may run,
         // so that the damaged bytes are read as they are.
-        let db =
-            match shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).auto_compaction(false).open()
-            {
-                Ok(db) => db,
-                Err(error) => return fit(&error).map(|()| Verdict::OpenRefused),
-            };
+        let db = match shamba::Db::builder(Path::new(HOME))
+            .env(env)
+            .info_log(false)
+            .experimental(|e| e.auto_compaction(false))
+            .open()
+        {
+            Ok(db) => db,
+            Err(error) => return fit(&error).map(|()| Verdict::OpenRefused),
+        };
         let warned = !db.warnings().is_empty();
         let spaces = match Spaces::existing(db) {
             Ok(spaces) => spaces,
@@ -384,7 +387,11 @@ fn damage_names_its_file() {
         // Data begins after the header page.
         bytes[4096 + 20] ^= 0x10;
         let env = Env::deterministic(Arc::new(disk_of(&files)), 2);
-        let db = shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).auto_compaction(false).open();
+        let db = shamba::Db::builder(Path::new(HOME))
+            .env(env)
+            .info_log(false)
+            .experimental(|e| e.auto_compaction(false))
+            .open();
         let report =
             db.expect("data blocks are read when needed").verify().expect("verify reports, it does not fail");
         let named = PathBuf::from(HOME).join(&table);
@@ -402,8 +409,10 @@ fn point_in_time_recovery_gives_what_comes_before_the_damage() {
         let mut files = subject.files.clone();
         files.get_mut(&log).expect("it is there")[at] ^= 0x40;
         let env = Env::deterministic(Arc::new(disk_of(&files)), 2);
-        let builder =
-            shamba::Db::builder(Path::new(HOME)).env(env).info_log(false).recovery_point_in_time(true);
+        let builder = shamba::Db::builder(Path::new(HOME))
+            .env(env)
+            .info_log(false)
+            .experimental(|e| e.recovery_point_in_time(true));
         let db = match builder.open() {
             Ok(db) => db,
             // An unknown version or feature is not damage.

@@ -42,9 +42,10 @@ fn value(number: usize) -> Vec<u8> {
 }
 
 fn builder(env: &Env, no_wal: bool) -> Builder {
-    let builder = Db::builder("/db").env(env.clone()).no_wal(no_wal).durability(Durability::NoSync);
-    let builder = builder.write_buffer(4 << 10).file_size(1 << 10).block_bytes(128);
-    builder.large_values(200, 64).info_log(false)
+    let builder =
+        Db::builder("/db").env(env.clone()).experimental(|e| e.no_wal(no_wal)).durability(Durability::NoSync);
+    let builder = builder.write_buffer(4 << 10).experimental(|e| e.file_size(1 << 10).block_bytes(128));
+    builder.experimental(|e| e.large_values(200, 64)).info_log(false)
 }
 
 /// The failure in a life.

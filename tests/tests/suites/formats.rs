@@ -31,7 +31,10 @@ fn golden() -> PathBuf {
 fn builder(fs: &MemFs) -> Builder {
     let env = Env::deterministic(Arc::new(fs.clone()), 1);
     let builder = Db::builder(HOME).env(env).durability(Durability::NoSync).info_log(false);
-    builder.write_buffer(64 << 10).file_size(4 << 10).block_bytes(512).merge_policy(MergePolicy::LazyLeveling)
+    builder
+        .write_buffer(64 << 10)
+        .experimental(|e| e.file_size(4 << 10).block_bytes(512))
+        .merge_policy(MergePolicy::LazyLeveling)
 }
 
 fn layout(space: &str) -> (FilterLayout, Compression) {
@@ -53,7 +56,10 @@ fn fill(fs: Option<&MemFs>) -> shamba::Result<(Content, Option<Db>)> {
         let (filters, compression) = layout(space);
         let db = fs
             .map(|fs| {
-                builder(fs).filter_layout(filters).compression(compression).large_values(900, 400).open()
+                builder(fs)
+                    .experimental(|e| e.filter_layout(filters).large_values(900, 400))
+                    .compression(compression)
+                    .open()
             })
             .transpose()?;
         let keyspace = db.as_ref().map(|db| db.keyspace(space)).transpose()?;

@@ -18,7 +18,7 @@ fn open(path: &Path) -> shamba::Result<Db> {
     // So small that the kill often hits a flush or a compaction.
     Db::builder(path)
         .write_buffer(8 << 10)
-        .file_size(16 << 10)
+        .experimental(|e| e.file_size(16 << 10))
         .size_ratio(2.0)
         .merge_policy(MergePolicy::LazyLeveling)
         .durability(Durability::NoSync)

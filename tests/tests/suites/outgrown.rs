@@ -46,7 +46,7 @@ impl Subject {
     }
 
     fn open(env: &Env) -> shamba::Result<Db> {
-        Db::builder(HOME).env(env.clone()).info_log(false).auto_compaction(false).open()
+        Db::builder(HOME).env(env.clone()).info_log(false).experimental(|e| e.auto_compaction(false)).open()
     }
 
     /// One flush, and sometimes a compaction, so that the tree stays small.

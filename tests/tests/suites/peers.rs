@@ -25,7 +25,10 @@ const HOME: &str = "/db";
 fn builder(vfs: Arc<dyn Vfs>) -> Builder {
     let env = Env::deterministic(vfs, 1);
     let builder = Db::builder(HOME).env(env).durability(Durability::NoSync).info_log(false);
-    builder.write_buffer(4 << 10).file_size(2 << 10).block_bytes(256).merge_policy(MergePolicy::Tiering)
+    builder
+        .write_buffer(4 << 10)
+        .experimental(|e| e.file_size(2 << 10).block_bytes(256))
+        .merge_policy(MergePolicy::Tiering)
 }
 
 /// Write `number`: a batch of two keys, and the newest number.
@@ -102,7 +105,7 @@ fn copy(fs: &dyn Vfs) -> MemFs {
 fn with_several_logs() -> (MemFs, u64) {
     let fs = MemFs::new();
     let faults = Arc::new(FaultFs::new(Arc::new(fs.clone()), 1));
-    let db = builder(faults.clone()).max_immutable_memtables(8).open().expect("create");
+    let db = builder(faults.clone()).experimental(|e| e.max_immutable_memtables(8)).open().expect("create");
     faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Create]).at_path(".sst").sticky());
     let mut acked = 0;
     for number in 1..=60 {

@@ -73,12 +73,12 @@ impl Writer {
             .info_log(false)
             .merge_policy(policies[index % 3])
             .compression(Compression::ALL[index / 3 % 3])
-            .filter_layout(filters[index / 9 % 4].parse().expect("a filter"))
+            .experimental(|e| e.filter_layout(filters[index / 9 % 4].parse().expect("a filter")))
             .size_ratio(3.0)
             .write_buffer(rng.u64(3..9) << 10)
-            .file_size(rng.u64(3..9) << 10)
-            .block_bytes(rng.usize(200..900))
-            .large_values(400, 150);
+            .experimental(|e| {
+                e.file_size(rng.u64(3..9) << 10).block_bytes(rng.usize(200..900)).large_values(400, 150)
+            });
         let spaces = Spaces::create(builder.open().expect("create")).expect("keyspaces");
         Self { spaces, oracle: Oracle::new(), written: Written::new(), flushed: 0 }
     }

@@ -18,9 +18,13 @@ const VALUE_BYTES: usize = 6 << 10;
 
 fn open(env: &Env, policy: MergePolicy, write_us: f64) -> Db {
     let builder = Db::builder(Path::new("/db")).env(env.clone()).info_log(false).memory_budget(BUDGET_BYTES);
-    let builder = builder.write_buffer(16 << 10).file_size(64 << 10).size_ratio(3.0).merge_policy(policy);
-    let builder = builder.l0_slowdown_runs(2).l0_stop_runs(3).max_immutable_memtables(1);
-    builder.device_latency_us(0.0, write_us).open().expect("open")
+    let builder = builder
+        .write_buffer(16 << 10)
+        .experimental(|e| e.file_size(64 << 10))
+        .size_ratio(3.0)
+        .merge_policy(policy);
+    let builder = builder.experimental(|e| e.l0_slowdown_runs(2).l0_stop_runs(3).max_immutable_memtables(1));
+    builder.experimental(|e| e.device_write_us(write_us)).open().expect("open")
 }
 
 fn key(number: u64) -> String {

@@ -125,15 +125,13 @@ fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
         .env(env)
         .info_log(false)
         .merge_policy(MergePolicy::Leveling)
-        .sizing(Sizing::Manual)
+        .experimental(|e| {
+            e.sizing(Sizing::Manual).auto_compaction(false).file_size(36 << 10).block_bytes(1024)
+        })
         .size_ratio(4.0)
-        .auto_compaction(false)
         .write_buffer(1 << 20)
-        .file_size(36 << 10)
-        .block_bytes(1024)
         .bits_per_key(16.0)
-        .large_values(4096, 2048)
-        .filter_layout(filter.parse().expect("a filter"))
+        .experimental(|e| e.large_values(4096, 2048).filter_layout(filter.parse().expect("a filter")))
         .compression(compression)
         .durability(Durability::NoSync)
         .open()
@@ -225,7 +223,7 @@ impl Flip<'_> {
         // Half of the flips use filters that are read at the open, which a user may configure.
         let residency = if self.at.is_multiple_of(2) { Residency::Budgeted } else { Residency::Pinned };
         let builder = Db::builder(HOME).env(self.env.clone()).read_only(true).info_log(false);
-        builder.filter_residency(residency).open()
+        builder.experimental(|e| e.filter_residency(residency)).open()
     }
 
     /// The command's end for this error, if damage may cause such an error.

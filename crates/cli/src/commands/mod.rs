@@ -81,7 +81,7 @@ pub enum Command {
     #[command(hide = true)]
     Lab(MovedArgs),
     /// Predict the costs of a design, or find the best one; needs no database
-    Plan(crate::plan::PlanArgs),
+    Plan(Box<crate::plan::PlanArgs>),
 }
 
 /// Arguments of a command that has moved; they are ignored.

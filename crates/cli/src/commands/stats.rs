@@ -35,6 +35,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "sequence": db.sequence(),
             "keyspaces": db.keyspaces(),
             "design": json::design(&db),
+            "options": json::options(&db),
             "deepest_level": stats.deepest_level,
             "runs": stats.runs,
             "debt_bytes": stats.debt_bytes,

@@ -35,8 +35,8 @@ impl Variant {
         let builder = Db::builder(path).read_only(true);
         let builder: Builder = match self {
             Self::Default => builder,
-            Self::NoSharing => builder.hash_sharing(false),
-            Self::NoPrefetch => builder.prefetch(false),
+            Self::NoSharing => builder.experimental(|e| e.hash_sharing(false)),
+            Self::NoPrefetch => builder.experimental(|e| e.prefetch(false)),
         };
         Ok(builder.open()?)
     }
@@ -218,10 +218,8 @@ fn load(path: &Path, builder: Builder, plan: &Plan, paths: &Paths) -> Result<Loa
     let db = builder
         .size_ratio(plan.size_ratio)
         // Deep trees, as in the papers.
-        .sizing(Sizing::Manual)
+        .experimental(|e| e.sizing(Sizing::Manual).file_size(plan.file_bytes).error_if_exists(true))
         .write_buffer(plan.buffer_bytes)
-        .file_size(plan.file_bytes)
-        .error_if_exists(true)
         .open()?;
     for (number, entry) in paths.entries.iter().enumerate() {
         db.put(&entry.key, &entry.value)?;
@@ -317,7 +315,7 @@ fn typical<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanat
 /// Parts of a lookup's time, measured with the timers on: of each chunk the fastest of several
 /// rounds, as in [`super::timing`].
 fn time_parts(path: &Path, plan: &Plan, paths: &Paths) -> Result<[Split; 2], Failure> {
-    let db = Db::builder(path).read_only(true).timers(true).open()?;
+    let db = Db::builder(path).read_only(true).experimental(|e| e.timers(true)).open()?;
     let fastest = |keys: &[Vec<u8>]| -> Result<Split, Failure> {
         timing::warm(&db, keys)?;
         let mut best: Vec<Option<Split>> = vec![None; keys.chunks(timing::CHUNK_KEYS).len()];

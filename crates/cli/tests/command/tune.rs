@@ -13,7 +13,7 @@ use crate::support::{Dir, run};
 /// better.
 fn tiered_and_read(path: &str) {
     let env = Env::deterministic(Arc::new(RealFs::new()), 7);
-    let tiny = Db::builder(path).env(env.clone()).file_size(1 << 20).block_bytes(512);
+    let tiny = Db::builder(path).env(env.clone()).experimental(|e| e.file_size(1 << 20).block_bytes(512));
     let tiny = tiny.memory_budget(4 << 20).write_buffer(32 << 10);
     let db = tiny.size_ratio(8.0).merge_policy(MergePolicy::Tiering).open().expect("a new database");
     let mut rng = fastrand::Rng::with_seed(5);

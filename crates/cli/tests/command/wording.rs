@@ -9,15 +9,15 @@ fn options_out_of_range_are_named_as_typed_in_readable_units() {
     let dir = Dir::new();
     let db = dir.path("db");
     for (option, value, message) in [
-        ("--memory-budget", "1KiB", "--memory-budget must be from 4 MiB to 1 PiB, not 1 KiB"),
+        ("--memory-budget", "1KiB", "'--memory-budget <SIZE>': must be from 4 MiB to 1 PiB, not 1 KiB"),
         ("--memory-budget", "2PiB", "not a size"),
-        ("--write-buffer", "1000", "--write-buffer must be from 1 KiB to 1 TiB, not 1000 bytes"),
-        ("--file-size", "1", "--file-size must be from 1 KiB to 1 TiB, not 1 bytes"),
-        ("--size-ratio", "1.5", "--size-ratio must be from 2 to"),
-        ("--bits-per-key", "-1", "--bits-per-key must be from 0 to"),
-        ("--max-open-files", "4294967296", "4294967296 is not in 16..=1048576"),
+        ("--write-buffer", "1000", "'--write-buffer <SIZE>': must be from 1 KiB to 1 TiB, not 1000 bytes"),
+        ("--file-size", "1", "must be from 1 KiB to 1 TiB, not 1 bytes"),
+        ("--size-ratio", "1.5", "'--size-ratio <T>': must be from 2 to 1024, not 1.5"),
+        ("--bits-per-key", "-1", "'--bits-per-key <BITS>': must be from 0 to 64, not -1"),
+        ("--max-open-files", "4294967296", "must be a whole number, not \"4294967296\""),
         ("--max-open-files", "3", "--max-open-files"),
-        ("--background-threads", "0", "0 is not in 1..=256"),
+        ("--background-threads", "0", "must be from 1 to 256, not 0"),
     ] {
         let err = run(["put", &db, "k", "v", option, value]).fails(64);
         assert!(err.contains(message), "{option} {value}: {err}");
@@ -51,7 +51,7 @@ fn options_hold_for_their_run_and_help_says_so() {
     assert_eq!(budget(), 16 << 20, "tune records");
     for command in ["put", "batch", "compact", "get"] {
         let help = run([command, "--help"]).ok();
-        assert!(help.contains("they hold for this run"), "{help}");
+        assert!(help.contains("Engine options (for this run;"), "{help}");
     }
     let help = run(["--help"]).ok();
     assert!(help.contains("\\xNN") && help.contains("backslash"), "{help}");

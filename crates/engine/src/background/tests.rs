@@ -75,8 +75,7 @@ fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
         .merge_policy(MergePolicy::Leveling)
         .size_ratio(2.0)
         .write_buffer(4 << 10)
-        .file_size(1 << 10)
-        .block_bytes(512)
+        .experimental(|e| e.file_size(1 << 10).block_bytes(512))
         .open()
         .expect("opened");
     let core = db.core();
@@ -135,8 +134,7 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
         .merge_policy(MergePolicy::Tiering)
         .size_ratio(4.0)
         .write_buffer(4 << 10)
-        .file_size(1 << 10)
-        .block_bytes(512)
+        .experimental(|e| e.file_size(1 << 10).block_bytes(512))
         .event_listener(Arc::clone(&merges) as Arc<dyn EventListener>)
         .open()
         .expect("opened");
@@ -203,7 +201,7 @@ fn tables_that_a_close_forestalls_are_removed() {
         .env(Env::deterministic(Arc::new(vfs.clone()), 1))
         .info_log(false)
         .write_buffer(4 << 10)
-        .auto_compaction(false)
+        .experimental(|e| e.auto_compaction(false))
         .open()
         .expect("opened");
     let core = Arc::clone(db.core());
@@ -269,7 +267,12 @@ fn who_waits_for_flushes_hears_nothing_of_merges_that_fail() {
 #[test]
 fn waits_begin_without_the_failures_of_the_past() {
     let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-    let db = Db::builder("/db").env(env).info_log(false).auto_compaction(false).open().expect("opened");
+    let db = Db::builder("/db")
+        .env(env)
+        .info_log(false)
+        .experimental(|e| e.auto_compaction(false))
+        .open()
+        .expect("opened");
     for number in 0..20u32 {
         db.put(number.to_be_bytes(), [1; 100]).expect("put");
         {
@@ -311,7 +314,7 @@ fn memory_lets_so_many_threads_merge() {
 fn levels_are_sized_by_what_memory_lets_be_flushed() {
     let filled = |write_buffer: Option<u64>| {
         let env = Env::deterministic(Arc::new(MemFs::new()), 3);
-        let builder = Db::builder("/db").env(env).digest_seed(5).memory_budget(4 << 20);
+        let builder = Db::builder("/db").env(env).experimental(|e| e.digest_seed(5)).memory_budget(4 << 20);
         let builder = write_buffer.into_iter().fold(builder, crate::Builder::write_buffer);
         let db = builder.open().expect("open");
         for number in 0..150_000_u32 {

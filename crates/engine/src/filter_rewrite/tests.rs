@@ -36,11 +36,10 @@ fn builder(env: &Env, bits_per_key: f64) -> Builder {
         .env(env.clone())
         .memory_budget(16 << 20)
         .write_buffer(32 << 10)
-        .file_size(32 << 10)
+        .experimental(|e| e.file_size(32 << 10))
         .merge_policy(MergePolicy::Tiering)
         .size_ratio(4.0)
-        .sizing(Sizing::Manual)
-        .filter_allocation(Allocation::Uniform)
+        .experimental(|e| e.sizing(Sizing::Manual).filter_allocation(Allocation::Uniform))
         .bits_per_key(bits_per_key)
         .info_log(false)
 }
@@ -75,7 +74,7 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     model.remove(&key(10));
     db.flush().expect("flushed");
     db.close().expect("closed");
-    let db = builder(&env, 12.0).auto_compaction(false).open().expect("opens");
+    let db = builder(&env, 12.0).experimental(|e| e.auto_compaction(false)).open().expect("opens");
     db.put(b"later", b"x").expect("put");
     // Level 0 is not empty.
     db.flush().expect("flushed");

@@ -24,7 +24,8 @@ const LOCK_RETRY_US: u64 = 10_000;
 /// Takes the lock; creates the directory if the options allow it.
 pub(super) fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result<Box<dyn FileLock>> {
     let exists = env.vfs.exists(dir).map_err(|error| Error::io("open", dir, error))?;
-    let may_create = !builder.read_only && builder.create_if_missing;
+    let given = builder.given();
+    let may_create = !given.read_only && given.create_if_missing;
     if !exists {
         if !may_create {
             return Err(Error::no_database(dir, "the directory does not exist"));
@@ -40,8 +41,9 @@ pub(super) fn lock_directory(env: &Env, dir: &Path, builder: &Builder) -> Result
             refuse_foreign(dir, &entries)?;
         }
     }
-    let kind = if builder.read_only { LockKind::Shared } else { LockKind::Exclusive };
-    let lock = take_lock(env, dir, kind, builder.open_timeout_ms)?;
+    let kind = if given.read_only { LockKind::Shared } else { LockKind::Exclusive };
+    let timeout_ms = u64::try_from(given.open_timeout.as_millis()).unwrap_or(u64::MAX);
+    let lock = take_lock(env, dir, kind, timeout_ms)?;
     // A repair may have begun since the first check and stopped half-way; only the lock holder can
     // be sure that it did not.
     if is_unfinished(env, dir)? { Err(unfinished(dir)) } else { Ok(lock) }

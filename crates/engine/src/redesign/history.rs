@@ -11,8 +11,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use shamba_model::Design;
-
 use super::TreeDesign;
 use crate::settings::LiveSettings;
 
@@ -176,22 +174,14 @@ fn design_to_text(design: &TreeDesign) -> String {
 
 fn design_from_text(text: &str) -> Option<TreeDesign> {
     let pairs: Vec<(&str, &str)> = text.split(' ').filter_map(|pair| pair.split_once('=')).collect();
-    let value = |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    Some(TreeDesign {
-        design: Design::from_pairs(&pairs).ok()?,
-        filter_memory_bytes: match value("filter-memory")? {
-            "auto" => None,
-            bytes => Some(bytes.parse().ok()?),
-        },
-        allocation: value("allocation")?.parse().ok()?,
-    })
+    LiveSettings::from_pairs(&pairs).ok().map(|live| live.tree_design())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shamba_model::MergePolicy;
     use shamba_model::allocation::Allocation;
+    use shamba_model::{Design, MergePolicy};
 
     fn redesigned(number: u64) -> Redesigned {
         let design = Design::new(MergePolicy::Tiering, 2.5 + number as f64 / 3.0, 1 << 20, 7.25);

@@ -11,7 +11,11 @@ use crate::{Builder, Db, Event, EventListener, FilterLayout, Modules};
 fn faulty() -> (Arc<FaultFs>, Builder) {
     let faults = Arc::new(FaultFs::new(Arc::new(MemFs::new()), 1));
     let env = Env::deterministic(Arc::clone(&faults) as Arc<dyn Vfs>, 1);
-    let builder = Db::builder("/db").env(env).memory_budget(16 << 20).auto_compaction(false).info_log(false);
+    let builder = Db::builder("/db")
+        .env(env)
+        .memory_budget(16 << 20)
+        .experimental(|e| e.auto_compaction(false))
+        .info_log(false);
     (faults, builder)
 }
 
@@ -172,7 +176,7 @@ fn filters_come_back_as_soon_as_lookups_turn() {
     let builder = || {
         Db::builder("/db")
             .env(env.clone())
-            .auto_compaction(false)
+            .experimental(|e| e.auto_compaction(false))
             .write_buffer(8 << 20)
             .info_log(false)
             .bits_per_key(3.0)
@@ -180,7 +184,7 @@ fn filters_come_back_as_soon_as_lookups_turn() {
     // Only the more valuable of the two fits.
     let room_bytes = make_one_table(builder());
 
-    let db = builder().resident_limit(room_bytes).open().expect("open");
+    let db = builder().experimental(|e| e.resident_limit(room_bytes)).open().expect("open");
     let core = db.core();
     let lookups = |from: u32, count: u32| {
         for number in 0..count {
@@ -208,12 +212,13 @@ fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys
     let env =
         Env { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
     let builder = || {
-        let builder = Db::builder("/db").env(env.clone()).auto_compaction(false).info_log(false);
+        let builder =
+            Db::builder("/db").env(env.clone()).experimental(|e| e.auto_compaction(false)).info_log(false);
         builder.write_buffer(8 << 20).bits_per_key(5.0)
     };
     let room_bytes = make_one_table(builder());
 
-    let db = builder().resident_limit(room_bytes).open().expect("open");
+    let db = builder().experimental(|e| e.resident_limit(room_bytes)).open().expect("open");
     let core = db.core();
     let mut worker = super::worker::MemoryWorker::new(core, clock.now_us());
     let mut windows = |count: u32, each: &dyn Fn(u32)| {
@@ -281,10 +286,14 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
     };
     let three = Modules::equal(3).expect("three modules");
     let builder = || {
-        let builder = Db::builder("/db").env(env.clone()).auto_compaction(false).info_log(false);
+        let builder =
+            Db::builder("/db").env(env.clone()).experimental(|e| e.auto_compaction(false)).info_log(false);
         // The first of three modules spares too little for its probes, whether or not the hit rate
         // may change.
-        builder.write_buffer(8 << 20).bits_per_key(3.0).filter_layout(FilterLayout::Modular(three))
+        builder
+            .write_buffer(8 << 20)
+            .bits_per_key(3.0)
+            .experimental(|e| e.filter_layout(FilterLayout::Modular(three)))
     };
     make_one_table(builder());
 

@@ -13,7 +13,7 @@ use shamba_model::allocation::Allocation;
 use shamba_model::{Design, MergePolicy};
 
 /// Settings that can change while the database is open.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct LiveSettings {
     /// Size ratio, runs per level, write buffer, filter bits.
     pub design: Design,
@@ -26,18 +26,6 @@ pub(crate) struct LiveSettings {
 }
 
 impl LiveSettings {
-    /// The settings as text, for the manifest.
-    pub fn to_pairs(self) -> Vec<(String, String)> {
-        let filter_memory = self.filter_memory_bytes;
-        let mut pairs = vec![
-            ("policy".into(), self.policy.map_or("custom".into(), |policy| policy.to_string())),
-            ("allocation".into(), self.filter_allocation.to_string()),
-            ("filter-memory".into(), filter_memory.map_or("auto".into(), |bytes| bytes.to_string())),
-        ];
-        pairs.extend(self.design.to_pairs());
-        pairs
-    }
-
     /// Sets K and Z by the policy. A policy is a rule: it applies to whatever T is now.
     pub fn apply_policy(&mut self) {
         if let Some(policy) = self.policy {

@@ -17,8 +17,9 @@ fn new_env() -> Env {
 }
 
 fn open(env: &Env) -> Db {
-    let builder = Db::builder(DIR).env(env.clone()).digest_seed(5).write_buffer(64 << 10);
-    let builder = builder.size_ratio(4.0).sizing(crate::Sizing::Manual).file_size(64 << 10);
+    let builder = Db::builder(DIR).env(env.clone()).experimental(|e| e.digest_seed(5)).write_buffer(64 << 10);
+    let builder =
+        builder.size_ratio(4.0).experimental(|e| e.sizing(crate::Sizing::Manual).file_size(64 << 10));
     builder.bits_per_key(4.0).open().expect("open")
 }
 
@@ -97,7 +98,7 @@ fn samples_estimate_what_all_lookups_did_one_by_one_and_together() {
 fn samples_estimate_the_seeks_that_come_to_each_run_by_cursors_and_short_scans() {
     const SEEKS: u32 = 40_000;
     let env = new_env();
-    let builder = Db::builder(DIR).env(env).auto_compaction(false).write_buffer(8 << 20);
+    let builder = Db::builder(DIR).env(env).experimental(|e| e.auto_compaction(false)).write_buffer(8 << 20);
     let db = builder.open().expect("open");
     for run in 0..3u32 {
         (0..KEYS).for_each(|number| db.put(key(number), [run as u8; 20]).expect("put"));
@@ -259,8 +260,8 @@ fn figures_outlive_the_process_and_their_loss_is_harmless() {
 #[test]
 fn switched_off_nothing_is_sampled_read_or_written() {
     let env = new_env();
-    let builder = Db::builder(DIR).env(env.clone()).digest_seed(5).write_buffer(64 << 10);
-    let db = builder.statistics(false).record().open().expect("open");
+    let builder = Db::builder(DIR).env(env.clone()).experimental(|e| e.digest_seed(5)).write_buffer(64 << 10);
+    let db = builder.experimental(|e| e.statistics(false)).record().open().expect("open");
     fill(&db);
     look_up(&db, 10_000, 1);
     look_up(&db, 10_000, 32);

@@ -103,7 +103,7 @@ impl TableFiles {
         let options = ReaderOptions {
             filter: self.settings.filter_residency,
             index: self.settings.filter_residency,
-            units: self.settings.cache_units,
+            units: self.settings.cache_units(),
             keeps_blocks: true,
             ..self.opener.minimal_options(id, birth, bounds)
         };

@@ -125,47 +125,6 @@ fn every_bound_is_named() {
 }
 
 #[test]
-fn pairs_give_back_the_same_bits() {
-    for size_ratio in size_ratios() {
-        for bits_per_key in [0.0, 0.1, 1.0 / 3.0, 10.0, 9.999_999_999_999_998, 64.0] {
-            let design = Design::new(MergePolicy::LazyLeveling, size_ratio, 123_456_789, bits_per_key);
-            let read = Design::from_pairs(&design.to_pairs()).unwrap();
-            assert_eq!(read.size_ratio.to_bits(), size_ratio.to_bits());
-            assert_eq!(read.bits_per_key.to_bits(), bits_per_key.to_bits());
-            assert_eq!(read, design);
-        }
-    }
-}
-
-#[test]
-fn damaged_pairs_are_refused_and_foreign_ones_passed_over() {
-    let mut pairs = Design::default().to_pairs();
-    pairs.push(("colour".to_owned(), "green".to_owned()));
-    pairs.reverse();
-    assert_eq!(Design::from_pairs(&pairs), Ok(Design::default()));
-
-    for at in 0..pairs.len() {
-        if pairs[at].0 == "colour" {
-            continue;
-        }
-        let key = pairs[at].0.clone();
-        let mut missing = pairs.clone();
-        missing.remove(at);
-        assert!(Design::from_pairs(&missing).unwrap_err().contains(&format!("lacks {key}")));
-        let mut twice = pairs.clone();
-        twice.push(pairs[at].clone());
-        assert!(Design::from_pairs(&twice).unwrap_err().contains(&format!("{key} twice")));
-        for value in ["", "ten", "-1", "NaN", "1e999", "99999999999999999999999"] {
-            let mut changed = pairs.clone();
-            changed[at].1 = value.to_owned();
-            assert!(Design::from_pairs(&changed).is_err(), "{key} = {value:?}");
-        }
-    }
-    let none: [(&str, &str); 0] = [];
-    assert!(Design::from_pairs(&none).is_err());
-}
-
-#[test]
 fn designs_print_their_policy_or_their_runs() {
     assert_eq!(Design::default().to_string(), "leveling, T=10, buffer 67108864 bytes, 10 bits per key");
     let fluid = Design { size_ratio: 4.5, inner_runs: 3, last_runs: 2, ..Design::default() };

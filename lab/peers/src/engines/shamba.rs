@@ -56,7 +56,7 @@ impl Peer for Shamba {
             .write_buffer(setup.write_buffer_bytes())
             .size_ratio(f64::from(SIZE_RATIO))
             .bits_per_key(f64::from(BITS_PER_KEY))
-            .block_bytes(BLOCK_BYTES)
+            .experimental(|e| e.block_bytes(BLOCK_BYTES))
             .compression(codec)
             .durability(Durability::NoSync)
             .background_threads(BACKGROUND_THREADS)

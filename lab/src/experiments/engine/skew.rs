@@ -206,7 +206,7 @@ fn open(tree: &Tree, cache_bytes: u64, admission: &str) -> Result<Db, String> {
     let budget_bytes = OTHER_BYTES + cache_bytes + tree.spec.bytes();
     let admits_all = if admission == ALL { "on" } else { "off" };
     tree.open_within(Device::Memory, budget_bytes, &[("count-ios", admits_all)], |builder| {
-        builder.filter_residency(Residency::Pinned).cache_limit(cache_bytes)
+        builder.experimental(|e| e.filter_residency(Residency::Pinned).cache_limit(cache_bytes))
     })
 }
 

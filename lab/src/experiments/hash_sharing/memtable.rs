@@ -100,8 +100,10 @@ fn store(items: Items, memtable_index: bool) -> Result<Db, String> {
     let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
     let buffer_bytes = 4 * items.bytes() + (16 << 20);
     let builder = Db::builder(Path::new("/memtable")).env(Env { vfs: files, ..Env::real() });
-    let builder = builder.memory_budget(2 * buffer_bytes).write_buffer(buffer_bytes).no_wal(true);
-    let db = builder.memtable_index(memtable_index).info_log(false).open().map_err(said)?;
+    let builder =
+        builder.memory_budget(2 * buffer_bytes).write_buffer(buffer_bytes).experimental(|e| e.no_wal(true));
+    let db =
+        builder.experimental(|e| e.memtable_index(memtable_index)).info_log(false).open().map_err(said)?;
     let order = Permutation::new(items.count, items.seed);
     let mut value = Vec::new();
     for number in 0..items.count {

@@ -154,7 +154,8 @@ impl Store {
 
     /// Adds a run of these items to a level, with these bits per key in its tables.
     fn place(&self, level: u32, bits: f64, items: impl Iterator<Item = u64>) -> Result<(), String> {
-        let builder = self.builder(self.world(), Allocation::Uniform, bits).auto_compaction(false);
+        let builder =
+            self.builder(self.world(), Allocation::Uniform, bits).experimental(|e| e.auto_compaction(false));
         let db = builder.open().map_err(said)?;
         db.place(level, items.map(|item| self.items.pair(item))).map_err(said)?;
         db.close().map_err(said)
@@ -168,16 +169,18 @@ impl Store {
         Db::builder(Path::new(TREE))
             .env(world)
             .memory_budget(BUDGET_BYTES)
-            .cache_limit(0)
-            .design(self.size.design(bits))
-            .sizing(Sizing::Manual)
-            .filter_layout(FilterLayout::Blocked)
-            .filter_residency(Residency::Pinned)
-            .filter_allocation(allocation)
-            .file_size(self.size.file_entries() * self.size.entry_bytes)
-            .digest_seed(self.items.seed)
+            .experimental(|e| {
+                e.cache_limit(0)
+                    .design(self.size.design(bits))
+                    .sizing(Sizing::Manual)
+                    .filter_layout(FilterLayout::Blocked)
+                    .filter_residency(Residency::Pinned)
+                    .filter_allocation(allocation)
+                    .file_size(self.size.file_entries() * self.size.entry_bytes)
+                    .digest_seed(self.items.seed)
+                    .no_wal(true)
+            })
             .background_threads(1)
-            .no_wal(true)
             .info_log(false)
     }
 
@@ -228,7 +231,8 @@ impl Store {
     /// # Errors
     /// Errors of the engine, and a wrong answer.
     pub fn learn(self, lab: &Lab<'_>, questions: &Questions) -> Result<Self, String> {
-        let builder = self.builder(self.world(), Allocation::Workload, 10.0).auto_compaction(false);
+        let builder =
+            self.builder(self.world(), Allocation::Workload, 10.0).experimental(|e| e.auto_compaction(false));
         let db = builder.open().map_err(said)?;
         warm(lab, (&self.items, 0), &[&db], questions)?;
         db.close().map_err(said)?;

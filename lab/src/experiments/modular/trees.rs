@@ -213,7 +213,9 @@ impl Laid {
         let said = |error: shamba::Error| error.chain().to_string();
         let by_workload = self.allocation == Allocation::Workload;
         let options = |builder: shamba::Builder| match by_workload {
-            true => builder.filter_allocation(Allocation::Workload).bits_per_key(BITS_PER_KEY),
+            true => {
+                builder.experimental(|e| e.filter_allocation(Allocation::Workload)).bits_per_key(BITS_PER_KEY)
+            }
             false => builder,
         };
         self.tree.at_work(options, |db| {

@@ -140,7 +140,9 @@ fn run(lab: &mut Lab<'_>, cache_share: f64) -> Result<Rows, String> {
                 Device::Memory,
                 OTHER_BYTES + 2 * data_bytes,
                 &[("count-ios", "on")],
-                |builder| builder.filter_residency(Residency::Pinned).cache_limit(cache_bytes),
+                |builder| {
+                    builder.experimental(|e| e.filter_residency(Residency::Pinned).cache_limit(cache_bytes))
+                },
             )?;
             let questions =
                 Questions { among: (*among).clone(), ..Questions::uniform(0.0, lookups_counted(lab.scale)) };

@@ -76,11 +76,10 @@ pub fn open(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> shamba::Result<Db> {
         .info_log(false)
         .memory_budget(8 << 20)
         .write_buffer(1 << 10)
-        .file_size(4 << 10)
-        .block_bytes(512)
+        .experimental(|e| e.file_size(4 << 10).block_bytes(512))
         .size_ratio(2.0)
         .merge_policy(policy)
-        .sizing(shamba::Sizing::Manual)
+        .experimental(|e| e.sizing(shamba::Sizing::Manual))
         .background_threads(2)
         .open()
 }

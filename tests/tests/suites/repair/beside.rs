@@ -63,7 +63,7 @@ fn repair_into_out(env: &Env) -> shamba::Result<RepairReport> {
 }
 
 fn create_in_out(env: &Env) -> shamba::Result<Db> {
-    Db::builder(OUT).env(env.clone()).info_log(false).error_if_exists(true).open()
+    Db::builder(OUT).env(env.clone()).info_log(false).experimental(|e| e.error_if_exists(true)).open()
 }
 
 /// Writes to the database that it made, and closes it.

@@ -12,7 +12,10 @@ use shamba_testkit::Dice;
 /// A tree of several levels with deletes, range deletes and a filled memtable.
 fn filled(env: &Env, dice: &Dice, memory_budget_bytes: u64) -> Db {
     let builder = Db::builder(Path::new("/db")).env(env.clone()).create_if_missing(true);
-    let builder = builder.memory_budget(memory_budget_bytes).write_buffer(8 << 10).file_size(8 << 10);
+    let builder = builder
+        .memory_budget(memory_budget_bytes)
+        .write_buffer(8 << 10)
+        .experimental(|e| e.file_size(8 << 10));
     let db = builder.size_ratio(3.0).bits_per_key(4.0).open().expect("open");
     for number in 0..3_000usize {
         match dice.below(40) {

@@ -163,7 +163,7 @@ impl Core {
         if bytes_min > budget_bytes && !self.has_warned_budget_exceeded.swap(true, Ordering::Relaxed) {
             self.telemetry.warn(format!(
                 "the memory budget of {budget_bytes} bytes is too small to keep all tables open: the next open keeps some \
-                 closed, and each lookup in these opens them; {bytes_min} bytes are enough for all"
+                 closed, and each lookup in these opens them; with {bytes_min} bytes all stay open"
             ));
         }
     }

@@ -1,8 +1,8 @@
 //! Back-pressure: when a write is slowed down, stalled, or refused.
 //!
-//! [`pressure`] is a pure function of the backlog and its limits. [`BackPressure::admit`] acts on it
-//! before a write joins a commit group. Between the soft and the hard limit of level 0 a write is
-//! delayed for each of its bytes. At the hard limit it stalls, and fails with `Stalled` when the
+//! [`pressure`] is a pure function of the backlog and its limits. [`BackPressure::admit`] acts on
+//! it before a write joins a commit group. Between the soft and the hard limit of level 0 a write
+//! is delayed for each of its bytes. At the hard limit it stalls, and fails with `Stalled` when the
 //! caller's deadline passes. Reads never wait.
 //!
 //! A writer that waits for a flush or a compaction that fails three times in a row gets the error
@@ -195,9 +195,9 @@ impl BackPressure {
 
     /// Waits at a hard limit, which `work` lowers.
     fn stall(&self, work: Work, deadline_ms: Option<u64>) -> Result<()> {
+        let background = self.background.get().ok_or_else(Error::closed)?;
         WorkCounters::add(&self.telemetry.work().stalls, 1);
         self.telemetry.emit(&Event::StallBegin { reason: reason(work).into() });
-        let background = self.background.get().ok_or_else(Error::closed)?;
         let trouble = background.failures(work);
         if trouble.failures >= WAITER_FAILURES_MAX && !trouble.error.as_ref().is_some_and(is_full) {
             // The work is tried again at once: the writer gets the result of that try, without the

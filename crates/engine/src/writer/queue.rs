@@ -97,9 +97,9 @@ type Answer = (Result<()>, Operations);
 type Lead<'l> = line::Lead<'l, Request, Answer>;
 type Ticket = line::Ticket<Request, Answer>;
 
-/// What writes the groups that a queue forms, one at a time.
+/// Writes the groups that a queue forms, one at a time.
 pub(super) trait Groups {
-    /// What a group changes.
+    /// The state that a group changes.
     type State;
 
     /// The state, whose lock a group holds.

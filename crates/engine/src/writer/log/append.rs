@@ -74,9 +74,9 @@ impl Log {
         WorkCounters::add_alone(&self.telemetry.work().bytes_wal, bytes);
         self.schedule.add_unsynced(bytes);
         if any_sync {
-            self.sync()?
+            self.sync()?;
         } else {
-            self.sync_in_time(shares)?
+            self.sync_in_time(shares)?;
         }
         Ok(in_log)
     }

@@ -2,8 +2,8 @@
 //! levels.
 //!
 //! With sharing on, a lookup computes exactly one digest, whatever it probes; with sharing off it
-//! computes max(1, filters probed). The answers are the same. The injected defect `second-hash` shows
-//! that a second hash would be detected.
+//! computes max(1, filters probed). The answers are the same. The injected defect `second-hash`
+//! shows that a second hash would be detected.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -109,7 +109,7 @@ fn a_value_out_of_range_is_refused_with_option_value_and_range() {
                 "{what}"
             );
             assert_eq!(option.check(&text), Err(format!("must be {}, not {shown}", option.range)), "{what}");
-            // The same value given by a method is refused by the same check when the database opens.
+            // A value given by a method is refused by the same check when the database opens.
             if let Some(change) = (option.parse)(&text) {
                 let mut settings = Settings::default();
                 change(&mut settings);

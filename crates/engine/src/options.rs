@@ -3,8 +3,8 @@
 //! The table gives an option's name, type, default, range, unit, recorded key and description. Made
 //! from it are the methods of [`Builder`](crate::Builder) and
 //! [`Experimental`](crate::Experimental), [`Builder::set_option`](crate::Builder::set_option), the
-//! recorded settings of the manifest, [`Db::options`](crate::Db::options), the flags and `--help` of
-//! the command, and `docs/options.md`. Tests compare them.
+//! recorded settings of the manifest, [`Db::options`](crate::Db::options), the flags and `--help`
+//! of the command, and `docs/options.md`. Tests compare them.
 //!
 //! Options differ in how long they hold ([`Recorded`]):
 //! - *Fixed at creation*: a later open that gives another value fails with `Invalid`.

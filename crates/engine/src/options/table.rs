@@ -36,15 +36,14 @@ declare_options! {
         /// Memory budget for block cache, memtables, filters, indexes and tables being built; the
         /// process takes 10 to 20 MiB more.
         ///
-        /// Each consumer is charged to one ledger before it allocates ([`Db::memory`](crate::Db::memory)
-        /// shows it); the read-ahead of iterators counts too. When memory is needed, the block cache
-        /// shrinks first, then filters and indexes.
+        /// Each consumer is charged to one ledger before it allocates
+        /// ([`Db::memory`](crate::Db::memory) shows it); the read-ahead of iterators counts too.
+        /// When memory is needed, the block cache shrinks first, then filters and indexes.
         ///
-        /// The budget limits the size of memtables, and thereby of levels
-        /// ([`Self::write_buffer`]): a different budget at the next open can move data to other
-        /// levels. An open table takes some 2 KiB, plus its first and last keys. If all tables would
-        /// take more than half of the budget, some stay closed and each use opens them
-        /// ([`crate::Stats::tables_closed`]).
+        /// The budget limits the size of memtables, and thereby of levels ([`Self::write_buffer`]):
+        /// a different budget at the next open can move data to other levels. An open table takes
+        /// some 2 KiB, plus its first and last keys. If all tables would take more than half of the
+        /// budget, some stay closed and each use opens them ([`crate::Stats::tables_closed`]).
         "memory-budget" => memory_budget(bytes: u64) field memory_budget_bytes: u64 = 256 << 20;
         {
             value: "SIZE", unit: "bytes", range: Range::Bytes(BUDGET_BYTES_MIN, 1 << 50),
@@ -70,15 +69,16 @@ declare_options! {
         /// Size at which memtables are flushed, the unit of level capacities; at most an eighth of
         /// the memory budget, or a quarter from 128 MiB on.
         ///
-        /// With [`Sizing::Manual`] the limit applies to memtables only, and levels follow the option.
+        /// With [`Sizing::Manual`] the limit applies to memtables only, and levels follow the
+        /// option.
         "write-buffer" => write_buffer(bytes: u64) live design.buffer_bytes: u64 = 64 << 20;
         {
             value: "SIZE", unit: "bytes", range: FILE_BYTES,
             recorded: Recorded::Required("buffer_bytes"), has_flag: true,
         }
 
-        /// Merge policy: leveling (fewest runs), tiering (least compaction) or lazy-leveling (tiering,
-        /// with one run on the last level).
+        /// Merge policy: leveling (fewest runs), tiering (least compaction) or lazy-leveling
+        /// (tiering, with one run on the last level).
         ///
         /// Sets the runs per level from the size ratio, in whichever order the two are given.
         "policy" => merge_policy(policy: MergePolicy)
@@ -160,7 +160,8 @@ declare_options! {
     }
 
     experimental {
-        /// K, the maximum number of runs on inner levels, instead of the number of the merge policy.
+        /// K, the maximum number of runs on inner levels, instead of the number of the merge
+        /// policy.
         "inner-runs" => inner_runs(runs: u32) live design.inner_runs: u32 = 1;
         {
             value: "COUNT", range: RUNS, recorded: Recorded::Required("inner_runs"),
@@ -168,7 +169,8 @@ declare_options! {
             supersedes: |settings| settings.live.change(|live| live.policy = None),
         }
 
-        /// Z, the maximum number of runs on the last level, instead of the number of the merge policy.
+        /// Z, the maximum number of runs on the last level, instead of the number of the merge
+        /// policy.
         "last-runs" => last_runs(runs: u32) live design.last_runs: u32 = 1;
         {
             value: "COUNT", range: RUNS, recorded: Recorded::Required("last_runs"),
@@ -192,10 +194,10 @@ declare_options! {
             live filter_allocation: Allocation = Allocation::Monkey;
         { value: "uniform|monkey|workload", recorded: Recorded::AtCreation("allocation"), has_flag: true, }
 
-        /// Filter family: blocked (one cache line per probe), modular:D (D blocked modules that share
-        /// the bits, probed in order), modular:D:S (the first with S thousandths of the bits), standard
-        /// or standard-double (as in the papers), or auto (blocked while all filters fit easily into
-        /// the memory budget, otherwise modular:3).
+        /// Filter family: blocked (one cache line per probe), modular:D (D blocked modules that
+        /// share the bits, probed in order), modular:D:S (the first with S thousandths of the
+        /// bits), standard or standard-double (as in the papers), or auto (blocked while all
+        /// filters fit easily into the memory budget, otherwise modular:3).
         ///
         /// Holds for filters built from now on.
         "filter-layout" => filter_layout(layout: FilterLayout)
@@ -232,8 +234,8 @@ declare_options! {
             for_readers: true, has_flag: true,
         }
 
-        /// Maximum memory of filters and indexes with budgeted residency, even if more of the memory
-        /// budget is free.
+        /// Maximum memory of filters and indexes with budgeted residency, even if more of the
+        /// memory budget is free.
         "resident-limit" => resident_limit(bytes: u64) field resident_bytes_max: Option<u64> = None;
         {
             value: "SIZE|auto", unit: "bytes", default_note: "no fixed limit within the memory budget",
@@ -261,13 +263,14 @@ declare_options! {
             field filter_partition: CacheUnit = CacheUnit::Sliced;
         { value: "sliced|whole", for_readers: true, }
 
-        /// Unit in which the block cache holds indexes: partitions of about 4 KiB, or whole indexes.
+        /// Unit in which the block cache holds indexes: partitions of about 4 KiB, or whole
+        /// indexes.
         "index-partition" => index_partition(unit: CacheUnit)
             field index_partition: CacheUnit = CacheUnit::Sliced;
         { value: "sliced|whole", for_readers: true, }
 
-        /// Filter modules that a lookup may skip if they are not in memory: none, partial (any but the
-        /// first) or full (any).
+        /// Filter modules that a lookup may skip if they are not in memory: none, partial (any but
+        /// the first) or full (any).
         "skipping" => module_skipping(skipping: Skipping) field module_skipping: Skipping = Skipping::Full;
         {
             value: "none|partial|full", recorded: Recorded::OnRequest("skipping"),
@@ -281,8 +284,8 @@ declare_options! {
             for_readers: true, has_flag: true,
         }
 
-        /// Data blocks with a tag for each entry, by which lookups find entries; off is the baseline,
-        /// which searches.
+        /// Data blocks with a tag for each entry, by which lookups find entries; off is the
+        /// baseline, which searches.
         ///
         /// Existing tables stay as they are.
         "block-tags" => block_tags(on: bool) field block_tags: bool = true;
@@ -295,8 +298,8 @@ declare_options! {
             for_readers: true, has_flag: true,
         }
 
-        /// Sampling of one lookup and one seek in 64 for per-table statistics; off distributes filter
-        /// bits and memory by table sizes alone.
+        /// Sampling of one lookup and one seek in 64 for per-table statistics; off distributes
+        /// filter bits and memory by table sizes alone.
         "statistics" => statistics(on: bool) field statistics: bool = true;
         {
             value: "on|off", recorded: Recorded::OnRequest("statistics"),
@@ -311,8 +314,8 @@ declare_options! {
         /// Target size of table files; larger if open tables would take more than an eighth of the
         /// memory budget.
         ///
-        /// A table that reaches it is finished, unless little is left to compact: the last table of a
-        /// compaction may be half as large again.
+        /// A table that reaches it is finished, unless little is left to compact: the last table of
+        /// a compaction may be half as large again.
         "file-size" => file_size(bytes: u64) field file_bytes: Option<u64> = None;
         {
             value: "SIZE|auto", unit: "bytes", range: FILE_BYTES,

@@ -85,7 +85,8 @@ impl Builder {
     /// ```
     /// # let dir = tempfile::tempdir().expect("a temporary directory");
     /// # let path = dir.path().join("db");
-    /// let db = shamba::Db::builder(path).experimental(|e| e.file_size(8 << 20).timers(true)).open()?;
+    /// let db = shamba::Db::builder(path).experimental(|e| e.file_size(8 <<
+    /// 20).timers(true)).open()?;
     /// # db.close()
     /// ```
     #[must_use]

@@ -3,8 +3,9 @@
 //! A row of the table is
 //!
 //! ```text
-//! /// First paragraph: the line of `--help` and of the reference page. Further ones: the method's page.
-//! "name" => method(argument: Given) field NAME: Type = default; { other fields of `OptionInfo` }
+//! /// First paragraph: the line of `--help` and of the reference page. Further ones: the method's
+//! page. "name" => method(argument: Given) field NAME: Type = default; { other fields of
+//! `OptionInfo` }
 //! ```
 //!
 //! where `Given` converts into `Type`. `live PATH` instead of `field NAME` keeps the value in

@@ -307,7 +307,7 @@ mod tests {
             (["--experimental", "file-size=lots"], "file-size"),
             (["--experimental", "file-size=1"], "from 1 KiB to 1 TiB"),
             (["--modules", "8"], "from 1 to 7"),
-            (["--sync", "0"], "always, never, a number of milliseconds or buffered"),
+            (["--sync", "0"], "always, never, buffered or a number of milliseconds"),
             (["--sync", "-5"], "-5"),
             (["--compression", "none,,zstd"], "none, lz4, zstd"),
         ] {

@@ -25,8 +25,8 @@ fn a_wrong_option_makes_nothing() {
     fs::create_dir(&empty).expect("mkdir");
     for db in [&none, &empty] {
         run(["put", db, "k", "v", "--memory-budget", "1KiB"]).fails(64);
-        // Empty input: nothing to store, and no error.
-        run(["batch", db, "--file-size", "1"]).ok();
+        // Also without input: the command line is checked first.
+        run(["batch", db, "--file-size", "1"]).fails(64);
     }
     assert_eq!(contents(&empty), []);
     assert!(!fs::exists(&none).expect("readable"));

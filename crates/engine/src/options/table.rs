@@ -56,7 +56,7 @@ declare_options! {
         /// A write can give its own ([`crate::WriteOptions`]).
         "sync" => durability(durability: Durability) field durability: Durability = Durability::NoSync;
         {
-            value: "always|never|MS|buffered", unit: "ms",
+            value: "always|never|buffered|MS", unit: "ms",
             recorded: Recorded::OnRequest("sync"), has_flag: true,
         }
 

@@ -113,7 +113,7 @@ impl Core {
             workers.push(("shamba-flush", Self::flush_worker, false));
             workers.push(("shamba-merge", Self::compaction_worker, true));
             workers.push(("shamba-sync", |core| core.writer.run_syncs(), false));
-            workers.push(("shamba-tune", Self::tuning_worker, true));
+            workers.push(("shamba-tune", |core| core.tuning.work(), true));
             // Compactions run at lower priority than readers and writers, which do not wait for
             // them as long as flushes proceed.
             workers.extend(
@@ -153,7 +153,7 @@ impl Core {
         self.background.wake.notify_all();
         self.background.progress.notify_all();
         self.background.memory_wake.notify_all();
-        self.background.tune_wake.notify_all();
+        self.tuning.stop();
         self.writer.stop_syncs();
         for worker in workers {
             let _ = worker.join(); // A panic was reported when it happened.

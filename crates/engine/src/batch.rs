@@ -5,7 +5,7 @@
 //! does nothing, until `clear`. A commit that fails leaves the batch unchanged. One that succeeds
 //! empties it and keeps its memory for the next use.
 
-use crate::db::{Db, Keyspace};
+use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
 use crate::key_range::KeyRange;
 use crate::writer::WriteOptions;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use shamba_env::{Env, SlowFs};
 
-use crate::db::Db;
+use crate::database::Db;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
 use crate::experimental::Experimental;

@@ -24,18 +24,19 @@ use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, TableReader}
 use crate::catalog::{Catalog, InstallObserver};
 use crate::compaction::plan::CompactionPlan;
 use crate::error::Result;
+use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::reads::Reads;
-use crate::redesign::History;
 use crate::residency::ResidencyCore;
 use crate::settings::Settings;
-use crate::statistics::file::Saved;
+use crate::statistics::SavedStatistics;
 use crate::sync::{Condvar, Mutex};
 use crate::table_files::TableFiles;
 use crate::table_files::output::OutputMemory;
 use crate::telemetry::Telemetry;
 use crate::trace::{BUFFER_BYTES, Recorder, Recording};
-use crate::workload::Observation;
+use crate::tuning::DesignTuning;
+use crate::workload::WorkloadObserver;
 use crate::writer::{Background, Failures, FailuresNow, Work, Writer, WriterMemory};
 use shamba_key::KeyspaceId;
 use shamba_tree::compaction::table_size::Tables;
@@ -98,8 +99,6 @@ pub(crate) struct BackgroundWork {
     pub progress: Condvar,
     /// Signalled when memory should be divided again.
     pub memory_wake: Condvar,
-    /// Signalled when the tuner has to stop.
-    pub tune_wake: Condvar,
 }
 
 /// An open database.
@@ -113,6 +112,10 @@ pub(crate) struct Core {
     pub recorder: Arc<Recorder>,
     pub catalog: Arc<Catalog>,
     pub reads: Arc<Reads>,
+    pub filter_bits: Arc<FilterBits>,
+    pub statistics: SavedStatistics,
+    pub workload: Arc<WorkloadObserver>,
+    pub tuning: DesignTuning,
     /// Whether recovery keeps everything before damage in a synced part of a log, instead of
     /// failing.
     pub point_in_time: bool,
@@ -130,10 +133,6 @@ pub(crate) struct Core {
     /// Whether the memory budget keeps some tables closed, which are opened for one use each time.
     pub has_closed_tables: AtomicBool,
     pub writer: Arc<Writer>,
-    /// The observed recent workload.
-    pub observation: Mutex<Observation>,
-    /// The redesigns so far. Locked while another design is put into force, before an install.
-    pub redesigned: Mutex<History>,
     pub background: BackgroundWork,
     /// Held while background work runs on a caller's thread.
     pub inline_work: Mutex<()>,
@@ -141,8 +140,6 @@ pub(crate) struct Core {
     pub has_warned_budget_exceeded: AtomicBool,
     /// The warning that the memory budget leaves nothing to the block cache was emitted.
     pub has_warned_budget_full: AtomicBool,
-    /// The contents of the statistics file; held while it is written.
-    pub statistics_saved: Mutex<Saved>,
     pub file_lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 

@@ -101,13 +101,13 @@ impl Core {
         {
             return;
         }
-        let measured_ns = self.workload().move_ns_per_byte().unwrap_or_default();
+        let measured_ns = self.workload.workload().move_ns_per_byte().unwrap_or_default();
         let worth = Worth {
             search_ns: self.search_ns(),
             byte_ns_per_second: self.plan_prices().gain_per_byte,
             rewrite_ns_per_byte: measured_ns.max(REWRITE_NS_PER_BYTE),
         };
-        let layout = self.filter_layout();
+        let layout = self.filter_bits.layout();
         let wanted = self.filter_rewrites(|misfit| pays(misfit, worth, |bits| measured::fpr(layout, bits)));
         if wanted.is_empty() {
             return;
@@ -144,7 +144,7 @@ impl Core {
     /// out.
     fn filter_rewrites(&self, worthy: impl Fn(StaleFilter) -> bool) -> Vec<(KeyspaceId, BTreeSet<TableId>)> {
         let misfits = |keyspace: &Arc<KeyspaceCore>| {
-            let rule = self.allocation_rule(keyspace);
+            let rule = self.filter_bits.rule(keyspace);
             let version = Arc::clone(&keyspace.load().version);
             let wanted = allocation::wanted(rule, &version);
             let tables = version.tables().zip(wanted).filter_map(|((_, _, table), wanted)| {

@@ -91,7 +91,7 @@ impl Core {
                     continue;
                 }
                 if let Some(keyspace) = self.catalog.keyspace(keyspace) {
-                    self.begin_statistics(&keyspace, &uses);
+                    crate::statistics::begin(&keyspace, &uses, self.env.clock.now_us());
                 }
                 let (run, age) = self.catalog.new_run();
                 let add = |table| Change::Add { level: 0, run, age, table };
@@ -104,7 +104,7 @@ impl Core {
             self.catalog.mark_log_obsolete(log.clone());
         }
         self.catalog.remove_obsolete_files();
-        self.save_statistics(false);
+        self.statistics.save(false);
         WorkCounters::add(&self.telemetry.work().flushes, 1);
         WorkCounters::add(&self.telemetry.work().bytes_flushed, bytes);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
@@ -145,7 +145,7 @@ impl Core {
         keyspace: &KeyspaceCore,
         memtable: &Arc<dyn Memtable>,
     ) -> Result<Vec<TableUse>> {
-        let bits = Arc::new(self.flush_bits(keyspace, memtable.entries()));
+        let bits = Arc::new(self.filter_bits.of_flush(keyspace, memtable.entries()));
         let snapshots = self.reads.snapshots().stripes();
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
@@ -182,7 +182,7 @@ impl Core {
             digest: self.digest,
             compression: self.settings.compression_for(level),
             bits,
-            filter_layout: self.filter_layout(),
+            filter_layout: self.filter_bits.layout(),
             block_bytes: self.settings.block_bytes,
             block_tags: self.settings.block_tags,
             table_size: self.table_size(),

@@ -17,7 +17,6 @@ mod locking;
 mod rebuild;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -29,20 +28,24 @@ use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, parse_table_
 use crate::builder::Builder;
 use crate::catalog::{Catalog, KeyspaceCore, Keyspaces};
 use crate::core::{BackgroundWork, Core, WriterShare};
+use crate::directory::{DEFAULT_KEYSPACE, file_number, sync_names_above};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
-use crate::locality::sampled_blocks_max;
 use crate::memory::{cache_share_bytes, tables_to_open};
 use crate::reads::Reads;
-use crate::redesign::History;
 use crate::residency::ResidencyCore;
 use crate::settings::Settings;
+use crate::statistics::SavedStatistics;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::sync::Mutex;
 use crate::table_files::TableFiles;
 use crate::telemetry::{Observers, Telemetry};
 use crate::trace::Recorder;
+use crate::tuning::DesignTuning;
+use crate::workload::WorkloadObserver;
+use crate::workload::locality::sampled_blocks_max;
 use crate::writer::{Background, Writer, WriterMemory, parse_side_file_name};
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{ReplayReport, WalWriter, parse_log_file_name};
@@ -55,10 +58,7 @@ use shamba_tree::version::manifest::{
 use shamba_tree::version::{ManifestEdit, OpenTables, Pairs, TableMeta};
 
 use self::locking::lock_directory;
-pub(crate) use self::locking::{LOCK, locked, take_lock};
 use self::rebuild::{Rebuilt, Tail};
-
-pub(crate) use crate::catalog::DEFAULT_KEYSPACE;
 
 /// Opens the database that the builder describes.
 pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
@@ -97,8 +97,9 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
-    core.load_statistics();
-    core.load_workload(&state.settings);
+    core.statistics.load();
+    // Windows start here.
+    core.workload.observe();
     let (replayed, report) = rebuild::replay_logs(&core, &state, &files)?;
     warnings.extend(report.warnings.iter().map(ToString::to_string));
     let tables: u64 = state.keyspaces.values().map(|keyspace| keyspace.version.tables().count() as u64).sum();
@@ -110,24 +111,6 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let path = core.dir.clone();
     core.telemetry.emit(&Event::Opened { path, tables, replayed_batches: report.batches });
     Ok(core)
-}
-
-/// Makes the names of `dir` and of every directory above it durable.
-///
-/// # Errors
-/// `Io`. Directories that this process may not open or that cannot be synced are skipped: it did
-/// not create those.
-pub(crate) fn sync_names_above(env: &Env, dir: &Path) -> Result<()> {
-    for parent in dir.ancestors().skip(1) {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        match env.vfs.sync_dir(parent) {
-            Ok(()) => {}
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {}
-            Err(error) => return Err(Error::io("sync directory", parent, error)),
-        }
-    }
-    Ok(())
 }
 
 /// The initial state of a new database.
@@ -175,15 +158,6 @@ fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
         return Err(Error::corruption(&path, 0, "file", "a directory is in its place"));
     }
     Ok(entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
-}
-
-/// The number in the name of a database file.
-pub(crate) fn file_number(name: &str) -> Option<u64> {
-    parse_log_file_name(name)
-        .map(|log| log.0)
-        .or_else(|| parse_table_file_name(name).map(|table| table.0))
-        .or_else(|| parse_side_file_name(name).map(|values| values.0))
-        .or_else(|| parse_manifest_file_name(name))
 }
 
 fn build_core(
@@ -259,6 +233,25 @@ fn build_core(
         (Arc::clone(&lifecycle), Arc::clone(&telemetry), Arc::clone(&recorder)),
         state.last_seq,
     );
+    let filter_bits = Arc::new(FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog)));
+    let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
+    let statistics =
+        SavedStatistics::new(&env, settings.statistics, Arc::clone(&catalog), told().0, told().1);
+    let workload = Arc::new(WorkloadObserver::new(
+        &env,
+        &state.settings,
+        Arc::clone(&telemetry),
+        Arc::clone(&reads),
+        Arc::clone(&cache),
+    ));
+    let tuning = DesignTuning::new(
+        &env,
+        Arc::clone(&settings),
+        &state.settings,
+        Arc::clone(&catalog),
+        told(),
+        (Arc::clone(&ledger), Arc::clone(&workload), Arc::clone(&filter_bits)),
+    );
     let core = Arc::new(Core {
         digest: reads.digest(),
         telemetry,
@@ -266,6 +259,10 @@ fn build_core(
         recorder,
         catalog,
         reads,
+        filter_bits,
+        statistics,
+        workload,
+        tuning,
         point_in_time: settings.point_in_time,
         ledger,
         cache,
@@ -274,22 +271,20 @@ fn build_core(
         tree_charge,
         table_files: Arc::new(table_files),
         writer: Arc::new(writer),
-        observation: Mutex::default(),
-        redesigned: Mutex::new(History::from_settings(&state.settings)),
         background: BackgroundWork::default(),
         inline_work: Mutex::new(()),
         tables: Mutex::default(),
         has_warned_budget_exceeded: AtomicBool::new(false),
         has_warned_budget_full: AtomicBool::new(false),
         has_closed_tables: AtomicBool::new(false),
-        statistics_saved: Mutex::default(),
         file_lock: Mutex::new(Some(file_lock)),
         settings,
         env,
         dir,
     });
     let observer: Weak<Core> = Arc::downgrade(&core);
-    core.catalog.observe(observer);
+    core.catalog.observe(observer.clone());
+    core.tuning.connect(observer.clone(), observer);
     let background: Weak<Core> = Arc::downgrade(&core);
     core.writer.connect(background as Weak<dyn Background>);
     share.connect(Arc::downgrade(&core));

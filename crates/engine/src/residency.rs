@@ -359,7 +359,7 @@ impl Core {
             return false;
         };
         if mode == Mode::Settle {
-            self.fold_statistics();
+            crate::statistics::fold(&self.catalog, self.env.clock.now_us());
         }
         let survey = self.survey(&mut state.known);
         self.residency.fixed_bytes.store(survey.fixed_bytes, Ordering::Relaxed);

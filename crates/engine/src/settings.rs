@@ -9,6 +9,7 @@
 //! environment and the listener ([`crate::builder`]).
 
 pub(crate) mod live;
+mod tuning;
 
 use shamba_filter::{FilterLayout, Modules};
 use shamba_model::{Design, Sizing};
@@ -17,6 +18,7 @@ use shamba_table::{CacheUnits, Compression};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(crate) use self::live::{Live, LiveSettings};
+pub use self::tuning::Tuning;
 pub(crate) use crate::options::table::Settings;
 
 /// Durability of a write at the time of its acknowledgement. See `DURABILITY.md`.

@@ -8,7 +8,7 @@ use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
 use super::*;
-use crate::db::Db;
+use crate::database::Db;
 use crate::event::Event;
 use crate::event::EventListener;
 use crate::sync::Mutex;

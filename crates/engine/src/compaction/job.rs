@@ -123,7 +123,7 @@ impl Core {
         let (set_bytes, full_bytes) = (self.settings.table_bytes(), size.full_bytes);
         let slice_bytes = slice_bytes(set_bytes, full_bytes, job.input_bytes(&version), threads);
         let slices = slices(job, &version, slice_bytes, &split_keys);
-        let bits = Arc::new(self.compaction_bits(keyspace, &version, job));
+        let bits = Arc::new(self.filter_bits.of_compaction(keyspace, &version, job));
         let plan =
             CompactionPlan::new(Arc::clone(keyspace), version, job.clone(), bits, slices, threads, begin_us);
         let plan = Arc::new(plan);
@@ -142,7 +142,7 @@ impl Core {
         if ended == Ended::Closing {
             return Ok(());
         }
-        self.save_statistics(false);
+        self.statistics.save(false);
         WorkCounters::add(&self.telemetry.work().compactions, u64::from(ended == Ended::Done));
         self.telemetry.emit(&Event::CompactionEnd {
             keyspace: keyspace.name.clone(),
@@ -348,7 +348,7 @@ impl Core {
             };
             // Under the install lock, where no figures are adjusted: a table that is in no tree yet
             // would be missed.
-            handed = self.hand_over_statistics(plan, slice, &tables);
+            handed = crate::statistics::hand_over(&plan.keyspace, &plan.job, slice, &tables);
             let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
             let edit = slice_edit(id, &current.version, &plan.job, slice, tables, output, &live);
             Ok(ManifestEdit { versions: vec![edit], ..ManifestEdit::default() })

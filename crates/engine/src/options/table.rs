@@ -23,8 +23,8 @@ use super::{OptionInfo, Range, Recorded};
 use crate::Builder;
 use crate::experimental::Experimental;
 use crate::memory::BUDGET_BYTES_MIN;
+use crate::settings::Tuning;
 use crate::settings::{Durability, Live, LiveSettings};
-use crate::tuner::Tuning;
 
 const FILE_BYTES: Range = Range::Bytes(1 << 10, 1 << 40);
 const RUNS: Range = Range::Whole(1, MAX_RUNS as u64);

@@ -15,7 +15,7 @@ use shamba_model::{MergePolicy, Sizing};
 use shamba_table::{CacheUnit, Compression, Residency};
 
 use crate::settings::Durability;
-use crate::tuner::Tuning;
+use crate::settings::Tuning;
 
 /// A value with a text form. Printing and parsing restore the same value.
 pub(crate) trait OptionValue: Sized {

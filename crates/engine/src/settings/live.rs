@@ -2,7 +2,7 @@
 //!
 //! They are one small value behind an atomic pointer. A reader of several settings loads the value
 //! once ([`Live::get`]), so that no job mixes two designs; a reader of one setting loads it each
-//! time. Only [`crate::redesign`] changes them in an open database, after the manifest has recorded
+//! time. Only [`crate::tuning`] changes them in an open database, after the manifest has recorded
 //! the new ones.
 
 use std::fmt;

@@ -17,16 +17,13 @@
 //! harmless, as is damage, which an open and a check report as a warning. No operation fails
 //! because of this file.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
 use shamba_env::{Env, read_file, write_file_synced};
 use shamba_table::{BirthId, TableId, checksum};
 
-use crate::core::Core;
 use crate::error::{Error, Result};
-use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::framing::{Decoded, Decoder, FileHeader, FileKind, HEADER_BYTES, HeaderFault};
 use shamba_tree::statistics::{Probes, Window};
@@ -35,9 +32,6 @@ use shamba_tree::statistics::{Probes, Window};
 pub(crate) const STATISTICS: &str = "STATISTICS";
 /// Temporary name of the next file before it is renamed.
 pub(crate) const STATISTICS_TEMPORARY: &str = "STATISTICS.tmp";
-/// Sampled lookups after which a flush or compaction saves the statistics: some two million
-/// lookups.
-const SAVE_EVERY: u64 = 1 << 15;
 
 /// The figures of a keyspace and its tables.
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -48,27 +42,13 @@ pub(crate) struct TreeFigures {
 }
 
 impl TreeFigures {
-    fn is_empty(&self) -> bool {
+    /// Whether nothing was sampled.
+    pub fn is_empty(&self) -> bool {
         self.window.lookups == 0.0
     }
 }
 
-/// State of the saved file, to detect changes since.
-#[derive(Default, Debug)]
-pub(crate) struct Saved {
-    /// Sampled lookups of this process that are in the file.
-    sampled: u64,
-    /// Fingerprint of the birth ids of its tables.
-    fingerprint: u64,
-}
-
-/// Sum of the birth ids of all tables: changes when the set of tables does.
-fn fingerprint(trees: &[TreeFigures]) -> u64 {
-    let births = trees.iter().flat_map(|tree| tree.tables.iter().map(|(_, birth, _)| birth.0));
-    births.fold(0, u64::wrapping_add)
-}
-
-fn encode(trees: &[TreeFigures], birth: BirthId) -> Vec<u8> {
+pub(super) fn encode(trees: &[TreeFigures], birth: BirthId) -> Vec<u8> {
     let mut bytes = FileHeader::new(birth, 0).encode(FileKind::Statistics);
     let put_figures = |bytes: &mut Vec<u8>, figures: [f64; 3]| {
         figures.iter().for_each(|figure| bytes.extend_from_slice(&figure.to_bits().to_le_bytes()));
@@ -159,7 +139,11 @@ pub(crate) fn warning(error: &Error) -> String {
     format!("{error}; lookup statistics start empty; no answer depends on them")
 }
 
-fn write(env: &Env, dir: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces the file in `dir`, by a file of another name that is renamed.
+///
+/// # Errors
+/// Errors of the file system.
+pub(super) fn write(env: &Env, dir: &Path, bytes: &[u8]) -> io::Result<()> {
     let (path, temporary) = (dir.join(STATISTICS), dir.join(STATISTICS_TEMPORARY));
     match env.vfs.unlink(&temporary) {
         Ok(()) => {}
@@ -168,65 +152,6 @@ fn write(env: &Env, dir: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     write_file_synced(env.vfs.as_ref(), &temporary, bytes)?;
     env.vfs.rename(&temporary, &path)
-}
-
-impl Core {
-    /// Gives the open tables the figures of an earlier process that the file has for them.
-    pub(crate) fn load_statistics(&self) {
-        if !self.settings.statistics {
-            return;
-        }
-        let trees = match read(&self.env, &self.dir) {
-            Ok(trees) => trees.map(|(trees, _)| trees).unwrap_or_default(),
-            Err(error) => return self.telemetry.warn(warning(&error)),
-        };
-        lock(&self.statistics_saved).fingerprint = fingerprint(&trees);
-        let now_us = self.env.clock.now_us();
-        for TreeFigures { keyspace, window, tables } in trees {
-            let Some(keyspace) = self.catalog.keyspace(keyspace) else { continue };
-            keyspace.statistics.begin_with(Window { as_of_us: now_us, ..window });
-            let known: HashMap<(TableId, BirthId), Probes> =
-                tables.into_iter().map(|(id, birth, probes)| ((id, birth), probes)).collect();
-            for (_, _, table) in keyspace.load().version.tables() {
-                if let Some(probes) = known.get(&(table.meta.id, table.meta.birth)) {
-                    table.meta.statistics.begin_with(*probes);
-                }
-            }
-        }
-    }
-
-    /// Saves the statistics if there are enough new samples or, with `all`, if anything has
-    /// changed. A failure is only a warning.
-    pub(crate) fn save_statistics(&self, all: bool) {
-        if self.lifecycle.is_read_only() || !self.settings.statistics || self.lifecycle.has_failed() {
-            return;
-        }
-        let mut saved = lock(&self.statistics_saved);
-        let keyspaces = self.catalog.keyspaces();
-        let sampled: u64 = keyspaces.values().map(|keyspace| keyspace.statistics.sampled()).sum();
-        let news = sampled.wrapping_sub(saved.sampled);
-        if !all && news < SAVE_EVERY {
-            return;
-        }
-        let now_us = self.env.clock.now_us();
-        let trees = keyspaces.values().map(|keyspace| {
-            let version = &keyspace.load().version;
-            let tables = version.tables().map(|(_, _, table)| &table.meta);
-            let of_tables = || tables.map(|meta| (meta.id, meta.birth, meta.statistics.probes())).collect();
-            let (window, tables) = keyspace.statistics.window_and(now_us, of_tables);
-            TreeFigures { keyspace: keyspace.id, window, tables }
-        });
-        let trees: Vec<TreeFigures> = trees.collect();
-        let fingerprint = fingerprint(&trees);
-        if (news == 0 && fingerprint == saved.fingerprint) || trees.iter().all(TreeFigures::is_empty) {
-            return;
-        }
-        *saved = Saved { sampled, fingerprint };
-        if let Err(error) = write(&self.env, &self.dir, &encode(&trees, self.catalog.new_birth())) {
-            self.telemetry
-                .warn(format!("{} could not be saved: {error}", self.dir.join(STATISTICS).display()));
-        }
-    }
 }
 
 #[cfg(test)]

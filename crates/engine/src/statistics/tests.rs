@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shamba_env::{Env, MemFs, append_all, read_file};
 
 use super::file::STATISTICS;
-use crate::db::Db;
+use crate::database::Db;
 use shamba_tree::statistics::{Probes, Window};
 
 const DIR: &str = "/db";

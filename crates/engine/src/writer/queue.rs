@@ -277,7 +277,7 @@ mod tests {
 
     use super::*;
     use crate::core::Core;
-    use crate::db::Db;
+    use crate::database::Db;
 
     fn db() -> Db {
         let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };

@@ -1,0 +1,98 @@
+//! Checkpoint: a copy of a database that shares its tables.
+//!
+//! The memtables are flushed first, so the copy needs no log. Tables are hard-linked, or copied
+//! where the file system has no links. The copy's own manifest comes last, so that an incomplete
+//! copy is no database.
+
+use std::path::Path;
+
+use shamba_env::{Env, LockKind, append_all};
+use shamba_key::LogNo;
+use shamba_log::wal::WalWriter;
+use shamba_table::table_file_name;
+use shamba_tree::version::manifest::ManifestWriter;
+
+use crate::catalog::Catalog;
+use crate::directory::{LOCK, sync_names_above};
+use crate::error::{Error, Result};
+
+/// Copies the state in force to `target`: tables by hard links, everything else by a new manifest.
+/// `flush` writes all memtables to tables.
+///
+/// # Errors
+/// `Invalid` if `target` is not empty; `Io`, `NoSpace`; the error of `flush`.
+pub(super) fn checkpoint(
+    env: &Env,
+    catalog: &Catalog,
+    flush: impl FnOnce() -> Result<()>,
+    target: &Path,
+) -> Result<()> {
+    let vfs = &env.vfs;
+    if vfs.exists(target).map_err(|error| Error::io("look at", target, error))? {
+        let names = vfs.list(target).map_err(|error| Error::io("list", target, error))?;
+        if !names.is_empty() {
+            return Err(Error::invalid(format!("{} is not empty", target.display())));
+        }
+    }
+    // Creates one directory, but no missing parents, which a mistyped path may have.
+    let above = target.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above {
+        if !vfs.exists(above).map_err(|error| Error::io("look at", above, error))? {
+            let detail = format!("{} is not there", above.display());
+            let source = std::io::Error::new(std::io::ErrorKind::NotFound, detail);
+            return Err(Error::io("create directory", target, source));
+        }
+    }
+    // Flushes the memtables first: the copy then needs no log.
+    flush()?;
+    vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;
+    sync_names_above(env, target)?;
+    let _lock = vfs
+        .lock(&target.join(LOCK), LockKind::Exclusive)
+        .map_err(|error| Error::io("lock", target, error))?;
+    // The copy of the state refers to its tables, so their files are not deleted meanwhile.
+    let mut state = catalog.state()?;
+    for keyspace in state.keyspaces.values() {
+        for (_, _, table) in keyspace.version.tables() {
+            let name = table_file_name(table.meta.id);
+            link_or_copy(env, &catalog.dir().join(&name), &target.join(&name))?;
+        }
+    }
+    let number = catalog.new_id();
+    state.first_log = LogNo(number + 1);
+    state.log_promise = None;
+    state.next_id = number + 2;
+    let mut wal = WalWriter::create(env, target, state.first_log, None, state.last_seq)?;
+    wal.sync()?;
+    state.log_promise = Some(wal.finish_clean()?);
+    ManifestWriter::create(env, target, number, &state)?;
+    Ok(())
+}
+
+/// Links the file `from` as `to`, or copies and syncs it.
+fn link_or_copy(env: &Env, from: &Path, to: &Path) -> Result<()> {
+    let vfs = &env.vfs;
+    if vfs.link(from, to).is_ok() {
+        return Ok(());
+    }
+    // Another file system, or one without hard links.
+    const CHUNK_BYTES: usize = 1 << 20;
+    let source = vfs.open_read(from).map_err(|error| Error::io("open", from, error))?;
+    let mut copy = vfs.create(to).map_err(|error| Error::io("create", to, error))?;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut offset = 0;
+    loop {
+        let read = match source.read_at(offset, &mut buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::io("read", from, error)),
+        };
+        if read == 0 {
+            break;
+        }
+        let part = buffer.get(..read).unwrap_or_default();
+        append_all(copy.as_mut(), part).map_err(|error| Error::io("write", to, error))?;
+        offset += read as u64;
+    }
+    copy.sync_all().map_err(|error| Error::io("sync", to, error))
+}

@@ -1,0 +1,172 @@
+//! Tests of the descriptions: classification of the end of a file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_env::{append_all, read_file};
+use shamba_key::SeqNo;
+
+use super::*;
+use shamba_key::{Age, KeyspaceId, LogNo, RunId};
+use shamba_log::wal::{OpRef, WalWriter, encode_op, log_file_name};
+use shamba_table::{BirthId, TableId};
+use shamba_testkit::memory_env as new_env;
+use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
+use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
+
+/// A log of three batches, of which the first two are synced, with or without an end marker.
+fn log(finish: bool) -> Vec<u8> {
+    let env = new_env(1);
+    let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo::ZERO).expect("a log");
+    for seq in 1..=3 {
+        let mut ops = Vec::new();
+        encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"\\\x00key", value: b"value" });
+        wal.append_batch(SeqNo(seq), 1, &ops).expect("appended");
+        if seq == 2 {
+            wal.sync().expect("synced");
+        }
+    }
+    wal.flush().expect("flushed");
+    if finish {
+        wal.finish_clean().expect("closed");
+    }
+    read_file(env.vfs.as_ref(), &Path::new("/").join(log_file_name(LogNo(7)))).expect("read")
+}
+
+fn described(bytes: &[u8]) -> Result<LogDescription> {
+    let env = new_env(2);
+    let path = Path::new("/copy-under-another-name");
+    append_all(env.vfs.create(path).expect("a file").as_mut(), bytes).expect("written");
+    wal_file(&env, path)
+}
+
+#[test]
+fn the_end_is_judged_by_the_promises_in_the_file() {
+    let open = described(&log(false)).expect("described");
+    assert_eq!(open.ending, Ending::Open);
+    let kinds: Vec<&str> = open.records.iter().map(|record| record.kind).collect();
+    assert_eq!(kinds, ["head", "batches", "promise", "batches"]);
+    let put = |seq| ("put", format!("@{seq} [0] \\\\\\x00key (5 bytes)"));
+    let batch = || ("batch", "of 1".to_owned());
+    assert_eq!(open.records[1].fields, [batch(), put(1), batch(), put(2)]);
+    assert_eq!(described(&log(true)).expect("described").ending, Ending::Clean);
+
+    let mut torn = log(false);
+    let last = torn.len() - 1;
+    torn[last] ^= 1;
+    let torn = described(&torn).expect("described");
+    assert!(matches!(torn.ending, Ending::Torn { .. }) && !torn.is_corrupt());
+    assert_eq!(torn.records.len(), 3);
+
+    let mut corrupt = log(false);
+    corrupt[120] ^= 1;
+    let corrupt = described(&corrupt).expect("described");
+    assert!(corrupt.is_corrupt(), "{:?}", corrupt.ending);
+    assert!(corrupt.to_string().contains("CORRUPT at offset"));
+}
+
+#[test]
+fn damaged_and_foreign_headers_are_errors() {
+    for (at, kind) in [(0, ErrorKind::Corruption), (9, ErrorKind::Unsupported), (30, ErrorKind::Corruption)] {
+        let mut bytes = log(true);
+        bytes[at] ^= 0x80;
+        assert_eq!(described(&bytes).expect_err("damaged").kind(), kind);
+    }
+    assert_eq!(described(b"").expect_err("empty").kind(), ErrorKind::Corruption);
+    let nothing = manifest_file(&new_env(1), Path::new("/nothing")).expect_err("no such file");
+    assert_eq!(nothing.kind(), ErrorKind::Io);
+    assert_eq!(
+        manifest_file(&new_env(1), Path::new("/")).expect_err("no database").kind(),
+        ErrorKind::NotFound
+    );
+}
+
+#[test]
+fn a_batch_too_long_to_be_held_is_described_like_any_other() {
+    let env = new_env(1);
+    let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo(4)).expect("a log");
+    let value = vec![7; 200_000];
+    let mut ops = Vec::new();
+    encode_op(&mut ops, true, KeyspaceId(3), OpRef::Put { key: b"long", value: &value });
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::Delete { key: b"gone" });
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::RangeDelete { start: b"a", end: Some(b"b") });
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::RangeDelete { start: b"c", end: None });
+    wal.append_batch(SeqNo(5), 4, &ops).expect("appended");
+    wal.append_op(SeqNo(9), KeyspaceId(0), OpRef::Put { key: b"next", value: b"v" }).expect("appended");
+    wal.flush().expect("flushed");
+    let described = wal_file(&env, &Path::new("/").join(log_file_name(LogNo(7)))).expect("described");
+    assert_eq!((&described.ending, described.records[1].frames), (&Ending::Open, 4));
+    let texts = |record: usize| {
+        let fields = described.records[record].fields.iter();
+        fields.map(|(name, text)| format!("{name} {text}")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        texts(1),
+        [
+            "batch of 4",
+            "put @5 [3] long (200000 bytes)",
+            "delete @6 [0] gone",
+            "range_delete @7 [0] a..b",
+            "range_delete @8 [0] c..",
+        ]
+    );
+    assert_eq!(texts(2), ["batch of 1", "put @9 [0] next (1 bytes)"]);
+}
+
+#[test]
+fn the_description_of_the_format_page_is_what_a_log_prints() {
+    let env = new_env(1);
+    env.vfs.create_dir_all(Path::new("/db")).expect("a directory");
+    let mut wal = WalWriter::create(&env, Path::new("/db"), LogNo(7), None, SeqNo(40)).expect("a log");
+    let mut ops = Vec::new();
+    encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"apple", value: b"red" });
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::Delete { key: b"pear" });
+    encode_op(&mut ops, false, KeyspaceId(3), OpRef::RangeDelete { start: b"a", end: Some(b"c") });
+    wal.append_batch(SeqNo(41), 3, &ops).expect("appended");
+    wal.append_op(SeqNo(44), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
+    wal.finish_clean().expect("closed");
+    let described = wal_file(&env, &Path::new("/db").join(log_file_name(LogNo(7)))).expect("described");
+    let page = include_str!("../../../../../docs/formats/wal.md");
+    assert!(page.contains(&described.to_string()), "docs/formats/wal.md lacks this:\n{described}");
+}
+
+#[test]
+fn the_description_of_the_format_page_is_what_a_manifest_prints() {
+    let env = new_env(1);
+    let dir = Path::new("/db");
+    env.vfs.create_dir_all(dir).expect("a directory");
+    let first = ManifestEdit {
+        settings: vec![("digest".to_owned(), "xxh3".to_owned())],
+        keyspaces_created: vec![(KeyspaceId(0), "default".to_owned(), Vec::new())],
+        first_log: Some(LogNo(2)),
+        next_id: Some(4),
+        ..ManifestEdit::default()
+    };
+    let mut state = ManifestState::default();
+    state.apply(&first).expect("it fits");
+    let mut writer = ManifestWriter::create(&env, dir, 3, &state).expect("created");
+    let (lower, upper) = (Bytes::from("a"), Some(Bytes::from("m")));
+    let meta = TableMeta {
+        id: TableId(5),
+        birth: BirthId(5u64.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        file_bytes: 10_005,
+        entries: 300,
+        deletes: 20,
+        range_deletes: 1,
+        smallest: lower.clone(),
+        upper: upper.clone(),
+        smallest_seq: SeqNo(5),
+        largest_seq: SeqNo(405),
+        bits_per_key: 10.5,
+        reader: Default::default(),
+        statistics: Default::default(),
+    };
+    let table = TableUse { meta: Arc::new(meta), range: KeyRange { lower, upper }, live_bytes: 9_005 };
+    let change = Change::Add { level: 0, run: RunId(6), age: Age(6), table };
+    let versions = vec![VersionEdit { keyspace: KeyspaceId(0), changes: vec![change] }];
+    writer.append(&ManifestEdit { versions, ..ManifestEdit::default() }).expect("appended");
+    let described = manifest_file(&env, dir).expect("described");
+    let page = include_str!("../../../../../docs/formats/manifest.md");
+    assert!(page.contains(&described.to_string()), "docs/formats/manifest.md lacks this:\n{described}");
+}

@@ -1,0 +1,42 @@
+//! Administration of whole databases: checks, checkpoints, repair, and descriptions of files.
+//!
+//! [`verify`] and [`checkpoint`] work on an open database, while it is read and written: on its
+//! files and its catalog. [`verify::check_files`], [`repair`] and [`inspect`] read the files of a
+//! database that need not open.
+
+mod checkpoint;
+pub mod inspect;
+pub(crate) mod repair;
+#[cfg(test)]
+mod tests;
+pub(crate) mod verify;
+
+use std::path::Path;
+
+use self::verify::CheckReport;
+use crate::database::Db;
+use crate::error::Result;
+
+impl Db {
+    /// Copies the present state of the database into `dir`. That directory must be empty or not
+    /// exist; its parent must exist. Tables are hard-linked where the file system allows it. The
+    /// copy is an independent database.
+    ///
+    /// # Errors
+    /// `Invalid` if `dir` is not empty; `Io` if its parent does not exist; as [`Db::flush`];
+    /// `NoSpace`.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        let core = self.core();
+        checkpoint::checkpoint(&core.env, &core.catalog, || core.writer.flush(), dir.as_ref())
+    }
+
+    /// Reads every byte of every file and reports all damage.
+    ///
+    /// # Errors
+    /// `Closed`. Damage is in the report and not an error.
+    pub fn verify(&self) -> Result<CheckReport> {
+        let core = self.core();
+        let held_bytes_max = core.settings.held_value_bytes_max();
+        verify::verify(&core.env, &core.catalog, &core.telemetry, held_bytes_max)
+    }
+}

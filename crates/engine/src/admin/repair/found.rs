@@ -1,0 +1,377 @@
+//! The input of a repair: the manifest, and the tables in use.
+//!
+//! An intact manifest states which tables are in use, and for which keys. So inputs that a
+//! compaction has replaced are not used.
+//!
+//! If only `CURRENT` is lost, a manifest is trusted if it is intact and the only one. Of several
+//! manifests the current one is unknown. One newer than `CURRENT` names may be a draft that found
+//! no space, after which the old one continued. Next to the current one, its predecessor may still
+//! exist. An untrusted manifest is used at most for settings and names.
+//!
+//! Without a trusted manifest, every table in the directory is used entirely. Each states its
+//! keyspace, and its entries carry the sequence numbers that decide which version is newer. Entries
+//! that compactions dropped may then reappear from inputs that were not removed yet; this is
+//! reported as lost deletions. A table whose keyspace is unreadable, too, goes into a separate
+//! keyspace: in any other, its entries could be data that was never written there.
+//!
+//! A table whose file name holds another file is found by its birth id.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shamba_env::{DirEntry, Env, FileError};
+use shamba_key::SeqNo;
+use shamba_table::{
+    BirthId, OpenFiles, Salvage, TableId, open_files_within, parse_table_file_name, table_file_name,
+};
+
+use super::report::{Loss, RepairReport};
+use crate::directory::DEFAULT_KEYSPACE;
+use crate::error::{Error, ErrorKind, Result};
+use shamba_key::KeyspaceId;
+use shamba_log::wal::parse_log_file_name;
+use shamba_tree::version::current::{CURRENT, read_current};
+use shamba_tree::version::manifest::load::read_edits;
+use shamba_tree::version::manifest::{
+    ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
+};
+use shamba_tree::version::{KeyRange, TableUse};
+
+/// Name of the keyspace for entries of tables without a readable keyspace, if the manifest is lost.
+const UNATTRIBUTED: &str = "unattributed";
+/// Id of that keyspace. Ids count up from 1, and no database reaches this number.
+const UNATTRIBUTED_ID: KeyspaceId = KeyspaceId(1 << 30);
+
+/// A readable table, and the range of it in use.
+pub(super) struct Part {
+    pub(super) table: Arc<Salvage>,
+    pub(super) range: KeyRange,
+}
+
+/// The readable content of a keyspace.
+#[derive(Default)]
+pub(super) struct Space {
+    pub(super) name: String,
+    pub(super) parts: Vec<Part>,
+    /// Operations in logs up to this sequence number are in tables.
+    pub(super) flushed: SeqNo,
+}
+
+/// The readable content of the database, except for the logs.
+pub(super) struct Found {
+    /// The state in the manifest, as far as it could be read.
+    pub(super) state: ManifestState,
+    /// Whether that state is complete and trusted.
+    pub(super) is_whole: bool,
+    pub(super) spaces: BTreeMap<KeyspaceId, Space>,
+}
+
+impl Found {
+    /// Reads everything in `dir` but the logs.
+    pub(super) fn look(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Self> {
+        let entries = env.vfs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+        if !entries.iter().any(is_ours) {
+            return Err(Error::no_database(dir, "the directory contains no database file"));
+        }
+        let (state, is_whole) = read_state(env, dir, &entries, report)?;
+        report.manifest = is_whole;
+        let named = |(id, keyspace): (&KeyspaceId, &shamba_tree::version::manifest::state::KeyspaceState)| {
+            (*id, Space { name: keyspace.name.clone(), parts: Vec::new(), flushed: keyspace.flushed })
+        };
+        let spaces = state.keyspaces.iter().map(named).collect();
+        let mut found = Self { state, is_whole, spaces };
+        let mut tables = Tables::new(env, dir, &entries);
+        if found.is_whole {
+            found.take_named(&mut tables, report)?;
+        } else {
+            found.take_all(&mut tables, report)?;
+        }
+        found.name_the_default();
+        report.keyspaces = found.spaces.len() as u64;
+        Ok(found)
+    }
+
+    /// Ensures that the default keyspace exists and has its name, and that no other keyspace has
+    /// that name.
+    fn name_the_default(&mut self) {
+        for (id, space) in &mut self.spaces {
+            if *id != KeyspaceId::DEFAULT && space.name == DEFAULT_KEYSPACE {
+                space.name = format!("{DEFAULT_KEYSPACE}-{id}");
+            }
+        }
+        let first = self.space(KeyspaceId::DEFAULT, || DEFAULT_KEYSPACE.to_owned());
+        DEFAULT_KEYSPACE.clone_into(&mut first.name);
+    }
+
+    /// Opens the tables that the manifest names.
+    fn take_named(&mut self, tables: &mut Tables<'_>, report: &mut RepairReport) -> Result<()> {
+        for (id, keyspace) in &self.state.keyspaces {
+            let Some(space) = self.spaces.get_mut(id) else { continue };
+            for (_, _, used) in keyspace.version.tables() {
+                let keys = used.meta.key_range();
+                let counts = used.range.intersection(&keys);
+                match tables.of(used, report)? {
+                    Ok(table) => {
+                        if let Some(error) = table.lost_tombstones() {
+                            if used.meta.range_deletes > 0 {
+                                let error = Error::from(error.clone());
+                                report.damaged(table.path(), &error, affected(&keyspace.name));
+                                let name = Some(keyspace.name.as_str());
+                                report.lose(name, counts, Loss::Deletions, table.path(), &error);
+                            }
+                        }
+                        space.parts.push(Part { table, range: used.range.clone() });
+                    }
+                    Err((path, error)) => {
+                        report.damaged(&path, &error, affected(&keyspace.name));
+                        report.lose(Some(&keyspace.name), counts, Loss::Entries, &path, &error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens every table in the directory; its keyspace is the one that it states, or else the one
+    /// in the readable part of the manifest.
+    fn take_all(&mut self, tables: &mut Tables<'_>, report: &mut RepairReport) -> Result<()> {
+        let mut known: BTreeMap<TableId, KeyspaceId> = BTreeMap::new();
+        for (id, keyspace) in &self.state.keyspaces {
+            known.extend(keyspace.version.tables().map(|(_, _, table)| (table.meta.id, *id)));
+        }
+        let all: Vec<TableId> = tables.by_id.iter().copied().collect();
+        for id in all {
+            let path = tables.dir.join(table_file_name(id));
+            let table = match tables.open(&path, None, report)? {
+                Ok(table) => table,
+                Err(error) => {
+                    report.damaged(&path, &error, "the keys of this table");
+                    report.lose(None, Some(KeyRange::everything()), Loss::Entries, &path, &error);
+                    continue;
+                }
+            };
+            let origin = table.origin();
+            let keyspace = match (origin, known.get(&id)) {
+                (Some(origin), _) => KeyspaceId(origin.keyspace),
+                (None, Some(known)) => *known,
+                (None, None) => UNATTRIBUTED_ID,
+            };
+            let name = origin.map(|origin| origin.name.clone());
+            let space = self.space(keyspace, || name.unwrap_or_else(|| UNATTRIBUTED.to_owned()));
+            let name = space.name.clone();
+            space.parts.push(Part { table: Arc::clone(&table), range: KeyRange::everything() });
+            let keys = table.bounds().map_or_else(KeyRange::everything, |(lower, upper)| KeyRange {
+                lower: lower.clone(),
+                upper: upper.cloned(),
+            });
+            if keyspace == UNATTRIBUTED_ID {
+                let detail = format!("its keyspace is unknown: its entries are in {name:?}");
+                let error = Error::corruption(&path, 0, "table", detail);
+                report.lose(None, Some(keys.clone()), Loss::Entries, &path, &error);
+            }
+            if let Some(error) = table.lost_tombstones() {
+                let error = Error::from(error.clone());
+                report.damaged(&path, &error, affected(&name));
+                report.lose(Some(&name), Some(keys), Loss::Deletions, &path, &error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the keyspace `id`. A new one gets the name that `name` returns, made unique if
+    /// necessary.
+    pub(super) fn space(&mut self, id: KeyspaceId, name: impl FnOnce() -> String) -> &mut Space {
+        if !self.spaces.contains_key(&id) {
+            let mut name = name();
+            while name.is_empty() || self.spaces.values().any(|space| space.name == name) {
+                name = format!("{name}-{id}");
+            }
+            self.spaces.insert(id, Space { name, ..Space::default() });
+        }
+        self.spaces.entry(id).or_default()
+    }
+
+    /// The largest known sequence number of any table.
+    pub(super) fn largest_seq(&self) -> SeqNo {
+        let parts = self.spaces.values().flat_map(|space| &space.parts);
+        parts.filter_map(|part| part.table.largest_seq()).max().unwrap_or(SeqNo::ZERO)
+    }
+}
+
+fn affected(keyspace: &str) -> String {
+    format!("keyspace \"{}\"", keyspace.escape_default())
+}
+
+/// Whether the name is specific to files of a database.
+fn is_ours(entry: &DirEntry) -> bool {
+    let name = entry.name.as_str();
+    name == CURRENT
+        || parse_table_file_name(name).is_some()
+        || parse_log_file_name(name).is_some()
+        || parse_manifest_file_name(name).is_some()
+}
+
+/// Reads the manifest, and decides whether it can be trusted.
+fn read_state(
+    env: &Env,
+    dir: &Path,
+    entries: &[DirEntry],
+    report: &mut RepairReport,
+) -> Result<(ManifestState, bool)> {
+    let error = match ManifestReader::load(env, dir) {
+        Ok(Some(loaded)) => {
+            loaded.warnings.into_iter().for_each(|warning| report.warn(warning));
+            return Ok((loaded.state, true));
+        }
+        Ok(None) => Error::corruption(&dir.join(CURRENT), 0, CURRENT, "it is missing"),
+        Err(error) => error.into(),
+    };
+    report.damaged(&dir.join(CURRENT), &error, "the list of current tables");
+    // If `CURRENT` can be read, only the manifest that it names can be the current one.
+    let current = read_current(env, dir).ok().flatten();
+    let files = entries.iter().filter(|entry| !entry.is_dir);
+    let numbers: Vec<u64> = files.filter_map(|entry| parse_manifest_file_name(&entry.name)).collect();
+    let named = current.map(|current| current.number).filter(|number| numbers.contains(number));
+    let Some(number) = named.or(numbers.iter().copied().max()) else {
+        lose_manifest(dir, &error, report);
+        return Ok((ManifestState::default(), false));
+    };
+    let was_in_force = match current {
+        Some(current) => current.number == number,
+        None => numbers.len() == 1,
+    };
+    let path = dir.join(manifest_file_name(number));
+    let mut state = ManifestState::default();
+    let expected = current.filter(|current| current.number == number);
+    let read = read_edits(env, &path, number, expected, &mut |record, edit| {
+        state.apply(&edit).map_err(|detail| {
+            let detail = format!("inconsistent with earlier edits: {detail}");
+            FileError::corruption(&path, record.offset, "manifest edit", detail)
+        })
+    });
+    state.next_id = state.next_id.max(number.saturating_add(1));
+    match read {
+        Ok(_) if !was_in_force => {
+            report.warn(format!(
+                "{} does not determine the current tables: it may be outdated",
+                path.display()
+            ));
+            lose_manifest(dir, &error, report);
+            Ok((state, false))
+        }
+        Ok(torn) => {
+            torn.iter().for_each(|torn| report.warn(torn.to_string()));
+            report.warn(format!("{} is used as the current manifest", path.display()));
+            Ok((state, true))
+        }
+        Err(error) => {
+            let error = error.into();
+            report.damaged(&path, &error, "the list of current tables");
+            lose_manifest(&path, &error, report);
+            Ok((state, false))
+        }
+    }
+}
+
+/// Reports a lost manifest: it is unknown which entries compactions dropped, and which tables
+/// existed.
+fn lose_manifest(path: &Path, error: &Error, report: &mut RepairReport) {
+    report.warn("without a manifest, missing tables and logs are not detected".to_owned());
+    report.lose(None, Some(KeyRange::everything()), Loss::Deletions, path, error);
+}
+
+/// The table files.
+struct Tables<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    files: Arc<OpenFiles>,
+    by_id: BTreeSet<TableId>,
+    /// Paths by birth id; computed when a file name first turns out to hold another file.
+    by_birth: Option<BTreeMap<u64, PathBuf>>,
+    opened: BTreeMap<TableId, std::result::Result<Arc<Salvage>, (PathBuf, Error)>>,
+}
+
+impl<'a> Tables<'a> {
+    fn new(env: &'a Env, dir: &'a Path, entries: &[DirEntry]) -> Self {
+        let files = entries.iter().filter(|entry| !entry.is_dir);
+        let by_id = files.filter_map(|entry| parse_table_file_name(&entry.name)).collect();
+        let wanted = crate::settings::Settings::default().max_open_files as usize;
+        let files = Arc::new(OpenFiles::new(open_files_within(wanted, env.vfs.open_files_max())));
+        Self { env, dir, files, by_id, by_birth: None, opened: BTreeMap::new() }
+    }
+
+    /// Opens a table that the manifest names, by its file name or else by its birth id; or returns
+    /// the reason for a failure.
+    fn of(
+        &mut self,
+        used: &TableUse,
+        report: &mut RepairReport,
+    ) -> Result<std::result::Result<Arc<Salvage>, (PathBuf, Error)>> {
+        let (id, birth) = (used.meta.id, used.meta.birth);
+        if let Some(opened) = self.opened.get(&id) {
+            return Ok(opened.clone());
+        }
+        let path = self.dir.join(table_file_name(id));
+        let opened = match self.by_id.contains(&id) {
+            true => self.open(&path, Some(birth), report)?,
+            false => {
+                let detail = "the manifest names the file, but it is missing";
+                Err(Error::corruption(&path, 0, "table", detail))
+            }
+        };
+        let opened = match opened {
+            Ok(table) => Ok(table),
+            Err(error) => match self.elsewhere(birth)? {
+                Some(other) => {
+                    report.damaged(&path, &error, "nothing: the table exists under another name");
+                    self.open(&other, Some(birth), report)?.map_err(|error| (other, error))
+                }
+                None => Err((path, error)),
+            },
+        };
+        self.opened.insert(id, opened.clone());
+        Ok(opened)
+    }
+
+    /// The path of the file with this birth id.
+    fn elsewhere(&mut self, birth: BirthId) -> Result<Option<PathBuf>> {
+        if self.by_birth.is_none() {
+            let mut by_birth = BTreeMap::new();
+            for id in &self.by_id {
+                let path = self.dir.join(table_file_name(*id));
+                if let Ok(table) = Salvage::open(self.env, &path, &self.files, None) {
+                    by_birth.insert(table.birth().0, path);
+                }
+            }
+            self.by_birth = Some(by_birth);
+        }
+        Ok(self.by_birth.as_ref().and_then(|by_birth| by_birth.get(&birth.0).cloned()))
+    }
+
+    /// Opens the readable part of a table, and reports damage outside its data.
+    fn open(
+        &self,
+        path: &Path,
+        birth: Option<BirthId>,
+        report: &mut RepairReport,
+    ) -> Result<std::result::Result<Arc<Salvage>, Error>> {
+        match Salvage::open(self.env, path, &self.files, birth).map_err(Error::from) {
+            Ok(table) => {
+                report.tables += 1;
+                for damage in table.damage() {
+                    let error = Error::from(damage.clone());
+                    match error.damage() {
+                        Some(damage) if damage.structure.contains("filter") => {
+                            report.warn(error.chain().to_string())
+                        }
+                        _ => report.damaged(path, &error, "nothing: it is not needed"),
+                    }
+                }
+                Ok(Ok(Arc::new(table)))
+            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => Err(error),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,552 @@
+//! The public handles: databases, keyspaces and snapshots. Every method is a call of a lower layer.
+//!
+//! Handles are cheap to clone and to share. Each keeps the database open ([`Handle`]): databases,
+//! keyspaces, snapshots, readers, batches, iterators and cursors. [`Db::close`] ends the database
+//! in order even while other handles exist; those return `Closed` from then on.
+
+mod forwards;
+mod handle;
+mod introspect;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use shamba_env::FileLock;
+
+use self::handle::Handle;
+use crate::batch::Batch;
+use crate::builder::Builder;
+use crate::catalog::KeyspaceCore;
+use crate::core::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::key_range::KeyRange;
+use crate::metrics::Stats;
+use crate::reads::cursor::{Cursor, Iter};
+use crate::reads::options::{HashedKey, ReadOptions};
+use crate::reads::reader::ReadAt;
+use crate::trace::Recording;
+use crate::writer::WriteOptions;
+use crate::writer::operations::{Operations, with_range_delete};
+use shamba_env::lock;
+use shamba_log::wal::OpRef;
+use shamba_tree::lookup::explain::Explanation;
+use shamba_tree::slice::Slice;
+use shamba_tree::snapshot::SnapshotGuard;
+use shamba_tree::version::current::CURRENT;
+
+/// An open database: its default keyspace, and the operations on the database as a whole.
+/// `Clone + Send + Sync`.
+///
+/// Every handle keeps the database open and its directory locked: the clones of this one,
+/// [`Keyspace`], [`Snapshot`], [`Reader`], [`Batch`], [`Iter`] and [`Cursor`]. When the last one is
+/// dropped, the workers stop and the lock is released. Nothing is flushed or synced then, as if the
+/// process had been killed; the durability of each write decides what survives. [`Db::close`] ends
+/// the database in order and at once. The remaining handles then return [`ErrorKind::Closed`].
+#[derive(Clone)]
+pub struct Db {
+    handle: Arc<Handle>,
+    pub(crate) keyspace: Arc<KeyspaceCore>,
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Db").field("path", &self.core().catalog.dir()).finish_non_exhaustive()
+    }
+}
+
+/// The read methods that every handle has, by way of a [`ReadAt`].
+macro_rules! read_methods {
+    () => {
+        /// The value of `key`, if it has one.
+        ///
+        /// # Errors
+        /// `Invalid` for a key over 65,535 bytes, which is longer than any stored key; `Corruption`
+        /// or `Io` when a file is damaged or cannot be read; `Closed` after `close`.
+        pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+            self.read_at().get(key.as_ref())
+        }
+
+        /// Calls `read` with the value of `key`, if it has one, without copying it.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn get_with<T>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+            self.read_at().get_with(key.as_ref(), read)
+        }
+
+        /// Copies the value of `key` into `buffer`, replacing its contents. Returns false, and
+        /// leaves the buffer empty, if the key has no value.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn get_into(&self, key: impl AsRef<[u8]>, buffer: &mut Vec<u8>) -> Result<bool> {
+            self.read_at().get_into(key.as_ref(), buffer)
+        }
+
+        /// Whether `key` has a value.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+            self.read_at().contains_key(key.as_ref())
+        }
+
+        /// The values of many keys at one sequence number, in the order of the keys. Costs less per
+        /// key than `get`.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn multi_get<K: AsRef<[u8]>>(
+            &self,
+            keys: impl IntoIterator<Item = K>,
+        ) -> Result<Vec<Option<Slice>>> {
+            self.read_at().multi_get(keys)
+        }
+
+        /// As `get`, without hashing the key again.
+        ///
+        /// # Errors
+        /// As `get`; `Invalid` if the key was hashed by a database with another digest or seed.
+        pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
+            self.read_at().get_hashed(key)
+        }
+
+        /// The entries of a range, in key order, from both ends, as of this call. A bound may be
+        /// longer than any key.
+        pub fn range(&self, range: impl KeyRange) -> Iter {
+            self.read_at().range(range)
+        }
+
+        /// The entries whose keys begin with `prefix`, in key order, as of this call.
+        pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+            self.read_at().prefix(prefix.as_ref())
+        }
+
+        /// All entries, in key order, as of this call.
+        pub fn iter(&self) -> Iter {
+            self.read_at().range(..)
+        }
+
+        /// A cursor without a position, which reads the state as of this call.
+        pub fn cursor(&self) -> Cursor {
+            self.read_at().cursor()
+        }
+
+        /// Explains a lookup of `key`: everything it touches and skips, with reasons.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+            self.read_at().explain(key.as_ref())
+        }
+    };
+}
+
+/// The write methods of handles that write to one keyspace.
+macro_rules! write_methods {
+    () => {
+        /// Sets `key` to `value`.
+        ///
+        /// # Errors
+        /// - `Invalid` for a key over 65,535 bytes or a value over 256 MiB.
+        /// - `NoSpace`, `Io`: the log could not be written, and the write is not visible.
+        /// - `ReadOnly` after such a failure.
+        /// - `Closed` after `close`.
+        /// - The error of a flush or compaction that the write waits for and that fails three times
+        ///   in a row. The write is not done then. Later writes succeed once that work does.
+        pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+            self.put_with(key, value, WriteOptions::new())
+        }
+
+        /// `put` with a durability and a deadline of its own: a [`Durability`](crate::Durability)
+        /// or [`WriteOptions`].
+        ///
+        /// # Errors
+        /// As `put`; `Stalled` when the deadline passed while the write waited for flushes or
+        /// compactions.
+        pub fn put_with(
+            &self,
+            key: impl AsRef<[u8]>,
+            value: impl AsRef<[u8]>,
+            options: impl Into<WriteOptions>,
+        ) -> Result<()> {
+            let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
+            self.database().writer.commit_op(&self.keyspace, op, options.into())
+        }
+
+        /// Removes `key`. Succeeds if it has no value.
+        ///
+        /// # Errors
+        /// As `put`.
+        pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+            self.delete_with(key, WriteOptions::new())
+        }
+
+        /// `delete` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `put_with`.
+        pub fn delete_with(&self, key: impl AsRef<[u8]>, options: impl Into<WriteOptions>) -> Result<()> {
+            self.database().writer.commit_op(
+                &self.keyspace,
+                OpRef::Delete { key: key.as_ref() },
+                options.into(),
+            )
+        }
+
+        /// Removes every key of a range, with a single small entry. An empty or reversed range
+        /// removes nothing.
+        ///
+        /// # Errors
+        /// As `put`.
+        pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+            self.delete_range_with(range, WriteOptions::new())
+        }
+
+        /// `delete_range` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `put_with`.
+        pub fn delete_range_with(
+            &self,
+            range: impl KeyRange,
+            options: impl Into<WriteOptions>,
+        ) -> Result<()> {
+            self.keyspace.check_usable()?;
+            let mut operations = Operations::EMPTY;
+            with_range_delete(&range, |op| operations.push(self.keyspace.id, op))?;
+            self.database().writer.commit(&mut operations, options.into())
+        }
+    };
+}
+
+mod views;
+
+pub use self::views::{Reader, Snapshot};
+
+impl Db {
+    /// Opens the database in the directory `path`, or creates it if there is none. Uses the options
+    /// that are recorded in it, and defaults for the others. [`Builder`] sets options for one open,
+    /// or records them.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).open()
+    }
+
+    /// Opens an existing database without writing a byte, also on a read-only mount.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; `NotFound` if there is none.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).read_only(true).open()
+    }
+
+    /// A builder, to set options before [`Builder::open`].
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        Builder::new(path.as_ref())
+    }
+
+    pub(crate) fn open_with(builder: Builder) -> Result<Self> {
+        look_before_making(&builder)?;
+        Self::over(crate::recovery::open(builder)?)
+    }
+
+    /// Opens the database that a repair has made in a directory, which is already locked by `lock`.
+    pub(crate) fn open_begun(builder: Builder, lock: Box<dyn FileLock>) -> Result<Self> {
+        let env = builder.world()?;
+        Self::over(crate::recovery::open_locked(builder, env, lock)?)
+    }
+
+    fn over(core: Arc<Core>) -> Result<Self> {
+        let keyspace = core
+            .catalog
+            .keyspace(shamba_key::KeyspaceId(0))
+            .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
+        let workers = core.start_workers()?;
+        let handle = Arc::new(Handle::new(core, workers));
+        if handle.core.is_inline() && !handle.core.lifecycle.is_read_only() {
+            handle.core.run_background_inline();
+        }
+        Ok(Self { handle, keyspace })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.handle.core
+    }
+
+    fn database(&self) -> &Core {
+        &self.handle.core
+    }
+
+    fn read_at(&self) -> ReadAt<'_> {
+        let keyspace = &self.keyspace;
+        ReadAt {
+            reads: &self.core().reads,
+            keeper: &self.handle,
+            keyspace,
+            snapshot: None,
+            options: &ReadOptions::DEFAULT,
+        }
+    }
+
+    read_methods!();
+    write_methods!();
+
+    /// The read methods, with options.
+    pub fn with(&self, options: &ReadOptions) -> Reader {
+        Reader { db: self.clone(), options: options.clone() }
+    }
+
+    /// The digest of `key`, for lookups in several keyspaces with one hash. For a key that is too
+    /// long the lookups return an error.
+    pub fn hash_key(&self, key: impl AsRef<[u8]>) -> HashedKey {
+        let digest = self.core().digest;
+        HashedKey { key: key.as_ref().to_vec(), digest: digest.digest(key.as_ref()), made_by: digest }
+    }
+
+    /// An empty batch.
+    #[must_use = "a batch does nothing until it is committed"]
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.clone())
+    }
+
+    /// A snapshot of the present state. Compactions keep what it sees for as long as it lives.
+    pub fn snapshot(&self) -> Snapshot {
+        let guard = self.core().reads.snapshot();
+        Snapshot { db: self.clone(), keyspace: Arc::clone(&self.keyspace), guard }
+    }
+
+    /// Opens the keyspace of this name. Creates it, durably, if there is none; [`Db::get_keyspace`]
+    /// does not. `default` is the keyspace that `Db`'s own methods use.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty name or one over 255 bytes. If it must be created, as [`Db::put`];
+    /// `ReadOnly` in a database that is open read-only.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let keyspace = self.core().writer.make_keyspace(name, false)?;
+        Ok(Keyspace { db: self.clone(), keyspace })
+    }
+
+    /// Opens the keyspace of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty name or one over 255 bytes; `Closed` after `close`.
+    pub fn get_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
+        let found = self.core().catalog.find(name)?;
+        Ok(found.map(|keyspace| Keyspace { db: self.clone(), keyspace }))
+    }
+
+    /// Creates a keyspace, durably, and opens it.
+    ///
+    /// # Errors
+    /// `Invalid` if there is one of this name already; as [`Db::keyspace`].
+    pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let keyspace = self.core().writer.make_keyspace(name, true)?;
+        Ok(Keyspace { db: self.clone(), keyspace })
+    }
+
+    /// The names of all keyspaces, sorted.
+    pub fn keyspaces(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.core().catalog.keyspaces().values().map(|k| k.name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Removes a keyspace with all its contents. Its handles and iterators return `Invalid` from
+    /// now on.
+    ///
+    /// # Errors
+    /// `Invalid` for the default keyspace or an unknown name; as [`Db::put`].
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.core().writer.drop_keyspace(name)
+    }
+
+    /// Makes every acknowledged write durable.
+    ///
+    /// # Errors
+    /// `Io` when the sync failed: writes are off until reopen; `Invalid` without a log.
+    pub fn sync(&self) -> Result<()> {
+        self.core().writer.sync()
+    }
+
+    /// Writes all memtables to tables and waits until they are durable.
+    ///
+    /// # Errors
+    /// The error of the flush.
+    pub fn flush(&self) -> Result<()> {
+        self.core().writer.flush()
+    }
+
+    /// Flushes, then compacts each keyspace into one run without unneeded tombstones, and waits.
+    ///
+    /// # Errors
+    /// The error of the flush or of a compaction.
+    pub fn compact(&self) -> Result<()> {
+        self.core().compact_now()
+    }
+
+    /// Rewrites in place every table whose filter has a stale size: another number of bits per key
+    /// than its place warrants. Filters become stale after a change of the filter settings, or of
+    /// the workload with [`crate::Allocation::Workload`]. Tables for which a rewrite pays are also
+    /// rewritten in the background, while there is no other work.
+    ///
+    /// # Errors
+    /// The error of a rewrite.
+    pub fn rewrite_filters(&self) -> Result<()> {
+        self.core().rewrite_filters_now()
+    }
+
+    /// The former name of [`Self::rewrite_filters`].
+    ///
+    /// # Errors
+    /// As [`Self::rewrite_filters`].
+    #[deprecated(since = "0.2.0", note = "renamed to `rewrite_filters`")]
+    pub fn refit(&self) -> Result<()> {
+        self.rewrite_filters()
+    }
+
+    /// Begins to record every operation of every handle, with keys and the lengths of values, in
+    /// order. The result is a text file that `shamba bench DB replay` replays
+    /// (`docs/formats/trace.md`). The recording ends with [`Recording::finish`], or when the file
+    /// cannot be written. A write failure is a warning and the result of `finish`; it fails no
+    /// operation. Operations wait while 64 KiB are written to the file.
+    ///
+    /// Batches and [`Db::multi_get`] are recorded as their parts. Scans are recorded when they end,
+    /// with the number of entries that they read. Failed operations, entries added by
+    /// [`Db::ingest`] and scans that began before the recording are not recorded.
+    ///
+    /// # Errors
+    /// `Invalid` if a trace of this database is being recorded already; `Io`, `NoSpace` or
+    /// `ReadOnly` if the file exists or cannot be created; `Closed`.
+    pub fn record_trace(&self, path: impl AsRef<Path>) -> Result<Recording> {
+        self.core().record_trace(path.as_ref())
+    }
+
+    /// Waits until no flush or compaction is pending, including the compaction of flushed runs that
+    /// otherwise waits until a few have accumulated. Does not flush the active memtable.
+    ///
+    /// # Errors
+    /// The error of the background work.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.core().wait_idle()
+    }
+
+    /// Adds many sorted entries at once, as tables, bypassing the log. All become visible together.
+    /// Returns their number. Other writers wait meanwhile, so `pairs` must not itself write to this
+    /// database.
+    ///
+    /// # Errors
+    /// `Invalid` when keys do not strictly ascend, naming the place; nothing is added then. As
+    /// [`Db::flush`].
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        self.core().ingest(&self.keyspace, 0, pairs)
+    }
+
+    /// Closes the database in order: writes the memory contents to the log and syncs it, with an
+    /// end marker (without a log: writes them to tables), stops the workers and releases the lock.
+    /// Clones return `Closed` from now on.
+    ///
+    /// # Errors
+    /// The error of writing or syncing the log; the database is closed all the same.
+    pub fn close(self) -> Result<()> {
+        let core = self.core();
+        let Some(flushed) = core.writer.close() else { return Err(Error::closed()) };
+        self.handle.stop();
+        core.statistics.save(true);
+        let outcome = flushed.and(core.writer.finish_log(core.workload.to_pairs()));
+        core.reads.iterators().revoke_idle(|_| true);
+        core.release_stale_views();
+        core.telemetry.emit(&Event::Closed);
+        lock(&core.file_lock).take();
+        outcome
+    }
+}
+
+/// If `CURRENT` is missing, tries a read-only open before creating. A database that has lost its
+/// `CURRENT` is damaged and must not be overwritten by a new one. Where none may be created, not
+/// even a lock file is.
+///
+/// # Errors
+/// As a read-only open; `Invalid` for options that a new database could not have.
+fn look_before_making(builder: &Builder) -> Result<()> {
+    let (env, dir, given) = (&builder.env, &builder.path, builder.given());
+    let is_missing = |path: &Path| matches!(env.vfs.exists(path), Ok(false));
+    if given.read_only || !is_missing(&dir.join(CURRENT)) {
+        return Ok(());
+    }
+    if !is_missing(dir) {
+        match crate::recovery::open(Builder::new(dir).env(env.clone()).read_only(true)) {
+            // `NotFound` is expected. Any other unreadable state is reported when the database is
+            // created.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) && given.create_if_missing => {
+            }
+            // Another process has it open and may be creating it: the open itself waits for the
+            // lock.
+            Err(error) if error.kind() == ErrorKind::Locked => {}
+            looked => drop(looked?), // Another process has made one since.
+        }
+    }
+    given.validate()
+}
+
+/// A keyspace: a tree of its own, which shares log, batches and memory with the others.
+/// `Clone + Send + Sync`.
+#[derive(Clone)]
+pub struct Keyspace {
+    db: Db,
+    keyspace: Arc<KeyspaceCore>,
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keyspace").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Keyspace {
+    /// Checks, before a keyspace is created, whether it may have this name.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty name or one over 255 bytes.
+    pub fn check_name(name: &str) -> Result<()> {
+        crate::key_range::check_keyspace_name(name)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.keyspace.name
+    }
+
+    pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {
+        &self.keyspace
+    }
+
+    fn database(&self) -> &Core {
+        &self.db.handle.core
+    }
+
+    pub(crate) fn is_of(&self, db: &Db) -> bool {
+        Arc::ptr_eq(&self.db.handle, &db.handle)
+    }
+
+    fn read_at(&self) -> ReadAt<'_> {
+        ReadAt { keyspace: &self.keyspace, ..self.db.read_at() }
+    }
+
+    read_methods!();
+    write_methods!();
+
+    /// Levels and counters of this keyspace's tree; the counters of lookups are those of the whole
+    /// database.
+    pub fn stats(&self) -> Stats {
+        self::introspect::stats(self.db.core(), &self.keyspace)
+    }
+}

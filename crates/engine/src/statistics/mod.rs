@@ -1,0 +1,68 @@
+//! Lookup statistics of the tables: decay, initial figures of new tables, and the saved file.
+//!
+//! Sampling and decay are in [`shamba_tree::sampling`]. Here new tables inherit figures: those of a
+//! flush from the keyspace's window, those of a compaction from its inputs. [`SavedStatistics`]
+//! keeps the figures across opens in the file [`file`].
+
+pub(crate) mod file;
+mod saved;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_tree::compaction::policy::CompactionJob;
+use shamba_tree::sampling::inherit::{Input, inherited, share_left, stretches};
+use shamba_tree::version::{KeyRange, TableMeta, TableUse, live_bytes};
+
+use crate::catalog::{Catalog, KeyspaceCore};
+
+pub(crate) use self::saved::SavedStatistics;
+
+/// Decays figures whose last fold is old enough. Not during an install: its new tables have
+/// figures already and are in no tree yet. (Samplers fold without this lock: a step is so small
+/// that a table which misses it has hardly any error.)
+pub(crate) fn fold(catalog: &Catalog, now_us: u64) {
+    catalog.between_installs(|| {
+        for keyspace in catalog.keyspaces().values() {
+            keyspace.statistics.fold_in_time(&keyspace.load().version, now_us);
+        }
+    });
+}
+
+/// Sets the initial figures of the tables of a flush or ingest.
+pub(crate) fn begin(keyspace: &KeyspaceCore, tables: &[TableUse], now_us: u64) {
+    let window = keyspace.statistics.window(now_us);
+    let entries: u64 = tables.iter().map(|table| table.meta.entries).sum();
+    let version = Arc::clone(&keyspace.load().version);
+    let tree_entries = entries + version.tables().map(|(_, _, table)| table.meta.entries).sum::<u64>();
+    for TableUse { meta, .. } in tables {
+        meta.statistics.begin_with(window.of_flush(meta.entries, entries, tree_entries));
+    }
+}
+
+/// Gives the outputs of a compacted slice, which is about to be installed, the figures of its
+/// inputs for its keys. Returns the share that each input keeps after the install.
+pub(crate) fn hand_over(
+    keyspace: &KeyspaceCore,
+    job: &CompactionJob,
+    slice: &KeyRange,
+    outputs: &[TableUse],
+) -> Vec<(Arc<TableMeta>, f64)> {
+    let version = Arc::clone(&keyspace.load().version);
+    // The current figures: earlier slices have taken their parts.
+    let inputs = job.uses(&version);
+    let inputs: Vec<Input<'_>> = inputs
+        .into_iter()
+        .map(|(_, run, table)| Input { run: run.id.0, table, probes: table.meta.statistics.probes() })
+        .collect();
+    let lowers: Vec<Bytes> = outputs.iter().map(|output| output.range.lower.clone()).collect();
+    for (output, stretch) in outputs.iter().zip(stretches(slice, &lowers)) {
+        output.meta.statistics.begin_with(inherited(&inputs, &stretch, &live_bytes));
+    }
+    let kept =
+        |input: &Input<'_>| (Arc::clone(&input.table.meta), share_left(input.table, slice, &live_bytes));
+    inputs.iter().map(kept).collect()
+}
+
+#[cfg(test)]
+mod tests;

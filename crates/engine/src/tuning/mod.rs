@@ -1,0 +1,137 @@
+//! Tuning: which design would be better, whether the move is worth it, and the move itself.
+//!
+//! [`DesignTuning`] owns the history of redesigns and the state of the tuner. It computes advice
+//! from the observed workload, the trees and the memory ([`advise`]), moves the database to another
+//! design ([`redesign`]), and does so by itself where the options say so ([`worker`], [`tuner`]).
+//!
+//! It moves no table. Compactions do, by the rules of the design in force; a [`Mover`], set once
+//! when the database is composed, is told of a new design, and [`MovePrices`] say what a move
+//! costs.
+//!
+//! Locks: the history's lock is taken before the install lock and before leaves. It is not held
+//! while an event is emitted, because listeners may ask for the history.
+
+pub(crate) mod advise;
+pub(crate) mod history;
+mod redesign;
+#[cfg(test)]
+mod tests;
+mod tuner;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+use shamba_env::{Clock, Env, lock};
+use shamba_table::Ledger;
+
+use self::advise::{Advice, Advisor, MovePrices};
+use self::history::{History, KeptOff, Redesigned};
+use crate::catalog::Catalog;
+use crate::error::Result;
+use crate::filter_bits::FilterBits;
+use crate::lifecycle::Lifecycle;
+use crate::settings::Settings;
+use crate::sync::{Condvar, Mutex};
+use crate::telemetry::Telemetry;
+use crate::tree_design::TreeDesign;
+use crate::workload::WorkloadObserver;
+
+/// What moves the trees to a design that was put into force.
+pub(crate) trait Mover: Send + Sync {
+    /// Whether a compaction of a whole keyspace is requested.
+    fn is_compacting_all(&self) -> bool;
+
+    /// Another design is in force. With `compacts_all`, every keyspace is to be compacted into one
+    /// run. The history's lock is held.
+    fn design_changed(&self, compacts_all: bool);
+
+    /// Starts the compactions that the design in force asks for, or runs them where there are no
+    /// threads. No lock is held.
+    fn begin_move(&self);
+}
+
+/// Advice on the design of a database, and its redesigns.
+pub(crate) struct DesignTuning {
+    clock: Arc<dyn Clock>,
+    settings: Arc<Settings>,
+    catalog: Arc<Catalog>,
+    lifecycle: Arc<Lifecycle>,
+    telemetry: Arc<Telemetry>,
+    workload: Arc<WorkloadObserver>,
+    advisor: Advisor,
+    /// The redesigns so far. Locked while another design is put into force, before an install.
+    history: Mutex<History>,
+    mover: OnceLock<Weak<dyn Mover>>,
+    is_stopping: Mutex<bool>,
+    /// Signalled when the tuning thread has to end.
+    stopping: Condvar,
+}
+
+impl DesignTuning {
+    /// For the trees in `catalog`. `recorded` are the manifest's settings, which hold the history;
+    /// `lifecycle` and `telemetry` are those of the catalog.
+    pub fn new(
+        env: &Env,
+        settings: Arc<Settings>,
+        recorded: &BTreeMap<String, String>,
+        catalog: Arc<Catalog>,
+        (lifecycle, telemetry): (Arc<Lifecycle>, Arc<Telemetry>),
+        (ledger, workload, filter_bits): (Arc<Ledger>, Arc<WorkloadObserver>, Arc<FilterBits>),
+    ) -> Self {
+        let advisor = Advisor::new(
+            Arc::clone(&settings),
+            Arc::clone(&catalog),
+            ledger,
+            Arc::clone(&workload),
+            filter_bits,
+        );
+        Self {
+            clock: Arc::clone(&env.clock),
+            settings,
+            catalog,
+            lifecycle,
+            telemetry,
+            workload,
+            advisor,
+            history: Mutex::new(History::from_settings(recorded)),
+            mover: OnceLock::new(),
+            is_stopping: Mutex::new(false),
+            stopping: Condvar::new(),
+        }
+    }
+
+    /// Sets what moves the trees, and what that costs; later calls have no effect.
+    pub fn connect(&self, mover: Weak<dyn Mover>, prices: Weak<dyn MovePrices>) {
+        let _ = self.mover.set(mover);
+        self.advisor.price_by(prices);
+    }
+
+    fn mover(&self) -> Option<Arc<dyn Mover>> {
+        self.mover.get()?.upgrade()
+    }
+
+    /// The last redesigns, oldest first.
+    pub fn redesigns(&self) -> Vec<Redesigned> {
+        lock(&self.history).list().to_vec()
+    }
+
+    /// Computes advice as of now.
+    ///
+    /// # Errors
+    /// `Closed`; `Invalid` when the model rejects the measured values.
+    pub fn advise(&self) -> Result<Advice> {
+        self.workload.observe();
+        let kept_off = lock(&self.history).kept_off(self.clock.unix_ms());
+        self.advise_with(None, &kept_off)
+    }
+
+    /// Computes advice, with `favourite` among the candidates and without designs like `kept_off`.
+    ///
+    /// # Errors
+    /// As [`Self::advise`].
+    fn advise_with(&self, favourite: Option<TreeDesign>, kept_off: &[KeptOff]) -> Result<Advice> {
+        self.lifecycle.check_open()?;
+        self.advisor.advise(favourite, kept_off)
+    }
+}

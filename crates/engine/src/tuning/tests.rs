@@ -1,0 +1,163 @@
+//! Tests of tuning alone: on an empty catalog, with made-up costs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use shamba_key::KeyspaceId;
+use shamba_model::{Design, MergePolicy};
+use shamba_tree::compaction::policy::Rules;
+use shamba_tree::version::ManifestEdit;
+use shamba_tree::version::manifest::ManifestState;
+
+use super::advise::MovePrices;
+use super::history::RedesignedBy;
+use super::*;
+use crate::error::ErrorKind;
+use crate::settings::{Settings, Tuning};
+use crate::workload::tests::Parts;
+
+/// A database in which nothing moves: counts what tuning asks for.
+#[derive(Default)]
+struct Still {
+    changed: AtomicU32,
+    begun: AtomicU32,
+}
+
+impl Mover for Still {
+    fn is_compacting_all(&self) -> bool {
+        false
+    }
+
+    fn design_changed(&self, compacts_all: bool) {
+        assert!(!compacts_all, "an empty tree needs no compaction");
+        self.changed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn begin_move(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl MovePrices for Still {
+    fn rules_under(&self, design: Design) -> Rules {
+        Rules::manual(design, 4)
+    }
+
+    fn full_table_bytes(&self) -> u64 {
+        1 << 20
+    }
+
+    fn read_ns(&self, bytes: u64) -> f64 {
+        bytes as f64
+    }
+}
+
+impl Still {
+    fn counts(&self) -> (u32, u32) {
+        (self.changed.load(Ordering::Relaxed), self.begun.load(Ordering::Relaxed))
+    }
+}
+
+/// Tuning over the parts of an empty database, and what it moves.
+fn tuning(parts: &Parts) -> (DesignTuning, Arc<Still>) {
+    let mut state = ManifestState { next_id: 1, ..ManifestState::default() };
+    let keyspaces_created = vec![(KeyspaceId::DEFAULT, "default".to_owned(), Vec::new())];
+    let edit = ManifestEdit { keyspaces_created, ..ManifestEdit::default() };
+    parts.catalog.begin(&mut state, edit).expect("a manifest");
+    let tuning = over(parts, &state.settings);
+    let still = Arc::new(Still::default());
+    let weak: Weak<Still> = Arc::downgrade(&still);
+    tuning.connect(weak.clone(), weak);
+    (tuning, still)
+}
+
+/// Tuning over `parts`, with the history in `recorded`, and without anything that moves tables.
+fn over(parts: &Parts, recorded: &BTreeMap<String, String>) -> DesignTuning {
+    let workload = Arc::new(parts.observer(&Vec::new()));
+    let (settings, catalog) = (Arc::clone(&parts.settings), Arc::clone(&parts.catalog));
+    let bits = FilterBits::new(&parts.env, Arc::clone(&settings), Arc::clone(&catalog));
+    let told = (Arc::clone(&parts.lifecycle), Arc::clone(&parts.telemetry));
+    let lower = (Arc::clone(&parts.ledger), workload, Arc::new(bits));
+    DesignTuning::new(&parts.env, settings, recorded, catalog, told, lower)
+}
+
+fn target(of: &Parts, size_ratio: f64) -> TreeDesign {
+    let design = Design::new(MergePolicy::Tiering, size_ratio, 1 << 20, 8.0);
+    TreeDesign { design, ..of.settings.live.get().tree_design() }
+}
+
+#[test]
+fn a_redesign_is_recorded_before_it_is_in_force_and_can_be_undone_once() {
+    let parts = Parts::new(Settings::default());
+    let (tuning, still) = tuning(&parts);
+    let before = parts.settings.live.get().tree_design();
+    let after = target(&parts, 4.0);
+    tuning.redesign(&after, RedesignedBy::Caller, "a test").expect("redesigned");
+    assert_eq!(parts.settings.live.get().tree_design(), after);
+    assert_eq!(still.counts(), (1, 1));
+    tuning.redesign(&after, RedesignedBy::Caller, "a test").expect("in force already");
+    assert_eq!((still.counts(), tuning.redesigns().len()), ((1, 1), 1), "nothing to do");
+    // The manifest has it, for the next open.
+    let recorded = parts.catalog.state().expect("a manifest").settings;
+    let reopened = over(&parts, &recorded);
+    assert_eq!(reopened.redesigns(), tuning.redesigns());
+    assert_eq!(Settings::from_pairs(&recorded).expect("settings").live.get().tree_design(), after);
+
+    assert_eq!(tuning.undo_redesign().expect("undone"), before);
+    assert_eq!(parts.settings.live.get().tree_design(), before);
+    assert_eq!(still.counts(), (2, 2));
+    let twice = tuning.undo_redesign().expect_err("undone already");
+    assert_eq!(twice.kind(), ErrorKind::Invalid);
+    let origins: Vec<RedesignedBy> = tuning.redesigns().iter().map(|entry| entry.by).collect();
+    assert_eq!(origins, [RedesignedBy::Caller, RedesignedBy::Undo]);
+}
+
+#[test]
+fn a_redesign_that_cannot_be_recorded_is_not_in_force() {
+    let parts = Parts::new(Settings::default());
+    let (tuning, still) = tuning(&parts);
+    let before = parts.settings.live.get();
+    let wrong = TreeDesign { design: Design { size_ratio: 0.5, ..before.design }, ..target(&parts, 4.0) };
+    let refused = tuning.redesign(&wrong, RedesignedBy::Caller, "a test").expect_err("no size ratio");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    // A database without a manifest of its own.
+    let other = Parts::new(Settings::default());
+    let read_only = over(&other, &BTreeMap::new());
+    let weak: Weak<Still> = Arc::downgrade(&still);
+    read_only.connect(weak.clone(), weak);
+    let refused = read_only.redesign(&target(&other, 4.0), RedesignedBy::Caller, "a test");
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::ReadOnly));
+    // Nothing that could move tables is left.
+    let alone = over(&parts, &BTreeMap::new());
+    let refused = alone.redesign(&target(&parts, 4.0), RedesignedBy::Caller, "a test");
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::Closed));
+    assert_eq!((parts.settings.live.get(), still.counts()), (before, (0, 0)));
+    assert!(tuning.redesigns().is_empty() && read_only.redesigns().is_empty());
+}
+
+#[test]
+fn advice_says_why_too_little_is_known() {
+    let parts = Parts::new(Settings::default());
+    let (tuning, _still) = tuning(&parts);
+    let reason = |tuning: &DesignTuning| tuning.advise().expect("advice").reason;
+    assert!(reason(&tuning).contains("operations a second say too little"), "{}", reason(&tuning));
+    parts.put(100_000);
+    assert_eq!(reason(&tuning), "0 bytes of data have no shape yet");
+    assert!(parts.lifecycle.close());
+    assert_eq!(tuning.advise().map_err(|error| error.kind()), Err(ErrorKind::Closed));
+}
+
+#[test]
+fn the_thread_of_a_database_that_is_tuned_ends_when_it_is_told_to() {
+    let parts = Parts::new(Settings { tuning: Tuning::Auto, ..Settings::default() });
+    let (tuning, still) = tuning(&parts);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| tuning.work());
+        parts.put(100_000);
+        tuning.stop();
+        thread.join().expect("no panic");
+    });
+    assert_eq!(still.counts(), (0, 0), "an empty database stays as it is");
+}

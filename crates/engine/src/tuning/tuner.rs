@@ -1,0 +1,177 @@
+//! The tuner's decision: whether to move to an advised design now. A pure function of advice, time
+//! and the tuner's state ([`Tuner::decide`]).
+//!
+//! After every window with operations the database computes advice ([`super::advise`]). The tuner
+//! moves to another design when all of the following hold:
+//!
+//! - The same better design was advised in [`WINDOWS`] consecutive windows. A workload in
+//!   transition advises a different one each time.
+//! - It saves enough, pays for itself soon, and writes no more than the data. The advice checks
+//!   this.
+//! - The last move is complete, and at least [`DISTANCE_S`] ago. The distance doubles with each
+//!   further move in [`RECENT_S`], and there are at most [`RECENT_MAX`] of those. An oscillating
+//!   workload therefore makes the tuner slower, not busier.
+//! - Shortly after the last move, for a workload that has not changed since: the saving is at least
+//!   [`SOON_GAIN_MIN`]. This prevents small corrections.
+//! - No caller decided otherwise. A design that was undone is not advised for an hour
+//!   ([`super::history::KeptOff`]), and after a caller's own redesign the tuner makes no move for
+//!   [`OVERRULED_MS`].
+//!
+//! Each move is an event and an entry of the durable history, with its reason. A changed opinion
+//! without a move is an event.
+//!
+//! Not here: when advice is asked for, and carrying out a decision ([`super::worker`]).
+
+use std::collections::VecDeque;
+
+use super::advise::judge::is_alike;
+use super::advise::{Advice, Better};
+use super::history::{Redesigned, RedesignedBy};
+use crate::tree_design::TreeDesign;
+use crate::workload::Workload;
+
+/// Consecutive windows in which a design must be the better one.
+const WINDOWS: u32 = 3;
+/// Minimum time between two moves.
+const DISTANCE_S: u64 = 30;
+/// Within this time after the last move, another must save at least [`SOON_GAIN_MIN`] of an
+/// operation's time,
+const SOON_S: u64 = 120;
+const SOON_GAIN_MIN: f64 = 0.25;
+/// unless the share of some kind of operation has changed by at least this much since.
+const CHANGED_SHARE: f64 = 0.3;
+/// Moves within this time are recent: each doubles the minimum distance,
+const RECENT_S: u64 = 600;
+/// and this is their maximum number.
+const RECENT_MAX: usize = 6;
+/// Time without moves after a caller's own redesign.
+const OVERRULED_MS: u64 = 600_000;
+/// The last advice is reused while the shares of operations differ less than this from those it was
+/// computed for,
+const SAME_SHARE: f64 = 0.05;
+/// for at most this many windows.
+const SAME_WINDOWS: u32 = 4;
+
+/// State of the tuner.
+#[derive(Default, Debug)]
+pub(crate) struct Tuner {
+    /// A better design, and the number of consecutive windows in which it was better.
+    streak: Option<(TreeDesign, u32)>,
+    /// Times of the recent moves.
+    moves_us: VecDeque<u64>,
+    /// The workload of the last advice, and the number of windows since.
+    advised_on: Option<(Workload, u32)>,
+    /// The workload at the last move.
+    moved_for: Option<Workload>,
+    /// The text of the last event.
+    said: String,
+}
+
+/// Decision after a window.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Decision {
+    /// No design is better.
+    Stay,
+    /// Another design is better, but a move is not made yet; the reason.
+    Wait(String),
+    /// Move to this design.
+    Move(Better),
+}
+
+impl Tuner {
+    /// The better design of the latest windows.
+    pub fn favourite(&self) -> Option<TreeDesign> {
+        self.streak.map(|(design, _)| design)
+    }
+
+    /// Whether the last advice can be reused for `workload`.
+    pub fn is_known(&mut self, workload: &Workload) -> bool {
+        if let Some((known, windows)) = &mut self.advised_on {
+            if self.streak.is_none() && *windows < SAME_WINDOWS && shares_moved(known, workload) < SAME_SHARE
+            {
+                *windows += 1;
+                return true;
+            }
+        }
+        self.advised_on = Some((*workload, 0));
+        false
+    }
+
+    /// Decides on an advice. `is_moving`: the last move is not complete.
+    pub fn decide(&mut self, advice: &Advice, is_moving: bool, now_us: u64) -> Decision {
+        let Some(better) = &advice.better else {
+            self.streak = None;
+            return Decision::Stay;
+        };
+        let windows = match self.streak {
+            Some((design, windows)) if is_alike(&design, &better.design) => windows + 1,
+            _ => 1,
+        };
+        self.streak = Some((better.design, windows));
+        if windows < WINDOWS {
+            return Decision::Wait(format!("better in {windows} of {WINDOWS} windows"));
+        }
+        if is_moving {
+            return Decision::Wait("the last move is not finished".to_owned());
+        }
+        while self.moves_us.front().is_some_and(|at| now_us.saturating_sub(*at) > RECENT_S * 1_000_000) {
+            self.moves_us.pop_front();
+        }
+        if let Some(last_us) = self.moves_us.back() {
+            let distance_s = DISTANCE_S << (self.moves_us.len() - 1).min(16);
+            let passed_us = now_us.saturating_sub(*last_us);
+            if passed_us < distance_s * 1_000_000 {
+                return Decision::Wait(format!("the last move is less than {distance_s} s ago"));
+            }
+            let is_changed =
+                self.moved_for.is_none_or(|then| shares_moved(&then, &advice.workload) >= CHANGED_SHARE);
+            if passed_us < SOON_S * 1_000_000 && !is_changed && better.gain < SOON_GAIN_MIN {
+                return Decision::Wait(format!("the gain is too small for another move within {SOON_S} s"));
+            }
+        }
+        if self.moves_us.len() >= RECENT_MAX {
+            return Decision::Wait(format!("the limit of {RECENT_MAX} moves in {RECENT_S} s is reached"));
+        }
+        Decision::Move(better.clone())
+    }
+
+    /// Records a move.
+    pub fn moved(&mut self, workload: Workload, now_us: u64) {
+        self.moves_us.push_back(now_us);
+        self.moved_for = Some(workload);
+        (self.streak, self.advised_on) = (None, None);
+    }
+
+    /// Whether `text` differs from the last reported text; remembers it.
+    pub fn says(&mut self, text: &str) -> bool {
+        let is_news = self.said != text;
+        if is_news {
+            text.clone_into(&mut self.said);
+        }
+        is_news
+    }
+}
+
+/// Largest change of any kind of operation's share.
+fn shares_moved(from: &Workload, to: &Workload) -> f64 {
+    let shares = |of: &Workload| {
+        let operations = of.operations().max(f64::MIN_POSITIVE);
+        [of.empty_lookups, of.found_lookups, of.updates(), of.ranges].map(|count| count / operations)
+    };
+    shares(from).iter().zip(shares(to)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+/// Whether a caller's recent redesign prevents moves.
+///
+/// A caller who follows the database's advice ([`RedesignedBy::Follow`]) agrees with the tuner:
+/// this overrules nothing and ends the effect of an earlier redesign by a caller. Only a design
+/// that the caller chose ([`RedesignedBy::Caller`]) prevents moves.
+pub(super) fn is_overruled(history: &[Redesigned], now_ms: u64) -> bool {
+    let of_callers = history.iter().rev().find(|entry| entry.by != RedesignedBy::Tuner);
+    of_callers.is_some_and(|entry| {
+        entry.by == RedesignedBy::Caller && now_ms.saturating_sub(entry.unix_ms) < OVERRULED_MS
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The tuning thread: observes the workload window by window and, with [`Tuning::Auto`], changes
+//! the design.
+//!
+//! Without threads there is no tuner: callers ask for advice.
+
+use std::time::Duration;
+
+use shamba_env::lock;
+
+use super::DesignTuning;
+use super::history::RedesignedBy;
+use super::tuner::{Decision, Tuner, is_overruled};
+use crate::event::Event;
+use crate::settings::Tuning;
+use crate::workload::WINDOW_US;
+
+/// Time between two looks for the end of a window.
+const LOOK_US: u64 = WINDOW_US / 8;
+
+impl DesignTuning {
+    /// Loop of the tuning thread: observes the workload until [`Self::stop`], and tunes the design
+    /// if [`Tuning`] asks for it.
+    pub fn work(&self) {
+        let mut tuner = Tuner::default();
+        loop {
+            let is_stopping = lock(&self.is_stopping);
+            if *is_stopping {
+                return;
+            }
+            drop(self.stopping.wait_timeout(is_stopping, Duration::from_micros(LOOK_US)));
+            if self.workload.observe() && self.settings.tuning != Tuning::Off && !*lock(&self.is_stopping) {
+                self.tune(&mut tuner);
+            }
+        }
+    }
+
+    /// Tells the tuning thread to end.
+    pub fn stop(&self) {
+        *lock(&self.is_stopping) = true;
+        self.stopping.notify_all();
+    }
+
+    /// After a window: computes advice and acts on it.
+    pub(super) fn tune(&self, tuner: &mut Tuner) {
+        let workload = self.workload.workload();
+        if tuner.is_known(&workload) {
+            return;
+        }
+        let now_ms = self.clock.unix_ms();
+        let history = lock(&self.history).clone();
+        if is_overruled(history.list(), now_ms) {
+            return;
+        }
+        let Some(mover) = self.mover() else { return };
+        let advice = match self.advise_with(tuner.favourite(), &history.kept_off(now_ms)) {
+            Ok(advice) => advice,
+            Err(error) => return self.say(tuner, format!("none: {}", error.chain())),
+        };
+        // The steps of the policy can switch to another design at any time; a compaction of
+        // everything cannot.
+        let is_moving = mover.is_compacting_all();
+        let now_us = self.clock.now_us();
+        match tuner.decide(&advice, is_moving, now_us) {
+            Decision::Stay => self.say(tuner, format!("stay with {}", advice.in_force)),
+            Decision::Wait(why) => {
+                let better = tuner.favourite().map_or_else(String::new, |better| better.to_string());
+                self.say(tuner, format!("{better} would be better; {why}"));
+            }
+            Decision::Move(_) if self.settings.tuning != Tuning::Auto => self.say(tuner, advice.to_string()),
+            Decision::Move(better) => {
+                match self.redesign(&better.design, RedesignedBy::Tuner, &advice.reason) {
+                    Ok(()) => tuner.moved(workload, now_us),
+                    Err(error) => {
+                        self.say(tuner, format!("{} could not be: {}", better.design, error.chain()))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Emits an event if the text is new.
+    fn say(&self, tuner: &mut Tuner, text: String) {
+        if tuner.says(&text) {
+            self.telemetry.emit(&Event::Advice(text));
+        }
+    }
+}

@@ -83,11 +83,13 @@ impl Builder {
     /// measurements.
     ///
     /// ```
+    /// # fn main() -> shamba::Result<()> {
     /// # let dir = tempfile::tempdir().expect("a temporary directory");
     /// # let path = dir.path().join("db");
-    /// let db = shamba::Db::builder(path).experimental(|e| e.file_size(8 <<
-    /// 20).timers(true)).open()?;
+    /// let builder = shamba::Db::builder(path);
+    /// let db = builder.experimental(|e| e.file_size(8 << 20).timers(true)).open()?;
     /// # db.close()
+    /// # }
     /// ```
     #[must_use]
     pub fn experimental(mut self, set: impl FnOnce(&mut Experimental) -> &mut Experimental) -> Self {

@@ -38,7 +38,7 @@ pub(super) fn checkpoint(
     let above = target.parent().filter(|above| !above.as_os_str().is_empty());
     if let Some(above) = above {
         if !vfs.exists(above).map_err(|error| Error::io("look at", above, error))? {
-            let detail = format!("{} is not there", above.display());
+            let detail = format!("{} does not exist", above.display());
             let source = std::io::Error::new(std::io::ErrorKind::NotFound, detail);
             return Err(Error::io("create directory", target, source));
         }

@@ -37,7 +37,7 @@ use crate::telemetry::Telemetry;
 use crate::tree_design::TreeDesign;
 use crate::workload::WorkloadObserver;
 
-/// What moves the trees to a design that was put into force.
+/// Moves the trees to a design that was put into force.
 pub(crate) trait Mover: Send + Sync {
     /// Whether a compaction of a whole keyspace is requested.
     fn is_compacting_all(&self) -> bool;

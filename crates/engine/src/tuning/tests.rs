@@ -142,9 +142,9 @@ fn advice_says_why_too_little_is_known() {
     let parts = Parts::new(Settings::default());
     let (tuning, _still) = tuning(&parts);
     let reason = |tuning: &DesignTuning| tuning.advise().expect("advice").reason;
-    assert!(reason(&tuning).contains("operations a second say too little"), "{}", reason(&tuning));
+    assert!(reason(&tuning).contains("operations per second are too few for advice"), "{}", reason(&tuning));
     parts.put(100_000);
-    assert_eq!(reason(&tuning), "0 bytes of data have no shape yet");
+    assert_eq!(reason(&tuning), "0 bytes of data are too few for advice");
     assert!(parts.lifecycle.close());
     assert_eq!(tuning.advise().map_err(|error| error.kind()), Err(ErrorKind::Closed));
 }

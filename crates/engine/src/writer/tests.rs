@@ -11,7 +11,7 @@ use shamba_memtable::ChunkedMemtable;
 use shamba_table::{BlockCache, Entry};
 use shamba_tree::iter::registry::IterRegistry;
 use shamba_tree::version::ManifestEdit;
-use shamba_tree::version::manifest::ManifestState;
+use shamba_tree::version::manifest::{ManifestReader, ManifestState};
 
 use super::*;
 use crate::catalog::{DEFAULT_KEYSPACE, Keyspaces};
@@ -203,8 +203,9 @@ fn full_memtables_are_sealed_with_their_log_and_flushed_in_order() {
         alone.memory.memtable_limit_bytes.store(u64::MAX, Ordering::Relaxed);
         alone.put("k", b"1", WriteOptions::new()).expect("written");
         assert!(alone.writer.sealed().is_empty());
-        alone.memory.memtable_limit_bytes.store(1, Ordering::Relaxed);
-        alone.put("l", b"2", WriteOptions::new()).expect("written");
+        let active_bytes = alone.keyspace(DEFAULT_KEYSPACE).load().memtables[0].bytes();
+        alone.memory.memtable_limit_bytes.store(active_bytes + 1, Ordering::Relaxed);
+        alone.put("l", &[2; 8 << 10], WriteOptions::new()).expect("written");
     }
     assert_eq!(*lock(&alone.flushes.flushed), [2, 4, 6]);
     assert_eq!(alone.flushes.files.load(Ordering::Relaxed), 3, "each generation has one log");
@@ -332,7 +333,8 @@ fn a_close_ends_the_log_and_promises_its_length() {
     assert_eq!(Alone::kind(alone.writer.seal().map(drop)), Some(ErrorKind::Closed), "no log after a close");
     let settings = vec![("workload".to_owned(), "known".to_owned())];
     alone.writer.finish_log(settings).expect("finished");
-    let state = alone.catalog.state().expect("there is a manifest");
+    let env = Env::deterministic(Arc::new(alone.faults.clone()), 1);
+    let state = ManifestReader::load(&env, Path::new("/db")).expect("read").expect("there is one").state;
     assert!(state.log_promise.is_some_and(|(log, bytes)| log == LogNo(1) && bytes > 0));
     assert_eq!(state.last_seq, SeqNo(1));
     assert_eq!(state.settings.get("workload").map(String::as_str), Some("known"));

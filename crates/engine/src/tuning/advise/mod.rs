@@ -4,9 +4,9 @@
 //! buffers and cache make a scene ([`judge`]). The candidates come from the navigator, plus a few
 //! designs near the one in force. For each candidate a forecast gives the bytes that compactions
 //! would write and the tree that they would leave ([`shamba_tree::compaction::forecast`]); the
-//! judge gives its costs after that. The best candidate is advised if it saves enough, pays for itself
-//! soon, and writes no more than the data itself. A recently undone design is not advised; if it
-//! would be the best, the reason says that it was undone. Where the mix varies from window to
+//! judge gives its costs after that. The best candidate is advised if it saves enough, pays for
+//! itself soon, and writes no more than the data itself. A recently undone design is not advised;
+//! if it would be the best, the reason says that it was undone. Where the mix varies from window to
 //! window, costs are those of the worst mix within that divergence.
 //!
 //! Nothing is changed here. Not here: acting on advice ([`super`]).
@@ -126,7 +126,7 @@ impl fmt::Display for Advice {
     }
 }
 
-/// What the way to another design costs, by the parts that move tables and divide memory.
+/// The costs of a move to another design, by the parts that move tables and divide memory.
 pub(crate) trait MovePrices: Send + Sync {
     /// The rules by which compactions move a tree under `design`, level 0 included.
     fn rules_under(&self, design: Design) -> Rules;

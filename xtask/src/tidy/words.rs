@@ -38,8 +38,8 @@ const TERMS: [(&str, &str); 22] = [
 ];
 
 /// Openings that begin a clause without a subject.
-const HEADLESS: [&str; 9] =
-    ["What", "Who", "Whether who", "How much", "How many", "How often", "How far", "So many", "As many"];
+const HEADLESS: [&str; 8] =
+    ["What", "Who", "Whether who", "How much", "How many", "How often", "How far", "As many"];
 
 /// Violations in the comments of a Rust file, with their lines.
 pub fn of_code(text: &str) -> Vec<(usize, String)> {

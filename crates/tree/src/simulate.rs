@@ -12,6 +12,7 @@
 //! filters, caches, files.
 
 pub mod fill;
+pub mod parallel;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,8 +26,8 @@ use shamba_table::{BirthId, TableId};
 use crate::allocation::{JobBits, Rule};
 
 use crate::compaction::policy::{
-    CompactionJob, Rules, concurrent_level_bytes, credit_after, debt_bytes, move_edit, pick, pick_concurrent,
-    slice_edit, slices,
+    CompactionJob, OutputRun, Rules, concurrent_level_bytes, credit_after, debt_bytes, move_edit, pick,
+    pick_concurrent, slice_edit, slices,
 };
 use crate::version::{Change, KeyRange, Run, TableMeta, TableUse, Version, VersionEdit};
 use shamba_key::{Age, KeyspaceId, RunId};
@@ -329,21 +330,12 @@ impl Simulation {
         self.report.merges += 1;
         let entry_bytes = self.settings.entry_bytes;
         let bits = self.settings.rule.map(|rule| JobBits::of_compaction(rule, &self.version, job));
-        let files = &self.files;
-        let split_keys = |table: &TableUse, every_bytes: u64| {
-            let every = (every_bytes / entry_bytes).max(1) as usize;
-            entries_in(files, table, &table.range)
-                .iter()
-                .step_by(every)
-                .map(|entry| bytes_of(entry.key))
-                .collect()
-        };
         let before_bytes = concurrent_level_bytes(&self.version, &self.rules(false), job);
-        let slices = slices(job, &self.version, self.settings.slice_bytes, &split_keys);
+        let slices = self.slices(job);
         let was_l0_urgent = self.rules(false).is_l0_urgent(&self.version);
         let mut read_bytes = 0;
         for (number, slice) in slices.iter().enumerate() {
-            let entries = self.merge(job, slice)?;
+            let entries = self.merge(&self.version, job, slice)?;
             self.report.merged(job.target_level as usize, entries.len() as u64 * entry_bytes);
             let read = |(_, _, table): &(u32, &Arc<Run>, &TableUse)| {
                 let range = table.range.intersection(slice)?;
@@ -351,12 +343,7 @@ impl Simulation {
             };
             read_bytes += job.uses(&self.version).iter().filter_map(read).sum::<u64>() * entry_bytes;
             let outputs = self.write(&entries, slice, bits.as_ref());
-            let files = &self.files;
-            let live = |table: &TableUse, range: &KeyRange| {
-                entries_in(files, table, range).len() as u64 * entry_bytes
-            };
-            let edit = slice_edit(KeyspaceId(0), &self.version, job, slice, outputs, output_run, &live);
-            self.apply(&edit)?;
+            self.install(job, slice, outputs, output_run)?;
             if self.one_in(self.settings.crash_one_in) {
                 self.report.crashes += 1;
                 break;
@@ -376,6 +363,36 @@ impl Simulation {
         self.check_some_keys()
     }
 
+    /// The slices of a job.
+    fn slices(&self, job: &CompactionJob) -> Vec<KeyRange> {
+        let entry_bytes = self.settings.entry_bytes;
+        let split_keys = |table: &TableUse, every_bytes: u64| {
+            let every = (every_bytes / entry_bytes).max(1) as usize;
+            entries_in(&self.files, table, &table.range)
+                .iter()
+                .step_by(every)
+                .map(|entry| bytes_of(entry.key))
+                .collect()
+        };
+        slices(job, &self.version, self.settings.slice_bytes, &split_keys)
+    }
+
+    /// Installs a finished slice.
+    fn install(
+        &mut self,
+        job: &CompactionJob,
+        slice: &KeyRange,
+        outputs: Vec<TableUse>,
+        output_run: OutputRun,
+    ) -> Result<(), String> {
+        let entry_bytes = self.settings.entry_bytes;
+        let live = |table: &TableUse, range: &KeyRange| {
+            entries_in(&self.files, table, range).len() as u64 * entry_bytes
+        };
+        let edit = slice_edit(KeyspaceId(0), &self.version, job, slice, outputs, output_run, &live);
+        self.apply(&edit)
+    }
+
     /// Carries out the jobs that the policy picks between two slices of a job.
     fn carry_out_beside(&mut self, job: &CompactionJob, done: f64, before_bytes: u64) -> Result<(), String> {
         let mut jobs = 0;
@@ -392,10 +409,10 @@ impl Simulation {
 
     /// The newest version of every key of the slice; tombstones only if something older may be
     /// below.
-    fn merge(&self, job: &CompactionJob, slice: &KeyRange) -> Result<Vec<Entry>, String> {
-        let drops_tombstones = job.below(&self.version, slice).is_empty();
+    fn merge(&self, version: &Version, job: &CompactionJob, slice: &KeyRange) -> Result<Vec<Entry>, String> {
+        let drops_tombstones = job.below(version, slice).is_empty();
         let mut newest: BTreeMap<u64, Entry> = BTreeMap::new();
-        for (_, run, table) in job.uses(&self.version) {
+        for (_, run, table) in job.uses(version) {
             let Some(range) = table.range.intersection(slice) else { continue };
             for entry in entries_in(&self.files, table, &range) {
                 // Inputs come in lookup order, so the first version of a key must be the newest.

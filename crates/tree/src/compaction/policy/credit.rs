@@ -27,7 +27,12 @@ pub fn credit_after(job: &CompactionJob, merged_bytes: u64, was_l0_urgent: bool,
         Reason::Level0 if was_l0_urgent => merged_bytes.saturating_mul(CREDIT_RATIO),
         Reason::Level0 => 0,
         Reason::Overflow { .. } | Reason::Runs { .. } => credit_bytes.saturating_sub(merged_bytes),
-        Reason::Manual | Reason::Filters | Reason::SmallTables => credit_bytes,
+        Reason::Manual
+        | Reason::Filters
+        | Reason::SmallTables
+        | Reason::L0Runs
+        | Reason::Reads
+        | Reason::Tombstones => credit_bytes,
     }
 }
 

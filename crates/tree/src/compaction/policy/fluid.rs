@@ -102,7 +102,7 @@ pub fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
 }
 
 /// A tree, or its upper levels, with its rules and capacities.
-pub(super) struct Down<'v> {
+pub(in crate::compaction) struct Down<'v> {
     pub version: &'v Version,
     pub rules: &'v Rules,
     pub capacities: &'v Capacities,
@@ -159,7 +159,7 @@ impl Down<'_> {
     }
 
     /// The job that brings `level` (1 or deeper) back within its bounds.
-    fn relieve(&self, level: u32) -> Option<CompactionJob> {
+    pub fn relieve(&self, level: u32) -> Option<CompactionJob> {
         let Self { version, rules, capacities, deepest } = *self;
         let runs = version.level(level);
         let oldest = runs.last()?;

@@ -56,6 +56,12 @@ pub enum Reason {
     Filters,
     /// Several adjacent tables of a run are small.
     SmallTables,
+    /// Level 0 has many runs and cannot be compacted down now: adjacent ones become one run.
+    L0Runs,
+    /// Reads that become cheaper pay for it.
+    Reads,
+    /// Tombstones are old, or slow scans down.
+    Tombstones,
 }
 
 impl fmt::Display for Reason {
@@ -67,6 +73,9 @@ impl fmt::Display for Reason {
             Self::Manual => f.write_str("manual"),
             Self::Filters => f.write_str("stale filters are rewritten"),
             Self::SmallTables => f.write_str("small tables are combined"),
+            Self::L0Runs => f.write_str("runs of level 0 are merged"),
+            Self::Reads => f.write_str("reads pay for it"),
+            Self::Tombstones => f.write_str("tombstones are collected"),
         }
     }
 }
@@ -86,7 +95,7 @@ pub struct OutputRun {
 pub struct CompactionJob {
     /// Inputs in lookup order (newest first), including those from the target run.
     pub inputs: Vec<CompactionInput>,
-    /// Level of the outputs, 1 or deeper. It is 0 only if all inputs are in the target run.
+    /// Level of the outputs. It is 0 only if the target run exists.
     pub target_level: u32,
     /// The run that the outputs join.
     pub target_run: Target,
@@ -163,9 +172,8 @@ impl CompactionJob {
     /// The first input that does not exist, is out of order, or would pass another version of its
     /// keys.
     pub fn check(&self, version: &Version) -> Result<(), String> {
-        let stays = self.inputs.iter().all(|input| self.target_run == Target::Existing(input.run));
-        if self.target_level == 0 && !stays {
-            return Err("a compaction cannot write to level 0".to_owned());
+        if self.target_level == 0 && self.target_run == Target::New {
+            return Err("a compaction cannot make a run of level 0".to_owned());
         }
         if let Target::Existing(run) = self.target_run {
             if !version.level(self.target_level).iter().any(|other| other.id == run) {

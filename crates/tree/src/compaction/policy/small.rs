@@ -25,7 +25,7 @@ const STRETCH_TABLES_MIN: usize = 4;
 const JOB_SMALL_TABLES: u64 = 16;
 
 /// The job for the first stretch of small tables; `None` if no run has one.
-pub(super) fn pick_small(version: &Version, rules: &Rules) -> Option<CompactionJob> {
+pub(in crate::compaction) fn pick_small(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     version.runs().find_map(|(level, run)| {
         let stretch = stretches(run, rules).find(|stretch| stretch.len() >= STRETCH_TABLES_MIN)?;
         let mut bytes = 0u64;

@@ -1,0 +1,214 @@
+//! The scheduler in the simulator: order and shape whatever the interleaving, and write
+//! amplification no worse than that of one job at a time with compaction credit.
+
+use shamba_env::Rng;
+use shamba_model::{Design, MergePolicy, Sizing};
+
+use super::super::{Report, Settings, Simulation};
+use super::{Parallel, ParallelReport};
+
+const BUFFER_BYTES: u64 = 1600;
+
+fn design(policy: MergePolicy, size_ratio: f64) -> Design {
+    Design::new(policy, size_ratio, BUFFER_BYTES, 10.0)
+}
+
+/// A simulation with `workers`, or with one job at a time without the scheduler if there are none.
+struct Life {
+    simulation: Simulation,
+    parallel: Option<Parallel>,
+}
+
+impl Life {
+    fn new(settings: Settings, workers: usize) -> Self {
+        let parallel = (workers > 0).then(|| Parallel::new(workers));
+        Self { simulation: Simulation::new(settings), parallel }
+    }
+
+    fn must(&mut self, step: impl FnOnce(&mut Self) -> Result<(), String>) {
+        if let Err(why) = step(self) {
+            panic!("{:?}\nafter {:?}\n{why}", self.simulation.settings, self.simulation.report);
+        }
+    }
+
+    fn rebalance(&mut self, is_draining: bool) -> Result<(), String> {
+        match &mut self.parallel {
+            Some(parallel) => parallel.rebalance(&mut self.simulation, is_draining),
+            None => self.simulation.settle_by(is_draining),
+        }
+    }
+
+    fn flush_and_rebalance(&mut self) -> Result<(), String> {
+        self.simulation.flush()?;
+        self.rebalance(false)
+    }
+
+    fn flush_until(&mut self, flushes: u64) {
+        while self.simulation.report.flushes < flushes {
+            self.must(Self::flush_and_rebalance);
+        }
+        self.must(|life| life.simulation.check_all_keys());
+    }
+}
+
+fn any_design(simulation: &Simulation) -> Design {
+    let random = |bound: u64| simulation.rng.next_u64() % bound;
+    Design {
+        size_ratio: 2.0 + random(40) as f64 / 10.0,
+        inner_runs: 1 + random(4) as u32,
+        last_runs: 1 + random(4) as u32,
+        buffer_bytes: BUFFER_BYTES / 2 * (1 + random(3)),
+        bits_per_key: 0.0,
+    }
+}
+
+/// Flushes, jobs in parallel, crashes in the middle of them, full compactions and new designs.
+fn lives(seed: u64) -> (Report, ParallelReport) {
+    let settings = Settings {
+        sizing: Sizing::ALL[(seed % 2) as usize],
+        l0_compaction_trigger: 1 + (seed % 3) as u32,
+        table_entries: 24,
+        slice_bytes: 6_000,
+        key_count: 300 + 700 * (seed % 5),
+        delete_one_in: 4,
+        crash_one_in: [4 + seed % 4, 40][(seed / 7 % 2) as usize],
+        flush_one_in: [0, 1, 3][(seed / 2 % 3) as usize],
+        flushes_between: [3, 12][(seed / 5 % 2) as usize],
+        long_bytes: [u64::MAX, 4_000, 12_000][(seed / 3 % 3) as usize],
+        small_bytes: [0, 300, 600][(seed / 5 % 3) as usize],
+        ..Settings::new(design(MergePolicy::ALL[(seed % 3) as usize], 3.0), seed)
+    };
+    let mut life = Life::new(settings, 1 + (seed % 4) as usize);
+    for _ in 0..100 {
+        match life.simulation.rng.next_u64() % 16 {
+            0 => life.simulation.settings.design = any_design(&life.simulation),
+            1 => {
+                if let Some(parallel) = &mut life.parallel {
+                    parallel.request_full();
+                }
+                life.must(|life| life.rebalance(false));
+            }
+            2 => life.must(|life| life.rebalance(true)),
+            3..8 => life.must(|life| life.simulation.flush()),
+            _ => life.must(Life::flush_and_rebalance),
+        }
+    }
+    life.must(|life| life.rebalance(false));
+    life.must(|life| life.simulation.check_all_keys());
+    let parallel = life.parallel.map(|parallel| parallel.report).unwrap_or_default();
+    (life.simulation.report, parallel)
+}
+
+#[test]
+fn any_interleaving_keeps_order_and_shape() {
+    let (mut merges, mut crashes, mut at_once, mut l0_merges) = (0, 0, 0, 0);
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let (report, parallel) = lives(seed);
+        merges += report.merges;
+        crashes += report.crashes;
+        at_once += usize::from(parallel.jobs_at_once_max > 1);
+        l0_merges += parallel.l0_merges;
+    }
+    println!(
+        "{merges} merges, {crashes} crashes, {at_once} lives with jobs at once, {l0_merges} merges in level 0"
+    );
+    assert!(merges > 2_000 && crashes > 300 && at_once > 20 && l0_merges > 0);
+}
+
+fn auto(settings: Settings) -> Settings {
+    Settings { sizing: Sizing::Auto, l0_compaction_trigger: 4, ..settings }
+}
+
+/// A load under which level 0 always has many runs: after each slice another buffer.
+fn crowded(policy: MergePolicy, size_ratio: f64, key_count: u64, flush_one_in: u64) -> Settings {
+    auto(Settings {
+        slice_bytes: 6 * BUFFER_BYTES,
+        table_entries: 64,
+        flush_one_in,
+        flushes_between: 1_000,
+        key_count,
+        ..Settings::new(design(policy, size_ratio), 5)
+    })
+}
+
+/// Write amplification of the flushes after the first `before`.
+fn write_amplification(life: &mut Life, before: u64, flushes: u64, change: Option<Design>) -> f64 {
+    life.flush_until(before);
+    let Report { written_bytes, flushed_bytes, .. } = life.simulation.report.clone();
+    if let Some(design) = change {
+        life.simulation.settings.design = design;
+    }
+    life.flush_until(flushes);
+    let after = &life.simulation.report;
+    (after.written_bytes - written_bytes) as f64 / (after.flushed_bytes - flushed_bytes) as f64
+}
+
+/// The tables of decisions 16 and 18: write amplification, and the largest level 0.
+#[test]
+fn scores_write_no_more_than_compaction_credit() {
+    use MergePolicy::{LazyLeveling, Leveling, Tiering};
+    let steady = |policy, size_ratio| {
+        auto(Settings {
+            table_entries: 24,
+            key_count: 84 * 16,
+            ..Settings::new(design(policy, size_ratio), 7)
+        })
+    };
+    let leveling_12 = Some(design(Leveling, 12.0));
+    let rows = [
+        ("tiering T=4, same keys", steady(Tiering, 4.0), 336, 1_008, None),
+        ("tiering T=6, same keys", steady(Tiering, 6.0), 336, 1_008, None),
+        ("tiering T=10, same keys", steady(Tiering, 10.0), 336, 1_008, None),
+        ("leveling T=10, same keys", steady(Leveling, 10.0), 336, 1_008, None),
+        ("leveling T=10, same keys, crowded", crowded(Leveling, 10.0, 20_000, 1), 0, 4_000, None),
+        ("leveling T=4, growing, crowded", crowded(Leveling, 4.0, 2_000_000, 1), 0, 2_000, None),
+        ("leveling T=10, growing, crowded", crowded(Leveling, 10.0, 2_000_000, 1), 0, 2_000, None),
+        ("leveling T=10, same keys", crowded(Leveling, 10.0, 20_000, 0), 0, 4_000, None),
+        ("leveling T=4, growing", crowded(Leveling, 4.0, 2_000_000, 0), 0, 2_000, None),
+        ("T=4 to 12, crowded", crowded(Leveling, 4.0, 2_000_000, 1), 2_000, 3_000, leveling_12),
+        (
+            "lazy T=4 to leveling T=12, crowded",
+            crowded(LazyLeveling, 4.0, 2_000_000, 1),
+            2_000,
+            3_000,
+            leveling_12,
+        ),
+        (
+            "tiering T=4 to leveling T=12, crowded",
+            crowded(Tiering, 4.0, 2_000_000, 1),
+            2_000,
+            3_000,
+            leveling_12,
+        ),
+        (
+            "lazy leveling T=6, growing, crowded, long jobs",
+            Settings { long_bytes: 40 * BUFFER_BYTES, ..crowded(LazyLeveling, 6.0, 2_000_000, 1) },
+            0,
+            1_500,
+            None,
+        ),
+    ];
+    println!("written for each byte flushed (largest level 0): one job at a time, 1, 2 and 4 workers");
+    let mut worse = Vec::new();
+    for (name, settings, before, flushes, change) in rows {
+        let row: Vec<_> = [0, 1, 2, 4]
+            .into_iter()
+            .map(|workers| {
+                let mut life = Life::new(settings.clone(), workers);
+                let written = write_amplification(&mut life, before, flushes, change);
+                (written, life.simulation.report.l0_runs_max, life.parallel.map(|parallel| parallel.report))
+            })
+            .collect();
+        let shown: Vec<_> = row
+            .iter()
+            .map(|(written, l0, parallel)| {
+                let l0_merges = parallel.map_or(0, |parallel| parallel.l0_merges);
+                format!("{written:.2} ({l0}, {l0_merges})")
+            })
+            .collect();
+        println!("{name}: {}", shown.join(", "));
+        worse.extend(row[1..].iter().filter(|new| new.0 > row[0].0 * 1.05).map(|_| name));
+    }
+    assert!(worse.is_empty(), "more is written: {worse:?}");
+}

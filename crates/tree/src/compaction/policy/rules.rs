@@ -96,18 +96,14 @@ impl Rules {
     /// Whether level 0 is close to slowing writes down. It then precedes other levels, alternating
     /// with overfull ones (`turns`).
     pub fn is_l0_urgent(&self, version: &Version) -> bool {
-        version.level(0).len() >= self.l0_runs_allowed() as usize
-    }
-
-    /// Runs that level 0 may have before it is urgent.
-    pub fn l0_runs_allowed(&self) -> u32 {
         let trigger = self.l0_compaction_trigger.max(1);
-        match self.sizing {
+        let crowd = match self.sizing {
             Sizing::Manual => trigger.saturating_mul(L0_URGENT_TRIGGERS),
             Sizing::Auto => {
                 trigger.saturating_mul(BATCH_TRIGGERS_MAX).min(self.l0_slowdown_runs.max(trigger))
             }
-        }
+        };
+        version.level(0).len() >= crowd as usize
     }
 
     /// The level that level 0 is compacted into: at most the first level in use, so that no version

@@ -1,7 +1,7 @@
 //! Scores: how far a level is beyond its bounds, and so how soon it is compacted.
 //!
 //! ```text
-//! raw score     max(bytes / capacity, runs / allowed runs); level 0: runs / allowed runs;
+//! raw score     max(bytes / capacity, runs / allowed runs); level 0: runs / compaction trigger;
 //!               infinite on a closed level that holds something
 //! score of job  raw score of the level that it relieves / max(1, raw score of its target level)
 //! ```
@@ -11,10 +11,6 @@
 //! that keep level 0 full, levels settle at bounds whose ratios are equal, so none grows without
 //! limit and level 0 is not starved.
 //!
-//! The allowed runs of level 0 are those from which it is urgent ([`Rules::l0_runs_allowed`]), some
-//! multiples of its compaction trigger. With the trigger itself, level 0 would be compacted onto
-//! larger levels: 6 % more is written in the simulator (leveling, T = 10, a full level 0).
-//!
 //! Not here: whether a level is due at all ([`crate::compaction::policy`]).
 
 use shamba_model::Capacities;
@@ -22,15 +18,14 @@ use shamba_model::Capacities;
 use crate::compaction::policy::Rules;
 use crate::version::Version;
 
-/// Raw score of a level. More than 1 is beyond its bounds; level 0 is urgent from 1 on, and due
-/// earlier.
+/// Raw score of a level. More than 1 is beyond its bounds; level 0 has 1 at its compaction trigger.
 pub fn raw_score(version: &Version, rules: &Rules, capacities: &Capacities, level: u32) -> f64 {
     let runs = version.level(level).len() as f64;
     if runs == 0.0 {
         return 0.0;
     }
     if level == 0 {
-        return runs / f64::from(rules.l0_runs_allowed());
+        return runs / f64::from(rules.l0_compaction_trigger.max(1));
     }
     if capacities.is_closed(level) {
         return f64::INFINITY;

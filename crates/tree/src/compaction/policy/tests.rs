@@ -305,7 +305,7 @@ fn jobs_that_would_break_lookup_order_are_refused() {
         (job(&[(1, 7, &[6])], 2, Target::New), "run 7 has no table 000006"),
         (job(&[(1, 7, &[])], 2, Target::New), "no table of run 7 is an input"),
         (job(&[], 1, Target::New), "no inputs"),
-        (job(&[(0, 9, &[9])], 0, Target::New), "a compaction cannot write to level 0"),
+        (job(&[(0, 9, &[9])], 0, Target::New), "a compaction cannot make a run of level 0"),
         (job(&[(0, 9, &[9])], 1, existing(5)), "the target, run 5, is not on level 1"),
     ] {
         assert_eq!(result.unwrap_err(), why);

@@ -65,8 +65,9 @@ impl Version {
     }
 
     /// Flushed runs hold the contents of consecutive memtables, and merged runs of level 0 those of
-    /// several. Where two of their tables share keys, all of the newer one's entries are newer. While
-    /// runs of level 0 are merged, the older run holds newer entries outside the keys of the newer.
+    /// several. Where two of their tables share keys, all of the newer one's entries are newer.
+    /// While runs of level 0 are merged, the older run holds newer entries outside the keys of the
+    /// newer.
     fn check_l0_order(&self) -> Result<(), String> {
         let runs = self.level(0);
         for (at, newer) in runs.iter().enumerate() {

@@ -59,7 +59,7 @@ pub struct Prices {
     pub horizon_s: f64,
 }
 
-/// What is known of a table.
+/// Reads and tombstones of a table, as far as they are known.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct TableReads {
     /// Tombstones of the table that scans pass, per second.

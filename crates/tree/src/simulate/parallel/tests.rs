@@ -145,9 +145,9 @@ fn write_amplification(life: &mut Life, before: u64, flushes: u64, change: Optio
 }
 
 /// The tables of decisions 16 and 18: write amplification, and the largest level 0. Without a full
-/// level 0 they are equal within 2 %. With one the scores write up to 8 % more on one worker, and up
-/// to 18 % more on four, where merges in level 0 let writers go on meanwhile. The bounds detect a
-/// change for the worse; they are not the aim, which is to write no more than today.
+/// level 0 they are equal within 2 %. With one the scores write up to 8 % more on one worker, and
+/// up to 18 % more on four, where merges in level 0 let writers go on meanwhile. The bounds detect
+/// a change for the worse; they are not the aim, which is to write no more than today.
 #[test]
 fn scores_write_about_as_much_as_compaction_credit() {
     use MergePolicy::{LazyLeveling, Leveling, Tiering};

@@ -107,6 +107,6 @@ pub(crate) fn is_unfinished(env: &Env, dir: &Path) -> Result<bool> {
 
 /// The error for opening a directory with an incomplete repair.
 pub(crate) fn unfinished(dir: &Path) -> Error {
-    let detail = "the repair that was to write this database did not end: repair the original again";
+    let detail = "the repair that created this database did not finish: repair the original again";
     Error::corruption(&dir.join(REPAIRING), 0, "unfinished repair", detail)
 }

@@ -534,7 +534,7 @@ fn a_repair_needs_an_empty_directory_of_its_own() {
     assert!(refused("/full").contains("/full is not empty"));
     // A repair's marker file does not make a foreign directory a repair's own.
     fs.create(Path::new("/full/REPAIRING")).expect("create");
-    assert!(refused("/full").contains("\"file\" is there"));
+    assert!(refused("/full").contains("it contains \"file\""));
     assert!(refused("/db/inside").contains("lies in /db"));
     assert!(refused(HOME).contains("is inside"));
     let error = shamba::repair(&env, Path::new("/nowhere"), Path::new(OUT)).expect_err("nothing is there");

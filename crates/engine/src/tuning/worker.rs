@@ -54,7 +54,7 @@ impl DesignTuning {
         let Some(mover) = self.mover() else { return };
         let advice = match self.advise_with(tuner.favourite(), &history.kept_off(now_ms)) {
             Ok(advice) => advice,
-            Err(error) => return self.say(tuner, format!("none: {}", error.chain())),
+            Err(error) => return self.say(tuner, format!("no advice: {}", error.chain())),
         };
         // The steps of the policy can switch to another design at any time; a compaction of
         // everything cannot.
@@ -71,7 +71,7 @@ impl DesignTuning {
                 match self.redesign(&better.design, RedesignedBy::Tuner, &advice.reason) {
                     Ok(()) => tuner.moved(workload, now_us),
                     Err(error) => {
-                        self.say(tuner, format!("{} could not be: {}", better.design, error.chain()))
+                        self.say(tuner, format!("moving to {} failed: {}", better.design, error.chain()))
                     }
                 }
             }

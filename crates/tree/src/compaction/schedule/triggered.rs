@@ -10,8 +10,8 @@
 //!
 //! A tombstone is gone when it is compacted with everything below that shares its keys. So such a
 //! job takes a table, all older tables of its keys, and ends in the oldest of their runs. The same
-//! job is due, without a price, when the oldest tombstone of a table is older than the bound, unless
-//! a snapshot still needs it.
+//! job is due, without a price, when the oldest tombstone of a table is older than the bound,
+//! unless a snapshot still needs it.
 //!
 //! After a job its reason is gone: level 0 is empty, and output tables have no rate yet and no
 //! tombstone that could be dropped.
@@ -29,7 +29,7 @@ use crate::version::{KeyRange, Version};
 /// Score of a job that pays: before idle work, after levels at their bounds.
 const PAYING_SCORE: f64 = 0.5;
 
-/// What is measured of one keyspace, and the prices of reads and bytes.
+/// Measurements of one keyspace, and the prices of reads and bytes.
 #[derive(Clone, Default, Debug)]
 pub struct Triggers {
     /// Time now, in microseconds.

@@ -104,7 +104,7 @@ impl Core {
         let measured_ns = self.workload.workload().move_ns_per_byte().unwrap_or_default();
         let worth = Worth {
             search_ns: self.search_ns(),
-            byte_ns_per_second: self.plan_prices().gain_per_byte,
+            byte_ns_per_second: self.plan_prices().value.gain_per_byte,
             rewrite_ns_per_byte: measured_ns.max(REWRITE_NS_PER_BYTE),
         };
         let layout = self.filter_bits.layout();

@@ -12,11 +12,15 @@
 //! ([`crate::settings::Settings::work_bytes`]), so a flush never waits for memory that only a flush
 //! frees. With budgeted residency it is lent out while no writes come.
 //!
-//! Not here: the accounting ([`shamba_table::Ledger`]).
+//! Not here: the arithmetic and its constants ([`shamba_model::memory`]); the accounting
+//! ([`shamba_table::Ledger`]).
 
 use std::fmt;
 use std::sync::atomic::Ordering;
 
+use shamba_model::memory;
+pub(crate) use shamba_model::memory::constants::BUDGET_BYTES_MIN;
+use shamba_model::memory::constants::TABLE_BYTES;
 use shamba_table::{Charge, LedgerPart, Residency};
 
 use crate::background::unrestricted_compaction_threads;
@@ -26,25 +30,9 @@ use shamba_env::lock;
 use shamba_tree::compaction::table_size::{TableSize, Tables};
 use shamba_tree::version::{TableMeta, Version};
 
-/// The cache's capacity is not raised while it is within this part of the budget below its share,
-pub(crate) const SLACK_PART: u64 = 64;
-/// and within this part of the share, which may be a small part of the budget.
-const SLACK_SHARE_PART: u64 = 16;
-
-/// Minimum budget of any database.
-pub(crate) const BUDGET_BYTES_MIN: u64 = 4 << 20;
-/// Fixed memory of an open table, without its bounds: reader, place in its run, fences.
-const TABLE_BYTES: u64 = 2 << 10;
-/// The top index has one entry of about [`INDEX_TOP_ENTRY_BYTES`] per this many bytes of a table's
-/// file.
-const INDEX_TOP_EVERY_BYTES: u64 = 256 << 10;
-const INDEX_TOP_ENTRY_BYTES: u64 = 64;
-/// The metadata of tables may take half of the budget; the other parts need the other half.
-const TABLES_PART: u64 = 2;
-
 /// Memory that an open table always holds, also when everything else of it is evicted.
 fn table_bytes(meta: &TableMeta) -> u64 {
-    TABLE_BYTES + bounds_bytes_of(meta) + meta.file_bytes / INDEX_TOP_EVERY_BYTES * INDEX_TOP_ENTRY_BYTES
+    memory::table_metadata_bytes(bounds_bytes_of(meta), meta.file_bytes)
 }
 
 fn bounds_bytes_of(meta: &TableMeta) -> u64 {
@@ -55,7 +43,7 @@ fn bounds_bytes_of(meta: &TableMeta) -> u64 {
 pub(crate) fn budget_bytes_min<'v>(versions: impl Iterator<Item = &'v Version>) -> u64 {
     let of_version =
         |version: &Version| version.tables().map(|(_, _, table)| table_bytes(&table.meta)).sum::<u64>();
-    (versions.map(of_version).sum::<u64>() * TABLES_PART).max(BUDGET_BYTES_MIN)
+    memory::budget_bytes_min(versions.map(of_version).sum())
 }
 
 /// Number and sizes of all tables of `versions`.
@@ -73,7 +61,7 @@ fn tables_of<'v>(versions: impl Iterator<Item = &'v Version>) -> Tables {
 /// memory. The others follow by descending file size: larger files hold more keys for the memory of
 /// a reader.
 pub(crate) fn tables_to_open(budget_bytes: u64, tables: &[&TableMeta]) -> Vec<bool> {
-    let mut left_bytes = budget_bytes / TABLES_PART;
+    let mut left_bytes = memory::tables_bytes_max(budget_bytes);
     let mut by_worth: Vec<usize> = (0..tables.len()).collect();
     by_worth.sort_by_key(|number| {
         let table = tables[*number];
@@ -114,26 +102,18 @@ pub struct MemoryReport {
     pub prices: MemoryPrices,
 }
 
-/// Size of the block cache when everything else holds `other_bytes` and `kept_bytes` stay free. A
-/// thirty-second of the budget is left out: frames that readers are using are freed a little late.
-pub(crate) fn cache_share_bytes(budget_bytes: u64, other_bytes: u64, kept_bytes: u64) -> u64 {
-    let shared = budget_bytes - budget_bytes / 32;
-    shared.saturating_sub(other_bytes).saturating_sub(kept_bytes)
-}
-
 impl Core {
     /// Memory kept free for a flush and a compaction, less what running ones hold already.
     pub(crate) fn kept_bytes(&self) -> u64 {
         if self.lifecycle.is_read_only() {
             return 0;
         }
-        let at_work = self.ledger.bytes(LedgerPart::WriteBuffers);
         // Budgeted filters and indexes can be evicted when the memory is needed. While writes come
         // it is needed all the time.
         let is_budgeted = self.settings.filter_residency == Residency::Budgeted;
-        let rests = is_budgeted && self.residency.writes_idle.load(Ordering::Relaxed);
-        let kept_bytes = if rests { 0 } else { self.settings.work_bytes() };
-        kept_bytes.saturating_sub(at_work)
+        let is_lent = is_budgeted && self.residency.writes_idle.load(Ordering::Relaxed);
+        let at_work_bytes = self.ledger.bytes(LedgerPart::WriteBuffers);
+        memory::kept_free_bytes(self.settings.work_bytes(), at_work_bytes, is_lent)
     }
 
     /// Gives the block cache the memory that the other parts leave.
@@ -203,20 +183,21 @@ impl Core {
         let pool_bytes = self.pool_held_bytes();
         let kept_bytes = self.kept_bytes();
         self.residency.note_other_bytes(other_bytes.saturating_sub(pool_bytes) + kept_bytes);
-        let mut share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
-        let missing_bytes = (other_bytes + kept_bytes).saturating_sub(budget_bytes - budget_bytes / 32);
+        let share_of =
+            |other_bytes: u64| memory::shared_bytes(budget_bytes, other_bytes.saturating_add(kept_bytes));
+        let mut share_bytes = share_of(other_bytes);
+        let missing_bytes = memory::missing_bytes(budget_bytes, other_bytes.saturating_add(kept_bytes));
         if share_bytes == 0 && missing_bytes > 0 && self.shed(missing_bytes) {
             let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
-            share_bytes = cache_share_bytes(budget_bytes, other_bytes, kept_bytes);
+            share_bytes = share_of(other_bytes);
         }
         let is_used_up = share_bytes == 0;
         let share_bytes = share_bytes.min(self.settings.cache_bytes_max.unwrap_or(u64::MAX));
         let capacity_bytes = self.cache.capacity_bytes();
-        let slack_bytes = (budget_bytes / SLACK_PART).min(share_bytes / SLACK_SHARE_PART);
-        if share_bytes < capacity_bytes || share_bytes > capacity_bytes + slack_bytes {
+        if memory::is_capacity_changed(budget_bytes, capacity_bytes, share_bytes) {
             self.cache.set_capacity_bytes(share_bytes);
             // Pinned blocks cannot be evicted: idle iterators are asked to release theirs.
-            if self.cache.bytes() > share_bytes.saturating_add(budget_bytes / SLACK_PART) {
+            if self.cache.bytes() > share_bytes.saturating_add(memory::slack_bytes(budget_bytes)) {
                 self.reads.iterators().revoke_all();
                 self.cache.set_capacity_bytes(share_bytes);
             }
@@ -314,13 +295,5 @@ mod tests {
         assert_eq!(tables_to_open(2 * 4 * each, &tables), [true; 4]);
         assert_eq!(tables_to_open(2 * 2 * each, &tables), [false, true, true, false]);
         assert_eq!(tables_to_open(0, &tables), [false, false, true, false]);
-    }
-
-    #[test]
-    fn the_cache_has_what_the_others_leave() {
-        assert_eq!(cache_share_bytes(3200, 0, 0), 3100);
-        assert_eq!(cache_share_bytes(3200, 1000, 100), 2000);
-        assert_eq!(cache_share_bytes(3200, 3000, 200), 0);
-        assert_eq!(cache_share_bytes(3200, u64::MAX, 1), 0);
     }
 }

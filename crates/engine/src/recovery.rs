@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
-use crate::memory::{cache_share_bytes, tables_to_open};
+use crate::memory::tables_to_open;
 use crate::reads::Reads;
 use crate::residency::ResidencyCore;
 use crate::settings::Settings;
@@ -174,7 +174,7 @@ fn build_core(
     ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
     let iterators = IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
     let cache_bytes = |kept_bytes| {
-        cache_share_bytes(settings.memory_budget_bytes, 0, kept_bytes)
+        shamba_model::memory::shared_bytes(settings.memory_budget_bytes, kept_bytes)
             .min(settings.cache_bytes_max.unwrap_or(u64::MAX))
     };
     // Created for the maximum capacity, then reduced to the initial one.

@@ -36,43 +36,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
+use shamba_model::memory::constants::{KEEP_MARGIN, SHIFT_PART};
+use shamba_model::memory::{self, PlanValue};
 use shamba_table::{LedgerPart, Residency, ResidentFilter, TableId, TableReader, Unasked};
 
-use self::arbiter::{Arbiter, BUFFER_MAX_TIMES, BUFFER_MIN_PART};
+use self::arbiter::Arbiter;
 pub use self::report::{LevelMemory, MemoryPrices};
 pub(crate) use self::survey::module_rates;
 use self::survey::{KnownTables, Survey, mask_of};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::memory::{SLACK_PART, cache_share_bytes};
 use crate::settings::Settings;
 use crate::sync::{Mutex, MutexGuard};
 use shamba_env::{lock, try_lock};
 use shamba_tree::statistics::Window;
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
-
-/// Minimum relative gain for which a resident piece is exchanged for another.
-const KEEP_MARGIN: f64 = 0.1;
-/// Prior: the part of found lookups that is assumed to turn into empty ones. A change of the hit
-/// rate is noticed after a quarter of a second ([`worker`]), and evicted filters are back within
-/// another half. Such changes are assumed to come at most as often as a step of the arbiter must
-/// pay for itself.
-const SHIFT_PART: f64 = 0.75 / arbiter::PAYBACK_SECONDS;
-/// Initial part (1/8) of the memory left by memtables and background work that the block cache
-/// gets.
-const CACHE_PART: u64 = 8;
-/// Shedding frees this part of the budget (1/16) beyond the request, so that it is rare.
-const SHED_PART: u64 = 16;
-/// Filters of new tables may exceed the limit of filters and indexes by this part of the budget
-/// (1/64) until the next plan.
-const EARLY_PART: u64 = 64;
-/// The peak of other consumers decays by this part (1/8) in each window. Memory that a burst of
-/// writes took returns to filters and indexes within half a minute, and another burst within
-/// seconds finds it free.
-const PEAK_FADING_PART: u64 = 8;
-/// Minimum number of data blocks in a window that count as a measurement of the cache.
-const BLOCKS_MIN: u64 = 64;
 
 /// State that residency keeps between settlements.
 #[derive(Default)]
@@ -86,17 +65,11 @@ pub(crate) struct ResidencyState {
     unreadable: BTreeSet<TableId>,
 }
 
-/// Value of memory in a plan, in nanoseconds per second per byte.
+/// The last plan in figures.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct PlanPrices {
-    /// Saving of the next byte of memory.
-    pub gain_per_byte: f64,
-    /// Marginal saving of the least valuable resident piece.
-    pub loss_per_byte: f64,
-    /// Resident bytes that save nothing now: filters kept for a change of the hit rate.
-    pub kept_bytes: u64,
-    /// Bytes of all pieces that save anything.
-    pub useful_bytes: u64,
+    /// Value of memory for filters and indexes.
+    pub value: PlanValue,
     /// Cost of lookups and seeks under the plan, in nanoseconds per second.
     pub cost_ns_per_second: f64,
 }
@@ -159,18 +132,15 @@ impl ResidencyCore {
 
     /// Adds a window's filter slice reads and cache hits; older windows have half of the weight.
     fn note_slices(&self, reads: u64, hits: u64) {
-        if reads + hits >= BLOCKS_MIN {
-            let share = f64::midpoint(self.slices_read(), reads as f64 / (reads + hits) as f64);
-            self.slices_read_bits.store(share.to_bits(), Ordering::Relaxed);
-        }
+        let ratio = memory::recent_ratio(self.slices_read(), reads, hits);
+        self.slices_read_bits.store(ratio.to_bits(), Ordering::Relaxed);
     }
 
     /// Adds a window's data block reads and cache hits; older windows have half of the weight.
     fn note_blocks(&self, reads: u64, hits: u64) {
-        if reads + hits >= BLOCKS_MIN {
-            let share = f64::midpoint(1.0 - self.read_share(), hits as f64 / (reads + hits) as f64);
-            self.hit_share_bits.store(share.to_bits(), Ordering::Relaxed);
-        }
+        let before = f64::from_bits(self.hit_share_bits.load(Ordering::Relaxed));
+        let ratio = memory::recent_ratio(before, hits, reads);
+        self.hit_share_bits.store(ratio.to_bits(), Ordering::Relaxed);
     }
 
     /// Resets the memtable size limit to the configured one, until the arbiter decides again.
@@ -180,21 +150,14 @@ impl ResidencyCore {
 
     /// Size limit at which memtables are sealed under `settings`.
     pub fn memtable_limit_bytes(&self, settings: &Settings) -> u64 {
-        let design_bytes = settings.memtable_bytes();
-        match self.memtable_bytes.load(Ordering::Relaxed) {
-            0 => design_bytes,
-            // Bounded again: a redesign may have come in the middle of a decision about the old
-            // design.
-            bytes => {
-                bytes.clamp(design_bytes / BUFFER_MIN_PART, design_bytes.saturating_mul(BUFFER_MAX_TIMES))
-            }
-        }
+        // Bounded again: a redesign may have come in the middle of a decision about the old design.
+        memory::write_buffer_bytes(settings.memtable_bytes(), arbiter::decided(&self.memtable_bytes))
     }
 
     /// Decays the peak at the end of a window.
     fn decay_peak(&self) {
         let bytes = self.others_peak_bytes.load(Ordering::Relaxed);
-        self.others_peak_bytes.store(bytes - bytes / PEAK_FADING_PART, Ordering::Relaxed);
+        self.others_peak_bytes.store(memory::decayed_peak_bytes(bytes), Ordering::Relaxed);
     }
 }
 
@@ -215,11 +178,6 @@ fn unasked_of(plan: &JointPlan, at: usize) -> Unasked {
 }
 
 impl Core {
-    /// Size limit at which memtables are sealed.
-    fn memtable_limit_bytes(&self) -> u64 {
-        self.residency.memtable_limit_bytes(&self.settings)
-    }
-
     /// Requests a settlement: by the memory worker soon, or at once where there are no threads.
     pub(crate) fn request_rebalance(&self) {
         if self.is_inline() {
@@ -242,7 +200,7 @@ impl Core {
     pub(crate) fn shed(&self, bytes: u64) -> bool {
         self.settings.filter_residency == Residency::Budgeted
             && self.pool_held_bytes() > self.residency.fixed_bytes.load(Ordering::Relaxed)
-            && self.rebalance_with(Mode::Shed(bytes + self.settings.memory_budget_bytes / SHED_PART))
+            && self.rebalance_with(Mode::Shed(memory::shed_bytes(self.settings.memory_budget_bytes, bytes)))
     }
 
     /// Loads the filter and index of a table that was just opened, or only its filter, if there is
@@ -254,13 +212,13 @@ impl Core {
         }
         let (filter_bytes, whole_bytes) = (survey::filter_bytes(reader), survey::whole_bytes(reader));
         let missing_bytes = whole_bytes.saturating_sub(self.pool_room_bytes());
-        let kept_bytes = missing_bytes.min(self.plan_prices().kept_bytes);
+        let kept_bytes = missing_bytes.min(self.plan_prices().value.kept_bytes);
         if kept_bytes > 0 {
             // Filters that only cost their probes are evicted for new tables.
             self.rebalance_with(Mode::Shed(kept_bytes));
         }
         let is_room_for_all = whole_bytes <= self.pool_room_bytes();
-        let margin_bytes = self.settings.memory_budget_bytes / EARLY_PART;
+        let margin_bytes = memory::early_bytes(self.settings.memory_budget_bytes);
         // New filters may exceed the limit until the next plan finds less valuable pieces. The
         // filter of a new run spares every lookup a search, as nothing else of that size does.
         let beyond_bytes = || (self.pool_held_bytes() + filter_bytes).saturating_sub(self.pool_bytes());
@@ -322,22 +280,9 @@ impl Core {
         self.ledger.total().saturating_sub(own_bytes)
     }
 
-    /// Bytes for filters, indexes and the block cache together, leaving room for the recent peak of
-    /// others.
-    fn shared_lately_bytes(&self) -> u64 {
-        let others_bytes = self.others_bytes() + self.kept_bytes();
-        let peak_bytes = self.residency.others_peak_bytes.load(Ordering::Relaxed);
-        cache_share_bytes(self.settings.memory_budget_bytes, others_bytes.max(peak_bytes), 0)
-    }
-
     /// Limit of filters and indexes in bytes.
     fn pool_bytes(&self) -> u64 {
-        let left_bytes = self.shared_lately_bytes();
-        let cache_bytes = match self.residency.cache_bytes.load(Ordering::Relaxed) {
-            0 => left_bytes / CACHE_PART,
-            bytes => bytes,
-        };
-        left_bytes.saturating_sub(cache_bytes).min(self.settings.resident_bytes_max.unwrap_or(u64::MAX))
+        self.pool_and_cache_bytes().0
     }
 
     /// Bytes that filters and indexes may add to what is resident.
@@ -348,7 +293,7 @@ impl Core {
     /// Whether the block cache may grow: it has no configured maximum, or is below it by more than
     /// the slack of its size.
     fn may_cache_grow(&self) -> bool {
-        let slack_bytes = self.settings.memory_budget_bytes / SLACK_PART;
+        let slack_bytes = memory::slack_bytes(self.settings.memory_budget_bytes);
         self.settings.cache_bytes_max.is_none_or(|bytes| self.cache.capacity_bytes() + slack_bytes < bytes)
     }
 
@@ -385,13 +330,13 @@ impl Core {
                 return true;
             }
         };
-        *lock(&self.residency.plan) = PlanPrices {
+        let value = PlanValue {
             gain_per_byte: plan.gain_per_byte,
             loss_per_byte: plan.loss_per_byte,
             kept_bytes: plan.kept_bytes,
             useful_bytes: survey.useful_bytes(),
-            cost_ns_per_second: plan.cost_ns_per_second,
         };
+        *lock(&self.residency.plan) = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
         self.carry_out(&survey, &plan, mode, &mut state.unreadable);
         true
     }

@@ -69,10 +69,6 @@ const AUTO_BLOCKED_PART: u64 = 6;
 /// for 10 million small entries in tables of half a megabyte that was more than half of a budget of
 /// 8 MiB.
 const TABLE_BYTES_MIN: u64 = 2 << 20;
-/// Iterators may hold an eighth of the budget up to this size, and beyond it a thirty-second.
-const ITERATOR_BYTES_ROOMY: u64 = 32 << 20;
-/// Fixed memory of building a table, independent of its size.
-const WORK_BYTES_MIN: u64 = 384 << 10;
 
 impl Settings {
     /// Checks that every value is within its bounds.
@@ -158,17 +154,14 @@ impl Settings {
         shamba_model::memtable_bytes_max(self.memory_budget_bytes)
     }
 
-    /// Memory kept free for one flush and one compaction, so that neither waits for memory. Each
-    /// may build one table: its gathered bytes, the digests of its keys, its filter.
+    /// Memory for one flush and one compaction, which is kept free while writes come.
     pub fn work_bytes(&self) -> u64 {
-        2 * (WORK_BYTES_MIN.min(self.memory_budget_bytes / 32) + self.table_bytes() / 4)
+        shamba_model::memory::work_bytes(self.memory_budget_bytes, self.table_bytes())
     }
 
-    /// Approximate limit of the memory of all open iterators; above it idle iterators release what
-    /// they can read again. This memory is allocated and freed in small pieces, which the allocator
-    /// keeps after they are freed: the limit is therefore a smaller part of a large budget.
+    /// Approximate limit of the memory of all open iterators.
     pub fn iterator_bytes(&self) -> u64 {
-        (self.memory_budget_bytes / 8).min(ITERATOR_BYTES_ROOMY).max(self.memory_budget_bytes / 32)
+        shamba_model::memory::iterator_bytes(self.memory_budget_bytes)
     }
 
     /// Values longer than this stay in the log until they are flushed, so that a few of them do not

@@ -33,7 +33,7 @@
 //! ```
 //!
 //! Not here: the paper's closed forms ([`crate::monkey`]); the residency of written modules
-//! ([`crate::residency`]).
+//! ([`crate::joint`]).
 
 mod curve;
 mod rule;

@@ -27,7 +27,7 @@
 //! Each piece lowers the value of the others, and none raises it. So the piece with the highest
 //! saving per byte is taken next, and values are recomputed when they reach the front of the queue:
 //! a piece whose value has dropped goes back into the queue. Modules that pay only together are
-//! evaluated together, as in [`crate::residency`], which this module extends.
+//! evaluated together.
 //!
 //! A module and an index are cut into equal pieces, and the last one that does not fit as a whole
 //! is taken in part.
@@ -53,8 +53,25 @@ use std::ops::Range;
 
 use crate::input;
 use crate::price::ReadPrice;
-use crate::residency::Module;
 use crate::skip::FileProbes;
+
+/// A filter module in its file.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Module {
+    /// Memory of the whole module.
+    pub bytes: u64,
+    /// Its equal slices, each of `bytes / slices`, rounded up.
+    pub slices: u32,
+    /// Its false-positive rate.
+    pub fpr: f64,
+}
+
+impl Module {
+    /// Bytes of a slice.
+    pub fn slice_bytes(&self) -> u64 {
+        self.bytes.div_ceil(u64::from(self.slices.max(1)))
+    }
+}
 
 /// A file's index: equal partitions, each of which is in memory or not.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -7,9 +7,10 @@
 //!
 //! - [`allocation`]: filter bits of each file. [`monkey`] has Monkey's closed forms, which
 //!   experiments and tests compare with; [`sharing`] has those of hash sharing.
-//! - [`skip`]: the filter modules that are worth probing. [`residency`]: the modules that are worth
-//!   their memory. [`value`]: savings per byte of each kind of memory. [`arbiter`]: moves memory to
-//!   where it saves most.
+//! - [`skip`]: the filter modules that are worth probing. [`joint`]: the modules and index
+//!   partitions that are worth their memory.
+//! - [`memory`]: the division of a memory budget between filters and indexes, the block cache and
+//!   the write buffer, with the table of its constants.
 //! - [`miss_ratio`]: reads saved by the block cache under skewed lookups.
 //! - [`presets`]: defaults of other systems.
 //! - [`cost`]: the cost of a design in a situation. [`updates`] has the equations of writes and
@@ -25,25 +26,22 @@
 // Inputs: designs, workloads, devices.
 mod design;
 mod input;
-mod memtable;
 pub mod updates;
 
 // Parts of the cost.
 pub mod allocation;
-pub mod arbiter;
 pub mod miss_ratio;
 pub mod price;
-pub mod savings;
 pub mod sharing;
 mod sizing;
 pub mod skip;
 pub mod value;
 
-// Monkey, and residency of filters and indexes.
+// Monkey; residency of filters and indexes; the division of memory.
 pub mod joint;
+pub mod memory;
 pub mod monkey;
 pub mod presets;
-pub mod residency;
 
 // The cost of a design.
 pub mod cost;
@@ -56,6 +54,6 @@ pub mod navigator;
 pub mod per_level;
 
 pub use design::{Design, MAX_LEVELS, MAX_RUNS, MAX_SIZE_RATIO, MergePolicy};
-pub use memtable::memtable_bytes_max;
+pub use memory::memtable_bytes_max;
 pub use shamba_filter::MAX_BITS_PER_KEY;
 pub use sizing::{Capacities, Sizing};

@@ -17,7 +17,7 @@
 //! Source: "Modular Bloom filters" (SHaMBa slides, 2022), with q = w + v its access frequency and
 //! a = w / q the empty share: q * ((1-a) + a * f^d) I/Os, utility q * a * f^(d-1) * (1-f).
 //!
-//! Not here: the cost of a search ([`crate::value`]); the modules in memory ([`crate::residency`]).
+//! Not here: the cost of a search, and the modules in memory ([`crate::joint`]).
 
 use std::fmt;
 use std::str::FromStr;

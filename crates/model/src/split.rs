@@ -19,7 +19,10 @@
 //! It assumes a filter on every level and does not round the number of levels. [`crate::navigator`]
 //! therefore searches the real costs instead; its tests compare the two.
 //!
-//! Not here: the value of a small change of memory ([`crate::value`]).
+//! The engine does not divide by it: it is the oracle of the navigator's tests and a figure of the
+//! laboratory.
+//!
+//! Not here: the division of the engine's memory ([`crate::memory`]).
 
 use crate::allocation::LN2_SQUARED;
 use crate::cost::Situation;

@@ -1,81 +1,35 @@
-//! The value of memory: the saving per byte of each kind, in expected nanoseconds per second.
+//! The value of a write buffer: the compaction work that a larger one saves, in expected
+//! nanoseconds per second.
 //!
-//! All kinds share one currency, so that memory can move to where it saves most:
+//! It follows Monkey's equations 10 and 11. With L = log_T(N E / M_buf * (T-1) / T) not rounded up,
+//! every update is merged L * (T-1) / (K+1) times in pages of B entries, each read and written, and
+//! a range lookup visits L * K runs. Hence dL/dM = -1 / (M ln T), and a byte saves `gamma` / M, with
+//! the gamma of equations 25 to 28.
 //!
-//! ```text
-//! filter module     searches saved a second * search_ns, less its probes
-//! index partition   lookups of its range a second * read_ns
-//! data blocks       hits a second * read_ns
-//! write buffer      compaction work saved a second: dW / dM_buf
-//! ```
+//! [`Prices::COUNTING_IOS`] is the currency of the papers: a read costs 1, so that savings are I/Os.
 //!
-//! A search of a file costs its CPU time and, if the block is not cached, a read.
-//! [`Prices::COUNTING_IOS`] is the currency of the papers: CPU costs nothing, every search reads,
-//! and a read costs 1, so that savings are I/Os.
-//!
-//! The write buffer follows Monkey's equations 10 and 11. With L = log_T(N E / M_buf * (T-1) / T)
-//! not rounded up, every update is merged L * (T-1) / (K+1) times in pages of B entries, each read
-//! and written, and a range lookup visits L * K runs. Hence dL/dM = -1 / (M ln T), and a byte saves
-//! `gamma` / M, with the gamma of equations 25 to 28.
-//!
-//! Not here: the division of memory ([`crate::arbiter`]).
+//! Not here: the value of other memory and its division ([`crate::memory`]).
 
 use crate::design::Design;
 use crate::input;
 use crate::updates::merges_per_level;
 
-/// Prices of reads, writes and CPU work.
+/// Prices of reading and writing a page.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prices {
     /// Price of reading one page from storage.
     pub read_ns: f64,
     /// Price of writing one page.
     pub write_ns: f64,
-    /// Price of searching the index and the block, once both are in memory.
-    pub search_cpu_ns: f64,
-    /// Price of probing one filter module in memory.
-    pub probe_ns: f64,
-    /// Treats every search as a read, whatever is cached.
-    pub every_search_reads: bool,
 }
 
 impl Prices {
     /// I/Os instead of nanoseconds, with a write priced as a read: the unit of the papers.
-    pub const COUNTING_IOS: Self =
-        Self { read_ns: 1.0, write_ns: 1.0, search_cpu_ns: 0.0, probe_ns: 0.0, every_search_reads: true };
+    pub const COUNTING_IOS: Self = Self { read_ns: 1.0, write_ns: 1.0 };
 
-    /// Checks that every price is a finite number of at least 0.
-    ///
-    /// # Errors
-    /// The price that is NaN, infinite or negative.
-    pub fn validate(&self) -> Result<(), String> {
+    fn validate(&self) -> Result<(), String> {
         input::not_negative("the price of a read", self.read_ns)?;
-        input::not_negative("the price of a write", self.write_ns)?;
-        input::not_negative("the price of a search", self.search_cpu_ns)?;
-        input::not_negative("the price of a probe", self.probe_ns)
-    }
-
-    /// The cost of one search of a file whose block must be read with this probability.
-    ///
-    /// # Errors
-    /// A price that is NaN, infinite or negative, or a probability outside 0 to 1.
-    pub fn search_ns(&self, read_probability: f64) -> Result<f64, String> {
-        self.validate()?;
-        input::share("the probability of a read", read_probability)?;
-        let read_probability = if self.every_search_reads { 1.0 } else { read_probability };
-        Ok(read_probability * self.read_ns + self.search_cpu_ns)
-    }
-
-    /// The saving of held blocks that spare `reads_per_second`, in nanoseconds per second. For an
-    /// index partition the reads are the lookups of its range. For data blocks they are the hits;
-    /// for evicted blocks, the hits that ghost entries count.
-    ///
-    /// # Errors
-    /// A price or a rate that is NaN, infinite or negative.
-    pub fn reads_saved_ns_per_second(&self, reads_per_second: f64) -> Result<f64, String> {
-        self.validate()?;
-        input::not_negative("reads per second", reads_per_second)?;
-        Ok(reads_per_second * self.read_ns)
+        input::not_negative("the price of a write", self.write_ns)
     }
 }
 
@@ -87,6 +41,9 @@ pub struct WriteBuffer {
 }
 
 impl WriteBuffer {
+    /// A buffer that saves nothing: there are no writes.
+    pub const WORTHLESS: Self = Self { per_ln_bytes: 0.0 };
+
     /// The buffer of a tree of this design, with `updates_per_second` and `scans_per_second`. Pages
     /// hold `entries_per_page`, less than 1 where an entry takes several pages. A scan costs one
     /// search of `search_ns` per run.
@@ -154,24 +111,7 @@ mod tests {
     use crate::MergePolicy;
     use proptest::prelude::*;
 
-    const PRICES: Prices = Prices {
-        read_ns: 80_000.0,
-        write_ns: 20_000.0,
-        search_cpu_ns: 300.0,
-        probe_ns: 20.0,
-        every_search_reads: false,
-    };
-
-    #[test]
-    fn a_search_costs_its_cpu_and_perhaps_a_read() {
-        assert_eq!(PRICES.search_ns(0.0), Ok(300.0));
-        assert_eq!(PRICES.search_ns(0.25), Ok(20_300.0));
-        assert_eq!(PRICES.reads_saved_ns_per_second(3.0), Ok(240_000.0));
-        for probability in [0.0, 0.5, 1.0] {
-            assert_eq!(Prices::COUNTING_IOS.search_ns(probability), Ok(1.0));
-        }
-        assert_eq!(Prices::COUNTING_IOS.reads_saved_ns_per_second(7.0), Ok(7.0));
-    }
+    const PRICES: Prices = Prices { read_ns: 80_000.0, write_ns: 20_000.0 };
 
     /// Monkey's [10] in I/Os per update (a read counts 1, a write phi) and [11] in I/Os per range
     /// lookup without the pages of its range; L not rounded up.
@@ -203,17 +143,10 @@ mod tests {
     fn bad_input_is_refused_with_its_reason() {
         let design = Design::default();
         for bad in [f64::NAN, -1.0, f64::INFINITY] {
-            for prices in [
-                Prices { read_ns: bad, ..PRICES },
-                Prices { write_ns: bad, ..PRICES },
-                Prices { search_cpu_ns: bad, ..PRICES },
-                Prices { probe_ns: bad, ..PRICES },
-            ] {
-                assert!(prices.search_ns(0.5).unwrap_err().contains("the price of"));
-                assert!(WriteBuffer::new(&design, &prices, 1.0, 1.0, 1.0, 1.0).is_err());
+            for prices in [Prices { read_ns: bad, ..PRICES }, Prices { write_ns: bad, ..PRICES }] {
+                let refused = WriteBuffer::new(&design, &prices, 1.0, 1.0, 1.0, 1.0).unwrap_err();
+                assert!(refused.contains("the price of"), "{refused}");
             }
-            assert!(PRICES.search_ns(bad).unwrap_err().contains("probability"));
-            assert!(PRICES.reads_saved_ns_per_second(bad).unwrap_err().contains("reads per second"));
             let refused = |updates, entries, scans, search| {
                 WriteBuffer::new(&design, &PRICES, updates, entries, scans, search).unwrap_err()
             };

@@ -111,16 +111,15 @@ impl Core {
 
     #[allow(deprecated)] // Old names are set, too.
     pub(crate) fn memory_prices(&self) -> MemoryPrices {
-        let PlanPrices { gain_per_byte, loss_per_byte, useful_bytes, cost_ns_per_second, .. } =
-            self.plan_prices();
+        let PlanPrices { value, cost_ns_per_second } = self.plan_prices();
         let (model_reads, ideal_reads) = match self.settings.filter_residency {
             Residency::Budgeted => self.model_reads().unwrap_or_default(),
             Residency::Pinned | Residency::Cached => (0.0, 0.0),
         };
         MemoryPrices {
-            filter_gain_per_byte: gain_per_byte,
-            filter_loss_per_byte: loss_per_byte,
-            filter_useful_bytes: useful_bytes,
+            filter_gain_per_byte: value.gain_per_byte,
+            filter_loss_per_byte: value.loss_per_byte,
+            filter_useful_bytes: value.useful_bytes,
             model_cost_ns_per_second: cost_ns_per_second,
             model_reads_per_lookup: model_reads,
             ideal_reads_per_lookup: ideal_reads,

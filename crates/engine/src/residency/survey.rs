@@ -9,51 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shamba_filter::{FilterGeometry, measured};
-use shamba_model::joint::{FileIndex, FileMemory, Weighing, cost_ns_per_second, plan_jointly};
+use shamba_model::joint::{FileIndex, FileMemory, Module, Weighing, cost_ns_per_second, plan_jointly};
+use shamba_model::memory::constants::{
+    BLOCK_BYTES, COUNTED_PAGE_NS, KEEP_SEARCHES, KEEP_TIMES, LOOKUPS_PER_SEEK_MIN, NS_PER_BYTE,
+    PARTITION_CPU_NS, PRIOR_LOOKUPS, PRIOR_SEEKS, PROBE_NS, READ_NS, SEARCH_CPU_NS, SEARCHES_KEPT,
+    SLICE_CPU_NS,
+};
 use shamba_model::price::ReadPrice;
-use shamba_model::residency::Module;
 use shamba_model::skip::{FileProbes, Skipping};
 use shamba_table::{ReadTimes, Residency, ResidentFilter, TableId, TableReader};
 
 use crate::core::Core;
 use shamba_tree::statistics::{Probes, Window};
 use shamba_tree::view::View;
-
-/// Interval of settlements while there are lookups or seeks.
-pub(super) const WINDOW_US: u64 = 1_000_000;
-/// Cost of a read before any was timed: from the system's page cache.
-const READ_NS: f64 = 1_000.0;
-/// CPU cost of searching an index and a block in memory.
-const SEARCH_CPU_NS: f64 = 400.0;
-/// CPU cost of searching an index partition that was read, in addition to the read.
-const PARTITION_CPU_NS: f64 = 400.0;
-/// Cost of one module probe.
-const PROBE_NS: f64 = 8.0;
-/// CPU cost of fetching a cached slice for one lookup: the cache lookup, examining it, and
-/// the probe of cold memory. Without it a filter whose slices are all cached would look as good as
-/// a resident one.
-const SLICE_CPU_NS: f64 = 1_000.0;
-/// Cost per byte before reads of two sizes were timed, and the minimum after that: a copy out of
-/// the system's page cache.
-const NS_PER_BYTE: f64 = 0.3;
-/// Cost of a page in the mode that counts pages. Any value works, as long as all consumers of
-/// memory use the same.
-const COUNTED_PAGE_NS: f64 = 1_000.0;
-/// Approximate length of a data block.
-const BLOCK_BYTES: u64 = 4_096;
-
-/// A resident partition is evicted for another one only if that has more than this many times its
-/// searches, plus [`KEEP_SEARCHES`].
-const KEEP_TIMES: u32 = 2;
-const KEEP_SEARCHES: u32 = 4;
-/// Mean searches per partition of a table beyond which the counts are halved.
-const SEARCHES_KEPT: u64 = 32;
-/// Weight of the prior, in sampled lookups.
-const PRIOR_LOOKUPS: f64 = 256.0;
-/// Weight of the prior, in sampled seeks.
-const PRIOR_SEEKS: f64 = 256.0;
-/// Assumed minimum ratio of lookups to seeks, so that filters are loaded too if there is memory.
-const LOOKUPS_PER_SEEK_MIN: f64 = 1.0 / 256.0;
 
 /// Current costs.
 #[derive(Clone, Copy, Debug)]

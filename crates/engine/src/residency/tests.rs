@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Clock, Effect, Env, FaultFs, FaultRule, ManualClock, MemFs, OpKind, Vfs};
+use shamba_model::memory::{self, constants::WINDOW_US};
 use shamba_table::{Charge, LedgerPart, TableReader, Unasked};
 
 use crate::{Builder, Db, Event, EventListener, FilterLayout, Modules};
@@ -116,11 +117,13 @@ fn what_a_burst_took_does_not_become_the_caches_share() {
     let core = db.core();
     drop(Charge::new(&core.ledger, LedgerPart::Memtables, 4 << 20));
     core.residency.note_other_bytes(core.ledger.total() + (4 << 20));
-    let (share, pool) = (core.holdings().cache_bytes, core.pool_bytes());
-    assert_eq!(share + pool, core.shared_lately_bytes(), "nothing is shared out twice");
+    let (pool, share) = core.pool_and_cache_bytes();
+    let peak_bytes = core.residency.others_peak_bytes.load(Ordering::Relaxed);
+    let shared_bytes = memory::shared_bytes(core.settings.memory_budget_bytes, peak_bytes);
+    assert_eq!(share + pool, shared_bytes, "nothing is shared out twice");
     for window in 1..20 {
-        core.arbitrate(window * super::survey::WINDOW_US);
-        assert_eq!((core.holdings().cache_bytes, core.pool_bytes()), (share, pool), "window {window}");
+        core.arbitrate(window * WINDOW_US);
+        assert_eq!(core.pool_and_cache_bytes(), (pool, share), "window {window}");
     }
 }
 
@@ -193,16 +196,16 @@ fn filters_come_back_as_soon_as_lookups_turn() {
         }
     };
     let absent = || readers(&db)[0].filter().expect("a filter").absent_slices();
-    let now_us = core.env.clock.now_us() + super::survey::WINDOW_US;
+    let now_us = core.env.clock.now_us() + WINDOW_US;
     let mut worker = super::worker::MemoryWorker::new(core, now_us);
     lookups(0, 1_000_000);
-    worker.look(core, now_us + super::survey::WINDOW_US);
+    worker.look(core, now_us + WINDOW_US);
     let absent_before = absent();
     assert!(absent_before > 0, "one run, and every key is there: the index comes first");
     // A hundredth of all lookups so far, but all of the latest ones.
     lookups(KEYS, 10_000);
-    worker.look(core, now_us + super::survey::WINDOW_US * 17 / 16);
-    worker.look(core, now_us + super::survey::WINDOW_US * 21 / 16);
+    worker.look(core, now_us + WINDOW_US * 17 / 16);
+    worker.look(core, now_us + WINDOW_US * 21 / 16);
     assert!(absent() < absent_before, "not only when the window is over");
 }
 
@@ -224,7 +227,7 @@ fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys
     let mut windows = |count: u32, each: &dyn Fn(u32)| {
         for _ in 0..count {
             (0..2_000).for_each(each);
-            clock.advance_us(super::survey::WINDOW_US);
+            clock.advance_us(WINDOW_US);
             worker.look(core, clock.now_us());
         }
         let [reader] = &readers(&db)[..] else { panic!("one table") };
@@ -306,7 +309,7 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
                 let is_found = db.contains_key(key(from + number % KEYS)).expect("a lookup");
                 assert_eq!(is_found, from == 0);
             }
-            clock.advance_us(super::survey::WINDOW_US);
+            clock.advance_us(WINDOW_US);
             worker.look(core, clock.now_us());
         }
         let [reader] = &readers(&db)[..] else { panic!("one table") };

@@ -10,23 +10,16 @@
 use std::sync::atomic::Ordering;
 
 use shamba_key::SeqNo;
+use shamba_model::memory::constants::{
+    CHECKS_PER_WINDOW, HIT_RATE_CHANGE_MIN, IDLE_WINDOWS, SETTLE_TIME_PART, WINDOW_US,
+};
 
-use super::survey::WINDOW_US;
 use crate::core::Core;
 use shamba_env::lock;
 use shamba_tree::statistics::Window;
 
-/// Checks per window.
-const LOOKS_PER_WINDOW: u64 = 16;
-/// Windows without a write after which no memory is kept free for a flush.
-const IDLE_WINDOWS: u32 = 5;
 /// Windows without a write between two searches for stale filters.
 const FILTER_CHECK_WINDOWS: u32 = 16;
-/// Early settlements take at most this part (1/16) of the time.
-const TIME_PART: u64 = 16;
-/// Hit-rate change that triggers an early replan. It is small because a search costs a hundred
-/// times as much as a filter probe.
-const HIT_RATE_CHANGE_MIN: f64 = 1.0 / 64.0;
 
 /// Recent hit rate of a keyspace.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +75,7 @@ impl MemoryWorker {
     /// Settles if it was requested, if the hit rate changed, or at the end of a window.
     pub fn look(&mut self, core: &Core, now_us: u64) {
         let is_due = now_us.saturating_sub(self.window_us) >= WINDOW_US;
-        let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * TIME_PART;
+        let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * SETTLE_TIME_PART;
         core.look_for_shifts(now_us);
         let found = core.found_lately(now_us);
         let is_wanted =
@@ -140,7 +133,7 @@ impl Core {
     fn wait_for_memory_work(&self) {
         let state = lock(&self.background.state);
         if !state.shutdown {
-            let wait = std::time::Duration::from_micros(WINDOW_US / LOOKS_PER_WINDOW);
+            let wait = std::time::Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW);
             drop(self.background.memory_wake.wait_timeout(state, wait));
         }
     }

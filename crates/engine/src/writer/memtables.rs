@@ -7,16 +7,11 @@ use std::sync::Arc;
 
 use shamba_key::KeyspaceId;
 use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_model::memory::memtable_charge;
 use shamba_table::{Charge, Ledger, LedgerPart};
 
 use super::memory::WriterMemory;
 use crate::catalog::{Catalog, KeyspaceCore, Member};
-
-/// Memtables are charged ahead in steps of this part of the budget, so that few writes rebalance
-/// memory.
-const STEP_PART: u64 = 64;
-/// Maximum memory of a memtable entry in addition to its key and value: header, index, order.
-const ENTRY_BYTES: u64 = 96;
 
 /// Memtables that were sealed together.
 pub(super) struct Sealed {
@@ -90,12 +85,9 @@ impl ActiveMemtables {
     /// Charges the memory that the memtables may take after a group with `coming_bytes` of records,
     /// out of a budget of `budget_bytes`.
     pub fn reserve(&mut self, coming_bytes: u64, budget_bytes: u64, memory: &dyn WriterMemory) {
-        // The arena grows by slabs and the index by segments, each up to about an eighth of the
-        // present size.
-        let bytes = self.bytes();
-        let needed_bytes = bytes + bytes / 8 + coming_bytes.saturating_mul(2) + ENTRY_BYTES;
+        let (needed_bytes, charge_bytes) = memtable_charge(budget_bytes, self.bytes(), coming_bytes);
         if needed_bytes > self.charge.bytes() {
-            memory.charge(&mut self.charge, needed_bytes + budget_bytes / STEP_PART);
+            memory.charge(&mut self.charge, charge_bytes);
         }
     }
 

@@ -1,7 +1,6 @@
-//! The joint plan against every possible plan of small cases, and against the filters' own planner.
+//! The joint plan against every possible plan of small cases.
 
 use super::*;
-use crate::residency::{FileModules, ResidencyPlanner};
 
 /// SplitMix64: reproducible numbers without a dependency.
 struct Dice(u64);
@@ -208,27 +207,6 @@ fn best_by_levels(files: &[f64], fpr: f64, hits: f64, budget: f64) -> f64 {
     }
     let share = ((budget - bytes) / (more - bytes)).min(1.0);
     cost + share * (less - cost)
-}
-
-#[test]
-fn without_an_index_it_is_the_filters_own_plan() {
-    for seed in 0..100 {
-        let mut dice = Dice(seed + 1000);
-        let files: Vec<FileMemory> = (0..20)
-            .map(|_| FileMemory { index: FileIndex::default(), ..random_file(&mut dice, 8) })
-            .collect();
-        let same = |file: &FileMemory| FileModules {
-            probes: file.probes,
-            search_ns: file.data_ns,
-            modules: file.modules.clone(),
-        };
-        let planner = ResidencyPlanner::new(&files.iter().map(same).collect::<Vec<_>>(), 3.0).unwrap();
-        let all: u64 = files.iter().map(|file| bytes_of(&file.modules)).sum();
-        for budget in [0, all / 7, all / 3, all / 2, all, 2 * all] {
-            let (joint, own) = (plan_jointly(&files, plain(3.0), budget).unwrap(), planner.plan(budget));
-            assert_eq!((joint.slices, joint.bytes), (own.slices, own.bytes), "seed {seed}, {budget} bytes");
-        }
-    }
 }
 
 #[test]

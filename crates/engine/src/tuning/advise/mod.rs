@@ -33,7 +33,6 @@ use super::history::KeptOff;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::filter_bits::FilterBits;
-use crate::memory::cache_share_bytes;
 use crate::settings::Settings;
 use crate::tree_design::TreeDesign;
 use crate::workload::{Workload, WorkloadObserver};
@@ -271,10 +270,9 @@ impl Advisor {
             updates_per_s: latest.per_second(latest.updates()),
             entries,
             bytes,
-            memory_bytes: cache_share_bytes(
+            memory_bytes: shamba_model::memory::shared_bytes(
                 settings.memory_budget_bytes,
-                others_bytes,
-                settings.work_bytes(),
+                others_bytes.saturating_add(settings.work_bytes()),
             ),
             buffer_bytes: (most / BUFFER_MIN_PART, most),
             batch_runs: match settings.sizing {

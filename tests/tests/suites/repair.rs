@@ -535,7 +535,7 @@ fn a_repair_needs_an_empty_directory_of_its_own() {
     // A repair's marker file does not make a foreign directory a repair's own.
     fs.create(Path::new("/full/REPAIRING")).expect("create");
     assert!(refused("/full").contains("it contains \"file\""));
-    assert!(refused("/db/inside").contains("lies in /db"));
+    assert!(refused("/db/inside").contains("is inside /db"));
     assert!(refused(HOME).contains("is inside"));
     let error = shamba::repair(&env, Path::new("/nowhere"), Path::new(OUT)).expect_err("nothing is there");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");

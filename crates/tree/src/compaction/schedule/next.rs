@@ -110,7 +110,7 @@ pub enum RequestKind {
     },
 }
 
-/// What begins next.
+/// Work that can begin.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Work {
     /// The oldest sealed generation is flushed.
@@ -122,7 +122,7 @@ pub enum Work {
 /// A job that may begin now.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
-    /// What it does.
+    /// The work.
     pub work: Work,
     /// Its priority: larger first.
     pub score: f64,

@@ -6,10 +6,10 @@
 //! score of job  raw score of the level that it relieves / max(1, raw score of its target level)
 //! ```
 //!
-//! Dividing by the target's score spreads a backlog over the levels: compacting onto a level that is
-//! itself far beyond its bounds costs more, and makes its own compaction cost more. Under writers
-//! that keep level 0 full, levels settle at bounds whose ratios are equal, so none grows without
-//! limit and level 0 is not starved.
+//! Dividing by the target's score spreads a backlog over the levels: compacting onto a level that
+//! is itself far beyond its bounds costs more, and makes its own compaction cost more. Under
+//! writers that keep level 0 full, levels settle at bounds whose ratios are equal, so none grows
+//! without limit and level 0 is not starved.
 //!
 //! Not here: whether a level is due at all ([`crate::compaction::policy`]).
 

@@ -1,7 +1,7 @@
 //! Script tests of scheduling, and tests of claims.
 //!
-//! One file of `tests/data/schedule` each; `UPDATE_EXPECT=1` rewrites the expected output. A step is
-//! a command, its input lines, a line `----`, and its output, up to a blank line:
+//! One file of `tests/data/schedule` each; `UPDATE_EXPECT=1` rewrites the expected output. A step
+//! is a command, its input lines, a line `----`, and its output, up to a blank line:
 //!
 //! - `design POLICY T=4 buffer=100 [trigger=1] [K=3] [Z=1] [sizing=auto] [drain=1] [long=BYTES]`
 //! - `tree`, the tree as input in the notation of versions; running jobs stay. Prints the scores of

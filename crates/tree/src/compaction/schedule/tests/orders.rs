@@ -163,8 +163,8 @@ impl World {
             at += 1;
         }
         if target_level == 0 && target != place(level, source.age) {
-            // Runs of level 0 are merged whole, as the scheduler does: otherwise the metadata of the
-            // tables could not show that their order is kept (`Version::check`).
+            // Runs of level 0 are merged whole, as the scheduler does: otherwise the metadata of
+            // the tables could not show that their order is kept (`Version::check`).
             let (low, high) = (target.min(place(level, source.age)), target.max(place(level, source.age)));
             let whole = runs.iter().filter(|(level, run)| (low..=high).contains(&place(*level, run.age)));
             moved = whole

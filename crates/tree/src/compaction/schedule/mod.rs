@@ -1,10 +1,10 @@
-//! Scheduling: which flushes, compactions and filter rewrites may run at the same time, and in which
-//! order they begin. Pure: no threads, clock or files.
+//! Scheduling: which flushes, compactions and filter rewrites may run at the same time, and in
+//! which order they begin. Pure: no threads, clock or files.
 //!
-//! A running job has a [`Claim`] ([`claims`]). Its [`Span`] ([`place`]) is the hull of the keys that
-//! it reads, times the places in lookup order from its newest input to its target. Two jobs of one
-//! keyspace conflict if and only if their spans intersect. Any number of jobs without conflicts may
-//! run at once, and install their slices in any order between them.
+//! A running job has a [`Claim`] ([`claims`]). Its [`Span`] ([`place`]) is the hull of the keys
+//! that it reads, times the places in lookup order from its newest input to its target. Two jobs of
+//! one keyspace conflict if and only if their spans intersect. Any number of jobs without conflicts
+//! may run at once, and install their slices in any order between them.
 //!
 //! [`next_jobs`] ([`next`]) looks at the tree as the running jobs will leave it
 //! (`compaction::projection`), asks the policy for the job of every level, and orders the jobs by

@@ -2,8 +2,8 @@
 //!
 //! [`next_jobs`] answers for one database: flushes first, then the jobs of all keyspaces by score.
 //!
-//! 1. The tree is projected to the end of the running jobs. So a level that is being relieved counts
-//!    as relieved, and another job may relieve it further at the same time.
+//! 1. The tree is projected to the end of the running jobs. So a level that is being relieved
+//!    counts as relieved, and another job may relieve it further at the same time.
 //! 2. Every level that is due has a candidate: the policy's job for it, with the score of
 //!    [`super::score`]. Requests (full compactions, filter rewrites) are candidates too, with a
 //!    score that grows with every job that passed them over. Trivial moves cost nothing and go
@@ -50,7 +50,7 @@ const QUIET_US: u64 = 1_000_000;
 /// from causing the rewrite of a large level.
 const QUIET_BYTES_PER_US: u64 = 64;
 
-/// What the scheduler knows when it chooses.
+/// The state in which the scheduler chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// Sealed generations of memtables that are not in tables, the running flush's included.
@@ -76,7 +76,7 @@ pub struct TreeSituation<'a> {
     pub rules: Rules,
     /// Its running jobs.
     pub claims: &'a Claims,
-    /// What callers and the engine asked for, oldest first.
+    /// Requests of callers and of the engine, oldest first.
     pub requests: &'a [Request],
     /// Reads and tombstones that compactions may pay for.
     pub triggers: &'a Triggers,
@@ -89,8 +89,8 @@ pub struct TreeSituation<'a> {
 pub struct Request {
     /// Its kind.
     pub kind: RequestKind,
-    /// Jobs of this database that began since the request was made. Its score grows with them, so it
-    /// is not starved by levels that are always due.
+    /// Jobs of this database that began since the request was made. Its score grows with them, so
+    /// it is not starved by levels that are always due.
     pub passed_over: u32,
 }
 

@@ -3,10 +3,11 @@
 //!
 //! It follows Monkey's equations 10 and 11. With L = log_T(N E / M_buf * (T-1) / T) not rounded up,
 //! every update is merged L * (T-1) / (K+1) times in pages of B entries, each read and written, and
-//! a range lookup visits L * K runs. Hence dL/dM = -1 / (M ln T), and a byte saves `gamma` / M, with
-//! the gamma of equations 25 to 28.
+//! a range lookup visits L * K runs. Hence dL/dM = -1 / (M ln T), and a byte saves `gamma` / M,
+//! with the gamma of equations 25 to 28.
 //!
-//! [`Prices::COUNTING_IOS`] is the currency of the papers: a read costs 1, so that savings are I/Os.
+//! [`Prices::COUNTING_IOS`] is the currency of the papers: a read costs 1, so that savings are
+//! I/Os.
 //!
 //! Not here: the value of other memory and its division ([`crate::memory`]).
 

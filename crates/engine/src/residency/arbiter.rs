@@ -1,8 +1,8 @@
 //! The memory arbiter: measures the consumers of memory once a window and obeys
 //! [`shamba_model::memory::decide`].
 //!
-//! Filters and indexes are valued by their plan, the block cache by its ghost entries (misses that a
-//! larger cache would not have had), the write buffer by the compaction work that a larger one
+//! Filters and indexes are valued by their plan, the block cache by its ghost entries (misses that
+//! a larger cache would not have had), the write buffer by the compaction work that a larger one
 //! spares. The decision moves memory between them in steps; the write buffer takes part once a
 //! minute.
 //!

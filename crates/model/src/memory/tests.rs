@@ -245,8 +245,8 @@ fn a_consumer_with_a_maximum_leaves_the_memory_beyond_it_to_the_others() {
 #[test]
 fn filters_take_a_step_at_once_however_much_of_their_share_is_fixed() {
     // The pool saved nothing for long: it has only what cannot be evicted, 12 MiB. When it saves
-    // again, its second window brings memory for a step of filters. With a floor of 0 its share would
-    // have fallen to 0, and six steps would have passed before the first useful byte.
+    // again, its second window brings memory for a step of filters. With a floor of 0 its share
+    // would have fallen to 0, and six steps would have passed before the first useful byte.
     let mut database = Database { fixed_bytes: 12 * MIB, ..Database::even() };
     let end = run(&mut database, |_| 0.0, |_| 1.0, 100);
     assert_eq!(end[POOL], 12 * MIB);

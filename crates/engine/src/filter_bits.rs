@@ -13,7 +13,7 @@ use shamba_tree::compaction::policy::CompactionJob;
 use shamba_tree::version::{Version, live_entries};
 
 use crate::catalog::{Catalog, KeyspaceCore};
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::tree_design::TreeDesign;
 
 /// Computes the filter bits of new tables.

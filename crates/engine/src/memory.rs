@@ -9,8 +9,8 @@
 //! take more than half of the budget keeps some of them closed ([`tables_to_open`]).
 //!
 //! Memory for one flush and one compaction is kept free
-//! ([`crate::settings::Settings::work_bytes`]), so a flush never waits for memory that only a flush
-//! frees. With budgeted residency it is lent out while no writes come.
+//! ([`crate::options::settings::Settings::work_bytes`]), so a flush never waits for memory that
+//! only a flush frees. With budgeted residency it is lent out while no writes come.
 //!
 //! Not here: the arithmetic and its constants ([`shamba_model::memory`]); the accounting
 //! ([`shamba_table::Ledger`]).
@@ -19,7 +19,6 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 use shamba_model::memory;
-pub(crate) use shamba_model::memory::constants::BUDGET_BYTES_MIN;
 use shamba_model::memory::constants::TABLE_BYTES;
 use shamba_table::{Charge, LedgerPart, Residency};
 
@@ -244,6 +243,8 @@ impl fmt::Display for MemoryReport {
 
 #[cfg(test)]
 mod tests {
+    use shamba_model::memory::constants::BUDGET_BYTES_MIN;
+
     use super::*;
 
     #[test]

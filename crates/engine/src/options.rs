@@ -19,6 +19,8 @@
 //! environment and the listener (`builder.rs`).
 
 mod declare;
+pub(crate) mod experimental;
+pub(crate) mod settings;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
@@ -30,7 +32,7 @@ use std::fmt;
 use self::table::{OPTIONS, Settings};
 use self::value::{alternatives, size_text};
 use crate::error::{Error, Result};
-use crate::settings::LiveSettings;
+use crate::options::settings::LiveSettings;
 
 /// A change of the settings, made by an option that an open was given.
 pub(crate) type Change = Box<dyn Fn(&mut Settings) + Send>;

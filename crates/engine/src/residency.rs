@@ -46,7 +46,7 @@ pub(crate) use self::survey::module_rates;
 use self::survey::{KnownTables, Survey, mask_of};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::sync::{Mutex, MutexGuard};
 use shamba_env::{lock, try_lock};
 use shamba_tree::statistics::Window;

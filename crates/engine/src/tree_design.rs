@@ -5,7 +5,7 @@ use std::fmt;
 use shamba_model::Design;
 use shamba_model::allocation::Allocation;
 
-use crate::settings::LiveSettings;
+use crate::options::settings::LiveSettings;
 
 /// The part of a database's design that [`crate::Db::redesign`] can change: the shape of the tree
 /// and the plan of its filters.

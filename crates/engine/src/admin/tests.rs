@@ -9,7 +9,7 @@ use shamba_tree::version::manifest::{ManifestReader, ManifestState};
 use super::checkpoint::checkpoint;
 use super::verify::verify;
 use crate::error::ErrorKind;
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::workload::tests::Parts;
 
 /// The parts of a database with a manifest and without tables.

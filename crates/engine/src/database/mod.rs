@@ -4,9 +4,12 @@
 //! keyspaces, snapshots, readers, batches, iterators and cursors. [`Db::close`] ends the database
 //! in order even while other handles exist; those return `Closed` from then on.
 
+pub(crate) mod batch;
+pub(crate) mod builder;
 mod forwards;
 mod handle;
 mod introspect;
+pub(crate) mod recovery;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +17,10 @@ use std::sync::Arc;
 use shamba_env::FileLock;
 
 use self::handle::Handle;
-use crate::batch::Batch;
-use crate::builder::Builder;
 use crate::catalog::KeyspaceCore;
 use crate::core::Core;
+use crate::database::batch::Batch;
+use crate::database::builder::Builder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::KeyRange;
@@ -251,13 +254,13 @@ impl Db {
 
     pub(crate) fn open_with(builder: Builder) -> Result<Self> {
         look_before_making(&builder)?;
-        Self::over(crate::recovery::open(builder)?)
+        Self::over(crate::database::recovery::open(builder)?)
     }
 
     /// Opens the database that a repair has made in a directory, which is already locked by `lock`.
     pub(crate) fn open_begun(builder: Builder, lock: Box<dyn FileLock>) -> Result<Self> {
         let env = builder.world()?;
-        Self::over(crate::recovery::open_locked(builder, env, lock)?)
+        Self::over(crate::database::recovery::open_locked(builder, env, lock)?)
     }
 
     fn over(core: Arc<Core>) -> Result<Self> {
@@ -482,7 +485,7 @@ fn look_before_making(builder: &Builder) -> Result<()> {
         return Ok(());
     }
     if !is_missing(dir) {
-        match crate::recovery::open(Builder::new(dir).env(env.clone()).read_only(true)) {
+        match crate::database::recovery::open(Builder::new(dir).env(env.clone()).read_only(true)) {
             // `NotFound` is expected. Any other unreadable state is reported when the database is
             // created.
             Err(error)

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! where `Given` converts into `Type`. `live PATH` instead of `field NAME` keeps the value in
-//! [`LiveSettings`](crate::settings::LiveSettings). `[hidden]` before the method hides it from the
-//! documentation. From the rows are made: the fields of `Settings` and their defaults, the methods
-//! of `Builder` (rows under `main`) and of `Experimental` (the others), and the static table
+//! [`LiveSettings`](crate::options::settings::LiveSettings). `[hidden]` before the method hides it
+//! from the documentation. From the rows are made: the fields of `Settings` and their defaults, the
+//! methods of `Builder` (rows under `main`) and of `Experimental` (the others), and the static
+//! table
 //! `OPTIONS`.
 
 /// The place of an option's value.

@@ -21,10 +21,10 @@ use super::declare::{declare_options, is_live, row, store, stored};
 use super::value::OptionValue;
 use super::{OptionInfo, Range, Recorded};
 use crate::Builder;
-use crate::experimental::Experimental;
-use crate::memory::BUDGET_BYTES_MIN;
-use crate::settings::Tuning;
-use crate::settings::{Durability, Live, LiveSettings};
+use crate::options::experimental::Experimental;
+use crate::options::settings::Tuning;
+use crate::options::settings::{Durability, Live, LiveSettings};
+use shamba_model::memory::constants::BUDGET_BYTES_MIN;
 
 const FILE_BYTES: Range = Range::Bytes(1 << 10, 1 << 40);
 const RUNS: Range = Range::Whole(1, MAX_RUNS as u64);

@@ -14,8 +14,8 @@ use shamba_model::skip::Skipping;
 use shamba_model::{MergePolicy, Sizing};
 use shamba_table::{CacheUnit, Compression, Residency};
 
-use crate::settings::Durability;
-use crate::settings::Tuning;
+use crate::options::settings::Durability;
+use crate::options::settings::Tuning;
 
 /// A value with a text form. Printing and parsing restore the same value.
 pub(crate) trait OptionValue: Sized {

@@ -23,7 +23,7 @@ use shamba_tree::lookup::pool::ReadPool;
 use shamba_tree::snapshot::{SnapshotGuard, SnapshotList};
 
 use crate::catalog::{Catalog, KeyspaceCore};
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::trace::Recorder;
 

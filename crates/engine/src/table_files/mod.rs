@@ -22,7 +22,7 @@ pub(crate) use self::opener::Opener;
 use self::output::OutputOptions;
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
 
 /// Creates and opens the tables of a database.

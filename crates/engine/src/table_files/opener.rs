@@ -16,7 +16,7 @@ use shamba_table::{
 };
 use shamba_tree::version::{OpenTables, TableMeta};
 
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 
 /// Opens the tables of a database for reading.
 pub(crate) struct Opener {

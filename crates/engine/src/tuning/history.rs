@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::settings::LiveSettings;
+use crate::options::settings::LiveSettings;
 use crate::tree_design::TreeDesign;
 
 /// Maximum number of entries.

@@ -31,7 +31,7 @@ use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::sync::{Condvar, Mutex};
 use crate::telemetry::Telemetry;
 use crate::tree_design::TreeDesign;

@@ -15,7 +15,7 @@ use super::advise::MovePrices;
 use super::history::RedesignedBy;
 use super::*;
 use crate::error::ErrorKind;
-use crate::settings::{Settings, Tuning};
+use crate::options::settings::{Settings, Tuning};
 use crate::workload::tests::Parts;
 
 /// A database in which nothing moves: counts what tuning asks for.

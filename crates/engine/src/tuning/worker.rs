@@ -11,7 +11,7 @@ use super::DesignTuning;
 use super::history::RedesignedBy;
 use super::tuner::{Decision, Tuner, is_overruled};
 use crate::event::Event;
-use crate::settings::Tuning;
+use crate::options::settings::Tuning;
 use crate::workload::WINDOW_US;
 
 /// Time between two looks for the end of a window.

@@ -16,8 +16,8 @@ use super::*;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::lifecycle::Lifecycle;
 use crate::metrics::WorkCounters;
+use crate::options::settings::Settings;
 use crate::reads::Reads;
-use crate::settings::Settings;
 use crate::telemetry::{Observers, Telemetry};
 use crate::trace::Recorder;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::settings::Durability;
+use crate::options::settings::Durability;
 
 /// Options of one write. An option that is not set has the value that the database was opened with.
 ///

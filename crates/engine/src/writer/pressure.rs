@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::WorkCounters;
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
 
 /// Work that has not been done yet.

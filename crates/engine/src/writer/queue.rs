@@ -29,7 +29,7 @@ use super::line::{self, Line, Turn};
 use super::operations::Operations;
 use super::share::{Share, Writes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::settings::Durability;
+use crate::options::settings::Durability;
 use crate::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Group size at which a leader stops gathering, so that the wait of its followers is bounded.

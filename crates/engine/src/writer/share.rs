@@ -4,7 +4,7 @@ use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{LargeRecord, OpRef, ValuePlace, encoded_ops, encoded_ops_and_ends};
 
 use super::operations::{Operations, Tally};
-use crate::settings::Durability;
+use crate::options::settings::Durability;
 
 /// The operations of one batch of a group.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use super::{Described, Ending, Fields, LogDescription, describe_file, escaped};
 use crate::admin::verify::replay_strictly;
 use crate::directory::LOCK;
 use crate::error::Result;
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::framing::payload::{Stop, decoded};
 use shamba_log::framing::{FileKind, FrameReader, Record, RecordKind};

@@ -296,7 +296,7 @@ impl<'a> Tables<'a> {
     fn new(env: &'a Env, dir: &'a Path, entries: &[DirEntry]) -> Self {
         let files = entries.iter().filter(|entry| !entry.is_dir);
         let by_id = files.filter_map(|entry| parse_table_file_name(&entry.name)).collect();
-        let wanted = crate::settings::Settings::default().max_open_files as usize;
+        let wanted = crate::options::settings::Settings::default().max_open_files as usize;
         let files = Arc::new(OpenFiles::new(open_files_within(wanted, env.vfs.open_files_max())));
         Self { env, dir, files, by_id, by_birth: None, opened: BTreeMap::new() }
     }

@@ -23,7 +23,7 @@ use shamba_table::{RangeTombstone, Reads};
 use super::found::Found;
 use super::report::{Loss, RepairReport};
 use crate::error::{Error, Result};
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::floor::SurveyedLog;
 use shamba_log::wal::{

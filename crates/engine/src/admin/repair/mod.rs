@@ -43,7 +43,7 @@ use crate::directory::{
     DEFAULT_KEYSPACE, LOCK, REPAIRING, file_number, is_unfinished, sync_names_above, take_lock, unfinished,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::statistics::file::{STATISTICS, STATISTICS_TEMPORARY};
 use shamba_key::LogNo;
 use shamba_log::wal::WalWriter;

@@ -17,7 +17,7 @@ use super::{CheckReport, replay_strictly};
 use crate::admin::inspect::{Ending, wal_file};
 use crate::directory::{LOCK, file_number, locked};
 use crate::error::{Error, ErrorKind, Result};
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use shamba_key::LogNo;
 use shamba_log::wal::{log_file_name, parse_log_file_name};
 use shamba_tree::version::current::CURRENT;

@@ -33,7 +33,7 @@ use super::history::KeptOff;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::filter_bits::FilterBits;
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::tree_design::TreeDesign;
 use crate::workload::{Workload, WorkloadObserver};
 

@@ -8,7 +8,7 @@ use super::side::SideFile;
 use super::{InLog, Log};
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
-use crate::settings::Durability;
+use crate::options::settings::Durability;
 use crate::writer::operations::Operations;
 use crate::writer::share::{Share, Writes};
 

@@ -36,7 +36,7 @@ use crate::catalog::{Catalog, LogFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::lifecycle::Lifecycle;
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::sync::Mutex;
 use crate::telemetry::Telemetry;
 

@@ -10,7 +10,7 @@ use shamba_key::LogNo;
 use super::Log;
 use crate::error::Result;
 use crate::metrics::WorkCounters;
-use crate::settings::Durability;
+use crate::options::settings::Durability;
 use crate::writer::share::Share;
 
 impl Log {

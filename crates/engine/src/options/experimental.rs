@@ -7,8 +7,8 @@
 use shamba_model::Design;
 use shamba_table::LargeValues;
 
+use crate::options::settings::Settings;
 use crate::options::{self, Change};
-use crate::settings::Settings;
 
 /// Options that few programs need, for
 /// [`Builder::experimental`](crate::Builder::experimental). An option that is not set keeps its

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use shamba_env::{DirEntry, Env, FileLock, LockKind};
 
-use crate::builder::Builder;
+use crate::database::builder::Builder;
 use crate::directory::{LOCK, REPAIRING, file_number, is_unfinished, take_lock, unfinished};
 use crate::error::{Error, Result};
 use shamba_tree::version::current::{CURRENT, CURRENT_TEMPORARY};

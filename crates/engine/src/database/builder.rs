@@ -17,9 +17,9 @@ use shamba_env::{Env, SlowFs};
 use crate::database::Db;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
-use crate::experimental::Experimental;
+use crate::options::experimental::Experimental;
+use crate::options::settings::{LiveSettings, Settings};
 use crate::options::{self, Change};
-use crate::settings::{LiveSettings, Settings};
 
 /// Options of a database, and the ways to open it.
 ///

@@ -25,9 +25,16 @@
 //! ```
 //! use shamba_model::memory::{self, Inputs, Measured, Outcome, PlanValue};
 //!
-//! const MIB: u64 = 1 << 20; let budget_bytes = 64 * MIB; let plan = PlanValue { gain_per_byte:
-//! 9.0, loss_per_byte: 9.0, useful_bytes: 60 * MIB, kept_bytes: 0 }; let measured = Measured {
-//! seconds: 1.0, read_ns: 1_000.0, ..Measured::default() }; let consumers = [
+//! const MIB: u64 = 1 << 20;
+//! let budget_bytes = 64 * MIB;
+//! let plan = PlanValue {
+//!     gain_per_byte: 9.0,
+//!     loss_per_byte: 9.0,
+//!     useful_bytes: 60 * MIB,
+//!     kept_bytes: 0,
+//! };
+//! let measured = Measured { seconds: 1.0, read_ns: 1_000.0, ..Measured::default() };
+//! let consumers = [
 //!     memory::filters_and_indexes(budget_bytes, &plan, MIB, u64::MAX),
 //!     memory::block_cache(budget_bytes, Some(32 * MIB), u64::MAX, measured.cache_gain_per_byte()),
 //! ];
@@ -143,7 +150,7 @@ pub struct Shares {
     pub bytes: Vec<u64>,
     /// The moves that led to them.
     pub moves: Vec<Move>,
-    /// The shares of the consumers after the moves, also while less is shared.
+    /// Shares of all consumers after the moves, which they keep while less is shared.
     decided: Vec<Option<u64>>,
     /// Input of the next decision.
     pub window: Window,

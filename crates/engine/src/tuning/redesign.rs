@@ -2,8 +2,8 @@
 //!
 //! 1. The target is checked, and recorded in the manifest by one edit. From then on, also after a
 //!    crash, it is the database's design.
-//! 2. It is put in force ([`crate::options::settings::live`]): memtables, filters and compactions follow it
-//!    from their next decision on.
+//! 2. It is put in force ([`crate::options::settings::live`]): memtables, filters and compactions
+//!    follow it from their next decision on.
 //! 3. The tree now violates the shape of its design, as it can after a flush. The policy
 //!    chooses the compactions that restore the shape, one after the other; each is a step from one
 //!    valid tree to the next ([`shamba_tree::compaction::policy`]).

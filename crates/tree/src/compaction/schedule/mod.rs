@@ -8,7 +8,7 @@
 //!
 //! [`next_jobs`] ([`next`]) looks at the tree as the running jobs will leave it
 //! (`compaction::projection`), asks the policy for the job of every level, and orders the jobs by
-//! the score of their level ([`score`]). [`adjacent`] merges runs of a level 0 that cannot be
+//! the score of their level ([`score`]). `adjacent` merges runs of a level 0 that cannot be
 //! compacted down. [`triggered`] picks compactions that no shape rule asks for.
 //!
 //! Not here: what a job is, its slices and its edits ([`super::policy`]); threads, memory and the

@@ -13,7 +13,7 @@
 //!    smaller jobs. A candidate that needs what a running job will only produce waits in the same
 //!    way.
 //! 4. A level 0 with many runs whose own job is blocked gets a merge of its newest runs instead
-//!    ([`super::adjacent`]), if that is short compared with the job in the way.
+//!    (`adjacent`), if that is short compared with the job in the way.
 //!
 //! No job waits for another one while it runs. With several slots the steps repeat, each time with
 //! the chosen job among the running ones.

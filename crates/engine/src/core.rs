@@ -156,8 +156,7 @@ impl Core {
 
     /// Takes outdated views from idle scans, and deletes obsolete files without readers.
     pub fn release_stale_views(&self) {
-        self.reads.revoke_stale_views(&self.catalog);
-        self.catalog.remove_obsolete_files();
+        self.reads.release_stale_views(&self.catalog);
     }
 
     /// Begins a recording of every operation.

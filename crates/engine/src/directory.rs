@@ -15,8 +15,6 @@ use shamba_tree::version::manifest::parse_manifest_file_name;
 use crate::error::{Error, ErrorKind, Result};
 use crate::writer::parse_side_file_name;
 
-/// Name of the keyspace that the methods of `Db` use.
-pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 /// Name of the locked file.
 pub(crate) const LOCK: &str = "LOCK";
 /// Marks a directory whose repair is incomplete.

@@ -4,8 +4,8 @@
 //! runs and keyspaces, and the files that are obsolete. Readers load a keyspace's view without a
 //! lock. An edit becomes durable first and visible afterwards, one at a time ([`install`]).
 //!
-//! What other parts do because of an install (charge memory, wake workers, give up stale views) is
-//! the business of the [`InstallObserver`], which is set once when the database is composed.
+//! The [`InstallObserver`] does the rest of an install: it charges memory, gives up stale views and
+//! wakes workers. It is set once, when the database is composed.
 //!
 //! Locks: the install lock is taken before a keyspace's publish lock and before leaves.
 

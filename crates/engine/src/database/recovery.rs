@@ -25,10 +25,10 @@ use shamba_env::{Env, FileLock};
 use shamba_key::SeqNo;
 use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, parse_table_file_name};
 
-use crate::catalog::{Catalog, KeyspaceCore, Keyspaces};
+use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceCore, Keyspaces};
 use crate::core::{BackgroundWork, Core, WriterShare};
 use crate::database::builder::Builder;
-use crate::directory::{DEFAULT_KEYSPACE, file_number, sync_names_above};
+use crate::directory::{file_number, sync_names_above};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::filter_bits::FilterBits;
@@ -204,24 +204,25 @@ fn build_core(
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let next_id = state.next_id.max(beyond_files);
-    let catalog =
-        Catalog::new(&env, &dir, keyspaces, next_id, Arc::clone(&lifecycle), Arc::clone(&telemetry));
+    let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
+    let catalog = Arc::new(Catalog::new(&env, &dir, keyspaces, next_id, told().0, told().1));
     let settings = Arc::new(settings);
-    let watchers = (Arc::clone(&telemetry), Arc::clone(&recorder));
-    let reads = Reads::new(
+    let reads = Arc::new(Reads::new(
         &env,
         Arc::clone(&settings),
         Arc::clone(&cache),
-        Arc::clone(&iterators),
+        iterators,
         state.last_seq,
-        watchers,
-    );
+        (Arc::clone(&telemetry), Arc::clone(&recorder)),
+    ));
     let tree_charge = Mutex::new(Charge::new(&ledger, LedgerPart::TableMeta, 0));
-    let catalog = Arc::new(catalog);
-    let memory = (Arc::clone(&cache), Arc::clone(&ledger));
-    let (trees, watcher) = (Arc::clone(&catalog), Arc::clone(&telemetry));
-    let table_files = TableFiles::new(&env, Arc::clone(&settings), memory, trees, watcher);
-    let reads = Arc::new(reads);
+    let table_files = TableFiles::new(
+        &env,
+        Arc::clone(&settings),
+        (Arc::clone(&cache), Arc::clone(&ledger)),
+        Arc::clone(&catalog),
+        Arc::clone(&telemetry),
+    );
     let residency = Arc::new(ResidencyCore::default());
     let share = Arc::new(WriterShare::new(Arc::clone(&settings), Arc::clone(&residency)));
     let writer = Writer::new(
@@ -234,7 +235,6 @@ fn build_core(
         state.last_seq,
     );
     let filter_bits = Arc::new(FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog)));
-    let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
     let statistics =
         SavedStatistics::new(&env, settings.statistics, Arc::clone(&catalog), told().0, told().1);
     let workload = Arc::new(WorkloadObserver::new(

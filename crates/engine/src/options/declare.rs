@@ -3,17 +3,15 @@
 //! A row of the table is
 //!
 //! ```text
-//! /// First paragraph: the line of `--help` and of the reference page. Further ones: the method's
-//! page. "name" => method(argument: Given) field NAME: Type = default; { other fields of
-//! `OptionInfo` }
+//! /// First paragraph: a line of `--help` and of the reference page. The rest: the method's page.
+//! "name" => method(argument: Given) field NAME: Type = default; { fields of `OptionInfo` }
 //! ```
 //!
 //! where `Given` converts into `Type`. `live PATH` instead of `field NAME` keeps the value in
 //! [`LiveSettings`](crate::options::settings::LiveSettings). `[hidden]` before the method hides it
 //! from the documentation. From the rows are made: the fields of `Settings` and their defaults, the
 //! methods of `Builder` (rows under `main`) and of `Experimental` (the others), and the static
-//! table
-//! `OPTIONS`.
+//! table `OPTIONS`.
 
 /// The place of an option's value.
 macro_rules! stored {

@@ -119,6 +119,12 @@ impl Reads {
         self.pool.pays(self.cache.read_ns()).then_some(&self.pool)
     }
 
+    /// Takes outdated views from idle scans, and deletes obsolete files without readers.
+    pub fn release_stale_views(&self, catalog: &Catalog) {
+        self.revoke_stale_views(catalog);
+        catalog.remove_obsolete_files();
+    }
+
     fn lookup_settings<'a>(&'a self, timed: bool, opened: &'a OpenedTables) -> LookupSettings<'a> {
         LookupSettings {
             opened,

@@ -99,8 +99,7 @@ impl Writer {
         keyspace.publish(|view| {
             view.next(vec![Arc::new(ChunkedMemtable::new(false))], Arc::new(Version::empty()))
         });
-        self.reads.revoke_stale_views(&self.catalog);
-        self.catalog.remove_obsolete_files();
+        self.reads.release_stale_views(&self.catalog);
         Ok(())
     }
 

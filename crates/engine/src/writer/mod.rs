@@ -6,8 +6,8 @@
 //! published to readers. Full memtables are sealed with their log ([`rotate`]) and wait in
 //! [`sealed`] until background work has written them to tables.
 //!
-//! What runs flushes and compactions is behind [`Background`], and what divides memory behind
-//! [`WriterMemory`].
+//! [`Background`] stands for the part that runs flushes and compactions, [`WriterMemory`] for the
+//! one that divides memory.
 //!
 //! Locks: [`Writer::writing`] is held by one group, rotation or exclusive operation at a time. It
 //! is taken before the catalog's locks and before those of background work. The locks of

@@ -280,8 +280,14 @@ mod tests {
     use crate::database::Db;
 
     fn db() -> Db {
-        let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-        Db::builder(Path::new("/db")).env(env).durability(Durability::Sync).open().expect("opened")
+        db_with_faults().1
+    }
+
+    fn db_with_faults() -> (FaultFs, Db) {
+        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+        let env = Env { vfs: Arc::new(faults.clone()), ..Env::real() };
+        let builder = Db::builder(Path::new("/db")).env(env).durability(Durability::Sync);
+        (faults, builder.open().expect("opened"))
     }
 
     /// Waits until there is a leader and `followers` writers wait.
@@ -335,9 +341,7 @@ mod tests {
     #[test]
     fn every_writer_of_a_group_that_failed_is_told() {
         const WRITERS: usize = 4;
-        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
-        let env = Env { vfs: Arc::new(faults.clone()), ..Env::real() };
-        let db = Db::builder(Path::new("/db")).env(env).durability(Durability::Sync).open().expect("opened");
+        let (faults, db) = db_with_faults();
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
@@ -366,9 +370,7 @@ mod tests {
     #[test]
     fn batches_of_a_group_that_failed_are_kept_and_can_be_tried_again() {
         const WRITERS: usize = 4;
-        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
-        let env = Env { vfs: Arc::new(faults.clone()), ..Env::real() };
-        let db = Db::builder(Path::new("/db")).env(env).durability(Durability::Sync).open().expect("opened");
+        let (faults, db) = db_with_faults();
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {

@@ -3,10 +3,9 @@
 //!
 //! The forecast asks the policy itself for job after job and projects each one
 //! (`compaction::projection`). Versions that a compaction would drop are unknown and count as
-//! written.
-//! So the figure is an upper bound, exact where no key is in two runs. No flushes are simulated.
-//! Trivial moves out of level 0 count as 0 bytes, even where memory limits would turn them into
-//! rewrites.
+//! written. So the figure is an upper bound, exact where no key is in two runs. No flushes are
+//! simulated. Trivial moves out of level 0 count as 0 bytes, even where memory limits would turn
+//! them into rewrites.
 //!
 //! Not here: entries, and so the results of lookups ([`crate::simulate`]).
 

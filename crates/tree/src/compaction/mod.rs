@@ -14,4 +14,6 @@ mod projection;
 pub mod reading;
 pub mod retention;
 pub mod schedule;
+#[cfg(test)]
+mod script;
 pub mod table_size;

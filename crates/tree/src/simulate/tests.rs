@@ -7,9 +7,9 @@ use shamba_model::MergePolicy;
 use shamba_model::updates::{MergeShape, Merging};
 use std::ops::RangeInclusive;
 
-const BUFFER_BYTES: u64 = 1600;
+pub(super) const BUFFER_BYTES: u64 = 1600;
 
-fn design(policy: MergePolicy, size_ratio: f64) -> Design {
+pub(super) fn design(policy: MergePolicy, size_ratio: f64) -> Design {
     Design::new(policy, size_ratio, BUFFER_BYTES, 10.0)
 }
 
@@ -185,22 +185,27 @@ fn auto_closes_levels_when_the_data_shrinks() {
     assert!(simulation.version.bytes() < large / 8 && simulation.version.run_count() <= 1);
 }
 
-/// Flushes, compactions, crashes in the middle of them, full compactions and new designs, in random
-/// order.
-fn lives(seed: u64) -> Report {
-    let settings = Settings {
+/// Settings that differ from seed to seed in sizes, designs and bounds.
+pub(super) fn random_settings(seed: u64) -> Settings {
+    Settings {
         sizing: Sizing::ALL[(seed % 2) as usize],
         l0_compaction_trigger: 1 + (seed % 3) as u32,
         table_entries: 24,
         slice_bytes: 6_000,
         key_count: 300 + 700 * (seed % 5),
         delete_one_in: 4,
-        crash_one_in: [2 + seed % 4, 40][(seed / 7 % 2) as usize],
         flush_one_in: [0, 1, 3][(seed / 2 % 3) as usize],
         long_bytes: [u64::MAX, 4_000, 12_000][(seed / 3 % 3) as usize],
         small_bytes: [0, 300, 600][(seed / 5 % 3) as usize],
         ..Settings::new(design(MergePolicy::ALL[(seed % 3) as usize], 3.0), seed)
-    };
+    }
+}
+
+/// Flushes, compactions, crashes in the middle of them, full compactions and new designs, in random
+/// order.
+fn lives(seed: u64) -> Report {
+    let crash_one_in = [2 + seed % 4, 40][(seed / 7 % 2) as usize];
+    let settings = Settings { crash_one_in, ..random_settings(seed) };
     let mut simulation = Simulation::new(settings);
     for _ in 0..120 {
         match simulation.rng.next_u64() % 16 {

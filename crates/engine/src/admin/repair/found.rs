@@ -27,7 +27,7 @@ use shamba_table::{
 };
 
 use super::report::{Loss, RepairReport};
-use crate::directory::DEFAULT_KEYSPACE;
+use crate::catalog::DEFAULT_KEYSPACE;
 use crate::error::{Error, ErrorKind, Result};
 use shamba_key::KeyspaceId;
 use shamba_log::wal::parse_log_file_name;

@@ -38,9 +38,10 @@ use shamba_key::SeqNo;
 
 use self::found::Found;
 use self::logs::LogContent;
+use crate::catalog::DEFAULT_KEYSPACE;
 use crate::database::Db;
 use crate::directory::{
-    DEFAULT_KEYSPACE, LOCK, REPAIRING, file_number, is_unfinished, sync_names_above, take_lock, unfinished,
+    LOCK, REPAIRING, file_number, is_unfinished, sync_names_above, take_lock, unfinished,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::settings::Settings;

@@ -26,6 +26,7 @@ use shamba_table::{BirthId, TableId};
 
 use super::job::{CompactionInput, Reason, Target};
 use super::*;
+use crate::compaction::script::run_script;
 use crate::version::{KeyRange, TableMeta, TableUse, Version};
 use shamba_key::{Age, KeyspaceId, RunId};
 
@@ -33,28 +34,8 @@ use shamba_key::{Age, KeyspaceId, RunId};
 const JOBS_MAX: usize = 200;
 
 fn check(file: &ExpectFile) {
-    let script = file.data();
     let mut world = World::new();
-    let mut out = String::new();
-    for step in script.split("\n\n").filter(|step| !step.trim().is_empty()) {
-        let step = step.trim_matches('\n');
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        let (asked, is_command) = match step.split_once("----") {
-            Some((asked, _)) => (asked, true),
-            None => (step, !step.lines().all(|line| line.starts_with('#'))),
-        };
-        writeln!(out, "{}", asked.trim_end()).expect("a string grows");
-        if is_command {
-            let mut lines = asked.lines().filter(|line| !line.starts_with('#'));
-            let command = lines.next().unwrap_or_default();
-            let input = lines.collect::<Vec<_>>().join("\n");
-            let answer = world.act(command, &input).unwrap_or_else(|why| format!("error: {why}"));
-            writeln!(out, "----\n{}", answer.trim_end()).expect("a string grows");
-        }
-    }
-    file.assert_eq(&out);
+    run_script(file, |command, input| world.act(command, input));
 }
 
 struct World {

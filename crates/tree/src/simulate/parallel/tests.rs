@@ -1,17 +1,12 @@
 //! The scheduler in the simulator: order and shape whatever the interleaving, and write
-//! amplification no worse than that of one job at a time with compaction credit.
+//! amplification next to that of one job at a time with compaction credit.
 
 use shamba_env::Rng;
 use shamba_model::{Design, MergePolicy, Sizing};
 
+use super::super::tests::{BUFFER_BYTES, design, random_settings};
 use super::super::{Report, Settings, Simulation};
 use super::{Parallel, ParallelReport};
-
-const BUFFER_BYTES: u64 = 1600;
-
-fn design(policy: MergePolicy, size_ratio: f64) -> Design {
-    Design::new(policy, size_ratio, BUFFER_BYTES, 10.0)
-}
 
 /// A simulation with `workers`, or with one job at a time without the scheduler if there are none.
 struct Life {
@@ -65,18 +60,9 @@ fn any_design(simulation: &Simulation) -> Design {
 /// Flushes, jobs in parallel, crashes in the middle of them, full compactions and new designs.
 fn lives(seed: u64) -> (Report, ParallelReport) {
     let settings = Settings {
-        sizing: Sizing::ALL[(seed % 2) as usize],
-        l0_compaction_trigger: 1 + (seed % 3) as u32,
-        table_entries: 24,
-        slice_bytes: 6_000,
-        key_count: 300 + 700 * (seed % 5),
-        delete_one_in: 4,
         crash_one_in: [4 + seed % 4, 40][(seed / 7 % 2) as usize],
-        flush_one_in: [0, 1, 3][(seed / 2 % 3) as usize],
         flushes_between: [3, 12][(seed / 5 % 2) as usize],
-        long_bytes: [u64::MAX, 4_000, 12_000][(seed / 3 % 3) as usize],
-        small_bytes: [0, 300, 600][(seed / 5 % 3) as usize],
-        ..Settings::new(design(MergePolicy::ALL[(seed % 3) as usize], 3.0), seed)
+        ..random_settings(seed)
     };
     let mut life = Life::new(settings, 1 + (seed % 4) as usize);
     for _ in 0..100 {

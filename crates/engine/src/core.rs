@@ -4,102 +4,40 @@
 //! - The lock of [`Writer`] (one leader at a time): the log, sequence numbers, rotation of
 //!   memtables.
 //! - The install lock of [`Catalog`]: the manifest and the trees.
-//! - [`BackgroundWork::state`]: the work of flush and compaction threads. The queue of sealed
+//! - The state of [`Scheduler`]: the work of flush and compaction threads. The queue of sealed
 //!   generations is read under it.
 //! - [`Recorder`]: the trace that is being recorded; no lock is taken under it.
 //!
 //! Lock order: the writer's lock before the install lock before a keyspace's publish lock before
 //! leaves.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
-use shamba_env::{Env, FileLock, lock};
+use shamba_env::{Env, FileLock};
 use shamba_key::DigestFn;
-use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, TableReader};
+use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, Residency, TableReader};
 
 use crate::catalog::{Catalog, InstallObserver};
-use crate::compaction::plan::CompactionPlan;
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::residency::ResidencyCore;
+use crate::scheduler::{JobMemory, Scheduler, Worker, Worth};
 use crate::statistics::SavedStatistics;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 use crate::table_files::TableFiles;
 use crate::table_files::output::OutputMemory;
 use crate::telemetry::Telemetry;
 use crate::trace::{BUFFER_BYTES, Recorder, Recording};
 use crate::tuning::DesignTuning;
 use crate::workload::WorkloadObserver;
-use crate::writer::{Background, Failures, FailuresNow, Work, Writer, WriterMemory};
-use shamba_key::KeyspaceId;
-use shamba_tree::compaction::table_size::Tables;
+use crate::writer::{Writer, WriterMemory};
+use shamba_tree::compaction::table_size::{TableSize, Tables};
 use shamba_tree::version::TableMeta;
-
-/// Tables of a keyspace whose filters should be rewritten in place.
-#[derive(Clone, Debug)]
-pub(crate) struct FilterRewrite {
-    /// Identifies the rewrite.
-    pub number: u64,
-    pub keyspace: KeyspaceId,
-    pub tables: BTreeSet<TableId>,
-    /// Whether a caller waits for it. It then alternates with the compactions of the policy instead
-    /// of coming after all of them.
-    pub has_waiter: bool,
-}
-
-/// Pending background work and its state.
-#[derive(Default)]
-pub(crate) struct BackgroundState {
-    pub flushing: bool,
-    pub merging: bool,
-    /// The running compaction whose slices helper threads may take.
-    pub sharing: Option<Arc<CompactionPlan>>,
-    /// Number of callers that wait until no compaction is pending.
-    pub drainers: u32,
-    /// Time at which the last flush ended.
-    pub quiet_since_us: u64,
-    /// Keyspaces with a pending full compaction, requested by `compact`.
-    pub full_compactions: VecDeque<KeyspaceId>,
-    /// Pending filter rewrites.
-    pub filter_rewrites: VecDeque<FilterRewrite>,
-    /// Whether the last compaction was part of a filter rewrite: other compactions come next.
-    pub last_was_filter_rewrite: bool,
-    /// Number of filter rewrites so far.
-    pub filter_rewrites_started: u64,
-    pub shutdown: bool,
-    pub flush_failures: Failures,
-    pub compaction_failures: Failures,
-}
-
-impl BackgroundState {
-    /// The failures that hold up `work`. Failed compactions do not hold up a flush, nor the
-    /// reverse. But where one thread does both, flushes come first and hold up compactions.
-    pub fn trouble(&self, work: Work, is_inline: bool) -> &Failures {
-        match work {
-            Work::Merge if !(is_inline && self.flush_failures.error.is_some()) => &self.compaction_failures,
-            Work::Flush | Work::Merge => &self.flush_failures,
-        }
-    }
-}
-
-/// Background work, and the condition variables for waiting.
-#[derive(Default)]
-pub(crate) struct BackgroundWork {
-    pub state: Mutex<BackgroundState>,
-    /// Signalled when there is work.
-    pub wake: Condvar,
-    /// Signalled when work was done.
-    pub progress: Condvar,
-    /// Signalled when memory should be divided again.
-    pub memory_wake: Condvar,
-}
 
 /// An open database.
 pub(crate) struct Core {
@@ -113,7 +51,7 @@ pub(crate) struct Core {
     pub catalog: Arc<Catalog>,
     pub reads: Arc<Reads>,
     pub filter_bits: Arc<FilterBits>,
-    pub statistics: SavedStatistics,
+    pub statistics: Arc<SavedStatistics>,
     pub workload: Arc<WorkloadObserver>,
     pub tuning: DesignTuning,
     /// Whether recovery keeps everything before damage in a synced part of a log, instead of
@@ -133,9 +71,7 @@ pub(crate) struct Core {
     /// Whether the memory budget keeps some tables closed, which are opened for one use each time.
     pub has_closed_tables: AtomicBool,
     pub writer: Arc<Writer>,
-    pub background: BackgroundWork,
-    /// Held while background work runs on a caller's thread.
-    pub inline_work: Mutex<()>,
+    pub scheduler: Arc<Scheduler>,
     /// The warning that the tables need more than the memory budget was emitted.
     pub has_warned_budget_exceeded: AtomicBool,
     /// The warning that the memory budget leaves nothing to the block cache was emitted.
@@ -151,7 +87,45 @@ impl Core {
 
     /// Whether background work should stop.
     pub fn is_stopping(&self) -> bool {
-        lock(&self.background.state).shutdown
+        self.scheduler.is_stopping()
+    }
+
+    /// Starts the threads of all parts; none in an environment without threads.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start_workers(self: &Arc<Self>) -> Result<()> {
+        let worker = |name, yields, work: fn(&Self)| {
+            let core = Arc::clone(self);
+            Worker::new(name, yields, move || work(&core))
+        };
+        let mut others = Vec::new();
+        if !self.lifecycle.is_read_only() {
+            others.push(worker("shamba-sync", false, |core| core.writer.run_syncs()));
+            others.push(worker("shamba-tune", true, |core| core.tuning.work()));
+        }
+        if self.settings.filter_residency != Residency::Pinned {
+            others.push(worker("shamba-memory", true, Self::memory_worker));
+        }
+        // Running threads would keep the database, and its lock, for ever.
+        self.scheduler.start(others).inspect_err(|_| self.stop_workers())
+    }
+
+    /// Tells the threads to stop and waits for them.
+    pub fn stop_workers(&self) {
+        self.scheduler.stop();
+        self.tuning.stop();
+        self.writer.stop_syncs();
+        self.scheduler.join();
+    }
+
+    /// Requests the filter rewrites that pay. Called after some windows without writes.
+    pub fn request_filter_rewrites(&self) {
+        self.scheduler.request_filter_rewrites(Worth {
+            search_ns: self.search_ns(),
+            byte_ns_per_second: self.plan_prices().value.gain_per_byte,
+            rewrite_ns_per_byte: self.workload.workload().move_ns_per_byte().unwrap_or_default(),
+        });
     }
 
     /// Takes outdated views from idle scans, and deletes obsolete files without readers.
@@ -185,38 +159,21 @@ impl OutputMemory for Core {
     }
 }
 
-impl Background for Core {
-    fn wake(&self) {
-        // Workers look for work under this lock: none of them can miss the notification.
-        drop(lock(&self.background.state));
-        self.background.wake.notify_all();
+impl JobMemory for Core {
+    fn table_size_beside(&self, count: u64, bytes: u64) -> TableSize {
+        Self::table_size_beside(self, count, bytes)
     }
 
-    fn run_inline(&self) {
-        self.run_background_inline();
+    fn hold_published(&self, new: &[Arc<TableMeta>]) {
+        Self::hold_published(self, new);
     }
 
-    fn failures(&self, work: Work) -> Failures {
-        lock(&self.background.state).trouble(work, self.is_inline()).clone()
+    fn balance(&self) {
+        self.balance_memory();
     }
 
-    fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {
-        let is_inline = self.is_inline();
-        let mut state = lock(&self.background.state);
-        while let Some(wait) = look(&|work| state.trouble(work, is_inline).clone()) {
-            let waited = self.background.progress.wait_timeout(state, wait);
-            state = waited.map_or_else(|poison| poison.into_inner().0, |(state, _)| state);
-        }
-    }
-
-    fn wait_for_flushes(&self, done: &dyn Fn() -> bool) -> Result<()> {
-        self.wait_until(&[Work::Flush], |_| done())
-    }
-
-    fn forget(&self, keyspace: KeyspaceId) {
-        let mut state = lock(&self.background.state);
-        state.full_compactions.retain(|id| *id != keyspace);
-        state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.keyspace != keyspace);
+    fn writes_idle(&self) -> bool {
+        self.residency.writes_idle.load(Ordering::Relaxed)
     }
 }
 
@@ -263,7 +220,6 @@ impl InstallObserver for Core {
         self.release_obsolete(dead);
         self.reads.revoke_stale_views(&self.catalog);
         self.request_rebalance();
-        self.background.wake.notify_all();
-        self.background.progress.notify_all();
+        self.scheduler.notify();
     }
 }

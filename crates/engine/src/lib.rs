@@ -116,25 +116,21 @@
 struct Readme;
 
 mod admin;
-mod background;
 mod catalog;
-mod compaction;
 mod core;
 mod database;
 mod directory;
 mod error;
 mod event;
 mod filter_bits;
-mod filter_rewrite;
-mod flush;
 mod key_range;
 mod lifecycle;
-mod maintenance;
 mod memory;
 mod metrics;
 pub mod options;
 mod reads;
 mod residency;
+mod scheduler;
 mod statistics;
 mod swap;
 mod table_files;

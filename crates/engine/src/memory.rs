@@ -22,9 +22,9 @@ use shamba_model::memory;
 use shamba_model::memory::constants::TABLE_BYTES;
 use shamba_table::{Charge, LedgerPart, Residency};
 
-use crate::background::unrestricted_compaction_threads;
 use crate::core::Core;
 use crate::residency::{LevelMemory, MemoryPrices};
+use crate::scheduler::unrestricted_compaction_threads;
 use shamba_env::lock;
 use shamba_tree::compaction::table_size::{TableSize, Tables};
 use shamba_tree::version::{TableMeta, Version};
@@ -159,7 +159,7 @@ impl Core {
         let budget_bytes = self.settings.memory_budget_bytes;
         // A small budget's second thread does not make tables smaller: it helps only where the
         // table size leaves memory.
-        let threads = self.compaction_threads().min(unrestricted_compaction_threads(budget_bytes));
+        let threads = self.scheduler.compaction_threads().min(unrestricted_compaction_threads(budget_bytes));
         TableSize::new(self.settings.table_bytes(), tables, budget_bytes, threads)
     }
 

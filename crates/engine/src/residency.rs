@@ -184,7 +184,7 @@ impl Core {
             self.rebalance();
         } else {
             self.residency.wanted.store(true, Ordering::Release);
-            self.background.memory_wake.notify_all();
+            self.scheduler.wake_memory();
         }
     }
 

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use shamba_env::lock;
 use shamba_model::Design;
 use shamba_tree::compaction::policy::Rules;
 
@@ -167,9 +166,27 @@ impl Db {
     }
 }
 
+impl Db {
+    /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level
+    /// 0. So a tree is written from its deepest level up, and every entry is written once. For
+    /// experiments and tests, with [`crate::Experimental::auto_compaction`] off; otherwise the next
+    /// compaction reshapes the tree by its design.
+    ///
+    /// # Errors
+    /// `Invalid` for a level beyond 64, and when a run lies above `level`, because its entries
+    /// would count as newer. Otherwise as [`Db::ingest`].
+    pub fn place<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        level: u32,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        self.core().scheduler.flusher().ingest(&self.keyspace, level, pairs)
+    }
+}
+
 impl MovePrices for Core {
     fn rules_under(&self, design: Design) -> Rules {
-        self.rules_of(design, true)
+        self.scheduler.rules_of(design, true)
     }
 
     fn full_table_bytes(&self) -> u64 {
@@ -183,7 +200,7 @@ impl MovePrices for Core {
 
 impl Mover for Core {
     fn is_compacting_all(&self) -> bool {
-        !lock(&self.background.state).full_compactions.is_empty()
+        self.scheduler.is_compacting_all()
     }
 
     fn design_changed(&self, compacts_all: bool) {
@@ -191,17 +208,16 @@ impl Mover for Core {
         // new one.
         self.residency.forget_memtable_bytes();
         if compacts_all {
-            let mut state = lock(&self.background.state);
-            state.full_compactions = self.catalog.keyspaces().keys().copied().collect();
+            self.scheduler.request_full_compactions();
         }
     }
 
     fn begin_move(&self) {
         self.writer.pressure_changed();
         self.request_rebalance();
-        self.background.wake.notify_all();
+        self.scheduler.notify();
         if self.is_inline() {
-            self.run_background_inline();
+            self.scheduler.run_inline();
         }
     }
 }

@@ -9,30 +9,25 @@
 
 use std::sync::Arc;
 
-use shamba_env::JoinHandle;
-
 use crate::core::Core;
 use crate::reads::Keeper;
-use crate::sync::Mutex;
 use shamba_env::lock;
 use shamba_tree::iter::registry::{IterRegistry, Owner};
 
 /// An open database and its workers.
 pub(crate) struct Handle {
     pub(crate) core: Arc<Core>,
-    workers: Mutex<Vec<JoinHandle>>,
 }
 
 impl Handle {
-    /// The handle of a database with these workers.
-    pub(crate) fn new(core: Arc<Core>, workers: Vec<JoinHandle>) -> Self {
-        Self { core, workers: Mutex::new(workers) }
+    /// The handle of a database whose workers run.
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
     }
 
     /// Stops the workers and waits for them.
     pub(crate) fn stop(&self) {
-        let workers: Vec<JoinHandle> = lock(&self.workers).drain(..).collect();
-        self.core.stop_workers(workers);
+        self.core.stop_workers();
     }
 }
 

@@ -16,7 +16,7 @@ use shamba_tree::version::{Run, Version};
 pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     let mut stats = Stats::from_counters(core.telemetry.lookups(), core.telemetry.work());
     let view = keyspace.load_full();
-    let capacities = core.rules(false).capacities(&view.version);
+    let capacities = core.scheduler.rules(false).capacities(&view.version);
     let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };
     let window = keyspace.statistics.window(core.env.clock.now_us());
     let wanted = shamba_tree::allocation::wanted(core.filter_bits.rule(keyspace), &view.version);
@@ -28,7 +28,7 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     stats.deepest_level = view.version.deepest_level();
     stats.runs = view.version.run_count() as u64;
     stats.emulated = core.env.vfs.is_emulated();
-    stats.debt_bytes = core.debt_bytes();
+    stats.debt_bytes = core.scheduler.debt_bytes();
     stats.unsynced_bytes = core.writer.unsynced_bytes();
     stats.iterators_revoked = core.reads.iterators().revoked();
     let walked = core.reads.iterators().walked();
@@ -132,13 +132,8 @@ pub(super) fn check_invariants(core: &Core) -> std::result::Result<(), String> {
     for keyspace in core.catalog.keyspaces().values() {
         let version: Arc<Version> = Arc::clone(&keyspace.load().version);
         let checked = version.check().and_then(|()| shamba_tree::version::deep_check(&version));
-        let state = shamba_env::lock(&core.background.state);
-        let is_idle = core.settings.auto_compaction && core.is_idle(&state);
-        // The shape holds only for an idle tree: the version above may precede the last
-        // compaction.
-        let at_rest: Arc<Version> = Arc::clone(&keyspace.load().version);
-        let shape = if is_idle { core.rules(true).check_shape(&at_rest) } else { Ok(()) };
-        drop(state);
+        // The version above may precede the last compaction.
+        let (at_rest, shape) = core.scheduler.check_shape(keyspace);
         let of = |version: &Version, detail: String| format!("{}: {detail}\n{version}", keyspace.name);
         checked.map_err(|detail| of(&version, detail))?;
         shape.map_err(|detail| of(&at_rest, detail))?;

@@ -268,10 +268,10 @@ impl Db {
             .catalog
             .keyspace(shamba_key::KeyspaceId(0))
             .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
-        let workers = core.start_workers()?;
-        let handle = Arc::new(Handle::new(core, workers));
+        core.start_workers()?;
+        let handle = Arc::new(Handle::new(core));
         if handle.core.is_inline() && !handle.core.lifecycle.is_read_only() {
-            handle.core.run_background_inline();
+            handle.core.scheduler.run_inline();
         }
         Ok(Self { handle, keyspace })
     }
@@ -389,7 +389,7 @@ impl Db {
     /// # Errors
     /// The error of the flush or of a compaction.
     pub fn compact(&self) -> Result<()> {
-        self.core().compact_now()
+        self.core().scheduler.compact_now()
     }
 
     /// Rewrites in place every table whose filter has a stale size: another number of bits per key
@@ -400,7 +400,7 @@ impl Db {
     /// # Errors
     /// The error of a rewrite.
     pub fn rewrite_filters(&self) -> Result<()> {
-        self.core().rewrite_filters_now()
+        self.core().scheduler.rewrite_filters_now()
     }
 
     /// The former name of [`Self::rewrite_filters`].
@@ -435,7 +435,7 @@ impl Db {
     /// # Errors
     /// The error of the background work.
     pub fn wait_idle(&self) -> Result<()> {
-        self.core().wait_idle()
+        self.core().scheduler.wait_idle()
     }
 
     /// Adds many sorted entries at once, as tables, bypassing the log. All become visible together.
@@ -449,7 +449,7 @@ impl Db {
         &self,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        self.core().ingest(&self.keyspace, 0, pairs)
+        self.core().scheduler.flusher().ingest(&self.keyspace, 0, pairs)
     }
 
     /// Closes the database in order: writes the memory contents to the log and syncs it, with an

@@ -26,7 +26,7 @@ use shamba_key::SeqNo;
 use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, parse_table_file_name};
 
 use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceCore, Keyspaces};
-use crate::core::{BackgroundWork, Core, WriterShare};
+use crate::core::{Core, WriterShare};
 use crate::database::builder::Builder;
 use crate::directory::{file_number, sync_names_above};
 use crate::error::{Error, Result};
@@ -37,6 +37,7 @@ use crate::memory::tables_to_open;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::residency::ResidencyCore;
+use crate::scheduler::Scheduler;
 use crate::statistics::SavedStatistics;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::sync::Mutex;
@@ -46,7 +47,7 @@ use crate::trace::Recorder;
 use crate::tuning::DesignTuning;
 use crate::workload::WorkloadObserver;
 use crate::workload::locality::sampled_blocks_max;
-use crate::writer::{Background, Writer, WriterMemory, parse_side_file_name};
+use crate::writer::{Writer, WriterMemory, parse_side_file_name};
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{ReplayReport, WalWriter, parse_log_file_name};
 use shamba_memtable::ChunkedMemtable;
@@ -252,6 +253,14 @@ fn build_core(
         told(),
         (Arc::clone(&ledger), Arc::clone(&workload), Arc::clone(&filter_bits)),
     );
+    let (table_files, writer, statistics) = (Arc::new(table_files), Arc::new(writer), Arc::new(statistics));
+    let scheduler = Arc::new(Scheduler::new(
+        &env,
+        Arc::clone(&settings),
+        (Arc::clone(&catalog), Arc::clone(&writer), Arc::clone(&reads)),
+        (Arc::clone(&table_files), Arc::clone(&filter_bits), Arc::clone(&statistics)),
+        told(),
+    ));
     let core = Arc::new(Core {
         digest: reads.digest(),
         telemetry,
@@ -269,10 +278,9 @@ fn build_core(
         residency,
         balancing: Mutex::new(()),
         tree_charge,
-        table_files: Arc::new(table_files),
-        writer: Arc::new(writer),
-        background: BackgroundWork::default(),
-        inline_work: Mutex::new(()),
+        table_files,
+        writer,
+        scheduler,
         tables: Mutex::default(),
         has_warned_budget_exceeded: AtomicBool::new(false),
         has_warned_budget_full: AtomicBool::new(false),
@@ -285,14 +293,15 @@ fn build_core(
     let observer: Weak<Core> = Arc::downgrade(&core);
     core.catalog.observe(observer.clone());
     core.tuning.connect(observer.clone(), observer);
-    let background: Weak<Core> = Arc::downgrade(&core);
-    core.writer.connect(background as Weak<dyn Background>);
+    let background: Weak<Scheduler> = Arc::downgrade(&core.scheduler);
+    core.writer.connect(background);
+    let memory: Weak<Core> = Arc::downgrade(&core);
+    core.scheduler.connect(memory);
     share.connect(Arc::downgrade(&core));
     let of_failures = Arc::downgrade(&core);
     core.lifecycle.on_failure(Box::new(move || {
         if let Some(core) = of_failures.upgrade() {
-            core.background.wake.notify_all();
-            core.background.progress.notify_all();
+            core.scheduler.notify();
         }
     }));
     let of_iterators = Arc::downgrade(&core);

@@ -6,7 +6,7 @@
 //! open ([`live`]).
 //!
 //! Not here: text forms and ranges of single options ([`crate::options`]); parts such as the
-//! environment and the listener ([`crate::builder`]).
+//! environment and the listener ([`crate::Builder`]).
 
 pub(crate) mod live;
 mod tuning;

@@ -15,7 +15,6 @@ use shamba_model::memory::constants::{
 };
 
 use crate::core::Core;
-use shamba_env::lock;
 use shamba_tree::statistics::Window;
 
 /// Windows without a write between two searches for stale filters.
@@ -131,11 +130,8 @@ impl Core {
     }
 
     fn wait_for_memory_work(&self) {
-        let state = lock(&self.background.state);
-        if !state.shutdown {
-            let wait = std::time::Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW);
-            drop(self.background.memory_wake.wait_timeout(state, wait));
-        }
+        let wait = std::time::Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW);
+        self.scheduler.wait_for_memory_work(wait);
     }
 
     /// Adjusts the lookup statistics of keyspaces with a workload shift. Not during an install: its

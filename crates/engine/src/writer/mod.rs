@@ -218,7 +218,7 @@ impl Writer {
     }
 
     /// The sealed generations that are not flushed yet.
-    pub fn sealed(&self) -> &SealedGenerations {
+    pub fn sealed(&self) -> &Arc<SealedGenerations> {
         &self.sealed
     }
 

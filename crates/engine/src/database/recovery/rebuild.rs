@@ -227,7 +227,7 @@ impl Rebuilt<'_> {
             let keyspace = self.core.catalog.keyspace(id);
             let keyspace = keyspace.ok_or_else(|| Error::invalid(format!("there is no keyspace {id}")))?;
             for memtable in memtables {
-                let uses = self.core.write_memtable(&keyspace, &memtable)?;
+                let uses = self.core.scheduler.flusher().write_memtable(&keyspace, &memtable)?;
                 let (run, age) = self.core.catalog.new_run();
                 let changes =
                     uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();

@@ -1,68 +1,25 @@
-//! Operations on the whole database: compact, the tables of an ingest.
+//! The tables of an ingest: sorted pairs that become a run at once, past the memtables.
 
 use std::sync::Arc;
 
 use shamba_key::{EntryKind, SeqNo};
 use shamba_model::MAX_LEVELS;
 
+use super::flush::Flusher;
 use crate::catalog::KeyspaceCore;
-use crate::core::Core;
-use crate::database::Db;
 use crate::error::{Error, Result};
 use crate::table_files::output::Output;
-use crate::writer::Work;
 use crate::writer::operations::check_op;
-use shamba_env::lock;
-use shamba_key::KeyspaceId;
 use shamba_log::wal::OpRef;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 
 /// An ingest recomputes its table size after this many pairs.
 const SIZED_EVERY_PAIRS: usize = 1024;
 
-impl Db {
-    /// As [`Db::ingest`], but the tables become a run of `level` at once instead of a run of level
-    /// 0. So a tree is written from its deepest level up, and every entry is written once. For
-    /// experiments and tests, with [`crate::Experimental::auto_compaction`] off; otherwise the next
-    /// compaction reshapes the tree by its design.
-    ///
-    /// # Errors
-    /// `Invalid` for a level beyond 64, and when a run lies above `level`, because its entries
-    /// would count as newer. Otherwise as [`Db::ingest`].
-    pub fn place<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        level: u32,
-        pairs: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<u64> {
-        self.core().ingest(&self.keyspace, level, pairs)
-    }
-}
-
-impl Core {
-    /// Flushes, then compacts every keyspace into one run.
-    pub(crate) fn compact_now(&self) -> Result<()> {
-        self.writer.flush()?;
-        let ids: Vec<KeyspaceId> = {
-            // Listed under the lock under which a drop removes its keyspace from
-            // `full_compactions`.
-            let mut state = lock(&self.background.state);
-            let ids: Vec<KeyspaceId> = self.catalog.keyspaces().keys().copied().collect();
-            state.full_compactions.extend(&ids);
-            ids
-        };
-        let done = self.wait_until(&[Work::Merge], |state| {
-            !state.merging && ids.iter().all(|id| !state.full_compactions.contains(id))
-        });
-        if done.is_err() {
-            // Without a waiter, a compaction that fails must not keep others from running.
-            lock(&self.background.state).full_compactions.retain(|id| !ids.contains(id));
-        }
-        done
-    }
-
+impl Flusher {
     /// Writes sorted pairs into tables of a new run of `level`; no run may lie above. Writers wait.
     /// The pairs take one sequence number.
-    pub(crate) fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         keyspace: &Arc<KeyspaceCore>,
         level: u32,
@@ -84,7 +41,8 @@ impl Core {
     ) -> Result<u64> {
         let bits = Arc::new(self.filter_bits.of_flush(keyspace, 0));
         let options = self.output_options(keyspace, level, bits);
-        let mut output = Output::new(&self.table_files, self, options, KeyRange::everything(), Vec::new());
+        let mut output =
+            Output::new(&self.table_files, self.memory.as_ref(), options, KeyRange::everything(), Vec::new());
         let mut last_key: Option<Vec<u8>> = None;
         let mut count = 0u64;
         for (number, (key, value)) in pairs.into_iter().enumerate() {
@@ -98,7 +56,11 @@ impl Core {
             check_op(OpRef::Put { key, value: value.as_ref() })?;
             if number % SIZED_EVERY_PAIRS == 0 {
                 let (tables, bytes) = output.finished();
-                output.set_table_size(self.table_size_beside(tables, bytes));
+                output.set_table_size(self.memory.table_size_beside(
+                    self.settings.table_bytes(),
+                    tables,
+                    bytes,
+                ));
             }
             output.add(key, None, seq, EntryKind::Put, value.as_ref())?;
             last_key = Some(key.to_vec());

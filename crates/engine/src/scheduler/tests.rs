@@ -7,11 +7,14 @@ use std::sync::Arc;
 use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
+use super::state::BackgroundState;
 use super::*;
 use crate::database::Db;
+use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::event::EventListener;
 use crate::sync::Mutex;
+use crate::writer::Work;
 use shamba_key::{KeyspaceId, RunId};
 use shamba_tree::compaction::policy::Reason;
 
@@ -59,8 +62,8 @@ fn flush(db: &Db, next: &mut u32, flushes: u64) {
     while db.stats().flushes < before + flushes {
         db.put(format!("key {:04}", *next * 37 % KEYS), [*next as u8; 100]).expect("put");
         *next += 1;
-        while !db.core().writer.sealed().is_empty() {
-            db.core().flush_oldest().expect("flushed");
+        while !db.core().scheduler.sealed.is_empty() {
+            db.core().scheduler.flush_oldest().expect("flushed");
         }
     }
 }
@@ -80,24 +83,27 @@ fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
         .expect("opened");
     let core = db.core();
     let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
-    let _by_hand = lock(&core.inline_work);
-    let credit_bytes = || keyspace.turns(core.rules(false)).credit_bytes;
+    let _by_hand = lock(&core.scheduler.inline_work);
+    let credit_bytes = || keyspace.turns(core.scheduler.rules(false)).credit_bytes;
     let (mut next, mut owed, mut spent, mut with_room) = (0, 0, 0, 0);
     for round in 0..60 {
         // Every third round all due work is done, and then level 0 has few runs.
         flush(&db, &mut next, if round % 3 == 0 { 4 } else { 9 });
         loop {
-            let rules = core.rules(false);
+            let rules = core.scheduler.rules(false);
             let version = Arc::clone(&keyspace.load().version);
             let was_l0_urgent = rules.is_l0_urgent(&version);
             let before_bytes = credit_bytes();
-            let Some(next) = core.next_compaction(&lock(&core.background.state)) else { break };
+            let Some(next) = core.scheduler.picker.next_compaction(&lock(&core.scheduler.background.state))
+            else {
+                break;
+            };
             let job = next.job.expect("a job");
             let (is_free, bytes) = (job.is_trivial_move(&version), job.input_bytes(&version));
             if was_l0_urgent && before_bytes == 0 {
                 assert!(job.reason == Reason::Level0 || is_free, "{job}");
             }
-            core.compact_once().expect("merged");
+            core.scheduler.compact_once().expect("merged");
             match job.reason {
                 _ if is_free => assert_eq!(credit_bytes(), before_bytes, "{job}"),
                 Reason::Level0 if was_l0_urgent => {
@@ -141,9 +147,14 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
     let core = db.core();
     let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
     // The holder of this lock does all background work.
-    let _by_hand = lock(&core.inline_work);
-    let long_bytes = core.rules(false).long_bytes;
-    let next_compaction = || core.next_compaction(&lock(&core.background.state)).and_then(|next| next.job);
+    let _by_hand = lock(&core.scheduler.inline_work);
+    let long_bytes = core.scheduler.rules(false).long_bytes;
+    let next_compaction = || {
+        core.scheduler
+            .picker
+            .next_compaction(&lock(&core.scheduler.background.state))
+            .and_then(|next| next.job)
+    };
     let mut next = 0;
     let long = loop {
         flush(&db, &mut next, 1);
@@ -153,7 +164,7 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
             if is_in_place && job.inputs.len() > 1 && job.input_bytes(version) >= long_bytes {
                 break;
             }
-            core.compact_once().expect("merged");
+            core.scheduler.compact_once().expect("merged");
         }
         if let Some(job) = next_compaction() {
             break job;
@@ -166,7 +177,7 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
 
     *lock(&merges.writer) = Some((db.clone(), next));
     let before = db.stats();
-    assert!(core.compact_once().expect("merged"));
+    assert!(core.scheduler.compact_once().expect("merged"));
     let written = lock(&merges.writer).take().expect("it wrote").1 - next;
     let done = db.stats().since(&before);
     let seen = lock(&merges.seen).clone();
@@ -215,7 +226,7 @@ fn tables_that_a_close_forestalls_are_removed() {
     let used = files();
     db.put("one more", "is flushed").expect("put");
     {
-        let _by_hand = lock(&core.inline_work);
+        let _by_hand = lock(&core.scheduler.inline_work);
         core.writer.seal().expect("sealed");
     }
     // As `close` does first; the workers have not noticed it yet.
@@ -223,11 +234,14 @@ fn tables_that_a_close_forestalls_are_removed() {
     let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
     let job = {
         let version = &keyspace.load().version;
-        let rules = core.rules(true);
+        let rules = core.scheduler.rules(true);
         shamba_tree::compaction::policy::pick(version, &rules).expect("a merge")
     };
-    assert_eq!(core.run_compaction(&keyspace, &job).expect_err("too late").kind(), ErrorKind::Closed);
-    assert_eq!(core.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
+    assert_eq!(
+        core.scheduler.compactor.run(&keyspace, &job).expect_err("too late").kind(),
+        ErrorKind::Closed
+    );
+    assert_eq!(core.scheduler.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
     core.release_stale_views();
     assert_eq!(files(), used);
 }
@@ -276,7 +290,7 @@ fn waits_begin_without_the_failures_of_the_past() {
     for number in 0..20u32 {
         db.put(number.to_be_bytes(), [1; 100]).expect("put");
         {
-            let mut state = lock(&db.core().background.state);
+            let mut state = lock(&db.core().scheduler.background.state);
             for _ in 0..9 {
                 state.compaction_failures.add(Error::new(ErrorKind::NoSpace, "long ago"));
             }
@@ -295,17 +309,12 @@ fn waits_begin_without_the_failures_of_the_past() {
 fn what_a_merge_failed_with_is_forgotten_when_there_is_nothing_to_merge() {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let db = Db::builder("/db").env(env).info_log(false).open().expect("opened");
-    let trouble = || lock(&db.core().background.state).compaction_failures.clone();
-    lock(&db.core().background.state).compaction_failures.add(Error::new(ErrorKind::NoSpace, "a merge"));
-    assert!(!db.core().compact_once().expect("nothing to do"));
+    let trouble = || lock(&db.core().scheduler.background.state).compaction_failures.clone();
+    lock(&db.core().scheduler.background.state)
+        .compaction_failures
+        .add(Error::new(ErrorKind::NoSpace, "a merge"));
+    assert!(!db.core().scheduler.compact_once().expect("nothing to do"));
     assert!(trouble().error.is_none() && trouble().failures == 0);
-}
-
-#[test]
-fn memory_lets_so_many_threads_merge() {
-    for (budget_mib, threads) in [(4, 1), (7, 1), (8, 2), (64, 2), (95, 2), (96, 3), (1024, 32)] {
-        assert_eq!(compaction_threads_max(budget_mib << 20), threads, "{budget_mib} MiB");
-    }
 }
 
 /// If the budget has no memory for the design's write buffer, flushes are smaller, and levels are

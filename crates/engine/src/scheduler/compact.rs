@@ -13,41 +13,36 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shamba_table::{EntryIter, RangeTombstone, Walk};
-
-use crate::background::unrestricted_compaction_threads;
-use crate::catalog::KeyspaceCore;
-use crate::compaction::plan::{Claim, CompactedSlice, CompactionPlan};
-use crate::core::Core;
+use super::memory::MemoryLink;
+use super::plan::{Claim, CompactedSlice, CompactionPlan};
+use super::rules::rules;
+use super::state::BackgroundWork;
+use super::threads::{compaction_threads, unrestricted_compaction_threads};
+use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::filter_bits::FilterBits;
 use crate::metrics::WorkCounters;
-use crate::table_files::output::Output;
-use shamba_env::lock;
-use shamba_table::{FragmentedTombstones, clip};
+use crate::options::settings::Settings;
+use crate::reads::Reads;
+use crate::statistics::SavedStatistics;
+use crate::table_files::TableFiles;
+use crate::telemetry::Telemetry;
+use shamba_env::{Env, lock};
 use shamba_tree::compaction::policy::{
     CompactionJob, OutputRun, Reason, Target, can_be_deferred, concurrent_level_bytes, move_edit, pick,
     pick_concurrent, pick_full, pick_l0, slice_edit, slices,
 };
-use shamba_tree::compaction::reading::read_bytes;
-use shamba_tree::compaction::retention::Retention;
-use shamba_tree::iter::merge::MergeIter;
-use shamba_tree::iter::run_iter::RunIter;
-use shamba_tree::iter::source::Source;
+use shamba_tree::version::live_bytes;
 use shamba_tree::version::live_entries;
 use shamba_tree::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version};
-use shamba_tree::version::{level_bytes, live_bytes};
 
 /// Input of a slice, in tables.
 const SLICE_TABLES: u64 = 4;
 /// The compaction's own thread, when idle, checks on its helpers this often.
 const HELPER_WAIT: Duration = Duration::from_millis(50);
-/// The read buffers of all inputs of a slice take this part of the budget (1/64).
-const READ_PART: u64 = 64;
 /// Maximum number of other jobs between two slices of a long one.
 const CONCURRENT_JOBS_MAX: usize = 3;
-/// Entries between two checks of the rate limit and of shutdown.
-const CHECK_EVERY_ENTRIES: u64 = 256;
 
 /// Whether a job is the scheduled one, or one that runs between two slices of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,17 +73,31 @@ struct Tally {
     slept_us: u64,
 }
 
-impl Core {
+/// Carries out compactions.
+pub(super) struct Compactor {
+    pub(super) env: Env,
+    pub(super) settings: Arc<Settings>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) reads: Arc<Reads>,
+    pub(super) table_files: Arc<TableFiles>,
+    pub(super) filter_bits: Arc<FilterBits>,
+    pub(super) statistics: Arc<SavedStatistics>,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) memory: Arc<MemoryLink>,
+    pub(super) background: Arc<BackgroundWork>,
+}
+
+impl Compactor {
     /// Carries out `job` in `keyspace`. Stops early at shutdown, with the finished slices
     /// installed.
     ///
     /// # Errors
     /// The failure of a slice. Slices before it stay installed, and its output is removed.
-    pub(crate) fn run_compaction(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob) -> Result<()> {
-        self.run_merge_as(keyspace, job, Turn::Own)
+    pub fn run(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob) -> Result<()> {
+        self.run_as(keyspace, job, Turn::Own)
     }
 
-    fn run_merge_as(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob, turn: Turn) -> Result<()> {
+    fn run_as(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob, turn: Turn) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         let version = Arc::clone(&keyspace.load().version);
         // Checked after the version was taken: a drop marks the keyspace before it removes its
@@ -114,9 +123,10 @@ impl Core {
             // Without split keys, slices end at table boundaries.
             table.meta.open().map_or_else(|_| Vec::new(), |reader| reader.split_keys(every_bytes))
         };
-        let was_l0_urgent = self.rules(false).is_l0_urgent(&version);
-        let (size, budget_bytes) = (self.table_size(), self.settings.memory_budget_bytes);
-        let threads = match self.compaction_threads() {
+        let was_l0_urgent = rules(&self.settings, false).is_l0_urgent(&version);
+        let (size, budget_bytes) =
+            (self.memory.table_size(self.settings.table_bytes()), self.settings.memory_budget_bytes);
+        let threads = match compaction_threads(self.env.spawner.as_ref(), &self.settings) {
             roomy if roomy <= unrestricted_compaction_threads(budget_bytes) => roomy,
             affordable => size.threads_for(amount(job, &version), budget_bytes, affordable),
         };
@@ -158,10 +168,11 @@ impl Core {
     /// Compacts the small tables that a caller's `compact` has just moved into one run.
     fn merge_moved(&self, keyspace: &Arc<KeyspaceCore>, turn: Turn) -> Result<()> {
         let version = Arc::clone(&keyspace.load().version);
-        let job = pick_full(&version, &self.rules(false)).filter(|job| !job.is_trivial_move(&version));
+        let job =
+            pick_full(&version, &rules(&self.settings, false)).filter(|job| !job.is_trivial_move(&version));
         // Otherwise the version would keep its tables from being deleted.
         drop(version);
-        job.map_or(Ok(()), |job| self.run_merge_as(keyspace, &job, turn))
+        job.map_or(Ok(()), |job| self.run_as(keyspace, &job, turn))
     }
 
     /// Whether flushed tables that could be moved unchanged are joined into fewer ones
@@ -179,7 +190,8 @@ impl Core {
             Target::New => true,
             Target::Existing(id) => version.run(id).is_none_or(|(_, run)| run.overlapping(&hull).is_empty()),
         };
-        is_free && self.table_size().joins(uses.len() as u64, bytes, entries)
+        is_free
+            && self.memory.table_size(self.settings.table_bytes()).joins(uses.len() as u64, bytes, entries)
     }
 
     /// Sets the compaction whose slices helpers may process; returns the previous one.
@@ -200,13 +212,13 @@ impl Core {
         turn: Turn,
         tally: &mut Tally,
     ) -> Result<Ended> {
-        let rules = self.rules(false);
+        let rules = rules(&self.settings, false);
         let is_long = turn == Turn::Own && plan.job.input_bytes(&plan.version) >= rules.long_bytes;
         let before_bytes = concurrent_level_bytes(&plan.version, &rules, &plan.job);
         let can_be_deferred = can_be_deferred(&plan.job, &rules, plan.version.deepest_level());
         let mut installed = 0;
         while let Some(slice) = plan.slices().get(installed) {
-            if self.is_stopping() || plan.keyspace.dropped.load(Ordering::Acquire) {
+            if self.background.is_stopping() || plan.keyspace.dropped.load(Ordering::Acquire) {
                 return Ok(Ended::Closing);
             }
             if let Some(merged) = plan.take_next() {
@@ -254,11 +266,11 @@ impl Core {
         let done = installed as f64 / plan.slices().len().max(1) as f64;
         for _ in 0..CONCURRENT_JOBS_MAX {
             let is_dropped = plan.keyspace.dropped.load(Ordering::Acquire);
-            if is_dropped || self.is_stopping() || !self.settings.auto_compaction {
+            if is_dropped || self.background.is_stopping() || !self.settings.auto_compaction {
                 break;
             }
             let version = Arc::clone(&plan.keyspace.load().version);
-            let rules = plan.keyspace.turns(self.rules(false));
+            let rules = plan.keyspace.turns(rules(&self.settings, false));
             let Some(job) = pick_concurrent(&version, &rules, &plan.job, done, before_bytes) else { break };
             drop(version);
             self.run_concurrent_job(&plan.keyspace, &job)?;
@@ -269,11 +281,11 @@ impl Core {
     /// Runs one job in each other keyspace whose level 0 is near a write slowdown, unless it is
     /// long too. Its failure is reported separately and does not fail this compaction.
     fn relieve_other_keyspaces(&self, plan: &CompactionPlan) {
-        let rules = self.rules(false);
+        let rules = rules(&self.settings, false);
         let others = Arc::clone(&self.catalog.keyspaces());
         for keyspace in others.values().filter(|keyspace| keyspace.id != plan.keyspace.id) {
             let version = Arc::clone(&keyspace.load().version);
-            let has_turn = self.settings.auto_compaction && !self.is_stopping();
+            let has_turn = self.settings.auto_compaction && !self.background.is_stopping();
             if !has_turn || !rules.is_l0_urgent(&version) {
                 continue;
             }
@@ -292,7 +304,7 @@ impl Core {
     }
 
     fn run_concurrent_job(&self, keyspace: &Arc<KeyspaceCore>, job: &CompactionJob) -> Result<()> {
-        self.run_merge_as(keyspace, job, Turn::Beside)?;
+        self.run_as(keyspace, job, Turn::Beside)?;
         lock(&self.background.state).compaction_failures.error = None;
         self.catalog.remove_obsolete_files();
         self.background.progress.notify_all();
@@ -304,7 +316,7 @@ impl Core {
     /// off while a level 0 is near a write slowdown, if that is another keyspace's or this
     /// compaction has spent its credit. The policy will find the remaining work.
     fn should_defer(&self, plan: &CompactionPlan, tally: &Tally) -> bool {
-        let rules = self.rules(false);
+        let rules = rules(&self.settings, false);
         let deepest = plan.keyspace.load().version.deepest_level();
         let has_turn = plan.keyspace.turns(rules).credit_bytes > tally.bytes_read;
         let keyspaces = self.catalog.keyspaces();
@@ -320,7 +332,7 @@ impl Core {
     }
 
     /// Processes slices of the plan until none can be claimed: the work of a helper thread.
-    pub(crate) fn help_merge(&self, plan: &CompactionPlan) {
+    pub fn help(&self, plan: &CompactionPlan) {
         while let Some(claim) = plan.claim() {
             self.merge_claimed(plan, claim);
         }
@@ -362,7 +374,7 @@ impl Core {
             table.statistics.keep(share);
         }
         // The replaced tables have freed their memory.
-        self.hold_published(&new);
+        self.memory.hold_published(&new);
         tally.bytes_read += bytes_read;
         tally.bytes_written += bytes_written;
         tally.dropped += entries_dropped;
@@ -402,109 +414,6 @@ impl Core {
         });
         Ok(())
     }
-
-    /// Compacts the entries of the inputs whose keys lie in `slice`.
-    fn compact_slice(&self, plan: &CompactionPlan, slice: &KeyRange) -> Result<CompactedSlice> {
-        let CompactionPlan { version, job, .. } = plan;
-        let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
-        let mut input_entries = 0.0;
-        let mut tombstones: Vec<RangeTombstone> = Vec::new();
-        for input in &job.inputs {
-            let Some((_, run)) = version.run(input.run) else { continue };
-            let tables: Vec<TableUse> = run
-                .tables()
-                .iter()
-                .filter(|table| input.tables.contains(&table.meta.id) && table.range.overlaps(slice))
-                .cloned()
-                .collect();
-            let mut input_bytes = 0;
-            for table in &tables {
-                let bytes = live_bytes_in(table, slice);
-                input_bytes += bytes;
-                let all_bytes = level_bytes(table, table.meta.file_bytes);
-                input_entries += table.meta.entries as f64 * bytes as f64 / all_bytes as f64;
-                let Some(part) = table.range.intersection(slice) else { continue };
-                if let Some(reader) = table.meta.reader.get() {
-                    tombstones.extend(
-                        reader
-                            .range_tombstones()
-                            .iter()
-                            .filter_map(|tomb| clip(tomb, &part.lower, part.upper.as_deref())),
-                    );
-                }
-            }
-            inputs.push((tables, input_bytes));
-        }
-        let input_bytes: Vec<u64> = inputs.iter().map(|(_, bytes)| *bytes).collect();
-        let bytes_read = input_bytes.iter().sum();
-        let read_bytes = read_bytes(self.settings.memory_budget_bytes / READ_PART, &input_bytes);
-        let sources = inputs.into_iter().zip(read_bytes).map(|((tables, _), bytes)| {
-            Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes }))
-        });
-        let sources: Vec<Source> = sources.collect();
-        let snapshots = self.reads.snapshots().stripes();
-        let below = job.below(version, slice);
-        let fragments = FragmentedTombstones::new(tombstones);
-        let mut retention = Retention::new(&snapshots, &fragments, &below);
-        let kept_tombstones = fragments
-            .thinned(&slice.lower, slice.upper.as_deref(), &snapshots)
-            .into_iter()
-            .filter(|tomb| {
-                let range = KeyRange { lower: tomb.start.clone(), upper: tomb.end.clone() };
-                !retention.drops_range_tombstone(&range, tomb.seq)
-            })
-            .collect();
-        let options = self.output_options(&plan.keyspace, job.target_level, Arc::clone(&plan.bits));
-        let mut output = Output::new(&self.table_files, self, options, slice.clone(), kept_tombstones);
-        let input_entries = input_entries as u64;
-        let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
-        let mut merged = MergeIter::new(sources);
-        merged.seek_to_first()?;
-        while merged.valid() {
-            let (key, seq, kind) = (merged.key(), merged.seq(), merged.kind());
-            output.note_input(input_entries, entries);
-            if !retention.keeps(key, seq, kind) {
-                // The value of a large entry is not even read.
-                entries_dropped += 1;
-            } else if merged.is_large() {
-                output.add_large(&merged)?;
-            } else {
-                output.add(key, merged.digest(), seq, kind, merged.value())?;
-            }
-            entries += 1;
-            if merged.is_large() || entries % CHECK_EVERY_ENTRIES == 0 {
-                // The open block is counted before its compression, so the count may shrink.
-                let bytes = output.bytes().max(bytes_paced);
-                plan.bytes_written.fetch_add(bytes - bytes_paced, Ordering::Relaxed);
-                bytes_paced = bytes;
-                self.keep_pace(plan);
-                if plan.is_stopped() || self.is_stopping() {
-                    return Err(Error::closed());
-                }
-            }
-            merged.next()?;
-        }
-        Ok(CompactedSlice { tables: output.finish()?, bytes_read, entries_dropped })
-    }
-
-    /// Sleeps while the compaction is ahead of its rate limit.
-    fn keep_pace(&self, plan: &CompactionPlan) {
-        let bytes_per_s = self.settings.rate_limit_bytes_per_s;
-        if bytes_per_s == 0 {
-            return;
-        }
-        let bytes_written = plan.bytes_written.load(Ordering::Relaxed);
-        let due_us = plan.begin_us + bytes_written.saturating_mul(1_000_000) / bytes_per_s;
-        while !plan.is_stopped() && !self.is_stopping() {
-            let now_us = self.env.clock.now_us();
-            if now_us >= due_us {
-                return;
-            }
-            self.env.clock.sleep_us((due_us - now_us).min(20_000));
-            let slept_us = self.env.clock.now_us().saturating_sub(now_us);
-            plan.slept_us.fetch_add(slept_us, Ordering::Relaxed);
-        }
-    }
 }
 
 /// Input bytes of a slice: enough for full tables, but each thread gets a part of a small
@@ -518,10 +427,6 @@ fn slice_bytes(set_bytes: u64, full_bytes: u64, input_bytes: u64, threads: usize
     // A little more than its share, so that no small remainder needs another slice.
     let share = input_bytes / threads as u64;
     (share + share / 16).clamp(full_bytes.min(most), most)
-}
-
-fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {
-    table.range.intersection(slice).map_or(0, |part| live_bytes(table, &part))
 }
 
 /// Input bytes and entries of a job.

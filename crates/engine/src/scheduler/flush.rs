@@ -9,33 +9,57 @@ use std::sync::Arc;
 
 use shamba_table::Origin;
 
-use crate::catalog::KeyspaceCore;
-use crate::core::Core;
+use super::memory::MemoryLink;
+use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::Result;
 use crate::event::Event;
+use crate::filter_bits::FilterBits;
+use crate::lifecycle::Lifecycle;
 use crate::metrics::WorkCounters;
+use crate::options::settings::Settings;
+use crate::reads::Reads;
+use crate::statistics::SavedStatistics;
+use crate::table_files::TableFiles;
 use crate::table_files::output::{Output, OutputOptions};
 use crate::table_files::syncing::Syncing;
-use crate::writer::Generation;
-use shamba_env::lock;
-use shamba_key::{KeyspaceId, LogNo};
+use crate::telemetry::Telemetry;
+use crate::writer::{Generation, Writer};
+use shamba_env::{Env, lock};
+use shamba_filter::FilterLayout;
+use shamba_key::{DigestFn, KeyspaceId, LogNo};
 use shamba_memtable::Memtable;
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::retention::Retention;
+use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
 
-impl Core {
+/// Writes new entries as tables: those of memtables, and of ingests ([`super::ingest`]).
+pub(crate) struct Flusher {
+    pub(super) env: Env,
+    pub(super) settings: Arc<Settings>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) writer: Arc<Writer>,
+    pub(super) reads: Arc<Reads>,
+    pub(super) table_files: Arc<TableFiles>,
+    pub(super) filter_bits: Arc<FilterBits>,
+    pub(super) statistics: Arc<SavedStatistics>,
+    pub(super) lifecycle: Arc<Lifecycle>,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) memory: Arc<MemoryLink>,
+}
+
+impl Flusher {
     /// Flushes one generation and installs it.
     ///
     /// # Errors
     /// The error of the step that failed. The memtables, the log and the tree are then unchanged,
     /// and the output is removed.
-    pub(crate) fn flush_generation(&self, generation: &Generation) -> Result<()> {
+    pub(super) fn flush(&self, generation: &Generation) -> Result<()> {
         let begin_us = self.env.clock.now_us();
         self.telemetry.emit(&Event::FlushBegin { bytes: generation.bytes });
         let mut log_sync = self.begin_log_sync(generation);
         let mut log_promise = None;
-        if self.is_inline() {
+        if self.env.spawner.is_inline() {
             log_promise = self.end_log_sync(log_sync.take())?;
         }
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
@@ -140,7 +164,7 @@ impl Core {
     }
 
     /// Writes one memtable as tables, without the entries that no reader can see.
-    pub(crate) fn write_memtable(
+    pub fn write_memtable(
         &self,
         keyspace: &KeyspaceCore,
         memtable: &Arc<dyn Memtable>,
@@ -152,7 +176,8 @@ impl Core {
         let mut retention = Retention::new(&snapshots, &fragments, &below);
         let tombstones = fragments.thinned(b"", None, &snapshots);
         let options = self.output_options(keyspace, 0, bits);
-        let mut output = Output::new(&self.table_files, self, options, KeyRange::everything(), tombstones);
+        let mut output =
+            Output::new(&self.table_files, self.memory.as_ref(), options, KeyRange::everything(), tombstones);
         let mut iter = Arc::clone(memtable).entries_iter();
         iter.seek_to_first()?;
         let mut dropped = 0u64;
@@ -171,22 +196,35 @@ impl Core {
     }
 
     /// The options for tables at `level` of a keyspace.
-    pub(crate) fn output_options(
+    pub(super) fn output_options(
         &self,
         keyspace: &KeyspaceCore,
         level: u32,
         bits: Arc<JobBits>,
     ) -> OutputOptions {
-        OutputOptions {
-            origin: Origin { keyspace: keyspace.id.0, name: keyspace.name.clone() },
-            digest: self.digest,
-            compression: self.settings.compression_for(level),
-            bits,
-            filter_layout: self.filter_bits.layout(),
-            block_bytes: self.settings.block_bytes,
-            block_tags: self.settings.block_tags,
-            table_size: self.table_size(),
-            verify: true,
-        }
+        let table_size = self.memory.table_size(self.settings.table_bytes());
+        let layout = self.filter_bits.layout();
+        output_options(&self.settings, (keyspace, level), self.reads.digest(), (bits, layout), table_size)
+    }
+}
+
+/// The options for tables at a level of a keyspace, with these filter bits in this layout.
+pub(super) fn output_options(
+    settings: &Settings,
+    (keyspace, level): (&KeyspaceCore, u32),
+    digest: DigestFn,
+    (bits, filter_layout): (Arc<JobBits>, FilterLayout),
+    table_size: TableSize,
+) -> OutputOptions {
+    OutputOptions {
+        origin: Origin { keyspace: keyspace.id.0, name: keyspace.name.clone() },
+        digest,
+        compression: settings.compression_for(level),
+        bits,
+        filter_layout,
+        block_bytes: settings.block_bytes,
+        block_tags: settings.block_tags,
+        table_size,
+        verify: true,
     }
 }

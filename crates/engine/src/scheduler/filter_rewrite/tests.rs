@@ -1,6 +1,6 @@
 //! Tests of filter rewrites: when they pay, that they change only filters, and that they terminate.
 
-use shamba_env::Env;
+use shamba_env::{Env, lock};
 
 use super::*;
 use crate::{Allocation, Builder, Db, MergePolicy, Sizing};
@@ -92,7 +92,7 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     };
     let first_run = version.runs().next().map_or(0, |(_, run)| run.tables().len());
     assert_eq!((tables_of(1), tables_of(u64::MAX)), (1, first_run));
-    db.core().rewrite_filters_now().expect("refitted");
+    db.core().scheduler.rewrite_filters_now().expect("refitted");
     let after = bits(&db);
     assert!(after.iter().all(|(_, bits)| (11.0..13.0).contains(bits)), "{after:?}");
     let levels = |bits: &[(u32, f64)]| bits.iter().map(|(level, _)| *level).collect::<BTreeSet<_>>();
@@ -105,7 +105,7 @@ fn all_tables_get_their_bits_where_they_are_and_say_the_same_as_before() {
     assert_eq!(db.get(b"later").expect("answers").as_deref(), Some(&b"x"[..]));
     db.verify().expect("sound");
     let written = db.stats().bytes_compacted;
-    db.core().rewrite_filters_now().expect("nothing to do");
+    db.core().scheduler.rewrite_filters_now().expect("nothing to do");
     assert_eq!(db.stats().bytes_compacted, written);
 }
 
@@ -117,13 +117,20 @@ fn a_keyspace_that_was_dropped_meanwhile_is_waited_for_by_nobody() {
     let core = db.core();
     let id = *core.catalog.keyspaces().keys().last().expect("two");
     let wanted = vec![(id, BTreeSet::from([TableId(1)]))];
-    assert_eq!(core.queue_filter_rewrites(&mut lock(&core.background.state), wanted.clone(), false).len(), 1);
+    assert_eq!(
+        core.scheduler
+            .queue_filter_rewrites(&mut lock(&core.scheduler.background.state), wanted.clone(), false)
+            .len(),
+        1
+    );
     drop(gone);
     db.drop_keyspace("gone").expect("dropped");
-    assert!(lock(&core.background.state).filter_rewrites.is_empty(), "taken off the list");
+    assert!(lock(&core.scheduler.background.state).filter_rewrites.is_empty(), "taken off the list");
     assert!(
-        core.queue_filter_rewrites(&mut lock(&core.background.state), wanted, true).is_empty(),
+        core.scheduler
+            .queue_filter_rewrites(&mut lock(&core.scheduler.background.state), wanted, true)
+            .is_empty(),
         "not put on it"
     );
-    assert!(lock(&core.background.state).filter_rewrites.is_empty());
+    assert!(lock(&core.scheduler.background.state).filter_rewrites.is_empty());
 }

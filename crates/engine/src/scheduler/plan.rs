@@ -9,7 +9,7 @@
 //! Invariants: a claimed slice always gets a result, even after a panic; after
 //! [`CompactionPlan::stop`] returns no thread works on it.
 //!
-//! Not here: compacting a slice and installing it ([`super::job`]).
+//! Not here: compacting a slice and installing it ([`super::compact`], [`super::slices`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,0 +1,328 @@
+//! Scheduler: which flushes, compactions and filter rewrites run now.
+//!
+//! [`Scheduler`] owns the requests for background work ([`requests`]), the threads that do it
+//! ([`workers`]) and the choice of the next compaction ([`next`]). [`Flusher`] writes generations
+//! and ingests as tables, [`Compactor`] carries out compactions. Memory is behind [`JobMemory`].
+//!
+//! With threads there are workers. One flushes generations in order. One runs compactions, with
+//! helpers that process slices of the same compaction. One syncs the log when the interval of a
+//! write has passed. So neither a long flush nor a wait for the log delays the others. The
+//! compaction threads run at lower priority than other threads.
+//!
+//! Without threads (the deterministic environment) the same steps run inside the call that makes
+//! them due.
+//!
+//! A failure is reported, kept for writers to see, and retried with back-off. A panic turns writes
+//! off and is reported; work never stops silently.
+
+mod compact;
+mod filter_rewrite;
+mod flush;
+mod ingest;
+mod memory;
+mod next;
+mod plan;
+mod requests;
+mod rules;
+mod slices;
+mod state;
+mod threads;
+mod workers;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use shamba_env::{Clock, Env, JoinHandle, Spawner, lock};
+use shamba_model::Design;
+use shamba_tree::compaction::policy::Rules;
+use shamba_tree::version::Version;
+
+use self::compact::Compactor;
+pub(crate) use self::filter_rewrite::Worth;
+pub(crate) use self::flush::Flusher;
+pub(crate) use self::memory::JobMemory;
+use self::memory::MemoryLink;
+use self::next::{Asked, Picker};
+use self::state::{BackgroundWork, FilterRewrite};
+pub(crate) use self::threads::unrestricted_compaction_threads;
+pub(crate) use self::workers::Worker;
+use crate::catalog::{Catalog, KeyspaceCore};
+use crate::error::Result;
+use crate::filter_bits::FilterBits;
+use crate::lifecycle::Lifecycle;
+use crate::options::settings::Settings;
+use crate::reads::Reads;
+use crate::statistics::SavedStatistics;
+use crate::sync::Mutex;
+use crate::table_files::TableFiles;
+use crate::telemetry::Telemetry;
+use crate::writer::{SealedGenerations, Writer};
+
+/// Runs the flushes, compactions and filter rewrites of a database.
+pub(crate) struct Scheduler {
+    clock: Arc<dyn Clock>,
+    spawner: Arc<dyn Spawner>,
+    /// Whether background work runs on the caller's thread.
+    is_inline: bool,
+    settings: Arc<Settings>,
+    catalog: Arc<Catalog>,
+    filter_bits: Arc<FilterBits>,
+    writer: Arc<Writer>,
+    sealed: Arc<SealedGenerations>,
+    lifecycle: Arc<Lifecycle>,
+    telemetry: Arc<Telemetry>,
+    memory: Arc<MemoryLink>,
+    background: Arc<BackgroundWork>,
+    picker: Picker,
+    flusher: Flusher,
+    compactor: Compactor,
+    /// Held while background work runs on a caller's thread.
+    inline_work: Mutex<()>,
+    workers: Mutex<Vec<JoinHandle>>,
+}
+
+impl Scheduler {
+    /// The background work of the database of `catalog`, to which `writer` adds. It has memory
+    /// after [`Self::connect`] and threads after [`Self::start`].
+    pub fn new(
+        env: &Env,
+        settings: Arc<Settings>,
+        (catalog, writer, reads): (Arc<Catalog>, Arc<Writer>, Arc<Reads>),
+        (table_files, filter_bits, statistics): (Arc<TableFiles>, Arc<FilterBits>, Arc<SavedStatistics>),
+        (lifecycle, telemetry): (Arc<Lifecycle>, Arc<Telemetry>),
+    ) -> Self {
+        let memory = Arc::new(MemoryLink::default());
+        let background = Arc::new(BackgroundWork::default());
+        let sealed = Arc::clone(writer.sealed());
+        let picker = Picker::new(
+            env,
+            Arc::clone(&settings),
+            Arc::clone(&catalog),
+            Arc::clone(&sealed),
+            Arc::clone(&memory),
+        );
+        let flusher = Flusher {
+            env: env.clone(),
+            settings: Arc::clone(&settings),
+            catalog: Arc::clone(&catalog),
+            writer: Arc::clone(&writer),
+            reads: Arc::clone(&reads),
+            table_files: Arc::clone(&table_files),
+            filter_bits: Arc::clone(&filter_bits),
+            statistics: Arc::clone(&statistics),
+            lifecycle: Arc::clone(&lifecycle),
+            telemetry: Arc::clone(&telemetry),
+            memory: Arc::clone(&memory),
+        };
+        let compactor = Compactor {
+            env: env.clone(),
+            settings: Arc::clone(&settings),
+            catalog: Arc::clone(&catalog),
+            reads,
+            table_files,
+            filter_bits: Arc::clone(&filter_bits),
+            statistics,
+            telemetry: Arc::clone(&telemetry),
+            memory: Arc::clone(&memory),
+            background: Arc::clone(&background),
+        };
+        Self {
+            clock: Arc::clone(&env.clock),
+            spawner: Arc::clone(&env.spawner),
+            is_inline: env.spawner.is_inline(),
+            settings,
+            catalog,
+            filter_bits,
+            writer,
+            sealed,
+            lifecycle,
+            telemetry,
+            memory,
+            background,
+            picker,
+            flusher,
+            compactor,
+            inline_work: Mutex::new(()),
+            workers: Mutex::default(),
+        }
+    }
+
+    /// Sets what divides memory; later calls have no effect.
+    pub fn connect(&self, memory: Weak<dyn JobMemory>) {
+        self.memory.connect(memory);
+    }
+
+    /// Writes memtables and ingests as tables.
+    pub fn flusher(&self) -> &Flusher {
+        &self.flusher
+    }
+
+    /// Whether background work should stop.
+    pub fn is_stopping(&self) -> bool {
+        self.background.is_stopping()
+    }
+
+    /// Number of compaction threads: the merge worker and its helpers.
+    pub fn compaction_threads(&self) -> usize {
+        threads::compaction_threads(self.spawner.as_ref(), &self.settings)
+    }
+
+    /// The policy's rules now. With `is_draining`, even a single run in level 0 is compacted.
+    pub fn rules(&self, is_draining: bool) -> Rules {
+        rules::rules(&self.settings, is_draining)
+    }
+
+    /// The policy's rules under `design`.
+    pub fn rules_of(&self, design: Design, is_draining: bool) -> Rules {
+        rules::rules_of(&self.settings, design, is_draining)
+    }
+
+    /// Bytes that flushes and compactions have to move until nothing is left to do.
+    pub fn debt_bytes(&self) -> u64 {
+        self.picker.debt_bytes()
+    }
+
+    /// Tells workers and waiters to look again: a tree or the state of the database has changed.
+    pub fn notify(&self) {
+        self.background.wake.notify_all();
+        self.background.progress.notify_all();
+    }
+
+    /// Ends [`Self::wait_for_memory_work`].
+    pub fn wake_memory(&self) {
+        self.background.memory_wake.notify_all();
+    }
+
+    /// Waits until memory should be divided again, at most this long; not at all while stopping.
+    pub fn wait_for_memory_work(&self, at_most: Duration) {
+        let state = lock(&self.background.state);
+        if !state.shutdown {
+            drop(self.background.memory_wake.wait_timeout(state, at_most));
+        }
+    }
+
+    /// Checks that the tree of `keyspace` has the shape that its design asks for, if nothing is
+    /// left to do. Returns the tree that it looked at.
+    pub fn check_shape(&self, keyspace: &KeyspaceCore) -> (Arc<Version>, std::result::Result<(), String>) {
+        // The shape holds only for an idle tree, and no compaction begins under this lock.
+        let state = lock(&self.background.state);
+        let is_idle = self.settings.auto_compaction && self.picker.is_idle(&state);
+        let at_rest = Arc::clone(&keyspace.load().version);
+        let shape = if is_idle { self.rules(true).check_shape(&at_rest) } else { Ok(()) };
+        (at_rest, shape)
+    }
+
+    /// Runs all due work on the caller's thread, until nothing is left or a step fails.
+    pub fn run_inline(&self) {
+        // The thread that holds the lock does this work too.
+        let Ok(_guard) = self.inline_work.try_lock() else { return };
+        while !self.lifecycle.has_failed() {
+            let has_flush = !self.sealed.is_empty();
+            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_once() };
+            if !matches!(done, Ok(true)) {
+                return;
+            }
+        }
+    }
+
+    /// Flushes the oldest generation and records the outcome.
+    fn flush_oldest(&self) -> Result<()> {
+        let generation = {
+            let mut state = lock(&self.background.state);
+            let Some(oldest) = self.sealed.oldest() else { return Ok(()) };
+            state.flushing = true;
+            oldest
+        };
+        let outcome = self.flusher.flush(&generation);
+        let has_values = generation.log_files.iter().any(|file| file.values.strong_count() > 0);
+        // Removed before the flush is visibly over: by then the memtables' memory must have been
+        // freed.
+        let flushed = if outcome.is_ok() { self.sealed.flushed() } else { None };
+        drop((generation, flushed));
+        let mut state = lock(&self.background.state);
+        state.flushing = false;
+        match &outcome {
+            Ok(()) => {
+                state.quiet_since_us = self.clock.now_us();
+                state.flush_failures.end();
+            }
+            Err(error) => state.flush_failures.add(error.clone()),
+        }
+        drop(state);
+        // The cache gets the memtables' memory until writes need it again.
+        self.memory.balance();
+        self.background.progress.notify_all();
+        self.background.wake.notify_all();
+        if let Err(error) = &outcome {
+            // The files of the attempt must be removed before the next one: they may fill the disk.
+            self.catalog.remove_obsolete_files();
+            self.telemetry.background_error("flush", error);
+        } else if has_values {
+            // The log was kept for the memtables, which only readers may hold now.
+            self.catalog.remove_obsolete_files();
+        }
+        outcome
+    }
+
+    /// Picks the most urgent compaction and carries it out; false if there is none.
+    fn compact_once(&self) -> Result<bool> {
+        let picked = {
+            let mut state = lock(&self.background.state);
+            let picked = self.picker.next_compaction(&state);
+            state.merging = picked.is_some();
+            if picked.is_none() {
+                // The failed work is not needed any more.
+                state.compaction_failures.end();
+            }
+            state.last_was_filter_rewrite =
+                picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::FilterRewrite(_))));
+            picked
+        };
+        let Some(next) = picked else { return Ok(false) };
+        let outcome = next.job.as_ref().map_or(Ok(()), |job| self.compactor.run(&next.keyspace, job));
+        // The compaction itself held the version of its inputs; now no reader of it may be left.
+        self.catalog.remove_obsolete_files();
+        let stopped = self.background.is_stopping();
+        let mut state = lock(&self.background.state);
+        state.merging = false;
+        match &outcome {
+            Ok(()) => {
+                state.compaction_failures.end();
+                if next.asked == Some(Asked::Whole) {
+                    if let Some(at) = state.full_compactions.iter().position(|id| *id == next.keyspace.id) {
+                        // Only one request: a caller that asked during this compaction wants newer
+                        // tables compacted too.
+                        state.full_compactions.remove(at);
+                    }
+                }
+                if let (Some(Asked::FilterRewrite(number)), None) = (next.asked, &next.job) {
+                    state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.number != number);
+                }
+            }
+            Err(_) if stopped => {}
+            Err(error) => {
+                state.compaction_failures.add(error.clone());
+                // A filter rewrite without a waiter is requested again if it still pays.
+                let failed = |filter_rewrite: &FilterRewrite| {
+                    next.asked == Some(Asked::FilterRewrite(filter_rewrite.number))
+                };
+                state
+                    .filter_rewrites
+                    .retain(|filter_rewrite| filter_rewrite.has_waiter || !failed(filter_rewrite));
+            }
+        }
+        drop(state);
+        self.background.progress.notify_all();
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(_) if stopped => Ok(false),
+            Err(error) => {
+                self.telemetry.background_error("merge", &error);
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

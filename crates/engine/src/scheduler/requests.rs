@@ -1,0 +1,198 @@
+//! Requests: what callers ask of background work, and how they wait for it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use shamba_env::lock;
+use shamba_filter::measured;
+use shamba_key::KeyspaceId;
+use shamba_table::TableId;
+
+use super::Scheduler;
+use super::filter_rewrite::{Worth, pays, stale_filters};
+use super::state::{BackgroundState, FilterRewrite};
+use crate::error::{Error, ErrorKind, Result};
+use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
+
+impl Scheduler {
+    /// Flushes, then compacts every keyspace into one run.
+    pub fn compact_now(&self) -> Result<()> {
+        self.writer.flush()?;
+        let ids: Vec<KeyspaceId> = {
+            // Listed under the lock under which a drop removes its keyspace from
+            // `full_compactions`.
+            let mut state = lock(&self.background.state);
+            let ids: Vec<KeyspaceId> = self.catalog.keyspaces().keys().copied().collect();
+            state.full_compactions.extend(&ids);
+            ids
+        };
+        let done = self.wait_until(&[Work::Merge], |state| {
+            !state.merging && ids.iter().all(|id| !state.full_compactions.contains(id))
+        });
+        if done.is_err() {
+            // Without a waiter, a compaction that fails must not keep others from running.
+            lock(&self.background.state).full_compactions.retain(|id| !ids.contains(id));
+        }
+        done
+    }
+
+    /// Requests a compaction of every keyspace into one run, without waiting for it.
+    pub fn request_full_compactions(&self) {
+        let mut state = lock(&self.background.state);
+        state.full_compactions = self.catalog.keyspaces().keys().copied().collect();
+    }
+
+    /// Whether a compaction of a whole keyspace is requested.
+    pub fn is_compacting_all(&self) -> bool {
+        !lock(&self.background.state).full_compactions.is_empty()
+    }
+
+    /// Rewrites in place every table whose filter has a stale size; flushes and moves nothing.
+    pub fn rewrite_filters_now(&self) -> Result<()> {
+        self.lifecycle.check_writable()?;
+        let wanted = stale_filters(&self.catalog, &self.filter_bits, |_| true);
+        let numbers: Vec<u64> = {
+            let mut state = lock(&self.background.state);
+            self.queue_filter_rewrites(&mut state, wanted, true)
+        };
+        let done = self.wait_until(&[Work::Merge], |state| {
+            !state.merging
+                && !state
+                    .filter_rewrites
+                    .iter()
+                    .any(|filter_rewrite| numbers.contains(&filter_rewrite.number))
+        });
+        if done.is_err() {
+            lock(&self.background.state)
+                .filter_rewrites
+                .retain(|filter_rewrite| !numbers.contains(&filter_rewrite.number));
+        }
+        done
+    }
+
+    /// Requests the filter rewrites that pay at these prices. To be called after some time without
+    /// writes.
+    pub fn request_filter_rewrites(&self, worth: Worth) {
+        if !self.settings.auto_compaction
+            || self.lifecycle.is_read_only()
+            || !lock(&self.background.state).filter_rewrites.is_empty()
+        {
+            return;
+        }
+        let layout = self.filter_bits.layout();
+        let pays = |stale| pays(stale, worth, |bits| measured::fpr(layout, bits));
+        let wanted = stale_filters(&self.catalog, &self.filter_bits, pays);
+        if wanted.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.background.state);
+        self.queue_filter_rewrites(&mut state, wanted, false);
+        drop(state);
+        self.background.wake.notify_all();
+    }
+
+    /// Queues filter rewrites and returns their numbers. Keyspaces are looked up under the lock
+    /// under which a drop removes its rewrites, so none is queued for a dropped keyspace, where it
+    /// would stay for ever.
+    pub(super) fn queue_filter_rewrites(
+        &self,
+        state: &mut BackgroundState,
+        wanted: Vec<(KeyspaceId, BTreeSet<TableId>)>,
+        has_waiter: bool,
+    ) -> Vec<u64> {
+        let keyspaces = self.catalog.keyspaces();
+        let mut numbers = Vec::new();
+        for (keyspace, tables) in wanted {
+            if keyspaces.contains_key(&keyspace) {
+                state.filter_rewrites_started += 1;
+                let number = state.filter_rewrites_started;
+                state.filter_rewrites.push_back(FilterRewrite { number, keyspace, tables, has_waiter });
+                numbers.push(number);
+            }
+        }
+        numbers
+    }
+
+    /// Waits until `done`, woken by progress of this kind of work. Wakes its workers, or runs it on
+    /// this thread where there are none.
+    ///
+    /// # Errors
+    /// The failure that prevents it.
+    fn wait_until(&self, by: &[Work], done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
+        let is_inline = self.is_inline;
+        // Failed work is retried at once, whatever its back-off: it may succeed now.
+        let failed_before: Vec<(Work, u32)> = {
+            let state = lock(&self.background.state);
+            by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_total)).collect()
+        };
+        self.background.wake.notify_all();
+        loop {
+            if is_inline {
+                self.run_inline();
+            }
+            let state = lock(&self.background.state);
+            if done(&state) {
+                return Ok(());
+            }
+            self.lifecycle.check_writable()?;
+            let failed = failed_before.iter().find_map(|(work, before)| {
+                let trouble = state.trouble(*work, is_inline);
+                let gives_up = is_inline || trouble.should_give_up(*before, WAITER_FAILURES_MAX);
+                trouble.error.clone().filter(|_| gives_up)
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if is_inline {
+                return Err(Error::new(ErrorKind::Stalled, "background work makes no progress"));
+            }
+            drop(self.background.progress.wait_timeout(state, Duration::from_millis(50)));
+        }
+    }
+
+    /// Waits until nothing is left to flush or compact, level 0 included.
+    ///
+    /// # Errors
+    /// The failure that prevents it.
+    pub fn wait_idle(&self) -> Result<()> {
+        lock(&self.background.state).drainers += 1;
+        let idle = self.wait_until(&[Work::Flush, Work::Merge], |state| self.picker.is_idle(state));
+        lock(&self.background.state).drainers -= 1;
+        idle
+    }
+}
+
+impl Background for Scheduler {
+    fn wake(&self) {
+        // Workers look for work under this lock: none of them can miss the notification.
+        drop(lock(&self.background.state));
+        self.background.wake.notify_all();
+    }
+
+    fn run_inline(&self) {
+        Self::run_inline(self);
+    }
+
+    fn failures(&self, work: Work) -> Failures {
+        lock(&self.background.state).trouble(work, self.is_inline).clone()
+    }
+
+    fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {
+        let is_inline = self.is_inline;
+        let mut state = lock(&self.background.state);
+        while let Some(wait) = look(&|work| state.trouble(work, is_inline).clone()) {
+            let waited = self.background.progress.wait_timeout(state, wait);
+            state = waited.map_or_else(|poison| poison.into_inner().0, |(state, _)| state);
+        }
+    }
+
+    fn wait_for_flushes(&self, done: &dyn Fn() -> bool) -> Result<()> {
+        self.wait_until(&[Work::Flush], |_| done())
+    }
+
+    fn forget(&self, keyspace: KeyspaceId) {
+        let mut state = lock(&self.background.state);
+        state.full_compactions.retain(|id| *id != keyspace);
+        state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.keyspace != keyspace);
+    }
+}

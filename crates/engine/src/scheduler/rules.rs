@@ -1,0 +1,36 @@
+//! The rules of the compaction policy, from the settings and the design in force.
+
+use shamba_model::Design;
+use shamba_tree::compaction::policy::Rules;
+
+use crate::options::settings::Settings;
+
+/// A compaction of this many full tables is long: writers would have to wait for it.
+const LONG_COMPACTION_TABLES: u64 = 32;
+/// Tables below this size are small. At this size the 2 to 3 KiB of memory of an open table are
+/// half a percent of its data, less than its filter. It is twice the longest log tail that an open
+/// does not flush (`recovery::rebuild`), so a session of few writes leaves a small table.
+const SMALL_TABLE_BYTES: u64 = 512 << 10;
+/// Tables of at least this part (1/4) of a full one are never small: a compaction may leave half a
+/// table.
+const SMALL_TABLE_PART: u64 = 4;
+
+/// The policy's rules now. With `is_draining`, even a single run in level 0 is compacted.
+pub(super) fn rules(settings: &Settings, is_draining: bool) -> Rules {
+    rules_of(settings, settings.live.get().design, is_draining)
+}
+
+/// The policy's rules under `design`.
+pub(super) fn rules_of(settings: &Settings, design: Design, is_draining: bool) -> Rules {
+    let l0 = settings.l0();
+    Rules {
+        design: settings.as_flushed(design),
+        sizing: settings.sizing,
+        l0_compaction_trigger: l0.trigger_runs,
+        l0_slowdown_runs: l0.soft_runs,
+        is_draining,
+        long_bytes: settings.table_bytes().saturating_mul(LONG_COMPACTION_TABLES),
+        credit_bytes: 0,
+        small_bytes: (settings.table_bytes() / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES),
+    }
+}

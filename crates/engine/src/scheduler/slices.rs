@@ -1,0 +1,139 @@
+//! A slice of a compaction: its inputs are merged, and what a reader can see is written as tables.
+//!
+//! Checksums of the inputs are verified, and outputs are read back (see
+//! [`crate::table_files::output`]).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
+use shamba_tree::compaction::reading::read_bytes;
+use shamba_tree::compaction::retention::Retention;
+use shamba_tree::iter::merge::MergeIter;
+use shamba_tree::iter::run_iter::RunIter;
+use shamba_tree::iter::source::Source;
+use shamba_tree::version::{KeyRange, TableUse, level_bytes, live_bytes};
+
+use super::compact::Compactor;
+use super::flush::output_options;
+use super::plan::{CompactedSlice, CompactionPlan};
+use crate::error::{Error, Result};
+use crate::table_files::output::Output;
+
+/// The read buffers of all inputs of a slice take this part of the budget (1/64).
+const READ_PART: u64 = 64;
+/// Entries between two checks of the rate limit and of shutdown.
+const CHECK_EVERY_ENTRIES: u64 = 256;
+
+impl Compactor {
+    /// Compacts the entries of the inputs whose keys lie in `slice`.
+    pub(super) fn compact_slice(&self, plan: &CompactionPlan, slice: &KeyRange) -> Result<CompactedSlice> {
+        let CompactionPlan { version, job, .. } = plan;
+        let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
+        let mut input_entries = 0.0;
+        let mut tombstones: Vec<RangeTombstone> = Vec::new();
+        for input in &job.inputs {
+            let Some((_, run)) = version.run(input.run) else { continue };
+            let tables: Vec<TableUse> = run
+                .tables()
+                .iter()
+                .filter(|table| input.tables.contains(&table.meta.id) && table.range.overlaps(slice))
+                .cloned()
+                .collect();
+            let mut input_bytes = 0;
+            for table in &tables {
+                let bytes = live_bytes_in(table, slice);
+                input_bytes += bytes;
+                let all_bytes = level_bytes(table, table.meta.file_bytes);
+                input_entries += table.meta.entries as f64 * bytes as f64 / all_bytes as f64;
+                let Some(part) = table.range.intersection(slice) else { continue };
+                if let Some(reader) = table.meta.reader.get() {
+                    tombstones.extend(
+                        reader
+                            .range_tombstones()
+                            .iter()
+                            .filter_map(|tomb| clip(tomb, &part.lower, part.upper.as_deref())),
+                    );
+                }
+            }
+            inputs.push((tables, input_bytes));
+        }
+        let input_bytes: Vec<u64> = inputs.iter().map(|(_, bytes)| *bytes).collect();
+        let bytes_read = input_bytes.iter().sum();
+        let read_bytes = read_bytes(self.settings.memory_budget_bytes / READ_PART, &input_bytes);
+        let sources = inputs.into_iter().zip(read_bytes).map(|((tables, _), bytes)| {
+            Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes }))
+        });
+        let sources: Vec<Source> = sources.collect();
+        let snapshots = self.reads.snapshots().stripes();
+        let below = job.below(version, slice);
+        let fragments = FragmentedTombstones::new(tombstones);
+        let mut retention = Retention::new(&snapshots, &fragments, &below);
+        let kept_tombstones = fragments
+            .thinned(&slice.lower, slice.upper.as_deref(), &snapshots)
+            .into_iter()
+            .filter(|tomb| {
+                let range = KeyRange { lower: tomb.start.clone(), upper: tomb.end.clone() };
+                !retention.drops_range_tombstone(&range, tomb.seq)
+            })
+            .collect();
+        let target = (plan.keyspace.as_ref(), job.target_level);
+        let bits = (Arc::clone(&plan.bits), self.filter_bits.layout());
+        let table_size = self.memory.table_size(self.settings.table_bytes());
+        let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
+        let mut output =
+            Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
+        let input_entries = input_entries as u64;
+        let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
+        let mut merged = MergeIter::new(sources);
+        merged.seek_to_first()?;
+        while merged.valid() {
+            let (key, seq, kind) = (merged.key(), merged.seq(), merged.kind());
+            output.note_input(input_entries, entries);
+            if !retention.keeps(key, seq, kind) {
+                // The value of a large entry is not even read.
+                entries_dropped += 1;
+            } else if merged.is_large() {
+                output.add_large(&merged)?;
+            } else {
+                output.add(key, merged.digest(), seq, kind, merged.value())?;
+            }
+            entries += 1;
+            if merged.is_large() || entries % CHECK_EVERY_ENTRIES == 0 {
+                // The open block is counted before its compression, so the count may shrink.
+                let bytes = output.bytes().max(bytes_paced);
+                plan.bytes_written.fetch_add(bytes - bytes_paced, Ordering::Relaxed);
+                bytes_paced = bytes;
+                self.keep_pace(plan);
+                if plan.is_stopped() || self.background.is_stopping() {
+                    return Err(Error::closed());
+                }
+            }
+            merged.next()?;
+        }
+        Ok(CompactedSlice { tables: output.finish()?, bytes_read, entries_dropped })
+    }
+
+    /// Sleeps while the compaction is ahead of its rate limit.
+    fn keep_pace(&self, plan: &CompactionPlan) {
+        let bytes_per_s = self.settings.rate_limit_bytes_per_s;
+        if bytes_per_s == 0 {
+            return;
+        }
+        let bytes_written = plan.bytes_written.load(Ordering::Relaxed);
+        let due_us = plan.begin_us + bytes_written.saturating_mul(1_000_000) / bytes_per_s;
+        while !plan.is_stopped() && !self.background.is_stopping() {
+            let now_us = self.env.clock.now_us();
+            if now_us >= due_us {
+                return;
+            }
+            self.env.clock.sleep_us((due_us - now_us).min(20_000));
+            let slept_us = self.env.clock.now_us().saturating_sub(now_us);
+            plan.slept_us.fetch_add(slept_us, Ordering::Relaxed);
+        }
+    }
+}
+
+fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {
+    table.range.intersection(slice).map_or(0, |part| live_bytes(table, &part))
+}

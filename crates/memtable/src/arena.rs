@@ -34,7 +34,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use shamba_env::Pages;
-use shamba_key::{EntryKind, SeqNo, prefetch_address};
+use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, prefetch_address};
 use shamba_table::internal_cmp;
 
 /// Alignment of entries, needed by the atomic link at their beginning.
@@ -59,6 +59,10 @@ const LINK_BYTES: usize = 4;
 const FIXED_BYTES: usize = LINK_BYTES + 8;
 /// The largest header: three bytes of key length, five of value length.
 const HEADER_BYTES_MAX: usize = FIXED_BYTES + 3 + 5;
+const _: () = assert!(MAX_KEY_BYTES < 1 << (3 * 7), "a key length takes at most three bytes");
+const _: () = assert!(MAX_VALUE_BYTES <= u32::MAX as usize, "a value length takes at most five bytes");
+const _: () = assert!(SLAB_ALIGNMENT_BYTES % UNIT_BYTES == 0, "entries at a multiple of a unit are aligned");
+const _: () = assert!(SLAB_BYTES_MIN.is_power_of_two() && SLAB_BYTES_MIN <= SLAB_BYTES_MAX, "sizes of slabs");
 
 /// A header and the first bytes of a key.
 const PREFETCHED_BYTES: usize = 32;
@@ -144,8 +148,12 @@ impl Arena {
         kind: EntryKind,
         value: &[u8],
     ) -> EntryRef {
+        debug_assert!(key.len() <= MAX_KEY_BYTES, "a key of {} bytes", key.len());
+        debug_assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes", value.len());
         let bytes = HEADER_BYTES_MAX + key.len() + value.len();
         let (slab, start, used) = self.room(cursor, bytes);
+        debug_assert!(used % UNIT_BYTES == 0, "an entry at {used} of slab {slab} is not aligned");
+        debug_assert!(used < SLAB_BYTES_MAX, "no reference can hold the place {used} of slab {slab}");
         let word = seq.0 << 8 | u64::from(kind.as_byte());
         // SAFETY: `room` returned at least `bytes` unpublished bytes at `start + used`, a multiple
         // of 4, and the header is at most HEADER_BYTES_MAX long; sources and target cannot overlap.
@@ -164,14 +172,35 @@ impl Arena {
         let end = end.next_multiple_of(UNIT_BYTES);
         cursor.bytes += end - used;
         if slab == cursor.slab {
+            debug_assert!(
+                end <= cursor.capacity,
+                "slab {slab} of {} bytes is used to {end}",
+                cursor.capacity
+            );
             cursor.used = end;
         }
         let bits = (slab as u32) << PLACE_BITS | (used / UNIT_BYTES) as u32;
-        EntryRef::from_bits(bits).expect("the first place of the first slab is left out")
+        let new = EntryRef::from_bits(bits).expect("the first place of the first slab is left out");
+        debug_assert!(
+            {
+                // SAFETY: the entry is complete, and this call borrows the arena.
+                let stored = unsafe { self.entries() }.get(new);
+                (stored.key, stored.seq, stored.kind, stored.value) == (key, SeqNo(word >> 8), kind, value)
+            },
+            "the entry at {used} of slab {slab} differs from the one that was appended"
+        );
+        new
     }
 
     /// Finds a place for `bytes` bytes. Returns the slab's number, its start, and the offset in it.
     fn room(&self, cursor: &mut Cursor, bytes: usize) -> (usize, *mut u8, usize) {
+        debug_assert!(
+            cursor.used <= cursor.capacity,
+            "{} of {} bytes of slab {} are used",
+            cursor.used,
+            cursor.capacity,
+            cursor.slab
+        );
         if bytes > cursor.capacity - cursor.used {
             let wanted = cursor.bytes / SLAB_SHARE;
             let slab_bytes = wanted.next_power_of_two().clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
@@ -195,6 +224,7 @@ impl Arena {
             handle_alloc_error(layout.expect("a size that values can have"))
         };
         let start = memory.as_mut_ptr();
+        assert!(start.addr() % SLAB_ALIGNMENT_BYTES == 0, "slab {number} at {start:?} is not aligned");
         cursor.slabs.push(Slab { start, _memory: memory });
         let known = cursor.directories.last().map_or(0, |directory| directory.len());
         if number >= known {
@@ -225,7 +255,9 @@ impl Arena {
         // made, so both are in place; the offset lies in the slab.
         unsafe {
             let directory = self.directory.load(Ordering::Acquire);
+            debug_assert!(!directory.is_null(), "{entry:?} is used with an arena that has no entries");
             let start = (*directory.add(slab as usize)).load(Ordering::Relaxed);
+            debug_assert!(!start.is_null(), "{entry:?} lies in slab {slab}, which is not in the directory");
             start.add(place as usize * UNIT_BYTES)
         }
     }
@@ -264,7 +296,9 @@ impl<'a> Entries<'a> {
             let key = std::slice::from_raw_parts(at, key_len as usize);
             let value = std::slice::from_raw_parts(at.add(key.len()), value_len as usize);
             // Only valid kinds were written.
-            let kind = EntryKind::from_byte(word as u8).unwrap_or(EntryKind::Put);
+            let kind = EntryKind::from_byte(word as u8);
+            debug_assert!(kind.is_some(), "{entry:?} has the kind {}, which was never written", word as u8);
+            let kind = kind.unwrap_or(EntryKind::Put);
             EntryView { seq: SeqNo(word >> 8), kind, key, value }
         }
     }

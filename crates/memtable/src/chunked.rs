@@ -137,6 +137,7 @@ impl Source for ChunkedMemtable {
 
 impl Memtable for ChunkedMemtable {
     fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+        debug_assert!(kind != EntryKind::RangeDelete, "a range tombstone at {seq} is no entry");
         let mut guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = &mut *guard;
         let is_newest = seq > writer.newest;
@@ -171,6 +172,10 @@ impl Memtable for ChunkedMemtable {
             }
         }
         self.order.push(&mut writer.order, entries, new, key);
+        debug_assert!(
+            self.index.is_none() || self.find(digest, key, seq) == Some(new),
+            "the index does not lead to the version {seq} of {key:?}"
+        );
         writer.newest = writer.newest.max(seq);
         self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.count(writer, seq);
@@ -200,6 +205,8 @@ impl Memtable for ChunkedMemtable {
         let found = self.find(digest, key, seq)?;
         // SAFETY: the borrow of this memtable outlives the call, and the reference is its own.
         let entry = unsafe { self.reader() }.get(found);
+        debug_assert!(entry.key == key, "another key was found: {:?} instead of {key:?}", entry.key);
+        debug_assert!(entry.seq <= seq, "sequence number {} was found, newer than {seq}", entry.seq);
         Some(Entry { seq: entry.seq, kind: entry.kind, value: Value::copy_of(entry.value) })
     }
 
@@ -253,6 +260,11 @@ impl ChunkedMemtable {
         if let (Some(index), true) = (&writer.index, writer.cursor.bytes() > 0) {
             bytes += index.bytes() as u64;
         }
+        debug_assert!(
+            bytes >= self.bytes.load(Ordering::Relaxed),
+            "a memtable of {} bytes shrinks to {bytes}",
+            self.bytes.load(Ordering::Relaxed)
+        );
         self.bytes.store(bytes, Ordering::Relaxed);
         let largest = self.largest_seq.load(Ordering::Relaxed).max(seq.0);
         self.largest_seq.store(largest, Ordering::Release);
@@ -272,6 +284,7 @@ fn place_in_chain(entries: Entries<'_>, head: EntryRef, key: &[u8], seq: SeqNo) 
         if entry.key == key && entry.seq < seq {
             break;
         }
+        debug_assert!(entry.key != key || entry.seq != seq, "the version {seq} of {key:?} is in the chain");
         before = Some(at);
         next = EntryRef::from_bits(entries.older(at).load(Ordering::Relaxed));
     }

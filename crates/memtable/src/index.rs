@@ -45,6 +45,10 @@ const LOW_BITS: usize = ALIGN - 1;
 /// choose the segment, so the two do not overlap in any memtable.
 const START_BITS: u32 = 10;
 
+const _: () = assert!(LENS[LAST_CLASS] <= 1 << START_BITS, "every slot of a segment can be the first");
+const _: () = assert!(LAST_CLASS <= LOW_BITS && u32::BITS as usize <= LOW_BITS, "class and depth fit");
+const _: () = assert!(ALIGN.is_power_of_two(), "the low bits of an address are a mask");
+
 type Slot = AtomicU64;
 
 /// The readers' side.
@@ -189,7 +193,19 @@ impl DigestIndex {
         let tag = tag_of(digest);
         loop {
             let number = writer.places[place_of(tag, writer.depth)] as usize;
+            let depth = writer.depth;
             let segment = &mut writer.segments[number];
+            debug_assert!(
+                segment.depth <= depth,
+                "segment {number} of depth {} in a directory of {depth}",
+                segment.depth
+            );
+            debug_assert!(
+                segment.taken <= full(segment.class),
+                "segment {number} has {} slots taken, but is full at {}",
+                segment.taken,
+                full(segment.class)
+            );
             let len = LENS[segment.class];
             // SAFETY: segments of a class have its length and live as long as the index.
             let slots: &'a [Slot] = unsafe { std::slice::from_raw_parts(segment.slots.as_ptr(), len) };
@@ -208,10 +224,12 @@ impl DigestIndex {
 
     /// Replaces a full segment, to which `tag` belongs, by a larger one or by two.
     fn replace(&self, writer: &mut IndexWriter, number: usize, tag: u32) {
-        let Segment { slots, class, depth, .. } = writer.segments[number];
+        let Segment { slots, class, depth, taken } = writer.segments[number];
+        assert_eq!(taken, full(class), "segment {number} of class {class} is replaced before it is full");
         if class < LAST_CLASS {
             writer.segments[number] = self.emptied(writer, class + 1, depth);
         } else {
+            assert!(depth < u32::BITS, "segment {number} has one tag only, which cannot fill it");
             if depth == writer.depth {
                 self.deepen(writer);
             }
@@ -225,6 +243,7 @@ impl DigestIndex {
         }
         // SAFETY: it was a live segment of its class until now, and keeps its contents.
         let old = unsafe { std::slice::from_raw_parts(slots.as_ptr(), LENS[class]) };
+        let mut moved = 0;
         for bits in old.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|bits| *bits != 0) {
             let tag = (bits >> 32) as u32;
             let segment = &mut writer.segments[writer.places[place_of(tag, writer.depth)] as usize];
@@ -233,7 +252,9 @@ impl DigestIndex {
             let slots = unsafe { std::slice::from_raw_parts(segment.slots.as_ptr(), LENS[segment.class]) };
             let (slot, _) = probe(slots, tag).expect("not even all of a full segment fill another");
             slot.store(bits, Ordering::Release);
+            moved += 1;
         }
+        assert_eq!(moved, taken, "segment {number} of {taken} tags was replaced by one or two of {moved}");
         let directory = writer.directories.last().expect("made with the index");
         for place in places_of(tag, depth, writer.depth) {
             let segment = writer.segments[writer.places[place] as usize].tagged();
@@ -268,6 +289,12 @@ impl DigestIndex {
 
     /// Publishes a directory made from the places.
     fn publish_directory(&self, writer: &mut IndexWriter) {
+        assert_eq!(
+            writer.places.len(),
+            1 << writer.depth,
+            "a directory of depth {} has another number of places",
+            writer.depth
+        );
         let layout = Layout::array::<AtomicPtr<Slot>>(writer.places.len())
             .and_then(|layout| layout.align_to(ALIGN))
             .expect("a directory of at most 2^24 places");
@@ -280,6 +307,7 @@ impl DigestIndex {
             // SAFETY: within the layout, and not yet visible to other threads.
             unsafe { start.as_ptr().add(place).write(AtomicPtr::new(segment)) };
         }
+        assert!(start.as_ptr().addr() & LOW_BITS == 0, "the directory at {start:?} hides its depth");
         writer.directories.push(Directory { start, layout });
         writer.bytes += layout.size();
         let tagged = start.as_ptr().map_addr(|address| address | writer.depth as usize);
@@ -300,6 +328,7 @@ impl IndexWriter {
         let Some(slots) = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<Slot>()) else {
             handle_alloc_error(layout)
         };
+        assert!(slots.as_ptr().addr() & LOW_BITS == 0, "the segment at {slots:?} hides its class");
         if IS_EXPLORED {
             for place in 0..LENS[class] {
                 // SAFETY: within the layout, and not yet visible to other threads.
@@ -334,6 +363,7 @@ fn place_of(tag: u32, depth: u32) -> usize {
 /// The places, in a directory of `directory_depth`, of the segment of `depth` to which `tag`
 /// belongs.
 fn places_of(tag: u32, depth: u32, directory_depth: u32) -> Range<usize> {
+    debug_assert!(depth <= directory_depth, "a segment of depth {depth} in a directory of {directory_depth}");
     let step = directory_depth - depth;
     let first = place_of(tag, depth) << step;
     first..first + (1 << step)

@@ -96,6 +96,7 @@ impl<S: Source> ChunkedIter<S> {
     fn load_after(&mut self) {
         self.window.clear();
         let Some(snapshot) = &self.snapshot else { return };
+        debug_assert_eq!(self.lanes.len(), snapshot.lanes(), "the lanes belong to another snapshot");
         self.lanes.iter_mut().for_each(|lane| lane.low = lane.high);
         if let [lane] = &mut self.lanes[..] {
             let refs = &snapshot.refs(0)[lane.high..];
@@ -120,6 +121,7 @@ impl<S: Source> ChunkedIter<S> {
             }
         }
         self.window_entries = (self.window_entries * 2).min(WINDOW_MAX);
+        self.check_window();
         self.stand_at(0);
     }
 
@@ -127,6 +129,7 @@ impl<S: Source> ChunkedIter<S> {
     fn load_before(&mut self) {
         self.window.clear();
         let Some(snapshot) = &self.snapshot else { return };
+        debug_assert_eq!(self.lanes.len(), snapshot.lanes(), "the lanes belong to another snapshot");
         self.lanes.iter_mut().for_each(|lane| lane.high = lane.low);
         if let [lane] = &mut self.lanes[..] {
             let from = lane.low.saturating_sub(self.window_entries);
@@ -154,7 +157,23 @@ impl<S: Source> ChunkedIter<S> {
             self.window.reverse();
         }
         self.window_entries = (self.window_entries * 2).min(WINDOW_MAX);
+        self.check_window();
         self.stand_at(self.window.len().saturating_sub(1));
+    }
+
+    /// The relations between the windows that hold after each load.
+    fn check_window(&self) {
+        debug_assert!(
+            self.window.is_sorted_by(|entry, next| self.entries.cmp(*entry, *next).is_lt()),
+            "the window of {} entries is not in order",
+            self.window.len()
+        );
+        debug_assert_eq!(
+            self.lanes.iter().map(|lane| lane.high - lane.low).sum::<usize>(),
+            self.window.len(),
+            "the windows of the lanes do not make up the window"
+        );
+        debug_assert!(self.window.len() <= WINDOW_MAX, "a window of {} entries", self.window.len());
     }
 
     #[inline]

@@ -101,6 +101,7 @@ impl dyn Memtable + '_ {
         log: &Arc<ValueLog>,
         place: ValuePlace,
     ) {
+        debug_assert_eq!(place.log, log.number(), "the value's place is in another log: {place:?}");
         self.values().add(log);
         self.insert(digest, key, seq, EntryKind::ValueRef, &place.encode());
     }

@@ -11,9 +11,12 @@ pub const FRAME_HEADER_BYTES: usize = 7;
 /// Maximum payload length of one frame.
 pub const PAYLOAD_BYTES_MAX: usize = FRAME_BYTES_MAX - FRAME_HEADER_BYTES;
 const _: () = assert!(PAYLOAD_BYTES_MAX <= u16::MAX as usize, "the length field has two bytes");
+const _: () =
+    assert!(FRAME_HEADER_BYTES == size_of::<u32>() + 1 + size_of::<u16>(), "checksum, kind, length");
 
 /// Payload length of a promise: the synced offset (8 bytes) and the birth tag (4 bytes).
 const PROMISE_PAYLOAD_BYTES: usize = 12;
+const _: () = assert!(PROMISE_PAYLOAD_BYTES <= u8::MAX as usize, "the search for promises compares one byte");
 /// Length of a promise frame.
 pub const PROMISE_BYTES: usize = FRAME_HEADER_BYTES + PROMISE_PAYLOAD_BYTES;
 
@@ -90,8 +93,16 @@ impl FileIdentity {
     /// Fills in the header of a frame that will lie at `offset` and whose payload is already in
     /// place. Returns the frame's checksum. The payload has at most [`PAYLOAD_BYTES_MAX`] bytes.
     pub fn seal(&self, kind: FrameKind, offset: u64, frame: &mut [u8]) -> u32 {
+        assert!(
+            frame.len() >= FRAME_HEADER_BYTES,
+            "a frame of {} bytes has no room for its header",
+            frame.len()
+        );
         let payload_bytes = frame.len() - FRAME_HEADER_BYTES;
-        debug_assert!(payload_bytes <= PAYLOAD_BYTES_MAX);
+        assert!(
+            payload_bytes <= PAYLOAD_BYTES_MAX,
+            "a payload of {payload_bytes} bytes exceeds the length field"
+        );
         frame[4] = kind as u8;
         frame[5..FRAME_HEADER_BYTES].copy_from_slice(&(payload_bytes as u16).to_le_bytes());
         let sum = self.checksum(kind, offset, &frame[4..]);
@@ -170,6 +181,10 @@ impl<'a> Frame<'a> {
     /// may extend past its end.
     pub fn decode(file: FileIdentity, header: FrameHeader, offset: u64, bytes: &'a [u8]) -> Decoded<Self> {
         let FrameHeader { kind, payload_bytes } = header;
+        debug_assert!(
+            payload_bytes <= PAYLOAD_BYTES_MAX,
+            "a header that `FrameHeader::decode` refuses: {header:?}"
+        );
         let Some(bytes) = bytes.get(..header.frame_bytes()) else {
             let left = bytes.len().saturating_sub(FRAME_HEADER_BYTES);
             return Err(format!("{left} bytes left of a payload of {payload_bytes}"));

@@ -26,6 +26,8 @@ const VERSION: u32 = 1;
 /// Feature bits that this build understands: none exist yet.
 const KNOWN_REQUIRED: u64 = 0;
 const CHECKED_BYTES: usize = 44;
+const _: () =
+    assert!(CHECKED_BYTES + size_of::<u32>() == HEADER_BYTES as usize, "the checksum is the last field");
 
 /// Kind of a framed file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +113,7 @@ impl FileHeader {
         bytes.extend_from_slice(&self.optional.to_le_bytes());
         bytes.extend_from_slice(&self.birth.0.to_le_bytes());
         bytes.extend_from_slice(&self.number.to_le_bytes());
+        assert_eq!(bytes.len(), CHECKED_BYTES, "the checksum of a file header must cover every other field");
         let sum = checksum(self.birth, 0, &bytes);
         bytes.extend_from_slice(&sum.to_le_bytes());
         bytes
@@ -148,6 +151,11 @@ impl FileHeader {
         if number.is_some_and(|number| number != stated) {
             return Err(HeaderFault::Damaged(format!("it belongs to file number {stated}")));
         }
+        debug_assert_eq!(
+            bytes.len() - decoder.rest().len(),
+            HEADER_BYTES as usize,
+            "the fields read of a file header differ from its length"
+        );
         Ok(Self { birth, number: stated, optional })
     }
 }

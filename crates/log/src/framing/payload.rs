@@ -9,6 +9,7 @@
 
 use super::codec::Decoded;
 use super::frame::{FRAME_BYTES_MAX, FileIdentity, PAYLOAD_BYTES_MAX};
+use super::header::HEADER_BYTES;
 use super::reader::read_frame;
 use super::window::Window;
 use crate::{Error, Result};
@@ -54,6 +55,11 @@ impl<'w> PayloadReader<'w> {
     /// Creates a reader of the record whose frames lie from `record` to `end` and hold `bytes`
     /// payload bytes.
     pub(super) fn new(window: &'w mut Window, file: FileIdentity, record: u64, end: u64, bytes: u64) -> Self {
+        assert!(record >= HEADER_BYTES, "a record at offset {record}, inside the file header");
+        assert!(
+            record < end && bytes < end - record,
+            "{bytes} payload bytes in frames from {record} to {end}"
+        );
         Self { window, file, record, end, bytes, at: 0, frame: Vec::new(), frame_number: None }
     }
 
@@ -64,6 +70,7 @@ impl<'w> PayloadReader<'w> {
 
     /// Number of bytes not consumed yet.
     pub fn left(&self) -> u64 {
+        debug_assert!(self.at <= self.bytes, "at {} of a payload of {} bytes", self.at, self.bytes);
         self.bytes - self.at
     }
 
@@ -107,10 +114,16 @@ impl<'w> PayloadReader<'w> {
     /// The bytes from `at` to the end of its frame. They are not empty, because `at` lies before
     /// the end of the payload.
     fn held(&mut self) -> std::result::Result<&[u8], Stop> {
+        debug_assert!(self.at < self.bytes, "a read at {} of a payload of {} bytes", self.at, self.bytes);
         let (number, skip) = (self.at / PAYLOAD_BYTES_MAX as u64, self.at % PAYLOAD_BYTES_MAX as u64);
         if self.frame_number != Some(number) {
             self.frame_number = None;
             let offset = self.record + number * FRAME_BYTES_MAX as u64;
+            debug_assert!(
+                offset < self.end,
+                "frame {number} at {offset}, but the record ends at {}",
+                self.end
+            );
             let (frame, _) = read_frame(self.window, self.file, offset, self.end)??;
             self.frame.clear();
             self.frame.extend_from_slice(frame.payload);

@@ -94,11 +94,19 @@ impl FrameReader {
 
     /// Returns a reader of the payload of a record of this file that is not held in memory.
     pub fn payload_of(&mut self, record: &Record) -> PayloadReader<'_> {
+        assert!(
+            record.end <= self.offset,
+            "the record up to {} was not returned by this reader, which is at {}",
+            record.end,
+            self.offset
+        );
         PayloadReader::new(&mut self.window, self.file, record.offset, record.end, record.payload_bytes)
     }
 
-    /// Treats the file as ending at `bytes`, if it is longer.
+    /// Treats the file as ending at `bytes`, if it is longer. Called before the first record is
+    /// read.
     pub fn limit_to(&mut self, bytes: u64) {
+        assert_eq!(self.offset, HEADER_BYTES, "a limit of {bytes} bytes is set after records were returned");
         self.limit = self.limit.min(bytes);
     }
 
@@ -127,11 +135,13 @@ impl FrameReader {
                 Ok(Err(detail)) => return Ok(Step::Damage { offset: at, detail }),
                 Err(error) => return Err(error),
             };
+            assert!(at < end && end <= self.limit, "a frame from {at} to {end} in a file of {}", self.limit);
             frames = frames.saturating_add(1);
             payload_bytes += frame.payload.len() as u64;
             if payload_bytes <= self.held_bytes_max {
                 payload.extend_from_slice(frame.payload);
             }
+            debug_assert!(frame.promise <= at, "the promise at {at} states {}, beyond itself", frame.promise);
             let inside = at > start;
             let kind = match (frame.kind, inside) {
                 (FrameKind::Full, false) | (FrameKind::Last, true) => RecordKind::Data,
@@ -158,6 +168,16 @@ impl FrameReader {
             if payload_bytes > self.held_bytes_max {
                 payload = Vec::new();
             }
+            debug_assert_eq!(
+                end - start,
+                payload_bytes + u64::from(frames) * FRAME_HEADER_BYTES as u64,
+                "the {frames} frames from {start} to {end} do not adjoin"
+            );
+            debug_assert!(
+                payload.is_empty() || payload.len() as u64 == payload_bytes,
+                "{} of {payload_bytes} payload bytes are held",
+                payload.len()
+            );
             self.offset = end;
             return Ok(Step::Record(Record {
                 kind,

@@ -30,6 +30,7 @@ pub fn highest_promise(window: &mut Window, number: u64, birth: Option<BirthId>)
         let file = FileIdentity { number, birth };
         while at < end {
             let Ok((frame, next)) = read_frame(window, file, at, end)? else { break };
+            debug_assert!(at < next && next <= end, "a frame from {at} to {next} in a file of {end}");
             highest = highest.max(frame.promise);
             at = next;
         }
@@ -41,6 +42,7 @@ pub fn highest_promise(window: &mut Window, number: u64, birth: Option<BirthId>)
 fn look_ahead(window: &mut Window, from: u64, number: u64, birth: Option<BirthId>) -> Result<u64> {
     let mut highest = 0;
     let mut at = from;
+    debug_assert!(from >= HEADER_BYTES, "the search begins at {from}, inside the file header");
     loop {
         let bytes = window.at(at, STRIDE_BYTES + PROMISE_BYTES - 1)?;
         if bytes.len() < PROMISE_BYTES {
@@ -48,6 +50,10 @@ fn look_ahead(window: &mut Window, from: u64, number: u64, birth: Option<BirthId
         }
         for (skip, candidate) in bytes.windows(PROMISE_BYTES).enumerate() {
             if let Some(below) = promise_at(number, birth, at + skip as u64, candidate) {
+                debug_assert!(
+                    below <= at + skip as u64,
+                    "a promise of {below} at {at} + {skip}, beyond itself"
+                );
                 highest = highest.max(below);
             }
         }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use shamba_env::{Env, RandomFile, read_exact_at};
 
+use super::frame::FRAME_BYTES_MAX;
 use crate::{Error, Result};
 
 /// Bytes read at a time: several frames, but little compared to the memtables that replay fills.
 const CHUNK_BYTES: usize = 256 << 10;
+const _: () = assert!(CHUNK_BYTES >= FRAME_BYTES_MAX, "a frame is loaded at once");
 
 /// A file and the chunk of it that is held in memory.
 #[derive(Debug)]
@@ -45,6 +47,12 @@ impl Window {
         if skip.is_none() {
             self.load(offset, wanted)?;
             skip = self.held(offset, wanted);
+            assert!(
+                skip.is_some(),
+                "{wanted} bytes at {offset} were loaded, but {} bytes from {} are held",
+                self.chunk.len(),
+                self.start
+            );
         }
         let held = skip.and_then(|skip| self.chunk.get(skip..)).and_then(|held| held.get(..wanted));
         Ok(held.unwrap_or_default())
@@ -58,6 +66,7 @@ impl Window {
 
     fn load(&mut self, offset: u64, wanted: usize) -> Result<()> {
         let left = usize::try_from(self.file_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        debug_assert!(wanted <= left, "{wanted} bytes wanted at {offset}, but the file has {left} there");
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.resize(wanted.max(CHUNK_BYTES).min(left), 0);
         match read_exact_at(self.file.as_ref(), offset, &mut chunk) {

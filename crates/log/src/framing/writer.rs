@@ -103,7 +103,11 @@ impl FrameWriter {
     /// The cause of the seal, if the writer is sealed.
     pub fn join(&mut self, begin: &[u8], room: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         self.check_open()?;
-        debug_assert!(begin.len() + room <= PAYLOAD_BYTES_MAX);
+        assert!(
+            begin.len() + room <= PAYLOAD_BYTES_MAX,
+            "{} + {room} bytes do not fit one frame",
+            begin.len()
+        );
         let has_room =
             |open_at: usize| self.buffer.len() - open_at + room <= FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX;
         if !self.open_at.is_some_and(has_room) {
@@ -113,8 +117,16 @@ impl FrameWriter {
             self.buffer.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
             self.buffer.extend_from_slice(begin);
         }
+        let before = self.buffer.len();
         write(&mut self.buffer);
+        // More would overrun the frame; fewer would mean that `write` removed what others buffered.
+        let written = self.buffer.len().checked_sub(before);
+        assert!(
+            written.is_some_and(|written| written <= room),
+            "{written:?} bytes were written into a room of {room}"
+        );
         self.appended.offset = self.end();
+        self.check_invariants();
         Ok(())
     }
 
@@ -134,13 +146,15 @@ impl FrameWriter {
     pub fn append_record(&mut self, parts: &[&[u8]]) -> Result<u64> {
         self.check_open()?;
         self.close_frame();
-        let mut left = parts.iter().map(|part| part.len()).sum::<usize>();
+        let payload_bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut left = payload_bytes;
         let mut parts = parts.iter().copied();
         let mut rest: &[u8] = &[];
         if left <= PAYLOAD_BYTES_MAX {
             self.promise_again();
             let offset = self.end();
             self.push_frame(FrameKind::Full, left, &mut rest, &mut parts);
+            self.check_invariants();
             return Ok(offset);
         }
         // Earlier records are complete: flush them first, so that a failure below does not remove
@@ -158,6 +172,14 @@ impl FrameWriter {
             }
         }
         self.push_frame(FrameKind::Last, left, &mut rest, &mut parts);
+        // Readers compute the place of each frame from this.
+        let frames = payload_bytes.div_ceil(PAYLOAD_BYTES_MAX);
+        debug_assert_eq!(
+            self.end() - offset,
+            (payload_bytes + frames * FRAME_HEADER_BYTES) as u64,
+            "a frame inside the record of {payload_bytes} bytes at {offset} is not full"
+        );
+        self.check_invariants();
         Ok(offset)
     }
 
@@ -167,9 +189,14 @@ impl FrameWriter {
     /// The cause of the seal, if the writer is sealed.
     pub fn append_special(&mut self, kind: FrameKind, payload: &[u8]) -> Result<()> {
         self.check_open()?;
-        debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX);
+        assert!(
+            matches!(kind, FrameKind::Full | FrameKind::Head | FrameKind::End),
+            "a frame of kind {} is not a record by itself",
+            kind.name()
+        );
         self.close_frame();
         self.push_frame(kind, payload.len(), &mut &payload[..], &mut std::iter::empty());
+        self.check_invariants();
         Ok(())
     }
 
@@ -178,6 +205,7 @@ impl FrameWriter {
         self.check_open()?;
         self.close_frame();
         self.push_promise();
+        self.check_invariants();
         Ok(())
     }
 
@@ -191,6 +219,8 @@ impl FrameWriter {
 
     fn push_promise(&mut self) {
         let offset = self.end();
+        assert!(self.open_at.is_none(), "a promise at {offset} would lie inside a record");
+        assert!(self.synced <= offset, "a promise of {} at {offset} would be refused when read", self.synced);
         self.buffer.extend_from_slice(&self.identity.promise(self.synced, offset));
         self.promised_in = Some(offset / SECTOR_BYTES);
     }
@@ -217,11 +247,13 @@ impl FrameWriter {
             wanted -= taken.len();
             *rest = left;
         }
+        assert_eq!(wanted, 0, "the parts hold fewer than {bytes} bytes, which the frame states");
         self.seal_frame(kind, frame_at);
     }
 
     fn seal_frame(&mut self, kind: FrameKind, frame_at: usize) {
         let offset = self.file_bytes + self.begun_bytes + frame_at as u64;
+        debug_assert!(offset >= HEADER_BYTES, "a frame at {offset}, inside the file header");
         let checksum = self.identity.seal(kind, offset, &mut self.buffer[frame_at..]);
         self.appended = Watermark { offset: self.end(), checksum };
     }
@@ -233,6 +265,7 @@ impl FrameWriter {
 
     /// Writes the buffered bytes to the file.
     fn write_out(&mut self) -> Result<()> {
+        assert!(self.open_at.is_none(), "the frame at {:?} of the buffer has no header yet", self.open_at);
         if let Err(error) = append_all(self.file.as_mut(), &self.buffer) {
             let cause = Error::io(&self.path, "append to", error);
             self.forget_buffered();
@@ -266,6 +299,8 @@ impl FrameWriter {
         self.file_bytes += self.begun_bytes;
         self.begun_bytes = 0;
         self.flushed = self.appended;
+        debug_assert_eq!(self.buffered(), 0, "a flush left bytes behind");
+        self.check_invariants();
         Ok(())
     }
 
@@ -285,6 +320,7 @@ impl FrameWriter {
         match self.file.sync_data() {
             Ok(()) => {
                 self.synced = self.flushed.offset;
+                self.check_invariants();
                 Ok(())
             }
             Err(error) => {
@@ -299,6 +335,7 @@ impl FrameWriter {
     pub fn seal_for_good(&mut self, cause: Error) {
         self.forget_buffered();
         self.seal = Some(Seal { cause, cut: false, sync_failed: true });
+        self.check_invariants();
     }
 
     /// Succeeds if no sync has failed.
@@ -310,6 +347,30 @@ impl FrameWriter {
             Some(seal) if seal.sync_failed => Err(seal.cause.clone()),
             _ => Ok(()),
         }
+    }
+
+    /// The relations between the fields that hold after every call.
+    fn check_invariants(&self) {
+        let (appended, flushed) = (self.appended.offset, self.flushed.offset);
+        debug_assert!(self.synced <= flushed, "synced to {}, but flushed to {flushed}", self.synced);
+        debug_assert!(flushed <= appended, "flushed to {flushed}, but appended to {appended}");
+        debug_assert!(appended <= self.end(), "appended to {appended}, but the bytes end at {}", self.end());
+        debug_assert!(
+            flushed <= self.file_bytes,
+            "flushed to {flushed}, but the file has {} bytes",
+            self.file_bytes
+        );
+        debug_assert!(
+            self.open_at.is_none_or(|open_at| open_at + FRAME_HEADER_BYTES <= self.buffer.len()),
+            "the open frame at {:?} lies beyond the {} bytes in the buffer",
+            self.open_at,
+            self.buffer.len()
+        );
+        debug_assert!(
+            self.seal.is_none() || (self.open_at.is_none() && self.buffered() == 0),
+            "a sealed writer still buffers {} bytes",
+            self.buffered()
+        );
     }
 
     fn check_open(&self) -> Result<()> {

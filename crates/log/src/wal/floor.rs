@@ -57,6 +57,7 @@ impl SurveyedLog {
             Some(birth) => read_head(FrameReader::new(window, number.0, birth), number)?,
             None => Err("the file header is not readable".to_owned()),
         };
+        debug_assert!(promise <= file_bytes, "log {number} of {file_bytes} bytes promises {promise}");
         Ok(Self { number, path, file_bytes, header, head, promise })
     }
 
@@ -132,6 +133,10 @@ impl Floor {
 
 /// Returns the floor of log `number`, which need not be in `logs`.
 pub fn floor_of(number: LogNo, logs: &[SurveyedLog], manifest: Option<(LogNo, u64)>) -> Floor {
+    debug_assert!(
+        logs.is_sorted_by(|log, next| log.number < next.number),
+        "the surveyed logs are not in the order of their numbers"
+    );
     let mut floor = Floor::Nothing;
     let mut raise = |about: LogNo, offset: u64, by: &dyn Fn() -> String| {
         if offset == 0 || about < number || matches!(floor, Floor::Whole { .. }) {

@@ -22,6 +22,9 @@ use shamba_key::SeqNo;
 use crate::framing::codec::{Decoded, Decoder};
 use shamba_key::LogNo;
 
+/// Length of the payload of a head record.
+const HEAD_BYTES: usize = 44;
+
 /// End of a log, as the head of the next log states it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Predecessor {
@@ -52,7 +55,16 @@ pub struct Head {
 impl Head {
     /// Encodes the payload of the head record.
     pub fn encode(&self) -> Vec<u8> {
-        debug_assert!(self.predecessor.is_none() || self.copy_of.is_none(), "{self:?}");
+        assert!(
+            self.predecessor.is_none() || self.copy_of.is_none(),
+            "both would be stored in the same field: {self:?}"
+        );
+        // What `decode` refuses is never written.
+        if let Some(before) = self.predecessor {
+            assert!(before.number.0 != 0, "log 0 means that there is no predecessor: {self:?}");
+            assert!(before.synced <= before.bytes, "synced beyond the end of the log: {before:?}");
+            assert!(before.last_seq <= self.base_seq, "the base precedes the predecessor's end: {self:?}");
+        }
         let copy_of = self.copy_of.map_or(0, |log| log.0);
         let none = Predecessor {
             number: LogNo(0),
@@ -62,13 +74,14 @@ impl Head {
             synced: 0,
         };
         let before = self.predecessor.unwrap_or(none);
-        let mut out = Vec::with_capacity(44);
+        let mut out = Vec::with_capacity(HEAD_BYTES);
         out.extend_from_slice(&before.number.0.to_le_bytes());
         out.extend_from_slice(&before.bytes.to_le_bytes());
         out.extend_from_slice(&before.last_seq.0.to_le_bytes());
         out.extend_from_slice(&before.last_checksum.to_le_bytes());
         out.extend_from_slice(&before.synced.to_le_bytes());
         out.extend_from_slice(&self.base_seq.0.to_le_bytes());
+        debug_assert_eq!(out.len(), HEAD_BYTES, "the fields of a head differ from its length");
         out
     }
 

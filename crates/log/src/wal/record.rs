@@ -73,9 +73,15 @@ impl OpRef<'_> {
 
 /// Appends one operation to the operations of a record. `is_first` says that it begins a batch.
 pub fn encode_op(out: &mut Vec<u8>, is_first: bool, keyspace: KeyspaceId, op: OpRef<'_>) {
-    out.reserve(op.encoded_bytes_max());
+    let (before, bytes_max) = (out.len(), op.encoded_bytes_max());
+    out.reserve(bytes_max);
     let tail = encode_op_head(out, is_first, keyspace, op);
     out.extend_from_slice(tail);
+    debug_assert!(
+        out.len() - before <= bytes_max,
+        "an operation takes {} bytes, more than the stated {bytes_max}",
+        out.len() - before
+    );
 }
 
 /// Appends an operation except its last byte string (for a put, the value) and returns that string.
@@ -90,6 +96,8 @@ pub fn encode_op_head<'a>(
         OpRef::Delete { key } => (EntryKind::Delete, key),
         OpRef::RangeDelete { start, .. } => (EntryKind::RangeDelete, start),
     };
+    debug_assert!(kind.as_byte() & (FIRST | STATED) == 0, "kind {kind:?} collides with a flag");
+    debug_assert!(key.len() <= MAX_KEY_BYTES, "replay would refuse a key of {} bytes", key.len());
     let first = if is_first { FIRST } else { 0 };
     if keyspace == KeyspaceId::DEFAULT {
         out.push(kind.as_byte() | first);
@@ -99,6 +107,11 @@ pub fn encode_op_head<'a>(
     }
     match op {
         OpRef::Put { value, .. } => {
+            debug_assert!(
+                value.len() <= MAX_VALUE_BYTES,
+                "replay would refuse a value of {} bytes",
+                value.len()
+            );
             put_prefixed(out, key);
             put_varint(out, value.len() as u64);
             value
@@ -111,6 +124,11 @@ pub fn encode_op_head<'a>(
             put_prefixed(out, key);
             out.push(u8::from(end.is_some()));
             if let Some(end) = end {
+                debug_assert!(
+                    end.len() <= MAX_KEY_BYTES,
+                    "replay would refuse an end of {} bytes",
+                    end.len()
+                );
                 put_varint(out, end.len() as u64);
             }
             end.unwrap_or_default()
@@ -171,7 +189,12 @@ pub fn encoded_ops_and_ends(encoded: &[u8]) -> impl Iterator<Item = (usize, OpRe
 pub fn encoded_ops(encoded: &[u8]) -> impl Iterator<Item = (KeyspaceId, OpRef<'_>)> {
     let mut decoder = Decoder::new(encoded);
     // Decoding fails only at the end, because the bytes were verified.
-    std::iter::from_fn(move || decode_op(&mut decoder).ok().map(|(_, keyspace, op)| (keyspace, op)))
+    std::iter::from_fn(move || {
+        let is_end = decoder.is_empty();
+        let decoded = decode_op(&mut decoder);
+        debug_assert!(decoded.is_ok() || is_end, "an operation that was not verified: {decoded:?}");
+        decoded.ok().map(|(_, keyspace, op)| (keyspace, op))
+    })
 }
 
 /// A record whose operations were all verified.
@@ -207,6 +230,7 @@ impl<'a> RecordView<'a> {
         let Some(first_seq) = first_seq.filter(fits) else {
             return Err(format!("{count} sequence numbers after {after} and {gap} more do not fit"));
         };
+        debug_assert!(first_seq > after.0, "a record from {first_seq} on follows {after}");
         Ok(Self { first_seq: SeqNo(first_seq), ops })
     }
 
@@ -225,7 +249,10 @@ impl<'a> RecordView<'a> {
             while !decoder.is_empty() {
                 let at = rest.len() - decoder.rest().len();
                 // Never an error: `decode` verified every operation.
-                let (is_first, _, _) = decode_op(&mut decoder).ok()?;
+                let decoded = decode_op(&mut decoder);
+                debug_assert!(decoded.is_ok(), "an operation that was not verified: {decoded:?}");
+                let (is_first, _, _) = decoded.ok()?;
+                debug_assert!(is_first || count > 0, "the batch from {next_seq} on begins without its flag");
                 if is_first && count > 0 {
                     end = at;
                     break;
@@ -252,6 +279,7 @@ pub struct BatchView<'a> {
 impl<'a> BatchView<'a> {
     /// Sequence number of the last operation.
     pub fn last_seq(&self) -> SeqNo {
+        debug_assert!(self.count > 0, "the batch from {} on is empty", self.first_seq);
         SeqNo(self.first_seq.0.saturating_add(u64::from(self.count).saturating_sub(1)))
     }
 

@@ -152,6 +152,11 @@ impl<E: From<Error>> Replay<'_, E> {
                 self.read(log)?;
             }
         }
+        debug_assert_eq!(self.report.logs.len(), logs.len(), "a log is missing from the report");
+        debug_assert!(
+            !self.stopped || !self.report.warnings.is_empty(),
+            "replay left a part out without a warning"
+        );
         let last_is_clean = self.chained.as_ref().is_none_or(|last| last.clean);
         self.report.clean = last_is_clean && self.report.warnings.is_empty();
         Ok(self.report)
@@ -238,6 +243,7 @@ impl<E: From<Error>> Replay<'_, E> {
 
     /// Compares the end of a log with the predecessor fields in the head of the next one.
     fn check_joint(&mut self, chained: &Chained, before: &Predecessor, log: &SurveyedLog) -> Result<()> {
+        debug_assert_eq!(chained.number, before.number, "the joint of log {} with another", log.number);
         let path = self.dir.join(log_file_name(chained.number));
         let next = log_file_name(log.number);
         let mut lost = None;
@@ -257,6 +263,12 @@ impl<E: From<Error>> Replay<'_, E> {
 
     /// Applies the batches of a log.
     fn read(&mut self, log: &SurveyedLog) -> Result<(), E> {
+        debug_assert!(!self.stopped, "log {} lies after the end of replay", log.number);
+        debug_assert!(
+            self.chained.as_ref().is_none_or(|before| before.number < log.number),
+            "log {} is replayed after a later one",
+            log.number
+        );
         let (Ok(header), Ok((head, _))) = (&log.header, &log.head) else { return Ok(()) };
         let window = Window::open(self.env, &log.path)?;
         let mut reader = FrameReader::new(window, log.number.0, header.birth);
@@ -276,6 +288,7 @@ impl<E: From<Error>> Replay<'_, E> {
                     if self.stopped {
                         break;
                     }
+                    debug_assert_eq!(record.offset, at, "the reader skipped bytes of log {}", log.number);
                     chained.clean |= record.kind == RecordKind::End;
                     chained.last_offset = record.offset;
                     chained.last_checksum = record.checksum;
@@ -344,6 +357,12 @@ impl<E: From<Error>> Replay<'_, E> {
         };
         if self.follows(log, record, batches.first_seq())? {
             for batch in batches.batches() {
+                debug_assert!(
+                    batch.first_seq() > self.report.last_seq,
+                    "the batch at {} overlaps those up to {}",
+                    batch.first_seq(),
+                    self.report.last_seq
+                );
                 self.report.last_seq = batch.last_seq();
                 self.report.batches += 1;
                 self.report.ops += u64::from(batch.count());
@@ -366,6 +385,11 @@ impl<E: From<Error>> Replay<'_, E> {
         if !self.follows(log, record, checked.first_seq)? {
             return Ok(());
         }
+        debug_assert!(
+            self.report.last_seq < checked.first_seq && checked.first_seq <= checked.last_seq,
+            "{checked:?} after {}",
+            self.report.last_seq
+        );
         self.report.last_seq = checked.last_seq;
         self.report.batches += checked.batches;
         self.report.ops += checked.ops;
@@ -452,6 +476,10 @@ impl<E: From<Error>> Replay<'_, E> {
 /// Logs whose creation failed after the file existed: a later log names an earlier predecessor, and
 /// no promise covers them.
 fn abandoned(logs: &[SurveyedLog]) -> Vec<LogNo> {
+    debug_assert!(
+        logs.is_sorted_by(|log, next| log.number < next.number),
+        "the surveyed logs are not in the order of their numbers"
+    );
     let mut abandoned = Vec::new();
     let mut followed = None;
     for log in logs.iter().rev() {

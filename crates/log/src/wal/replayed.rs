@@ -76,6 +76,11 @@ impl StreamedBatches<'_> {
             Error::corruption(self.log.path(), self.record.offset, "batch", detail)
         };
         let mut seq = self.first_seq;
+        debug_assert!(
+            self.record.payload_bytes > self.record.payload.len() as u64,
+            "the record at {} is held in memory and need not be read again",
+            self.record.offset
+        );
         let payload = self.reader.payload_of(self.record);
         let mut ops = decoded(OpStream::new(payload, self.held_bytes_max))?.map_err(changed)?;
         while let Some((_, keyspace, op)) = decoded(ops.next())?.map_err(changed)? {
@@ -84,6 +89,11 @@ impl StreamedBatches<'_> {
                     ReplayedOp::Op(OpRef::Put { key, value })
                 }
                 StreamedOp::Put { key, value: StreamedValue::At { at, bytes } } => {
+                    debug_assert!(
+                        at + u64::from(bytes) <= self.record.payload_bytes,
+                        "a value of {bytes} bytes at {at} of a payload of {}",
+                        self.record.payload_bytes
+                    );
                     let place = ValuePlace { log: self.log.number(), record: self.record.offset, at, bytes };
                     ReplayedOp::PutInLog { key, log: &self.log, place }
                 }

@@ -166,6 +166,8 @@ pub fn check(payload: PayloadReader<'_>, after: SeqNo) -> Result<Checked> {
     if ops == 0 {
         return Err(Stop::Malformed("a record without operations".to_owned()));
     }
+    debug_assert_eq!(stream.payload.left(), 0, "a record of {ops} operations was not read to its end");
+    debug_assert!(0 < batches && batches <= ops, "{ops} operations in {batches} batches");
     let gap = stream.gap;
     let first_seq = after.0.checked_add(gap).and_then(|before| before.checked_add(1));
     let last_seq = first_seq.and_then(|first| first.checked_add(ops - 1)).filter(|last| *last < SeqNo::MAX.0);

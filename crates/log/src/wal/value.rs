@@ -23,6 +23,7 @@ use crate::framing::codec::{Decoded, Decoder};
 use crate::framing::frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FileIdentity, Frame, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX,
 };
+use crate::framing::header::HEADER_BYTES;
 use shamba_key::LogNo;
 
 /// Name of the frame structure in error messages.
@@ -44,6 +45,7 @@ pub struct ValuePlace {
 impl ValuePlace {
     /// Encodes the place as a memtable stores it instead of the value.
     pub fn encode(self) -> [u8; 28] {
+        debug_assert!(self.record >= HEADER_BYTES, "a record inside the file header: {self:?}");
         let mut bytes = [0; 28];
         bytes[..8].copy_from_slice(&self.log.0.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.record.to_le_bytes());
@@ -97,11 +99,13 @@ impl ValueLog {
         cost: &mut Reads,
         sink: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
+        debug_assert_eq!(place.log, self.number(), "the place is in another log");
         let file = self.open()?;
         let mut at = place.at;
         let mut left = u64::from(place.bytes);
         let mut frame = Vec::new();
         while left > 0 {
+            debug_assert_eq!(at + left, place.at + u64::from(place.bytes), "at {at} with {left} bytes left");
             let (number, skip) = (at / PAYLOAD_BYTES_MAX as u64, at % PAYLOAD_BYTES_MAX as u64);
             let offset = place.record + number * FRAME_BYTES_MAX as u64;
             let is_full = left > PAYLOAD_BYTES_MAX as u64 - skip;
@@ -194,6 +198,11 @@ impl ValueLogs {
     pub fn add(&self, log: &Arc<ValueLog>) {
         self.0.rcu(|before| {
             let mut logs = Vec::clone(before);
+            debug_assert!(
+                logs.iter().all(|other| other.number() != log.number() || other.path() == log.path()),
+                "two files have the number {}: {logs:?}, {log:?}",
+                log.number()
+            );
             if !logs.iter().any(|other| other.number() == log.number()) {
                 logs.push(Arc::clone(log));
             }

@@ -18,7 +18,7 @@ use shamba_key::SeqNo;
 
 use super::head::{Head, Predecessor};
 use super::log_file_name;
-use super::record::{GAP_BYTES_MAX, OpRef, encode_op, encode_op_head};
+use super::record::{FIRST, GAP_BYTES_MAX, OpRef, encode_op, encode_op_head, encoded_ops};
 use super::value::ValueLog;
 use crate::framing::codec::put_varint;
 use crate::framing::frame::{FrameKind, PAYLOAD_BYTES_MAX};
@@ -96,6 +96,10 @@ impl WalWriter {
     fn begin(env: &Env, dir: &Path, number: LogNo, head: Head) -> Result<Self> {
         let path = dir.join(log_file_name(number));
         let Head { predecessor, base_seq, .. } = head;
+        assert!(
+            predecessor.is_none_or(|before| before.number < number),
+            "log {number} would follow the later one of {predecessor:?}"
+        );
         let mut frames = FrameWriter::create(env, &path, FileKind::Wal, number.0)?;
         let written = frames.append_special(FrameKind::Head, &head.encode()).and_then(|()| frames.flush());
         if let Err(error) = written {
@@ -104,6 +108,7 @@ impl WalWriter {
             return Err(error);
         }
         let head_end = frames.offset();
+        debug_assert_eq!(frames.flushed(), head_end, "the head of log {number} was not handed over");
         Ok(Self {
             env: env.clone(),
             dir: dir.to_path_buf(),
@@ -125,6 +130,16 @@ impl WalWriter {
     /// The cause of the seal, if the log is sealed; as [`Self::append_large`] for a batch that does
     /// not fit one frame.
     pub fn append_batch(&mut self, first_seq: SeqNo, count: u32, ops: &[u8]) -> Result<Option<LargeRecord>> {
+        debug_assert!(
+            ops.first().is_some_and(|flags| flags & FIRST != 0),
+            "the batch at {first_seq} does not begin with its flag: {:?}",
+            ops.first()
+        );
+        debug_assert_eq!(
+            encoded_ops(ops).count(),
+            count as usize,
+            "the batch at {first_seq} holds another number of operations than stated"
+        );
         if ops.len() > SHARED_BYTES_MAX {
             let (offset, ops_at) = self.append_large(first_seq, count, &[ops])?;
             return Ok(Some(LargeRecord { offset, ops_at, ops_bytes: ops.len() }));
@@ -175,6 +190,7 @@ impl WalWriter {
 
     /// The encoded gap, with which a record begins.
     fn gap_before(&self, first_seq: SeqNo) -> Vec<u8> {
+        debug_assert!(first_seq > self.last_seq, "no gap lies between {} and {first_seq}", self.last_seq);
         let mut gap = Vec::with_capacity(GAP_BYTES_MAX);
         put_varint(&mut gap, first_seq.0.saturating_sub(self.last_seq.next().0));
         gap
@@ -199,6 +215,11 @@ impl WalWriter {
             self.flush()?;
         }
         let offset = self.frames.append_record(&all).inspect_err(|_| self.last_seq = self.flushed_seq)?;
+        debug_assert!(
+            offset >= self.head_end,
+            "a record at {offset}, inside the head that ends at {}",
+            self.head_end
+        );
         self.last_seq = last_of(first_seq, count);
         Ok((offset, gap.len()))
     }
@@ -211,6 +232,12 @@ impl WalWriter {
     pub fn flush(&mut self) -> Result<()> {
         let flushed = self.frames.flush();
         self.last_seq = if flushed.is_ok() { self.last_seq } else { self.flushed_seq };
+        debug_assert!(
+            self.flushed_seq <= self.last_seq,
+            "flushed to {}, but appended only to {}",
+            self.flushed_seq,
+            self.last_seq
+        );
         self.flushed_seq = self.last_seq;
         flushed
     }
@@ -280,13 +307,24 @@ impl WalWriter {
         self.frames.append_special(FrameKind::End, &[])?;
         self.flush()?;
         self.frames.sync()?;
+        assert_eq!(
+            self.frames.synced(),
+            self.frames.offset(),
+            "log {} ends behind its last sync",
+            self.number
+        );
         Ok((self.number, self.frames.synced()))
     }
 
     /// Returns the predecessor fields for the head of the next log. The caller flushes first:
     /// buffered bytes would be counted, although they may never be written.
     pub fn predecessor(&self) -> Predecessor {
-        debug_assert_eq!(self.frames.buffered(), 0, "flush, then follow");
+        assert_eq!(
+            self.frames.buffered(),
+            0,
+            "log {} must be flushed before another follows it",
+            self.number
+        );
         Predecessor {
             number: self.number,
             bytes: self.frames.offset(),

@@ -36,11 +36,16 @@ pub(super) struct Chunk {
 impl Chunk {
     /// A chunk of sorted references that is searched without heads.
     pub fn plain(refs: Vec<EntryRef>) -> Self {
+        assert!(!refs.is_empty(), "a chunk without entries has no size class");
         Self { refs: refs.into(), prefix: 0, samples: Box::default(), claim: AtomicU8::new(0) }
     }
 
     /// A chunk of sorted references and the heads of every [`SAMPLE_EVERY`]th.
     pub fn sampled(refs: Vec<EntryRef>, prefix: usize, samples: Vec<u64>) -> Self {
+        assert!(!refs.is_empty(), "a chunk without entries has no size class");
+        let due = refs.len().div_ceil(SAMPLE_EVERY);
+        assert_eq!(samples.len(), due, "the number of heads of a chunk of {} entries", refs.len());
+        debug_assert!(samples.is_sorted(), "the heads after {prefix} bytes are not in order: {samples:x?}");
         Self { refs: refs.into(), prefix, samples: samples.into(), claim: AtomicU8::new(0) }
     }
 
@@ -69,6 +74,7 @@ impl Chunk {
 
     /// Claims the chunk for merge `by`; false if another merge has it.
     pub fn claim(&self, by: u8) -> bool {
+        debug_assert!(by != 0, "0 means that no merge has claimed the chunk");
         self.claim.compare_exchange(0, by, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -105,7 +111,16 @@ impl Chunk {
             from = smaller.checked_sub(1).map_or(0, |last| last * SAMPLE_EVERY + 1);
             to = to.min(not_larger * SAMPLE_EVERY);
         }
-        from + self.refs[from..to].partition_point(|entry| is_before(*entry))
+        debug_assert!(from <= to, "the heads bound the search by {from} and {to}");
+        let at = from + self.refs[from..to].partition_point(|entry| is_before(*entry));
+        // The heads only shorten the search: they must not change its result.
+        debug_assert!(
+            self.refs[..at].last().is_none_or(|entry| is_before(*entry))
+                && self.refs.get(at).is_none_or(|entry| !is_before(*entry)),
+            "a search between {from} and {to} of {} entries ended wrongly at {at}",
+            self.refs.len()
+        );
+        at
     }
 }
 
@@ -117,6 +132,11 @@ pub(super) fn sort(entries: Entries<'_>, refs: &mut [EntryRef], prefix: usize) {
     for (place, item) in refs.iter_mut().zip(&items) {
         *place = item.entry;
     }
+    debug_assert!(
+        refs.is_sorted_by(|entry, next| entries.cmp(*entry, *next).is_lt()),
+        "{} entries are not in order after a sort by heads from byte {prefix} on",
+        refs.len()
+    );
 }
 
 struct Item {

@@ -68,6 +68,13 @@ impl Tournament {
         if let (Some(first), Some(winner)) = (self.tree.first_mut(), winners.get(1)) {
             *first = *winner;
         }
+        debug_assert!(
+            self.tree.first().is_none_or(|winner| {
+                (0..count as u32).all(|lane| lane == *winner || !self.beats(entries, lane, *winner))
+            }),
+            "a lane of {count} beats the winner {:?}",
+            self.tree.first()
+        );
     }
 
     /// The lane that is first in order, its entry and the entry's head.
@@ -83,6 +90,10 @@ impl Tournament {
     pub fn replace_winner(&mut self, entries: Entries<'_>, next: Option<EntryRef>) {
         let Some(mut winner) = self.tree.first().copied() else { return };
         let prefix = self.prefix;
+        debug_assert!(
+            self.follows(entries, self.lanes[winner as usize].map(|winner| winner.entry), next),
+            "lane {winner} is not in order: {next:?} does not follow its winner"
+        );
         self.lanes[winner as usize] =
             next.map(|entry| Contender { head: entries.head(entry, prefix), entry });
         let mut place = (self.lanes.len() + winner as usize) / 2;
@@ -95,6 +106,16 @@ impl Tournament {
             place /= 2;
         }
         self.tree[0] = winner;
+    }
+
+    /// Whether a lane may continue with `next` after `entry`: both are in order, and nothing comes
+    /// after the end of the lane.
+    fn follows(&self, entries: Entries<'_>, entry: Option<EntryRef>, next: Option<EntryRef>) -> bool {
+        match (entry, next) {
+            (Some(entry), Some(next)) => entries.cmp(entry, next).is_lt() != self.backward,
+            (None, Some(_)) => false,
+            (_, None) => true,
+        }
     }
 
     #[inline]
@@ -146,6 +167,11 @@ impl Merge {
             if Chunk::is_sampled(self.refs.len()) {
                 self.samples.push(head);
             }
+            debug_assert!(
+                self.refs.last().is_none_or(|last| entries.cmp(*last, entry).is_lt()),
+                "entry {} of a merge, from input {lane}, is not after the one before it",
+                self.refs.len()
+            );
             self.refs.push(entry);
             self.done[lane] += 1;
             let (refs, next) = (self.inputs[lane].refs(), self.done[lane]);
@@ -159,11 +185,18 @@ impl Merge {
 
     /// Whether all entries have been moved.
     pub fn is_done(&self) -> bool {
+        debug_assert!(
+            self.refs.len() <= self.entries,
+            "{} of {} entries were moved",
+            self.refs.len(),
+            self.entries
+        );
         self.refs.len() == self.entries
     }
 
     /// The merged chunk.
     pub fn finish(self) -> Chunk {
+        assert_eq!(self.refs.len(), self.entries, "a merge ends before all entries were moved");
         Chunk::sampled(self.refs, self.prefix, self.samples)
     }
 }

@@ -95,6 +95,7 @@ impl Tail {
 
     /// The first `len` entries in order.
     fn sorted(&self, entries: Entries<'_>, len: usize, prefix: usize) -> Arc<Chunk> {
+        debug_assert!(0 < len && len <= self.refs.len(), "{len} entries of a tail of {}", self.refs.len());
         let before = self.sorted.load_full();
         let known = before.as_ref().map_or(&[][..], |chunk| chunk.refs());
         if let (Some(chunk), true) = (&before, known.len() == len) {
@@ -118,6 +119,7 @@ impl Tail {
                 refs
             }
         };
+        assert_eq!(refs.len(), len, "the sorted copy of a tail has another number of entries");
         let is_more = known.len() < len;
         let chunk = Arc::new(Chunk::plain(refs));
         if is_more {
@@ -137,6 +139,12 @@ fn insert_into(entries: Entries<'_>, mut known: &[EntryRef], added: &[EntryRef])
         known = &known[before..];
     }
     both.extend_from_slice(known);
+    debug_assert!(
+        both.is_sorted_by(|entry, next| entries.cmp(*entry, *next).is_lt()),
+        "{} entries are not in order after {} were inserted",
+        both.len(),
+        added.len()
+    );
     both
 }
 
@@ -165,6 +173,11 @@ impl Order {
             Some(common) if key.starts_with(common) => {}
             common => self.shorten(common, key),
         }
+        debug_assert!(
+            writer.common.as_ref().is_some_and(|common| key.starts_with(common)),
+            "{key:?} does not begin with the prefix of all keys, {:?}",
+            writer.common
+        );
         let at = writer.tail.len.load(Ordering::Relaxed);
         writer.tail.refs[at].store(entry.bits(), Ordering::Relaxed);
         // Readers that see this length also see the entries before it, and a prefix that holds for
@@ -192,6 +205,7 @@ impl Order {
     fn seal(&self, writer: &mut OrderWriter, entries: Entries<'_>) {
         let prefix = self.prefix.load(Ordering::Relaxed);
         let len = writer.tail.refs.len();
+        debug_assert_eq!(writer.tail.len.load(Ordering::Relaxed), len, "a tail is sealed before it is full");
         let sorted = writer.tail.sorted(entries, len, prefix);
         let chunk = Arc::new(sorted.with_heads(entries, prefix));
         let tail = Tail::new(writer.inserts.clamp(TAIL_ENTRIES_MIN, TAIL_ENTRIES_MAX));
@@ -273,6 +287,13 @@ impl Order {
                     let chunks = others.chain([&output]).cloned().collect();
                     State { chunks, tail: Arc::clone(&state.tail) }
                 });
+                let moved = before.chunks.iter().filter(|chunk| is_input(chunk));
+                let moved = moved.map(|chunk| chunk.refs().len()).sum::<usize>();
+                assert_eq!(
+                    output.refs().len(),
+                    moved,
+                    "a merge replaces chunks of another number of entries"
+                );
                 let inputs: usize =
                     before.chunks.iter().filter(|chunk| is_input(chunk)).map(|chunk| chunk.bytes()).sum();
                 self.bytes.fetch_sub(inputs, Ordering::Relaxed);
@@ -318,6 +339,7 @@ impl Snapshot {
     }
 
     fn lane(&self, lane: usize) -> Option<&Arc<Chunk>> {
+        debug_assert!(lane < self.lanes(), "lane {lane} of {}", self.lanes());
         self.state.chunks.get(lane).or(self.tail.as_ref())
     }
 

@@ -140,7 +140,7 @@ fn sequence_numbers_and_batch_beginnings_are_checked() {
         let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo(9)).expect("a log");
         let mut ops = bad.to_vec();
         ops.extend_from_slice(&filler);
-        wal.append_batch(SeqNo(10), 1, &ops).expect("appended");
+        wal.append_large(SeqNo(10), 1, &[&ops]).expect("appended");
         wal.flush().expect("flushed");
         let header = read_file(env.vfs.as_ref(), Path::new(PATH)).expect("read");
         let birth = u64::from_le_bytes(header[28..36].try_into().expect("a birth id"));

@@ -211,7 +211,7 @@ fn a_malformed_batch_with_good_checksums_is_corruption_wherever_it_is() {
     put(&mut wal, 1);
     wal.flush().expect("flushed");
     let two = [ops("one"), b"and less than two".to_vec()].concat();
-    wal.append_batch(SeqNo(2), 2, &two).expect("appended");
+    wal.append_large(SeqNo(2), 2, &[&two]).expect("appended");
     wal.flush().expect("flushed");
     let error = replay_all(&env, &options(3)).expect_err("not the work of a crash");
     assert!(matches!(error, Error::Corruption { structure: "batch", .. }), "{error}");

@@ -46,6 +46,10 @@ impl KeyRange {
             _ => self.upper.clone(),
         };
         let both = Self { lower, upper };
+        debug_assert!(
+            self.covers(&both) && other.covers(&both),
+            "{both:?} is more than {self:?} and {other:?}"
+        );
         (!both.is_empty()).then_some(both)
     }
 

@@ -61,6 +61,10 @@ impl Run {
         }
         let unbounded = tables.last().is_some_and(|table| table.range.upper.is_none());
         let count = (2 * tables.len()).saturating_sub(usize::from(unbounded));
+        debug_assert!(
+            tables.iter().rev().skip(1).all(|table| table.range.upper.is_some()),
+            "run {id}: a table that is not the last has no end"
+        );
         let fences = LayeredHeads::new(count, |number| fence(&tables, number));
         Ok(Self {
             id,
@@ -99,7 +103,14 @@ impl Run {
     pub fn number_for(&self, key: &[u8]) -> Option<usize> {
         let passed = self.fences_up_to(key);
         // An even number of fences: the key lies between two tables.
-        if passed % 2 == 1 { Some(passed / 2) } else { None }
+        debug_assert!(passed <= self.fence_count(), "{passed} of {} fences", self.fence_count());
+        let number = if passed % 2 == 1 { Some(passed / 2) } else { None };
+        debug_assert!(
+            number.is_none_or(|number| self.tables[number].range.contains(key)),
+            "run {}: the fences lead to table {number:?}, which does not contain {key:?}",
+            self.id
+        );
+        number
     }
 
     /// Returns the index of the first table that does not lie entirely below `key`; the number of
@@ -129,7 +140,13 @@ impl Run {
     pub fn overlapping(&self, range: &KeyRange) -> &[TableUse] {
         let first = self.tables.partition_point(|table| !table.range.is_above(&range.lower));
         let rest = &self.tables[first..];
-        &rest[..rest.partition_point(|table| range.is_above(&table.range.lower))]
+        let overlapping = &rest[..rest.partition_point(|table| range.is_above(&table.range.lower))];
+        debug_assert!(
+            range.is_empty() || overlapping.iter().all(|table| table.range.overlaps(range)),
+            "run {}: a table found for {range:?} lies outside it",
+            self.id
+        );
+        overlapping
     }
 
     /// Whether any table has range tombstones; if not, a lookup can skip them.
@@ -175,6 +192,10 @@ fn cut(tombstone: &RangeTombstone, range: &KeyRange) -> Option<RangeTombstone> {
         _ => tombstone.end.clone(),
     };
     let part = RangeTombstone { start, end, seq: tombstone.seq };
+    debug_assert!(
+        part.start >= range.lower && cmp_upper(part.end.as_ref(), range.upper.as_ref()).is_le(),
+        "the part {part:?} of a tombstone extends beyond {range:?}"
+    );
     part.end.as_ref().is_none_or(|end| part.start < *end).then_some(part)
 }
 

@@ -59,7 +59,40 @@ impl Version {
         while levels.last().is_some_and(Vec::is_empty) {
             levels.pop();
         }
-        Self { levels }
+        let upper = Self { levels };
+        upper.check_order();
+        upper
+    }
+
+    /// The relations between the runs that hold in every version.
+    fn check_order(&self) {
+        debug_assert!(
+            self.levels.last().is_none_or(|runs| !runs.is_empty()),
+            "the last of {} levels is empty",
+            self.levels.len()
+        );
+        debug_assert!(
+            self.levels.len() <= MAX_LEVELS as usize + 1,
+            "a tree of {} levels, the maximum is {MAX_LEVELS}",
+            self.levels.len()
+        );
+        for (level, runs) in self.levels() {
+            debug_assert!(
+                runs.is_sorted_by(|newer, older| newer.age > older.age),
+                "level {level}: the runs are not in the order of their ages: {:?}",
+                runs.iter().map(|run| (run.id, run.age)).collect::<Vec<_>>()
+            );
+            debug_assert!(
+                runs.iter().all(|run| !run.tables().is_empty()),
+                "level {level}: a run has no tables"
+            );
+        }
+        debug_assert!(
+            self.runs().map(|(_, run)| run.id).collect::<std::collections::BTreeSet<_>>().len()
+                == self.run_count(),
+            "two of {} runs have the same id",
+            self.run_count()
+        );
     }
 
     /// The run `id` and its level.
@@ -124,7 +157,9 @@ impl Version {
         while levels.last().is_some_and(Vec::is_empty) {
             levels.pop();
         }
-        Ok(Self { levels })
+        let next = Self { levels };
+        next.check_order();
+        Ok(next)
     }
 }
 

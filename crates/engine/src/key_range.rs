@@ -36,6 +36,20 @@ fn too_long(key: &[u8]) -> Error {
 /// [`Bound`]s.
 ///
 /// A range whose start lies beyond its end holds no key.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = shamba::Db::open(dir.path().join("db"))?;
+/// use std::ops::Bound::{Excluded, Unbounded};
+///
+/// for key in ["a", "b", "c"] {
+///     db.put(key, "")?;
+/// }
+/// assert_eq!(db.range("a".."c").count(), 2);
+/// assert_eq!(db.range("b"..).count(), 2);
+/// assert_eq!(db.range((Excluded("a"), Unbounded)).count(), 2);
+/// # Ok::<(), shamba::Error>(())
+/// ```
 pub trait KeyRange {
     /// The start and the end of the range.
     fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>);

@@ -22,6 +22,18 @@ impl Db {
     /// exist; its parent must exist. Tables are hard-linked where the file system allows it. The
     /// copy is an independent database.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// use shamba::Db;
+    ///
+    /// db.put("key", "value")?;
+    /// let copy = dir.path().join("copy");
+    /// db.checkpoint(&copy)?;
+    /// assert!(Db::open(&copy)?.contains_key("key")?);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` if `dir` is not empty; `Io` if its parent does not exist; as [`Db::flush`];
     /// `NoSpace`.
@@ -31,6 +43,14 @@ impl Db {
     }
 
     /// Reads every byte of every file and reports all damage.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// let report = db.verify()?;
+    /// assert!(report.problems.is_empty(), "{report:?}");
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Closed`. Damage is in the report and not an error.

@@ -21,6 +21,17 @@ use shamba_log::wal::OpRef;
 ///
 /// A batch that is dropped without a commit does nothing. A commit that succeeds empties the batch.
 /// One that fails leaves it unchanged, so that it can be tried again.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = shamba::Db::open(dir.path().join("db"))?;
+/// let emails = db.keyspace("emails")?;
+/// let mut batch = db.batch();
+/// batch.put("user:2", "Baraka").put_in(&emails, "baraka@example.org", "user:2");
+/// batch.delete("user:1");
+/// batch.commit()?;
+/// # Ok::<(), shamba::Error>(())
+/// ```
 #[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
     db: Db,

@@ -19,6 +19,16 @@ use crate::workload::Workload;
 
 impl Db {
     /// Counters since the database was opened, and its current state.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// db.put("key", "value")?;
+    /// db.get("key")?;
+    /// let stats = db.stats();
+    /// assert_eq!(stats.hashes_per_get(), 1.0);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     pub fn stats(&self) -> Stats {
         introspect::stats(self.core(), &self.keyspace)
     }
@@ -39,6 +49,14 @@ impl Db {
     }
 
     /// Memory in use, by consumer.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// let memory = db.memory();
+    /// assert!(memory.ledger_bytes <= memory.budget_bytes, "{memory:?}");
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     pub fn memory(&self) -> MemoryReport {
         self.core().memory()
     }

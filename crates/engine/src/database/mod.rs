@@ -72,6 +72,15 @@ macro_rules! read_methods {
 
         /// Calls `read` with the value of `key`, if it has one, without copying it.
         ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("greeting", "jambo")?;
+        /// let length = db.get_with("greeting", |value| value.len())?;
+        /// assert_eq!(length, Some(5));
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
         /// # Errors
         /// As `get`.
         pub fn get_with<T>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
@@ -80,6 +89,17 @@ macro_rules! read_methods {
 
         /// Copies the value of `key` into `buffer`, replacing its contents. Returns false, and
         /// leaves the buffer empty, if the key has no value.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("greeting", "jambo")?;
+        /// // One buffer for many lookups.
+        /// let mut value = Vec::new();
+        /// assert!(db.get_into("greeting", &mut value)?);
+        /// assert_eq!(value, b"jambo");
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
         ///
         /// # Errors
         /// As `get`.
@@ -97,6 +117,16 @@ macro_rules! read_methods {
 
         /// The values of many keys at one sequence number, in the order of the keys. Costs less per
         /// key than `get`.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("a", "1")?;
+        /// let values = db.multi_get(["a", "b"])?;
+        /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
+        /// assert_eq!(values[1], None);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
         ///
         /// # Errors
         /// As `get`.
@@ -117,11 +147,34 @@ macro_rules! read_methods {
 
         /// The entries of a range, in key order, from both ends, as of this call. A bound may be
         /// longer than any key.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// for key in ["a", "b", "c", "d"] {
+        ///     db.put(key, "")?;
+        /// }
+        /// let mut middle = db.range("b"..="c");
+        /// assert_eq!(&middle.next().expect("an entry")?.0[..], b"b");
+        /// // From the other end: the last key before "d".
+        /// assert_eq!(&db.range(.."d").next_back().expect("an entry")?.0[..], b"c");
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
         pub fn range(&self, range: impl KeyRange) -> Iter {
             self.read_at().range(range)
         }
 
         /// The entries whose keys begin with `prefix`, in key order, as of this call.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("user:1", "Asha")?;
+        /// db.put("user:2", "Baraka")?;
+        /// db.put("visit:1", "user:2")?;
+        /// assert_eq!(db.prefix("user:").count(), 2);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
         pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
             self.read_at().prefix(prefix.as_ref())
         }
@@ -137,6 +190,15 @@ macro_rules! read_methods {
         }
 
         /// Explains a lookup of `key`: everything it touches and skips, with reasons.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("key", "value")?;
+        /// let explanation = db.explain("key")?;
+        /// println!("{explanation}"); // One line for each memtable, run, filter and block.
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
         ///
         /// # Errors
         /// As `get`.
@@ -164,6 +226,18 @@ macro_rules! write_methods {
 
         /// `put` with a durability and a deadline of its own: a [`Durability`](crate::Durability)
         /// or [`WriteOptions`].
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// use shamba::{Durability, WriteOptions};
+        ///
+        /// // On stable storage when it returns, with every earlier write.
+        /// db.put_with("order:7", "paid", Durability::Sync)?;
+        /// // Fails with `Stalled` instead of waiting longer than 50 ms for flushes and compactions.
+        /// db.put_with("visit:9", "user:2", WriteOptions::new().deadline_ms(50))?;
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
         ///
         /// # Errors
         /// As `put`; `Stalled` when the deadline passed while the write waited for flushes or
@@ -201,6 +275,17 @@ macro_rules! write_methods {
         /// Removes every key of a range, with a single small entry. An empty or reversed range
         /// removes nothing.
         ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// for key in ["log:1", "log:2", "user:1"] {
+        ///     db.put(key, "")?;
+        /// }
+        /// db.delete_range("log:".."log;")?;
+        /// assert_eq!(db.iter().count(), 1);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
         /// # Errors
         /// As `put`.
         pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
@@ -233,6 +318,17 @@ impl Db {
     /// that are recorded in it, and defaults for the others. [`Builder`] sets options for one open,
     /// or records them.
     ///
+    /// ```
+    /// use shamba::Db;
+    ///
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let path = dir.path().join("db");
+    /// let db = Db::open(&path)?;
+    /// db.put("key", "value")?;
+    /// db.close()?;
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Builder::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -240,6 +336,18 @@ impl Db {
     }
 
     /// Opens an existing database without writing a byte, also on a read-only mount.
+    ///
+    /// ```
+    /// use shamba::{Db, ErrorKind};
+    ///
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let path = dir.path().join("db");
+    /// Db::open(&path)?.close()?;
+    /// let db = Db::open_read_only(&path)?;
+    /// let refused = db.put("key", "value").expect_err("it is read-only");
+    /// assert_eq!(refused.kind(), ErrorKind::ReadOnly);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Builder::open`]; `NotFound` if there is none.
@@ -299,12 +407,33 @@ impl Db {
     write_methods!();
 
     /// The read methods, with options.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// use shamba::ReadOptions;
+    ///
+    /// // A long scan that leaves the block cache to lookups.
+    /// let count = db.with(&ReadOptions::new().fill_cache(false)).iter().count();
+    /// # assert_eq!(count, 0);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     pub fn with(&self, options: &ReadOptions) -> Reader {
         Reader { db: self.clone(), options: options.clone() }
     }
 
     /// The digest of `key`, for lookups in several keyspaces with one hash. For a key that is too
     /// long the lookups return an error.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// let (users, banned) = (db.keyspace("users")?, db.keyspace("banned")?);
+    /// users.put("asha", "1")?;
+    /// let key = db.hash_key("asha");
+    /// assert!(users.get_hashed(&key)?.is_some() && banned.get_hashed(&key)?.is_none());
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     pub fn hash_key(&self, key: impl AsRef<[u8]>) -> HashedKey {
         let digest = self.core().digest;
         HashedKey { key: key.as_ref().to_vec(), digest: digest.digest(key.as_ref()), made_by: digest }
@@ -317,6 +446,16 @@ impl Db {
     }
 
     /// A snapshot of the present state. Compactions keep what it sees for as long as it lives.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// db.put("key", "old")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("key", "new")?;
+    /// assert_eq!(snapshot.get("key")?.as_deref(), Some(&b"old"[..]));
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     pub fn snapshot(&self) -> Snapshot {
         let guard = self.core().reads.snapshot();
         Snapshot { db: self.clone(), keyspace: Arc::clone(&self.keyspace), guard }
@@ -324,6 +463,16 @@ impl Db {
 
     /// Opens the keyspace of this name. Creates it, durably, if there is none; [`Db::get_keyspace`]
     /// does not. `default` is the keyspace that `Db`'s own methods use.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// let emails = db.keyspace("emails")?;
+    /// emails.put("baraka@example.org", "user:2")?;
+    /// // Its keys are its own.
+    /// assert_eq!(db.get("baraka@example.org")?, None);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Invalid` for an empty name or one over 255 bytes. If it must be created, as [`Db::put`];
@@ -362,6 +511,18 @@ impl Db {
     /// Removes a keyspace with all its contents. Its handles and iterators return `Invalid` from
     /// now on.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// use shamba::ErrorKind;
+    ///
+    /// let sessions = db.keyspace("sessions")?;
+    /// db.drop_keyspace("sessions")?;
+    /// let refused = sessions.get("key").expect_err("the keyspace is gone");
+    /// assert_eq!(refused.kind(), ErrorKind::Invalid);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` for the default keyspace or an unknown name; as [`Db::put`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
@@ -385,6 +546,17 @@ impl Db {
     }
 
     /// Flushes, then compacts each keyspace into one run without unneeded tombstones, and waits.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// db.put("key", "value")?;
+    /// db.delete("key")?;
+    /// db.compact()?;
+    /// // Nothing is left of either.
+    /// assert!(db.tables().is_empty());
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The error of the flush or of a compaction.
@@ -422,6 +594,16 @@ impl Db {
     /// with the number of entries that they read. Failed operations, entries added by
     /// [`Db::ingest`] and scans that began before the recording are not recorded.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// let recording = db.record_trace(dir.path().join("day.trace"))?;
+    /// db.put("key", "value")?;
+    /// db.get("key")?;
+    /// recording.finish()?;
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` if a trace of this database is being recorded already; `Io`, `NoSpace` or
     /// `ReadOnly` if the file exists or cannot be created; `Closed`.
@@ -441,6 +623,14 @@ impl Db {
     /// Adds many sorted entries at once, as tables, bypassing the log. All become visible together.
     /// Returns their number. Other writers wait meanwhile, so `pairs` must not itself write to this
     /// database.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// let added = db.ingest((0..1_000_u32).map(|id| (id.to_be_bytes(), "value")))?;
+    /// assert_eq!(added, 1_000);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Invalid` when keys do not strictly ascend, naming the place; nothing is added then. As

@@ -56,6 +56,20 @@ impl fmt::Debug for Iter {
 /// to the last. A step beyond the last key moves the cursor after all keys, and `prev` then returns
 /// to the last; the same holds before the first key. After an error there is no position. The
 /// cursor sees only keys within the range that it was made for, if any.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = shamba::Db::open(dir.path().join("db"))?;
+/// for key in ["a", "c", "e"] {
+///     db.put(key, "")?;
+/// }
+/// let mut cursor = db.cursor();
+/// cursor.seek("b")?;
+/// assert_eq!(cursor.key(), Some(&b"c"[..]));
+/// cursor.prev()?;
+/// assert_eq!(cursor.key(), Some(&b"a"[..]));
+/// # Ok::<(), shamba::Error>(())
+/// ```
 pub struct Cursor {
     scan: Scan,
 }

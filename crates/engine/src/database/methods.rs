@@ -1,0 +1,253 @@
+//! The methods that several handles have, as macros: reads of every handle, writes of those of one
+//! keyspace. So each handle has them as inherent methods, which need no trait in scope.
+
+/// The read methods that every handle has, by way of a [`ReadAt`].
+macro_rules! read_methods {
+    () => {
+        /// The value of `key`, if it has one.
+        ///
+        /// # Errors
+        /// `Invalid` for a key over 65,535 bytes, which is longer than any stored key; `Corruption`
+        /// or `Io` when a file is damaged or cannot be read; `Closed` after `close`.
+        pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+            self.read_at().get(key.as_ref())
+        }
+
+        /// Calls `read` with the value of `key`, if it has one, without copying it.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("greeting", "jambo")?;
+        /// let length = db.get_with("greeting", |value| value.len())?;
+        /// assert_eq!(length, Some(5));
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn get_with<T>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+            self.read_at().get_with(key.as_ref(), read)
+        }
+
+        /// Copies the value of `key` into `buffer`, replacing its contents. Returns false, and
+        /// leaves the buffer empty, if the key has no value.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("greeting", "jambo")?;
+        /// // One buffer for many lookups.
+        /// let mut value = Vec::new();
+        /// assert!(db.get_into("greeting", &mut value)?);
+        /// assert_eq!(value, b"jambo");
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn get_into(&self, key: impl AsRef<[u8]>, buffer: &mut Vec<u8>) -> Result<bool> {
+            self.read_at().get_into(key.as_ref(), buffer)
+        }
+
+        /// Whether `key` has a value.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+            self.read_at().contains_key(key.as_ref())
+        }
+
+        /// The values of many keys at one sequence number, in the order of the keys. Costs less per
+        /// key than `get`.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("a", "1")?;
+        /// let values = db.multi_get(["a", "b"])?;
+        /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
+        /// assert_eq!(values[1], None);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn multi_get<K: AsRef<[u8]>>(
+            &self,
+            keys: impl IntoIterator<Item = K>,
+        ) -> Result<Vec<Option<Slice>>> {
+            self.read_at().multi_get(keys)
+        }
+
+        /// As `get`, without hashing the key again.
+        ///
+        /// # Errors
+        /// As `get`; `Invalid` if the key was hashed by a database with another digest or seed.
+        pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
+            self.read_at().get_hashed(key)
+        }
+
+        /// The entries of a range, in key order, from both ends, as of this call. A bound may be
+        /// longer than any key.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// for key in ["a", "b", "c", "d"] {
+        ///     db.put(key, "")?;
+        /// }
+        /// let mut middle = db.range("b"..="c");
+        /// assert_eq!(&middle.next().expect("an entry")?.0[..], b"b");
+        /// // From the other end: the last key before "d".
+        /// assert_eq!(&db.range(.."d").next_back().expect("an entry")?.0[..], b"c");
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        pub fn range(&self, range: impl KeyRange) -> Iter {
+            self.read_at().range(range)
+        }
+
+        /// The entries whose keys begin with `prefix`, in key order, as of this call.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("user:1", "Asha")?;
+        /// db.put("user:2", "Baraka")?;
+        /// db.put("visit:1", "user:2")?;
+        /// assert_eq!(db.prefix("user:").count(), 2);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+            self.read_at().prefix(prefix.as_ref())
+        }
+
+        /// All entries, in key order, as of this call.
+        pub fn iter(&self) -> Iter {
+            self.read_at().range(..)
+        }
+
+        /// A cursor without a position, which reads the state as of this call.
+        pub fn cursor(&self) -> Cursor {
+            self.read_at().cursor()
+        }
+
+        /// Explains a lookup of `key`: everything it touches and skips, with reasons.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("key", "value")?;
+        /// let explanation = db.explain("key")?;
+        /// println!("{explanation}"); // One line for each memtable, run, filter and block.
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+            self.read_at().explain(key.as_ref())
+        }
+    };
+}
+
+/// The write methods of handles that write to one keyspace.
+macro_rules! write_methods {
+    () => {
+        /// Sets `key` to `value`.
+        ///
+        /// # Errors
+        /// - `Invalid` for a key over 65,535 bytes or a value over 256 MiB.
+        /// - `NoSpace`, `Io`: the log could not be written, and the write is not visible.
+        /// - `ReadOnly` after such a failure.
+        /// - `Closed` after `close`.
+        /// - The error of a flush or compaction that the write waits for and that fails three times
+        ///   in a row. The write is not done then. Later writes succeed once that work does.
+        pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+            self.put_with(key, value, WriteOptions::new())
+        }
+
+        /// `put` with a durability and a deadline of its own: a [`Durability`](crate::Durability)
+        /// or [`WriteOptions`].
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// use shamba::{Durability, WriteOptions};
+        ///
+        /// // On stable storage when it returns, with every earlier write.
+        /// db.put_with("order:7", "paid", Durability::Sync)?;
+        /// // Fails with `Stalled` instead of waiting longer than 50 ms.
+        /// db.put_with("visit:9", "user:2", WriteOptions::new().deadline_ms(50))?;
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `put`; `Stalled` when the deadline passed while the write waited for flushes or
+        /// compactions.
+        pub fn put_with(
+            &self,
+            key: impl AsRef<[u8]>,
+            value: impl AsRef<[u8]>,
+            options: impl Into<WriteOptions>,
+        ) -> Result<()> {
+            let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
+            self.database().writer.commit_op(&self.keyspace, op, options.into())
+        }
+
+        /// Removes `key`. Succeeds if it has no value.
+        ///
+        /// # Errors
+        /// As `put`.
+        pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+            self.delete_with(key, WriteOptions::new())
+        }
+
+        /// `delete` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `put_with`.
+        pub fn delete_with(&self, key: impl AsRef<[u8]>, options: impl Into<WriteOptions>) -> Result<()> {
+            self.database().writer.commit_op(
+                &self.keyspace,
+                OpRef::Delete { key: key.as_ref() },
+                options.into(),
+            )
+        }
+
+        /// Removes every key of a range, with a single small entry. An empty or reversed range
+        /// removes nothing.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// for key in ["log:1", "log:2", "user:1"] {
+        ///     db.put(key, "")?;
+        /// }
+        /// db.delete_range("log:".."log;")?;
+        /// assert_eq!(db.iter().count(), 1);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `put`.
+        pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+            self.delete_range_with(range, WriteOptions::new())
+        }
+
+        /// `delete_range` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `put_with`.
+        pub fn delete_range_with(
+            &self,
+            range: impl KeyRange,
+            options: impl Into<WriteOptions>,
+        ) -> Result<()> {
+            self.keyspace.check_usable()?;
+            let mut operations = Operations::EMPTY;
+            with_range_delete(&range, |op| operations.push(self.keyspace.id, op))?;
+            self.database().writer.commit(&mut operations, options.into())
+        }
+    };
+}

@@ -287,6 +287,7 @@ mod tests {
                 largest_seq: meta.largest_seq,
                 bits_per_key: 0.0,
                 reader: Default::default(),
+                oldest_tombstone: Default::default(),
                 statistics: Default::default(),
             }
         };

@@ -216,6 +216,9 @@ impl TableDescription {
             ("bits per key", summary.bits_per_key.to_string()),
             ("filter", filter),
         ];
+        if let Some(ms) = summary.oldest_tombstone_ms {
+            properties.push(("oldest tombstone", format!("{ms} ms since 1970")));
+        }
         if self.large_values > 0 {
             let text = format!("{} in {} bytes of chunks", self.large_values, self.large_value_bytes);
             properties.push(("large values", text));

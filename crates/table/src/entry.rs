@@ -70,6 +70,9 @@ pub trait EntryIter: Send {
     /// # Errors
     /// As [`Self::seek_to_first`].
     fn prev(&mut self) -> Result<()>;
+    /// Notes that a reader passes the current entry, a tombstone. Iterators over tables count it for
+    /// the table; others ignore it.
+    fn note_tombstone(&mut self) {}
     /// Whether the iterator is at an entry.
     fn valid(&self) -> bool;
     /// The user key of the current entry. Only when valid; the same holds for the accessors below.

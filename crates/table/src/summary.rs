@@ -40,6 +40,9 @@ pub struct TableSummary {
     pub raw_value_bytes: u64,
     /// Requested filter bits per distinct key; 0: no filter.
     pub bits_per_key: f64,
+    /// Time of the oldest tombstone, in milliseconds since 1970-01-01 UTC; `None` without
+    /// tombstones, and in older tables.
+    pub oldest_tombstone_ms: Option<u64>,
 }
 
 impl TableSummary {
@@ -59,6 +62,7 @@ impl TableSummary {
             raw_key_bytes: properties.raw_key_bytes,
             raw_value_bytes: properties.raw_value_bytes,
             bits_per_key: properties.bits_per_key,
+            oldest_tombstone_ms: properties.oldest_tombstone_ms,
         }
     }
 }

@@ -118,6 +118,7 @@ pub struct TableWriter {
     /// Whether chunks were written without an entry that refers to them.
     is_torn: bool,
     origin: Option<Origin>,
+    oldest_tombstone_ms: Option<u64>,
     placement: Placement,
     keep: bool,
 }
@@ -180,6 +181,7 @@ impl TableWriter {
             has_values: false,
             is_torn: false,
             origin: None,
+            oldest_tombstone_ms: None,
             placement: Placement::default(),
             keep: false,
         })
@@ -229,6 +231,12 @@ impl TableWriter {
     /// Records the table's keyspace in its properties.
     pub fn note_origin(&mut self, origin: Origin) {
         self.origin = Some(origin);
+    }
+
+    /// Records the time of the oldest tombstone in the table's properties, in milliseconds since
+    /// 1970-01-01 UTC. A table without tombstones does not keep it.
+    pub fn note_oldest_tombstone(&mut self, unix_ms: Option<u64>) {
+        self.oldest_tombstone_ms = unix_ms;
     }
 
     /// Maximum payload of a block with several entries.

@@ -453,6 +453,7 @@ impl Simulation {
                 largest_seq: seqs().max().unwrap_or_default(),
                 bits_per_key,
                 reader: Default::default(),
+                oldest_tombstone: Default::default(),
                 statistics: Default::default(),
             };
             self.files.insert(meta.id, entries.into());

@@ -2,7 +2,7 @@
 //!
 //! One [block](crate::block) whose keys are names, sorted; numbers are little-endian. A reader
 //! ignores unknown names and requires those below. `upper` is absent when a range tombstone has no
-//! end.
+//! end, `oldest_tombstone` when there is no tombstone or its time is not known (older tables).
 
 use std::collections::BTreeMap;
 
@@ -32,6 +32,7 @@ pub(crate) struct Properties {
     pub(crate) bits_per_key: f64,
     pub(crate) block_bytes: u32,
     pub(crate) compression: Compression,
+    pub(crate) oldest_tombstone_ms: Option<u64>,
 }
 
 impl Properties {
@@ -58,6 +59,9 @@ impl Properties {
         named.insert("smallest", self.smallest.to_vec());
         if let Some(upper) = &self.upper {
             named.insert("upper", upper.to_vec());
+        }
+        if let Some(ms) = self.oldest_tombstone_ms {
+            named.insert("oldest_tombstone", ms.to_le_bytes().to_vec());
         }
         if let Some(origin) = origin {
             named.insert(origin::NUMBER, origin.keyspace.to_le_bytes().to_vec());
@@ -100,6 +104,10 @@ impl Properties {
             block_bytes: u32::from_le_bytes(fixed("block_bytes", raw("block_bytes"))?),
             compression: Compression::from_byte(compression)
                 .ok_or_else(|| format!("unknown compression {compression}"))?,
+            oldest_tombstone_ms: match raw("oldest_tombstone") {
+                None => None,
+                present => Some(u64::from_le_bytes(fixed("oldest_tombstone", present)?)),
+            },
         };
         properties.check()?;
         Ok(properties)

@@ -126,6 +126,9 @@ impl TableWriter {
             bits_per_key: self.options.bits_per_key,
             block_bytes: self.options.block_bytes as u32,
             compression: self.options.compression,
+            oldest_tombstone_ms: self
+                .oldest_tombstone_ms
+                .filter(|_| self.deletes > 0 || !self.tombstones.is_empty()),
         }
     }
 }

@@ -44,6 +44,7 @@ fn table_meta(table: &TableUse) -> crate::version::TableMeta {
         largest_seq: meta.largest_seq,
         bits_per_key: 10.0,
         reader: Default::default(),
+        oldest_tombstone: Default::default(),
         statistics: Default::default(),
     }
 }

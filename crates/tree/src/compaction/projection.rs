@@ -111,6 +111,7 @@ impl Projection {
             largest_seq: SeqNo::ZERO,
             bits_per_key: 0.0,
             reader: Default::default(),
+            oldest_tombstone: Default::default(),
             statistics: Default::default(),
         }))
     }

@@ -325,8 +325,13 @@ fn drain<I: EntryIter + ?Sized>(
     each: &mut impl FnMut(EntryView<'_>) -> bool,
 ) -> Result<Drained> {
     loop {
-        if !each(iter.view()) {
+        let entry = iter.view();
+        let is_tombstone = entry.kind == EntryKind::Delete;
+        if !each(entry) {
             return Ok(Drained::Stopped);
+        }
+        if is_tombstone {
+            iter.note_tombstone();
         }
         iter.next()?;
         if !iter.valid() {
@@ -374,6 +379,12 @@ impl EntryIter for MergeIter {
         match self.direction {
             Direction::Forward => self.turn(Direction::Backward),
             Direction::Backward => self.advance(),
+        }
+    }
+
+    fn note_tombstone(&mut self) {
+        if let Some(&first) = self.order.first() {
+            self.children[first as usize].iter.note_tombstone();
         }
     }
 

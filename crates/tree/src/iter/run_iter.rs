@@ -6,6 +6,9 @@
 //! block. A limit keeps it from reading tables that a scan or a slice of a compaction does not
 //! need.
 //!
+//! Tombstones that a scan passes are counted for their table ([`EntryIter::note_tombstone`]), and
+//! added to its statistics once, when the iterator leaves it.
+//!
 //! Range tombstones are not included; see [`crate::version::Run::tombstones`].
 
 use std::sync::Arc;
@@ -54,6 +57,8 @@ pub struct RunIter<L: TableList> {
     valid: bool,
     /// Whether the next table that is searched counts the seek in its statistics.
     notes_seek: bool,
+    /// Tombstones passed in the open table.
+    tombstones_passed: u64,
 }
 
 /// The table that the iterator is in.
@@ -70,7 +75,7 @@ impl<L: TableList> RunIter<L> {
     /// An iterator over the entries of `tables` whose keys lie in `limit`; `walk` is how tables are
     /// read.
     pub fn new(tables: L, limit: KeyRange, walk: Walk) -> Self {
-        Self { tables, limit, walk, open: None, valid: false, notes_seek: false }
+        Self { tables, limit, walk, open: None, valid: false, notes_seek: false, tombstones_passed: 0 }
     }
 
     /// Starts again with other limits, like a new iterator, but keeps its memory.
@@ -84,10 +89,22 @@ impl<L: TableList> RunIter<L> {
 
     /// Releases the current blocks. The iterator has no position until it is sought.
     pub fn release(&mut self) {
+        self.count_tombstones();
         self.valid = false;
         if let Some(open) = &mut self.open {
             open.iter.release();
             open.index = usize::MAX; // Its bounds are to be made anew.
+        }
+    }
+
+    /// Adds the tombstones passed so far to the statistics of their table.
+    #[inline]
+    fn count_tombstones(&mut self) {
+        if self.tombstones_passed > 0 {
+            let passed = std::mem::take(&mut self.tombstones_passed);
+            if let Some(table) = self.open.as_ref().and_then(|open| self.tables.tables().get(open.index)) {
+                table.meta.statistics.add_tombstones_passed(passed);
+            }
         }
     }
 
@@ -118,6 +135,7 @@ impl<L: TableList> RunIter<L> {
     }
 
     fn open_table(&mut self, index: usize) -> Result<()> {
+        self.count_tombstones();
         let table = &self.tables.tables()[index];
         let reader = &table.meta.open()?;
         let lower = (&table.range.lower).max(&self.limit.lower);
@@ -202,6 +220,12 @@ impl<L: TableList> RunIter<L> {
     }
 }
 
+impl<L: TableList> Drop for RunIter<L> {
+    fn drop(&mut self) {
+        self.count_tombstones();
+    }
+}
+
 impl Open {
     fn holds_up_to_here(&self) -> bool {
         self.iter.valid() && self.upper.as_ref().is_none_or(|upper| self.iter.key() < upper.as_ref())
@@ -276,6 +300,11 @@ impl<L: TableList> EntryIter for RunIter<L> {
         }
         let before = open.index;
         self.seek_back_from(before, None)
+    }
+
+    #[inline]
+    fn note_tombstone(&mut self) {
+        self.tombstones_passed += 1;
     }
 
     #[inline]

@@ -70,6 +70,11 @@ impl EntryIter for Source {
     }
 
     #[inline]
+    fn note_tombstone(&mut self) {
+        each!(self, iter => iter.note_tombstone(), ());
+    }
+
+    #[inline]
     fn valid(&self) -> bool {
         each!(self, iter => iter.valid(), false)
     }

@@ -299,6 +299,7 @@ impl Store {
             largest_seq: summary.largest_seq,
             bits_per_key: summary.bits_per_key,
             reader: Default::default(),
+            oldest_tombstone: Default::default(),
             statistics: Default::default(),
         };
         meta.reader.set(reader);

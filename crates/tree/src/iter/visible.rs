@@ -218,9 +218,11 @@ impl VisibleIter {
                 if out.is_full() {
                     return Ok(true);
                 }
-            } else if !hidden && kind != EntryKind::Delete {
+            } else if !hidden && kind == EntryKind::Delete {
+                self.merge.note_tombstone();
+            } else if !hidden {
                 return Err(unsupported(kind, &self.key));
-            } else if hidden {
+            } else {
                 covered += 1;
                 if covered == patience {
                     covered = 0;
@@ -393,6 +395,9 @@ impl VisibleIter {
         for _ in 0..STEPS_BEFORE_SEEK {
             if self.merge.seq() <= self.seq {
                 self.take_version(&mut newest, out);
+            }
+            if self.merge.kind() == EntryKind::Delete {
+                self.merge.note_tombstone();
             }
             self.merge.prev()?;
             if !self.merge.valid() || self.merge.key() != self.key {

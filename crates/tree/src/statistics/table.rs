@@ -1,4 +1,5 @@
-//! Sampled probes of one table, shared by every version that contains the table.
+//! Sampled probes of one table, and the tombstones that scans passed in it; shared by every version
+//! that contains the table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +18,8 @@ pub struct TableStatistics {
     seeks: AtomicU64,
     /// Decayed, up to the last fold.
     folded: Mutex<Probes>,
+    /// Tombstones that scans passed since the open: all of them, neither sampled nor decayed.
+    tombstones_passed: AtomicU64,
 }
 
 impl TableStatistics {
@@ -31,6 +34,16 @@ impl TableStatistics {
     /// Counts a sampled seek.
     pub fn note_seek(&self) {
         self.seeks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds tombstones that a scan passed.
+    pub fn add_tombstones_passed(&self, tombstones: u64) {
+        self.tombstones_passed.fetch_add(tombstones, Ordering::Relaxed);
+    }
+
+    /// Tombstones that scans have passed in the table since the open.
+    pub fn tombstones_passed(&self) -> u64 {
+        self.tombstones_passed.load(Ordering::Relaxed)
     }
 
     /// Decays the figures up to the last fold, adds the newer ones, and multiplies the sum by

@@ -12,6 +12,7 @@ use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId};
 
 use super::slot::ReaderSlot;
+use super::tombstone_time::TombstoneTime;
 use crate::statistics::TableStatistics;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 
@@ -71,10 +72,19 @@ pub struct TableMeta {
     pub largest_seq: SeqNo,
     /// Filter bits per key, as written.
     pub bits_per_key: f64,
+    /// Time of the oldest tombstone; unknown without tombstones.
+    pub oldest_tombstone: TombstoneTime,
     /// The open reader, if there is one.
     pub reader: ReaderSlot,
     /// Statistics of sampled lookups and seeks in this table.
     pub statistics: TableStatistics,
+}
+
+impl TableMeta {
+    /// Whether the table has point or range tombstones.
+    pub fn has_tombstones(&self) -> bool {
+        self.deletes > 0 || self.range_deletes > 0
+    }
 }
 
 /// The part of a table that a run uses.

@@ -10,6 +10,7 @@ mod notation;
 mod range;
 mod run;
 mod slot;
+mod tombstone_time;
 #[allow(clippy::module_inception)]
 mod version;
 
@@ -18,6 +19,7 @@ pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableMeta, TableUse, Versi
 pub use live::{level_bytes, live_bytes, live_entries};
 pub use run::Run;
 pub use slot::OpenTables;
+pub use tombstone_time::TombstoneTime;
 pub use version::Version;
 
 /// The result of reading and writing manifests: only files can fail.

@@ -11,7 +11,8 @@
 //! `r9@9` is run 9 of age 9. `000012:a..c 100` is table 12, of which the keys from `a` up to `c`,
 //! exclusive, are used, about 100 bytes. If only a part of the file is used, the text shows both
 //! the part and the whole, with `of` between them. The counts that follow are omitted where zero:
-//! entries, deletes among them, range tombstones, first and last sequence number.
+//! entries, deletes among them, range tombstones, first and last sequence number. `oldest=70` is
+//! the time of the oldest tombstone in milliseconds since 1970, omitted where it is not known.
 //!
 //! A range without an upper bound ends with its dots. In keys, bytes that are not printable ASCII,
 //! spaces and `\ , [ ]` are written `\xNN`. So is a dot that begins or ends a key or follows
@@ -74,6 +75,9 @@ impl fmt::Display for TableUse {
         }
         if meta.largest_seq > SeqNo::ZERO || meta.smallest_seq > SeqNo::ZERO {
             write!(f, " seq={}-{}", meta.smallest_seq, meta.largest_seq)?;
+        }
+        if let Some(unix_ms) = meta.oldest_tombstone.unix_ms() {
+            write!(f, " oldest={unix_ms}")?;
         }
         Ok(())
     }
@@ -193,6 +197,7 @@ impl FromStr for TableUse {
             largest_seq: SeqNo::ZERO,
             bits_per_key: 0.0,
             reader: Default::default(),
+            oldest_tombstone: Default::default(),
             statistics: Default::default(),
         };
         for word in words {
@@ -202,6 +207,7 @@ impl FromStr for TableUse {
                 "n" => meta.entries = number(value, "n").map_err(fail)?,
                 "del" => meta.deletes = number(value, "del").map_err(fail)?,
                 "rdel" => meta.range_deletes = number(value, "rdel").map_err(fail)?,
+                "oldest" => meta.oldest_tombstone.lower(number(value, "oldest").map_err(fail)?),
                 "seq" => {
                     let (from, to) = value
                         .split_once('-')
@@ -251,13 +257,14 @@ mod tests {
     #[test]
     fn what_is_printed_parses_to_the_same() {
         let text = "L0: r9@9[000012:a..c 100, 000013:d..f 90]\n\
-                    L2: r5@6[000007:b..d of a..d 60 of 100 n=40 del=3 rdel=1 seq=5-90] r3@3[000002:a.. 800]\n";
+                    L2: r5@6[000007:b..d of a..d 60 of 100 n=40 del=3 rdel=1 seq=5-90 oldest=70] r3@3[000002:a.. 800]\n";
         let version: Version = text.parse().expect("notation");
         assert_eq!(version.to_string(), text);
         let table = &version.level(2)[0].tables()[0];
         assert!(table.is_narrowed());
         assert_eq!((table.meta.entries, table.meta.deletes, table.meta.range_deletes), (40, 3, 1));
         assert_eq!((table.meta.smallest_seq, table.meta.largest_seq), (SeqNo(5), SeqNo(90)));
+        assert_eq!(table.meta.oldest_tombstone.unix_ms(), Some(70));
         assert_eq!(version.level(2)[1].tables()[0].range.upper, None);
     }
 

@@ -160,6 +160,7 @@ fn the_description_of_the_format_page_is_what_a_manifest_prints() {
         largest_seq: SeqNo(405),
         bits_per_key: 10.5,
         reader: Default::default(),
+        oldest_tombstone: Default::default(),
         statistics: Default::default(),
     };
     let table = TableUse { meta: Arc::new(meta), range: KeyRange { lower, upper }, live_bytes: 9_005 };

@@ -204,6 +204,7 @@ impl World {
             largest_seq: SeqNo::ZERO,
             bits_per_key: 0.0,
             reader: Default::default(),
+            oldest_tombstone: Default::default(),
             statistics: Default::default(),
         };
         TableUse::whole(Arc::new(meta))

@@ -17,6 +17,7 @@
 //! 0x88 log promise        log  offset
 //! 0x89 last sequence      sequence
 //! 0x8a next id            id
+//! 0x01 tombstone time     table_id  unix_ms
 //!
 //! table  = id  birth (8 bytes)  file_bytes  entries  deletes  range_deletes  smallest  bound
 //!          smallest_seq  largest_seq  bits_per_key (8 bytes, IEEE 754)
@@ -28,7 +29,11 @@
 //! bytes. Tags are never reused. A reader skips an unknown tag below 0x80; an unknown tag of 0x80
 //! or above makes the manifest unsupported. The fields of an edit apply together, in any order. The
 //! changes of a tree apply in their order.
+//!
+//! A tombstone time belongs to a table that the same edit adds; without it the time of the table's
+//! oldest tombstone is not known. An older build skips the field.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -50,6 +55,7 @@ const FIRST_LOG: u8 = 0x87;
 const LOG_PROMISE: u8 = 0x88;
 const LAST_SEQ: u8 = 0x89;
 const NEXT_ID: u8 = 0x8a;
+const TOMBSTONE_TIME: u8 = 0x01;
 /// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
 
@@ -102,6 +108,12 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
             }
         });
     }
+    for change in edit.versions.iter().flat_map(|version| &version.changes) {
+        let Change::Add { table, .. } = change else { continue };
+        if let Some(unix_ms) = table.meta.oldest_tombstone.unix_ms() {
+            put_field(&mut out, TOMBSTONE_TIME, |body| put_numbers(body, &[table.meta.id.0, unix_ms]));
+        }
+    }
     for (keyspace, seq) in &edit.flushed {
         put_field(&mut out, FLUSHED, |body| put_numbers(body, &[u64::from(keyspace.0), seq.0]));
     }
@@ -129,11 +141,12 @@ pub fn encode_edit(edit: &ManifestEdit) -> Vec<u8> {
 /// Decodes the record of an edit.
 pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
     let mut edit = ManifestEdit::default();
+    let mut tombstone_times = BTreeMap::new();
     let mut fields = Decoder::new(payload);
     while !fields.is_empty() {
         let tag = fields.u8()?;
         let mut body = Decoder::new(fields.prefixed()?);
-        let known = decode_field(&mut edit, tag, &mut body)
+        let known = decode_field(&mut edit, &mut tombstone_times, tag, &mut body)
             .map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
         if known {
             body.finish().map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
@@ -141,11 +154,24 @@ pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
             return Err(EditFault::Unsupported(format!("an edit with the unknown field {tag:#04x}")));
         }
     }
+    if !tombstone_times.is_empty() {
+        for change in edit.versions.iter().flat_map(|version| &version.changes) {
+            let Change::Add { table, .. } = change else { continue };
+            if let Some(unix_ms) = tombstone_times.get(&table.meta.id) {
+                table.meta.oldest_tombstone.lower(*unix_ms);
+            }
+        }
+    }
     Ok(edit)
 }
 
-/// Decodes `body` into `edit`. Returns whether the tag is known.
-fn decode_field(edit: &mut ManifestEdit, tag: u8, body: &mut Decoder<'_>) -> Decoded<bool> {
+/// Decodes `body` into `edit` and `tombstone_times`. Returns whether the tag is known.
+fn decode_field(
+    edit: &mut ManifestEdit,
+    tombstone_times: &mut BTreeMap<TableId, u64>,
+    tag: u8,
+    body: &mut Decoder<'_>,
+) -> Decoded<bool> {
     match tag {
         SETTING => edit.settings.push(texts(body)?),
         KEYSPACE_CREATED => {
@@ -180,6 +206,10 @@ fn decode_field(edit: &mut ManifestEdit, tag: u8, body: &mut Decoder<'_>) -> Dec
         }
         LAST_SEQ => once(&mut edit.last_seq, SeqNo(body.varint()?))?,
         NEXT_ID => once(&mut edit.next_id, body.varint()?)?,
+        TOMBSTONE_TIME => {
+            let table = TableId(body.varint()?);
+            tombstone_times.insert(table, body.varint()?);
+        }
         _ => return Ok(false),
     }
     Ok(true)
@@ -348,6 +378,7 @@ fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
         largest_seq: SeqNo(decoder.varint()?),
         bits_per_key: f64::from_bits(decoder.u64()?),
         reader: Default::default(),
+        oldest_tombstone: Default::default(),
         statistics: Default::default(),
     };
     if !meta.bits_per_key.is_finite() || meta.bits_per_key < 0.0 {

@@ -112,6 +112,7 @@ impl World {
                 largest_seq: seqs().max().unwrap_or_default(),
                 bits_per_key: 0.0,
                 reader: Default::default(),
+                oldest_tombstone: Default::default(),
                 statistics: Default::default(),
             };
             self.tables.insert(meta.id, table);

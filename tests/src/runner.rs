@@ -176,6 +176,8 @@ impl Runner {
             Op::SnapshotTake | Op::SnapshotRead { .. } | Op::SnapshotDrop { .. } => self.snapshot(op),
             Op::IterOpen { .. } | Op::IterStep { .. } => self.iterator(op),
             Op::Flush => {
+                // Time passes, so that tombstones age.
+                self.env.clock.sleep_us(1_000);
                 self.spaces()?.db.flush().map_err(failed("flush"))?;
                 self.oracle.mark_durable();
                 Ok(())

@@ -5,6 +5,7 @@
 //! compression), so that any run of 24 vectors has each of them; the others are random.
 
 use std::path::Path;
+use std::time::Duration;
 
 use fastrand::Rng;
 use shamba::env::Env;
@@ -87,6 +88,8 @@ pub struct Vector {
     pub memtable_index: bool,
     /// Whether lookup statistics are kept.
     pub statistics: bool,
+    /// Maximum age of tombstones in milliseconds.
+    pub tombstone_age_max_ms: Option<u64>,
 }
 
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
@@ -125,6 +128,7 @@ impl Vector {
             block_tags: true,
             memtable_index: true,
             statistics: true,
+            tombstone_age_max_ms: None,
         }
     }
 
@@ -192,6 +196,8 @@ impl Vector {
             block_tags: index % 7 != 3,
             memtable_index: index % 11 != 5,
             statistics: index % 9 != 4,
+            // A flush in the runner takes a millisecond.
+            tombstone_age_max_ms: [None, Some(1), None, Some(10)][index / 2 % 4],
         }
     }
 
@@ -238,6 +244,9 @@ impl Vector {
         }
         if let Some((from_bytes, chunk_bytes)) = self.large_values {
             builder = builder.experimental(|e| e.large_values(from_bytes, chunk_bytes));
+        }
+        if let Some(ms) = self.tombstone_age_max_ms {
+            builder = builder.tombstone_age_max(Duration::from_millis(ms));
         }
         if let Some(count) = self.immutable {
             builder = builder.experimental(|e| e.max_immutable_memtables(count));

@@ -83,6 +83,11 @@ macro_rules! work_counters {
             pub table_opens: u64,
             /// Idle iterators whose view was revoked.
             pub iterators_revoked: u64,
+            /// Tombstones that scans have passed in the present tables of all keyspaces.
+            pub tombstones_passed: u64,
+            /// Age in milliseconds of the oldest tombstone in a table of any keyspace; `None` without
+            /// tombstones.
+            pub oldest_tombstone_age_ms: Option<u64>,
             /// Levels of the default keyspace, level 0 first.
             pub levels: Vec<LevelStats>,
             /// Deepest non-empty level of the default keyspace (level 0 not counted).
@@ -179,6 +184,8 @@ work_counters! {
     compactions,
     /// Key-range slices of compactions installed.
     compaction_slices,
+    /// Compactions finished whose reason was tombstones: too old, or passed too often by scans.
+    tombstone_compactions,
     /// Tables that changed level without being rewritten.
     trivial_moves,
     /// Entries dropped by compactions and flushes.

@@ -41,6 +41,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "debt_bytes": stats.debt_bytes,
             "unsynced_bytes": stats.unsynced_bytes,
             "tables_closed": stats.tables_closed,
+            "oldest_tombstone_age_ms": stats.oldest_tombstone_age_ms,
             "levels": json::levels(&stats),
             "writes": {
                 "puts": stats.puts,
@@ -58,6 +59,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "flushes": stats.flushes,
                 "compactions": stats.compactions,
                 "merges": stats.compactions,
+                "tombstone_compactions": stats.tombstone_compactions,
                 "trivial_moves": stats.trivial_moves,
                 "stalls": stats.stalls,
                 "stall_us": stats.stall_us,
@@ -78,6 +80,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     facts.row(["filter bits per key", &design.bits_per_key.to_string()]);
     facts.row(["runs a lookup may consult", &show_count(stats.runs)]);
     facts.row(["compaction debt", &show_size(stats.debt_bytes)]);
+    if let Some(age_ms) = stats.oldest_tombstone_age_ms {
+        facts.row(["age of the oldest delete", &format!("{} s", show_count(age_ms / 1_000))]);
+    }
     if stats.tables_closed > 0 {
         facts.row(["closed tables", &show_count(stats.tables_closed)]);
     }

@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, KeyspaceCore};
 use crate::core::Core;
 use crate::metrics::{LevelStats, Stats, TableStats};
 use crate::residency;
+use shamba_tree::compaction::schedule::oldest_tombstone_age_ms;
 use shamba_tree::statistics::{Probes, Window};
 use shamba_tree::version::{Run, Version};
 
@@ -37,6 +38,14 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     if core.has_closed_tables.load(Ordering::Relaxed) {
         stats.table_opens = core.table_files.opener().opened_once();
         stats.tables_closed = closed_tables(&core.catalog);
+    }
+    let now_ms = core.env.clock.unix_ms();
+    for keyspace in core.catalog.keyspaces().values() {
+        let version = Arc::clone(&keyspace.load().version);
+        let passed = version.tables().map(|(_, _, table)| table.meta.statistics.tombstones_passed());
+        stats.tombstones_passed += passed.sum::<u64>();
+        let age_ms = oldest_tombstone_age_ms(&version, now_ms);
+        stats.oldest_tombstone_age_ms = stats.oldest_tombstone_age_ms.max(age_ms);
     }
     stats.with_old_names()
 }

@@ -98,6 +98,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
     open_tables(&core, &state)?;
+    date_tombstones(&core, &state);
     core.statistics.load();
     // Windows start here.
     core.workload.observe();
@@ -352,6 +353,19 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     // All tables are known now, so residency is decided over all of them, before the first lookup.
     core.rebalance();
     Ok(())
+}
+
+/// Gives tombstones whose age is not known, as in tables of older builds, the age 0. The same for
+/// those of a later time than now: the clock was set back, and they would look young for too long.
+/// The manifest that this open writes records it.
+fn date_tombstones(core: &Core, state: &ManifestState) {
+    let now_ms = core.env.clock.unix_ms();
+    let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.version.tables());
+    for (_, _, table) in tables.filter(|(_, _, table)| table.meta.has_tombstones()) {
+        if !core.lifecycle.is_read_only() {
+            table.meta.oldest_tombstone.lower(now_ms);
+        }
+    }
 }
 
 /// A table that the manifest names but the directory lacks is corruption, not a missing database.

@@ -129,6 +129,12 @@ impl Settings {
         self.compression.get((level as usize).min(last)).copied().unwrap_or(Compression::None)
     }
 
+    /// Maximum age of a tombstone in milliseconds; `None` for no bound.
+    pub fn tombstone_age_max_ms(&self) -> Option<u64> {
+        let age_ms = u64::try_from(self.tombstone_age_max.as_millis()).unwrap_or(u64::MAX);
+        (age_ms > 0).then_some(age_ms)
+    }
+
     /// Size at which memtables are sealed: the design's write buffer, reduced where the budget has
     /// no room for three of that size (one that takes writes, two that wait for their flush) and
     /// everything else.

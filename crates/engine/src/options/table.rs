@@ -124,6 +124,17 @@ declare_options! {
             default_note: "one per core, up to 4",
         }
 
+        /// Maximum age of a delete in milliseconds, after which flushes and compactions remove it and
+        /// the versions that it hides from all files; 0 is no bound.
+        ///
+        /// Work on a delete begins when it reaches this age, so it is gone somewhat later: in a busy
+        /// database when compactions get to it. A snapshot or an iterator that is older than the
+        /// newest entry of the delete's table delays it until it ends. Without a bound deletes go
+        /// as compactions happen to reach them, and an idle database writes nothing by itself.
+        "tombstone-age-max" => tombstone_age_max(age: Duration)
+            field tombstone_age_max: Duration = Duration::ZERO;
+        { value: "MS", unit: "ms", recorded: Recorded::OnRequest("tombstone-age-max"), has_flag: true, }
+
         /// Maximum number of open table files; less under a lower limit of the system.
         "max-open-files" => max_open_files(count: u32) field max_open_files: u32 = 1000;
         { value: "COUNT", range: Range::Whole(16, 1 << 20), for_readers: true, has_flag: true, }

@@ -154,6 +154,8 @@ impl Compactor {
         }
         self.statistics.save(false);
         WorkCounters::add(&self.telemetry.work().compactions, u64::from(ended == Ended::Done));
+        let is_of_tombstones = ended == Ended::Done && job.reason == Reason::Tombstones;
+        WorkCounters::add(&self.telemetry.work().tombstone_compactions, u64::from(is_of_tombstones));
         self.telemetry.emit(&Event::CompactionEnd {
             keyspace: keyspace.name.clone(),
             target_level: job.target_level,

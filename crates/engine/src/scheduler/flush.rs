@@ -70,7 +70,7 @@ impl Flusher {
             if !self.catalog.keyspaces().contains_key(&keyspace.id) {
                 continue;
             }
-            match self.write_memtable(keyspace, memtable) {
+            match self.write_memtable(keyspace, memtable, generation.oldest_tombstone_ms) {
                 Ok(uses) => _ = outputs.insert(keyspace.id, uses),
                 Err(error) => {
                     self.catalog
@@ -163,11 +163,13 @@ impl Flusher {
         synced.inspect_err(|error| self.lifecycle.fail(error))
     }
 
-    /// Writes one memtable as tables, without the entries that no reader can see.
+    /// Writes one memtable as tables, without the entries that no reader can see. No tombstone of it
+    /// is older than `oldest_tombstone_ms`.
     pub fn write_memtable(
         &self,
         keyspace: &KeyspaceCore,
         memtable: &Arc<dyn Memtable>,
+        oldest_tombstone_ms: Option<u64>,
     ) -> Result<Vec<TableUse>> {
         let bits = Arc::new(self.filter_bits.of_flush(keyspace, memtable.entries()));
         let snapshots = self.reads.snapshots().stripes();
@@ -175,7 +177,7 @@ impl Flusher {
         let fragments = memtable.range_tombstones();
         let mut retention = Retention::new(&snapshots, &fragments, &below);
         let tombstones = fragments.thinned(b"", None, &snapshots);
-        let options = self.output_options(keyspace, 0, bits);
+        let options = OutputOptions { oldest_tombstone_ms, ..self.output_options(keyspace, 0, bits) };
         let mut output =
             Output::new(&self.table_files, self.memory.as_ref(), options, KeyRange::everything(), tombstones);
         let mut iter = Arc::clone(memtable).entries_iter();
@@ -226,5 +228,6 @@ pub(super) fn output_options(
         block_tags: settings.block_tags,
         table_size,
         verify: true,
+        oldest_tombstone_ms: None,
     }
 }

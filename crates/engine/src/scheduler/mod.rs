@@ -27,6 +27,7 @@ mod rules;
 mod slices;
 mod state;
 mod threads;
+mod triggers;
 mod workers;
 
 use std::sync::{Arc, Weak};
@@ -97,7 +98,7 @@ impl Scheduler {
         let picker = Picker::new(
             env,
             Arc::clone(&settings),
-            Arc::clone(&catalog),
+            (Arc::clone(&catalog), Arc::clone(&reads)),
             Arc::clone(&sealed),
             Arc::clone(&memory),
         );
@@ -216,12 +217,20 @@ impl Scheduler {
     pub fn run_inline(&self) {
         // The thread that holds the lock does this work too.
         let Ok(_guard) = self.inline_work.try_lock() else { return };
+        self.seal_old_tombstones();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
             let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_once() };
             if !matches!(done, Ok(true)) {
                 return;
             }
+        }
+    }
+
+    /// Seals the memtables if their oldest tombstone is older than the bound.
+    fn seal_old_tombstones(&self) {
+        if let Some(age_max_ms) = self.settings.tombstone_age_max_ms() {
+            self.writer.seal_old_tombstones(age_max_ms);
         }
     }
 

@@ -6,12 +6,15 @@ use shamba_env::{Clock, Env};
 use shamba_tree::compaction::policy::{
     CompactionJob, Reason, debt_bytes, pick, pick_filter_rewrite, pick_full,
 };
+use shamba_tree::compaction::schedule::{oldest_tombstone_age_ms, pick_triggered};
 
 use super::memory::MemoryLink;
 use super::rules::rules;
 use super::state::BackgroundState;
+use super::triggers::triggers;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::options::settings::Settings;
+use crate::reads::Reads;
 use crate::writer::SealedGenerations;
 
 /// Level 0 is drained after this long without a flush, plus the time by [`QUIET_BYTES_PER_US`].
@@ -48,25 +51,28 @@ pub(super) struct Picker {
     is_inline: bool,
     settings: Arc<Settings>,
     catalog: Arc<Catalog>,
+    reads: Arc<Reads>,
     sealed: Arc<SealedGenerations>,
     memory: Arc<MemoryLink>,
 }
 
 impl Picker {
-    /// Chooses among the trees of `catalog`; `sealed` are the generations that are not in them yet.
+    /// Chooses among the trees of `catalog`, which `reads` reads; `sealed` are the generations that
+    /// are not in them yet.
     pub fn new(
         env: &Env,
         settings: Arc<Settings>,
-        catalog: Arc<Catalog>,
+        (catalog, reads): (Arc<Catalog>, Arc<Reads>),
         sealed: Arc<SealedGenerations>,
         memory: Arc<MemoryLink>,
     ) -> Self {
         let (clock, is_inline) = (Arc::clone(&env.clock), env.spawner.is_inline());
-        Self { clock, is_inline, settings, catalog, sealed, memory }
+        Self { clock, is_inline, settings, catalog, reads, sealed, memory }
     }
 
     /// The next compaction, in this order: requests by `compact`; the keyspace with the most runs
-    /// in level 0; and, after a while without writes, what level 0 still holds. A filter rewrite
+    /// in level 0; tombstones that are too old or that scans have passed too often; and, after a
+    /// while without writes, what level 0 still holds. A filter rewrite
     /// that a caller waits for alternates with all these. One without a waiter runs when nothing
     /// else is due.
     pub fn next_compaction(&self, state: &BackgroundState) -> Option<NextCompaction> {
@@ -76,6 +82,7 @@ impl Picker {
         first
             .or_else(|| self.next_compaction_by(state, is_draining))
             .or_else(awaited)
+            .or_else(|| self.next_triggered())
             .or_else(|| {
                 // Without threads nothing runs by itself.
                 let may_drain = !self.is_inline && self.sealed.is_empty() && !state.flushing;
@@ -89,6 +96,24 @@ impl Picker {
                 let rests = self.memory.writes_idle();
                 rests.then(|| self.next_refit(state, false)).flatten()
             })
+    }
+
+    /// The compaction of tombstones that are too old or were passed too often, in the keyspace where
+    /// they are the oldest.
+    fn next_triggered(&self) -> Option<NextCompaction> {
+        if !self.settings.auto_compaction {
+            return None;
+        }
+        let (rules, triggers) =
+            (rules(&self.settings, false), triggers(&self.settings, &self.reads, self.clock.as_ref()));
+        let jobs = self.catalog.keyspaces();
+        let jobs = jobs.values().filter_map(|keyspace| {
+            let version = Arc::clone(&keyspace.load().version);
+            let job = pick_triggered(&version, &rules, &triggers)?;
+            Some((oldest_tombstone_age_ms(&version, triggers.now_ms), Arc::clone(keyspace), job))
+        });
+        let next = jobs.max_by_key(|(age_ms, ..)| *age_ms);
+        next.map(|(_, keyspace, job)| NextCompaction { keyspace, job: Some(job), asked: None })
     }
 
     /// The next job of the first filter rewrite that has, or has not, a waiter.

@@ -18,7 +18,7 @@ use super::compact::Compactor;
 use super::flush::output_options;
 use super::plan::{CompactedSlice, CompactionPlan};
 use crate::error::{Error, Result};
-use crate::table_files::output::Output;
+use crate::table_files::output::{Output, OutputOptions};
 
 /// The read buffers of all inputs of a slice take this part of the budget (1/64).
 const READ_PART: u64 = 64;
@@ -32,6 +32,7 @@ impl Compactor {
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut input_entries = 0.0;
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
+        let mut oldest_tombstone_ms: Option<u64> = None;
         for input in &job.inputs {
             let Some((_, run)) = version.run(input.run) else { continue };
             let tables: Vec<TableUse> = run
@@ -46,6 +47,8 @@ impl Compactor {
                 input_bytes += bytes;
                 let all_bytes = level_bytes(table, table.meta.file_bytes);
                 input_entries += table.meta.entries as f64 * bytes as f64 / all_bytes as f64;
+                let unix_ms = table.meta.oldest_tombstone.unix_ms();
+                oldest_tombstone_ms = oldest_tombstone_ms.into_iter().chain(unix_ms).min();
                 let Some(part) = table.range.intersection(slice) else { continue };
                 if let Some(reader) = table.meta.reader.get() {
                     tombstones.extend(
@@ -81,6 +84,8 @@ impl Compactor {
         let bits = (Arc::clone(&plan.bits), self.filter_bits.layout());
         let table_size = self.memory.table_size(self.settings.table_bytes());
         let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
+        // Tombstones that stay may be the oldest of any input.
+        let options = OutputOptions { oldest_tombstone_ms, ..options };
         let mut output =
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
         let input_entries = input_entries as u64;

@@ -13,7 +13,8 @@ use crate::writer::Work;
 const BACK_OFF_MS: u64 = 20;
 /// Maximum delay between retries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
-/// An idle worker checks for work after this long, in case a wake-up was lost.
+/// An idle worker checks for work after this long: a wake-up may be lost, and nothing wakes it when
+/// a tombstone reaches its maximum age.
 const IDLE_MS: u64 = 500;
 /// A helper that is ahead of the compaction checks again after this long.
 const HELPER_MS: u64 = 5;
@@ -100,6 +101,7 @@ impl Scheduler {
                 state = self.background.wait_for_work(state, IDLE_MS);
                 if !state.shutdown {
                     drop(state);
+                    self.seal_old_tombstones();
                     self.catalog.remove_obsolete_files();
                     state = lock(&self.background.state);
                 }

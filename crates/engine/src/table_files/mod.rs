@@ -72,7 +72,7 @@ impl TableFiles {
 
     /// Creates a table with a new number.
     fn create(&self, options: &OutputOptions) -> Result<TableWriter> {
-        let origin = options.origin.clone();
+        let (origin, oldest_tombstone_ms) = (options.origin.clone(), options.oldest_tombstone_ms);
         let options = WriterOptions {
             id: self.catalog.new_table_id(),
             birth: self.catalog.new_birth(),
@@ -86,6 +86,7 @@ impl TableFiles {
         };
         let mut writer = TableWriter::create(self.env(), self.catalog.dir(), options)?;
         writer.note_origin(origin);
+        writer.note_oldest_tombstone(oldest_tombstone_ms);
         Ok(writer)
     }
 

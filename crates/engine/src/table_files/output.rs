@@ -50,6 +50,8 @@ pub(crate) struct OutputOptions {
     pub block_tags: bool,
     pub table_size: TableSize,
     pub verify: bool,
+    /// No tombstone of the output is older, in milliseconds since 1970-01-01 UTC, if it is known.
+    pub oldest_tombstone_ms: Option<u64>,
 }
 
 /// The memory that an output takes while it is made, and that of its tables once they are open.
@@ -321,6 +323,7 @@ fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
         smallest_seq: summary.smallest_seq,
         largest_seq: summary.largest_seq,
         bits_per_key: summary.bits_per_key,
+        oldest_tombstone: summary.oldest_tombstone_ms.into(),
         reader: Default::default(),
         statistics: Default::default(),
     };

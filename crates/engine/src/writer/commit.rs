@@ -82,6 +82,9 @@ impl Groups for Writer {
             in_log.as_ref().is_none_or(|in_log| in_log.bytes() == 0),
             "every value that stays in the log is referred to"
         );
+        if tally.deletes + tally.range_deletes > 0 {
+            writing.active.note_tombstone(|| self.clock.unix_ms());
+        }
         writing.last_seq = seq;
         self.reads.publish(seq);
         drop(noting);

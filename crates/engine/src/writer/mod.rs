@@ -155,6 +155,10 @@ impl Writer {
         debug_assert!(writing.last_seq <= last_seq, "sequence numbers ascend");
         writing.last_seq = last_seq;
         writing.active.renew(&self.catalog);
+        if !writing.active.is_empty() {
+            // The log does not tell when its tombstones were written: their age counts from here.
+            writing.active.note_tombstone(|| self.clock.unix_ms());
+        }
         if let Some(wal) = wal {
             writing.log.begin(wal);
         }

@@ -5,7 +5,7 @@
 //! can make half of a batch durable. The new log records how the old one ended. The old log is
 //! synced before the new one is, and before its generation's flush is installed.
 
-use shamba_env::lock;
+use shamba_env::{lock, try_lock};
 use shamba_key::SeqNo;
 
 use super::memtables::Sealed;
@@ -30,11 +30,20 @@ impl Writer {
     /// Seals the active memtables and their log, and creates new ones. Nothing changes on failure.
     pub(super) fn rotate(&self, writing: &mut Writing) -> Result<()> {
         let next_log = writing.log.rotate(writing.last_seq)?;
-        let Sealed { members, bytes, charge } =
+        let Sealed { members, bytes, oldest_tombstone_ms, charge } =
             writing.active.seal(&self.catalog, self.settings.memtable_index);
         let (log, log_files) = writing.log.take_sealed();
         let last_seq = writing.last_seq;
-        let generation = Generation { log, log_files, next_log, members, last_seq, bytes, _charge: charge };
+        let generation = Generation {
+            log,
+            log_files,
+            next_log,
+            members,
+            last_seq,
+            bytes,
+            oldest_tombstone_ms,
+            _charge: charge,
+        };
         self.sealed.seal(generation);
         self.pressure.changed();
         self.background.wake();
@@ -51,6 +60,16 @@ impl Writer {
         // A close may have come first: no log may be created after it.
         self.seal_active(&mut writing)?;
         Ok(writing.last_seq)
+    }
+
+    /// Seals the active memtables if their oldest tombstone is older than `age_max_ms`, so that a
+    /// compaction can reach it. Returns whether it sealed them. Does not wait for the writer's lock:
+    /// its holder may wait for the flush that asks, and the caller asks again.
+    pub fn seal_old_tombstones(&self, age_max_ms: u64) -> bool {
+        let Some(mut writing) = try_lock(&self.writing) else { return false };
+        let now_ms = self.clock.unix_ms();
+        let is_old = |unix_ms: u64| now_ms.saturating_sub(unix_ms) > age_max_ms;
+        writing.active.oldest_tombstone_ms().is_some_and(is_old) && self.seal_active(&mut writing).is_ok()
     }
 
     fn seal_active(&self, writing: &mut Writing) -> Result<()> {

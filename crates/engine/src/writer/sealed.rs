@@ -31,6 +31,8 @@ pub(crate) struct Generation {
     pub last_seq: SeqNo,
     /// Bytes in the memtables.
     pub bytes: u64,
+    /// Time of the oldest tombstone, in milliseconds since 1970-01-01 UTC, if there may be one.
+    pub oldest_tombstone_ms: Option<u64>,
     /// Charge for the memtables, as long as the generation lives.
     pub _charge: Charge,
 }
@@ -98,6 +100,7 @@ mod tests {
             members: Vec::new(),
             last_seq: SeqNo(last_seq),
             bytes,
+            oldest_tombstone_ms: None,
             _charge: Charge::new(ledger, LedgerPart::Memtables, bytes),
         }
     }

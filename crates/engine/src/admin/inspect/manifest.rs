@@ -109,7 +109,7 @@ fn tree_change(keyspace: u32, change: &Change) -> (&'static str, String) {
     match change {
         Change::Add { level, run, age, table } => {
             let meta = &table.meta;
-            let text = format!(
+            let mut text = format!(
                 "[{keyspace}] L{level} r{run}@{age} {} {} {} of {} bytes, {} entries, @{}..={}, birth {}",
                 meta.id,
                 shown_range(&table.range),
@@ -120,6 +120,9 @@ fn tree_change(keyspace: u32, change: &Change) -> (&'static str, String) {
                 meta.largest_seq,
                 meta.birth,
             );
+            if let Some(unix_ms) = meta.oldest_tombstone.unix_ms() {
+                text += &format!(", oldest tombstone {unix_ms} ms");
+            }
             ("add", text)
         }
         Change::Remove { level, run, table } => ("remove", format!("[{keyspace}] L{level} r{run} {table}")),

@@ -25,7 +25,8 @@ use crate::writer::apply_op;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::record::BatchView;
 use shamba_log::wal::{
-    Recovery, ReplayOptions, ReplayReport, Replayed, ReplayedOp, WalWriter, parse_log_file_name, replay,
+    OpRef, Recovery, ReplayOptions, ReplayReport, Replayed, ReplayedOp, WalWriter, parse_log_file_name,
+    replay,
 };
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::version::manifest::ManifestState;
@@ -100,6 +101,8 @@ pub(super) struct Rebuilt<'a> {
     flushed: BTreeSet<KeyspaceId>,
     /// Operations applied so far.
     applied: u64,
+    /// Whether one of them was a delete.
+    has_tombstones: bool,
     /// Everything replayed so far, as long as it is short enough to stay in the log.
     tail: Option<Tail>,
 }
@@ -129,6 +132,7 @@ pub(super) fn replay_logs<'a>(
         written: Vec::new(),
         flushed: BTreeSet::new(),
         applied: 0,
+        has_tombstones: false,
         tail: (!core.lifecycle.is_read_only() && !core.settings.no_wal).then(Tail::default),
     };
     let report = replay(&core.env, &core.dir, &logs, &options, &mut |batch| {
@@ -197,7 +201,10 @@ impl Rebuilt<'_> {
             }
         };
         match op {
-            ReplayedOp::Op(op) => apply_op(active.as_ref(), core.digest, seq, op),
+            ReplayedOp::Op(op) => {
+                self.has_tombstones |= !matches!(op, OpRef::Put { .. });
+                apply_op(active.as_ref(), core.digest, seq, op);
+            }
             ReplayedOp::PutInLog { key, log, place } => {
                 active.insert_in_log(core.digest.digest(key), key, seq, log, place);
             }
@@ -227,7 +234,8 @@ impl Rebuilt<'_> {
             let keyspace = self.core.catalog.keyspace(id);
             let keyspace = keyspace.ok_or_else(|| Error::invalid(format!("there is no keyspace {id}")))?;
             for memtable in memtables {
-                let uses = self.core.scheduler.flusher().write_memtable(&keyspace, &memtable)?;
+                let now_ms = Some(self.core.env.clock.unix_ms());
+                let uses = self.core.scheduler.flusher().write_memtable(&keyspace, &memtable, now_ms)?;
                 let (run, age) = self.core.catalog.new_run();
                 let changes =
                     uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
@@ -264,8 +272,13 @@ impl Rebuilt<'_> {
         Ok((edit, None))
     }
 
-    /// Returns the tail, if it is not empty and short enough to stay in the log.
+    /// Returns the tail, if it is not empty and short enough to stay in the log. With a bound on the
+    /// age of tombstones it must hold none: a table keeps their time, the log would lose it with
+    /// every open.
     fn take_short_tail(&mut self) -> Option<Tail> {
+        if self.has_tombstones && self.core.settings.tombstone_age_max_ms().is_some() {
+            return None;
+        }
         let bytes_max = self.core.settings.memtable_bytes() / TAIL_BUFFER_PART;
         let is_one_memtable = self.memtables.values().all(|memtables| memtables.len() == 1);
         self.tail.take().filter(|tail| {

@@ -183,7 +183,9 @@ mod tests {
         let best = jobs.iter().map(|(_, score)| *score).fold(0.0, f64::max);
         let chosen = pick_triggered(version, &rules, triggers);
         assert_eq!(chosen.is_some(), !jobs.is_empty());
-        assert!(jobs.iter().any(|(job, score)| Some(job) == chosen.as_ref() && *score == best) || best == 0.0);
+        assert!(
+            jobs.iter().any(|(job, score)| Some(job) == chosen.as_ref() && *score == best) || best == 0.0
+        );
         jobs.into_iter().map(|(job, score)| format!("{score:.2}: {job}")).collect()
     }
 
@@ -280,7 +282,10 @@ mod tests {
         // What an executor does, with outputs that keep every tombstone until nothing is older.
         let mut tree = IN_L1.to_owned();
         for (of, then) in [
-            ("L1.r9[000009] + L2.r5[000005, 000006]", "L2: r5@5[9:a..k 9000 n=9 del=9 oldest=400, 7:m..z 4000]\n"),
+            (
+                "L1.r9[000009] + L2.r5[000005, 000006]",
+                "L2: r5@5[9:a..k 9000 n=9 del=9 oldest=400, 7:m..z 4000]\n",
+            ),
             ("L2.r5[000009] + L3.r3[000003]", ""),
         ] {
             let jobs = picked(&tree, &bound(300));

@@ -85,8 +85,8 @@ macro_rules! work_counters {
             pub iterators_revoked: u64,
             /// Tombstones that scans have passed in the present tables of all keyspaces.
             pub tombstones_passed: u64,
-            /// Age in milliseconds of the oldest tombstone in a table of any keyspace; `None` without
-            /// tombstones.
+            /// Age in milliseconds of the oldest tombstone in a table of any keyspace; `None`
+            /// without tombstones.
             pub oldest_tombstone_age_ms: Option<u64>,
             /// Levels of the default keyspace, level 0 first.
             pub levels: Vec<LevelStats>,

@@ -70,8 +70,8 @@ pub trait EntryIter: Send {
     /// # Errors
     /// As [`Self::seek_to_first`].
     fn prev(&mut self) -> Result<()>;
-    /// Notes that a reader passes the current entry, a tombstone. Iterators over tables count it for
-    /// the table; others ignore it.
+    /// Notes that a reader passes the current entry, a tombstone. Iterators over tables count it
+    /// for the table; others ignore it.
     fn note_tombstone(&mut self) {}
     /// Whether the iterator is at an entry.
     fn valid(&self) -> bool;

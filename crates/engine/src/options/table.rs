@@ -124,13 +124,13 @@ declare_options! {
             default_note: "one per core, up to 4",
         }
 
-        /// Maximum age of a delete in milliseconds, after which flushes and compactions remove it and
-        /// the versions that it hides from all files; 0 is no bound.
+        /// Maximum age of a delete in milliseconds, after which flushes and compactions remove it
+        /// and the versions that it hides from all files; 0 is no bound.
         ///
-        /// Work on a delete begins when it reaches this age, so it is gone somewhat later: in a busy
-        /// database when compactions get to it. A snapshot or an iterator that is older than the
-        /// newest entry of the delete's table delays it until it ends. Without a bound deletes go
-        /// as compactions happen to reach them, and an idle database writes nothing by itself.
+        /// Work on a delete begins when it reaches this age, so it is gone somewhat later: in a
+        /// busy database when compactions get to it. A snapshot or an iterator that is older than
+        /// the newest entry of the delete's table delays it until it ends. Without a bound deletes
+        /// go as compactions happen to reach them, and an idle database writes nothing by itself.
         "tombstone-age-max" => tombstone_age_max(age: Duration)
             field tombstone_age_max: Duration = Duration::ZERO;
         { value: "MS", unit: "ms", recorded: Recorded::OnRequest("tombstone-age-max"), has_flag: true, }

@@ -163,8 +163,8 @@ impl Flusher {
         synced.inspect_err(|error| self.lifecycle.fail(error))
     }
 
-    /// Writes one memtable as tables, without the entries that no reader can see. No tombstone of it
-    /// is older than `oldest_tombstone_ms`.
+    /// Writes one memtable as tables, without the entries that no reader can see. No tombstone of
+    /// it is older than `oldest_tombstone_ms`.
     pub fn write_memtable(
         &self,
         keyspace: &KeyspaceCore,

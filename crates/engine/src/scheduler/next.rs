@@ -98,8 +98,8 @@ impl Picker {
             })
     }
 
-    /// The compaction of tombstones that are too old or were passed too often, in the keyspace where
-    /// they are the oldest.
+    /// The compaction of tombstones that are too old or were passed too often, in the keyspace
+    /// where they are the oldest.
     fn next_triggered(&self) -> Option<NextCompaction> {
         if !self.settings.auto_compaction {
             return None;

@@ -1,4 +1,4 @@
-//! What the compactions that no shape rule asks for depend on: the bound on the age of tombstones,
+//! Inputs of the compactions that no shape rule asks for: the bound on the age of tombstones,
 //! snapshots, and the price of passing tombstones.
 //!
 //! The choice itself is in [`shamba_tree::compaction::schedule::triggered`].

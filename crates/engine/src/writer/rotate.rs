@@ -63,8 +63,8 @@ impl Writer {
     }
 
     /// Seals the active memtables if their oldest tombstone is older than `age_max_ms`, so that a
-    /// compaction can reach it. Returns whether it sealed them. Does not wait for the writer's lock:
-    /// its holder may wait for the flush that asks, and the caller asks again.
+    /// compaction can reach it. Returns whether it sealed them. Does not wait for the writer's
+    /// lock: its holder may wait for the flush that asks, and the caller asks again.
     pub fn seal_old_tombstones(&self, age_max_ms: u64) -> bool {
         let Some(mut writing) = try_lock(&self.writing) else { return false };
         let now_ms = self.clock.unix_ms();

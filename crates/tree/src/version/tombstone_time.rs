@@ -1,15 +1,15 @@
 //! The time of the oldest tombstone of a table.
 //!
-//! Invariant: the time only decreases. A compaction that copies a tombstone takes over its time, and
-//! a wall clock that was set back lowers it; nothing makes a tombstone look younger than it is.
+//! Invariant: the time only decreases. A compaction that copies a tombstone takes over its time,
+//! and a wall clock that was set back lowers it; nothing makes a tombstone look younger than it is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Stored while the time is not known.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The wall-clock time of a table's oldest tombstone, in milliseconds since 1970-01-01 UTC, if it is
-/// known.
+/// The wall-clock time of a table's oldest tombstone, in milliseconds since 1970-01-01 UTC, if it
+/// is known.
 #[derive(Debug)]
 pub struct TombstoneTime(AtomicU64);
 

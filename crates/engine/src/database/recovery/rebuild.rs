@@ -272,9 +272,9 @@ impl Rebuilt<'_> {
         Ok((edit, None))
     }
 
-    /// Returns the tail, if it is not empty and short enough to stay in the log. With a bound on the
-    /// age of tombstones it must hold none: a table keeps their time, the log would lose it with
-    /// every open.
+    /// Returns the tail, if it is not empty and short enough to stay in the log. With a bound on
+    /// the age of tombstones it must hold none: a table keeps their time, the log would lose it
+    /// with every open.
     fn take_short_tail(&mut self) -> Option<Tail> {
         if self.has_tombstones && self.core.settings.tombstone_age_max_ms().is_some() {
             return None;

@@ -193,7 +193,7 @@ mod tests {
         picked_in(&tree.parse().expect("notation"), triggers)
     }
 
-    /// What is picked after scans have passed `passed` tombstones in table 9.
+    /// The jobs picked after scans have passed `passed` tombstones in table 9.
     fn picked_after(tree: &str, passed: u64, triggers: &Triggers) -> Vec<String> {
         let version: Version = tree.parse().expect("notation");
         let table = version.tables().find(|(_, _, table)| table.meta.id == TableId(9)).expect("table 9").2;

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use shamba::env::{Env, MemFs};
 use shamba::{Builder, Compression, Db, Durability, ErrorKind, FilterLayout, MergePolicy, Modules};
@@ -185,6 +186,34 @@ fn databases_of_every_release_open() {
             };
             opens().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }
+    }
+}
+
+/// Tables of releases that knew no times of tombstones: these age from the first open that writes.
+#[test]
+fn deletes_of_older_releases_age_from_the_next_open() {
+    let bound = Duration::from_secs(10);
+    for path in versions().iter().flat_map(|version| NAMES.map(|name| version.join(name))) {
+        let fs = read_dir(&path);
+        let age = || -> shamba::Result<()> {
+            let env = Env::deterministic(Arc::new(fs.clone()), 1);
+            let open = || builder(&fs).env(env.clone()).tombstone_age_max(bound).open();
+            let db = open()?;
+            let before = content_of(&db)?;
+            let age_ms = db.stats().oldest_tombstone_age_ms;
+            assert_eq!(age_ms, Some(0), "{}: {}", path.display(), db.describe());
+            drop(db);
+            env.clock.sleep_us(11_000_000);
+            let db = open()?;
+            assert_eq!(db.stats().oldest_tombstone_age_ms, Some(11_000), "{}", path.display());
+            db.put("another", "write")?;
+            let tree = db.describe();
+            assert!(!tree.contains("del="), "{}: {tree}", path.display());
+            assert_eq!(db.stats().oldest_tombstone_age_ms, None);
+            assert!(content_of(&db)? == before, "{}", path.display());
+            Ok(())
+        };
+        age().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
 

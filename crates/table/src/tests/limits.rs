@@ -33,6 +33,33 @@ fn range_tombstones_alone_make_a_table_and_come_back_sorted() {
 }
 
 #[test]
+fn the_time_of_the_oldest_tombstone_is_kept_with_tombstones_only() {
+    let put = [Row::put(b"a", 1)];
+    let delete = [Row { kind: EntryKind::Delete, value: Vec::new(), ..Row::put(b"a", 1) }];
+    let range = [tombstone("b", Some("c"), 2)];
+    for (rows, tombstones, noted, kept) in [
+        (&put, &[][..], Some(70), None),
+        (&put, &range[..], Some(70), Some(70)),
+        (&delete, &[][..], Some(70), Some(70)),
+        (&delete, &[][..], None, None),
+    ] {
+        let rig = Rig::new(Compression::None, 4_096);
+        let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
+        writer.note_oldest_tombstone(noted);
+        for row in rows {
+            writer.add(&row.key, row.seq, row.kind, &row.value).expect("added");
+        }
+        for tombstone in tombstones {
+            writer.add_range_tombstone(tombstone.clone()).expect("added");
+        }
+        assert_eq!(writer.finish().expect("finished").oldest_tombstone_ms, kept);
+        assert_eq!(rig.open().expect("opened").summary().oldest_tombstone_ms, kept);
+        let described = describe(&rig.env, &rig.path(), None).expect("described").to_string();
+        assert_eq!(described.contains("oldest tombstone  70 ms since 1970"), kept.is_some(), "{described}");
+    }
+}
+
+#[test]
 fn bounds_cover_entries_and_range_tombstones() {
     for (tombstones, smallest, upper) in [
         (vec![], "k", Some("k\0")),

@@ -24,6 +24,34 @@ fn a_snapshot_makes_the_same_state() {
 }
 
 #[test]
+fn the_time_of_the_oldest_tombstone_goes_with_its_table() {
+    let (known, unknown) = (table(5, "a", Some("m")), table(6, "n", None));
+    known.meta.oldest_tombstone.lower(1_700_000_000_000);
+    let changes = vec![add(0, 9, known), add(0, 9, unknown)];
+    let edit = ManifestEdit {
+        versions: vec![VersionEdit { keyspace: KeyspaceId(0), changes }],
+        ..ManifestEdit::default()
+    };
+    let mut state = states(&life())[0].clone();
+    state.apply(&decode_edit(&encode_edit(&edit)).expect("valid")).expect("it fits");
+    let snapshot = encode_edit(&state.snapshot_edit());
+    let mut again = ManifestState::default();
+    again.apply(&decode_edit(&snapshot).expect("valid")).expect("it fits");
+    let tables = again.keyspaces[&KeyspaceId(0)].version.tables();
+    let times: Vec<_> =
+        tables.map(|(_, _, table)| (table.meta.id.0, table.meta.oldest_tombstone.unix_ms())).collect();
+    assert_eq!(times, [(5, Some(1_700_000_000_000)), (6, None)]);
+    // A time of a table that the edit does not add has no effect, and half a field is malformed.
+    let mut bytes = snapshot.clone();
+    bytes.push(0x01);
+    put_prefixed(&mut bytes, &[99, 7]);
+    assert!(decode_edit(&bytes).is_ok());
+    bytes.push(0x01);
+    put_prefixed(&mut bytes, &[99]);
+    assert!(matches!(decode_edit(&bytes), Err(EditFault::Malformed(_))));
+}
+
+#[test]
 fn unknown_fields_are_skipped_or_refused_by_their_tag() {
     let mut bytes = encode_edit(&life()[0]);
     bytes.push(0x7f);

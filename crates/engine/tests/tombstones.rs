@@ -231,12 +231,16 @@ fn a_crash_on_the_way_delays_nothing() -> shamba::Result<()> {
     let db = deep(&env).open()?;
     fill_deep(&db)?;
     delete(&db)?;
-    let began = sim.op_count();
+    let (began, before) = (sim.op_count(), db.stats());
     sleep_s(&env, BOUND_S + 1);
     tick(&db)?;
     assert_eq!((in_tables(&db).0, in_tables(&db).1), (0, 0), "{}", db.describe());
-    let steps = db.stats().tombstone_compactions;
-    assert!(steps > 1, "{steps} steps");
+    // To level 1 the table may move as it is.
+    let work = db.stats().since(&before);
+    assert!(
+        work.tombstone_compactions > 0 && work.tombstone_compactions + work.trivial_moves > 1,
+        "{work:?}"
+    );
     let ended = sim.op_count();
     drop(db);
     for call in began..=ended {

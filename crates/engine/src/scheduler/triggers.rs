@@ -9,9 +9,9 @@ use shamba_tree::compaction::schedule::{Prices, Triggers};
 use crate::options::settings::Settings;
 use crate::reads::Reads;
 
-/// Prices of tombstones and compaction, measured with `shamba bench --workload queue` on a machine
-/// of the CI: a scan passes some 5 million tombstones in a second, and a compaction reads, merges,
-/// writes and verifies some 50 MB.
+/// Prices of tombstones and compaction. Assumed, not measured on the machine at hand: a scan passes
+/// some 5 million tombstones in a second; a compaction thread reads, merges, writes and verifies
+/// some 50 MB. An error of a factor f makes the two costs together at most 1 + f times the least.
 const PRICES: Prices = Prices { run_ns: 500.0, tombstone_ns: 200.0, byte_ns: 20.0, horizon_s: 60.0 };
 
 /// The triggers now, for every keyspace.

@@ -11,8 +11,6 @@ use std::path::Path;
 
 use crate::tidy::tests_begin;
 
-/// Crates that are not in order yet, and are checked once they are.
-const UNORDERED: [&str; 1] = ["engine"];
 /// Groups that a crate of more than [`ROOMS_WITHOUT_GROUPS`] rooms has at least.
 const GROUPS_MIN: usize = 4;
 /// Rooms up to which a crate needs no groups.
@@ -26,9 +24,6 @@ type Uses = BTreeMap<String, BTreeSet<String>>;
 /// # Errors
 /// A file that cannot be read.
 pub fn breaches(root: &Path, name: &str) -> Result<Vec<String>, String> {
-    if UNORDERED.contains(&name) {
-        return Ok(Vec::new());
-    }
     let source = root.join("crates").join(name).join("src");
     let lib = source.join("lib.rs");
     let text = fs::read_to_string(&lib).map_err(|error| format!("{}: {error}", lib.display()))?;

@@ -115,31 +115,47 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-mod admin;
-mod catalog;
-mod core;
-mod database;
-mod directory;
+// Types of the interface: errors, events, options, statistics.
 mod error;
 mod event;
-mod filter_bits;
 mod key_range;
-mod lifecycle;
-mod memory;
 mod metrics;
 pub mod options;
-mod reads;
-mod residency;
-mod scheduler;
-mod statistics;
 mod swap;
-mod table_files;
+mod tree_design;
+
+// Telemetry: what happened, how often, how long it took. Whether the database can be used.
+mod lifecycle;
 mod telemetry;
 pub mod trace;
-mod tree_design;
-mod tuning;
+
+// Memory: who may hold how many bytes.
+mod memory;
+
+// Trees: their newest versions, their files, their statistics.
+mod catalog;
+mod filter_bits;
+mod statistics;
+mod table_files;
+
+// Readers: what they see, what they find in memory, what they ask for.
+mod reads;
+mod residency;
 mod workload;
+
+// Writer: how a batch becomes durable and visible.
+mod directory;
 mod writer;
+
+// Background work: flushes, compactions, filter rewrites.
+mod scheduler;
+
+// Tuning: which design would be better.
+mod tuning;
+
+// Whole databases: handles, opening, closing; copies, checks, repair.
+mod admin;
+mod database;
 
 use shamba_env::sync;
 
@@ -156,13 +172,11 @@ pub use database::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use event::{Event, EventListener};
 pub use key_range::KeyRange;
-pub use memory::MemoryReport;
-pub use metrics::{LevelStats, Stats, TableStats};
+pub use metrics::{LevelMemory, LevelStats, MemoryPrices, MemoryReport, Stats, TableStats};
 pub use options::experimental::Experimental;
 pub use options::settings::{Durability, Tuning};
 pub use reads::cursor::{Cursor, Iter};
 pub use reads::options::{HashedKey, ReadOptions};
-pub use residency::{LevelMemory, MemoryPrices};
 pub use shamba_table::Reads;
 pub use shamba_tree::counters::ReadsByKind;
 pub use shamba_tree::lookup::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};

@@ -4,11 +4,15 @@
 //! plain atomics. `hashes` comes from the counter in the hash function itself, not from an estimate
 //! of the lookup.
 //!
-//! Not here: bytes held in memory (crate `shamba-table`, `Ledger`).
+//! What memory is used for is in a type of its own, [`MemoryReport`].
+
+mod memory;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_tree::counters::{LookupCounters, ReadsByKind};
+
+pub use self::memory::{LevelMemory, MemoryPrices, MemoryReport};
 
 macro_rules! work_counters {
     ($($(#[$doc:meta])* $field:ident,)*) => {

@@ -71,19 +71,15 @@ impl Catalog {
         let dead = obsolete_tables(&installing.state, &next, &edit);
         installing.state = next;
         self.publish_versions(&installing.state, &edit, flushed);
-        let observer = self.observer();
-        if let Some(observer) = &observer {
-            observer.published();
-        }
+        let observers = self.observers();
+        observers.iter().for_each(|observer| observer.published());
         if installing.manifest.is_outgrown(MANIFEST_BYTES_MAX) {
             // Without space the old one stays in force, and the next install retries; other
             // failures turn writes off.
             let _ = self.renew_manifest(installing);
         }
         drop(guard);
-        if let Some(observer) = observer {
-            observer.installed(&dead);
-        }
+        observers.iter().for_each(|observer| observer.installed(&dead));
         self.mark_tables_obsolete(dead);
         self.remove_obsolete_files();
         Ok(())

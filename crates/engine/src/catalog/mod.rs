@@ -4,8 +4,8 @@
 //! runs and keyspaces, and the files that are obsolete. Readers load a keyspace's view without a
 //! lock. An edit becomes durable first and visible afterwards, one at a time ([`install`]).
 //!
-//! The [`InstallObserver`] does the rest of an install: it charges memory, gives up stale views and
-//! wakes workers. It is set once, when the database is composed.
+//! [`InstallObserver`]s do the rest of an install: they charge memory, give up stale views and wake
+//! workers. They are set once, when the database is composed.
 //!
 //! Locks: the install lock is taken before a keyspace's publish lock and before leaves.
 
@@ -55,7 +55,7 @@ struct Installing {
 /// Actions of other parts of the database after an install.
 pub(crate) trait InstallObserver: Send + Sync {
     /// The new views are published; the install lock is held.
-    fn published(&self);
+    fn published(&self) {}
 
     /// The edit is in force, and the install lock is free. `dead` are the tables that no version
     /// names any more.
@@ -73,7 +73,7 @@ pub(crate) struct Catalog {
     next_id: AtomicU64,
     lifecycle: Arc<Lifecycle>,
     telemetry: Arc<Telemetry>,
-    observer: OnceLock<Weak<dyn InstallObserver>>,
+    observers: OnceLock<Vec<Weak<dyn InstallObserver>>>,
 }
 
 impl Catalog {
@@ -95,17 +95,17 @@ impl Catalog {
             next_id: AtomicU64::new(next_id),
             lifecycle,
             telemetry,
-            observer: OnceLock::new(),
+            observers: OnceLock::new(),
         }
     }
 
-    /// Sets what is told of installs; later calls have no effect.
-    pub fn observe(&self, observer: Weak<dyn InstallObserver>) {
-        let _ = self.observer.set(observer);
+    /// Sets what is told of installs, in this order; later calls have no effect.
+    pub fn observe(&self, observers: Vec<Weak<dyn InstallObserver>>) {
+        let _ = self.observers.set(observers);
     }
 
-    fn observer(&self) -> Option<Arc<dyn InstallObserver>> {
-        self.observer.get()?.upgrade()
+    fn observers(&self) -> Vec<Arc<dyn InstallObserver>> {
+        self.observers.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
     /// The directory of the database.

@@ -1,19 +1,14 @@
-//! Methods of [`Db`] that ask one part: its state, advice, redesigns. And what tuning needs of the
-//! parts that move tables.
+//! Methods of [`Db`] that ask one part: its state, advice, redesigns.
 
 use std::path::Path;
 
 use shamba_model::Design;
-use shamba_tree::compaction::policy::Rules;
 
 use super::{Db, introspect};
-use crate::core::Core;
 use crate::error::Result;
-use crate::memory::MemoryReport;
-use crate::metrics::{Stats, TableStats};
+use crate::metrics::{MemoryReport, Stats, TableStats};
 use crate::tree_design::TreeDesign;
-use crate::tuning::Mover;
-use crate::tuning::advise::{Advice, MovePrices};
+use crate::tuning::advise::Advice;
 use crate::tuning::history::{Redesigned, RedesignedBy};
 use crate::workload::Workload;
 
@@ -58,7 +53,7 @@ impl Db {
     /// # Ok::<(), shamba::Error>(())
     /// ```
     pub fn memory(&self) -> MemoryReport {
-        self.core().memory()
+        self.core().residency.report()
     }
 
     /// The current design.
@@ -199,43 +194,5 @@ impl Db {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
         self.core().scheduler.flusher().ingest(&self.keyspace, level, pairs)
-    }
-}
-
-impl MovePrices for Core {
-    fn rules_under(&self, design: Design) -> Rules {
-        self.scheduler.rules_of(design, true)
-    }
-
-    fn full_table_bytes(&self) -> u64 {
-        self.table_size().full_bytes
-    }
-
-    fn read_ns(&self, bytes: u64) -> f64 {
-        self.read_price().ns(bytes)
-    }
-}
-
-impl Mover for Core {
-    fn is_compacting_all(&self) -> bool {
-        self.scheduler.is_compacting_all()
-    }
-
-    fn design_changed(&self, compacts_all: bool) {
-        // The memtable size chosen by the arbiter for the old write buffer does not apply to the
-        // new one.
-        self.residency.forget_memtable_bytes();
-        if compacts_all {
-            self.scheduler.request_full_compactions();
-        }
-    }
-
-    fn begin_move(&self) {
-        self.writer.pressure_changed();
-        self.request_rebalance();
-        self.scheduler.notify();
-        if self.is_inline() {
-            self.scheduler.run_inline();
-        }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::core::Core;
+use super::core::Core;
 use crate::reads::Keeper;
 use shamba_env::lock;
 use shamba_tree::iter::registry::{IterRegistry, Owner};

@@ -3,10 +3,9 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use super::core::Core;
 use crate::catalog::{Catalog, KeyspaceCore};
-use crate::core::Core;
 use crate::metrics::{LevelStats, Stats, TableStats};
 use crate::residency;
 use shamba_tree::compaction::schedule::oldest_tombstone_age_ms;
@@ -35,7 +34,7 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     let walked = core.reads.iterators().walked();
     (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);
     stats.obsolete_files = core.catalog.obsolete_files() as u64;
-    if core.has_closed_tables.load(Ordering::Relaxed) {
+    if core.memory.has_closed_tables() {
         stats.table_opens = core.table_files.opener().opened_once();
         stats.tables_closed = closed_tables(&core.catalog);
     }

@@ -6,6 +6,8 @@
 
 pub(crate) mod batch;
 pub(crate) mod builder;
+mod compose;
+pub(crate) mod core;
 mod forwards;
 mod handle;
 mod introspect;
@@ -22,9 +24,9 @@ use shamba_env::FileLock;
 use self::handle::Handle;
 pub use self::views::{Reader, Snapshot};
 use crate::catalog::KeyspaceCore;
-use crate::core::Core;
 use crate::database::batch::Batch;
 use crate::database::builder::Builder;
+use crate::database::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::KeyRange;
@@ -127,7 +129,7 @@ impl Db {
             .ok_or_else(|| Error::invalid("the database has no default keyspace"))?;
         core.start_workers()?;
         let handle = Arc::new(Handle::new(core));
-        if handle.core.is_inline() && !handle.core.lifecycle.is_read_only() {
+        if handle.core.scheduler.is_inline() && !handle.core.lifecycle.is_read_only() {
             handle.core.scheduler.run_inline();
         }
         Ok(Self { handle, keyspace })
@@ -184,7 +186,7 @@ impl Db {
     /// # Ok::<(), shamba::Error>(())
     /// ```
     pub fn hash_key(&self, key: impl AsRef<[u8]>) -> HashedKey {
-        let digest = self.core().digest;
+        let digest = self.core().reads.digest();
         HashedKey { key: key.as_ref().to_vec(), digest: digest.digest(key.as_ref()), made_by: digest }
     }
 
@@ -404,7 +406,7 @@ impl Db {
         core.statistics.save(true);
         let outcome = flushed.and(core.writer.finish_log(core.workload.to_pairs()));
         core.reads.iterators().revoke_idle(|_| true);
-        core.release_stale_views();
+        core.reads.release_stale_views(&core.catalog);
         core.telemetry.emit(&Event::Closed);
         lock(&core.file_lock).take();
         outcome

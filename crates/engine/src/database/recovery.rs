@@ -17,41 +17,25 @@ mod locking;
 mod rebuild;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::path::Path;
+use std::sync::Arc;
 
 use shamba_env::{Env, FileLock};
 use shamba_key::SeqNo;
-use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, TableId, parse_table_file_name};
+use shamba_table::{TableId, parse_table_file_name};
 
-use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceCore, Keyspaces};
-use crate::core::{Core, WriterShare};
+use super::compose::compose;
+use super::core::Core;
+use crate::catalog::DEFAULT_KEYSPACE;
 use crate::database::builder::Builder;
 use crate::directory::{file_number, sync_names_above};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::filter_bits::FilterBits;
-use crate::lifecycle::Lifecycle;
-use crate::memory::tables_to_open;
 use crate::options::settings::Settings;
-use crate::reads::Reads;
-use crate::residency::ResidencyCore;
-use crate::scheduler::Scheduler;
-use crate::statistics::SavedStatistics;
 use crate::statistics::file::STATISTICS_TEMPORARY;
-use crate::sync::Mutex;
-use crate::table_files::TableFiles;
-use crate::telemetry::{Observers, Telemetry};
-use crate::trace::Recorder;
-use crate::tuning::DesignTuning;
-use crate::workload::WorkloadObserver;
-use crate::workload::locality::sampled_blocks_max;
-use crate::writer::{Writer, WriterMemory, parse_side_file_name};
+use crate::writer::parse_side_file_name;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{ReplayReport, WalWriter, parse_log_file_name};
-use shamba_memtable::ChunkedMemtable;
-use shamba_tree::iter::registry::IterRegistry;
 use shamba_tree::version::current::CURRENT_TEMPORARY;
 use shamba_tree::version::manifest::{
     ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
@@ -96,7 +80,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     // at a later open.
     let given = if settings.record { settings.given_over(&recorded) } else { Vec::new() };
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
-    let core = build_core(builder, env, dir, settings, &state, &files, file_lock)?;
+    let core = Arc::new(compose(&builder, env, &dir, settings, &state, &files, file_lock));
     open_tables(&core, &state)?;
     date_tombstones(&core, &state);
     core.statistics.load();
@@ -110,7 +94,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
         core.telemetry.warn(warning);
     }
     warn_of_filters(&core);
-    let path = core.dir.clone();
+    let path = core.catalog.dir().to_path_buf();
     core.telemetry.emit(&Event::Opened { path, tables, replayed_batches: report.batches });
     Ok(core)
 }
@@ -162,158 +146,6 @@ fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
 }
 
-fn build_core(
-    builder: Builder,
-    env: Env,
-    dir: PathBuf,
-    settings: Settings,
-    state: &ManifestState,
-    files: &[String],
-    file_lock: Box<dyn FileLock>,
-) -> Result<Arc<Core>> {
-    let ledger = Arc::new(Ledger::new());
-    // Read-ahead is the first memory that iterators give up, so it gets half of their share.
-    ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
-    let iterators = IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
-    let cache_bytes = |kept_bytes| {
-        shamba_model::memory::shared_bytes(settings.memory_budget_bytes, kept_bytes)
-            .min(settings.cache_bytes_max.unwrap_or(u64::MAX))
-    };
-    // Created for the maximum capacity, then reduced to the initial one.
-    let cache = BlockCache::new(cache_bytes(0), Arc::clone(&ledger));
-    cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
-    let cache = cache.observing_reuse(sampled_blocks_max(settings.memory_budget_bytes));
-    let cache = if settings.cache_units().is_any_whole() { cache.admitting_any_size() } else { cache };
-    let cache = Arc::new(if settings.count_ios { cache.admitting_all() } else { cache });
-    let observers = Observers {
-        listener: builder.listener.clone(),
-        info_log: settings.info_log && !settings.read_only,
-        times_lookups: settings.timers,
-    };
-    let telemetry = Arc::new(Telemetry::new(&env, &dir, observers, settings.digest_seed));
-    let lifecycle = Arc::new(Lifecycle::new(settings.read_only, Arc::clone(&telemetry)));
-    let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
-    let keyspaces: Keyspaces = state
-        .keyspaces
-        .iter()
-        .map(|(id, keyspace)| {
-            let version = Arc::new(keyspace.version.clone());
-            let memtable = ChunkedMemtable::new(settings.memtable_index);
-            let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
-            (*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, closed)))
-        })
-        .collect();
-    let beyond_files =
-        files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
-    let next_id = state.next_id.max(beyond_files);
-    let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
-    let catalog = Arc::new(Catalog::new(&env, &dir, keyspaces, next_id, told().0, told().1));
-    let settings = Arc::new(settings);
-    let reads = Arc::new(Reads::new(
-        &env,
-        Arc::clone(&settings),
-        Arc::clone(&cache),
-        iterators,
-        state.last_seq,
-        (Arc::clone(&telemetry), Arc::clone(&recorder)),
-    ));
-    let tree_charge = Mutex::new(Charge::new(&ledger, LedgerPart::TableMeta, 0));
-    let table_files = TableFiles::new(
-        &env,
-        Arc::clone(&settings),
-        (Arc::clone(&cache), Arc::clone(&ledger)),
-        Arc::clone(&catalog),
-        Arc::clone(&telemetry),
-    );
-    let residency = Arc::new(ResidencyCore::default());
-    let share = Arc::new(WriterShare::new(Arc::clone(&settings), Arc::clone(&residency)));
-    let writer = Writer::new(
-        &env,
-        Arc::clone(&settings),
-        (Arc::clone(&share) as Arc<dyn WriterMemory>, Arc::clone(&ledger)),
-        Arc::clone(&catalog),
-        Arc::clone(&reads),
-        (Arc::clone(&lifecycle), Arc::clone(&telemetry), Arc::clone(&recorder)),
-        state.last_seq,
-    );
-    let filter_bits = Arc::new(FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog)));
-    let statistics =
-        SavedStatistics::new(&env, settings.statistics, Arc::clone(&catalog), told().0, told().1);
-    let workload = Arc::new(WorkloadObserver::new(
-        &env,
-        &state.settings,
-        Arc::clone(&telemetry),
-        Arc::clone(&reads),
-        Arc::clone(&cache),
-    ));
-    let tuning = DesignTuning::new(
-        &env,
-        Arc::clone(&settings),
-        &state.settings,
-        Arc::clone(&catalog),
-        told(),
-        (Arc::clone(&ledger), Arc::clone(&workload), Arc::clone(&filter_bits)),
-    );
-    let (table_files, writer, statistics) = (Arc::new(table_files), Arc::new(writer), Arc::new(statistics));
-    let scheduler = Arc::new(Scheduler::new(
-        &env,
-        Arc::clone(&settings),
-        (Arc::clone(&catalog), Arc::clone(&writer), Arc::clone(&reads)),
-        (Arc::clone(&table_files), Arc::clone(&filter_bits), Arc::clone(&statistics)),
-        told(),
-    ));
-    let core = Arc::new(Core {
-        digest: reads.digest(),
-        telemetry,
-        lifecycle,
-        recorder,
-        catalog,
-        reads,
-        filter_bits,
-        statistics,
-        workload,
-        tuning,
-        point_in_time: settings.point_in_time,
-        ledger,
-        cache,
-        residency,
-        balancing: Mutex::new(()),
-        tree_charge,
-        table_files,
-        writer,
-        scheduler,
-        tables: Mutex::default(),
-        has_warned_budget_exceeded: AtomicBool::new(false),
-        has_warned_budget_full: AtomicBool::new(false),
-        has_closed_tables: AtomicBool::new(false),
-        file_lock: Mutex::new(Some(file_lock)),
-        settings,
-        env,
-        dir,
-    });
-    let observer: Weak<Core> = Arc::downgrade(&core);
-    core.catalog.observe(observer.clone());
-    core.tuning.connect(observer.clone(), observer);
-    let background: Weak<Scheduler> = Arc::downgrade(&core.scheduler);
-    core.writer.connect(background);
-    let memory: Weak<Core> = Arc::downgrade(&core);
-    core.scheduler.connect(memory);
-    share.connect(Arc::downgrade(&core));
-    let of_failures = Arc::downgrade(&core);
-    core.lifecycle.on_failure(Box::new(move || {
-        if let Some(core) = of_failures.upgrade() {
-            core.scheduler.notify();
-        }
-    }));
-    let of_iterators = Arc::downgrade(&core);
-    core.reads.iterators().on_growth(Box::new(move || {
-        if let Some(core) = of_iterators.upgrade() {
-            core.balance_memory();
-        }
-    }));
-    Ok(core)
-}
-
 /// Opens every table that the manifest names, and keeps closed those for which the memory budget
 /// has no room. So a missing or damaged table is found here, whether it stays open or not.
 fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
@@ -323,7 +155,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         .flat_map(|version| version.tables().map(|(_, _, table)| (table.meta.id, table.meta.as_ref())))
         .collect();
     let metas: Vec<&TableMeta> = metas.into_values().collect();
-    let open = tables_to_open(core.settings.memory_budget_bytes, &metas);
+    let open = core.memory.tables_to_open(&metas);
     for (meta, stays_open) in metas.iter().zip(open) {
         let reader = core.table_files.open(meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
         let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
@@ -337,21 +169,18 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         }
         match stays_open {
             true => meta.reader.set(reader),
-            false => {
-                core.has_closed_tables.store(true, Ordering::Relaxed);
-                meta.reader.set_opener(Arc::clone(core.table_files.opener()) as Arc<dyn OpenTables>);
-            }
+            false => meta.reader.set_opener(Arc::clone(core.table_files.opener()) as Arc<dyn OpenTables>),
         }
     }
     // Filters and indexes were loaded.
-    core.balance_memory();
+    core.memory.balance();
     // The views were created before their tables were open.
     for keyspace in core.catalog.keyspaces().values() {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
     }
-    core.charge_trees();
+    core.residency.charge_trees();
     // All tables are known now, so residency is decided over all of them, before the first lookup.
-    core.rebalance();
+    core.residency.settle();
     Ok(())
 }
 
@@ -370,7 +199,7 @@ fn date_tombstones(core: &Core, state: &ManifestState) {
 
 /// A table that the manifest names but the directory lacks is corruption, not a missing database.
 fn missing_table(core: &Core, id: shamba_table::TableId, error: Error) -> Error {
-    let path = core.dir.join(shamba_table::table_file_name(id));
+    let path = core.catalog.dir().join(shamba_table::table_file_name(id));
     match core.env.vfs.exists(&path) {
         Ok(false) => Error::corruption(&path, 0, "table", "the manifest names the file, but it is missing"),
         _ => error,
@@ -433,7 +262,7 @@ fn begin(
         let version = Arc::new(keyspace_state.version.clone());
         keyspace.publish(|view| view.next(view.memtables.clone(), version));
     }
-    core.charge_trees();
+    core.residency.charge_trees();
     let wal = match core.settings.no_wal {
         false => Some(wal),
         true => {
@@ -448,14 +277,14 @@ fn begin(
 }
 
 fn create_log(core: &Core, log: LogNo, base_seq: SeqNo) -> Result<WalWriter> {
-    Ok(WalWriter::create(&core.env, &core.dir, log, None, base_seq)?)
+    Ok(WalWriter::create(&core.env, core.catalog.dir(), log, None, base_seq)?)
 }
 
 /// Creates a log that begins with a copy of the batches still needed from the logs from `copy_of`
 /// on.
 fn create_log_with(core: &Core, log: LogNo, copy_of: LogNo, tail: &Tail) -> Result<WalWriter> {
     let base_seq = tail.base_seq().unwrap_or_default();
-    let mut wal = WalWriter::create_copy(&core.env, &core.dir, log, copy_of, base_seq)?;
+    let mut wal = WalWriter::create_copy(&core.env, core.catalog.dir(), log, copy_of, base_seq)?;
     match tail.append_to(&mut wal) {
         Ok(()) => Ok(wal),
         Err(error) => {
@@ -484,7 +313,7 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
             || name == CURRENT_TEMPORARY
             || name == STATISTICS_TEMPORARY;
         if is_obsolete {
-            core.catalog.mark_file_obsolete(core.dir.join(name));
+            core.catalog.mark_file_obsolete(core.catalog.dir().join(name));
         }
     }
     core.catalog.remove_obsolete_files();

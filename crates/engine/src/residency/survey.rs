@@ -11,94 +11,15 @@ use std::sync::Arc;
 use shamba_filter::{FilterGeometry, measured};
 use shamba_model::joint::{FileIndex, FileMemory, Module, Weighing, cost_ns_per_second, plan_jointly};
 use shamba_model::memory::constants::{
-    BLOCK_BYTES, COUNTED_PAGE_NS, KEEP_SEARCHES, KEEP_TIMES, LOOKUPS_PER_SEEK_MIN, NS_PER_BYTE,
-    PARTITION_CPU_NS, PRIOR_LOOKUPS, PRIOR_SEEKS, PROBE_NS, READ_NS, SEARCH_CPU_NS, SEARCHES_KEPT,
-    SLICE_CPU_NS,
+    KEEP_SEARCHES, KEEP_TIMES, LOOKUPS_PER_SEEK_MIN, PRIOR_LOOKUPS, PRIOR_SEEKS, SEARCHES_KEPT,
 };
 use shamba_model::price::ReadPrice;
 use shamba_model::skip::{FileProbes, Skipping};
-use shamba_table::{ReadTimes, Residency, ResidentFilter, TableId, TableReader};
+use shamba_table::{Residency, ResidentFilter, TableId, TableReader};
 
-use crate::core::Core;
+use super::prices::Prices;
 use shamba_tree::statistics::{Probes, Window};
 use shamba_tree::view::View;
-
-/// Current costs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Prices {
-    pub probe_ns: f64,
-    /// Cost of a read by its length.
-    pub read: ReadPrice,
-    /// CPU cost of searching an index partition that was read.
-    partition_cpu_ns: f64,
-    /// Cost of a search whose index partition is in memory.
-    pub data_ns: f64,
-    /// Expected cost of a slice that is fetched for one lookup, by its length. It is cached with
-    /// the same probability as a data block.
-    fetch: ReadPrice,
-    /// Block cache miss rate.
-    pub read_share: f64,
-}
-
-impl Prices {
-    pub fn of(core: &Core) -> Self {
-        let read_share = core.residency.read_share();
-        if core.settings.count_ios {
-            return Self::counting_pages(read_share);
-        }
-        let read = core.read_price();
-        Self {
-            probe_ns: PROBE_NS,
-            read,
-            partition_cpu_ns: PARTITION_CPU_NS,
-            data_ns: read_share * read.ns(BLOCK_BYTES) + SEARCH_CPU_NS,
-            fetch: read.expected(read_share, SLICE_CPU_NS),
-            read_share,
-        }
-    }
-
-    /// Costs in counting mode: CPU costs nothing, a read costs its pages.
-    fn counting_pages(read_share: f64) -> Self {
-        let read = ReadPrice::of_pages(COUNTED_PAGE_NS);
-        Self {
-            probe_ns: 0.0,
-            read,
-            partition_cpu_ns: 0.0,
-            data_ns: read_share * read.ns(BLOCK_BYTES),
-            fetch: read.expected(read_share, 0.0),
-            read_share,
-        }
-    }
-
-    /// Cost of reading a block.
-    pub fn block_ns(&self) -> f64 {
-        self.read.ns(BLOCK_BYTES)
-    }
-
-    /// Cost that resident index partitions of this size spare a search.
-    fn index_ns(&self, partition_bytes: u64) -> f64 {
-        self.read.ns(partition_bytes) + self.partition_cpu_ns
-    }
-}
-
-impl Core {
-    /// Measured cost of a read by its length.
-    pub(crate) fn read_price(&self) -> ReadPrice {
-        price_of(self.cache.read_times())
-    }
-}
-
-/// Read cost from measured times. A byte costs at least a copy.
-fn price_of(times: ReadTimes) -> ReadPrice {
-    let (short_bytes, short_ns) = times.short.unwrap_or((BLOCK_BYTES, READ_NS as u64));
-    let (short_bytes, short_ns) = (short_bytes as f64, short_ns as f64);
-    let as_copied = (short_bytes + 1.0, short_ns + NS_PER_BYTE);
-    let long = times.long.map_or(as_copied, |(bytes, ns)| {
-        let bytes = bytes as f64;
-        (bytes, (ns as f64).max(short_ns + NS_PER_BYTE * (bytes - short_bytes)))
-    });
-    ReadPrice::of_two_sizes((short_bytes, short_ns), long)
-}
 
 /// Modules of the tables surveyed before; they do not change.
 pub(super) type KnownTables = BTreeMap<TableId, Arc<[Module]>>;
@@ -471,36 +392,6 @@ mod tests {
         // Few samples: the prior of uniform keys dominates.
         let seeks = seeks_per_second(Probes::ZERO, Window { seeks: 1.0, ..window }, 0.1);
         assert!((seeks / 100.0 - 1.0).abs() < 0.01, "{seeks}");
-    }
-
-    #[test]
-    fn a_read_costs_its_pages_where_they_are_counted() {
-        let prices = Prices::counting_pages(0.25);
-        assert_eq!((prices.probe_ns, prices.index_ns(4_096)), (0.0, prices.block_ns()));
-        assert_eq!(prices.index_ns(32 << 10), 8.0 * prices.block_ns());
-        assert_eq!(prices.data_ns, prices.block_ns() / 4.0);
-        assert_eq!(prices.fetch.ns(64 << 10), 4.0 * prices.block_ns(), "16 pages, a quarter of the time");
-        // The cost of moving memory is in nanoseconds, so a page must cost as many as one does.
-        assert!(prices.block_ns() >= READ_NS);
-    }
-
-    #[test]
-    fn a_read_costs_its_latency_and_its_bytes() {
-        let of = |short, long| price_of(ReadTimes { short, long });
-        let unknown = of(None, None);
-        assert_eq!(
-            (unknown.ns(4_096).round(), unknown.ns_per_byte),
-            (READ_NS, 0.0 + NS_PER_BYTE.min(READ_NS / 4_096.0))
-        );
-        // 113 us for a page, 500 MB a second.
-        let device = of(Some((4_096, 113_000)), Some((65_536, 113_000 + 61_440 * 2)));
-        assert!(
-            (device.ns_per_byte - 2.0).abs() < 1e-3 && (device.ns(4_096) - 113_000.0).abs() < 1.0,
-            "{device:?}"
-        );
-        // A byte costs at least a copy, however fast long reads appear.
-        let quick = of(Some((4_096, 113_000)), Some((65_536, 20_000)));
-        assert!((quick.ns_per_byte - NS_PER_BYTE).abs() < 1e-3, "{quick:?}");
     }
 
     #[test]

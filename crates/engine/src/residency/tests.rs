@@ -1,11 +1,15 @@
-//! Settlement tests in the deterministic environment: file errors, and the ownership of memory.
+//! Settlement tests in whole databases without threads: file errors, and changes of the workload.
+//!
+//! Tests of the part alone are in [`alone`].
+
+mod alone;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Clock, Effect, Env, FaultFs, FaultRule, ManualClock, MemFs, OpKind, Vfs};
-use shamba_model::memory::{self, constants::WINDOW_US};
-use shamba_table::{Charge, LedgerPart, TableReader, Unasked};
+use shamba_model::memory::constants::WINDOW_US;
+use shamba_table::{TableReader, Unasked};
 
 use crate::{Builder, Db, Event, EventListener, FilterLayout, Modules};
 
@@ -53,7 +57,7 @@ fn let_all_go(readers: &[Arc<TableReader>]) {
 #[derive(Default)]
 struct Asking {
     warnings: AtomicU64,
-    db: std::sync::OnceLock<std::sync::Weak<crate::core::Core>>,
+    db: std::sync::OnceLock<std::sync::Weak<crate::database::core::Core>>,
 }
 
 impl EventListener for Asking {
@@ -61,7 +65,7 @@ impl EventListener for Asking {
         if matches!(event, Event::Warning(_)) {
             self.warnings.fetch_add(1, Ordering::Relaxed);
             if let Some(core) = self.db.get().and_then(std::sync::Weak::upgrade) {
-                assert!(core.memory().ledger_bytes > 0);
+                assert!(core.residency.report().ledger_bytes > 0);
             }
         }
     }
@@ -81,76 +85,16 @@ fn a_table_that_cannot_be_read_keeps_no_other_from_memory_and_is_named_once() {
         let_all_go(&readers);
         let name = bad.path().file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
         faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]).at_path(&name));
-        db.core().rebalance();
-        db.core().rebalance();
+        db.core().residency.settle();
+        db.core().residency.settle();
         for reader in &readers {
             assert_eq!(is_whole(reader), !Arc::ptr_eq(reader, bad), "{name}: {}", reader.path().display());
         }
         faults.clear_rules();
     }
     assert_eq!(listener.warnings.load(Ordering::Relaxed) - before, 3, "{:?}", db.warnings());
-    db.core().rebalance();
+    db.core().residency.settle();
     assert!(readers.iter().all(|reader| is_whole(reader)), "what failed is tried again");
-}
-
-#[test]
-fn memory_of_work_is_not_set_aside_twice() {
-    let (_, builder) = faulty();
-    let db = builder.open().expect("opens");
-    fill(&db, 1);
-    let core = db.core();
-    core.balance_memory();
-    let before = core.pool_bytes();
-    // A flush takes the memory kept free for it, and ends.
-    let work = Charge::new(&core.ledger, LedgerPart::WriteBuffers, core.kept_bytes());
-    core.balance_memory();
-    assert_eq!(core.pool_bytes(), before);
-    drop(work);
-    assert_eq!(core.pool_bytes(), before);
-}
-
-#[test]
-fn what_a_burst_took_does_not_become_the_caches_share() {
-    let (_, builder) = faulty();
-    let db = builder.open().expect("opens");
-    fill(&db, 2);
-    let core = db.core();
-    drop(Charge::new(&core.ledger, LedgerPart::Memtables, 4 << 20));
-    core.residency.note_other_bytes(core.ledger.total() + (4 << 20));
-    let (pool, share) = core.pool_and_cache_bytes();
-    let peak_bytes = core.residency.others_peak_bytes.load(Ordering::Relaxed);
-    let shared_bytes = memory::shared_bytes(core.settings.memory_budget_bytes, peak_bytes);
-    assert_eq!(share + pool, shared_bytes, "nothing is shared out twice");
-    for window in 1..20 {
-        core.arbitrate(window * WINDOW_US);
-        assert_eq!(core.pool_and_cache_bytes(), (pool, share), "window {window}");
-    }
-}
-
-#[test]
-fn nothing_is_looked_at_when_there_is_nothing_to_let_go() {
-    let (_, builder) = faulty();
-    let db = builder.open().expect("opens");
-    fill(&db, 2);
-    let core = db.core();
-    assert!(core.shed(u64::MAX / 2), "filters and indexes go");
-    assert!(readers(&db).iter().all(|reader| super::survey::held_partitions(reader) == 0));
-    assert!(!core.shed(1), "there are none");
-    core.rebalance();
-    assert!(readers(&db).iter().all(|reader| is_whole(reader)));
-    assert!(core.shed(1));
-}
-
-#[test]
-fn the_share_of_blocks_that_are_read_follows_the_last_windows() {
-    let core = super::ResidencyCore::default();
-    assert!((core.read_share() - 1.0).abs() < 1e-9, "nothing is found before the first");
-    core.note_blocks(1, 62);
-    assert!((core.read_share() - 1.0).abs() < 1e-9, "too few to say anything");
-    (0..20).for_each(|_| core.note_blocks(100, 900));
-    assert!((core.read_share() - 0.1).abs() < 1e-3, "{}", core.read_share());
-    (0..3).for_each(|_| core.note_blocks(1_000, 0));
-    assert!(core.read_share() > 0.85, "{}", core.read_share());
 }
 
 const KEYS: u32 = 12_000;
@@ -197,15 +141,15 @@ fn filters_come_back_as_soon_as_lookups_turn() {
     };
     let absent = || readers(&db)[0].filter().expect("a filter").absent_slices();
     let now_us = core.env.clock.now_us() + WINDOW_US;
-    let mut worker = super::worker::MemoryWorker::new(core, now_us);
+    let mut worker = super::worker::MemoryWorker::new(&core.residency, now_us);
     lookups(0, 1_000_000);
-    worker.look(core, now_us + WINDOW_US);
+    worker.look(&core.residency, now_us + WINDOW_US);
     let absent_before = absent();
     assert!(absent_before > 0, "one run, and every key is there: the index comes first");
     // A hundredth of all lookups so far, but all of the latest ones.
     lookups(KEYS, 10_000);
-    worker.look(core, now_us + WINDOW_US * 17 / 16);
-    worker.look(core, now_us + WINDOW_US * 21 / 16);
+    worker.look(&core.residency, now_us + WINDOW_US * 17 / 16);
+    worker.look(&core.residency, now_us + WINDOW_US * 21 / 16);
     assert!(absent() < absent_before, "not only when the window is over");
 }
 
@@ -223,12 +167,12 @@ fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys
 
     let db = builder().experimental(|e| e.resident_limit(room_bytes)).open().expect("open");
     let core = db.core();
-    let mut worker = super::worker::MemoryWorker::new(core, clock.now_us());
+    let mut worker = super::worker::MemoryWorker::new(&core.residency, clock.now_us());
     let mut windows = |count: u32, each: &dyn Fn(u32)| {
         for _ in 0..count {
             (0..2_000).for_each(each);
             clock.advance_us(WINDOW_US);
-            worker.look(core, clock.now_us());
+            worker.look(&core.residency, clock.now_us());
         }
         let [reader] = &readers(&db)[..] else { panic!("one table") };
         let absent = reader.filter().expect("a filter").absent_slices();
@@ -266,7 +210,7 @@ fn a_read_is_priced_by_its_length_as_the_device_answers() {
     for number in (0..KEYS_OF_LONG_FILTERS).step_by(500) {
         assert!(db.contains_key(key(number)).expect("a lookup"));
     }
-    let price = db.core().read_price();
+    let price = db.core().residency.read_price();
     let of = |bytes: u64| 100_000.0 + bytes as f64 * 2.0;
     for bytes in [4_096, 65_536] {
         let part = price.ns(bytes) / of(bytes);
@@ -302,7 +246,7 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
 
     let db = builder().open().expect("open");
     let core = db.core();
-    let mut worker = super::worker::MemoryWorker::new(core, clock.now_us());
+    let mut worker = super::worker::MemoryWorker::new(&core.residency, clock.now_us());
     let mut windows = |count: u32, lookups: u32, from: u32| {
         for _ in 0..count {
             for number in 0..lookups {
@@ -310,7 +254,7 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
                 assert_eq!(is_found, from == 0);
             }
             clock.advance_us(WINDOW_US);
-            worker.look(core, clock.now_us());
+            worker.look(&core.residency, clock.now_us());
         }
         let [reader] = &readers(&db)[..] else { panic!("one table") };
         assert!(is_whole(reader), "nothing was let go");

@@ -1,20 +1,17 @@
-//! The memory worker: decides when to settle residency.
+//! The memory thread: decides when to settle residency.
 //!
 //! It settles once in a window while there are lookups or seeks, soon after an install, and at once
 //! when the hit rate differs from the one of the last plan. In a tree of one run, filters are worth
 //! much to lookups of absent keys and nothing to others, and a window of a second is a million
 //! lookups.
 //!
-//! Not here: the settlement itself ([`super`]).
-
-use std::sync::atomic::Ordering;
+//! Not here: the settlement itself ([`super::settle`]).
 
 use shamba_key::SeqNo;
-use shamba_model::memory::constants::{
-    CHECKS_PER_WINDOW, HIT_RATE_CHANGE_MIN, IDLE_WINDOWS, SETTLE_TIME_PART, WINDOW_US,
-};
+use shamba_model::memory::constants::{HIT_RATE_CHANGE_MIN, IDLE_WINDOWS, SETTLE_TIME_PART, WINDOW_US};
 
-use crate::core::Core;
+use super::ResidencyManager;
+use crate::catalog::Catalog;
 use shamba_tree::statistics::Window;
 
 /// Windows without a write between two searches for stale filters.
@@ -57,7 +54,7 @@ pub(super) struct MemoryWorker {
 }
 
 impl MemoryWorker {
-    pub fn new(core: &Core, now_us: u64) -> Self {
+    pub fn new(residency: &ResidencyManager, now_us: u64) -> Self {
         Self {
             window_us: now_us,
             last_us: 0,
@@ -65,92 +62,78 @@ impl MemoryWorker {
             reads: 0,
             blocks: (0, 0),
             slices: (0, 0),
-            seq: core.reads.visible(),
+            seq: residency.reads.visible(),
             idle_windows: 0,
-            planned: core.found_lately(now_us),
+            planned: found_lately(&residency.catalog, now_us),
         }
     }
 
     /// Settles if it was requested, if the hit rate changed, or at the end of a window.
-    pub fn look(&mut self, core: &Core, now_us: u64) {
+    pub fn look(&mut self, residency: &ResidencyManager, now_us: u64) {
         let is_due = now_us.saturating_sub(self.window_us) >= WINDOW_US;
         let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * SETTLE_TIME_PART;
-        core.look_for_shifts(now_us);
-        let found = core.found_lately(now_us);
-        let is_wanted =
-            may_settle && (core.residency.take_wanted() || hit_rate_changed(&self.planned, &found));
+        look_for_shifts(&residency.catalog, now_us);
+        let found = found_lately(&residency.catalog, now_us);
+        let is_wanted = may_settle && (residency.take_wanted() || hit_rate_changed(&self.planned, &found));
         if !(is_wanted || is_due) {
             return;
         }
         if is_due {
-            self.end_window(core, now_us);
+            self.end_window(residency, now_us);
         }
         // Without reads no value has changed, but evicted pieces may fit again.
-        let reads = core.telemetry.lookups().total().lookups + core.reads.iterators().walked().ranges;
-        if is_wanted || reads != self.reads || core.pool_room_bytes() > 0 {
-            core.rebalance();
+        let reads =
+            residency.telemetry.lookups().total().lookups + residency.reads.iterators().walked().ranges;
+        if is_wanted || reads != self.reads || residency.memory.consumers_room_bytes() > 0 {
+            residency.settle();
             self.planned = found;
         }
-        self.last_us = core.env.clock.now_us();
+        self.last_us = residency.clock.now_us();
         (self.reads, self.took_us) = (reads, self.last_us.saturating_sub(now_us));
     }
 
-    fn end_window(&mut self, core: &Core, now_us: u64) {
+    fn end_window(&mut self, residency: &ResidencyManager, now_us: u64) {
         self.window_us = now_us;
-        core.residency.decay_peak();
-        let total = core.telemetry.lookups().total();
+        let total = residency.telemetry.lookups().total();
         let since = |before: &mut (u64, u64), now: (u64, u64)| {
             let before = std::mem::replace(before, now);
             (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1))
         };
         let (reads, hits) = since(&mut self.blocks, (total.data_reads, total.cache_hits));
-        core.residency.note_blocks(reads, hits);
+        residency.rates.note_blocks(reads, hits);
         let (reads, hits) = since(&mut self.slices, (total.filter_reads, total.filter_hits));
-        core.residency.note_slices(reads, hits);
-        let seq = core.reads.visible();
+        residency.rates.note_slices(reads, hits);
+        let seq = residency.reads.visible();
         self.idle_windows = if seq == self.seq { self.idle_windows.saturating_add(1) } else { 0 };
         self.seq = seq;
-        core.residency.writes_idle.store(self.idle_windows >= IDLE_WINDOWS, Ordering::Relaxed);
-        core.arbitrate(now_us);
+        residency.memory.set_writes_idle(self.idle_windows >= IDLE_WINDOWS);
+        // The same currency as in the plan of filters and indexes.
+        let (read_ns, plan) = (residency.prices().block_ns(), residency.plan_prices().value);
+        residency.memory.end_window(now_us, read_ns, &plan);
         if self.idle_windows > 0 && self.idle_windows % FILTER_CHECK_WINDOWS == 0 {
-            core.request_filter_rewrites();
+            if let Some(hook) = residency.on_idle.get() {
+                hook(residency);
+            }
         }
     }
 }
 
-impl Core {
-    /// Runs the memory worker until the database is closed.
-    pub(crate) fn memory_worker(&self) {
-        let clock = &self.env.clock;
-        let mut worker = MemoryWorker::new(self, clock.now_us());
-        while !self.is_stopping() {
-            self.wait_for_memory_work();
-            worker.look(self, clock.now_us());
-        }
+/// Adjusts the lookup statistics of keyspaces with a workload shift. Not during an install: its new
+/// tables have figures already and are in no tree yet.
+fn look_for_shifts(catalog: &Catalog, now_us: u64) {
+    for keyspace in catalog.keyspaces().values() {
+        let Some(shift) = keyspace.statistics.detect_shift(now_us) else { continue };
+        catalog.between_installs(|| {
+            keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
+        });
     }
+}
 
-    fn wait_for_memory_work(&self) {
-        let wait = std::time::Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW);
-        self.scheduler.wait_for_memory_work(wait);
-    }
-
-    /// Adjusts the lookup statistics of keyspaces with a workload shift. Not during an install: its
-    /// new tables have figures already and are in no tree yet.
-    fn look_for_shifts(&self, now_us: u64) {
-        for keyspace in self.catalog.keyspaces().values() {
-            let Some(shift) = keyspace.statistics.detect_shift(now_us) else { continue };
-            self.catalog.between_installs(|| {
-                keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
-            });
-        }
-    }
-
-    /// Recent hit rate of each keyspace.
-    fn found_lately(&self, now_us: u64) -> Vec<Found> {
-        let of = |window: Window| Found { share: window.found_share(), samples: window.lookups };
-        let keyspaces = self.catalog.keyspaces();
-        keyspaces.values().map(|keyspace| of(keyspace.statistics.window(now_us))).collect()
-    }
+/// Recent hit rate of each keyspace.
+fn found_lately(catalog: &Catalog, now_us: u64) -> Vec<Found> {
+    let of = |window: Window| Found { share: window.found_share(), samples: window.lookups };
+    let keyspaces = catalog.keyspaces();
+    keyspaces.values().map(|keyspace| of(keyspace.statistics.window(now_us))).collect()
 }
 
 #[cfg(test)]

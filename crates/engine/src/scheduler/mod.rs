@@ -2,7 +2,8 @@
 //!
 //! [`Scheduler`] owns the requests for background work ([`requests`]), the threads that do it
 //! ([`workers`]) and the choice of the next compaction ([`next`]). [`Flusher`] writes generations
-//! and ingests as tables, [`Compactor`] carries out compactions. Memory is behind [`JobMemory`].
+//! and ingests as tables, [`Compactor`] carries out compactions. Memory is that of
+//! [`MemoryLink`].
 //!
 //! With threads there are workers. One flushes generations in order. One runs compactions, with
 //! helpers that process slices of the same compaction. One syncs the log when the interval of a
@@ -30,22 +31,20 @@ mod threads;
 mod triggers;
 mod workers;
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use shamba_env::{Clock, Env, JoinHandle, Spawner, lock};
 use shamba_model::Design;
 use shamba_tree::compaction::policy::Rules;
+use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::Version;
 
 use self::compact::Compactor;
 pub(crate) use self::filter_rewrite::Worth;
 pub(crate) use self::flush::Flusher;
-pub(crate) use self::memory::JobMemory;
 use self::memory::MemoryLink;
 use self::next::{Asked, Picker};
 use self::state::{BackgroundWork, FilterRewrite};
-pub(crate) use self::threads::unrestricted_compaction_threads;
 pub(crate) use self::workers::Worker;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::Result;
@@ -53,6 +52,7 @@ use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
+use crate::residency::ResidencyManager;
 use crate::statistics::SavedStatistics;
 use crate::sync::Mutex;
 use crate::table_files::TableFiles;
@@ -83,16 +83,18 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// The background work of the database of `catalog`, to which `writer` adds. It has memory
-    /// after [`Self::connect`] and threads after [`Self::start`].
+    /// The background work of the database of `catalog`, to which `writer` adds. It has threads
+    /// after [`Self::start`].
     pub fn new(
         env: &Env,
         settings: Arc<Settings>,
         (catalog, writer, reads): (Arc<Catalog>, Arc<Writer>, Arc<Reads>),
         (table_files, filter_bits, statistics): (Arc<TableFiles>, Arc<FilterBits>, Arc<SavedStatistics>),
         (lifecycle, telemetry): (Arc<Lifecycle>, Arc<Telemetry>),
+        residency: Arc<ResidencyManager>,
     ) -> Self {
-        let memory = Arc::new(MemoryLink::default());
+        let threads = threads::compaction_threads(env.spawner.as_ref(), &settings);
+        let memory = Arc::new(MemoryLink::new(residency, &settings, threads));
         let background = Arc::new(BackgroundWork::default());
         let sealed = Arc::clone(writer.sealed());
         let picker = Picker::new(
@@ -148,19 +150,19 @@ impl Scheduler {
         }
     }
 
-    /// Sets what divides memory; later calls have no effect.
-    pub fn connect(&self, memory: Weak<dyn JobMemory>) {
-        self.memory.connect(memory);
-    }
-
     /// Writes memtables and ingests as tables.
     pub fn flusher(&self) -> &Flusher {
         &self.flusher
     }
 
-    /// Whether background work should stop.
-    pub fn is_stopping(&self) -> bool {
-        self.background.is_stopping()
+    /// Whether background work runs on the caller's thread.
+    pub fn is_inline(&self) -> bool {
+        self.is_inline
+    }
+
+    /// Table size at which outputs are finished now.
+    pub fn table_size(&self) -> TableSize {
+        self.memory.table_size(self.settings.table_bytes())
     }
 
     /// Number of compaction threads: the merge worker and its helpers.
@@ -187,19 +189,6 @@ impl Scheduler {
     pub fn notify(&self) {
         self.background.wake.notify_all();
         self.background.progress.notify_all();
-    }
-
-    /// Ends [`Self::wait_for_memory_work`].
-    pub fn wake_memory(&self) {
-        self.background.memory_wake.notify_all();
-    }
-
-    /// Waits until memory should be divided again, at most this long; not at all while stopping.
-    pub fn wait_for_memory_work(&self, at_most: Duration) {
-        let state = lock(&self.background.state);
-        if !state.shutdown {
-            drop(self.background.memory_wake.wait_timeout(state, at_most));
-        }
     }
 
     /// Checks that the tree of `keyspace` has the shape that its design asks for, if nothing is

@@ -1,16 +1,19 @@
 //! Requests: what callers ask of background work, and how they wait for it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use shamba_env::lock;
 use shamba_filter::measured;
 use shamba_key::KeyspaceId;
 use shamba_table::TableId;
+use shamba_tree::version::TableMeta;
 
 use super::Scheduler;
 use super::filter_rewrite::{Worth, pays, stale_filters};
 use super::state::{BackgroundState, FilterRewrite};
+use crate::catalog::InstallObserver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
 
@@ -194,5 +197,11 @@ impl Background for Scheduler {
         let mut state = lock(&self.background.state);
         state.full_compactions.retain(|id| *id != keyspace);
         state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.keyspace != keyspace);
+    }
+}
+
+impl InstallObserver for Scheduler {
+    fn installed(&self, _dead: &[Arc<TableMeta>]) {
+        self.notify();
     }
 }

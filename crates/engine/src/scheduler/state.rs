@@ -67,8 +67,6 @@ pub(super) struct BackgroundWork {
     pub wake: Condvar,
     /// Signalled when work was done.
     pub progress: Condvar,
-    /// Signalled when memory should be divided again.
-    pub memory_wake: Condvar,
 }
 
 impl BackgroundWork {

@@ -242,7 +242,7 @@ fn tables_that_a_close_forestalls_are_removed() {
         ErrorKind::Closed
     );
     assert_eq!(core.scheduler.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
-    core.release_stale_views();
+    core.reads.release_stale_views(&core.catalog);
     assert_eq!(files(), used);
 }
 

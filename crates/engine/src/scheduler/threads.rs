@@ -20,7 +20,7 @@ fn compaction_threads_max(budget_bytes: u64) -> usize {
 }
 
 /// Number of compaction threads that the budget allows whatever they compact.
-pub(crate) fn unrestricted_compaction_threads(budget_bytes: u64) -> usize {
+pub(super) fn unrestricted_compaction_threads(budget_bytes: u64) -> usize {
     usize::try_from(budget_bytes / MERGE_THREAD_BUDGET_BYTES).unwrap_or(usize::MAX).max(1)
 }
 

@@ -83,7 +83,6 @@ impl Scheduler {
     pub fn stop(&self) {
         lock(&self.background.state).shutdown = true;
         self.notify();
-        self.background.memory_wake.notify_all();
     }
 
     /// Waits for the threads that were started, which were told to stop.

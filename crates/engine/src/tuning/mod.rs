@@ -4,15 +4,15 @@
 //! from the observed workload, the trees and the memory ([`advise`]), moves the database to another
 //! design ([`redesign`]), and does so by itself where the options say so ([`worker`], [`tuner`]).
 //!
-//! It moves no table. Compactions do, by the rules of the design in force; a [`Mover`], set once
-//! when the database is composed, is told of a new design, and [`MovePrices`] say what a move
-//! costs.
+//! It moves no table. Compactions do, by the rules of the design in force; a [`Mover`] is told of
+//! a new design, and [`MovePrices`] say what a move costs: [`Moves`] in a database.
 //!
 //! Locks: the history's lock is taken before the install lock and before leaves. It is not held
 //! while an event is emitted, because listeners may ask for the history.
 
 pub(crate) mod advise;
 pub(crate) mod history;
+mod moves;
 mod redesign;
 #[cfg(test)]
 mod tests;
@@ -20,13 +20,14 @@ mod tuner;
 mod worker;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use shamba_env::{Clock, Env, lock};
 use shamba_table::Ledger;
 
 use self::advise::{Advice, Advisor, MovePrices};
 use self::history::{History, KeptOff, Redesigned};
+pub(crate) use self::moves::Moves;
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
@@ -62,7 +63,7 @@ pub(crate) struct DesignTuning {
     advisor: Advisor,
     /// The redesigns so far. Locked while another design is put into force, before an install.
     history: Mutex<History>,
-    mover: OnceLock<Weak<dyn Mover>>,
+    mover: OnceLock<Arc<dyn Mover>>,
     is_stopping: Mutex<bool>,
     /// Signalled when the tuning thread has to end.
     stopping: Condvar,
@@ -102,13 +103,13 @@ impl DesignTuning {
     }
 
     /// Sets what moves the trees, and what that costs; later calls have no effect.
-    pub fn connect(&self, mover: Weak<dyn Mover>, prices: Weak<dyn MovePrices>) {
+    pub fn connect(&self, mover: Arc<dyn Mover>, prices: Arc<dyn MovePrices>) {
         let _ = self.mover.set(mover);
         self.advisor.price_by(prices);
     }
 
-    fn mover(&self) -> Option<Arc<dyn Mover>> {
-        self.mover.get()?.upgrade()
+    fn mover(&self) -> Option<&dyn Mover> {
+        self.mover.get().map(Arc::as_ref)
     }
 
     /// The last redesigns, oldest first.

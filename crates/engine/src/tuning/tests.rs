@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use shamba_key::KeyspaceId;
@@ -68,8 +67,7 @@ fn tuning(parts: &Parts) -> (DesignTuning, Arc<Still>) {
     parts.catalog.begin(&mut state, edit).expect("a manifest");
     let tuning = over(parts, &state.settings);
     let still = Arc::new(Still::default());
-    let weak: Weak<Still> = Arc::downgrade(&still);
-    tuning.connect(weak.clone(), weak);
+    tuning.connect(Arc::clone(&still) as _, Arc::clone(&still) as _);
     (tuning, still)
 }
 
@@ -79,7 +77,7 @@ fn over(parts: &Parts, recorded: &BTreeMap<String, String>) -> DesignTuning {
     let (settings, catalog) = (Arc::clone(&parts.settings), Arc::clone(&parts.catalog));
     let bits = FilterBits::new(&parts.env, Arc::clone(&settings), Arc::clone(&catalog));
     let told = (Arc::clone(&parts.lifecycle), Arc::clone(&parts.telemetry));
-    let lower = (Arc::clone(&parts.ledger), workload, Arc::new(bits));
+    let lower = (Arc::clone(parts.memory.ledger()), workload, Arc::new(bits));
     DesignTuning::new(&parts.env, settings, recorded, catalog, told, lower)
 }
 
@@ -125,8 +123,7 @@ fn a_redesign_that_cannot_be_recorded_is_not_in_force() {
     // A database without a manifest of its own.
     let other = Parts::new(Settings::default());
     let read_only = over(&other, &BTreeMap::new());
-    let weak: Weak<Still> = Arc::downgrade(&still);
-    read_only.connect(weak.clone(), weak);
+    read_only.connect(Arc::clone(&still) as _, Arc::clone(&still) as _);
     let refused = read_only.redesign(&target(&other, 4.0), RedesignedBy::Caller, "a test");
     assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::ReadOnly));
     // Nothing that could move tables is left.

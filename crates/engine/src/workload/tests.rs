@@ -7,14 +7,13 @@ use shamba_env::{Env, MemFs};
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
 use shamba_model::miss_ratio::MissRatioCurve;
-use shamba_table::{BlockCache, Ledger};
-use shamba_tree::iter::registry::IterRegistry;
 use shamba_tree::version::Pairs;
 
 use super::observer::Observation;
 use super::*;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::lifecycle::Lifecycle;
+use crate::memory::MemoryManager;
 use crate::metrics::WorkCounters;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
@@ -27,8 +26,7 @@ pub(crate) struct Parts {
     pub settings: Arc<Settings>,
     pub telemetry: Arc<Telemetry>,
     pub lifecycle: Arc<Lifecycle>,
-    pub ledger: Arc<Ledger>,
-    pub cache: Arc<BlockCache>,
+    pub memory: Arc<MemoryManager>,
     pub catalog: Arc<Catalog>,
     pub reads: Arc<Reads>,
 }
@@ -42,32 +40,31 @@ impl Parts {
         let observers = Observers { listener: None, info_log: false, times_lookups: false };
         let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
         let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
-        let (ledger, id) = (Arc::new(Ledger::new()), KeyspaceId::DEFAULT);
+        let (memory, id) =
+            (MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), 0), KeyspaceId::DEFAULT);
         let (memtable, closed) = (ChunkedMemtable::new(false), Arc::clone(lifecycle.closed_flag()));
         let keyspace = KeyspaceCore::new(id, "default".into(), Arc::default(), memtable, closed);
         let keyspaces = [(id, Arc::new(keyspace))].into_iter().collect();
         let told = (Arc::clone(&lifecycle), Arc::clone(&telemetry));
         let catalog = Catalog::new(&env, dir, keyspaces, 1, told.0, told.1);
-        let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
-        let iterators = IterRegistry::new(Arc::clone(&ledger), 1 << 20, 1);
         let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
         let reads = Reads::new(
             &env,
             Arc::clone(&settings),
-            Arc::clone(&cache),
-            iterators,
+            Arc::clone(memory.cache()),
+            Arc::clone(memory.iterators()),
             SeqNo::ZERO,
             (Arc::clone(&telemetry), recorder),
         );
-        let (catalog, reads) = (Arc::new(catalog), Arc::new(reads));
-        Self { env, settings, telemetry, lifecycle, ledger, cache, catalog, reads }
+        let (memory, catalog, reads) = (Arc::new(memory), Arc::new(catalog), Arc::new(reads));
+        Self { env, settings, telemetry, lifecycle, memory, catalog, reads }
     }
 
     /// The observer of these parts, which begins with the workload in `recorded`.
     pub fn observer(&self, recorded: &Pairs) -> WorkloadObserver {
         let recorded = recorded.iter().cloned().collect();
         let (telemetry, reads) = (Arc::clone(&self.telemetry), Arc::clone(&self.reads));
-        WorkloadObserver::new(&self.env, &recorded, telemetry, reads, Arc::clone(&self.cache))
+        WorkloadObserver::new(&self.env, &recorded, telemetry, reads, Arc::clone(self.memory.cache()))
     }
 
     /// Counts puts, and lets a window pass.

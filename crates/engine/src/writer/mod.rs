@@ -35,6 +35,7 @@ use shamba_env::{Clock, Env, lock, try_lock};
 use shamba_key::{DigestFn, LogNo, SeqNo};
 use shamba_log::wal::{OpRef, WalWriter};
 use shamba_table::{Charge, Ledger, LedgerPart};
+use shamba_tree::version::TableMeta;
 
 pub(crate) use self::commit::apply_op;
 use self::log::Log;
@@ -49,7 +50,7 @@ use self::progress::BackgroundLink;
 pub(crate) use self::progress::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
 use self::queue::{CommitQueue, Own};
 pub(crate) use self::sealed::{Generation, SealedGenerations};
-use crate::catalog::{Catalog, KeyspaceCore};
+use crate::catalog::{Catalog, InstallObserver, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::lifecycle::Lifecycle;
 use crate::options::settings::{Durability, Settings};
@@ -271,6 +272,12 @@ impl Writer {
                 "the database was dropped without close: {bytes} bytes of Buffered writes are lost; call close or sync"
             ));
         }
+    }
+}
+
+impl InstallObserver for Writer {
+    fn installed(&self, _dead: &[Arc<TableMeta>]) {
+        self.pressure_changed();
     }
 }
 

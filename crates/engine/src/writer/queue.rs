@@ -276,8 +276,8 @@ mod tests {
     use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 
     use super::*;
-    use crate::core::Core;
     use crate::database::Db;
+    use crate::database::core::Core;
 
     fn db() -> Db {
         db_with_faults().1

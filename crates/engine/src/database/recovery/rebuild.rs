@@ -19,7 +19,7 @@ use std::sync::Arc;
 use shamba_key::SeqNo;
 use shamba_table::{Charge, LedgerPart};
 
-use crate::core::Core;
+use crate::database::core::Core;
 use crate::error::{Error, Result};
 use crate::writer::apply_op;
 use shamba_key::{KeyspaceId, LogNo};
@@ -121,21 +121,21 @@ pub(super) fn replay_logs<'a>(
         first_log: state.first_log,
         promise: state.log_promise,
         known_seq: state.last_seq,
-        recovery: if core.point_in_time { Recovery::PointInTime } else { Recovery::Strict },
+        recovery: if core.settings.point_in_time { Recovery::PointInTime } else { Recovery::Strict },
         held_bytes_max: core.settings.held_value_bytes_max(),
     };
     let mut rebuilt = Rebuilt {
         core,
         memtables: BTreeMap::new(),
         sealed_bytes: 0,
-        charge: Charge::new(&core.ledger, LedgerPart::Memtables, 0),
+        charge: Charge::new(core.memory.ledger(), LedgerPart::Memtables, 0),
         written: Vec::new(),
         flushed: BTreeSet::new(),
         applied: 0,
         has_tombstones: false,
         tail: (!core.lifecycle.is_read_only() && !core.settings.no_wal).then(Tail::default),
     };
-    let report = replay(&core.env, &core.dir, &logs, &options, &mut |batch| {
+    let report = replay(&core.env, core.catalog.dir(), &logs, &options, &mut |batch| {
         let held = match &batch {
             Replayed::Held(batch) => Some(*batch),
             Replayed::Streamed(_) => None,
@@ -203,10 +203,10 @@ impl Rebuilt<'_> {
         match op {
             ReplayedOp::Op(op) => {
                 self.has_tombstones |= !matches!(op, OpRef::Put { .. });
-                apply_op(active.as_ref(), core.digest, seq, op);
+                apply_op(active.as_ref(), core.reads.digest(), seq, op);
             }
             ReplayedOp::PutInLog { key, log, place } => {
-                active.insert_in_log(core.digest.digest(key), key, seq, log, place);
+                active.insert_in_log(core.reads.digest().digest(key), key, seq, log, place);
             }
         }
         self.keep_within(is_full(active.as_ref()))
@@ -222,7 +222,7 @@ impl Rebuilt<'_> {
             return self.write();
         }
         if bytes > self.charge.bytes() {
-            core.charge_memory(&mut self.charge, bytes + core.settings.memtable_bytes() / STEP_PART);
+            core.memory.charge(&mut self.charge, bytes + core.settings.memtable_bytes() / STEP_PART);
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ fn compare(env: &Env, seed: u64, memory_budget_bytes: u64, slow_reads: bool) -> 
     for _ in 0..40 {
         if slow_reads {
             for _ in 0..20 {
-                db.core().cache.note_read(4_096, 1_000_000);
+                db.core().memory.cache().note_read(4_096, 1_000_000);
             }
             assert!(db.core().reads.reading_threads().is_some());
         }

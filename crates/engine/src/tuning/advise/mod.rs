@@ -16,7 +16,7 @@ pub(crate) mod judge;
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use shamba_model::price::PAGE_BYTES;
 use shamba_model::updates::Merging;
@@ -153,7 +153,7 @@ pub(super) struct Advisor {
     ledger: Arc<Ledger>,
     workload: Arc<WorkloadObserver>,
     filter_bits: Arc<FilterBits>,
-    prices: OnceLock<Weak<dyn MovePrices>>,
+    prices: OnceLock<Arc<dyn MovePrices>>,
 }
 
 impl Advisor {
@@ -169,14 +169,14 @@ impl Advisor {
     }
 
     /// Sets the prices; later calls have no effect.
-    pub fn price_by(&self, prices: Weak<dyn MovePrices>) {
+    pub fn price_by(&self, prices: Arc<dyn MovePrices>) {
         let _ = self.prices.set(prices);
     }
 
     /// # Errors
     /// `Closed` if the database is gone.
-    fn prices(&self) -> Result<Arc<dyn MovePrices>> {
-        self.prices.get().and_then(Weak::upgrade).ok_or_else(Error::closed)
+    fn prices(&self) -> Result<&dyn MovePrices> {
+        self.prices.get().map(Arc::as_ref).ok_or_else(Error::closed)
     }
 
     /// Computes advice. `favourite` is an additional candidate and wins ties; no design like one of

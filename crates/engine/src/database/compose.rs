@@ -1,0 +1,195 @@
+//! Composition: makes the parts of a database, from the lowest to the highest, and connects them.
+//!
+//! A part holds lower parts only. Where a lower part has to tell a higher one something, it gets a
+//! weak reference here, behind a trait of the lower part: installs are told to those who follow
+//! trees, missing memory to those who can evict, sealed memtables to those who flush.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use shamba_env::{Env, FileLock};
+use shamba_memtable::ChunkedMemtable;
+use shamba_tree::version::manifest::ManifestState;
+
+use super::builder::Builder;
+use super::core::Core;
+use crate::catalog::{Catalog, InstallObserver, KeyspaceCore, Keyspaces};
+use crate::directory::file_number;
+use crate::filter_bits::FilterBits;
+use crate::lifecycle::Lifecycle;
+use crate::memory::{Consumer, MemoryManager};
+use crate::options::settings::Settings;
+use crate::reads::Reads;
+use crate::residency::ResidencyManager;
+use crate::scheduler::{Scheduler, Worth};
+use crate::statistics::SavedStatistics;
+use crate::sync::Mutex;
+use crate::table_files::TableFiles;
+use crate::telemetry::{Observers, Telemetry};
+use crate::trace::Recorder;
+use crate::tuning::{DesignTuning, Moves};
+use crate::workload::WorkloadObserver;
+use crate::workload::locality::sampled_blocks_max;
+use crate::writer::{Writer, WriterMemory};
+
+/// The parts of the database in `dir`, whose manifest has `state`. `files` are the names of the
+/// files there: new numbers are above theirs.
+pub(super) fn compose(
+    builder: &Builder,
+    env: Env,
+    dir: &Path,
+    settings: Settings,
+    state: &ManifestState,
+    files: &[String],
+    file_lock: Box<dyn FileLock>,
+) -> Core {
+    let observers = Observers {
+        listener: builder.listener.clone(),
+        info_log: settings.info_log && !settings.read_only,
+        times_lookups: settings.timers,
+    };
+    let settings = Arc::new(settings);
+    let telemetry = Arc::new(Telemetry::new(&env, dir, observers, settings.digest_seed));
+    let lifecycle = Arc::new(Lifecycle::new(settings.read_only, Arc::clone(&telemetry)));
+    let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
+    let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
+    let sampled_blocks = sampled_blocks_max(settings.memory_budget_bytes);
+    let memory = Arc::new(MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), sampled_blocks));
+    let (cache, ledger) = (memory.cache(), memory.ledger());
+
+    let keyspaces = keyspaces(state, &settings, &lifecycle);
+    let beyond_files =
+        files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
+    let next_id = state.next_id.max(beyond_files);
+    let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, next_id, told().0, told().1));
+    let reads = Arc::new(Reads::new(
+        &env,
+        Arc::clone(&settings),
+        Arc::clone(cache),
+        Arc::clone(memory.iterators()),
+        state.last_seq,
+        (Arc::clone(&telemetry), Arc::clone(&recorder)),
+    ));
+    let residency = Arc::new(ResidencyManager::new(
+        &env,
+        Arc::clone(&settings),
+        Arc::clone(&memory),
+        (Arc::clone(&catalog), Arc::clone(&reads)),
+        Arc::clone(&telemetry),
+    ));
+    let filter_bits = Arc::new(FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog)));
+    let statistics =
+        SavedStatistics::new(&env, settings.statistics, Arc::clone(&catalog), told().0, told().1);
+    let statistics = Arc::new(statistics);
+    let workload = Arc::new(WorkloadObserver::new(
+        &env,
+        &state.settings,
+        Arc::clone(&telemetry),
+        Arc::clone(&reads),
+        Arc::clone(cache),
+    ));
+    let table_files = Arc::new(TableFiles::new(
+        &env,
+        Arc::clone(&settings),
+        (Arc::clone(cache), Arc::clone(ledger)),
+        Arc::clone(&catalog),
+        Arc::clone(&telemetry),
+    ));
+
+    let writer = Arc::new(Writer::new(
+        &env,
+        Arc::clone(&settings),
+        (Arc::clone(&memory) as Arc<dyn WriterMemory>, Arc::clone(ledger)),
+        Arc::clone(&catalog),
+        Arc::clone(&reads),
+        (Arc::clone(&lifecycle), Arc::clone(&telemetry), Arc::clone(&recorder)),
+        state.last_seq,
+    ));
+    let scheduler = Arc::new(Scheduler::new(
+        &env,
+        Arc::clone(&settings),
+        (Arc::clone(&catalog), Arc::clone(&writer), Arc::clone(&reads)),
+        (Arc::clone(&table_files), Arc::clone(&filter_bits), Arc::clone(&statistics)),
+        told(),
+        Arc::clone(&residency),
+    ));
+    let moves = Arc::new(Moves::new(Arc::clone(&scheduler), Arc::clone(&writer), Arc::clone(&residency)));
+    let tuning = Arc::new(DesignTuning::new(
+        &env,
+        Arc::clone(&settings),
+        &state.settings,
+        Arc::clone(&catalog),
+        told(),
+        (Arc::clone(ledger), Arc::clone(&workload), Arc::clone(&filter_bits)),
+    ));
+    tuning.connect(Arc::clone(&moves) as _, moves);
+    let core = Core {
+        env,
+        settings,
+        telemetry,
+        lifecycle,
+        recorder,
+        memory,
+        catalog,
+        reads,
+        residency,
+        filter_bits,
+        statistics,
+        workload,
+        table_files,
+        writer,
+        scheduler,
+        tuning,
+        file_lock: Mutex::new(Some(file_lock)),
+    };
+    connect(&core);
+    core
+}
+
+/// The keyspaces of `state`, each with an empty memtable.
+fn keyspaces(state: &ManifestState, settings: &Settings, lifecycle: &Lifecycle) -> Keyspaces {
+    let keyspaces = state.keyspaces.iter().map(|(id, keyspace)| {
+        let version = Arc::new(keyspace.version.clone());
+        let memtable = ChunkedMemtable::new(settings.memtable_index);
+        let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
+        (*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, closed)))
+    });
+    keyspaces.collect()
+}
+
+/// Connects lower parts with the higher ones that they tell something.
+fn connect(core: &Core) {
+    let consumer: Weak<dyn Consumer> = Arc::<ResidencyManager>::downgrade(&core.residency);
+    core.memory.register(consumer);
+    let of_iterators = Arc::downgrade(&core.memory);
+    core.memory.iterators().on_growth(Box::new(move || {
+        if let Some(memory) = of_iterators.upgrade() {
+            memory.balance();
+        }
+    }));
+    // In this order: writers may go on before residency is settled over the new tables, and workers
+    // look for more work after it.
+    core.catalog.observe(vec![
+        Arc::<Writer>::downgrade(&core.writer) as Weak<dyn InstallObserver>,
+        Arc::<ResidencyManager>::downgrade(&core.residency),
+        Arc::<Scheduler>::downgrade(&core.scheduler),
+    ]);
+    let background: Weak<Scheduler> = Arc::downgrade(&core.scheduler);
+    core.writer.connect(background);
+    let of_failures = Arc::downgrade(&core.scheduler);
+    core.lifecycle.on_failure(Box::new(move || {
+        if let Some(scheduler) = of_failures.upgrade() {
+            scheduler.notify();
+        }
+    }));
+    let (of_idle, workload) = (Arc::downgrade(&core.scheduler), Arc::clone(&core.workload));
+    core.residency.on_idle(Box::new(move |residency| {
+        if let Some(scheduler) = of_idle.upgrade() {
+            scheduler.request_filter_rewrites(Worth {
+                search_ns: residency.search_ns(),
+                byte_ns_per_second: residency.plan_prices().value.gain_per_byte,
+                rewrite_ns_per_byte: workload.workload().move_ns_per_byte().unwrap_or_default(),
+            });
+        }
+    }));
+}

@@ -1,0 +1,127 @@
+//! Charges, and the capacity of the block cache that follows from them.
+//!
+//! The cache has what the others leave. It shrinks before something else is charged, and grows when
+//! memory was freed. Three things happen in this order when memory is missing: the cache shrinks,
+//! consumers shrink, idle iterators release the blocks that they pin.
+//!
+//! A charge always succeeds ([`MemoryManager::charge`]): its callers, the writer among them, cannot
+//! go on without the memory. Growth that may be left undone asks for room first
+//! ([`MemoryManager::consumers_room_bytes`]).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shamba_env::lock;
+use shamba_model::memory;
+use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, Residency};
+
+use super::MemoryManager;
+use crate::options::settings::Settings;
+
+/// The block cache of an open with these settings.
+pub(super) fn new_cache(settings: &Settings, ledger: &Arc<Ledger>, sampled_blocks: usize) -> BlockCache {
+    let cache_bytes = |kept_bytes| {
+        memory::shared_bytes(settings.memory_budget_bytes, kept_bytes)
+            .min(settings.cache_bytes_max.unwrap_or(u64::MAX))
+    };
+    // Created for the maximum capacity, then reduced to the initial one.
+    let cache = BlockCache::new(cache_bytes(0), Arc::clone(ledger));
+    cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
+    let cache = cache.observing_reuse(sampled_blocks);
+    let cache = if settings.cache_units().is_any_whole() { cache.admitting_any_size() } else { cache };
+    if settings.count_ios { cache.admitting_all() } else { cache }
+}
+
+impl MemoryManager {
+    /// Charges `bytes` in place of what `charge` held, after the cache and the consumers have made
+    /// room. Never fails and waits for no I/O; beyond the budget if nobody has memory to give.
+    pub fn charge(&self, charge: &mut Charge, bytes: u64) {
+        let _balancing = lock(&self.balancing);
+        self.balance_for(bytes.saturating_sub(charge.bytes()));
+        charge.resize(bytes);
+    }
+
+    /// Makes room for `bytes` that the caller will charge soon by opening a table.
+    pub fn make_room(&self, bytes: u64) {
+        let _balancing = lock(&self.balancing);
+        self.balance_for(bytes);
+    }
+
+    /// Gives the block cache the memory that the other parts leave.
+    pub fn balance(&self) {
+        let _balancing = lock(&self.balancing);
+        self.balance_for(0);
+    }
+
+    /// Memory kept free for a flush and a compaction, less what running ones hold already.
+    pub fn kept_bytes(&self) -> u64 {
+        if self.settings.read_only {
+            return 0;
+        }
+        // Budgeted filters and indexes can be evicted when the memory is needed. While writes come
+        // it is needed all the time.
+        let is_lent = self.settings.filter_residency == Residency::Budgeted && self.writes_idle();
+        let at_work_bytes = self.ledger.bytes(LedgerPart::WriteBuffers);
+        memory::kept_free_bytes(self.settings.work_bytes(), at_work_bytes, is_lent)
+    }
+
+    /// Whether the block cache may grow: it has no configured maximum, or is below it by more than
+    /// the slack of its size.
+    pub fn may_cache_grow(&self) -> bool {
+        let slack_bytes = memory::slack_bytes(self.settings.memory_budget_bytes);
+        self.settings.cache_bytes_max.is_none_or(|bytes| self.cache.capacity_bytes() + slack_bytes < bytes)
+    }
+
+    fn balance_for(&self, coming_bytes: u64) {
+        let budget_bytes = self.settings.memory_budget_bytes;
+        let cached_bytes = self.ledger.bytes(LedgerPart::BlockCache);
+        let iterators_ahead_bytes =
+            self.iterators.room_wanted_bytes().saturating_sub(self.ledger.bytes(LedgerPart::Iterators));
+        let coming_bytes = coming_bytes.saturating_add(iterators_ahead_bytes);
+        let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
+        let kept_bytes = self.kept_bytes();
+        self.note_others_bytes(other_bytes.saturating_sub(self.consumed_bytes()) + kept_bytes);
+        let share_of =
+            |other_bytes: u64| memory::shared_bytes(budget_bytes, other_bytes.saturating_add(kept_bytes));
+        let mut share_bytes = share_of(other_bytes);
+        let missing_bytes = memory::missing_bytes(budget_bytes, other_bytes.saturating_add(kept_bytes));
+        if share_bytes == 0 && missing_bytes > 0 && self.shrink_consumers(missing_bytes) {
+            let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
+            share_bytes = share_of(other_bytes);
+        }
+        let is_used_up = share_bytes == 0;
+        let share_bytes = share_bytes.min(self.settings.cache_bytes_max.unwrap_or(u64::MAX));
+        let capacity_bytes = self.cache.capacity_bytes();
+        if memory::is_capacity_changed(budget_bytes, capacity_bytes, share_bytes) {
+            self.cache.set_capacity_bytes(share_bytes);
+            // Pinned blocks cannot be evicted: idle iterators are asked to release theirs.
+            if self.cache.bytes() > share_bytes.saturating_add(memory::slack_bytes(budget_bytes)) {
+                self.iterators.revoke_all();
+                self.cache.set_capacity_bytes(share_bytes);
+            }
+        }
+        // Once for an open: near the limit the state changes back and forth.
+        if is_used_up && capacity_bytes > 0 && !self.has_warned_budget_full.swap(true, Ordering::Relaxed) {
+            self.telemetry.warn(format!(
+                "the memory budget of {budget_bytes} bytes is used up by {other_bytes} bytes outside the block \
+                 cache: blocks are not cached"
+            ));
+        }
+    }
+
+    /// Lets the consumers free `missing_bytes`, and a little more, so that this is rare. False if
+    /// none of them has memory that it can give up.
+    fn shrink_consumers(&self, missing_bytes: u64) -> bool {
+        let mut left_bytes = memory::shed_bytes(self.settings.memory_budget_bytes, missing_bytes);
+        let mut could_shrink = false;
+        for consumer in self.consumers() {
+            let held_bytes = consumer.held();
+            if left_bytes > 0 && held_bytes > consumer.floor() {
+                could_shrink = true;
+                let reached_bytes = consumer.shrink(held_bytes.saturating_sub(left_bytes));
+                left_bytes = left_bytes.saturating_sub(held_bytes.saturating_sub(reached_bytes));
+            }
+        }
+        could_shrink
+    }
+}

@@ -1,0 +1,204 @@
+//! The shares: measures the consumers of memory once a window and obeys
+//! [`shamba_model::memory::decide`].
+//!
+//! Filters and indexes are valued by their plan, the block cache by its ghost entries (misses that
+//! a larger cache would not have had), the write buffer by the compaction work that a larger one
+//! spares. The decision moves memory between them in steps; the write buffer takes part once a
+//! minute.
+//!
+//! The shares are *limits*. The cache also uses what the others leave of theirs, and memtables take
+//! memory only while they hold entries. Level capacities follow the design's buffer, or the largest
+//! one that the budget has room for, whatever is decided here; so the division cannot reshape the
+//! tree.
+//!
+//! Not here: the arithmetic and its constants ([`shamba_model::memory`]); the capacity of the cache
+//! from one charge to the next ([`super::balance`]).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use shamba_env::lock;
+use shamba_model::memory::{self, Inputs, Measured, PlanValue, Shares, Window};
+use shamba_model::value::WriteBuffer;
+use shamba_table::Residency;
+
+use super::MemoryManager;
+use crate::sync::Mutex;
+
+/// Index of filters and indexes among the consumers, of the block cache, and of the write buffer.
+const CONSUMERS: usize = 0;
+const CACHE: usize = 1;
+const WRITE_BUFFER: usize = 2;
+
+/// The division of memory as it was last decided, and what the next decision depends on.
+#[derive(Default)]
+pub(super) struct Division {
+    /// Bytes reserved for the block cache; 0 before the first decision.
+    cache_bytes: AtomicU64,
+    /// Memtable size limit; 0 for the configured one.
+    memtable_bytes: AtomicU64,
+    /// Recent peak of the bytes of all but block cache and consumers, with the memory kept free.
+    pub(super) others_peak_bytes: AtomicU64,
+    /// Nothing was written for some windows, so no memory is kept free for a flush or compaction.
+    writes_idle: AtomicBool,
+    last: Mutex<LastWindow>,
+}
+
+/// State of the last window.
+#[derive(Default)]
+struct LastWindow {
+    window: Option<Window>,
+    ended_us: u64,
+    ghost_hits: u64,
+    written_bytes: u64,
+    /// Of the last window and of the one before.
+    cache_gains_per_byte: [f64; 2],
+}
+
+/// A share that was decided; 0 stands for none.
+fn decided(share: &AtomicU64) -> Option<u64> {
+    Some(share.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+}
+
+impl MemoryManager {
+    /// Notes the bytes that all but block cache and consumers take or are about to take, with the
+    /// memory kept free for flushes and compactions. Running work uses the memory kept free, which
+    /// must not be counted twice.
+    pub(super) fn note_others_bytes(&self, bytes: u64) {
+        let peak_bytes = &self.division.others_peak_bytes;
+        if bytes > peak_bytes.load(Ordering::Relaxed) {
+            peak_bytes.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing was written for some windows.
+    pub fn writes_idle(&self) -> bool {
+        self.division.writes_idle.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether nothing was written for some windows.
+    pub fn set_writes_idle(&self, is_idle: bool) {
+        self.division.writes_idle.store(is_idle, Ordering::Relaxed);
+    }
+
+    /// Size limit at which memtables are sealed.
+    pub fn memtable_limit_bytes(&self) -> u64 {
+        // Bounded again: a redesign may have come in the middle of a decision about the old design.
+        memory::write_buffer_bytes(self.settings.memtable_bytes(), decided(&self.division.memtable_bytes))
+    }
+
+    /// Resets the memtable size limit to the configured one, until the next decision.
+    pub fn forget_memtable_bytes(&self) {
+        self.division.memtable_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Saving of more block cache memory, in nanoseconds per second per byte, as of the last
+    /// window.
+    pub fn cache_gain_per_byte(&self) -> f64 {
+        lock(&self.division.last).cache_gains_per_byte[0]
+    }
+
+    /// Whether memory that only keeps dormant filters is worth a step to the cache.
+    pub fn cache_has_use_for_more(&self) -> bool {
+        memory::is_cache_worth_moving(lock(&self.division.last).cache_gains_per_byte)
+    }
+
+    /// Ends a window: moves a step of memory to where it saves more, if that pays. `read_ns` is the
+    /// cost of reading a block, in the currency of `plan`, the value of filters and indexes.
+    pub fn end_window(&self, now_us: u64, read_ns: f64, plan: &PlanValue) {
+        let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
+        self.division.others_peak_bytes.store(memory::decayed_peak_bytes(peak_bytes), Ordering::Relaxed);
+        self.decide_anew(now_us, read_ns, plan);
+    }
+
+    /// Measures the window and decides.
+    pub(super) fn decide_anew(&self, now_us: u64, read_ns: f64, plan: &PlanValue) {
+        let mut last = lock(&self.division.last);
+        let (measured, is_first) = self.measure(&mut last, now_us, read_ns);
+        last.cache_gains_per_byte = [measured.cache_gain_per_byte(), last.cache_gains_per_byte[0]];
+        if is_first || self.settings.filter_residency != Residency::Budgeted {
+            return;
+        }
+        let Ok(buffer) = measured.write_buffer(&self.settings.live.get().design) else { return };
+        let competing = self.competing(plan, last.cache_gains_per_byte[0], buffer);
+        let shares = self.decide(&competing, last.window.as_ref());
+        // Only a share that moved: others may leave less memory than the cache's share for a while,
+        // which must not change the share.
+        if let Some(bytes) = shares.moved(CACHE) {
+            self.division.cache_bytes.store(bytes.max(1), Ordering::Relaxed);
+        }
+        if let Some(bytes) = shares.moved(WRITE_BUFFER) {
+            self.division.memtable_bytes.store(bytes, Ordering::Relaxed);
+        }
+        last.window = Some(shares.window);
+    }
+
+    /// Measurements since the last window; true for the first one.
+    fn measure(&self, last: &mut LastWindow, now_us: u64, read_ns: f64) -> (Measured, bool) {
+        let (ghost_hits, ghost_bytes) = self.cache.ghost_hits();
+        let written_bytes = self.telemetry.work().bytes_flushed.load(Ordering::Relaxed);
+        let measured = Measured {
+            seconds: now_us.saturating_sub(last.ended_us) as f64 / 1e6,
+            read_ns,
+            ghost_hits: ghost_hits.saturating_sub(last.ghost_hits),
+            ghost_bytes,
+            written_bytes: written_bytes.saturating_sub(last.written_bytes),
+        };
+        let is_first = last.ended_us == 0;
+        (last.ended_us, last.ghost_hits, last.written_bytes) = (now_us, ghost_hits, written_bytes);
+        (measured, is_first)
+    }
+
+    /// Filters and indexes, the block cache, and the write buffer.
+    fn competing(&self, plan: &PlanValue, cache_gain: f64, buffer: WriteBuffer) -> [memory::Consumer; 3] {
+        let (settings, budget_bytes) = (&self.settings, self.settings.memory_budget_bytes);
+        let floor_bytes = self.consumers().iter().map(|consumer| consumer.floor()).sum();
+        let consumers_max = settings.resident_bytes_max.unwrap_or(u64::MAX);
+        [
+            memory::filters_and_indexes(budget_bytes, plan, floor_bytes, consumers_max),
+            memory::block_cache(
+                budget_bytes,
+                decided(&self.division.cache_bytes),
+                settings.cache_bytes_max.unwrap_or(u64::MAX),
+                cache_gain,
+            ),
+            memory::write_buffer(
+                budget_bytes,
+                decided(&self.division.memtable_bytes),
+                settings.memtable_bytes(),
+                buffer,
+                settings.read_only,
+            ),
+        ]
+    }
+
+    /// The shares, with room for the recent peak of what others hold.
+    fn decide(&self, competing: &[memory::Consumer], last: Option<&Window>) -> Shares {
+        let others_bytes = self.others_bytes() + self.kept_bytes();
+        let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
+        memory::decide(&Inputs {
+            budget_bytes: self.settings.memory_budget_bytes,
+            others_bytes: others_bytes.max(peak_bytes),
+            consumers: competing,
+            last,
+        })
+    }
+
+    /// Present shares of the consumers, and of the block cache, in bytes. Values decide only on
+    /// moves, so none are needed.
+    pub(super) fn shares_bytes(&self) -> (u64, u64) {
+        let competing = self.competing(&PlanValue::default(), 0.0, WriteBuffer::WORTHLESS);
+        let shares = self.decide(&competing, None);
+        let bytes_of = |at: usize| shares.bytes.get(at).copied().unwrap_or_default();
+        (bytes_of(CONSUMERS), bytes_of(CACHE))
+    }
+
+    /// Limit of what consumers hold together, in bytes.
+    pub fn consumers_bytes_max(&self) -> u64 {
+        self.shares_bytes().0
+    }
+
+    /// Bytes that consumers may add to what they hold.
+    pub fn consumers_room_bytes(&self) -> u64 {
+        self.consumers_bytes_max().saturating_sub(self.consumed_bytes())
+    }
+}

@@ -1,0 +1,279 @@
+//! A settlement: brings what is resident to the plan.
+//!
+//! 1. It surveys every table and makes the plan.
+//! 2. It evicts what the plan leaves out, and publishes views without it. Filters that only cost
+//!    their probes stay resident as long as the block cache has no use for their memory; where
+//!    searches are cheap they are dormant. If the hit rate changes, lookups find them in memory.
+//! 3. It reads what the plan adds, as long as there is memory, and publishes views with it.
+//!
+//! To shrink, only the first two steps run: they read no file.
+//!
+//! Not here: the plan ([`shamba_model::joint`]); when a settlement runs ([`super::worker`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shamba_env::{lock, try_lock};
+use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
+use shamba_model::memory::PlanValue;
+use shamba_model::memory::constants::{KEEP_MARGIN, SHIFT_PART};
+use shamba_table::{Residency, TableId, TableReader, Unasked};
+use shamba_tree::statistics::Window;
+use shamba_tree::view::View;
+
+use super::survey::{self, KnownTables, Survey, mask_of};
+use super::{PlanPrices, ResidencyManager};
+use crate::error::{Error, Result};
+
+/// State that residency keeps between settlements.
+#[derive(Default)]
+pub(super) struct State {
+    /// Constant properties of the tables surveyed before.
+    known: KnownTables,
+    /// Tables with a part that could not be read. Each is reported once, and read again in every
+    /// settlement.
+    unreadable: BTreeSet<TableId>,
+}
+
+/// Scope of a settlement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// All steps.
+    Whole,
+    /// Only evictions, until this many bytes are resident.
+    Shrink(u64),
+}
+
+/// Treatment by lookups of the modules of table `at`'s filter that they do not probe.
+fn unasked_of(plan: &JointPlan, at: usize) -> Unasked {
+    let fetched = plan.fetched.get(at).map_or(0, |fetched| mask_of(*fetched));
+    let dormant = plan.dormant.get(at).map_or(0, |dormant| mask_of(dormant.end) & !mask_of(dormant.start));
+    Unasked { fetched, dormant }
+}
+
+impl ResidencyManager {
+    /// Settles; nothing to do if all filters are pinned.
+    pub fn settle(&self) {
+        if self.settings.filter_residency != Residency::Pinned {
+            self.settle_by(Mode::Whole);
+        }
+    }
+
+    /// Settles, unless another thread does so.
+    pub(super) fn settle_by(&self, mode: Mode) {
+        let Some(mut state) = try_lock(&self.state) else {
+            self.wanted.store(true, Ordering::Release);
+            return;
+        };
+        if mode == Mode::Whole {
+            crate::statistics::fold(&self.catalog, self.clock.now_us());
+        }
+        let survey = self.survey(&mut state.known);
+        self.fixed_bytes.store(survey.fixed_bytes, Ordering::Relaxed);
+        if self.settings.filter_residency == Residency::Cached {
+            self.settle_cached(&survey);
+            return;
+        }
+        let bytes_max = match mode {
+            Mode::Whole => self.memory.consumers_bytes_max(),
+            Mode::Shrink(target_bytes) => target_bytes,
+        };
+        let weighing = Weighing {
+            probe_ns: survey.prices.probe_ns,
+            margin: KEEP_MARGIN,
+            keeps: !(self.memory.cache_has_use_for_more() && self.memory.may_cache_grow()),
+            shift_part: SHIFT_PART,
+        };
+        let plan = match plan_jointly(&survey.files, weighing, bytes_max.saturating_sub(survey.fixed_bytes)) {
+            Ok(plan) => plan,
+            Err(detail) => {
+                // A defect of the program: residency stays as it is.
+                self.telemetry.warn(format!("memory could not be planned: {detail}"));
+                return;
+            }
+        };
+        let value = PlanValue {
+            gain_per_byte: plan.gain_per_byte,
+            loss_per_byte: plan.loss_per_byte,
+            kept_bytes: plan.kept_bytes,
+            useful_bytes: survey.useful_bytes(),
+        };
+        *lock(&self.plan) = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
+        self.carry_out(&survey, &plan, mode, &mut state.unreadable);
+    }
+
+    fn carry_out(&self, survey: &Survey, plan: &JointPlan, mode: Mode, unreadable: &mut BTreeSet<TableId>) {
+        let wanted = |at: usize| plan.slices.get(at).map_or(&[][..], |slices| slices);
+        let (mut changed, mut freed) = (BTreeSet::new(), false);
+        for (at, reader) in survey.readers.iter().enumerate() {
+            self.evict_partitions(reader, plan.partitions.get(at).map_or(0, |count| *count as usize));
+            let unasked = unasked_of(plan, at);
+            let Some(filter) = reader.filter() else { continue };
+            let held = survey::held_slices(&filter);
+            if held == wanted(at) && filter.unasked() == unasked {
+                continue;
+            }
+            let kept: Vec<u32> =
+                held.iter().zip(wanted(at)).map(|(held, wanted)| *held.min(wanted)).collect();
+            match reader.hold_filter(&kept, unasked) {
+                Ok(held) if held.changed => {
+                    changed.insert(reader.id());
+                    freed |= held.freed;
+                }
+                Ok(_) => {}
+                Err(error) => self.note_unreadable(reader, &error.into(), unreadable),
+            }
+        }
+        self.publish_filters(&changed);
+        if freed {
+            // Idle iterators would keep the evicted slices.
+            self.reads.revoke_stale_views(&self.catalog);
+        }
+        if mode != Mode::Whole {
+            return;
+        }
+        if freed {
+            self.catalog.remove_obsolete_files();
+        }
+        changed.clear();
+        self.read_in(survey, plan, &mut changed, unreadable);
+        self.publish_filters(&changed);
+    }
+
+    /// Warns once of a table with an unreadable part. Its lookups and everything else continue
+    /// without that part.
+    fn note_unreadable(&self, reader: &TableReader, error: &Error, unreadable: &mut BTreeSet<TableId>) {
+        if unreadable.insert(reader.id()) {
+            self.telemetry.warn(format!(
+                "filter and index of table {} stay as they are: {}",
+                reader.id(),
+                error.chain()
+            ));
+        }
+    }
+
+    /// Evicts partitions beyond `wanted`, and those that are searched clearly less than others.
+    fn evict_partitions(&self, reader: &TableReader, wanted: usize) {
+        if survey::held_partitions(reader) >= wanted {
+            let kept = survey::choose_partitions(reader, wanted);
+            let all = 0..reader.index_partitions();
+            all.filter(|number| !kept.contains(number)).for_each(|number| reader.drop_partition(number));
+        }
+    }
+
+    /// Reads the index partitions that the plan adds or exchanges.
+    fn read_partitions(&self, reader: &TableReader, wanted: usize) -> Result<()> {
+        let mut outcome = Ok(());
+        if survey::held_partitions(reader) < wanted {
+            for number in survey::choose_partitions(reader, wanted) {
+                let bytes = reader.partition_bytes(number);
+                if !reader.is_partition_resident(number)
+                    && bytes <= self.memory.consumers_room_bytes() + bytes / 8
+                {
+                    self.memory.make_room(bytes);
+                    // A failure does not affect the others.
+                    outcome = outcome.and(reader.hold_partition(number));
+                }
+            }
+        }
+        survey::age_searches(reader);
+        Ok(outcome?)
+    }
+
+    /// Reads what the plan adds.
+    fn read_in(
+        &self,
+        survey: &Survey,
+        plan: &JointPlan,
+        changed: &mut BTreeSet<TableId>,
+        unreadable: &mut BTreeSet<TableId>,
+    ) {
+        unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
+        // Slices first, because their sizes are known. Partitions that are larger than estimated
+        // then displace other partitions, and not the filter of the last table. A table that cannot
+        // be read does not affect the others.
+        for (at, (reader, slices)) in survey.readers.iter().zip(&plan.slices).enumerate() {
+            if self.is_stopping() {
+                // `close` waits for this thread.
+                return;
+            }
+            if let Err(error) = self.read_slices(reader, (slices, unasked_of(plan, at)), changed) {
+                self.note_unreadable(reader, &error, unreadable);
+            }
+        }
+        for (reader, partitions) in survey.readers.iter().zip(&plan.partitions) {
+            if self.is_stopping() {
+                return;
+            }
+            if let Err(error) = self.read_partitions(reader, *partitions as usize) {
+                self.note_unreadable(reader, &error, unreadable);
+            }
+        }
+    }
+
+    /// Reads the filter slices that the plan adds.
+    fn read_slices(
+        &self,
+        reader: &TableReader,
+        (wanted, unasked): (&[u32], Unasked),
+        changed: &mut BTreeSet<TableId>,
+    ) -> Result<()> {
+        let Some(filter) = reader.filter() else { return Ok(()) };
+        let bytes = survey::missing_bytes(reader, &filter, wanted);
+        // Evicted memory is free only after the last reader of an old view has dropped it.
+        if bytes == 0 || bytes > self.memory.consumers_room_bytes() + bytes / 8 {
+            return Ok(());
+        }
+        self.memory.make_room(bytes);
+        let held = reader.hold_filter(wanted, unasked)?;
+        held.warnings.into_iter().for_each(|warning| self.telemetry.warn(warning));
+        if held.changed {
+            changed.insert(reader.id());
+        }
+        Ok(())
+    }
+
+    /// Settles the cached mode, in which nothing is pinned. A module is skipped if it saves less
+    /// than its reads and the cache memory that it displaces.
+    fn settle_cached(&self, survey: &Survey) {
+        let mut changed = BTreeSet::new();
+        for (reader, file) in survey.readers.iter().zip(&survey.files) {
+            let fetched = survey::worth_fetching(
+                self.settings.module_skipping,
+                file,
+                (self.rates.slices_read(), self.memory.cache_gain_per_byte()),
+            );
+            match reader.hold_filter(&[], Unasked { fetched, dormant: 0 }) {
+                Ok(held) if held.changed => _ = changed.insert(reader.id()),
+                // Nothing is read, so nothing can fail.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.publish_filters(&changed);
+    }
+
+    /// Publishes views with the present filters of these tables.
+    pub(super) fn publish_filters(&self, changed: &BTreeSet<TableId>) {
+        if changed.is_empty() {
+            return;
+        }
+        for keyspace in self.catalog.keyspaces().values() {
+            let is_in =
+                keyspace.load().version.tables().any(|(_, _, table)| changed.contains(&table.meta.id));
+            if is_in {
+                keyspace.publish(|view| view.with_filters_of(changed));
+            }
+        }
+    }
+
+    pub(super) fn survey(&self, known: &mut KnownTables) -> Survey {
+        let now_us = self.clock.now_us();
+        let keyspaces = self.catalog.keyspaces();
+        let views: Vec<(Arc<View>, Window)> = keyspaces
+            .values()
+            .map(|keyspace| (keyspace.load_full(), keyspace.statistics.window(now_us)))
+            .collect();
+        Survey::of(&views, (self.prices(), self.settings.module_skipping), known)
+    }
+}

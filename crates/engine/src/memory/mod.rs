@@ -6,10 +6,10 @@
 //! derive from the budget. The block cache has the remainder and shrinks *before* something else is
 //! charged ([`balance`]). If it has nothing left to give, the [`Consumer`]s are told to shrink.
 //!
-//! So the ledger's sum stays within the budget as long as the filters and indexes of all open tables
-//! fit into it together with the memtables. Where they do not fit, the cache holds nothing, a
-//! warning says so, and reads go on uncached. An open whose tables would take more than half of the
-//! budget keeps some of them closed ([`tables`]).
+//! So the ledger's sum stays within the budget as long as the filters and indexes of all open
+//! tables fit into it together with the memtables. Where they do not fit, the cache holds nothing,
+//! a warning says so, and reads go on uncached. An open whose tables would take more than half of
+//! the budget keeps some of them closed ([`tables`]).
 //!
 //! Memory for one flush and one compaction is kept free
 //! ([`crate::options::settings::Settings::work_bytes`]), so a flush never waits for memory that

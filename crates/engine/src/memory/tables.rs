@@ -1,8 +1,8 @@
 //! Tables and trees as consumers of memory: their metadata, and which tables an open keeps closed.
 //!
-//! An open table always holds some memory, also when its filter and index are evicted. If the tables
-//! of all trees would take more than half of the budget, an open keeps the least worthwhile of them
-//! closed, and each use opens them.
+//! An open table always holds some memory, also when its filter and index are evicted. If the
+//! tables of all trees would take more than half of the budget, an open keeps the least worthwhile
+//! of them closed, and each use opens them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

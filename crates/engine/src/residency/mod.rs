@@ -133,9 +133,10 @@ impl ResidencyManager {
         let mut worker = MemoryWorker::new(self, self.clock.now_us());
         loop {
             let is_stopping = lock(&self.is_stopping);
-            if !*is_stopping {
-                drop(self.wake.wait_timeout(is_stopping, wait));
+            if *is_stopping {
+                return;
             }
+            drop(self.wake.wait_timeout(is_stopping, wait));
             if self.is_stopping() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! What tuning asks of the parts that move tables: prices of a move, and its beginning.
+//! Moves to another design: prices, and the parts that carry them out.
 
 use std::sync::Arc;
 

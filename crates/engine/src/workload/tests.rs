@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use shamba_env::{Env, MemFs};
+use shamba_env::{Env, MemFs, Vfs};
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
 use shamba_model::miss_ratio::MissRatioCurve;
@@ -34,7 +34,12 @@ pub(crate) struct Parts {
 impl Parts {
     /// Parts with these settings, and the default keyspace.
     pub fn new(settings: Settings) -> Self {
-        let (env, dir) = (Env::deterministic(Arc::new(MemFs::new()), 1), Path::new("/db"));
+        Self::over(Arc::new(MemFs::new()), settings)
+    }
+
+    /// [`Self::new`], with these files.
+    pub fn over(files: Arc<dyn Vfs>, settings: Settings) -> Self {
+        let (env, dir) = (Env::deterministic(files, 1), Path::new("/db"));
         env.vfs.create_dir_all(dir).expect("a directory");
         let settings = Arc::new(settings);
         let observers = Observers { listener: None, info_log: false, times_lookups: false };

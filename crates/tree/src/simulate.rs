@@ -5,8 +5,9 @@
 //!
 //! Checks: the version after every edit, the job before every job, the shape and the debt when no
 //! job is left. Lookups, in lookup order, must find the newest version of a key. A simulated crash
-//! drops a job between two slices; flushes and other jobs may run there too. So the simulation
-//! shows that the policy terminates, and measures the shape and the bytes written.
+//! drops a job between two slices; flushes may happen there too. So the simulation shows that the
+//! policy terminates, and measures the shape and the bytes written. One job runs at a time, the
+//! deepest level first; [`parallel`] simulates the scheduler.
 //!
 //! The same settings and seed give the same tree. Other crates use [`fill`]. Not here: time,
 //! filters, caches, files.
@@ -26,10 +27,9 @@ use shamba_table::{BirthId, TableId};
 use crate::allocation::{JobBits, Rule};
 
 use crate::compaction::policy::{
-    CompactionJob, OutputRun, Rules, concurrent_level_bytes, credit_after, debt_bytes, move_edit, pick,
-    pick_concurrent, slice_edit, slices,
+    CompactionJob, OutputRun, Rules, debt_bytes, move_edit, pick, slice_edit, slices,
 };
-use crate::version::{Change, KeyRange, Run, TableMeta, TableUse, Version, VersionEdit};
+use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 use shamba_key::{Age, KeyspaceId, RunId};
 
 /// Maximum number of jobs after one flush; a policy that exceeds it does not terminate.
@@ -119,8 +119,6 @@ pub struct Report {
     pub merges: u64,
     /// Jobs that moved tables without a rewrite.
     pub moves: u64,
-    /// Jobs carried out between two slices of another.
-    pub beside: u64,
     /// Maximum number of runs in level 0.
     pub l0_runs_max: usize,
     /// Jobs dropped half-way.
@@ -167,7 +165,6 @@ pub struct Simulation {
     last_id: u64,
     last_seq: u64,
     flushes_left: u32,
-    credit_bytes: u64,
 }
 
 impl Simulation {
@@ -184,7 +181,6 @@ impl Simulation {
             last_id: 0,
             last_seq: 0,
             flushes_left: 0,
-            credit_bytes: 0,
         }
     }
 
@@ -265,7 +261,6 @@ impl Simulation {
             l0_slowdown_runs: u32::MAX,
             is_draining,
             long_bytes,
-            credit_bytes: self.credit_bytes,
             small_bytes,
         }
     }
@@ -280,7 +275,7 @@ impl Simulation {
                 return Err(format!("the debt is {debt} and the next job {job:?}"));
             }
             let Some(job) = job else { break };
-            self.carry_out(&job, false)?;
+            self.carry_out(&job)?;
             jobs += 1;
             if jobs > JOBS_PER_FLUSH_MAX {
                 return Err(format!("the policy does not end; last job: {job}"));
@@ -298,7 +293,7 @@ impl Simulation {
     #[cfg(test)]
     pub fn compact(&mut self) -> Result<(), String> {
         while let Some(job) = crate::compaction::policy::pick_full(&self.version, &self.rules(false)) {
-            self.carry_out(&job, false)?;
+            self.carry_out(&job)?;
             // Without this the loop would not end.
             self.flushes_left = 0;
         }
@@ -318,7 +313,7 @@ impl Simulation {
     }
 
     /// Carries out one job, or the part of it before a simulated crash.
-    fn carry_out(&mut self, job: &CompactionJob, is_beside: bool) -> Result<(), String> {
+    fn carry_out(&mut self, job: &CompactionJob) -> Result<(), String> {
         job.check(&self.version).map_err(|why| format!("{job}: {why}\n{}", self.version))?;
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
         let output_run = job.output_run(&self.version, run, age)?;
@@ -330,18 +325,9 @@ impl Simulation {
         self.report.merges += 1;
         let entry_bytes = self.settings.entry_bytes;
         let bits = self.settings.rule.map(|rule| JobBits::of_compaction(rule, &self.version, job));
-        let before_bytes = concurrent_level_bytes(&self.version, &self.rules(false), job);
-        let slices = self.slices(job);
-        let was_l0_urgent = self.rules(false).is_l0_urgent(&self.version);
-        let mut read_bytes = 0;
-        for (number, slice) in slices.iter().enumerate() {
+        for slice in &self.slices(job) {
             let entries = self.merge(&self.version, job, slice)?;
             self.report.merged(job.target_level as usize, entries.len() as u64 * entry_bytes);
-            let read = |(_, _, table): &(u32, &Arc<Run>, &TableUse)| {
-                let range = table.range.intersection(slice)?;
-                Some(entries_in(&self.files, table, &range).len() as u64)
-            };
-            read_bytes += job.uses(&self.version).iter().filter_map(read).sum::<u64>() * entry_bytes;
             let outputs = self.write(&entries, slice, bits.as_ref());
             self.install(job, slice, outputs, output_run)?;
             if self.one_in(self.settings.crash_one_in) {
@@ -354,12 +340,7 @@ impl Simulation {
                 self.flush()?;
                 self.flushes_left = left;
             }
-            let done = (number + 1) as f64 / slices.len() as f64;
-            if let (false, Some(before_bytes), true) = (is_beside, before_bytes, done < 1.0) {
-                self.carry_out_beside(job, done, before_bytes)?;
-            }
         }
-        self.credit_bytes = credit_after(job, read_bytes, was_l0_urgent, self.credit_bytes);
         self.check_some_keys()
     }
 
@@ -391,20 +372,6 @@ impl Simulation {
         };
         let edit = slice_edit(KeyspaceId(0), &self.version, job, slice, outputs, output_run, &live);
         self.apply(&edit)
-    }
-
-    /// Carries out the jobs that the policy picks between two slices of a job.
-    fn carry_out_beside(&mut self, job: &CompactionJob, done: f64, before_bytes: u64) -> Result<(), String> {
-        let mut jobs = 0;
-        while let Some(beside) = pick_concurrent(&self.version, &self.rules(false), job, done, before_bytes) {
-            self.carry_out(&beside, true)?;
-            self.report.beside += 1;
-            jobs += 1;
-            if jobs > JOBS_PER_FLUSH_MAX {
-                return Err(format!("the policy does not end beside {job}; last job: {beside}"));
-            }
-        }
-        Ok(())
     }
 
     /// The newest version of every key of the slice; tombstones only if something older may be

@@ -4,12 +4,11 @@
 //! loaded. A reader therefore loads the view *first* and the sequence number second.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::Guard;
 use shamba_key::KeyspaceId;
 use shamba_memtable::{ChunkedMemtable, Memtable};
-use shamba_tree::compaction::policy::{CompactionJob, Rules, credit_after};
 use shamba_tree::sampling::TreeStatistics;
 use shamba_tree::version::Version;
 use shamba_tree::view::{View, ViewSource};
@@ -26,9 +25,6 @@ pub(crate) struct KeyspaceCore {
     closed: Arc<AtomicBool>,
     /// Statistics of sampled lookups and seeks in this keyspace.
     pub statistics: TreeStatistics,
-    /// Compaction credit of overfull levels, in bytes, before level 0 is compacted again. Changed
-    /// only by compactions, one at a time.
-    credit_bytes: AtomicU64,
 }
 
 impl KeyspaceCore {
@@ -48,21 +44,7 @@ impl KeyspaceCore {
             dropped: AtomicBool::new(false),
             closed,
             statistics: TreeStatistics::default(),
-            credit_bytes: AtomicU64::new(0),
         }
-    }
-
-    /// `rules` for this tree, with its compaction credit.
-    pub fn turns(&self, rules: Rules) -> Rules {
-        Rules { credit_bytes: self.credit_bytes.load(Ordering::Relaxed), ..rules }
-    }
-
-    /// Updates the compaction credit after `merged_bytes` of `job` were compacted. `was_l0_urgent`
-    /// is whether level 0 was over its trigger when the job began.
-    pub fn update_credit(&self, job: &CompactionJob, merged_bytes: u64, was_l0_urgent: bool) {
-        let credit_bytes =
-            credit_after(job, merged_bytes, was_l0_urgent, self.credit_bytes.load(Ordering::Relaxed));
-        self.credit_bytes.store(credit_bytes, Ordering::Relaxed);
     }
 
     /// A placeholder for a keyspace of another database: every use fails with an error that says

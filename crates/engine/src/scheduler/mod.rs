@@ -5,30 +5,39 @@
 //! and ingests as tables, [`Compactor`] carries out compactions. Memory is that of
 //! [`MemoryLink`].
 //!
-//! With threads there are workers. One flushes generations in order. One runs compactions, with
-//! helpers that process slices of the same compaction. One syncs the log when the interval of a
-//! write has passed. So neither a long flush nor a wait for the log delays the others. The
-//! compaction threads run at lower priority than other threads.
+//! With threads there are workers. One flushes generations in order. The others run compactions:
+//! each takes a *step* at a time ([`execute`]), a slice of a running job or the beginning of
+//! another one, whichever has the higher score. So several jobs of one or of several keyspaces run
+//! side by side, as far as their claims allow, and slices of one job are built in parallel. No
+//! worker waits for another. One more thread syncs the log when the interval of a write has passed.
+//! So neither a long flush nor a wait for the log delays the others. The compaction threads run at
+//! lower priority than other threads.
 //!
 //! Without threads (the deterministic environment) the same steps run inside the call that makes
 //! them due.
 //!
 //! A failure is reported, kept for writers to see, and retried with back-off. A panic turns writes
 //! off and is reported; work never stops silently.
+//!
+//! Locks: the state of background work ([`state`]) is taken after the writer's lock and never with
+//! the catalog's install lock held, nor is that taken under it.
 
+mod budget;
 mod compact;
+mod execute;
 mod filter_rewrite;
 mod flush;
 mod ingest;
+mod job;
 mod memory;
 mod next;
-mod plan;
+mod pace;
+mod queue;
 mod requests;
 mod rules;
 mod slices;
 mod state;
 mod threads;
-mod triggers;
 mod workers;
 
 use std::sync::Arc;
@@ -39,12 +48,14 @@ use shamba_tree::compaction::policy::Rules;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::Version;
 
+use self::budget::SliceMemory;
 use self::compact::Compactor;
 pub(crate) use self::filter_rewrite::Worth;
 pub(crate) use self::flush::Flusher;
 use self::memory::MemoryLink;
-use self::next::{Asked, Picker};
-use self::state::{BackgroundWork, FilterRewrite};
+use self::next::Picker;
+use self::pace::Pace;
+use self::state::BackgroundWork;
 pub(crate) use self::workers::Worker;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::Result;
@@ -71,6 +82,7 @@ pub(crate) struct Scheduler {
     writer: Arc<Writer>,
     sealed: Arc<SealedGenerations>,
     lifecycle: Arc<Lifecycle>,
+    statistics: Arc<SavedStatistics>,
     telemetry: Arc<Telemetry>,
     memory: Arc<MemoryLink>,
     background: Arc<BackgroundWork>,
@@ -96,11 +108,12 @@ impl Scheduler {
         let threads = threads::compaction_threads(env.spawner.as_ref(), &settings);
         let memory = Arc::new(MemoryLink::new(residency, &settings, threads));
         let background = Arc::new(BackgroundWork::default());
+        lock(&background.state).memory = SliceMemory::of_budget(settings.memory_budget_bytes);
         let sealed = Arc::clone(writer.sealed());
         let picker = Picker::new(
             env,
             Arc::clone(&settings),
-            (Arc::clone(&catalog), Arc::clone(&reads)),
+            Arc::clone(&catalog),
             Arc::clone(&sealed),
             Arc::clone(&memory),
         );
@@ -124,10 +137,10 @@ impl Scheduler {
             reads,
             table_files,
             filter_bits: Arc::clone(&filter_bits),
-            statistics,
             telemetry: Arc::clone(&telemetry),
             memory: Arc::clone(&memory),
             background: Arc::clone(&background),
+            pace: Pace::new(&env.clock, settings.rate_limit_bytes_per_s),
         };
         Self {
             clock: Arc::clone(&env.clock),
@@ -139,6 +152,7 @@ impl Scheduler {
             writer,
             sealed,
             lifecycle,
+            statistics,
             telemetry,
             memory,
             background,
@@ -165,7 +179,7 @@ impl Scheduler {
         self.memory.table_size(self.settings.table_bytes())
     }
 
-    /// Number of compaction threads: the merge worker and its helpers.
+    /// Number of compaction threads.
     pub fn compaction_threads(&self) -> usize {
         threads::compaction_threads(self.spawner.as_ref(), &self.settings)
     }
@@ -209,7 +223,7 @@ impl Scheduler {
         self.seal_old_tombstones();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
-            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_once() };
+            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_step() };
             if !matches!(done, Ok(true)) {
                 return;
             }
@@ -262,63 +276,9 @@ impl Scheduler {
         outcome
     }
 
-    /// Picks the most urgent compaction and carries it out; false if there is none.
-    fn compact_once(&self) -> Result<bool> {
-        let picked = {
-            let mut state = lock(&self.background.state);
-            let picked = self.picker.next_compaction(&state);
-            state.merging = picked.is_some();
-            if picked.is_none() {
-                // The failed work is not needed any more.
-                state.compaction_failures.end();
-            }
-            state.last_was_filter_rewrite =
-                picked.as_ref().is_some_and(|next| matches!(next.asked, Some(Asked::FilterRewrite(_))));
-            picked
-        };
-        let Some(next) = picked else { return Ok(false) };
-        let outcome = next.job.as_ref().map_or(Ok(()), |job| self.compactor.run(&next.keyspace, job));
-        // The compaction itself held the version of its inputs; now no reader of it may be left.
-        self.catalog.remove_obsolete_files();
-        let stopped = self.background.is_stopping();
-        let mut state = lock(&self.background.state);
-        state.merging = false;
-        match &outcome {
-            Ok(()) => {
-                state.compaction_failures.end();
-                if next.asked == Some(Asked::Whole) {
-                    if let Some(at) = state.full_compactions.iter().position(|id| *id == next.keyspace.id) {
-                        // Only one request: a caller that asked during this compaction wants newer
-                        // tables compacted too.
-                        state.full_compactions.remove(at);
-                    }
-                }
-                if let (Some(Asked::FilterRewrite(number)), None) = (next.asked, &next.job) {
-                    state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.number != number);
-                }
-            }
-            Err(_) if stopped => {}
-            Err(error) => {
-                state.compaction_failures.add(error.clone());
-                // A filter rewrite without a waiter is requested again if it still pays.
-                let failed = |filter_rewrite: &FilterRewrite| {
-                    next.asked == Some(Asked::FilterRewrite(filter_rewrite.number))
-                };
-                state
-                    .filter_rewrites
-                    .retain(|filter_rewrite| filter_rewrite.has_waiter || !failed(filter_rewrite));
-            }
-        }
-        drop(state);
-        self.background.progress.notify_all();
-        match outcome {
-            Ok(()) => Ok(true),
-            Err(_) if stopped => Ok(false),
-            Err(error) => {
-                self.telemetry.background_error("merge", &error);
-                Err(error)
-            }
-        }
+    /// Does the next step of a compaction on the caller's thread; false if there is none.
+    fn compact_step(&self) -> Result<bool> {
+        self.next_step().map_or(Ok(false), |step| self.run(step).map(|()| true))
     }
 }
 

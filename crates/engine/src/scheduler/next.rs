@@ -1,168 +1,263 @@
-//! The choice of the next compaction, among the requests and what the policy asks for.
+//! The choice of the next step: a slice of a running compaction, or a compaction that begins.
+//!
+//! [`Picker::next_step`] describes the database as a [`Situation`], asks [`next_jobs`] for the best
+//! job that could begin, and compares its score with those of the running jobs that have slices
+//! left. The better one is claimed for the caller. All of it happens under the scheduler's lock, so
+//! no two threads claim the same keys.
+//!
+//! Trees are loaded under that lock, and a claim changes only after its install is published. So a
+//! tree is never older than the claims on it. Where it is newer, the claims cover more than the rest
+//! of their jobs, which is safe.
+//!
+//! Not here: carrying a step out ([`super::execute`]).
 
 use std::sync::Arc;
 
 use shamba_env::{Clock, Env};
-use shamba_tree::compaction::policy::{
-    CompactionJob, Reason, debt_bytes, pick, pick_filter_rewrite, pick_full,
+use shamba_tree::compaction::policy::{CompactionJob, Rules, debt_bytes};
+use shamba_tree::compaction::schedule::{
+    Claims, Request, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
 };
-use shamba_tree::compaction::schedule::{oldest_tombstone_age_ms, pick_triggered};
+use shamba_tree::version::{Version, live_entries};
 
+use super::job::{Job, Running};
 use super::memory::MemoryLink;
 use super::rules::rules;
 use super::state::BackgroundState;
-use super::triggers::triggers;
+use super::threads::compaction_threads;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::options::settings::Settings;
-use crate::reads::Reads;
 use crate::writer::SealedGenerations;
 
-/// Level 0 is drained after this long without a flush, plus the time by [`QUIET_BYTES_PER_US`].
-const QUIET_US: u64 = 1_000_000;
-/// Additional wait: the time to read the compaction's inputs at this rate. It keeps every run of a
-/// slow writer from causing the rewrite of a large level.
-const QUIET_BYTES_PER_US: u64 = 64;
-
-/// Maximum bytes of a filter-rewrite job of more than one table; urgent compactions wait for no
-/// more than that.
-const REFIT_JOB_BYTES: u64 = 16 << 20;
-
-/// The next compaction.
-pub(super) struct NextCompaction {
-    pub keyspace: Arc<KeyspaceCore>,
-    /// `None` if the request has nothing to do.
-    pub job: Option<CompactionJob>,
-    pub asked: Option<Asked>,
+/// A piece of compaction work that one thread does without waiting for another.
+pub(super) enum Step {
+    /// The tables of a job change runs without being rewritten.
+    Move(Arc<Job>),
+    /// A job that was just claimed: its slices are planned, and the first one is built.
+    Begin(Arc<Job>),
+    /// The slice of this number is built.
+    Slice(Arc<Job>, usize),
 }
 
-/// The request for a compaction that the policy does not ask for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// `compact` waits for it.
-    Whole,
-    /// It is part of the filter rewrite with this number.
-    FilterRewrite(u64),
+/// A keyspace and its tree while the next step is chosen.
+struct Tree {
+    keyspace: Arc<KeyspaceCore>,
+    version: Arc<Version>,
+    requests: Vec<Request>,
 }
 
-/// Chooses the next compaction. It has no state of its own.
+/// Chooses the next step. It has no state of its own.
 pub(super) struct Picker {
     clock: Arc<dyn Clock>,
     /// Whether background work runs on the caller's thread.
     is_inline: bool,
+    /// Threads that run compactions.
+    workers: usize,
     settings: Arc<Settings>,
     catalog: Arc<Catalog>,
-    reads: Arc<Reads>,
     sealed: Arc<SealedGenerations>,
     memory: Arc<MemoryLink>,
 }
 
 impl Picker {
-    /// Chooses among the trees of `catalog`, which `reads` reads; `sealed` are the generations that
-    /// are not in them yet.
+    /// Chooses among the trees of `catalog`; `sealed` are the generations that are not in them yet.
     pub fn new(
         env: &Env,
         settings: Arc<Settings>,
-        (catalog, reads): (Arc<Catalog>, Arc<Reads>),
+        catalog: Arc<Catalog>,
         sealed: Arc<SealedGenerations>,
         memory: Arc<MemoryLink>,
     ) -> Self {
+        let workers = compaction_threads(env.spawner.as_ref(), &settings);
         let (clock, is_inline) = (Arc::clone(&env.clock), env.spawner.is_inline());
-        Self { clock, is_inline, settings, catalog, reads, sealed, memory }
+        Self { clock, is_inline, workers, settings, catalog, sealed, memory }
     }
 
-    /// The next compaction, in this order: requests by `compact`; the keyspace with the most runs
-    /// in level 0; tombstones that are too old or that scans have passed too often; and, after a
-    /// while without writes, what level 0 still holds. A filter rewrite
-    /// that a caller waits for alternates with all these. One without a waiter runs when nothing
-    /// else is due.
-    pub fn next_compaction(&self, state: &BackgroundState) -> Option<NextCompaction> {
-        let is_draining = state.drainers > 0;
-        let awaited = || self.next_refit(state, true);
-        let first = if state.last_was_filter_rewrite { None } else { awaited() };
-        first
-            .or_else(|| self.next_compaction_by(state, is_draining))
-            .or_else(awaited)
-            .or_else(|| self.next_triggered())
-            .or_else(|| {
-                // Without threads nothing runs by itself.
-                let may_drain = !self.is_inline && self.sealed.is_empty() && !state.flushing;
-                let next =
-                    (may_drain && !is_draining).then(|| self.next_compaction_by(state, true)).flatten()?;
-                let bytes = next.job.as_ref().map_or(0, |job| job.input_bytes(&next.keyspace.load().version));
-                let quiet_us = self.clock.now_us().saturating_sub(state.quiet_since_us);
-                (quiet_us >= QUIET_US + bytes / QUIET_BYTES_PER_US).then_some(next)
-            })
-            .or_else(|| {
-                let rests = self.memory.writes_idle();
-                rests.then(|| self.next_refit(state, false)).flatten()
-            })
-    }
-
-    /// The compaction of tombstones that are too old or were passed too often, in the keyspace
-    /// where they are the oldest.
-    fn next_triggered(&self) -> Option<NextCompaction> {
-        if !self.settings.auto_compaction {
-            return None;
+    /// The step that a free thread should do now, with all that it takes claimed; `None` if there is
+    /// nothing to do, or not enough memory for it.
+    pub fn next_step(&self, state: &mut BackgroundState) -> Option<Step> {
+        let design = self.settings.live.get().design;
+        state.running.iter_mut().for_each(|running| running.check_design(&design));
+        let rules = rules(&self.settings, state.drainers > 0);
+        let trees = self.trees(state, &rules);
+        let now_us = self.clock.now_us();
+        let is_backing_off = !self.is_inline && now_us < state.retry_at_us;
+        let next = if is_backing_off { None } else { self.next_job(state, &trees, rules, now_us) };
+        match (next, self.best_running(state, &trees, &rules)) {
+            (Some((_, _, score)), Some((running, at))) if score <= running => self.take_slice(state, at),
+            (Some((tree, job, score)), _) => self.begin(state, tree, job, score),
+            (None, Some((_, at))) => self.take_slice(state, at),
+            (None, None) => None,
         }
-        let (rules, triggers) =
-            (rules(&self.settings, false), triggers(&self.settings, &self.reads, self.clock.as_ref()));
-        let jobs = self.catalog.keyspaces();
-        let jobs = jobs.values().filter_map(|keyspace| {
-            let version = Arc::clone(&keyspace.load().version);
-            let job = pick_triggered(&version, &rules, &triggers)?;
-            Some((oldest_tombstone_age_ms(&version, triggers.now_ms), Arc::clone(keyspace), job))
-        });
-        let next = jobs.max_by_key(|(age_ms, ..)| *age_ms);
-        next.map(|(_, keyspace, job)| NextCompaction { keyspace, job: Some(job), asked: None })
     }
 
-    /// The next job of the first filter rewrite that has, or has not, a waiter.
-    fn next_refit(&self, state: &BackgroundState, has_waiter: bool) -> Option<NextCompaction> {
-        let filter_rewrite =
-            state.filter_rewrites.iter().find(|filter_rewrite| filter_rewrite.has_waiter == has_waiter)?;
+    /// The trees now, without those of keyspaces that are being dropped, and their requests.
+    /// Requests that find nothing to do are removed.
+    fn trees(&self, state: &mut BackgroundState, rules: &Rules) -> Vec<Tree> {
         let keyspaces = self.catalog.keyspaces();
-        let keyspace = keyspaces.get(&filter_rewrite.keyspace)?;
-        let job = pick_filter_rewrite(&keyspace.load().version, &filter_rewrite.tables, REFIT_JOB_BYTES);
-        Some(NextCompaction {
-            keyspace: Arc::clone(keyspace),
-            job,
-            asked: Some(Asked::FilterRewrite(filter_rewrite.number)),
+        let with_unawaited = self.memory.writes_idle();
+        let trees = keyspaces.values().map(|keyspace| {
+            let version = Arc::clone(&keyspace.load().version);
+            state.requests.drop_done(keyspace.id, &version, rules);
+            let requests = state.requests.waiting(keyspace.id, with_unawaited);
+            Tree { keyspace: Arc::clone(keyspace), version, requests }
+        });
+        trees.collect()
+    }
+
+    /// The best job that could begin, with its tree and its score.
+    fn next_job<'t>(
+        &self,
+        state: &BackgroundState,
+        trees: &'t [Tree],
+        rules: Rules,
+        now_us: u64,
+    ) -> Option<(&'t Tree, CompactionJob, f64)> {
+        // Without threads nothing runs by itself.
+        let is_quiet = !self.is_inline && state.drainers == 0 && !state.flushing;
+        let quiet_us = if is_quiet { now_us.saturating_sub(state.quiet_since_us) } else { 0 };
+        let found = self.choose(state, trees, rules, quiet_us)?;
+        let tree = trees.iter().find(|tree| tree.keyspace.id == found.0)?;
+        Some((tree, found.1, found.2))
+    }
+
+    fn choose(
+        &self,
+        state: &BackgroundState,
+        trees: &[Tree],
+        rules: Rules,
+        quiet_us: u64,
+    ) -> Option<(shamba_key::KeyspaceId, CompactionJob, f64)> {
+        let (none, triggers) = (Claims::default(), Triggers::default());
+        let trees: Vec<_> = trees
+            .iter()
+            .map(|tree| TreeSituation {
+                keyspace: tree.keyspace.id,
+                version: &tree.version,
+                rules,
+                claims: state.claims.get(&tree.keyspace.id).unwrap_or(&none),
+                requests: &tree.requests,
+                triggers: &triggers,
+                is_automatic: self.settings.auto_compaction,
+            })
+            .collect();
+        let situation = Situation {
+            sealed: self.sealed.len(),
+            flushing: usize::from(state.flushing),
+            quiet_us,
+            trees: &trees,
+            slots: 1,
+        };
+        next_jobs(&situation).into_iter().find_map(|next| match next.work {
+            // Flushes have a thread of their own.
+            Work::Flush => None,
+            Work::Compaction(keyspace, job) => Some((keyspace, job, next.score)),
         })
     }
 
-    fn next_compaction_by(&self, state: &BackgroundState, is_draining: bool) -> Option<NextCompaction> {
-        let rules = rules(&self.settings, is_draining);
-        let keyspaces = self.catalog.keyspaces();
-        for id in &state.full_compactions {
-            if let Some(keyspace) = keyspaces.get(id) {
-                let job = pick_full(&keyspace.load().version, &rules);
-                return Some(NextCompaction {
-                    keyspace: Arc::clone(keyspace),
-                    job,
-                    asked: Some(Asked::Whole),
-                });
-            }
-        }
-        if !self.settings.auto_compaction {
+    /// The running job with the highest score of those that have a slice to take, and its position.
+    fn best_running(&self, state: &BackgroundState, trees: &[Tree], rules: &Rules) -> Option<(f64, usize)> {
+        let score = |running: &Running| {
+            let id = running.job.keyspace.id;
+            let tree = trees.iter().find(|tree| tree.keyspace.id == id)?;
+            let claim = state.claims.get(&id)?.get(running.job.claim)?;
+            Some(running_score(&tree.version, rules, claim))
+        };
+        let open = state.running.iter().enumerate().filter(|(_, running)| running.is_open(self.workers));
+        let scored = open.filter_map(|(at, running)| Some((score(running)?, at)));
+        // The first of equals, which is the oldest.
+        scored.reduce(|best, other| if other.0 > best.0 { other } else { best })
+    }
+
+    fn take_slice(&self, state: &mut BackgroundState, at: usize) -> Option<Step> {
+        let running = state.running.get_mut(at)?;
+        let job = Arc::clone(&running.job);
+        if !state.memory.take(job.slice_memory_bytes) {
             return None;
         }
-        let jobs = keyspaces.values().filter_map(|keyspace| {
-            let view = keyspace.load();
-            let job = pick(&view.version, &keyspace.turns(rules))?;
-            // Small tables wait until no tree needs another compaction.
-            let urgency = (job.reason != Reason::SmallTables, view.version.level(0).len());
-            Some((urgency, Arc::clone(keyspace), job))
+        Some(Step::Slice(job, running.take_slice()))
+    }
+
+    /// Claims `job` for the caller.
+    fn begin(
+        &self,
+        state: &mut BackgroundState,
+        tree: &Tree,
+        job: CompactionJob,
+        score: f64,
+    ) -> Option<Step> {
+        let Tree { keyspace, version, .. } = tree;
+        let is_move = job.is_trivial_move(version) && !self.joins_tables(version, &job);
+        let size = self.memory.table_size(self.settings.table_bytes());
+        let slice_memory_bytes = if is_move { 0 } else { size.building_bytes(amount(&job, version)) };
+        if !state.memory.take(slice_memory_bytes) {
+            return None;
+        }
+        let claims = state.claims.entry(keyspace.id).or_default();
+        let claim = claims.claim(version, job.clone(), self.catalog.new_run(), score);
+        let (claim, output) = match claim {
+            Ok(claim) => (claim.number(), claim.output()),
+            Err(why) => {
+                // The scheduling rules name only jobs that can be claimed; nothing is lost without
+                // this one.
+                debug_assert!(false, "{why}");
+                state.memory.give_back(slice_memory_bytes);
+                return None;
+            }
+        };
+        state.jobs_begun += 1;
+        let number = state.jobs_begun;
+        state.requests.began(keyspace.id, &job, number);
+        let since = (self.clock.now_us(), state.compaction_failures.failures_total);
+        let job = Arc::new(Job::new(
+            (number, claim),
+            Arc::clone(keyspace),
+            Arc::clone(version),
+            job,
+            output,
+            self.settings.live.get().design,
+            slice_memory_bytes,
+            since,
+        ));
+        state.running.push(Running::new(Arc::clone(&job)));
+        Some(if is_move { Step::Move(job) } else { Step::Begin(job) })
+    }
+
+    /// Whether flushed tables that could be moved unchanged are joined into fewer ones
+    /// (`TableSize::joins`). Not where tables of the target run lie between them: no output may span
+    /// those.
+    fn joins_tables(&self, version: &Version, job: &CompactionJob) -> bool {
+        use shamba_tree::compaction::policy::{Reason, Target};
+        let uses = job.uses(version);
+        let hull =
+            uses.iter().map(|(_, _, table)| table.range.clone()).reduce(|hull, range| hull.hull(&range));
+        let Some(hull) = hull.filter(|_| job.reason == Reason::Level0) else { return false };
+        let (bytes, entries) = uses.iter().fold((0u64, 0u64), |(bytes, entries), (_, _, table)| {
+            (bytes.saturating_add(table.live_bytes), entries.saturating_add(table.meta.entries))
         });
-        let next = jobs.max_by_key(|(urgency, ..)| *urgency);
-        next.map(|(_, keyspace, job)| NextCompaction { keyspace, job: Some(job), asked: None })
+        let is_free = match job.target_run {
+            Target::New => true,
+            Target::Existing(id) => version.run(id).is_none_or(|(_, run)| run.overlapping(&hull).is_empty()),
+        };
+        is_free
+            && self.memory.table_size(self.settings.table_bytes()).joins(uses.len() as u64, bytes, entries)
     }
 
     /// Whether nothing is left to flush or compact, level 0 included.
     pub fn is_idle(&self, state: &BackgroundState) -> bool {
-        self.sealed.is_empty()
-            && !state.flushing
-            && !state.merging
-            && self.next_compaction_by(state, true).is_none()
+        if !self.sealed.is_empty() || state.flushing || !state.running.is_empty() {
+            return false;
+        }
+        let rules = rules(&self.settings, true);
+        let keyspaces = self.catalog.keyspaces();
+        let tree = |keyspace: &Arc<KeyspaceCore>| {
+            let mut requests = state.requests.waiting(keyspace.id, false);
+            requests.retain(|request| matches!(request.kind, RequestKind::Full));
+            let version = Arc::clone(&keyspace.load().version);
+            Tree { keyspace: Arc::clone(keyspace), version, requests }
+        };
+        let trees: Vec<_> = keyspaces.values().map(tree).collect();
+        self.choose(state, &trees, rules, 0).is_none()
     }
 
     /// Bytes that flushes and compactions have to move until [`Self::is_idle`].
@@ -172,4 +267,11 @@ impl Picker {
         let unmerged = |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules);
         unflushed + keyspaces.values().map(unmerged).sum::<u64>()
     }
+}
+
+/// Input bytes and entries of a job.
+pub(super) fn amount(job: &CompactionJob, version: &Version) -> (u64, u64) {
+    job.uses(version).into_iter().fold((0, 0), |(bytes, entries): (u64, u64), (_, _, table)| {
+        (bytes.saturating_add(table.live_bytes), entries.saturating_add(live_entries(table)))
+    })
 }

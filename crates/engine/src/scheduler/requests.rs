@@ -12,7 +12,7 @@ use shamba_tree::version::TableMeta;
 
 use super::Scheduler;
 use super::filter_rewrite::{Worth, pays, stale_filters};
-use super::state::{BackgroundState, FilterRewrite};
+use super::state::BackgroundState;
 use crate::catalog::InstallObserver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
@@ -21,33 +21,27 @@ impl Scheduler {
     /// Flushes, then compacts every keyspace into one run.
     pub fn compact_now(&self) -> Result<()> {
         self.writer.flush()?;
-        let ids: Vec<KeyspaceId> = {
-            // Listed under the lock under which a drop removes its keyspace from
-            // `full_compactions`.
+        let numbers: Vec<u64> = {
+            // Listed under the lock under which a drop withdraws the requests of its keyspace.
             let mut state = lock(&self.background.state);
-            let ids: Vec<KeyspaceId> = self.catalog.keyspaces().keys().copied().collect();
-            state.full_compactions.extend(&ids);
-            ids
+            self.catalog.keyspaces().keys().map(|id| state.requests.add_full(*id)).collect()
         };
-        let done = self.wait_until(&[Work::Merge], |state| {
-            !state.merging && ids.iter().all(|id| !state.full_compactions.contains(id))
-        });
-        if done.is_err() {
-            // Without a waiter, a compaction that fails must not keep others from running.
-            lock(&self.background.state).full_compactions.retain(|id| !ids.contains(id));
-        }
-        done
+        self.wait_for_requests(&numbers)
     }
 
     /// Requests a compaction of every keyspace into one run, without waiting for it.
     pub fn request_full_compactions(&self) {
         let mut state = lock(&self.background.state);
-        state.full_compactions = self.catalog.keyspaces().keys().copied().collect();
+        for id in self.catalog.keyspaces().keys() {
+            if !state.requests.has_waiting_full(*id) {
+                state.requests.add_full(*id);
+            }
+        }
     }
 
     /// Whether a compaction of a whole keyspace is requested.
     pub fn is_compacting_all(&self) -> bool {
-        !lock(&self.background.state).full_compactions.is_empty()
+        lock(&self.background.state).requests.has_full()
     }
 
     /// Rewrites in place every table whose filter has a stale size; flushes and moves nothing.
@@ -58,17 +52,15 @@ impl Scheduler {
             let mut state = lock(&self.background.state);
             self.queue_filter_rewrites(&mut state, wanted, true)
         };
-        let done = self.wait_until(&[Work::Merge], |state| {
-            !state.merging
-                && !state
-                    .filter_rewrites
-                    .iter()
-                    .any(|filter_rewrite| numbers.contains(&filter_rewrite.number))
-        });
+        self.wait_for_requests(&numbers)
+    }
+
+    /// Waits until none of these requests is pending. Withdraws them after a failure: without a
+    /// waiter, a compaction that fails must not be tried for ever.
+    pub(super) fn wait_for_requests(&self, numbers: &[u64]) -> Result<()> {
+        let done = self.wait_until(&[Work::Merge], |state| !state.requests.has_any(numbers));
         if done.is_err() {
-            lock(&self.background.state)
-                .filter_rewrites
-                .retain(|filter_rewrite| !numbers.contains(&filter_rewrite.number));
+            lock(&self.background.state).requests.remove(numbers);
         }
         done
     }
@@ -78,7 +70,7 @@ impl Scheduler {
     pub fn request_filter_rewrites(&self, worth: Worth) {
         if !self.settings.auto_compaction
             || self.lifecycle.is_read_only()
-            || !lock(&self.background.state).filter_rewrites.is_empty()
+            || lock(&self.background.state).requests.has_filter_rewrite()
         {
             return;
         }
@@ -107,10 +99,7 @@ impl Scheduler {
         let mut numbers = Vec::new();
         for (keyspace, tables) in wanted {
             if keyspaces.contains_key(&keyspace) {
-                state.filter_rewrites_started += 1;
-                let number = state.filter_rewrites_started;
-                state.filter_rewrites.push_back(FilterRewrite { number, keyspace, tables, has_waiter });
-                numbers.push(number);
+                numbers.push(state.requests.add_filter_rewrite(keyspace, tables, has_waiter));
             }
         }
         numbers
@@ -125,7 +114,8 @@ impl Scheduler {
         let is_inline = self.is_inline;
         // Failed work is retried at once, whatever its back-off: it may succeed now.
         let failed_before: Vec<(Work, u32)> = {
-            let state = lock(&self.background.state);
+            let mut state = lock(&self.background.state);
+            state.retry_at_us = 0;
             by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_total)).collect()
         };
         self.background.wake.notify_all();
@@ -168,7 +158,7 @@ impl Scheduler {
 impl Background for Scheduler {
     fn wake(&self) {
         // Workers look for work under this lock: none of them can miss the notification.
-        drop(lock(&self.background.state));
+        lock(&self.background.state).retry_at_us = 0;
         self.background.wake.notify_all();
     }
 
@@ -194,9 +184,8 @@ impl Background for Scheduler {
     }
 
     fn forget(&self, keyspace: KeyspaceId) {
-        let mut state = lock(&self.background.state);
-        state.full_compactions.retain(|id| *id != keyspace);
-        state.filter_rewrites.retain(|filter_rewrite| filter_rewrite.keyspace != keyspace);
+        lock(&self.background.state).requests.forget(keyspace);
+        self.stop_jobs(|job| job.keyspace.id == keyspace);
     }
 }
 

@@ -30,7 +30,6 @@ pub(super) fn rules_of(settings: &Settings, design: Design, is_draining: bool) -
         l0_slowdown_runs: l0.soft_runs,
         is_draining,
         long_bytes: settings.table_bytes().saturating_mul(LONG_COMPACTION_TABLES),
-        credit_bytes: 0,
         small_bytes: (settings.table_bytes() / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES),
     }
 }

@@ -4,7 +4,6 @@
 //! [`crate::table_files::output`]).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
 use shamba_tree::compaction::reading::read_bytes;
@@ -16,7 +15,7 @@ use shamba_tree::version::{KeyRange, TableUse, level_bytes, live_bytes};
 
 use super::compact::Compactor;
 use super::flush::output_options;
-use super::plan::{CompactedSlice, CompactionPlan};
+use super::job::{BuiltSlice, Job};
 use crate::error::{Error, Result};
 use crate::table_files::output::{Output, OutputOptions};
 
@@ -26,9 +25,15 @@ const READ_PART: u64 = 64;
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
 impl Compactor {
-    /// Compacts the entries of the inputs whose keys lie in `slice`.
-    pub(super) fn compact_slice(&self, plan: &CompactionPlan, slice: &KeyRange) -> Result<CompactedSlice> {
-        let CompactionPlan { version, job, .. } = plan;
+    /// Compacts the entries of the inputs whose keys lie in the slice `number` of `job`.
+    ///
+    /// # Errors
+    /// Of reading and writing; `Closed` when the job was stopped. No table is left.
+    pub(super) fn build_slice(&self, job: &Job, number: usize) -> Result<BuiltSlice> {
+        let (Some(prepared), Some(slice)) = (job.prepared.get(), job.slices().get(number)) else {
+            return Err(Error::closed());
+        };
+        let (plan, Job { version, job, .. }) = (job, job);
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut input_entries = 0.0;
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
@@ -81,7 +86,7 @@ impl Compactor {
             })
             .collect();
         let target = (plan.keyspace.as_ref(), job.target_level);
-        let bits = (Arc::clone(&plan.bits), self.filter_bits.layout());
+        let bits = (Arc::clone(&prepared.bits), self.filter_bits.layout());
         let table_size = self.memory.table_size(self.settings.table_bytes());
         let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
         // Tombstones that stay may be the oldest of any input.
@@ -107,35 +112,16 @@ impl Compactor {
             if merged.is_large() || entries % CHECK_EVERY_ENTRIES == 0 {
                 // The open block is counted before its compression, so the count may shrink.
                 let bytes = output.bytes().max(bytes_paced);
-                plan.bytes_written.fetch_add(bytes - bytes_paced, Ordering::Relaxed);
+                let is_stopped = || plan.is_stopped() || self.background.is_stopping();
+                self.pace.keep(bytes - bytes_paced, is_stopped);
                 bytes_paced = bytes;
-                self.keep_pace(plan);
-                if plan.is_stopped() || self.background.is_stopping() {
+                if is_stopped() {
                     return Err(Error::closed());
                 }
             }
             merged.next()?;
         }
-        Ok(CompactedSlice { tables: output.finish()?, bytes_read, entries_dropped })
-    }
-
-    /// Sleeps while the compaction is ahead of its rate limit.
-    fn keep_pace(&self, plan: &CompactionPlan) {
-        let bytes_per_s = self.settings.rate_limit_bytes_per_s;
-        if bytes_per_s == 0 {
-            return;
-        }
-        let bytes_written = plan.bytes_written.load(Ordering::Relaxed);
-        let due_us = plan.begin_us + bytes_written.saturating_mul(1_000_000) / bytes_per_s;
-        while !plan.is_stopped() && !self.background.is_stopping() {
-            let now_us = self.env.clock.now_us();
-            if now_us >= due_us {
-                return;
-            }
-            self.env.clock.sleep_us((due_us - now_us).min(20_000));
-            let slept_us = self.env.clock.now_us().saturating_sub(now_us);
-            plan.slept_us.fetch_add(slept_us, Ordering::Relaxed);
-        }
+        Ok(BuiltSlice { tables: output.finish()?, bytes_read, entries_dropped })
     }
 }
 

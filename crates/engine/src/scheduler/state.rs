@@ -1,51 +1,41 @@
-//! The state of background work: what runs, what is requested, what failed, and who waits for it.
+//! The state of background work: what runs, what it occupies, what is requested, what failed, and
+//! who waits for it. One lock protects all of it.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use shamba_env::lock;
 use shamba_key::KeyspaceId;
-use shamba_table::TableId;
+use shamba_tree::compaction::schedule::Claims;
 
-use super::plan::CompactionPlan;
+use super::budget::SliceMemory;
+use super::job::Running;
+use super::queue::Requests;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::writer::{Failures, Work};
 
-/// Tables of a keyspace whose filters should be rewritten in place.
-#[derive(Clone, Debug)]
-pub(super) struct FilterRewrite {
-    /// Identifies the rewrite.
-    pub number: u64,
-    pub keyspace: KeyspaceId,
-    pub tables: BTreeSet<TableId>,
-    /// Whether a caller waits for it. It then alternates with the compactions of the policy instead
-    /// of coming after all of them.
-    pub has_waiter: bool,
-}
-
-/// Pending background work and its state.
+/// Pending and running background work.
 #[derive(Default)]
 pub(super) struct BackgroundState {
     pub flushing: bool,
-    pub merging: bool,
-    /// The running compaction whose slices helper threads may take.
-    pub sharing: Option<Arc<CompactionPlan>>,
+    /// The claims of the running compactions; keyspaces without any are left out.
+    pub claims: BTreeMap<KeyspaceId, Claims>,
+    /// The running compactions, oldest first.
+    pub running: Vec<Running>,
+    /// Compactions that have begun so far.
+    pub jobs_begun: u64,
+    /// Memory of the slices that are being built.
+    pub memory: SliceMemory,
+    pub requests: Requests,
     /// Number of callers that wait until no compaction is pending.
     pub drainers: u32,
     /// Time at which the last flush ended.
     pub quiet_since_us: u64,
-    /// Keyspaces with a pending full compaction, requested by `compact`.
-    pub full_compactions: VecDeque<KeyspaceId>,
-    /// Pending filter rewrites.
-    pub filter_rewrites: VecDeque<FilterRewrite>,
-    /// Whether the last compaction was part of a filter rewrite: other compactions come next.
-    pub last_was_filter_rewrite: bool,
-    /// Number of filter rewrites so far.
-    pub filter_rewrites_started: u64,
     pub shutdown: bool,
     pub flush_failures: Failures,
     pub compaction_failures: Failures,
+    /// No compaction begins before this time: the back-off after a failure.
+    pub retry_at_us: u64,
 }
 
 impl BackgroundState {
@@ -57,12 +47,36 @@ impl BackgroundState {
             Work::Flush | Work::Merge => &self.flush_failures,
         }
     }
+
+    /// The running job of this number.
+    pub fn running(&mut self, number: u64) -> Option<&mut Running> {
+        self.running.iter_mut().find(|running| running.job.number == number)
+    }
+
+    /// Takes the job of this number off the running ones, with its claim, if it is over.
+    pub fn take_over(&mut self, number: u64) -> Option<Running> {
+        let at = self.running.iter().position(|running| running.job.number == number)?;
+        if !self.running[at].is_over() {
+            return None;
+        }
+        let running = self.running.remove(at);
+        let (id, claim) = (running.job.keyspace.id, running.job.claim);
+        if let Some(claims) = self.claims.get_mut(&id) {
+            claims.release(claim);
+            if claims.is_empty() {
+                self.claims.remove(&id);
+            }
+        }
+        Some(running)
+    }
 }
 
 /// Background work, and the condition variables for waiting.
 #[derive(Default)]
 pub(super) struct BackgroundWork {
     pub state: Mutex<BackgroundState>,
+    /// Set with [`BackgroundState::shutdown`], and read without the lock.
+    pub is_stopping: AtomicBool,
     /// Signalled when there is work.
     pub wake: Condvar,
     /// Signalled when work was done.
@@ -72,7 +86,7 @@ pub(super) struct BackgroundWork {
 impl BackgroundWork {
     /// Whether background work should stop.
     pub fn is_stopping(&self) -> bool {
-        lock(&self.state).shutdown
+        self.is_stopping.load(Ordering::Acquire)
     }
 
     /// Waits for work, at most this long.

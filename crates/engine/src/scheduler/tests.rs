@@ -7,54 +7,18 @@ use std::sync::Arc;
 use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
+mod alone;
+
+use super::next::Step;
 use super::state::BackgroundState;
 use super::*;
 use crate::database::Db;
 use crate::error::{Error, ErrorKind};
-use crate::event::Event;
-use crate::event::EventListener;
-use crate::sync::Mutex;
 use crate::writer::Work;
 use shamba_key::{KeyspaceId, RunId};
-use shamba_tree::compaction::policy::Reason;
 
 /// Keys that are overwritten repeatedly: the tree does not grow.
 const KEYS: u32 = 400;
-
-/// Number of flushes that make level 0 due.
-const DUE: u64 = 4;
-
-/// The start or end of a compaction.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Seen {
-    begins: bool,
-    target_level: u32,
-    /// Slices of all compactions installed before.
-    slices: u64,
-}
-
-/// Records the start and end of compactions.
-#[derive(Default)]
-struct Merges {
-    seen: Mutex<Vec<Seen>>,
-    /// If set, writes more keys whenever a compaction has ended: the database and its next key.
-    writer: Mutex<Option<(Db, u32)>>,
-}
-
-impl EventListener for Merges {
-    fn event(&self, event: &Event) {
-        let (begins, target_level) = match event {
-            Event::CompactionBegin { target_level, .. } => (true, *target_level),
-            Event::CompactionEnd { target_level, .. } => (false, *target_level),
-            _ => return,
-        };
-        let Some((db, next)) = &mut *lock(&self.writer) else { return };
-        lock(&self.seen).push(Seen { begins, target_level, slices: db.stats().compaction_slices });
-        if !begins {
-            flush(db, next, DUE);
-        }
-    }
-}
 
 /// Writes the next keys until this many flushes are done.
 fn flush(db: &Db, next: &mut u32, flushes: u64) {
@@ -68,72 +32,11 @@ fn flush(db: &Db, next: &mut u32, flushes: u64) {
     }
 }
 
-/// A compaction of a level 0 that is near a write slowdown gives compaction credit, which
-/// compactions of levels spend. One of a level 0 with fewer runs gives none.
-#[test]
-fn merges_of_a_crowded_inbox_and_of_levels_take_turns() {
-    let db = Db::builder(Path::new("/db"))
-        .env(Env::deterministic(Arc::new(MemFs::new()), 1))
-        .info_log(false)
-        .merge_policy(MergePolicy::Leveling)
-        .size_ratio(2.0)
-        .write_buffer(4 << 10)
-        .experimental(|e| e.file_size(1 << 10).block_bytes(512))
-        .open()
-        .expect("opened");
-    let core = db.core();
-    let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
-    let _by_hand = lock(&core.scheduler.inline_work);
-    let credit_bytes = || keyspace.turns(core.scheduler.rules(false)).credit_bytes;
-    let (mut next, mut owed, mut spent, mut with_room) = (0, 0, 0, 0);
-    for round in 0..60 {
-        // Every third round all due work is done, and then level 0 has few runs.
-        flush(&db, &mut next, if round % 3 == 0 { 4 } else { 9 });
-        loop {
-            let rules = core.scheduler.rules(false);
-            let version = Arc::clone(&keyspace.load().version);
-            let was_l0_urgent = rules.is_l0_urgent(&version);
-            let before_bytes = credit_bytes();
-            let Some(next) = core.scheduler.picker.next_compaction(&lock(&core.scheduler.background.state))
-            else {
-                break;
-            };
-            let job = next.job.expect("a job");
-            let (is_free, bytes) = (job.is_trivial_move(&version), job.input_bytes(&version));
-            if was_l0_urgent && before_bytes == 0 {
-                assert!(job.reason == Reason::Level0 || is_free, "{job}");
-            }
-            core.scheduler.compact_once().expect("merged");
-            match job.reason {
-                _ if is_free => assert_eq!(credit_bytes(), before_bytes, "{job}"),
-                Reason::Level0 if was_l0_urgent => {
-                    assert!((bytes..=4 * bytes).contains(&credit_bytes()), "{} of {bytes}", credit_bytes());
-                    owed += 1;
-                }
-                Reason::Level0 => {
-                    assert_eq!(credit_bytes(), 0);
-                    with_room += 1;
-                }
-                _ if before_bytes > 0 => {
-                    assert!(credit_bytes() < before_bytes, "{job}");
-                    spent += 1;
-                }
-                _ => assert!(!was_l0_urgent, "{job}"),
-            }
-            if round % 3 > 0 && credit_bytes() == 0 {
-                break;
-            }
-        }
-    }
-    assert!(owed > 20 && spent > 10 && with_room > 0, "{owed} {spent} {with_room}");
-}
-
 /// In-place compaction of the runs of a tiered last level may cover most of the database. It
 /// continues to its end, slice by slice, while others write and flush, and other jobs compact the
-/// flushed tables between its slices. Earlier it stopped after its first slice.
+/// flushed tables between its slices.
 #[test]
-fn a_long_merge_in_place_goes_on_while_it_has_company() {
-    let merges = Arc::new(Merges::default());
+fn a_long_compaction_goes_on_while_others_compact_what_is_flushed() {
     let db = Db::builder(Path::new("/db"))
         .env(Env::deterministic(Arc::new(MemFs::new()), 1))
         .info_log(false)
@@ -141,7 +44,6 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
         .size_ratio(4.0)
         .write_buffer(4 << 10)
         .experimental(|e| e.file_size(1 << 10).block_bytes(512))
-        .event_listener(Arc::clone(&merges) as Arc<dyn EventListener>)
         .open()
         .expect("opened");
     let core = db.core();
@@ -149,55 +51,54 @@ fn a_long_merge_in_place_goes_on_while_it_has_company() {
     // The holder of this lock does all background work.
     let _by_hand = lock(&core.scheduler.inline_work);
     let long_bytes = core.scheduler.rules(false).long_bytes;
-    let next_compaction = || {
-        core.scheduler
-            .picker
-            .next_compaction(&lock(&core.scheduler.background.state))
-            .and_then(|next| next.job)
-    };
     let mut next = 0;
-    let long = loop {
+    let long = 'found: loop {
         flush(&db, &mut next, 1);
-        while let Some(job) = next_compaction() {
-            let version = &keyspace.load().version;
-            let is_in_place = job.inputs.iter().all(|input| input.level == job.target_level);
-            if is_in_place && job.inputs.len() > 1 && job.input_bytes(version) >= long_bytes {
-                break;
+        while let Some(step) = core.scheduler.next_step() {
+            if let Step::Begin(job) = &step {
+                let compaction = &job.job;
+                let is_in_place =
+                    compaction.inputs.iter().all(|input| input.level == compaction.target_level);
+                if is_in_place
+                    && compaction.inputs.len() > 1
+                    && compaction.input_bytes(&job.version) >= long_bytes
+                {
+                    let job = Arc::clone(job);
+                    core.scheduler.run(step).expect("its first slice");
+                    break 'found job;
+                }
             }
-            core.scheduler.compact_once().expect("merged");
+            core.scheduler.run(step).expect("compacted");
         }
-        if let Some(job) = next_compaction() {
-            break job;
-        }
-        assert!(next < 20 * KEYS, "no long merge in place in {next} writes");
+        assert!(next < 20 * KEYS, "no long compaction in place in {next} writes");
     };
-    // By now level 0 has enough runs for a compaction, but not enough to precede the long one.
-    flush(&db, &mut next, DUE);
-    assert_eq!(next_compaction().as_ref(), Some(&long), "the long merge is the next one");
-
-    *lock(&merges.writer) = Some((db.clone(), next));
-    let before = db.stats();
-    assert!(core.scheduler.compact_once().expect("merged"));
-    let written = lock(&merges.writer).take().expect("it wrote").1 - next;
-    let done = db.stats().since(&before);
-    let seen = lock(&merges.seen).clone();
-    assert_eq!(seen.first().map(|first| (first.begins, first.target_level)), Some((true, long.target_level)));
-    assert_eq!(seen.iter().filter(|seen| seen.begins).count() * 2, seen.len(), "each merge ended");
-    let beside = seen.len() as u64 / 2 - 1;
-    assert_eq!(done.compactions, 1 + beside, "a merge that gave way is none");
-    // Between two other jobs there were slices of the long compaction, and writes.
-    let between = seen[1..].chunks_exact(2).zip(seen[3..].chunks_exact(2));
-    let turns = between.filter(|(one, next)| next[0].slices > one[1].slices).count();
-    assert!(turns >= 2, "{turns} times it went on after a merge beside it:\n{seen:?}");
-    assert_eq!(done.flushes, DUE * (1 + beside), "every merge that ended was followed by flushes");
+    assert!(long.slices().len() > 8, "{} slices", long.slices().len());
+    let (mut other_jobs, mut turns, mut was_long) = (0, 0, true);
+    loop {
+        let is_running = lock(&core.scheduler.background.state).running(long.number).is_some();
+        if !is_running {
+            break;
+        }
+        if keyspace.load().version.level(0).len() < 16 {
+            flush(&db, &mut next, 1);
+        }
+        let step = core.scheduler.next_step().expect("the rest of the long one");
+        let is_long = matches!(&step, Step::Slice(job, _) if job.number == long.number);
+        other_jobs += u64::from(matches!(&step, Step::Begin(_)));
+        turns += u64::from(is_long && !was_long);
+        was_long = is_long;
+        core.scheduler.run(step).expect("compacted");
+    }
+    assert!(other_jobs >= 2 && turns >= 2, "{other_jobs} other jobs, {turns} times it went on after one");
 
     let version = Arc::clone(&keyspace.load().version);
     let is_left = |input: &RunId| version.runs().any(|(_, run)| run.id == *input);
-    let left: Vec<_> = long.inputs.iter().map(|input| input.run).filter(|run| is_left(run)).collect();
+    let left: Vec<_> = long.job.inputs.iter().map(|input| input.run).filter(|run| is_left(run)).collect();
     assert!(left.len() <= 1, "all but the run that the others were merged into should be gone: {left:?}");
+    while core.scheduler.compact_step().expect("compacted") {}
     db.check_invariants().expect("the tree has its shape");
     // Each key was last written by the last number that maps to it.
-    for number in next + written - KEYS..next + written {
+    for number in next - KEYS..next {
         let value = db.get(format!("key {:04}", number * 37 % KEYS)).expect("read").expect("it was written");
         assert_eq!(value[..], [number as u8; 100], "key of write {number}");
     }
@@ -231,16 +132,8 @@ fn tables_that_a_close_forestalls_are_removed() {
     }
     // As `close` does first; the workers have not noticed it yet.
     core.lifecycle.close();
-    let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
-    let job = {
-        let version = &keyspace.load().version;
-        let rules = core.scheduler.rules(true);
-        shamba_tree::compaction::policy::pick(version, &rules).expect("a merge")
-    };
-    assert_eq!(
-        core.scheduler.compactor.run(&keyspace, &job).expect_err("too late").kind(),
-        ErrorKind::Closed
-    );
+    lock(&core.scheduler.background.state).requests.add_full(KeyspaceId::DEFAULT);
+    assert_eq!(core.scheduler.compact_step().expect_err("too late").kind(), ErrorKind::Closed);
     assert_eq!(core.scheduler.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
     core.reads.release_stale_views(&core.catalog);
     assert_eq!(files(), used);
@@ -313,7 +206,7 @@ fn what_a_merge_failed_with_is_forgotten_when_there_is_nothing_to_merge() {
     lock(&db.core().scheduler.background.state)
         .compaction_failures
         .add(Error::new(ErrorKind::NoSpace, "a merge"));
-    assert!(!db.core().scheduler.compact_once().expect("nothing to do"));
+    assert!(!db.core().scheduler.compact_step().expect("nothing to do"));
     assert!(trouble().error.is_none() && trouble().failures == 0);
 }
 

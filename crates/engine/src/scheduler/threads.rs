@@ -24,7 +24,7 @@ pub(super) fn unrestricted_compaction_threads(budget_bytes: u64) -> usize {
     usize::try_from(budget_bytes / MERGE_THREAD_BUDGET_BYTES).unwrap_or(usize::MAX).max(1)
 }
 
-/// Number of compaction threads: the merge worker and its helpers.
+/// Number of compaction threads.
 pub(super) fn compaction_threads(spawner: &dyn Spawner, settings: &Settings) -> usize {
     if spawner.is_inline() {
         return 1;

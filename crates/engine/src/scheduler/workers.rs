@@ -2,22 +2,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use shamba_env::{JoinHandle, lock};
 
 use super::Scheduler;
+use super::execute::back_off_ms;
 use crate::error::{Error, ErrorKind, Result};
-use crate::writer::Work;
 
-/// Delay after the first failure; it doubles with each further one.
-const BACK_OFF_MS: u64 = 20;
-/// Maximum delay between retries.
-const BACK_OFF_MS_MAX: u64 = 2_000;
-/// An idle worker checks for work after this long: a wake-up may be lost, and nothing wakes it when
-/// a tombstone reaches its maximum age.
+/// An idle worker checks for work after this long: level 0 is drained after some time without
+/// writes, a tombstone may reach its maximum age, and a wake-up may be lost.
 const IDLE_MS: u64 = 500;
-/// A helper that is ahead of the compaction checks again after this long.
-const HELPER_MS: u64 = 5;
 
 /// A thread of background work.
 pub(crate) struct Worker {
@@ -49,11 +44,10 @@ impl Scheduler {
         let mut workers = Vec::new();
         if !self.lifecycle.is_read_only() {
             workers.push(self.worker("shamba-flush", false, Self::flush_worker));
-            workers.push(self.worker("shamba-merge", true, Self::compaction_worker));
             // Compactions run at lower priority than readers and writers, which do not wait for
             // them as long as flushes proceed.
-            let helpers = 1..self.compaction_threads();
-            workers.extend(helpers.map(|_| self.worker("shamba-help", true, Self::compaction_helper)));
+            let compactions = 0..self.compaction_threads();
+            workers.extend(compactions.map(|_| self.worker("shamba-compact", true, Self::compaction_worker)));
         }
         workers.extend(others);
         workers.into_iter().try_for_each(|worker| self.spawn(worker))
@@ -81,7 +75,9 @@ impl Scheduler {
 
     /// Tells the workers to stop.
     pub fn stop(&self) {
+        self.background.is_stopping.store(true, Ordering::Release);
         lock(&self.background.state).shutdown = true;
+        self.stop_jobs(|_| true);
         self.notify();
     }
 
@@ -107,55 +103,36 @@ impl Scheduler {
                 continue;
             }
             drop(state);
-            let wait_ms = self.flush_oldest().err().map(|_| self.back_off_ms(Work::Flush));
+            let has_failed = self.flush_oldest().is_err();
             state = lock(&self.background.state);
-            if let Some(wait_ms) = wait_ms {
-                if !state.shutdown {
-                    state = self.background.wait_for_work(state, wait_ms);
-                }
-            }
-        }
-    }
-
-    fn compaction_worker(&self) {
-        loop {
-            if self.background.is_stopping() {
-                return;
-            }
-            let merged = if self.lifecycle.has_failed() { Ok(false) } else { self.compact_once() };
-            let wait_ms = match merged {
-                Ok(true) => continue,
-                Ok(false) => IDLE_MS,
-                Err(_) => self.back_off_ms(Work::Merge),
-            };
-            let state = lock(&self.background.state);
-            // Checked again under the lock: an install notifies after it published.
-            if !state.shutdown && (merged.is_err() || self.picker.next_compaction(&state).is_none()) {
-                drop(self.background.wait_for_work(state, wait_ms));
-            }
-        }
-    }
-
-    /// Processes slices of the compaction that the merge worker runs.
-    fn compaction_helper(&self) {
-        let mut state = lock(&self.background.state);
-        while !state.shutdown {
-            if let Some(plan) = state.sharing.clone() {
-                drop(state);
-                self.compactor.help(&plan);
-                // The plan keeps the tree from before the compaction.
-                drop(plan);
-                state = lock(&self.background.state);
-            }
-            if !state.shutdown {
-                let wait_ms = if state.sharing.is_some() { HELPER_MS } else { IDLE_MS };
+            if has_failed && !state.shutdown {
+                let wait_ms = back_off_ms(state.flush_failures.failures);
                 state = self.background.wait_for_work(state, wait_ms);
             }
         }
     }
 
-    fn back_off_ms(&self, work: Work) -> u64 {
-        let failures = lock(&self.background.state).trouble(work, false).failures.min(10);
-        (BACK_OFF_MS << failures).min(BACK_OFF_MS_MAX)
+    /// Does one step after the other, and waits while there is none.
+    fn compaction_worker(&self) {
+        loop {
+            let mut state = lock(&self.background.state);
+            if state.shutdown {
+                return;
+            }
+            // Looked for under the lock of the wait: a step that ends meanwhile wakes this thread.
+            let step = if self.lifecycle.has_failed() { None } else { self.next_step_under(&mut state) };
+            match step {
+                Some(step) => {
+                    drop(state);
+                    let _ = self.run(step); // A failure is recorded, and delays the next job.
+                }
+                None => {
+                    let now_us = self.clock.now_us();
+                    let retry_ms = state.retry_at_us.saturating_sub(now_us).div_ceil(1_000);
+                    let wait_ms = if retry_ms > 0 { retry_ms.min(IDLE_MS) } else { IDLE_MS };
+                    drop(self.background.wait_for_work(state, wait_ms));
+                }
+            }
+        }
     }
 }

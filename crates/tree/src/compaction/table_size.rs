@@ -57,6 +57,11 @@ impl Tables {
     }
 }
 
+/// Memory for the digests of all tables that compactions build at the same time.
+pub fn building_bytes_max(budget_bytes: u64) -> u64 {
+    budget_bytes / HELPED_BUILDING_PART
+}
+
 /// The rule by which output tables end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableSize {
@@ -86,20 +91,22 @@ impl TableSize {
         }
     }
 
-    /// Number of the `threads` that may write tables at the same time, for data of `bytes` and
-    /// `entries`: each needs memory for the digests of one table.
-    pub fn threads_for(self, (bytes, entries): (u64, u64), budget_bytes: u64, threads: usize) -> usize {
+    /// Memory for the digests of one table, for data of `bytes` and `entries`.
+    pub fn building_bytes(self, (bytes, entries): (u64, u64)) -> u64 {
         if bytes == 0 {
-            return threads;
+            return 0;
         }
-        let entries_of =
-            |table_bytes: u64| (table_bytes as f64 * entries as f64 / bytes.max(1) as f64) as u64;
+        let entries_of = |table_bytes: u64| (table_bytes as f64 * entries as f64 / bytes as f64) as u64;
         let most = self
             .beyond_settings
             .map_or(u64::MAX, |beyond| beyond.entries_max.max(entries_of(beyond.set_bytes)));
-        let table_entries = entries_of(self.full_bytes).min(most);
-        let building_bytes = table_entries.saturating_mul(BUILDING_BYTES_PER_KEY).max(1);
-        let at_once = budget_bytes / HELPED_BUILDING_PART / building_bytes;
+        entries_of(self.full_bytes).min(most).saturating_mul(BUILDING_BYTES_PER_KEY)
+    }
+
+    /// Number of the `threads` that may write tables at the same time, for data of `bytes` and
+    /// `entries`: each needs memory for the digests of one table.
+    pub fn threads_for(self, amount: (u64, u64), budget_bytes: u64, threads: usize) -> usize {
+        let at_once = building_bytes_max(budget_bytes) / self.building_bytes(amount).max(1);
         threads.min(usize::try_from(at_once).unwrap_or(usize::MAX)).max(1)
     }
 

@@ -51,19 +51,6 @@ impl Version {
         self.levels().flat_map(|(level, runs)| runs.iter().map(move |run| (level, run)))
     }
 
-    /// A version with the levels down to `deepest`, restricted to the runs that `keeps` accepts.
-    pub fn upper(&self, deepest: u32, keeps: impl Fn(RunId) -> bool) -> Self {
-        let kept = |(_, runs): (u32, &[Arc<Run>])| runs.iter().filter(|run| keeps(run.id)).cloned().collect();
-        let mut levels: Vec<Vec<Arc<Run>>> =
-            self.levels().take_while(|(level, _)| *level <= deepest).map(kept).collect();
-        while levels.last().is_some_and(Vec::is_empty) {
-            levels.pop();
-        }
-        let upper = Self { levels };
-        upper.check_order();
-        upper
-    }
-
     /// The relations between the runs that hold in every version.
     fn check_order(&self) {
         debug_assert!(

@@ -125,12 +125,12 @@ fn a_keyspace_that_was_dropped_meanwhile_is_waited_for_by_nobody() {
     );
     drop(gone);
     db.drop_keyspace("gone").expect("dropped");
-    assert!(lock(&core.scheduler.background.state).filter_rewrites.is_empty(), "taken off the list");
+    assert!(!lock(&core.scheduler.background.state).requests.has_filter_rewrite(), "taken off the list");
     assert!(
         core.scheduler
             .queue_filter_rewrites(&mut lock(&core.scheduler.background.state), wanted, true)
             .is_empty(),
         "not put on it"
     );
-    assert!(lock(&core.scheduler.background.state).filter_rewrites.is_empty());
+    assert!(!lock(&core.scheduler.background.state).requests.has_filter_rewrite());
 }

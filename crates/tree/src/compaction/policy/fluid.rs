@@ -13,9 +13,7 @@
 //!     leveled one with more than one run, which only a change of the design leaves, is compacted
 //!     in place.
 //! (c) When level 0 is due ([`super::rules`]), all of it moves to level 1, or past closed levels to
-//!     the first open one. If level 0 is close to a write slowdown (`is_l0_urgent`), it
-//!     precedes (a) and (b). It then alternates with levels that hold over twice their capacity or
-//!     have too many runs ([`super::credit`]).
+//!     the first open one.
 //! (d) When nothing else is due, adjacent small tables of a run are compacted in place
 //!     ([`super::small`]).
 //!
@@ -32,13 +30,14 @@
 //! that is much larger than they are. The runs are compacted in place while the level stays at most
 //! half full. If that compaction would be long, the arriving tables become one run more than
 //! allowed, and (b) then compacts the level on its own. Tables flushed meanwhile can be compacted
-//! onto the levels above ([`super::concurrent`]).
+//! onto the levels above ([`crate::compaction::schedule`]).
 //!
 //! Every job moves bytes down or reduces the number of runs or tables. Tables that arrive on an
 //! empty level beyond the last fit there or move on to a level `T` times larger. So the policy
 //! terminates from any tree.
 //!
-//! Not here: when level 0 is due ([`super::rules`]), cutting jobs into slices ([`super::slices`]).
+//! Not here: when level 0 is due ([`super::rules`]), which level goes first when many writes arrive
+//! ([`crate::compaction::schedule`]), cutting jobs into slices ([`super::slices`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -52,24 +51,17 @@ use super::score;
 use super::small::pick_small;
 use crate::version::{KeyRange, Run, TableUse, Version};
 
-/// A level over this many times its capacity is *overfull*: it precedes level 0.
-const OVERFULL_RATIO: u64 = 2;
 /// The last level is compacted in place only while its bytes times this fit its capacity.
 const IN_PLACE_HEADROOM: u64 = 2;
 /// Tables join the active run of a tiered last level only if it has at most this many times their
 /// bytes.
 const JOIN_RATIO_MAX: u64 = 2;
 
-/// The next compaction that the rules ask for; `None` when the tree has the required shape.
+/// The next compaction that the rules ask for, the deepest level first; `None` when the tree has the
+/// required shape. For forecasts and simulations in which nothing else runs.
 pub fn pick(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     let capacities = rules.capacities(version);
     Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.pick()
-}
-
-/// The compaction of level 0, whatever else is due. Level 0 must not be empty.
-pub fn pick_l0(version: &Version, rules: &Rules) -> CompactionJob {
-    let capacities = rules.capacities(version);
-    Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.l0()
 }
 
 /// Estimated bytes that the policy still has to move: 0 exactly when [`pick`] returns `None`.
@@ -101,22 +93,19 @@ pub fn debt_bytes(version: &Version, rules: &Rules) -> u64 {
     }
 }
 
-/// A tree, or its upper levels, with its rules and capacities.
+/// A tree with its rules and capacities.
 pub(in crate::compaction) struct Down<'v> {
     pub version: &'v Version,
     pub rules: &'v Rules,
     pub capacities: &'v Capacities,
-    /// The last level of the whole tree.
+    /// The last level.
     pub deepest: u32,
 }
 
 impl Down<'_> {
     /// The next compaction that the rules ask for.
-    pub fn pick(&self) -> Option<CompactionJob> {
+    fn pick(&self) -> Option<CompactionJob> {
         let Self { version, rules, capacities, .. } = *self;
-        if rules.is_l0_urgent(version) {
-            return self.reduce_overfull().or_else(|| Some(self.l0()));
-        }
         (1..=version.deepest_level())
             .rev()
             .find_map(|level| self.relieve(level))
@@ -129,24 +118,6 @@ impl Down<'_> {
         let mut arrival = Arrival::default();
         arrival.add_level(self.version, 0);
         arrival.at(self, self.rules.arrival_level(self.version, self.capacities), Reason::Level0)
-    }
-
-    /// The job for an overfull level or one with too many runs, to be done before level 0. It is a
-    /// trivial move if there is one, else the job of the deepest such level if compaction credit is
-    /// left. When a tree gains a level, the one above the new last level holds T times its capacity
-    /// at once, and all of that moves down without a rewrite. Closed levels are skipped: a
-    /// compaction of level 0 takes their tables along.
-    fn reduce_overfull(&self) -> Option<CompactionJob> {
-        let Self { version, rules, capacities, deepest } = *self;
-        let is_outgrown = |level: &u32| {
-            let most = capacities.level_bytes(*level).saturating_mul(OVERFULL_RATIO);
-            let runs_allowed = rules.design.runs_allowed(*level, deepest) as usize;
-            let is_over = version.level_bytes(*level) > most || version.level(*level).len() > runs_allowed;
-            is_over && !capacities.is_closed(*level)
-        };
-        let jobs = || (1..=deepest).rev().filter(is_outgrown).filter_map(|level| self.relieve(level));
-        let free = jobs().find(|job| job.is_trivial_move(version));
-        free.or_else(|| jobs().next().filter(|_| rules.credit_bytes > 0))
     }
 
     /// Whether `level`, compacted with `arriving_bytes`, stays where it is. The last level of a

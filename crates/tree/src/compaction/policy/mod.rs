@@ -1,7 +1,8 @@
-//! Compaction policy: which compaction to run next. Pure functions of a version and [`Rules`],
+//! Compaction policy: which compactions a tree needs. Pure functions of a version and [`Rules`],
 //! without I/O, clock or state.
 //!
-//! [`pick`] implements the fluid LSM (`fluid`). `score` picks the file that leaves a leveled
+//! `fluid` has the job of every level that is over its bounds (the fluid LSM); [`pick`] names one
+//! after the other, as if nothing else ran. `score` picks the file that leaves a leveled
 //! level. Adjacent small tables are compacted when nothing else is due (`small`). [`pick_full`]
 //! serves a caller's `compact`. [`pick_filter_rewrite`] rewrites tables in place for new filters.
 //!
@@ -10,13 +11,9 @@
 //! prefix of the slices done. Such a tree is valid, and the policy continues from it as from any
 //! other.
 //!
-//! A keyspace runs one job at a time, except that [`pick_concurrent`] picks jobs which run between
-//! two slices of a long one. Flushes may change the tree at any time.
-//!
-//! Not here: merging entries (`compaction::job`), scheduling (`background`).
+//! Not here: which jobs run at the same time, and in which order ([`super::schedule`]); merging
+//! entries (package `shamba`).
 
-mod concurrent;
-mod credit;
 mod filter_rewrite;
 mod fluid;
 mod full;
@@ -30,11 +27,9 @@ mod small;
 #[cfg(test)]
 mod tests;
 
-pub use concurrent::{can_be_deferred, concurrent_level_bytes, pick_concurrent};
-pub use credit::credit_after;
 pub use filter_rewrite::pick_filter_rewrite;
 pub(in crate::compaction) use fluid::Down;
-pub use fluid::{debt_bytes, pick, pick_l0};
+pub use fluid::{debt_bytes, pick};
 pub use full::pick_full;
 pub use job::{CompactionInput, CompactionJob, OutputRun, Reason, Target};
 pub use rules::Rules;

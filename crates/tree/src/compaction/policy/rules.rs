@@ -13,9 +13,9 @@ use shamba_model::{Capacities, Design, Sizing};
 
 use crate::version::{TableUse, Version};
 
-/// Under `Manual`, level 0 precedes other levels from this many triggers on. With a larger value, a
-/// large debt on the levels (after a change of the design) would block writers until it is paid.
-/// With a smaller one, level 0 would be compacted onto level 1 while that is over its capacity.
+/// Under `Manual`, level 0 is urgent from this many triggers on. With a larger value, a large debt on
+/// the levels (after a change of the design) would block writers until it is paid. With a smaller
+/// one, level 0 would be compacted onto level 1 while that is over its capacity.
 const L0_URGENT_TRIGGERS: u32 = 4;
 /// Under `Auto`, level 0 is compacted at this many triggers, whatever that costs.
 const BATCH_TRIGGERS_MAX: u32 = 2;
@@ -34,12 +34,9 @@ pub struct Rules {
     pub l0_slowdown_runs: u32,
     /// Under `Auto`: whether even a single run in level 0 is compacted.
     pub is_draining: bool,
-    /// A compaction of at least this many bytes is *long*: other jobs run between its slices
-    /// (`beside`).
+    /// A compaction of at least this many bytes is *long*: tables that arrive on a full level do not
+    /// start one, and runs of level 0 are not merged with each other.
     pub long_bytes: u64,
-    /// Compaction credit: input bytes that overfull levels may still compact before level 0 goes
-    /// first (`turns`).
-    pub credit_bytes: u64,
     /// Tables of fewer bytes are small: adjacent ones are compacted in place (`small`).
     pub small_bytes: u64,
 }
@@ -54,7 +51,6 @@ impl Rules {
             l0_slowdown_runs: u32::MAX,
             is_draining: false,
             long_bytes: u64::MAX,
-            credit_bytes: 0,
             small_bytes: 0,
         }
     }
@@ -93,17 +89,20 @@ impl Rules {
         }
     }
 
-    /// Whether level 0 is close to slowing writes down. It then precedes other levels, alternating
-    /// with overfull ones (`turns`).
+    /// Whether level 0 is close to slowing writes down. It is then compacted whatever that costs.
     pub fn is_l0_urgent(&self, version: &Version) -> bool {
+        version.level(0).len() >= self.l0_urgent_runs() as usize
+    }
+
+    /// Runs from which level 0 is close to slowing writes down.
+    pub fn l0_urgent_runs(&self) -> u32 {
         let trigger = self.l0_compaction_trigger.max(1);
-        let crowd = match self.sizing {
+        match self.sizing {
             Sizing::Manual => trigger.saturating_mul(L0_URGENT_TRIGGERS),
             Sizing::Auto => {
                 trigger.saturating_mul(BATCH_TRIGGERS_MAX).min(self.l0_slowdown_runs.max(trigger))
             }
-        };
-        version.level(0).len() >= crowd as usize
+        }
     }
 
     /// The level that level 0 is compacted into: at most the first level in use, so that no version

@@ -1,5 +1,5 @@
-//! The scheduler in the simulator: order and shape whatever the interleaving, and write
-//! amplification next to that of one job at a time with compaction credit.
+//! The scheduler in the simulator: order and shape whatever the interleaving, write amplification
+//! next to that of earlier rules, and level 0 under a load that keeps it full.
 
 use shamba_env::Rng;
 use shamba_model::{Design, MergePolicy, Sizing};
@@ -8,16 +8,15 @@ use super::super::tests::{BUFFER_BYTES, design, random_settings};
 use super::super::{Report, Settings, Simulation};
 use super::{Parallel, ParallelReport};
 
-/// A simulation with `workers`, or with one job at a time without the scheduler if there are none.
+/// A simulation with workers.
 struct Life {
     simulation: Simulation,
-    parallel: Option<Parallel>,
+    parallel: Parallel,
 }
 
 impl Life {
     fn new(settings: Settings, workers: usize) -> Self {
-        let parallel = (workers > 0).then(|| Parallel::new(workers));
-        Self { simulation: Simulation::new(settings), parallel }
+        Self { simulation: Simulation::new(settings), parallel: Parallel::new(workers) }
     }
 
     fn must(&mut self, step: impl FnOnce(&mut Self) -> Result<(), String>) {
@@ -27,10 +26,7 @@ impl Life {
     }
 
     fn rebalance(&mut self, is_draining: bool) -> Result<(), String> {
-        match &mut self.parallel {
-            Some(parallel) => parallel.rebalance(&mut self.simulation, is_draining),
-            None => self.simulation.settle_by(is_draining),
-        }
+        self.parallel.rebalance(&mut self.simulation, is_draining)
     }
 
     fn flush_and_rebalance(&mut self) -> Result<(), String> {
@@ -69,9 +65,7 @@ fn lives(seed: u64) -> (Report, ParallelReport) {
         match life.simulation.rng.next_u64() % 16 {
             0 => life.simulation.settings.design = any_design(&life.simulation),
             1 => {
-                if let Some(parallel) = &mut life.parallel {
-                    parallel.request_full();
-                }
+                life.parallel.request_full();
                 life.must(|life| life.rebalance(false));
             }
             2 => life.must(|life| life.rebalance(true)),
@@ -81,8 +75,7 @@ fn lives(seed: u64) -> (Report, ParallelReport) {
     }
     life.must(|life| life.rebalance(false));
     life.must(|life| life.simulation.check_all_keys());
-    let parallel = life.parallel.map(|parallel| parallel.report).unwrap_or_default();
-    (life.simulation.report, parallel)
+    (life.simulation.report, life.parallel.report)
 }
 
 #[test]
@@ -130,10 +123,10 @@ fn write_amplification(life: &mut Life, before: u64, flushes: u64, change: Optio
     (after.written_bytes - written_bytes) as f64 / (after.flushed_bytes - flushed_bytes) as f64
 }
 
-/// The tables of decisions 16 and 18: write amplification, and the largest level 0. Without a full
-/// level 0 they are equal within 2 %. With one the scores write up to 8 % more on one worker, and
-/// up to 18 % more on four, where merges in level 0 let writers go on meanwhile. The bounds detect
-/// a change for the worse; they are not the aim, which is to write no more than today.
+/// The tables of decisions 16, 18 and 24: bytes written per byte flushed, and the largest level 0.
+/// Each row ends with what one job at a time wrote with compaction credit, the rule of decision 18.
+/// Where level 0 is not full the figures are equal within 2 %. Where it is, one worker writes up to
+/// 7 % more, and four up to 18 %: merges in level 0 let writers go on meanwhile.
 #[test]
 fn scores_write_about_as_much_as_compaction_credit() {
     use MergePolicy::{LazyLeveling, Leveling, Tiering};
@@ -146,22 +139,23 @@ fn scores_write_about_as_much_as_compaction_credit() {
     };
     let leveling_12 = Some(design(Leveling, 12.0));
     let rows = [
-        ("tiering T=4, same keys", steady(Tiering, 4.0), 336, 1_008, None),
-        ("tiering T=6, same keys", steady(Tiering, 6.0), 336, 1_008, None),
-        ("tiering T=10, same keys", steady(Tiering, 10.0), 336, 1_008, None),
-        ("leveling T=10, same keys", steady(Leveling, 10.0), 336, 1_008, None),
-        ("leveling T=10, same keys, crowded", crowded(Leveling, 10.0, 20_000, 1), 0, 4_000, None),
-        ("leveling T=4, growing, crowded", crowded(Leveling, 4.0, 2_000_000, 1), 0, 2_000, None),
-        ("leveling T=10, growing, crowded", crowded(Leveling, 10.0, 2_000_000, 1), 0, 2_000, None),
-        ("leveling T=10, same keys", crowded(Leveling, 10.0, 20_000, 0), 0, 4_000, None),
-        ("leveling T=4, growing", crowded(Leveling, 4.0, 2_000_000, 0), 0, 2_000, None),
-        ("T=4 to 12, crowded", crowded(Leveling, 4.0, 2_000_000, 1), 2_000, 3_000, leveling_12),
+        ("tiering T=4, same keys", steady(Tiering, 4.0), 336, 1_008, None, 3.92),
+        ("tiering T=6, same keys", steady(Tiering, 6.0), 336, 1_008, None, 3.33),
+        ("tiering T=10, same keys", steady(Tiering, 10.0), 336, 1_008, None, 3.54),
+        ("leveling T=10, same keys", steady(Leveling, 10.0), 336, 1_008, None, 9.05),
+        ("leveling T=10, same keys, crowded", crowded(Leveling, 10.0, 20_000, 1), 0, 4_000, None, 9.68),
+        ("leveling T=4, growing, crowded", crowded(Leveling, 4.0, 2_000_000, 1), 0, 2_000, None, 9.96),
+        ("leveling T=10, growing, crowded", crowded(Leveling, 10.0, 2_000_000, 1), 0, 2_000, None, 10.30),
+        ("leveling T=10, same keys", crowded(Leveling, 10.0, 20_000, 0), 0, 4_000, None, 16.10),
+        ("leveling T=4, growing", crowded(Leveling, 4.0, 2_000_000, 0), 0, 2_000, None, 12.47),
+        ("T=4 to 12, crowded", crowded(Leveling, 4.0, 2_000_000, 1), 2_000, 3_000, leveling_12, 14.99),
         (
             "lazy T=4 to leveling T=12, crowded",
             crowded(LazyLeveling, 4.0, 2_000_000, 1),
             2_000,
             3_000,
             leveling_12,
+            14.89,
         ),
         (
             "tiering T=4 to leveling T=12, crowded",
@@ -169,6 +163,7 @@ fn scores_write_about_as_much_as_compaction_credit() {
             2_000,
             3_000,
             leveling_12,
+            13.28,
         ),
         (
             "lazy leveling T=6, growing, crowded, long jobs",
@@ -176,33 +171,81 @@ fn scores_write_about_as_much_as_compaction_credit() {
             0,
             1_500,
             None,
+            7.63,
         ),
     ];
-    println!("written for each byte flushed (largest level 0): one job at a time, 1, 2 and 4 workers");
+    println!("written for each byte flushed (largest level 0, merges in it): credit; 1, 2 and 4 workers");
     let mut worse = Vec::new();
-    for (name, settings, before, flushes, change) in rows {
-        let row: Vec<_> = [0, 1, 2, 4]
+    for (name, settings, before, flushes, change, credit) in rows {
+        let row: Vec<_> = [1, 2, 4]
             .into_iter()
             .map(|workers| {
                 let mut life = Life::new(settings.clone(), workers);
                 let written = write_amplification(&mut life, before, flushes, change);
-                (written, life.simulation.report.l0_runs_max, life.parallel.map(|parallel| parallel.report))
+                (written, life.simulation.report.l0_runs_max, life.parallel.report.l0_merges)
             })
             .collect();
         let shown: Vec<_> = row
             .iter()
-            .map(|(written, l0, parallel)| {
-                let l0_merges = parallel.map_or(0, |parallel| parallel.l0_merges);
-                format!("{written:.2} ({l0}, {l0_merges})")
-            })
+            .map(|(written, l0_runs, l0_merges)| format!("{written:.2} ({l0_runs}, {l0_merges})"))
             .collect();
-        println!("{name}: {}", shown.join(", "));
-        worse.extend(
-            row[1..]
-                .iter()
-                .filter(|new| new.0 > row[0].0 * if row[0].1 < 24 { 1.02 } else { 1.2 })
-                .map(|_| name),
-        );
+        println!("{name}: {credit:.2}; {}", shown.join(", "));
+        let is_full = name.contains("crowded");
+        let bounds = if is_full { [1.08, 1.08, 1.2] } else { [1.02; 3] };
+        let is_worse = row.iter().zip(bounds).any(|((written, ..), bound)| *written > credit * bound);
+        worse.extend(is_worse.then_some(name));
     }
     assert!(worse.is_empty(), "more is written: {worse:?}");
+}
+
+/// More is flushed than compactions keep up with, so level 0 always has many runs. Levels must not
+/// grow without bound, or each compaction onto them would cost more and level 0 would fill further.
+/// The larger batches write less than when level 0 has space, and a growing tree gains its levels.
+#[test]
+fn a_full_level_0_costs_no_more_than_one_with_space() {
+    for (size_ratio, sizing, key_count, flushes) in [
+        (10.0, Sizing::Auto, 20_000, 3_000),
+        (10.0, Sizing::Manual, 20_000, 3_000),
+        (4.0, Sizing::Auto, 2_000_000, 1_500),
+    ] {
+        let run = |flush_one_in| {
+            let l0_compaction_trigger = if sizing == Sizing::Auto { 4 } else { 1 };
+            let full = crowded(MergePolicy::Leveling, size_ratio, key_count, flush_one_in);
+            let mut life = Life::new(Settings { sizing, l0_compaction_trigger, ..full }, 1);
+            life.flush_until(flushes);
+            life.simulation.report.write_amplification()
+        };
+        let (full, with_space) = (run(1), run(0));
+        let what = format!("T = {size_ratio}, {sizing}: written {full:.2} times, {with_space:.2} with space");
+        assert!(full <= with_space, "{what}");
+    }
+}
+
+/// Tables flushed while the largest levels are compacted move on down. Under a steady stream of
+/// flushes level 0 stays small.
+#[test]
+fn long_compactions_do_not_block_level_0() {
+    for (policy, sizing) in [MergePolicy::LazyLeveling, MergePolicy::Tiering]
+        .into_iter()
+        .flat_map(|policy| Sizing::ALL.map(|sizing| (policy, sizing)))
+    {
+        let settings = Settings {
+            sizing,
+            l0_compaction_trigger: if sizing == Sizing::Auto { 4 } else { 1 },
+            slice_bytes: 10 * BUFFER_BYTES,
+            table_entries: 40,
+            flush_one_in: 1,
+            flushes_between: u32::MAX,
+            // No stalls: the test measures how many runs level 0 would have.
+            l0_runs_max: usize::MAX,
+            long_bytes: 40 * BUFFER_BYTES,
+            ..Settings::new(design(policy, 6.0), 11)
+        };
+        let mut life = Life::new(settings, 1);
+        life.flush_until(1_500);
+        let (runs, written) =
+            (life.simulation.report.l0_runs_max, life.simulation.report.write_amplification());
+        println!("{policy}, {sizing}: {runs} runs, written {written:.2} times");
+        assert!(runs <= 60, "{policy}, {sizing}: {runs} runs");
+    }
 }

@@ -1,0 +1,281 @@
+//! Execution of steps: each is done by one thread, and ends by installing what can be installed.
+//!
+//! A worker calls [`Scheduler::next_step`] and [`Scheduler::run`] in turn, and waits when there is
+//! no step. Several threads may do so for one scheduler, and one thread for several schedulers.
+
+use std::sync::Arc;
+
+use shamba_env::lock;
+use shamba_tree::compaction::policy::Reason;
+
+use super::Scheduler;
+use super::compact::Installed;
+use super::job::{BuiltSlice, Job, Running, Stop, Tally};
+use super::next::Step;
+use super::state::BackgroundState;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::metrics::WorkCounters;
+
+/// Delay after the first failure; it doubles with each further one.
+const BACK_OFF_MS: u64 = 20;
+/// Maximum delay between retries.
+const BACK_OFF_MS_MAX: u64 = 2_000;
+
+/// Delay before a retry after this many failures in a row.
+pub(super) fn back_off_ms(failures: u32) -> u64 {
+    (BACK_OFF_MS << failures.min(10)).min(BACK_OFF_MS_MAX)
+}
+
+/// A slice that a thread builds. It gets a result even if the thread panics.
+struct Building<'s> {
+    scheduler: &'s Scheduler,
+    job: Option<Arc<Job>>,
+    slice: usize,
+}
+
+impl Building<'_> {
+    fn hand_in(mut self, result: std::result::Result<BuiltSlice, Stop>) -> Result<()> {
+        match self.job.take() {
+            Some(job) => self.scheduler.hand_in(job, self.slice, result),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            let stop = Stop::Failed(Error::new(ErrorKind::ReadOnly, "a compaction panicked"));
+            let _ = self.scheduler.hand_in(job, self.slice, Err(stop)); // The panic is reported.
+        }
+    }
+}
+
+impl Scheduler {
+    /// The step that this thread should do now, with all that it takes claimed; `None` if there is
+    /// none.
+    pub(super) fn next_step(&self) -> Option<Step> {
+        self.next_step_under(&mut lock(&self.background.state))
+    }
+
+    pub(super) fn next_step_under(&self, state: &mut BackgroundState) -> Option<Step> {
+        if state.shutdown {
+            return None;
+        }
+        let step = self.picker.next_step(state);
+        if step.is_none() {
+            if state.running.is_empty() && state.retry_at_us <= self.clock.now_us() {
+                // The work that failed is not needed any more.
+                state.compaction_failures.end();
+            }
+            // Requests that found nothing to do are over.
+            self.background.progress.notify_all();
+        }
+        step
+    }
+
+    /// Does one step.
+    ///
+    /// # Errors
+    /// The failure of the job that ended with this step. It is recorded and reported.
+    pub(super) fn run(&self, step: Step) -> Result<()> {
+        self.compactor.pace.begin_work();
+        let outcome = match step {
+            Step::Move(job) => self.run_move(job),
+            Step::Begin(job) => self.run_first_slice(job),
+            Step::Slice(job, slice) => self.run_slice(job, slice),
+        };
+        self.compactor.pace.end_work();
+        WorkCounters::add(&self.telemetry.work().compaction_us, self.compactor.pace.take_worked_us());
+        outcome
+    }
+
+    fn run_move(&self, job: Arc<Job>) -> Result<()> {
+        let claim = self.claim_of(&job);
+        let moved = claim.map_or(Ok(Installed::Dropped), |claim| self.compactor.move_tables(&job, &claim));
+        let number = job.number;
+        let is_moved = matches!(moved, Ok(Installed::Yes(_)));
+        let stop = match moved {
+            // A move has no slices to count.
+            Ok(_) => Stop::Closing,
+            Err(error) => self.stop_of(&job, error),
+        };
+        let mut state = lock(&self.background.state);
+        state.memory.give_back(job.slice_memory_bytes);
+        drop(job);
+        if let Some(running) = state.running(number) {
+            running.finish(0, Err(stop));
+        }
+        let ended = state.take_over(number);
+        drop(state);
+        ended.map_or(Ok(()), |running| self.end_job(running, is_moved))
+    }
+
+    fn run_first_slice(&self, job: Arc<Job>) -> Result<()> {
+        let building = Building { scheduler: self, job: Some(Arc::clone(&job)), slice: 0 };
+        let may_go_on = !job.is_stopped() && !self.background.is_stopping() && {
+            self.compactor.prepare(&job);
+            let mut state = lock(&self.background.state);
+            state.running(job.number).is_some_and(Running::take_first)
+        };
+        if !may_go_on {
+            drop(job);
+            return building.hand_in(Err(Stop::Closing));
+        }
+        // Others may take the slices after the first one.
+        self.background.wake.notify_all();
+        self.build(building, job)
+    }
+
+    fn run_slice(&self, job: Arc<Job>, slice: usize) -> Result<()> {
+        self.build(Building { scheduler: self, job: Some(Arc::clone(&job)), slice }, job)
+    }
+
+    fn build(&self, building: Building<'_>, job: Arc<Job>) -> Result<()> {
+        let result = self.compactor.build_slice(&job, building.slice);
+        let result = result.map_err(|error| self.stop_of(&job, error));
+        drop(job);
+        building.hand_in(result)
+    }
+
+    /// Records the result of a slice, and installs the slices that are next and finished. Ends the
+    /// job if that was the last of it.
+    fn hand_in(
+        &self,
+        job: Arc<Job>,
+        slice: usize,
+        result: std::result::Result<BuiltSlice, Stop>,
+    ) -> Result<()> {
+        let number = job.number;
+        let mut state = lock(&self.background.state);
+        state.memory.give_back(job.slice_memory_bytes);
+        if let Some(running) = state.running(number) {
+            running.finish(slice, result);
+        }
+        while let Some((slice, built)) = state.running(number).and_then(Running::next_to_install) {
+            let claim = state.claims.get(&job.keyspace.id).and_then(|claims| claims.get(job.claim)).cloned();
+            drop(state);
+            self.background.wake.notify_all();
+            let installed = match &claim {
+                Some(claim) => self.compactor.install_slice(&job, claim, slice, built),
+                None => Ok(Installed::Dropped),
+            };
+            let installed = match installed {
+                Ok(Installed::Yes(tally)) => Ok(tally),
+                Ok(Installed::Dropped) => Err(Stop::Closing),
+                Err(error) => Err(self.stop_of(&job, error)),
+            };
+            state = lock(&self.background.state);
+            self.note_installed(&mut state, &job, installed);
+            self.background.progress.notify_all();
+        }
+        // The job keeps the tree from before the compaction.
+        drop(job);
+        let ended = state.take_over(number);
+        drop(state);
+        self.background.wake.notify_all();
+        ended.map_or(Ok(()), |running| {
+            let is_done = running.is_done();
+            self.end_job(running, is_done)
+        })
+    }
+
+    fn note_installed(
+        &self,
+        state: &mut BackgroundState,
+        job: &Job,
+        installed: std::result::Result<Tally, Stop>,
+    ) {
+        let Some(running) = state.running(job.number) else { return };
+        let slice = running.note_installed(installed).cloned();
+        let is_last = running.is_done();
+        if let (Some(slice), Some(claims)) = (slice, state.claims.get_mut(&job.keyspace.id)) {
+            claims.install(job.claim, slice.upper.as_ref().filter(|_| !is_last));
+        }
+    }
+
+    /// The reason to stop `job` after this error: it is no failure if the rest is not needed.
+    fn stop_of(&self, job: &Job, error: Error) -> Stop {
+        if self.background.is_stopping() || job.is_stopped() { Stop::Closing } else { Stop::Failed(error) }
+    }
+
+    fn claim_of(&self, job: &Job) -> Option<shamba_tree::compaction::schedule::Claim> {
+        let state = lock(&self.background.state);
+        state.claims.get(&job.keyspace.id).and_then(|claims| claims.get(job.claim)).cloned()
+    }
+
+    /// Records the end of a job that was taken off the running ones. `is_done`: all of it is
+    /// installed.
+    ///
+    /// # Errors
+    /// The failure of the job.
+    pub(super) fn end_job(&self, running: Running, is_done: bool) -> Result<()> {
+        let (job, tally) = (Arc::clone(&running.job), running.tally);
+        let (outcome, left) = running.end();
+        self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
+        let is_move = job.prepared.get().is_none();
+        {
+            let mut state = lock(&self.background.state);
+            // A moved tree may have small tables left to combine: the request is looked at again.
+            state.requests.ended(job.number, is_done && !is_move);
+            match &outcome {
+                Ok(_) if is_done => {
+                    // Not if another job has failed meanwhile, which may fail for ever.
+                    if state.compaction_failures.failures_total == job.failures_before {
+                        state.compaction_failures.end();
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    state.compaction_failures.add(error.clone());
+                    let wait_ms = back_off_ms(state.compaction_failures.failures);
+                    if !self.is_inline {
+                        state.retry_at_us = self.clock.now_us().saturating_add(wait_ms * 1_000);
+                    }
+                    state.requests.forget_unawaited(job.keyspace.id);
+                }
+            }
+        }
+        let is_redesigned = matches!(&outcome, Ok(Some(Stop::Redesigned)));
+        if !is_move && (is_done || is_redesigned) {
+            self.statistics.save(false);
+            WorkCounters::add(&self.telemetry.work().compactions, u64::from(is_done));
+            let is_of_tombstones = is_done && job.job.reason == Reason::Tombstones;
+            WorkCounters::add(&self.telemetry.work().tombstone_compactions, u64::from(is_of_tombstones));
+            self.telemetry.emit(&Event::CompactionEnd {
+                keyspace: job.keyspace.name.clone(),
+                target_level: job.job.target_level,
+                bytes_read: tally.bytes_read,
+                bytes_written: tally.bytes_written,
+                entries_dropped: tally.entries_dropped,
+                duration_us: self.clock.now_us().saturating_sub(job.begin_us),
+            });
+        }
+        drop(job);
+        // The job itself held the version of its inputs; now no reader of it may be left.
+        self.catalog.remove_obsolete_files();
+        self.background.progress.notify_all();
+        self.background.wake.notify_all();
+        outcome.map(|_| ()).inspect_err(|error| self.telemetry.background_error("merge", error))
+    }
+
+    /// Stops the running jobs for which `is_meant` holds. Those that no thread works on end at once.
+    pub(super) fn stop_jobs(&self, is_meant: impl Fn(&Job) -> bool) {
+        let mut ended = Vec::new();
+        {
+            let mut state = lock(&self.background.state);
+            let meant = state.running.iter_mut().filter(|running| is_meant(&running.job));
+            let numbers: Vec<u64> = meant
+                .map(|running| {
+                    running.stop(Stop::Closing);
+                    running.job.number
+                })
+                .collect();
+            ended.extend(numbers.into_iter().filter_map(|number| state.take_over(number)));
+        }
+        for running in ended {
+            let _ = self.end_job(running, false); // It has not failed.
+        }
+    }
+}

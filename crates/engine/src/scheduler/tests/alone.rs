@@ -1,0 +1,448 @@
+//! Tests of a scheduler alone: over a catalog, a writer and readers, without a database. Steps are
+//! taken and done by hand, in any order; two tests use threads.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use shamba_env::{Effect, FaultFs, FaultRule, MemFs, OpKind, Vfs};
+use shamba_key::{KeyspaceId, LogNo, SeqNo};
+use shamba_log::wal::{OpRef, WalWriter};
+use shamba_memtable::ChunkedMemtable;
+use shamba_table::{BlockCache, Charge, Ledger, TableId};
+use shamba_tree::iter::registry::IterRegistry;
+use shamba_tree::version::manifest::ManifestState;
+use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
+
+use super::super::next::Step;
+use super::super::*;
+use crate::catalog::{DEFAULT_KEYSPACE, Keyspaces};
+use crate::error::ErrorKind;
+use crate::event::{Event, EventListener};
+use crate::sync::Condvar;
+use crate::telemetry::Observers;
+use crate::trace::Recorder;
+use crate::writer::{WriteOptions, WriterMemory};
+
+/// Memory without a limit.
+struct Unlimited;
+
+impl WriterMemory for Unlimited {
+    fn charge(&self, charge: &mut Charge, bytes: u64) {
+        charge.resize(bytes);
+    }
+
+    fn memtable_limit_bytes(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+/// A scheduler and the parts below it.
+struct Alone {
+    scheduler: Arc<Scheduler>,
+    writer: Arc<Writer>,
+    catalog: Arc<Catalog>,
+    telemetry: Arc<Telemetry>,
+    faults: FaultFs,
+}
+
+fn settings() -> Settings {
+    Settings {
+        auto_compaction: false,
+        file_bytes: Some(1 << 10),
+        block_bytes: 512,
+        memory_budget_bytes: 64 << 20,
+        background_threads: Some(2),
+        ..Settings::default()
+    }
+}
+
+/// A scheduler without threads, whose steps the test does.
+fn by_hand() -> Alone {
+    alone(Env::deterministic(Arc::new(MemFs::new()), 1), None)
+}
+
+fn alone(env: Env, listener: Option<Arc<dyn EventListener>>) -> Alone {
+    let (dir, first_log) = (Path::new("/db"), LogNo(1));
+    let faults = FaultFs::new(Arc::clone(&env.vfs), 1);
+    let env = Env { vfs: Arc::new(faults.clone()), ..env };
+    env.vfs.create_dir_all(dir).expect("created");
+    let settings = Arc::new(settings());
+    let ledger = Arc::new(Ledger::new());
+    let observers = Observers { listener, info_log: false, times_lookups: false };
+    let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
+    let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
+    let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
+    let mut state = ManifestState { next_id: 2, ..ManifestState::default() };
+    let created = vec![(KeyspaceId::DEFAULT, DEFAULT_KEYSPACE.to_owned(), Vec::new())];
+    let edit = ManifestEdit { keyspaces_created: created, first_log: Some(first_log), ..Default::default() };
+    let memtable = ChunkedMemtable::new(true);
+    let (name, closed) = (DEFAULT_KEYSPACE.to_owned(), Arc::clone(lifecycle.closed_flag()));
+    let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, closed);
+    let keyspaces = Keyspaces::from([(KeyspaceId::DEFAULT, Arc::new(keyspace))]);
+    let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
+    let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, 2, told().0, told().1));
+    catalog.begin(&mut state, edit).expect("a manifest");
+    let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
+    let iterators = IterRegistry::new(Arc::clone(&ledger), 1 << 20, 1);
+    let watchers = (Arc::clone(&telemetry), Arc::clone(&recorder));
+    let reads = Reads::new(&env, Arc::clone(&settings), Arc::clone(&cache), iterators, SeqNo::ZERO, watchers);
+    let reads = Arc::new(reads);
+    let table_files = TableFiles::new(
+        &env,
+        Arc::clone(&settings),
+        (cache, Arc::clone(&ledger)),
+        Arc::clone(&catalog),
+        Arc::clone(&telemetry),
+    );
+    let writer = Arc::new(Writer::new(
+        &env,
+        Arc::clone(&settings),
+        (Arc::new(Unlimited) as Arc<dyn WriterMemory>, ledger),
+        Arc::clone(&catalog),
+        Arc::clone(&reads),
+        (Arc::clone(&lifecycle), Arc::clone(&telemetry), recorder),
+        SeqNo::ZERO,
+    ));
+    let wal = WalWriter::create(&env, dir, first_log, None, SeqNo::ZERO).expect("a log");
+    writer.begin(SeqNo::ZERO, Some(wal));
+    let filter_bits = FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog));
+    let statistics = SavedStatistics::new(&env, false, Arc::clone(&catalog), told().0, told().1);
+    let scheduler = Arc::new(Scheduler::new(
+        &env,
+        settings,
+        (Arc::clone(&catalog), Arc::clone(&writer), reads),
+        (Arc::new(table_files), Arc::new(filter_bits), Arc::new(statistics)),
+        told(),
+    ));
+    let background: Weak<Scheduler> = Arc::downgrade(&scheduler);
+    writer.connect(background);
+    Alone { scheduler, writer, catalog, telemetry, faults }
+}
+
+impl Alone {
+    fn keyspace(&self, name: &str) -> Arc<KeyspaceCore> {
+        self.catalog.named(name).expect("the keyspace exists")
+    }
+
+    /// Writes these numbered keys, and flushes them as a run of level 0.
+    fn add_run(&self, name: &str, keys: std::ops::Range<u32>) {
+        for number in keys {
+            let (key, value) = (format!("key {number:04}"), [number as u8; 100]);
+            let op = OpRef::Put { key: key.as_bytes(), value: &value };
+            self.writer.commit_op(&self.keyspace(name), op, WriteOptions::new()).expect("written");
+        }
+        self.writer.seal().expect("sealed");
+        while !self.scheduler.sealed.is_empty() {
+            self.scheduler.flush_oldest().expect("flushed");
+        }
+    }
+
+    fn tree(&self) -> String {
+        self.keyspace(DEFAULT_KEYSPACE).load().version.to_string()
+    }
+
+    /// Requests a rewrite of the filters of these tables.
+    fn request_rewrite(&self, tables: &[TableId]) {
+        let mut state = lock(&self.scheduler.background.state);
+        let tables: BTreeSet<TableId> = tables.iter().copied().collect();
+        state.requests.add_filter_rewrite(KeyspaceId::DEFAULT, tables, true);
+    }
+
+    fn request_full(&self) -> u64 {
+        lock(&self.scheduler.background.state).requests.add_full(KeyspaceId::DEFAULT)
+    }
+
+    /// The tables of the run of level 0 with this position.
+    fn tables_of_run(&self, at: usize) -> Vec<TableId> {
+        let version = Arc::clone(&self.keyspace(DEFAULT_KEYSPACE).load().version);
+        version.level(0)[at].tables().iter().map(|table| table.meta.id).collect()
+    }
+
+    fn next(&self) -> Step {
+        self.scheduler.next_step().expect("a step")
+    }
+
+    fn finish(&self) {
+        while let Some(step) = self.scheduler.next_step() {
+            self.scheduler.run(step).expect("done");
+        }
+        let state = lock(&self.scheduler.background.state);
+        assert!(state.running.is_empty() && state.claims.is_empty(), "nothing runs");
+    }
+
+    fn slices(&self) -> u64 {
+        self.telemetry.work().compaction_slices.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The table files on disk.
+    fn files(&self) -> Vec<String> {
+        self.catalog.remove_obsolete_files();
+        let listed = self.faults.list(Path::new("/db")).expect("listed");
+        let mut names: Vec<String> = listed.into_iter().map(|file| file.name).collect();
+        names.retain(|name| name.ends_with(".sst"));
+        names.sort();
+        names
+    }
+}
+
+fn number_of(step: &Step) -> (u64, Option<usize>) {
+    match step {
+        Step::Move(job) | Step::Begin(job) => (job.number, None),
+        Step::Slice(job, slice) => (job.number, Some(*slice)),
+    }
+}
+
+#[test]
+fn disjoint_jobs_of_a_keyspace_run_at_once_and_conflicting_ones_do_not() {
+    let alone = by_hand();
+    (0..3).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..5));
+    let (newest, middle) = (alone.tables_of_run(0), alone.tables_of_run(1));
+    alone.request_rewrite(&newest);
+    alone.request_rewrite(&middle);
+    let (one, other) = (alone.next(), alone.next());
+    assert_ne!(number_of(&one).0, number_of(&other).0);
+    assert!(alone.scheduler.next_step().is_none(), "nothing else is requested");
+    assert!(alone.scheduler.background.state.lock().is_ok_and(|state| state.running.len() == 2));
+    // All of the tree conflicts with both.
+    let full = alone.request_full();
+    assert!(alone.scheduler.next_step().is_none(), "it waits for both");
+    alone.scheduler.run(other).expect("the second one ends first");
+    assert!(alone.scheduler.next_step().is_none(), "it waits for the other");
+    alone.scheduler.run(one).expect("done");
+    let whole = alone.next();
+    alone.request_rewrite(&middle);
+    assert!(alone.scheduler.next_step().is_none(), "its tables are inputs");
+    alone.scheduler.run(whole).expect("its first slice");
+    alone.finish();
+    assert!(!lock(&alone.scheduler.background.state).requests.has_any(&[full]));
+    assert_eq!(alone.keyspace(DEFAULT_KEYSPACE).load().version.run_count(), 1);
+}
+
+#[test]
+fn slices_are_installed_in_order_whichever_is_finished_first() {
+    let alone = by_hand();
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..200));
+    alone.request_full();
+    let first = alone.next();
+    alone.scheduler.run(first).expect("the first slice");
+    assert_eq!(alone.slices(), 1);
+    let (second, third) = (alone.next(), alone.next());
+    assert_eq!((number_of(&second).1, number_of(&third).1), (Some(1), Some(2)));
+    let before = alone.tree();
+    alone.scheduler.run(third).expect("built");
+    assert_eq!((alone.slices(), alone.tree()), (1, before), "it waits for the second one");
+    alone.scheduler.run(second).expect("built");
+    assert_eq!(alone.slices(), 3, "both are installed");
+    alone.finish();
+    let version = Arc::clone(&alone.keyspace(DEFAULT_KEYSPACE).load().version);
+    version.check().expect("in order");
+    assert_eq!(version.run_count(), 1);
+    assert_eq!(version.tables().map(|(_, _, table)| table.meta.entries).sum::<u64>(), 200);
+    assert!(alone.slices() > 4, "{} slices", alone.slices());
+}
+
+#[test]
+fn slices_that_wait_for_their_turn_are_bounded() {
+    let alone = by_hand();
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..400));
+    alone.request_full();
+    let first = alone.next();
+    alone.scheduler.run(first).expect("the first slice");
+    let held = alone.next();
+    let mut built = 0;
+    while let Some(step) = alone.scheduler.next_step() {
+        alone.scheduler.run(step).expect("built");
+        built += 1;
+    }
+    assert!((1..=2).contains(&built), "{built} slices ahead of one that is not done, for one worker");
+    alone.scheduler.run(held).expect("built");
+    alone.finish();
+}
+
+#[test]
+fn a_slice_that_fails_leaves_the_tree_and_is_tried_again() {
+    let alone = by_hand();
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..200));
+    let number = alone.request_full();
+    let first = alone.next();
+    alone.scheduler.run(first).expect("the first slice");
+    let (second, third) = (alone.next(), alone.next());
+    let (before, files) = (alone.tree(), alone.files());
+    alone.scheduler.run(third).expect("built");
+    alone.faults.add_rule(FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append]).at_path(".sst"));
+    assert!(alone.scheduler.run(second).is_err(), "the disk is full");
+    assert_eq!(alone.tree(), before);
+    assert!(alone.files().iter().all(|file| files.contains(file)), "the outputs of both slices are gone");
+    {
+        let state = lock(&alone.scheduler.background.state);
+        assert!(state.running.is_empty() && state.claims.is_empty(), "the job has ended");
+        assert_eq!(state.compaction_failures.failures, 1);
+        assert!(state.requests.has_any(&[number]), "the request is still to be served");
+    }
+    alone.finish();
+    let state = lock(&alone.scheduler.background.state);
+    assert!(!state.requests.has_any(&[number]) && state.compaction_failures.error.is_none());
+    drop(state);
+    assert_eq!(alone.keyspace(DEFAULT_KEYSPACE).load().version.run_count(), 1);
+}
+
+#[test]
+fn a_keyspace_that_is_dropped_during_a_job_leaves_no_output() {
+    let alone = by_hand();
+    alone.writer.make_keyspace("other", true).expect("created");
+    let used = alone.files();
+    (0..2).for_each(|_| alone.add_run("other", 0..200));
+    let id = alone.keyspace("other").id;
+    lock(&alone.scheduler.background.state).requests.add_full(id);
+    let first = alone.next();
+    alone.scheduler.run(first).expect("the first slice");
+    let (second, third) = (alone.next(), alone.next());
+    alone.scheduler.run(third).expect("built");
+    alone.writer.drop_keyspace("other").expect("dropped");
+    alone.scheduler.run(second).expect("that is no failure");
+    alone.finish();
+    assert_eq!(alone.files(), used);
+    assert_eq!(lock(&alone.scheduler.background.state).compaction_failures.failures_total, 0);
+}
+
+#[test]
+fn a_stop_ends_jobs_after_the_slices_in_progress() {
+    let alone = by_hand();
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..200));
+    alone.request_full();
+    let first = alone.next();
+    alone.scheduler.run(first).expect("the first slice");
+    let (second, third) = (alone.next(), alone.next());
+    alone.scheduler.run(third).expect("built");
+    let (before, files) = (alone.tree(), alone.files().len());
+    alone.scheduler.stop();
+    assert!(alone.scheduler.next_step().is_none());
+    alone.scheduler.run(second).expect("that is no failure");
+    assert!(lock(&alone.scheduler.background.state).running.is_empty());
+    assert_eq!(alone.tree(), before, "the slice was abandoned");
+    assert!(alone.files().len() < files, "the third slice's tables are gone");
+}
+
+#[test]
+fn nothing_is_installed_against_a_tree_that_does_not_fit_the_claim() {
+    let alone = by_hand();
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..200));
+    alone.request_full();
+    let first = alone.next();
+    alone.scheduler.run(first).expect("the first slice");
+    let second = alone.next();
+    // An edit without a claim takes an input away.
+    let version = Arc::clone(&alone.keyspace(DEFAULT_KEYSPACE).load().version);
+    let run = &version.level(0)[1];
+    let table = run.tables().last().expect("a table").meta.id;
+    let changes = vec![Change::Remove { level: 0, run: run.id, table }];
+    let edit = VersionEdit { keyspace: KeyspaceId::DEFAULT, changes };
+    let edit = ManifestEdit { versions: vec![edit], ..ManifestEdit::default() };
+    alone.catalog.install(&[], Vec::new(), |_| Ok(edit)).expect("installed");
+    let before = alone.tree();
+    let refused = alone.scheduler.run(second).expect_err("the claim does not fit");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("would break the tree"), "{refused}");
+    assert_eq!(alone.tree(), before);
+}
+
+#[test]
+fn a_new_design_stops_a_job_after_its_slice() {
+    let alone = by_hand();
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..200));
+    let number = alone.request_full();
+    let first = alone.next();
+    let job = number_of(&first).0;
+    alone.scheduler.run(first).expect("the first slice");
+    let second = alone.next();
+    let mut live = alone.scheduler.settings.live.get();
+    live.design.size_ratio += 1.0;
+    alone.scheduler.settings.live.set(live);
+    let slices = alone.slices();
+    assert!(alone.scheduler.next_step().is_none(), "it takes no more slices, and occupies the tree");
+    alone.scheduler.run(second).expect("the slice in progress is installed");
+    assert_eq!(alone.slices(), slices + 1);
+    assert!(lock(&alone.scheduler.background.state).requests.has_any(&[number]));
+    assert!(number_of(&alone.next()).0 > job, "the request gets another job");
+}
+
+/// Holds compactions at their beginning until `expected` of them have begun.
+struct Gate {
+    expected: u64,
+    begun: Mutex<u64>,
+    changed: Condvar,
+    is_late: AtomicBool,
+    ended: AtomicU64,
+}
+
+impl EventListener for Gate {
+    fn event(&self, event: &Event) {
+        match event {
+            Event::CompactionBegin { .. } => {
+                let mut begun = lock(&self.begun);
+                *begun += 1;
+                self.changed.notify_all();
+                while *begun < self.expected {
+                    let (waiting, result) =
+                        self.changed.wait_timeout(begun, Duration::from_secs(60)).expect("no panic");
+                    begun = waiting;
+                    if result.timed_out() {
+                        self.is_late.store(true, std::sync::atomic::Ordering::Relaxed);
+                        return;
+                    }
+                }
+            }
+            Event::CompactionEnd { .. } => {
+                _ = self.ended.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn two_threads_run_two_jobs_of_one_keyspace_at_the_same_time() {
+    let gate = Arc::new(Gate {
+        expected: 2,
+        begun: Mutex::default(),
+        changed: Condvar::new(),
+        is_late: AtomicBool::new(false),
+        ended: AtomicU64::new(0),
+    });
+    let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
+    let alone = alone(env, Some(Arc::clone(&gate) as Arc<dyn EventListener>));
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..5));
+    let numbers = {
+        let (newest, oldest) = (alone.tables_of_run(0), alone.tables_of_run(1));
+        let mut state = lock(&alone.scheduler.background.state);
+        [newest, oldest].map(|tables| {
+            let tables = tables.into_iter().collect();
+            state.requests.add_filter_rewrite(KeyspaceId::DEFAULT, tables, true)
+        })
+    };
+    alone.scheduler.start(Vec::new()).expect("threads");
+    alone.scheduler.wait_for_requests(&numbers).expect("both are done");
+    alone.scheduler.stop();
+    alone.scheduler.join();
+    let is_late = gate.is_late.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(!is_late, "the first job waited for the second one in vain");
+    assert_eq!(gate.ended.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[test]
+fn slices_of_one_job_are_shared_by_threads_and_all_data_stays() {
+    let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
+    let alone = alone(env, None);
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..400));
+    let number = alone.request_full();
+    alone.scheduler.start(Vec::new()).expect("threads");
+    alone.scheduler.wait_for_requests(&[number]).expect("done");
+    alone.scheduler.stop();
+    alone.scheduler.join();
+    let version = Arc::clone(&alone.keyspace(DEFAULT_KEYSPACE).load().version);
+    version.check().expect("in order");
+    assert_eq!(version.tables().map(|(_, _, table)| table.meta.entries).sum::<u64>(), 400);
+    assert!(alone.slices() > 4);
+}

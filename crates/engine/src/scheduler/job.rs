@@ -132,6 +132,8 @@ pub(super) struct Tally {
 /// Progress of a job.
 pub(super) struct Running {
     pub job: Arc<Job>,
+    /// Whether the thread that prepares the job has taken its first slice.
+    has_begun: bool,
     taken: usize,
     installed: usize,
     /// Slices that are being built; the preparation counts as one.
@@ -147,6 +149,7 @@ impl Running {
     pub fn new(job: Arc<Job>) -> Self {
         Self {
             job,
+            has_begun: false,
             taken: 0,
             installed: 0,
             working: 1,
@@ -160,6 +163,7 @@ impl Running {
     /// Whether a slice may be taken now, by one of `workers`.
     pub fn is_open(&self, workers: usize) -> bool {
         self.stop.is_none()
+            && self.has_begun
             && self.taken < self.job.slices().len()
             && self.taken < self.installed + workers * AHEAD_PER_WORKER
     }
@@ -176,9 +180,9 @@ impl Running {
     /// meanwhile.
     pub fn take_first(&mut self) -> bool {
         debug_assert!(self.taken == 0 && self.working == 1, "only the preparation has begun");
-        let may_go_on = self.stop.is_none() && !self.job.slices().is_empty();
-        self.taken = usize::from(may_go_on);
-        may_go_on
+        self.has_begun = self.stop.is_none() && !self.job.slices().is_empty();
+        self.taken = usize::from(self.has_begun);
+        self.has_begun
     }
 
     /// Records the result of the slice `number`, or of the preparation if that failed.
@@ -199,9 +203,10 @@ impl Running {
         }
     }
 
-    /// Stops the job if it was chosen for another design.
+    /// Stops the job if it was chosen for another design. Not before its first slice: there must be
+    /// progress, however often the design changes.
     pub fn check_design(&mut self, design: &Design) {
-        if self.stop.is_none() && self.job.is_outdated(design) {
+        if self.stop.is_none() && self.has_begun && self.job.is_outdated(design) {
             self.stop = Some(Stop::Redesigned);
         }
     }
@@ -255,5 +260,111 @@ impl Running {
             stop => Ok(stop),
         };
         (outcome, left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use shamba_key::KeyspaceId;
+    use shamba_model::MergePolicy;
+    use shamba_tree::allocation::Rule;
+    use shamba_tree::compaction::policy::{Rules, pick};
+    use shamba_tree::compaction::schedule::Claims;
+
+    use shamba_key::{Age, RunId};
+
+    /// A job of five slices, claimed and prepared.
+    fn running() -> Running {
+        let version: Version = "L0: r2@2[2:a..z 40]\n".parse().expect("notation");
+        let design = Design::new(MergePolicy::Leveling, 4.0, 10, 0.0);
+        let job = pick(&version, &Rules::manual(design, 1)).expect("a job");
+        let mut claims = Claims::default();
+        let claim = claims.claim(&version, job.clone(), (RunId(9), Age(9)), 1.0).expect("free");
+        let (claim, output) = (claim.number(), claim.output());
+        let memtable = shamba_memtable::ChunkedMemtable::new(false);
+        let (name, closed) = (String::new(), Arc::default());
+        let keyspace = Arc::new(KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, closed));
+        let bits = Arc::new(JobBits::of_flush(Rule::NEW, &Version::empty(), 0));
+        let slices = ["a..c", "c..f", "f..k", "k..p", "p..z"].map(|slice| slice.parse().expect("a range"));
+        let job = Job::new((1, claim), keyspace, Arc::new(version), job, output, design, 0, (0, 0));
+        job.prepared.set(Prepared { slices: slices.into(), bits }).ok().expect("set once");
+        Running::new(Arc::new(job))
+    }
+
+    fn built(bytes_read: u64) -> std::result::Result<BuiltSlice, Stop> {
+        Ok(BuiltSlice { tables: Vec::new(), bytes_read, entries_dropped: 0 })
+    }
+
+    fn install_all(running: &mut Running) -> Vec<usize> {
+        let mut installed = Vec::new();
+        while let Some((number, _)) = running.next_to_install() {
+            assert!(running.next_to_install().is_none(), "one thread at a time installs");
+            running.note_installed(Ok(Tally::default()));
+            installed.push(number);
+        }
+        installed
+    }
+
+    #[test]
+    fn no_slice_is_taken_before_the_first_one() {
+        let mut running = running();
+        assert!(!running.is_open(8), "the slices are known, but the job has not begun");
+        assert!(running.take_first());
+        assert!(running.is_open(8));
+        assert_eq!(running.take_slice(), 1);
+    }
+
+    #[test]
+    fn slices_are_installed_in_order_and_not_taken_far_ahead() {
+        let mut running = running();
+        assert!(running.take_first());
+        assert_eq!(running.take_slice(), 1);
+        assert!(!running.is_open(1), "two ahead for one worker");
+        assert!(running.is_open(2));
+        running.finish(1, built(1));
+        assert!(install_all(&mut running).is_empty(), "slice 0 is not done");
+        running.finish(0, built(1));
+        assert_eq!(install_all(&mut running), [0, 1]);
+        for number in 2..5 {
+            assert!(running.is_open(1));
+            assert_eq!(running.take_slice(), number);
+            assert!(!running.is_over());
+            running.finish(number, built(1));
+            assert_eq!(install_all(&mut running), [number]);
+        }
+        assert!(running.is_done() && running.is_over() && !running.is_open(1));
+        assert!(matches!(running.end(), (Ok(None), left) if left.is_empty()));
+    }
+
+    #[test]
+    fn a_failure_stops_the_job_and_leaves_what_is_not_installed() {
+        let mut running = running();
+        assert!(running.take_first());
+        let (second, third) = (running.take_slice(), running.take_slice());
+        running.finish(0, built(1));
+        assert_eq!(install_all(&mut running), [0]);
+        running.finish(second, Err(Stop::Failed(Error::new(ErrorKind::Io, "planned"))));
+        assert!(running.job.is_stopped() && !running.is_open(8) && !running.is_over(), "one is being built");
+        running.finish(third, built(1));
+        assert!(install_all(&mut running).is_empty() && running.is_over() && !running.is_done());
+        assert!(running.end().0.is_err());
+    }
+
+    #[test]
+    fn a_new_design_lets_slices_in_progress_be_installed() {
+        let mut running = running();
+        running.check_design(&Design { size_ratio: 9.0, ..running.job.design });
+        assert!(running.take_first(), "it has the design of its first slice");
+        running.check_design(&Design { buffer_bytes: 99, ..running.job.design });
+        assert!(running.is_open(8), "the levels have the same shape");
+        let other = Design { size_ratio: 5.0, ..running.job.design };
+        running.check_design(&other);
+        assert!(!running.is_open(8) && !running.job.is_stopped());
+        running.finish(0, built(1));
+        assert_eq!(install_all(&mut running), [0]);
+        assert!(running.is_over());
+        assert!(matches!(running.end(), (Ok(Some(Stop::Redesigned)), _)));
     }
 }

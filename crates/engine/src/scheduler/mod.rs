@@ -38,6 +38,7 @@ mod rules;
 mod slices;
 mod state;
 mod threads;
+mod triggers;
 mod workers;
 
 use std::sync::Arc;
@@ -113,8 +114,8 @@ impl Scheduler {
         let picker = Picker::new(
             env,
             Arc::clone(&settings),
-            Arc::clone(&catalog),
-            Arc::clone(&sealed),
+            (Arc::clone(&catalog), Arc::clone(&sealed)),
+            (Arc::clone(&reads), Arc::clone(&telemetry)),
             Arc::clone(&memory),
         );
         let flusher = Flusher {

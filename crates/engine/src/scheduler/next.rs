@@ -12,6 +12,7 @@
 //! Not here: carrying a step out ([`super::execute`]).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Clock, Env};
 use shamba_tree::compaction::policy::{CompactionJob, Rules, debt_bytes};
@@ -25,8 +26,11 @@ use super::memory::MemoryLink;
 use super::rules::rules;
 use super::state::BackgroundState;
 use super::threads::compaction_threads;
+use super::triggers::triggers;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::options::settings::Settings;
+use crate::reads::Reads;
+use crate::telemetry::Telemetry;
 use crate::writer::SealedGenerations;
 
 /// A piece of compaction work that one thread does without waiting for another.
@@ -44,6 +48,7 @@ struct Tree {
     keyspace: Arc<KeyspaceCore>,
     version: Arc<Version>,
     requests: Vec<Request>,
+    triggers: Triggers,
 }
 
 /// Chooses the next step. It has no state of its own.
@@ -56,6 +61,8 @@ pub(super) struct Picker {
     settings: Arc<Settings>,
     catalog: Arc<Catalog>,
     sealed: Arc<SealedGenerations>,
+    reads: Arc<Reads>,
+    telemetry: Arc<Telemetry>,
     memory: Arc<MemoryLink>,
 }
 
@@ -64,13 +71,13 @@ impl Picker {
     pub fn new(
         env: &Env,
         settings: Arc<Settings>,
-        catalog: Arc<Catalog>,
-        sealed: Arc<SealedGenerations>,
+        (catalog, sealed): (Arc<Catalog>, Arc<SealedGenerations>),
+        (reads, telemetry): (Arc<Reads>, Arc<Telemetry>),
         memory: Arc<MemoryLink>,
     ) -> Self {
         let workers = compaction_threads(env.spawner.as_ref(), &settings);
         let (clock, is_inline) = (Arc::clone(&env.clock), env.spawner.is_inline());
-        Self { clock, is_inline, workers, settings, catalog, sealed, memory }
+        Self { clock, is_inline, workers, settings, catalog, sealed, reads, telemetry, memory }
     }
 
     /// The step that a free thread should do now, with all that it takes claimed; `None` if there is
@@ -79,8 +86,8 @@ impl Picker {
         let design = self.settings.live.get().design;
         state.running.iter_mut().for_each(|running| running.check_design(&design));
         let rules = rules(&self.settings, state.drainers > 0);
-        let trees = self.trees(state, &rules);
         let now_us = self.clock.now_us();
+        let trees = self.trees(state, &rules, now_us);
         let is_backing_off = !self.is_inline && now_us < state.retry_at_us;
         let next = if is_backing_off { None } else { self.next_job(state, &trees, rules, now_us) };
         match (next, self.best_running(state, &trees, &rules)) {
@@ -91,18 +98,33 @@ impl Picker {
         }
     }
 
-    /// The trees now, without those of keyspaces that are being dropped, and their requests.
-    /// Requests that find nothing to do are removed.
-    fn trees(&self, state: &mut BackgroundState, rules: &Rules) -> Vec<Tree> {
+    /// The trees now, with their requests and measurements. Requests that find nothing to do are
+    /// removed.
+    fn trees(&self, state: &mut BackgroundState, rules: &Rules, now_us: u64) -> Vec<Tree> {
         let keyspaces = self.catalog.keyspaces();
+        // One that is being dropped has nothing to compact.
+        let keyspaces: Vec<_> =
+            keyspaces.values().filter(|keyspace| !keyspace.dropped.load(Ordering::Acquire)).collect();
+        let versions: Vec<_> =
+            keyspaces.iter().map(|keyspace| Arc::clone(&keyspace.load().version)).collect();
+        let byte_ns = self.compaction_ns_per_byte();
         let with_unawaited = self.memory.writes_idle();
-        let trees = keyspaces.values().map(|keyspace| {
-            let version = Arc::clone(&keyspace.load().version);
+        let trees = keyspaces.into_iter().zip(versions).map(|(keyspace, version)| {
             state.requests.drop_done(keyspace.id, &version, rules);
             let requests = state.requests.waiting(keyspace.id, with_unawaited);
-            Tree { keyspace: Arc::clone(keyspace), version, requests }
+            let seeks_per_second = keyspace.statistics.window(now_us).seeks_per_second;
+            let clock = self.clock.as_ref();
+            let triggers = triggers(&self.settings, &self.reads, clock, byte_ns, seeks_per_second);
+            Tree { keyspace: Arc::clone(keyspace), version, requests, triggers }
         });
         trees.collect()
+    }
+
+    /// Measured time for compacting a byte; 0 before the first compaction.
+    fn compaction_ns_per_byte(&self) -> f64 {
+        let work = self.telemetry.work();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        count(&work.compaction_us) * 1e3 / count(&work.bytes_compaction_read).max(1.0)
     }
 
     /// The best job that could begin, with its tree and its score.
@@ -128,7 +150,7 @@ impl Picker {
         rules: Rules,
         quiet_us: u64,
     ) -> Option<(shamba_key::KeyspaceId, CompactionJob, f64)> {
-        let (none, triggers) = (Claims::default(), Triggers::default());
+        let none = Claims::default();
         let trees: Vec<_> = trees
             .iter()
             .map(|tree| TreeSituation {
@@ -137,7 +159,7 @@ impl Picker {
                 rules,
                 claims: state.claims.get(&tree.keyspace.id).unwrap_or(&none),
                 requests: &tree.requests,
-                triggers: &triggers,
+                triggers: &tree.triggers,
                 is_automatic: self.settings.auto_compaction,
             })
             .collect();
@@ -254,7 +276,8 @@ impl Picker {
             let mut requests = state.requests.waiting(keyspace.id, false);
             requests.retain(|request| matches!(request.kind, RequestKind::Full));
             let version = Arc::clone(&keyspace.load().version);
-            Tree { keyspace: Arc::clone(keyspace), version, requests }
+            // Compactions that pay for themselves are not waited for.
+            Tree { keyspace: Arc::clone(keyspace), version, requests, triggers: Triggers::default() }
         };
         let trees: Vec<_> = keyspaces.values().map(tree).collect();
         self.choose(state, &trees, rules, 0).is_none()

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use shamba_env::{Effect, FaultFs, FaultRule, MemFs, OpKind, Vfs};
+use shamba_env::{Effect, FaultFs, FaultRule, ManualClock, MemFs, OpKind, Vfs};
 use shamba_key::{KeyspaceId, LogNo, SeqNo};
 use shamba_log::wal::{OpRef, WalWriter};
 use shamba_memtable::ChunkedMemtable;
-use shamba_table::{BlockCache, Charge, Ledger, TableId};
-use shamba_tree::iter::registry::IterRegistry;
+use shamba_table::{Charge, TableId};
+use shamba_tree::compaction::policy::Reason;
 use shamba_tree::version::manifest::ManifestState;
 use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
 
@@ -20,6 +20,8 @@ use super::super::*;
 use crate::catalog::{DEFAULT_KEYSPACE, Keyspaces};
 use crate::error::ErrorKind;
 use crate::event::{Event, EventListener};
+use crate::memory::MemoryManager;
+use crate::residency::ResidencyManager;
 use crate::sync::Condvar;
 use crate::telemetry::Observers;
 use crate::trace::Recorder;
@@ -60,16 +62,15 @@ fn settings() -> Settings {
 
 /// A scheduler without threads, whose steps the test does.
 fn by_hand() -> Alone {
-    alone(Env::deterministic(Arc::new(MemFs::new()), 1), None)
+    alone(Env::deterministic(Arc::new(MemFs::new()), 1), settings(), None)
 }
 
-fn alone(env: Env, listener: Option<Arc<dyn EventListener>>) -> Alone {
+fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn EventListener>>) -> Alone {
     let (dir, first_log) = (Path::new("/db"), LogNo(1));
     let faults = FaultFs::new(Arc::clone(&env.vfs), 1);
     let env = Env { vfs: Arc::new(faults.clone()), ..env };
     env.vfs.create_dir_all(dir).expect("created");
-    let settings = Arc::new(settings());
-    let ledger = Arc::new(Ledger::new());
+    let settings = Arc::new(settings);
     let observers = Observers { listener, info_log: false, times_lookups: false };
     let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
     let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
@@ -84,11 +85,19 @@ fn alone(env: Env, listener: Option<Arc<dyn EventListener>>) -> Alone {
     let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
     let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, 2, told().0, told().1));
     catalog.begin(&mut state, edit).expect("a manifest");
-    let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
-    let iterators = IterRegistry::new(Arc::clone(&ledger), 1 << 20, 1);
+    let memory = Arc::new(MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), 0));
+    let (cache, ledger) = (Arc::clone(memory.cache()), Arc::clone(memory.ledger()));
+    let iterators = Arc::clone(memory.iterators());
     let watchers = (Arc::clone(&telemetry), Arc::clone(&recorder));
     let reads = Reads::new(&env, Arc::clone(&settings), Arc::clone(&cache), iterators, SeqNo::ZERO, watchers);
     let reads = Arc::new(reads);
+    let residency = Arc::new(ResidencyManager::new(
+        &env,
+        Arc::clone(&settings),
+        memory,
+        (Arc::clone(&catalog), Arc::clone(&reads)),
+        Arc::clone(&telemetry),
+    ));
     let table_files = TableFiles::new(
         &env,
         Arc::clone(&settings),
@@ -115,8 +124,9 @@ fn alone(env: Env, listener: Option<Arc<dyn EventListener>>) -> Alone {
         (Arc::clone(&catalog), Arc::clone(&writer), reads),
         (Arc::new(table_files), Arc::new(filter_bits), Arc::new(statistics)),
         told(),
+        residency,
     ));
-    let background: Weak<Scheduler> = Arc::downgrade(&scheduler);
+    let background: std::sync::Weak<Scheduler> = Arc::downgrade(&scheduler);
     writer.connect(background);
     Alone { scheduler, writer, catalog, telemetry, faults }
 }
@@ -137,6 +147,19 @@ impl Alone {
         while !self.scheduler.sealed.is_empty() {
             self.scheduler.flush_oldest().expect("flushed");
         }
+    }
+
+    /// Deletes these numbered keys, and flushes the tombstones as a run of level 0.
+    fn delete_run(&self, keys: std::ops::Range<u32>) {
+        for number in keys {
+            let key = format!("key {number:04}");
+            let op = OpRef::Delete { key: key.as_bytes() };
+            self.writer
+                .commit_op(&self.keyspace(DEFAULT_KEYSPACE), op, WriteOptions::new())
+                .expect("deleted");
+        }
+        self.writer.seal().expect("sealed");
+        self.scheduler.flush_oldest().expect("flushed");
     }
 
     fn tree(&self) -> String {
@@ -368,6 +391,61 @@ fn a_new_design_stops_a_job_after_its_slice() {
     assert!(number_of(&alone.next()).0 > job, "the request gets another job");
 }
 
+/// A scheduler that compacts by itself, with tables of the default size, and its clock.
+fn automatic() -> (Alone, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: Arc::clone(&clock) as _, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
+    let settings = Settings { memory_budget_bytes: 64 << 20, ..Settings::default() };
+    (alone(env, settings, None), clock)
+}
+
+#[test]
+fn seeks_pay_for_draining_level_0_while_writes_go_on() {
+    let (alone, clock) = automatic();
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..200));
+    clock.advance_us(1_000_000);
+    assert!(alone.scheduler.next_step().is_none(), "two runs are not due, and nobody reads");
+    let keyspace = alone.keyspace(DEFAULT_KEYSPACE);
+    for _ in 0..20 {
+        (0..1_000).for_each(|_| keyspace.statistics.count_seek());
+        clock.advance_us(1_000_000);
+        keyspace.statistics.fold_in_time(&keyspace.load().version, clock.now_us());
+    }
+    let step = alone.next();
+    let Step::Begin(job) = &step else { panic!("a compaction") };
+    assert_eq!((job.job.reason, job.job.target_level), (Reason::Reads, 1));
+    drop(keyspace);
+    alone.scheduler.run(step).expect("done");
+    alone.finish();
+    assert!(alone.keyspace(DEFAULT_KEYSPACE).load().version.level(0).is_empty());
+}
+
+#[test]
+fn tombstones_that_scans_pass_are_collected() {
+    let (alone, clock) = automatic();
+    alone.add_run(DEFAULT_KEYSPACE, 0..200);
+    lock(&alone.scheduler.background.state).requests.add_full(KeyspaceId::DEFAULT);
+    alone.finish();
+    alone.delete_run(0..150);
+    clock.advance_us(1_000_000);
+    assert!(alone.scheduler.next_step().is_none(), "nobody reads");
+    let meta = {
+        let version = Arc::clone(&alone.keyspace(DEFAULT_KEYSPACE).load().version);
+        Arc::clone(&version.level(0)[0].tables()[0].meta)
+    };
+    assert_eq!(meta.deletes, 150);
+    meta.statistics.add_tombstones_passed(1 << 20);
+    clock.advance_us(1_000_000);
+    let step = alone.next();
+    let Step::Begin(job) = &step else { panic!("a compaction") };
+    assert_eq!(job.job.reason, Reason::Tombstones);
+    alone.scheduler.run(step).expect("done");
+    alone.finish();
+    let version = Arc::clone(&alone.keyspace(DEFAULT_KEYSPACE).load().version);
+    assert_eq!(version.tables().map(|(_, _, table)| table.meta.deletes).sum::<u64>(), 0);
+    assert_eq!(version.tables().map(|(_, _, table)| table.meta.entries).sum::<u64>(), 50);
+}
+
 /// Holds compactions at their beginning until `expected` of them have begun.
 struct Gate {
     expected: u64,
@@ -412,7 +490,7 @@ fn two_threads_run_two_jobs_of_one_keyspace_at_the_same_time() {
         ended: AtomicU64::new(0),
     });
     let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-    let alone = alone(env, Some(Arc::clone(&gate) as Arc<dyn EventListener>));
+    let alone = alone(env, settings(), Some(Arc::clone(&gate) as Arc<dyn EventListener>));
     (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..5));
     let numbers = {
         let (newest, oldest) = (alone.tables_of_run(0), alone.tables_of_run(1));
@@ -434,7 +512,7 @@ fn two_threads_run_two_jobs_of_one_keyspace_at_the_same_time() {
 #[test]
 fn slices_of_one_job_are_shared_by_threads_and_all_data_stays() {
     let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-    let alone = alone(env, None);
+    let alone = alone(env, settings(), None);
     (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..400));
     let number = alone.request_full();
     alone.scheduler.start(Vec::new()).expect("threads");

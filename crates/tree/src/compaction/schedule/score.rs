@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! raw score     max(bytes / capacity, runs / allowed runs)
-//!               level 0: (runs / urgent runs)^3, at least 0.6
+//!               level 0: (runs / urgent runs)^2, at least 0.6
 //!               infinite on a closed level that holds something
 //! score of job  raw score of the level that it relieves / max(1, raw score of its target level)
 //! ```
@@ -24,9 +24,9 @@ use shamba_model::Capacities;
 use crate::compaction::policy::Rules;
 use crate::version::Version;
 
-/// Power with which the score of level 0 grows with its runs. In the simulator 1 writes up to 8 %
-/// more than compaction credit did, 2 up to 5 %, 3 up to 2 % (decision 25).
-const L0_EXPONENT: i32 = 3;
+/// Power with which the score of level 0 grows with its runs. In the simulator 2 writes up to 5 %
+/// more than compaction credit did, 1 and 3 up to 8 % (decision 25).
+const L0_EXPONENT: i32 = 2;
 
 /// Minimum score of a level 0 that is due: before compactions that only pay, after levels at their
 /// bounds.

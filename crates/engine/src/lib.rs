@@ -124,10 +124,12 @@ pub mod options;
 mod swap;
 mod tree_design;
 
-// Telemetry: what happened, how often, how long it took. Whether the database can be used.
+// Telemetry: what happened, how often, how long it took. Whether the database can be used. Threads
+// that databases share.
 mod lifecycle;
 mod telemetry;
 pub mod trace;
+mod workers;
 
 // Memory: who may hold how many bytes.
 mod memory;
@@ -185,6 +187,7 @@ pub use trace::{Recorded, Recording};
 pub use tree_design::TreeDesign;
 pub use tuning::advise::{Advice, Better, Prediction};
 pub use tuning::history::{Redesigned, RedesignedBy};
+pub use workers::Workers;
 pub use workload::Workload;
 pub use writer::WriteOptions;
 

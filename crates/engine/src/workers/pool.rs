@@ -1,0 +1,298 @@
+//! The members, threads and turns of a pool.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use shamba_env::{JoinHandle, Spawner, lock};
+
+use super::{Lane, Next, Steps};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// Number of lanes.
+const LANES: usize = Lane::ALL.len();
+/// The longest wait of a thread without work.
+const IDLE: Duration = Duration::from_millis(500);
+
+thread_local! {
+    /// The member in whose step this thread is.
+    static IN_STEP_OF: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
+}
+
+/// The threads of one or of several databases.
+pub(super) struct Pool {
+    state: Mutex<State>,
+    /// Signalled when a member of the lane is due, or the last one has left.
+    work: [Condvar; LANES],
+    /// Signalled when a step or a thread has ended.
+    ended: Condvar,
+    /// Whether there are more compaction threads when a member can use more.
+    grows: bool,
+}
+
+struct State {
+    members: Vec<Member>,
+    members_so_far: u64,
+    compaction_threads: usize,
+    /// Running threads of each lane.
+    threads: [usize; LANES],
+    handles: Vec<JoinHandle>,
+    /// Per lane: position of the member whose turn is next.
+    turn: [usize; LANES],
+}
+
+struct Member {
+    id: u64,
+    steps: Arc<dyn Steps>,
+    is_leaving: bool,
+    lanes: [Visits; LANES],
+}
+
+/// A member in a lane.
+#[derive(Clone, Copy)]
+struct Visits {
+    /// Whether it may have work.
+    is_due: bool,
+    /// How often it was woken: a step that found nothing does not hide a later wake-up.
+    wakes: u64,
+    running: usize,
+    limit: usize,
+    wait: Duration,
+    has_panicked: bool,
+}
+
+impl Visits {
+    fn new(limit: usize) -> Self {
+        Self { is_due: true, wakes: 0, running: 0, limit, wait: IDLE, has_panicked: false }
+    }
+
+    fn can_step(&self) -> bool {
+        self.is_due && self.running < self.limit && !self.has_panicked
+    }
+}
+
+/// A step that a thread is about to do.
+struct Turn {
+    id: u64,
+    steps: Arc<dyn Steps>,
+    wakes: u64,
+}
+
+impl Pool {
+    pub fn new(compaction_threads: usize, grows: bool) -> Self {
+        let state = State {
+            members: Vec::new(),
+            members_so_far: 0,
+            compaction_threads,
+            threads: [0; LANES],
+            handles: Vec::new(),
+            turn: [0; LANES],
+        };
+        Self { state: Mutex::new(state), work: Default::default(), ended: Condvar::new(), grows }
+    }
+
+    pub fn compaction_threads(&self) -> usize {
+        lock(&self.state).compaction_threads
+    }
+
+    /// See [`super::Workers::join`].
+    pub fn join(pool: &Arc<Self>, spawner: &dyn Spawner, steps: Arc<dyn Steps>) -> Result<Membership> {
+        let limits = Lane::ALL.map(|lane| steps.limit(lane));
+        let mut state = lock(&pool.state);
+        state.members_so_far += 1;
+        let id = state.members_so_far;
+        if pool.grows {
+            state.compaction_threads = state.compaction_threads.max(limits[Lane::Compaction as usize]);
+        }
+        state.members.push(Member { id, steps, is_leaving: false, lanes: limits.map(Visits::new) });
+        // Constructed first: after an error its drop removes the member.
+        let membership = Membership { pool: Arc::clone(pool), id };
+        for lane in Lane::ALL {
+            let wanted = match lane {
+                _ if limits[lane as usize] == 0 => 0,
+                Lane::Compaction => state.compaction_threads,
+                Lane::Flush | Lane::Upkeep => 1,
+            };
+            while state.threads[lane as usize] < wanted {
+                match pool.start(spawner, lane) {
+                    Ok(handle) => state.handles.push(handle),
+                    Err(error) => {
+                        drop(state);
+                        return Err(error);
+                    }
+                }
+                state.threads[lane as usize] += 1;
+            }
+        }
+        drop(state);
+        Lane::ALL.iter().for_each(|lane| pool.work[*lane as usize].notify_all());
+        Ok(membership)
+    }
+
+    fn start(self: &Arc<Self>, spawner: &dyn Spawner, lane: Lane) -> Result<JoinHandle> {
+        let pool = Arc::clone(self);
+        let body = Box::new(move || pool.run(lane));
+        let name = lane.thread_name();
+        let started =
+            if lane.yields() { spawner.spawn_background(name, body) } else { spawner.spawn(name, body) };
+        started.map_err(|error| Error::with_source(ErrorKind::Io, "starting a worker", error))
+    }
+
+    /// A thread of `lane`: steps of the members in turn, until there are none.
+    fn run(self: Arc<Self>, lane: Lane) {
+        let mut state = lock(&self.state);
+        while !state.members.is_empty() {
+            state = match state.next_turn(lane) {
+                Some(turn) => {
+                    drop(state);
+                    let next = self.step(lane, &turn);
+                    let mut state = lock(&self.state);
+                    state.end_step(lane, &turn, next);
+                    self.ended.notify_all();
+                    state
+                }
+                None => self.wait(lane, state),
+            };
+        }
+        state.threads[lane as usize] -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Does a step; nothing if it panicked.
+    fn step(&self, lane: Lane, turn: &Turn) -> Option<Next> {
+        IN_STEP_OF.set(Some((std::ptr::from_ref(self).addr(), turn.id)));
+        let next = catch_unwind(AssertUnwindSafe(|| turn.steps.step(lane)));
+        if next.is_err() {
+            turn.steps.panicked(lane);
+        }
+        IN_STEP_OF.set(None);
+        next.ok()
+    }
+
+    /// Waits for work. When the time has passed, every member of the lane is due.
+    fn wait<'a>(&self, lane: Lane, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let wait = state.members.iter().map(|member| member.lanes[lane as usize].wait).min();
+        let waited = self.work[lane as usize].wait_timeout(state, wait.unwrap_or(IDLE));
+        let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            for member in &mut state.members {
+                member.lanes[lane as usize].is_due = true;
+            }
+        }
+        state
+    }
+
+    fn wake(&self, id: u64, lane: Lane) {
+        if let Some(visits) = lock(&self.state).visits(id, lane) {
+            visits.is_due = true;
+            visits.wakes += 1;
+        }
+        self.work[lane as usize].notify_all();
+    }
+
+    fn leave(&self, id: u64) {
+        let mut state = lock(&self.state);
+        let Some(position) = state.members.iter().position(|member| member.id == id) else { return };
+        state.members[position].is_leaving = true;
+        let own = IN_STEP_OF.get();
+        let is_own = |pool: &Self, id| own == Some((std::ptr::from_ref(pool).addr(), id));
+        // A thread that leaves from inside a step of its own does not wait for that step.
+        let own_steps = usize::from(is_own(self, id));
+        while state.running(id) > own_steps {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.members.retain(|member| member.id != id);
+        if !state.members.is_empty() {
+            return;
+        }
+        self.work.iter().for_each(Condvar::notify_all);
+        // A thread of this pool cannot wait for its own end.
+        let is_own_thread = own.is_some_and(|(pool, _)| pool == std::ptr::from_ref(self).addr());
+        if is_own_thread {
+            return;
+        }
+        while state.members.is_empty() && state.threads != [0; LANES] {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        // Threads of a later member are among them only if it came in between.
+        let handles: Vec<JoinHandle> =
+            if state.threads == [0; LANES] { state.handles.drain(..).collect() } else { Vec::new() };
+        drop(state);
+        for handle in handles {
+            let _ = handle.join(); // Panics are caught in the steps.
+        }
+    }
+}
+
+impl State {
+    fn visits(&mut self, id: u64, lane: Lane) -> Option<&mut Visits> {
+        let member = self.members.iter_mut().find(|member| member.id == id);
+        member.map(|member| &mut member.lanes[lane as usize])
+    }
+
+    /// Threads in steps of a member.
+    fn running(&self, id: u64) -> usize {
+        let of = |member: &Member| member.lanes.iter().map(|visits| visits.running).sum();
+        self.members.iter().find(|member| member.id == id).map_or(0, of)
+    }
+
+    /// The next member of the lane that may have work, beginning with the one whose turn it is.
+    fn next_turn(&mut self, lane: Lane) -> Option<Turn> {
+        let count = self.members.len();
+        let first = self.turn[lane as usize];
+        let position = (0..count).map(|step| (first + step) % count).find(|position| {
+            let member = &self.members[*position];
+            !member.is_leaving && member.lanes[lane as usize].can_step()
+        })?;
+        self.turn[lane as usize] = position + 1;
+        let member = &mut self.members[position];
+        let visits = &mut member.lanes[lane as usize];
+        visits.running += 1;
+        assert!(visits.running <= visits.limit, "more threads in a member's steps than it allows");
+        Some(Turn { id: member.id, steps: Arc::clone(&member.steps), wakes: visits.wakes })
+    }
+
+    fn end_step(&mut self, lane: Lane, turn: &Turn, next: Option<Next>) {
+        // A member stays until its last step has ended, unless it left from inside this step.
+        let Some(visits) = self.visits(turn.id, lane) else { return };
+        assert!(visits.running > 0, "a step ended that had not begun");
+        visits.running -= 1;
+        match next {
+            Some(Next::Now) => visits.is_due = true,
+            Some(Next::After(wait)) => {
+                visits.is_due &= visits.wakes != turn.wakes;
+                visits.wait = wait.min(IDLE);
+            }
+            None => visits.has_panicked = true,
+        }
+    }
+}
+
+/// A database's place in a pool; dropping it leaves the pool.
+pub(crate) struct Membership {
+    pool: Arc<Pool>,
+    id: u64,
+}
+
+impl Membership {
+    /// Tells the lane's threads that there is work.
+    pub fn wake(&self, lane: Lane) {
+        self.pool.wake(self.id, lane);
+    }
+
+    /// Waits for running steps of the member, and removes it. Repeated calls do nothing.
+    pub fn leave(&self) {
+        self.pool.leave(self.id);
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -41,6 +41,11 @@ pub trait Spawner: Send + Sync + Debug {
     fn parallelism(&self) -> usize {
         1
     }
+
+    /// Whether its threads may be shared by everything in the process that uses such a spawner.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
 
 /// A started thread. Dropping it leaves the thread running.
@@ -105,6 +110,10 @@ impl Spawner for ThreadSpawner {
             work();
         });
         self.spawn(name, yielding)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     fn parallelism(&self) -> usize {

@@ -20,6 +20,7 @@ use crate::event::EventListener;
 use crate::options::experimental::Experimental;
 use crate::options::settings::{LiveSettings, Settings};
 use crate::options::{self, Change};
+use crate::workers::Workers;
 
 /// Options of a database, and the ways to open it.
 ///
@@ -43,6 +44,7 @@ pub struct Builder {
     pub(crate) path: PathBuf,
     pub(crate) env: Env,
     pub(crate) listener: Option<Arc<dyn EventListener>>,
+    pub(crate) workers: Option<Workers>,
     changes: Vec<Change>,
 }
 
@@ -54,7 +56,13 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_path_buf(), env: Env::real(), listener: None, changes: Vec::new() }
+        Self {
+            path: path.to_path_buf(),
+            env: Env::real(),
+            listener: None,
+            workers: None,
+            changes: Vec::new(),
+        }
     }
 
     /// Adds the change that a method of the option `name` makes.
@@ -110,6 +118,15 @@ impl Builder {
     #[must_use]
     pub fn event_listener(mut self, listener: Arc<dyn EventListener>) -> Self {
         self.listener = Some(listener);
+        self
+    }
+
+    /// Threads for flushes, compactions and upkeep, which several databases can share. Default: those
+    /// that all databases of the process share; see [`Workers`]. A database on a slow device, or one
+    /// whose listener takes long, keeps shared threads from others: give it threads of its own.
+    #[must_use]
+    pub fn workers(mut self, workers: &Workers) -> Self {
+        self.workers = Some(workers.clone());
         self
     }
 

@@ -28,6 +28,7 @@ use crate::table_files::TableFiles;
 use crate::telemetry::{Observers, Telemetry};
 use crate::trace::Recorder;
 use crate::tuning::{DesignTuning, Moves};
+use crate::workers::{Waker, Workers};
 use crate::workload::WorkloadObserver;
 use crate::workload::locality::sampled_blocks_max;
 use crate::writer::{Writer, WriterMemory};
@@ -52,6 +53,7 @@ pub(super) fn compose(
     let telemetry = Arc::new(Telemetry::new(&env, dir, observers, settings.digest_seed));
     let lifecycle = Arc::new(Lifecycle::new(settings.read_only, Arc::clone(&telemetry)));
     let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
+    let waker = Waker::default();
     let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
     let sampled_blocks = sampled_blocks_max(settings.memory_budget_bytes);
     let memory = Arc::new(MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), sampled_blocks));
@@ -76,6 +78,7 @@ pub(super) fn compose(
         Arc::clone(&memory),
         (Arc::clone(&catalog), Arc::clone(&reads)),
         Arc::clone(&telemetry),
+        waker.clone(),
     ));
     let filter_bits = Arc::new(FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog)));
     let statistics =
@@ -111,7 +114,7 @@ pub(super) fn compose(
         (Arc::clone(&catalog), Arc::clone(&writer), Arc::clone(&reads)),
         (Arc::clone(&table_files), Arc::clone(&filter_bits), Arc::clone(&statistics)),
         told(),
-        Arc::clone(&residency),
+        (Arc::clone(&residency), waker.clone()),
     ));
     let moves = Arc::new(Moves::new(Arc::clone(&scheduler), Arc::clone(&writer), Arc::clone(&residency)));
     let tuning = Arc::new(DesignTuning::new(
@@ -123,6 +126,11 @@ pub(super) fn compose(
         (Arc::clone(ledger), Arc::clone(&workload), Arc::clone(&filter_bits)),
     ));
     tuning.connect(Arc::clone(&moves) as _, moves);
+    // Threads of an environment of its own (a simulation) work for this database alone.
+    let workers = builder.workers.clone().unwrap_or_else(|| match env.spawner.is_shared() {
+        true => Workers::of_process(env.spawner.as_ref()),
+        false => Workers::new(scheduler.compaction_threads()),
+    });
     let core = Core {
         env,
         settings,
@@ -140,6 +148,9 @@ pub(super) fn compose(
         writer,
         scheduler,
         tuning,
+        workers,
+        waker,
+        sync_thread: Mutex::default(),
         file_lock: Mutex::new(Some(file_lock)),
     };
     connect(&core);

@@ -4,27 +4,30 @@
 //! the lock of the directory. A thread holds the part whose work it does, not the core, so that the
 //! drop of the last handle is noticed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use shamba_env::{Env, FileLock};
+use shamba_env::{Env, FileLock, JoinHandle, lock};
 use shamba_table::{Charge, LedgerPart, Residency};
 
 use crate::catalog::Catalog;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::memory::MemoryManager;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::residency::ResidencyManager;
-use crate::scheduler::{Scheduler, Worker};
+use crate::scheduler::Scheduler;
 use crate::statistics::SavedStatistics;
 use crate::sync::Mutex;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
 use crate::trace::{BUFFER_BYTES, Recorder, Recording};
 use crate::tuning::DesignTuning;
+use crate::workers::{Lane, Next, Steps, Waker, Workers};
 use crate::workload::WorkloadObserver;
 use crate::writer::Writer;
 
@@ -46,36 +49,64 @@ pub(crate) struct Core {
     pub writer: Arc<Writer>,
     pub scheduler: Arc<Scheduler>,
     pub tuning: Arc<DesignTuning>,
+    pub workers: Workers,
+    pub waker: Waker,
+    pub sync_thread: Mutex<Option<JoinHandle>>,
     pub file_lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 impl Core {
-    /// Starts the threads of all parts; none in an environment without threads.
+    /// Lets the threads of the pool work for this database, and starts the one that syncs its log;
+    /// no threads in an environment without them.
     ///
     /// # Errors
     /// When a thread cannot be started.
     pub fn start_workers(&self) -> Result<()> {
-        let mut others = Vec::new();
-        if !self.lifecycle.is_read_only() {
-            let (writer, tuning) = (Arc::clone(&self.writer), Arc::clone(&self.tuning));
-            others.push(Worker::new("shamba-sync", false, move || writer.run_syncs()));
-            others.push(Worker::new("shamba-tune", true, move || tuning.work()));
+        let spawner = self.env.spawner.as_ref();
+        if spawner.is_inline() {
+            return Ok(());
         }
-        if self.settings.filter_residency != Residency::Pinned {
-            let residency = Arc::clone(&self.residency);
-            others.push(Worker::new("shamba-memory", true, move || residency.work()));
-        }
-        // Running threads would keep the parts, and their files, for ever.
-        self.scheduler.start(others).inspect_err(|_| self.stop_workers())
+        self.scheduler.begin();
+        let steps = Arc::new(DatabaseSteps {
+            scheduler: Arc::clone(&self.scheduler),
+            residency: Arc::clone(&self.residency),
+            tuning: Arc::clone(&self.tuning),
+            holds_filters: self.settings.filter_residency != Residency::Pinned,
+            is_read_only: self.lifecycle.is_read_only(),
+        });
+        // Working threads would keep the parts, and their files, for ever.
+        let joined = self.waker.join(&self.workers, spawner, steps);
+        joined.and_then(|()| self.start_syncs()).inspect_err(|_| self.stop_workers())
     }
 
-    /// Tells the threads to stop and waits for them.
+    /// Syncs must not wait for anything that the pool does.
+    fn start_syncs(&self) -> Result<()> {
+        if self.lifecycle.is_read_only() {
+            return Ok(());
+        }
+        let (writer, lifecycle) = (Arc::clone(&self.writer), Arc::clone(&self.lifecycle));
+        let body = Box::new(move || {
+            if catch_unwind(AssertUnwindSafe(|| writer.run_syncs())).is_err() {
+                lifecycle.fail(&Error::new(ErrorKind::ReadOnly, "the thread that syncs the log panicked"));
+            }
+        });
+        let started = self.env.spawner.spawn("shamba-sync", body);
+        let handle =
+            started.map_err(|error| Error::with_source(ErrorKind::Io, "starting a worker", error))?;
+        *lock(&self.sync_thread) = Some(handle);
+        Ok(())
+    }
+
+    /// Stops all work of threads for this database and waits for its end.
     pub fn stop_workers(&self) {
         self.scheduler.stop();
         self.residency.stop();
         self.tuning.stop();
         self.writer.stop_syncs();
-        self.scheduler.join();
+        self.waker.leave();
+        if let Some(thread) = lock(&self.sync_thread).take() {
+            let _ = thread.join(); // A panic was reported when it happened.
+        }
     }
 
     /// Begins a recording of every operation.
@@ -87,5 +118,39 @@ impl Core {
         let mut charge = Charge::new(self.memory.ledger(), LedgerPart::Logs, 0);
         self.memory.charge(&mut charge, BUFFER_BYTES as u64);
         self.writer.between_groups(|| self.recorder.begin(path, self.catalog.new_id(), charge))
+    }
+}
+
+/// What the threads of a pool do for a database.
+struct DatabaseSteps {
+    scheduler: Arc<Scheduler>,
+    residency: Arc<ResidencyManager>,
+    tuning: Arc<DesignTuning>,
+    /// Whether filters and indexes compete for memory.
+    holds_filters: bool,
+    is_read_only: bool,
+}
+
+impl Steps for DatabaseSteps {
+    fn limit(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Flush | Lane::Compaction => self.scheduler.limit(lane),
+            Lane::Upkeep => usize::from(self.holds_filters || !self.is_read_only),
+        }
+    }
+
+    fn step(&self, lane: Lane) -> Next {
+        match lane {
+            Lane::Flush | Lane::Compaction => self.scheduler.step(lane),
+            Lane::Upkeep => {
+                let memory = self.holds_filters.then(|| self.residency.look());
+                let tuning = (!self.is_read_only).then(|| self.tuning.look());
+                Next::After(memory.into_iter().chain(tuning).min().unwrap_or(Duration::MAX))
+            }
+        }
+    }
+
+    fn panicked(&self, lane: Lane) {
+        self.scheduler.panicked(lane);
     }
 }

@@ -40,14 +40,15 @@ use shamba_table::{LedgerPart, Residency, ResidentFilter, TableReader};
 use self::prices::{HitRates, Prices};
 use self::settle::{Mode, State};
 pub(crate) use self::survey::module_rates;
-use self::worker::MemoryWorker;
+use self::worker::Observations;
 use crate::catalog::{Catalog, InstallObserver};
 use crate::error::Result;
 use crate::memory::{Consumer, MemoryManager};
 use crate::options::settings::Settings;
 use crate::reads::Reads;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 use crate::telemetry::Telemetry;
+use crate::workers::{Lane, Waker};
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
 
@@ -82,9 +83,10 @@ pub(crate) struct ResidencyManager {
     rates: HitRates,
     /// A change was made that the next settlement should consider.
     wanted: AtomicBool,
-    is_stopping: Mutex<bool>,
-    /// Signalled when a settlement is wanted, and when the thread has to end.
-    wake: Condvar,
+    is_stopping: AtomicBool,
+    waker: Waker,
+    /// What was seen at the last look; `None` before the first one.
+    seen: Mutex<Option<Observations>>,
     on_idle: OnceLock<IdleHook>,
 }
 
@@ -97,6 +99,7 @@ impl ResidencyManager {
         memory: Arc<MemoryManager>,
         (catalog, reads): (Arc<Catalog>, Arc<Reads>),
         telemetry: Arc<Telemetry>,
+        waker: Waker,
     ) -> Self {
         Self {
             clock: Arc::clone(&env.clock),
@@ -111,8 +114,9 @@ impl ResidencyManager {
             fixed_bytes: AtomicU64::new(0),
             rates: HitRates::default(),
             wanted: AtomicBool::new(false),
-            is_stopping: Mutex::new(false),
-            wake: Condvar::new(),
+            is_stopping: AtomicBool::new(false),
+            waker,
+            seen: Mutex::default(),
             on_idle: OnceLock::new(),
         }
     }
@@ -127,40 +131,33 @@ impl ResidencyManager {
         &self.memory
     }
 
-    /// Settles until [`Self::stop`]: the loop of the memory thread.
-    pub fn work(&self) {
-        let wait = Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW);
-        let mut worker = MemoryWorker::new(self, self.clock.now_us());
-        loop {
-            let is_stopping = lock(&self.is_stopping);
-            if *is_stopping {
-                return;
-            }
-            drop(self.wake.wait_timeout(is_stopping, wait));
-            if self.is_stopping() {
-                return;
-            }
-            worker.look(self, self.clock.now_us());
+    /// Settles if it is time to. Called by one thread at a time; returns the time until the next
+    /// call.
+    pub fn look(&self) -> Duration {
+        let now_us = self.clock.now_us();
+        if !self.is_stopping() {
+            let mut seen = lock(&self.seen);
+            seen.get_or_insert_with(|| Observations::new(self, now_us)).look(self, now_us);
         }
+        Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW)
     }
 
-    /// Tells the memory thread to end.
+    /// Ends a settlement that is in progress, and further ones.
     pub fn stop(&self) {
-        *lock(&self.is_stopping) = true;
-        self.wake.notify_all();
+        self.is_stopping.store(true, Ordering::Release);
     }
 
     fn is_stopping(&self) -> bool {
-        *lock(&self.is_stopping)
+        self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Requests a settlement: by the memory thread soon, or at once where there are no threads.
+    /// Requests a settlement: by the upkeep thread soon, or at once where there are no threads.
     pub fn request_settlement(&self) {
         if self.is_inline {
             self.settle();
         } else {
             self.wanted.store(true, Ordering::Release);
-            self.wake.notify_all();
+            self.waker.wake(Lane::Upkeep);
         }
     }
 

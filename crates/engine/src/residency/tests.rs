@@ -141,7 +141,7 @@ fn filters_come_back_as_soon_as_lookups_turn() {
     };
     let absent = || readers(&db)[0].filter().expect("a filter").absent_slices();
     let now_us = core.env.clock.now_us() + WINDOW_US;
-    let mut worker = super::worker::MemoryWorker::new(&core.residency, now_us);
+    let mut worker = super::worker::Observations::new(&core.residency, now_us);
     lookups(0, 1_000_000);
     worker.look(&core.residency, now_us + WINDOW_US);
     let absent_before = absent();
@@ -167,7 +167,7 @@ fn index_partitions_come_back_when_seeks_come_and_go_when_lookups_of_absent_keys
 
     let db = builder().experimental(|e| e.resident_limit(room_bytes)).open().expect("open");
     let core = db.core();
-    let mut worker = super::worker::MemoryWorker::new(&core.residency, clock.now_us());
+    let mut worker = super::worker::Observations::new(&core.residency, clock.now_us());
     let mut windows = |count: u32, each: &dyn Fn(u32)| {
         for _ in 0..count {
             (0..2_000).for_each(each);
@@ -246,7 +246,7 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
 
     let db = builder().open().expect("open");
     let core = db.core();
-    let mut worker = super::worker::MemoryWorker::new(&core.residency, clock.now_us());
+    let mut worker = super::worker::Observations::new(&core.residency, clock.now_us());
     let mut windows = |count: u32, lookups: u32, from: u32| {
         for _ in 0..count {
             for number in 0..lookups {

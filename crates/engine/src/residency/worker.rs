@@ -1,4 +1,4 @@
-//! The memory thread: decides when to settle residency.
+//! Decides when to settle residency.
 //!
 //! It settles once in a window while there are lookups or seeks, soon after an install, and at once
 //! when the hit rate differs from the one of the last plan. In a tree of one run, filters are worth
@@ -37,8 +37,8 @@ fn hit_rate_changed(planned: &[Found], now: &[Found]) -> bool {
     planned.len() == now.len() && planned.iter().zip(now).any(far)
 }
 
-/// State of the worker between checks.
-pub(super) struct MemoryWorker {
+/// What was seen at the last look.
+pub(super) struct Observations {
     window_us: u64,
     last_us: u64,
     took_us: u64,
@@ -53,7 +53,7 @@ pub(super) struct MemoryWorker {
     planned: Vec<Found>,
 }
 
-impl MemoryWorker {
+impl Observations {
     pub fn new(residency: &ResidencyManager, now_us: u64) -> Self {
         Self {
             window_us: now_us,

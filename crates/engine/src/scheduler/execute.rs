@@ -85,6 +85,10 @@ impl Scheduler {
             Step::Move(job) => self.run_move(job),
             Step::Begin(job) => self.run_first_slice(job),
             Step::Slice(job, slice) => self.run_slice(job, slice),
+            Step::End(number) => {
+                let ended = lock(&self.background.state).take_over(number);
+                ended.map_or(Ok(()), |running| self.end_job(running, false))
+            }
         };
         self.compactor.pace.end_work();
         WorkCounters::add(&self.telemetry.work().compaction_us, self.compactor.pace.take_worked_us());
@@ -124,7 +128,7 @@ impl Scheduler {
             return building.hand_in(Err(Stop::Closing));
         }
         // Others may take the slices after the first one.
-        self.background.wake.notify_all();
+        self.background.wake();
         self.build(building, job)
     }
 
@@ -156,7 +160,7 @@ impl Scheduler {
         while let Some((slice, built)) = state.running(number).and_then(Running::next_to_install) {
             let claim = state.claims.get(&job.keyspace.id).and_then(|claims| claims.get(job.claim)).cloned();
             drop(state);
-            self.background.wake.notify_all();
+            self.background.wake();
             let installed = match &claim {
                 Some(claim) => self.compactor.install_slice(&job, claim, slice, built),
                 None => Ok(Installed::Dropped),
@@ -174,7 +178,7 @@ impl Scheduler {
         drop(job);
         let ended = state.take_over(number);
         drop(state);
-        self.background.wake.notify_all();
+        self.background.wake();
         ended.map_or(Ok(()), |running| {
             let is_done = running.is_done();
             self.end_job(running, is_done)
@@ -256,7 +260,7 @@ impl Scheduler {
         // The job itself held the version of its inputs; now no reader of it may be left.
         self.catalog.remove_obsolete_files();
         self.background.progress.notify_all();
-        self.background.wake.notify_all();
+        self.background.wake();
         outcome.map(|_| ()).inspect_err(|error| self.telemetry.background_error("merge", error))
     }
 

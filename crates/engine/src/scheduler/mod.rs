@@ -1,17 +1,15 @@
 //! Scheduler: which flushes, compactions and filter rewrites run now.
 //!
-//! [`Scheduler`] owns the requests for background work ([`requests`]), the threads that do it
-//! ([`workers`]) and the choice of the next compaction ([`next`]). [`Flusher`] writes generations
-//! and ingests as tables, [`Compactor`] carries out compactions. Memory is that of
-//! [`MemoryLink`].
+//! [`Scheduler`] owns the requests for background work ([`requests`]), the jobs that run, and the
+//! choice of the next compaction ([`next`]). [`Flusher`] writes generations and ingests as tables,
+//! [`Compactor`] carries out compactions. Memory is that of [`MemoryLink`].
 //!
-//! With threads there are workers. One flushes generations in order. The others run compactions:
-//! each takes a *step* at a time ([`execute`]), a slice of a running job or the beginning of
-//! another one, whichever has the higher score. So several jobs of one or of several keyspaces run
-//! side by side, as far as their claims allow, and slices of one job are built in parallel. No
-//! worker waits for another. One more thread syncs the log when the interval of a write has passed.
-//! So neither a long flush nor a wait for the log delays the others. The compaction threads run at
-//! lower priority than other threads.
+//! The threads are those of a pool ([`crate::workers`]), which do one *step* after the other
+//! ([`steps`]). In one lane a thread flushes generations in order. In the other, threads run
+//! compactions: each step ([`execute`]) is a slice of a running job or the beginning of another one,
+//! whichever has the higher score. So several jobs of one or of several keyspaces run side by side,
+//! as far as their claims allow, and slices of one job are built in parallel. No step waits for
+//! another. The compaction threads run at lower priority than other threads.
 //!
 //! Without threads (the deterministic environment) the same steps run inside the call that makes
 //! them due.
@@ -37,13 +35,13 @@ mod requests;
 mod rules;
 mod slices;
 mod state;
+mod steps;
 mod threads;
 mod triggers;
-mod workers;
 
 use std::sync::Arc;
 
-use shamba_env::{Clock, Env, JoinHandle, Spawner, lock};
+use shamba_env::{Clock, Env, Spawner, lock};
 use shamba_model::Design;
 use shamba_tree::compaction::policy::Rules;
 use shamba_tree::compaction::table_size::TableSize;
@@ -57,7 +55,6 @@ use self::memory::MemoryLink;
 use self::next::Picker;
 use self::pace::Pace;
 use self::state::BackgroundWork;
-pub(crate) use self::workers::Worker;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
@@ -69,6 +66,7 @@ use crate::statistics::SavedStatistics;
 use crate::sync::Mutex;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
+use crate::workers::Waker;
 use crate::writer::{SealedGenerations, Writer};
 
 /// Runs the flushes, compactions and filter rewrites of a database.
@@ -92,23 +90,22 @@ pub(crate) struct Scheduler {
     compactor: Compactor,
     /// Held while background work runs on a caller's thread.
     inline_work: Mutex<()>,
-    workers: Mutex<Vec<JoinHandle>>,
 }
 
 impl Scheduler {
-    /// The background work of the database of `catalog`, to which `writer` adds. It has threads
-    /// after [`Self::start`].
+    /// The background work of the database of `catalog`, to which `writer` adds. Threads do it once
+    /// `waker` has joined a pool.
     pub fn new(
         env: &Env,
         settings: Arc<Settings>,
         (catalog, writer, reads): (Arc<Catalog>, Arc<Writer>, Arc<Reads>),
         (table_files, filter_bits, statistics): (Arc<TableFiles>, Arc<FilterBits>, Arc<SavedStatistics>),
         (lifecycle, telemetry): (Arc<Lifecycle>, Arc<Telemetry>),
-        residency: Arc<ResidencyManager>,
+        (residency, waker): (Arc<ResidencyManager>, Waker),
     ) -> Self {
         let threads = threads::compaction_threads(env.spawner.as_ref(), &settings);
         let memory = Arc::new(MemoryLink::new(residency, &settings, threads));
-        let background = Arc::new(BackgroundWork::default());
+        let background = Arc::new(BackgroundWork { waker, ..BackgroundWork::default() });
         lock(&background.state).memory = SliceMemory::of_budget(settings.memory_budget_bytes);
         let sealed = Arc::clone(writer.sealed());
         let picker = Picker::new(
@@ -161,7 +158,6 @@ impl Scheduler {
             flusher,
             compactor,
             inline_work: Mutex::new(()),
-            workers: Mutex::default(),
         }
     }
 
@@ -202,7 +198,7 @@ impl Scheduler {
 
     /// Tells workers and waiters to look again: a tree or the state of the database has changed.
     pub fn notify(&self) {
-        self.background.wake.notify_all();
+        self.background.wake();
         self.background.progress.notify_all();
     }
 
@@ -265,7 +261,7 @@ impl Scheduler {
         // The cache gets the memtables' memory until writes need it again.
         self.memory.balance();
         self.background.progress.notify_all();
-        self.background.wake.notify_all();
+        self.background.wake();
         if let Err(error) = &outcome {
             // The files of the attempt must be removed before the next one: they may fill the disk.
             self.catalog.remove_obsolete_files();

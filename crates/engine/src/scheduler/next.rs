@@ -41,6 +41,8 @@ pub(super) enum Step {
     Begin(Arc<Job>),
     /// The slice of this number is built.
     Slice(Arc<Job>, usize),
+    /// The job of this number ends: a new design has stopped it while no thread worked on it.
+    End(u64),
 }
 
 /// A keyspace and its tree while the next step is chosen.
@@ -85,6 +87,9 @@ impl Picker {
     pub fn next_step(&self, state: &mut BackgroundState) -> Option<Step> {
         let design = self.settings.live.get().design;
         state.running.iter_mut().for_each(|running| running.check_design(&design));
+        if let Some(running) = state.running.iter().find(|running| running.is_over()) {
+            return Some(Step::End(running.job.number));
+        }
         let rules = rules(&self.settings, state.drainers > 0);
         let now_us = self.clock.now_us();
         let trees = self.trees(state, &rules, now_us);

@@ -83,7 +83,7 @@ impl Scheduler {
         let mut state = lock(&self.background.state);
         self.queue_filter_rewrites(&mut state, wanted, false);
         drop(state);
-        self.background.wake.notify_all();
+        self.background.wake();
     }
 
     /// Queues filter rewrites and returns their numbers. Keyspaces are looked up under the lock
@@ -118,7 +118,7 @@ impl Scheduler {
             state.retry_at_us = 0;
             by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_total)).collect()
         };
-        self.background.wake.notify_all();
+        self.background.wake();
         loop {
             if is_inline {
                 self.run_inline();
@@ -159,7 +159,7 @@ impl Background for Scheduler {
     fn wake(&self) {
         // Workers look for work under this lock: none of them can miss the notification.
         lock(&self.background.state).retry_at_us = 0;
-        self.background.wake.notify_all();
+        self.background.wake();
     }
 
     fn run_inline(&self) {

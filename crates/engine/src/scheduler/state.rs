@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use shamba_key::KeyspaceId;
 use shamba_tree::compaction::schedule::Claims;
@@ -11,7 +10,8 @@ use shamba_tree::compaction::schedule::Claims;
 use super::budget::SliceMemory;
 use super::job::Running;
 use super::queue::Requests;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex};
+use crate::workers::{Lane, Waker};
 use crate::writer::{Failures, Work};
 
 /// Pending and running background work.
@@ -77,8 +77,8 @@ pub(super) struct BackgroundWork {
     pub state: Mutex<BackgroundState>,
     /// Set with [`BackgroundState::shutdown`], and read without the lock.
     pub is_stopping: AtomicBool,
-    /// Signalled when there is work.
-    pub wake: Condvar,
+    /// Wakes the threads that do the work.
+    pub waker: Waker,
     /// Signalled when work was done.
     pub progress: Condvar,
 }
@@ -89,13 +89,9 @@ impl BackgroundWork {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Waits for work, at most this long.
-    pub fn wait_for_work<'a>(
-        &self,
-        state: MutexGuard<'a, BackgroundState>,
-        ms: u64,
-    ) -> MutexGuard<'a, BackgroundState> {
-        let waited = self.wake.wait_timeout(state, Duration::from_millis(ms.max(1)));
-        waited.map_or_else(|poison| poison.into_inner().0, |(state, _)| state)
+    /// Tells the threads that there may be work.
+    pub fn wake(&self) {
+        self.waker.wake(Lane::Flush);
+        self.waker.wake(Lane::Compaction);
     }
 }

@@ -20,6 +20,7 @@ mod tuner;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use shamba_env::{Clock, Env, lock};
@@ -28,12 +29,13 @@ use shamba_table::Ledger;
 use self::advise::{Advice, Advisor, MovePrices};
 use self::history::{History, KeptOff, Redesigned};
 pub(crate) use self::moves::Moves;
+use self::tuner::Tuner;
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::options::settings::Settings;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 use crate::telemetry::Telemetry;
 use crate::tree_design::TreeDesign;
 use crate::workload::WorkloadObserver;
@@ -64,9 +66,8 @@ pub(crate) struct DesignTuning {
     /// The redesigns so far. Locked while another design is put into force, before an install.
     history: Mutex<History>,
     mover: OnceLock<Arc<dyn Mover>>,
-    is_stopping: Mutex<bool>,
-    /// Signalled when the tuning thread has to end.
-    stopping: Condvar,
+    is_stopping: AtomicBool,
+    tuner: Mutex<Tuner>,
 }
 
 impl DesignTuning {
@@ -97,8 +98,8 @@ impl DesignTuning {
             advisor,
             history: Mutex::new(History::from_settings(recorded)),
             mover: OnceLock::new(),
-            is_stopping: Mutex::new(false),
-            stopping: Condvar::new(),
+            is_stopping: AtomicBool::new(false),
+            tuner: Mutex::default(),
         }
     }
 

@@ -147,14 +147,12 @@ fn advice_says_why_too_little_is_known() {
 }
 
 #[test]
-fn the_thread_of_a_database_that_is_tuned_ends_when_it_is_told_to() {
+fn a_database_is_not_tuned_while_it_is_empty_nor_after_the_stop() {
     let parts = Parts::new(Settings { tuning: Tuning::Auto, ..Settings::default() });
     let (tuning, still) = tuning(&parts);
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| tuning.work());
-        parts.put(100_000);
-        tuning.stop();
-        thread.join().expect("no panic");
-    });
+    tuning.look();
+    parts.put(100_000);
+    tuning.stop();
+    tuning.look();
     assert_eq!(still.counts(), (0, 0), "an empty database stays as it is");
 }

@@ -1,8 +1,9 @@
-//! The tuning thread: observes the workload window by window and, with [`Tuning::Auto`], changes
+//! Tuning: observes the workload window by window and, with [`Tuning::Auto`], changes
 //! the design.
 //!
 //! Without threads there is no tuner: callers ask for advice.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shamba_env::lock;
@@ -18,26 +19,20 @@ use crate::workload::WINDOW_US;
 const LOOK_US: u64 = WINDOW_US / 8;
 
 impl DesignTuning {
-    /// Loop of the tuning thread: observes the workload until [`Self::stop`], and tunes the design
-    /// if [`Tuning`] asks for it.
-    pub fn work(&self) {
-        let mut tuner = Tuner::default();
-        loop {
-            let is_stopping = lock(&self.is_stopping);
-            if *is_stopping {
-                return;
-            }
-            drop(self.stopping.wait_timeout(is_stopping, Duration::from_micros(LOOK_US)));
-            if self.workload.observe() && self.settings.tuning != Tuning::Off && !*lock(&self.is_stopping) {
-                self.tune(&mut tuner);
-            }
+    /// Observes the workload and, at the end of a window, tunes the design if [`Tuning`] asks for
+    /// it. Called by one thread at a time; returns the time until the next call.
+    pub fn look(&self) -> Duration {
+        let is_stopping = || self.is_stopping.load(Ordering::Acquire);
+        if !is_stopping() && self.workload.observe() && self.settings.tuning != Tuning::Off && !is_stopping()
+        {
+            self.tune(&mut lock(&self.tuner));
         }
+        Duration::from_micros(LOOK_US)
     }
 
-    /// Tells the tuning thread to end.
+    /// Ends tuning: [`Self::look`] does nothing from now on.
     pub fn stop(&self) {
-        *lock(&self.is_stopping) = true;
-        self.stopping.notify_all();
+        self.is_stopping.store(true, Ordering::Release);
     }
 
     /// After a window: computes advice and acts on it.

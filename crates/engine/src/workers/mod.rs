@@ -117,6 +117,38 @@ impl Lane {
     }
 }
 
+/// A database's link to the pool that works for it, shared by its parts. It does nothing before
+/// [`Self::join`], and in an environment without threads.
+#[derive(Clone, Default)]
+pub(crate) struct Waker(Arc<OnceLock<Membership>>);
+
+impl Waker {
+    /// Adds `steps` to a pool.
+    ///
+    /// # Errors
+    /// When a thread cannot be started; nothing was added then.
+    pub fn join(&self, workers: &Workers, spawner: &dyn Spawner, steps: Arc<dyn Steps>) -> Result<()> {
+        let membership = workers.join(spawner, steps)?;
+        let is_first = self.0.set(membership).is_ok();
+        assert!(is_first, "a database joins one pool, once");
+        Ok(())
+    }
+
+    /// Tells the lane's threads that there is work.
+    pub fn wake(&self, lane: Lane) {
+        if let Some(membership) = self.0.get() {
+            membership.wake(lane);
+        }
+    }
+
+    /// Waits for the running steps; none begins from now on.
+    pub fn leave(&self) {
+        if let Some(membership) = self.0.get() {
+            membership.leave();
+        }
+    }
+}
+
 /// What a member wants after a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {

@@ -18,6 +18,7 @@ use crate::memory::{Consumer, MemoryManager};
 use crate::options::settings::Settings;
 use crate::residency::ResidencyManager;
 use crate::table_files::TableFiles;
+use crate::workers::Waker;
 use crate::workload::tests::Parts;
 
 const BUDGET_BYTES: u64 = 4 << 20;
@@ -93,6 +94,7 @@ impl Alone {
             Arc::clone(&parts.memory),
             (Arc::clone(&parts.catalog), Arc::clone(&parts.reads)),
             Arc::clone(&parts.telemetry),
+            Waker::default(),
         ));
         let consumer: Weak<ResidencyManager> = Arc::downgrade(&residency);
         parts.memory.register(consumer);
@@ -220,13 +222,12 @@ fn new_tables_are_held_as_far_as_there_is_memory() {
 }
 
 #[test]
-fn the_thread_ends_when_it_is_told_to() {
+fn a_look_after_the_stop_settles_nothing() {
     let alone = Alone::new(Residency::Budgeted);
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| alone.residency.work());
-        alone.residency.request_settlement();
-        alone.residency.stop();
-        thread.join().expect("no panic");
-    });
-    assert_eq!(alone.whole() as u64, TABLES, "without threads a request is carried out at once");
+    alone.residency.look();
+    alone.residency.stop();
+    alone.residency.request_settlement();
+    let held = alone.residency.held();
+    alone.residency.look();
+    assert_eq!(alone.residency.held(), held);
 }

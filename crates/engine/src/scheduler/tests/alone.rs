@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use shamba_env::{Effect, FaultFs, FaultRule, ManualClock, MemFs, OpKind, Vfs};
+use shamba_env::{Effect, FaultFs, FaultRule, ManualClock, MemFs, OpKind, ThreadSpawner, Vfs};
 use shamba_key::{KeyspaceId, LogNo, SeqNo};
 use shamba_log::wal::{OpRef, WalWriter};
 use shamba_memtable::ChunkedMemtable;
@@ -25,6 +25,7 @@ use crate::residency::ResidencyManager;
 use crate::sync::Condvar;
 use crate::telemetry::Observers;
 use crate::trace::Recorder;
+use crate::workers::{Steps, Waker, Workers};
 use crate::writer::{WriteOptions, WriterMemory};
 
 /// Memory without a limit.
@@ -97,6 +98,7 @@ fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn EventListener>>)
         memory,
         (Arc::clone(&catalog), Arc::clone(&reads)),
         Arc::clone(&telemetry),
+        Waker::default(),
     ));
     let table_files = TableFiles::new(
         &env,
@@ -124,7 +126,7 @@ fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn EventListener>>)
         (Arc::clone(&catalog), Arc::clone(&writer), reads),
         (Arc::new(table_files), Arc::new(filter_bits), Arc::new(statistics)),
         told(),
-        residency,
+        (residency, Waker::default()),
     ));
     let background: std::sync::Weak<Scheduler> = Arc::downgrade(&scheduler);
     writer.connect(background);
@@ -132,6 +134,18 @@ fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn EventListener>>)
 }
 
 impl Alone {
+    /// Lets two threads do the compactions.
+    fn start(&self) {
+        let steps = Arc::clone(&self.scheduler) as Arc<dyn Steps>;
+        let waker = &self.scheduler.background.waker;
+        waker.join(&Workers::new(2), &ThreadSpawner::new(), steps).expect("threads");
+    }
+
+    fn end(&self) {
+        self.scheduler.stop();
+        self.scheduler.background.waker.leave();
+    }
+
     fn keyspace(&self, name: &str) -> Arc<KeyspaceCore> {
         self.catalog.named(name).expect("the keyspace exists")
     }
@@ -214,6 +228,7 @@ fn number_of(step: &Step) -> (u64, Option<usize>) {
     match step {
         Step::Move(job) | Step::Begin(job) => (job.number, None),
         Step::Slice(job, slice) => (job.number, Some(*slice)),
+        Step::End(number) => (*number, None),
     }
 }
 
@@ -391,6 +406,24 @@ fn a_new_design_stops_a_job_after_its_slice() {
     assert!(number_of(&alone.next()).0 > job, "the request gets another job");
 }
 
+#[test]
+fn a_new_design_ends_a_job_that_no_thread_works_on() {
+    let alone = by_hand();
+    (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..200));
+    alone.request_full();
+    let first = alone.next();
+    let job = number_of(&first).0;
+    alone.scheduler.run(first).expect("the first slice");
+    let mut live = alone.scheduler.settings.live.get();
+    live.design.size_ratio += 1.0;
+    alone.scheduler.settings.live.set(live);
+    let end = alone.next();
+    assert!(matches!(end, Step::End(number) if number == job), "nobody else would end it");
+    alone.scheduler.run(end).expect("no failure");
+    assert!(lock(&alone.scheduler.background.state).running.is_empty());
+    assert!(number_of(&alone.next()).0 > job, "the request gets another job");
+}
+
 /// A scheduler that compacts by itself, with tables of the default size, and its clock.
 fn automatic() -> (Alone, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
@@ -500,10 +533,9 @@ fn two_threads_run_two_jobs_of_one_keyspace_at_the_same_time() {
             state.requests.add_filter_rewrite(KeyspaceId::DEFAULT, tables, true)
         })
     };
-    alone.scheduler.start(Vec::new()).expect("threads");
+    alone.start();
     alone.scheduler.wait_for_requests(&numbers).expect("both are done");
-    alone.scheduler.stop();
-    alone.scheduler.join();
+    alone.end();
     let is_late = gate.is_late.load(std::sync::atomic::Ordering::Relaxed);
     assert!(!is_late, "the first job waited for the second one in vain");
     assert_eq!(gate.ended.load(std::sync::atomic::Ordering::Relaxed), 2);
@@ -515,10 +547,9 @@ fn slices_of_one_job_are_shared_by_threads_and_all_data_stays() {
     let alone = alone(env, settings(), None);
     (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..400));
     let number = alone.request_full();
-    alone.scheduler.start(Vec::new()).expect("threads");
+    alone.start();
     alone.scheduler.wait_for_requests(&[number]).expect("done");
-    alone.scheduler.stop();
-    alone.scheduler.join();
+    alone.end();
     let version = Arc::clone(&alone.keyspace(DEFAULT_KEYSPACE).load().version);
     version.check().expect("in order");
     assert_eq!(version.tables().map(|(_, _, table)| table.meta.entries).sum::<u64>(), 400);

@@ -32,6 +32,7 @@ mod lookups;
 mod remerged;
 
 pub use checked::Shares;
+use checked::finite;
 pub use lookups::{LookupWork, RunGroup, empty_lookup, found_lookup};
 
 use crate::Design;
@@ -353,7 +354,7 @@ pub fn predict_held(
         cost_ns_per_op,
         throughput_per_s: (1e9 / cost_ns_per_op).min(f64::MAX),
     };
-    costs.finite()
+    finite(costs)
 }
 
 #[cfg(test)]

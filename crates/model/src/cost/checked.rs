@@ -163,42 +163,40 @@ impl FilterBits {
     }
 }
 
-impl Costs {
-    /// Returns the costs if all of them are finite.
-    pub(super) fn finite(self) -> Result<Self, String> {
-        let figures = [
-            ("the filters' bytes", self.filter_bytes),
-            ("the fences' bytes", self.fence_bytes),
-            ("the I/Os of an empty lookup", self.zero_result_lookup_ios),
-            ("the exact I/Os of an empty lookup", self.zero_result_lookup_ios_exact),
-            ("the I/Os of a found lookup", self.nonzero_result_lookup_ios),
-            ("the exact I/Os of a found lookup", self.nonzero_result_lookup_ios_exact),
-            ("the I/Os of a lookup", self.mixed_lookup_ios),
-            ("the exact I/Os of a lookup", self.mixed_lookup_ios_exact),
-            ("the I/Os of an evenly drawn lookup", self.found_lookup_ios),
-            ("the I/Os of an update", self.update_ios),
-            ("the I/Os of an update as levels merge", self.merged_update_ios),
-            ("the I/Os of a range lookup", self.range_ios),
-            ("the I/Os of an operation", self.operation_ios),
-            ("write amplification", self.write_amplification),
-            ("space amplification", self.space_amplification),
-            ("the processor's part of a lookup", self.cpu_ns_per_lookup),
-            ("the reads of a lookup", self.lookup_reads),
-            ("the time of a lookup", self.lookup_ns),
-            ("the time of an update", self.update_ns),
-            ("the time of a range lookup", self.range_ns),
-            ("the time of an operation", self.cost_ns_per_op),
-            ("the throughput", self.throughput_per_s),
-        ];
-        let per_level = [&self.fpr_per_level, &self.bits_per_key_per_level];
-        let per_level = per_level.into_iter().flatten().map(|figure| ("a level's filter", *figure));
-        for (what, figure) in figures.into_iter().chain(per_level) {
-            if !(0.0..f64::INFINITY).contains(&figure) {
-                return Err(format!(
-                    "{what} would be {figure}: the input is beyond what a float can compute with"
-                ));
-            }
+/// Returns the costs if all of them are finite.
+pub(super) fn finite(costs: Costs) -> Result<Costs, String> {
+    let figures = [
+        ("the filters' bytes", costs.filter_bytes),
+        ("the fences' bytes", costs.fence_bytes),
+        ("the I/Os of an empty lookup", costs.zero_result_lookup_ios),
+        ("the exact I/Os of an empty lookup", costs.zero_result_lookup_ios_exact),
+        ("the I/Os of a found lookup", costs.nonzero_result_lookup_ios),
+        ("the exact I/Os of a found lookup", costs.nonzero_result_lookup_ios_exact),
+        ("the I/Os of a lookup", costs.mixed_lookup_ios),
+        ("the exact I/Os of a lookup", costs.mixed_lookup_ios_exact),
+        ("the I/Os of an evenly drawn lookup", costs.found_lookup_ios),
+        ("the I/Os of an update", costs.update_ios),
+        ("the I/Os of an update as levels merge", costs.merged_update_ios),
+        ("the I/Os of a range lookup", costs.range_ios),
+        ("the I/Os of an operation", costs.operation_ios),
+        ("write amplification", costs.write_amplification),
+        ("space amplification", costs.space_amplification),
+        ("the processor's part of a lookup", costs.cpu_ns_per_lookup),
+        ("the reads of a lookup", costs.lookup_reads),
+        ("the time of a lookup", costs.lookup_ns),
+        ("the time of an update", costs.update_ns),
+        ("the time of a range lookup", costs.range_ns),
+        ("the time of an operation", costs.cost_ns_per_op),
+        ("the throughput", costs.throughput_per_s),
+    ];
+    let per_level = [&costs.fpr_per_level, &costs.bits_per_key_per_level];
+    let per_level = per_level.into_iter().flatten().map(|figure| ("a level's filter", *figure));
+    for (what, figure) in figures.into_iter().chain(per_level) {
+        if !(0.0..f64::INFINITY).contains(&figure) {
+            return Err(format!(
+                "{what} would be {figure}: the input is beyond what a float can compute with"
+            ));
         }
-        Ok(self)
     }
+    Ok(costs)
 }

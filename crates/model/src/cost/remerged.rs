@@ -7,6 +7,7 @@
 //!
 //! Not here: how often such an engine rewrites an entry (the caller counts it).
 
+use super::checked::finite;
 use super::{Costs, Situation};
 use crate::input;
 
@@ -44,7 +45,7 @@ impl Costs {
             throughput_per_s: (1e9 / cost_ns_per_op).min(f64::MAX),
             ..self
         };
-        costs.finite()
+        finite(costs)
     }
 }
 

@@ -117,10 +117,10 @@ pub use index::Located;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, CacheUnit, CacheUnits, Held, LoadedBlock, ReaderOptions, ResidentFilter, TableIter,
-    TableReader, Unasked, ValueMode, Walk,
+    AHEAD_BYTES, Held, LoadedBlock, ReaderOptions, ResidentFilter, TableIter, TableReader, Unasked,
+    ValueMode, Walk,
 };
-pub use residency::Residency;
+pub use residency::{CacheUnit, CacheUnits, Residency};
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};
 pub use summary::TableSummary;
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};

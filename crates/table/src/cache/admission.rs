@@ -6,7 +6,7 @@
 //! copies out of the page cache, admission would add half the read's cost again, so only one block
 //! in [`KEPT_IN`] is admitted, chosen pseudo-randomly. A uniform workload loses nothing, frequently
 //! read blocks are admitted after a few reads, and blocks that are read once rarely evict others. A
-//! cache that counts reads instead of time admits every block ([`BlockCache::admitting_all`]).
+//! cache that counts reads instead of time admits every block ([`super::BlockCache::admitting_all`]).
 //!
 //! Not here: which block is evicted ([`super::hand`]).
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shamba_env::Clock;
 
-use super::BlockCache;
+use super::ghosts::Ghosts;
 use super::slab::BlockKey;
 
 /// From this average read time on, every missed block is admitted: about ten times the cost of
@@ -62,6 +62,55 @@ impl Admission {
             self.crowded.store(crowded, Ordering::Relaxed);
         }
     }
+
+    /// Notes that a block missed the cache and is about to be read; `key` if the cache could hold
+    /// it. A block that is not admitted becomes a ghost entry.
+    pub(super) fn missed(&self, key: Option<BlockKey>, ghosts: &Ghosts, clock: &dyn Clock) -> Miss {
+        let number = self.misses.fetch_add(1, Ordering::Relaxed);
+        let crowded = self.crowded.load(Ordering::Relaxed);
+        let keep = !crowded || self.admits_all || is_kept(number, self.read_ns());
+        if let Some(key) = key {
+            ghosts.missed(key);
+            if !keep {
+                ghosts.note(key);
+            }
+        }
+        Miss { keep, begin_ns: (number % TIMED_IN == 0).then(|| clock.now_ns()) }
+    }
+
+    /// Notes that the missed block was read, with its length in bytes.
+    pub(super) fn was_read(&self, miss: Miss, bytes: usize, clock: &dyn Clock) {
+        if let Some(begin_ns) = miss.begin_ns {
+            self.note_read(bytes, clock.now_ns().saturating_sub(begin_ns));
+        }
+    }
+
+    /// Moving average of the time of short reads, in nanoseconds; 0 before the first.
+    pub(super) fn read_ns(&self) -> u64 {
+        self.short_ns.load(Ordering::Relaxed)
+    }
+
+    /// Moving averages of read times, by size class.
+    pub(super) fn read_times(&self) -> ReadTimes {
+        let of = |bytes: &AtomicU64, ns: &AtomicU64| match ns.load(Ordering::Relaxed) {
+            0 => None,
+            ns => Some((bytes.load(Ordering::Relaxed), ns)),
+        };
+        ReadTimes { short: of(&self.short_bytes, &self.short_ns), long: of(&self.long_bytes, &self.long_ns) }
+    }
+
+    /// Adds a read's time to the average. Concurrent measurements may be lost.
+    pub(super) fn note_read(&self, bytes: usize, ns: u64) {
+        let bytes = bytes as u64;
+        let of = if bytes >= LONG_BYTES_MIN {
+            [(&self.long_bytes, bytes), (&self.long_ns, ns)]
+        } else {
+            [(&self.short_bytes, bytes), (&self.short_ns, ns)]
+        };
+        for (average, value) in of {
+            average.store(averaged(average.load(Ordering::Relaxed), value), Ordering::Relaxed);
+        }
+    }
 }
 
 /// Decision about a block that missed the cache.
@@ -91,60 +140,6 @@ fn averaged(before_ns: u64, ns: u64) -> u64 {
     if before_ns == 0 { ns } else { before_ns.saturating_mul(WEIGHT - 1).saturating_add(ns) / WEIGHT }
 }
 
-impl BlockCache {
-    /// Notes that a block missed the cache and is about to be read; `key` if the cache could hold
-    /// it.
-    pub(crate) fn missed(&self, key: Option<BlockKey>, clock: &dyn Clock) -> Miss {
-        let admission = &self.shelf.admission;
-        let number = admission.misses.fetch_add(1, Ordering::Relaxed);
-        let crowded = admission.crowded.load(Ordering::Relaxed);
-        let keep = !crowded || admission.admits_all || is_kept(number, self.read_ns());
-        if let Some(key) = key {
-            self.shelf.ghosts.missed(key);
-            if !keep {
-                self.shelf.ghosts.note(key);
-            }
-        }
-        Miss { keep, begin_ns: (number % TIMED_IN == 0).then(|| clock.now_ns()) }
-    }
-
-    /// Notes that the missed block was read, with its length in bytes.
-    pub(crate) fn was_read(&self, miss: Miss, bytes: usize, clock: &dyn Clock) {
-        if let Some(begin_ns) = miss.begin_ns {
-            self.note_read(bytes, clock.now_ns().saturating_sub(begin_ns));
-        }
-    }
-
-    /// Moving average of the time of block reads, in nanoseconds; 0 before the first.
-    pub fn read_ns(&self) -> u64 {
-        self.shelf.admission.short_ns.load(Ordering::Relaxed)
-    }
-
-    /// Moving averages of read times, by size class.
-    pub fn read_times(&self) -> ReadTimes {
-        let Admission { short_ns, short_bytes, long_ns, long_bytes, .. } = &self.shelf.admission;
-        let of = |bytes: &AtomicU64, ns: &AtomicU64| match ns.load(Ordering::Relaxed) {
-            0 => None,
-            ns => Some((bytes.load(Ordering::Relaxed), ns)),
-        };
-        ReadTimes { short: of(short_bytes, short_ns), long: of(long_bytes, long_ns) }
-    }
-
-    /// Adds a read's time to the average. Concurrent measurements may be lost.
-    pub fn note_read(&self, bytes: usize, ns: u64) {
-        let Admission { short_ns, short_bytes, long_ns, long_bytes, .. } = &self.shelf.admission;
-        let bytes = bytes as u64;
-        let of = if bytes >= LONG_BYTES_MIN {
-            [(long_bytes, bytes), (long_ns, ns)]
-        } else {
-            [(short_bytes, bytes), (short_ns, ns)]
-        };
-        for (average, value) in of {
-            average.store(averaged(average.load(Ordering::Relaxed), value), Ordering::Relaxed);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,14 +163,14 @@ mod tests {
 
     #[test]
     fn long_reads_are_averaged_by_themselves() {
-        let cache = BlockCache::new(1 << 20, std::sync::Arc::default());
-        assert_eq!(cache.read_times(), ReadTimes::default());
-        cache.note_read(4_096, 1_000);
-        cache.note_read(64 << 10, 9_000);
+        let admission = Admission::default();
+        assert_eq!(admission.read_times(), ReadTimes::default());
+        admission.note_read(4_096, 1_000);
+        admission.note_read(64 << 10, 9_000);
         assert_eq!(
-            cache.read_times(),
+            admission.read_times(),
             ReadTimes { short: Some((4_096, 1_000)), long: Some((64 << 10, 9_000)) }
         );
-        assert_eq!(cache.read_ns(), 1_000);
+        assert_eq!(admission.read_ns(), 1_000);
     }
 }

@@ -44,10 +44,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use shamba_env::Clock;
+use shamba_model::miss_ratio::MissRatioCurve;
+
 pub(crate) use self::admission::Miss;
 pub use self::admission::ReadTimes;
 pub(crate) use self::fill::FreshFrame;
 pub(crate) use self::pin::{FramePin, PinnedBlock};
+pub(crate) use self::section::Section;
 pub(crate) use self::slab::{BlockKey, FRAME_SIZE};
 
 use self::admission::Admission;
@@ -236,6 +240,63 @@ impl BlockCache {
             hand.reclaim(&self.shelf);
             self.shelf.admission.set_crowded(false);
         }
+    }
+
+    /// Notes that a block missed the cache and is about to be read; `key` if the cache could hold
+    /// it.
+    pub(crate) fn missed(&self, key: Option<BlockKey>, clock: &dyn Clock) -> Miss {
+        self.shelf.admission.missed(key, &self.shelf.ghosts, clock)
+    }
+
+    /// Notes that the missed block was read, with its length in bytes.
+    pub(crate) fn was_read(&self, miss: Miss, bytes: usize, clock: &dyn Clock) {
+        self.shelf.admission.was_read(miss, bytes, clock);
+    }
+
+    /// Moving average of the time of block reads, in nanoseconds; 0 before the first.
+    pub fn read_ns(&self) -> u64 {
+        self.shelf.admission.read_ns()
+    }
+
+    /// Moving averages of read times, by size class.
+    pub fn read_times(&self) -> ReadTimes {
+        self.shelf.admission.read_times()
+    }
+
+    /// Adds a read's time to the average. Concurrent measurements may be lost.
+    pub fn note_read(&self, bytes: usize, ns: u64) {
+        self.shelf.admission.note_read(bytes, ns);
+    }
+
+    /// Samples the references of lookups to data blocks, tracking at most `tracked_max` blocks.
+    #[must_use]
+    pub fn observing_reuse(self, tracked_max: usize) -> Self {
+        self.reuse.observe(tracked_max, &self.shelf.ledger);
+        self
+    }
+
+    /// Notes a lookup's reference to a block of `payload_bytes`, cached or not. Short enough for a
+    /// section.
+    #[inline]
+    pub(crate) fn referenced(&self, key: BlockKey, payload_bytes: usize) {
+        self.reuse.referenced(key, payload_bytes, &self.shelf.ledger);
+    }
+
+    /// Reports the total number of references of lookups to data blocks, a monotonic counter.
+    pub fn count_references(&self, references: u64) {
+        self.reuse.count_references(references);
+    }
+
+    /// The observed miss-ratio curve over the capacity as a share of `data_bytes`; `None` while the
+    /// sample is too small.
+    pub fn reuse_curve(&self, data_bytes: u64) -> Option<MissRatioCurve> {
+        self.reuse.curve(data_bytes)
+    }
+
+    /// The share of observed references that a cache of `capacity_bytes` misses; `None` while the
+    /// sample is too small.
+    pub fn reuse_miss_ratio(&self, capacity_bytes: u64) -> Option<f64> {
+        self.reuse.miss_ratio(capacity_bytes)
     }
 
     fn hand(&self) -> MutexGuard<'_, Hand> {

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shamba_env::sync::{Mutex, MutexGuard, PoisonError};
 use shamba_model::miss_ratio::{MissRatioCurve, ReuseSampler};
 
-use super::BlockCache;
 use super::slab::{BlockKey, FRAME_OVERHEAD_BYTES, FRAME_SIZE, STRIDE_BYTES};
 use crate::ledger::{Ledger, LedgerPart};
 
@@ -55,67 +54,63 @@ impl Reuse {
             ledger.release(LedgerPart::TableMeta, sample.charged_bytes);
         }
     }
-}
 
-impl BlockCache {
-    /// Samples the references of lookups to data blocks, tracking at most `tracked_max` blocks.
-    #[must_use]
-    pub fn observing_reuse(self, tracked_max: usize) -> Self {
+    /// Begins to sample, tracking at most `tracked_max` blocks. The sampler's memory is charged to
+    /// `ledger`, here and whenever it grows.
+    pub(super) fn observe(&self, tracked_max: usize, ledger: &Ledger) {
         let mut sample = Sample { sampler: ReuseSampler::new(tracked_max), charged_bytes: 0 };
-        sample.charge(&self.shelf.ledger);
-        self.reuse.below.store(sample.sampler.below(), Ordering::Relaxed);
-        *self.reuse.locked() = Some(sample);
-        self
+        sample.charge(ledger);
+        self.below.store(sample.sampler.below(), Ordering::Relaxed);
+        *self.locked() = Some(sample);
     }
 
-    /// Notes a lookup's reference to a block of `payload_bytes`, cached or not. Short enough for a
-    /// section.
+    /// Notes a lookup's reference to a block of `payload_bytes`. Short enough for a section.
     #[inline]
-    pub(crate) fn referenced(&self, key: BlockKey, payload_bytes: usize) {
+    pub(super) fn referenced(&self, key: BlockKey, payload_bytes: usize, ledger: &Ledger) {
         let hash = ReuseSampler::hash(key.0);
-        if hash < self.reuse.below.load(Ordering::Relaxed) {
-            self.sampled(hash, payload_bytes);
+        if hash < self.below.load(Ordering::Relaxed) {
+            self.sampled(hash, payload_bytes, ledger);
         }
     }
 
     #[cold]
-    fn sampled(&self, hash: u64, payload_bytes: usize) {
-        let Ok(mut sample) = self.reuse.sampler.try_lock() else {
-            self.reuse.skipped.fetch_add(1, Ordering::Relaxed);
+    fn sampled(&self, hash: u64, payload_bytes: usize, ledger: &Ledger) {
+        let Ok(mut sample) = self.sampler.try_lock() else {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
             return;
         };
         let Some(sample) = sample.as_mut() else { return };
         let (tracked, below) = (sample.sampler.tracked(), sample.sampler.below());
-        let skipped = match self.reuse.skipped.load(Ordering::Relaxed) {
+        let skipped = match self.skipped.load(Ordering::Relaxed) {
             0 => 0,
-            _ => self.reuse.skipped.swap(0, Ordering::Relaxed),
+            _ => self.skipped.swap(0, Ordering::Relaxed),
         };
         let now_below = sample.sampler.note_for(hash, frame_pages(payload_bytes), skipped);
         if now_below != below {
-            self.reuse.below.store(now_below, Ordering::Relaxed);
+            self.below.store(now_below, Ordering::Relaxed);
         }
         if sample.sampler.tracked() != tracked {
-            sample.charge(&self.shelf.ledger);
+            sample.charge(ledger);
         }
     }
 
-    /// Reports the total number of references of lookups to data blocks, a monotonic counter.
-    pub fn count_references(&self, references: u64) {
-        if let Some(sample) = self.reuse.locked().as_mut() {
+    /// Sets the total number of references of lookups to data blocks.
+    pub(super) fn count_references(&self, references: u64) {
+        if let Some(sample) = self.locked().as_mut() {
             sample.sampler.count_references(references);
         }
     }
 
-    /// The observed miss-ratio curve over the capacity as a share of `data_bytes`; `None` while the
-    /// sample is too small.
-    pub fn reuse_curve(&self, data_bytes: u64) -> Option<MissRatioCurve> {
-        self.reuse.locked().as_ref()?.sampler.curve(capacity_pages(data_bytes))
+    /// The miss-ratio curve over the capacity as a share of `data_bytes`; `None` while the sample is
+    /// too small.
+    pub(super) fn curve(&self, data_bytes: u64) -> Option<MissRatioCurve> {
+        self.locked().as_ref()?.sampler.curve(capacity_pages(data_bytes))
     }
 
-    /// The share of observed references that a cache of `capacity_bytes` misses; `None` while the
-    /// sample is too small.
-    pub fn reuse_miss_ratio(&self, capacity_bytes: u64) -> Option<f64> {
-        self.reuse.locked().as_ref()?.sampler.miss_ratio(capacity_pages(capacity_bytes))
+    /// The share of references that a cache of `capacity_bytes` misses; `None` while the sample is
+    /// too small.
+    pub(super) fn miss_ratio(&self, capacity_bytes: u64) -> Option<f64> {
+        self.locked().as_ref()?.sampler.miss_ratio(capacity_pages(capacity_bytes))
     }
 }
 

@@ -10,8 +10,9 @@
 //!
 //! Not here: the cache ([`crate::cache`]), which is searched before anything is read.
 
+use super::blocks::Blocks;
+use super::load::DATA_BLOCK;
 use super::walked::IndexCursor;
-use super::{DATA_BLOCK, TableReader};
 use crate::Result;
 use crate::cache::PinnedBlock;
 use crate::counters::ReadCounters;
@@ -101,14 +102,14 @@ impl ReadAhead {
     /// file.
     pub(super) fn block(
         &mut self,
-        table: &TableReader,
+        blocks: Blocks<'_>,
         index: &IndexCursor,
         number: BlockNo,
         handle: Handle,
         io: &mut ReadCounters,
     ) -> Result<PinnedBlock> {
         if !self.whole {
-            if let Some(block) = table.cached_block(number, io) {
+            if let Some(block) = blocks.pin_cached(number, io) {
                 if self.next == Some(number) {
                     self.next = Some(number.next());
                 }
@@ -121,12 +122,12 @@ impl ReadAhead {
             self.bytes = FIRST_BYTES;
         }
         let scans = self.whole || self.in_a_row > ROWS_BEFORE;
-        if self.held(handle).is_none() && !(scans && self.read(table, index, number, handle)?) {
-            return table.read_pinned(number, handle, self.fill_cache, io);
+        if self.held(handle).is_none() && !(scans && self.read(blocks, index, number, handle)?) {
+            return blocks.read_pinned(number, handle, self.fill_cache, io);
         }
         io.data.note(handle.offset, handle.bytes.into());
         self.used_bytes += u64::from(handle.bytes);
-        let taken = table.take_in(number, handle, self.held(handle).unwrap_or_default(), self.fill_cache);
+        let taken = blocks.take_in(number, handle, self.held(handle).unwrap_or_default(), self.fill_cache);
         if taken.is_err() {
             // A retry reads again: the read itself may have been faulty.
             self.filled = 0;
@@ -152,18 +153,18 @@ impl ReadAhead {
     /// reading, if no block would follow, or if the memory budget has no room for the buffer.
     fn read(
         &mut self,
-        table: &TableReader,
+        blocks: Blocks<'_>,
         index: &IndexCursor,
         number: BlockNo,
         handle: Handle,
     ) -> Result<bool> {
-        let used_part = if table.is_direct() { USED_PART_DIRECT } else { USED_PART_COPIED };
+        let used_part = if blocks.loaded().file.is_direct() { USED_PART_DIRECT } else { USED_PART_COPIED };
         if self.used_bytes * used_part < self.filled as u64 {
             self.bytes = (self.bytes / 4).max(FIRST_BYTES);
         }
         let (mut end, mut last) = (handle.end(), number);
         // As far as the handles are known: index partitions are not read ahead.
-        while let Some(next) = index.known_handle(table, last.next()) {
+        while let Some(next) = index.known_handle(blocks.partitions(), last.next()) {
             if next.end().saturating_sub(handle.offset) > self.bytes.min(self.limit_bytes)
                 || next.offset.saturating_sub(end) >= GAP_MAX_BYTES
             {
@@ -178,8 +179,8 @@ impl ReadAhead {
         self.filled = 0;
         // The buffer only grows: a new one for each read would cost as much as the read.
         if bytes > self.buffer.len() {
-            let charge =
-                self.charge.get_or_insert_with(|| Charge::new(&table.ledger, walk_part(self.whole), 0));
+            let ledger = blocks.cached().ledger();
+            let charge = self.charge.get_or_insert_with(|| Charge::new(ledger, walk_part(self.whole), 0));
             // A compaction has memory set aside for the buffer; a scan without it reads block by
             // block.
             if self.whole {
@@ -191,7 +192,7 @@ impl ReadAhead {
             self.buffer.resize(bytes, 0);
         }
         self.bytes = (self.bytes * 2).min(self.limit_bytes);
-        table.loaded.file.read_into(handle.offset, bytes, &mut self.buffer, DATA_BLOCK)?;
+        blocks.loaded().file.read_into(handle.offset, bytes, &mut self.buffer, DATA_BLOCK)?;
         (self.start, self.filled, self.used_bytes) = (handle.offset, bytes, 0);
         Ok(true)
     }

@@ -7,6 +7,8 @@
 //! admit the block, or has no free frame, a buffer replaces the frame: the thread's buffer, if the
 //! block is searched only once.
 //!
+//! [`Blocks`] is a view of two parts of a reader, passed by value in two registers.
+//!
 //! Not here: the search ([`super::lookup`]).
 
 use std::sync::Arc;
@@ -14,12 +16,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_key::KeyDigest;
 
-use super::{DATA_BLOCK, TableReader, payload_limit_bytes};
-use crate::block::DataBlock;
-use crate::block::frame::{FRAME_BYTES, check};
-use crate::cache::{BlockKey, FreshFrame, Miss, PinnedBlock};
+use super::cached::CacheClient;
+use super::load::{DATA_BLOCK, Loaded};
+use super::partitions::Partitions;
+use crate::block::frame::{FRAME_BYTES, check, unseal};
+use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
+use crate::cache::{FreshFrame, Miss, PinnedBlock};
 use crate::compression::{Compression, decompress, decompress_into, payload_bytes};
 use crate::counters::ReadCounters;
+use crate::format::properties::Properties;
 use crate::index::{BlockNo, Handle, Located, SlotRef};
 use crate::ledger::{Charge, LedgerPart};
 use crate::{Error, Result};
@@ -40,7 +45,7 @@ impl FreshBlock<'_> {
     }
 }
 
-/// A block that was read for a later [`TableReader::get_from`] and that the cache did not admit.
+/// A block that was read for a later [`super::TableReader::get_from`] and that the cache did not admit.
 /// Clones share it.
 #[derive(Clone, Debug)]
 pub struct LoadedBlock(Arc<(PinnedBlock, Charge)>);
@@ -51,22 +56,50 @@ impl LoadedBlock {
     }
 }
 
-impl TableReader {
+/// The data blocks of an open table: those in the cache, and those in the file.
+#[derive(Clone, Copy)]
+pub(super) struct Blocks<'a> {
+    loaded: &'a Loaded,
+    cached: &'a CacheClient,
+}
+
+impl<'a> Blocks<'a> {
+    /// The blocks of the table in `loaded`, cached by `cached`.
+    #[inline]
+    pub(super) fn new(loaded: &'a Loaded, cached: &'a CacheClient) -> Self {
+        Self { loaded, cached }
+    }
+
+    /// The index partitions that list the blocks.
+    #[inline]
+    pub(super) fn partitions(self) -> Partitions<'a> {
+        Partitions::new(self.loaded, self.cached)
+    }
+
+    /// The parts of the table that are in memory.
+    #[inline]
+    pub(super) fn loaded(self) -> &'a Loaded {
+        self.loaded
+    }
+
+    /// The cache for the blocks.
+    #[inline]
+    pub(super) fn cached(self) -> &'a CacheClient {
+        self.cached
+    }
+
     /// Whether the block was cached when it was located and still is; if so, prefetches its first
     /// lines.
-    pub fn prefetch_block(&self, located: &Located) -> bool {
-        match (self.cached, located.frame) {
-            (Some(table), Some(frame)) => self.cache.prefetch(frame, table.key(located.number.0)),
-            _ => false,
-        }
+    pub(super) fn prefetch(self, located: &Located) -> bool {
+        located.frame.is_some_and(|frame| self.cached.prefetch(frame, located.number))
     }
 
     /// Prefetches the entry that a search of the block for this digest will look at first, if the
-    /// block is cached. Call it some time after [`Self::prefetch_block`], whose lines it reads.
-    pub fn prefetch_entry(&self, located: &Located, digest: KeyDigest) {
-        if let (Some(table), Some(frame)) = (self.cached, located.frame) {
-            let section = self.cache.enter();
-            if let Some(payload) = section.peek(frame, table.key(located.number.0)) {
+    /// block is cached. Call it some time after [`Self::prefetch`], whose lines it reads.
+    pub(super) fn prefetch_entry(self, located: &Located, digest: KeyDigest) {
+        if let (Some(key), Some(frame)) = (self.cached.key(located.number.0), located.frame) {
+            let section = self.cached.enter();
+            if let Some(payload) = section.peek(frame, key) {
                 if let Ok(block) = DataBlock::view(payload) {
                     block.prefetch_found(digest.block_tag());
                 }
@@ -75,20 +108,20 @@ impl TableReader {
     }
 
     /// Reads the block if it is not cached. The block goes into the cache if a frame is free and
-    /// the block has a slot; otherwise it is returned, for [`Self::get_from`].
+    /// the block has a slot; otherwise it is returned, for a search with [`super::lookup`].
     ///
     /// # Errors
     /// `Io` or `Corruption` from reading.
-    pub fn load_block(&self, located: &Located, io: &mut ReadCounters) -> Result<Option<LoadedBlock>> {
-        if self.prefetch_block(located) {
+    pub(super) fn load(self, located: &Located, io: &mut ReadCounters) -> Result<Option<LoadedBlock>> {
+        if self.prefetch(located) {
             return Ok(None);
         }
         let number = located.number;
-        let handle = self.handle_of(located, io)?;
+        let handle = self.partitions().handle_of(located, io)?;
         let miss = self.missed(number).but_keep(self.loaded.index.has_slot(number));
-        match self.read_block(handle, miss, io)? {
+        match self.read(handle, miss, io)? {
             FreshBlock::Heap(payload) => {
-                let charge = Charge::new(&self.ledger, LedgerPart::Iterators, payload.len() as u64);
+                let charge = Charge::new(self.cached.ledger(), LedgerPart::Iterators, payload.len() as u64);
                 Ok(Some(LoadedBlock(Arc::new((PinnedBlock::Heap(payload), charge)))))
             }
             block @ FreshBlock::Frame(..) => {
@@ -100,7 +133,7 @@ impl TableReader {
 
     /// Reads block `number` at `handle` from the file and pins it.
     pub(super) fn read_pinned(
-        &self,
+        self,
         number: BlockNo,
         handle: Handle,
         fill_cache: bool,
@@ -108,51 +141,52 @@ impl TableReader {
     ) -> Result<PinnedBlock> {
         let miss = self.missed(number);
         let keep = miss.keep && fill_cache && self.loaded.index.has_slot(number);
-        let block = self.read_block(handle, miss.but_keep(keep), io)?;
+        let block = self.read(handle, miss.but_keep(keep), io)?;
         Ok(self.publish_pinned(number, block))
     }
 
     /// Pins block `number` if it is cached.
-    pub(super) fn cached_block(&self, number: BlockNo, io: &mut ReadCounters) -> Option<PinnedBlock> {
-        let (table, slot) = (self.cached?, self.loaded.index.slot(number)?);
-        let pin = self.cache.enter().find(slot.get()?, table.key(number.0))?.pin();
+    pub(super) fn pin_cached(self, number: BlockNo, io: &mut ReadCounters) -> Option<PinnedBlock> {
+        let (key, slot) = (self.cached.key(number.0)?, self.loaded.index.slot(number)?);
+        let pin = self.cached.enter().find(slot.get()?, key)?.pin();
         io.cache_hits += 1;
         Some(PinnedBlock::Frame(pin))
     }
 
     /// Checks, decompresses and pins block `number`, whose frame was read from `handle`.
     pub(super) fn take_in(
-        &self,
+        self,
         number: BlockNo,
         handle: Handle,
         frame: &[u8],
         fill_cache: bool,
     ) -> Result<PinnedBlock> {
         let index = &self.loaded.index;
-        let keep = fill_cache && self.cached.is_some() && self.missed(number).keep && index.has_slot(number);
+        let keep =
+            fill_cache && self.cached.is_registered() && self.missed(number).keep && index.has_slot(number);
         let block = self.decompress(handle, frame, keep)?;
         self.check_header(handle, block.payload())?;
         Ok(self.publish_pinned(number, block))
     }
 
     /// Publishes a block that was read.
-    pub(super) fn publish(&self, number: BlockNo, block: FreshBlock<'_>) {
-        if let (FreshBlock::Frame(frame, length), Some(table), Some(slot)) =
-            (block, self.cached, self.loaded.index.slot(number))
+    pub(super) fn publish(self, number: BlockNo, block: FreshBlock<'_>) {
+        if let (FreshBlock::Frame(frame, length), Some(key), Some(slot)) =
+            (block, self.cached.key(number.0), self.loaded.index.slot(number))
         {
             if let Some(slot) = slot.get() {
-                frame.publish(slot, table.key(number.0), length);
+                frame.publish(slot, key, length);
             }
         }
     }
 
     /// As [`Self::publish`], and pins it.
-    pub(super) fn publish_pinned(&self, number: BlockNo, block: FreshBlock<'_>) -> PinnedBlock {
+    pub(super) fn publish_pinned(self, number: BlockNo, block: FreshBlock<'_>) -> PinnedBlock {
         let slot = self.loaded.index.slot(number);
-        match (block, self.cached, slot.as_ref().and_then(SlotRef::get)) {
+        match (block, self.cached.key(number.0), slot.as_ref().and_then(SlotRef::get)) {
             (FreshBlock::Heap(bytes), ..) => PinnedBlock::Heap(bytes),
-            (FreshBlock::Frame(frame, length), Some(table), Some(slot)) => {
-                frame.publish_pinned(slot, table.key(number.0), length)
+            (FreshBlock::Frame(frame, length), Some(key), Some(slot)) => {
+                frame.publish_pinned(slot, key, length)
             }
             (FreshBlock::Frame(frame, length), ..) => {
                 PinnedBlock::Heap(Bytes::copy_from_slice(frame.get(..length).unwrap_or_default()))
@@ -161,24 +195,14 @@ impl TableReader {
     }
 
     /// Notes a miss of block `number`.
-    pub(super) fn missed(&self, number: BlockNo) -> Miss {
-        self.missed_at(self.cached.map(|table| table.key(number.0)))
-    }
-
-    /// As [`Self::missed`], for any cache key.
-    pub(super) fn missed_at(&self, key: Option<BlockKey>) -> Miss {
-        self.cache.missed(key, self.clock.as_ref())
+    pub(super) fn missed(self, number: BlockNo) -> Miss {
+        self.cached.missed(self.cached.key(number.0))
     }
 
     /// Reads the block at `handle`, into a frame if it is admitted and a frame is free.
-    pub(super) fn read_block(
-        &self,
-        handle: Handle,
-        miss: Miss,
-        io: &mut ReadCounters,
-    ) -> Result<FreshBlock<'_>> {
+    pub(super) fn read(self, handle: Handle, miss: Miss, io: &mut ReadCounters) -> Result<FreshBlock<'a>> {
         io.data.note(handle.offset, handle.bytes.into());
-        let fill_cache = miss.keep && self.cached.is_some();
+        let fill_cache = miss.keep && self.cached.is_registered();
         let block = if self.loaded.properties.compression == Compression::None {
             self.read_stored(handle, fill_cache)?
         } else {
@@ -187,21 +211,21 @@ impl TableReader {
             self.loaded.file.read_briefly(handle.offset, frame_bytes, DATA_BLOCK, read)??
         };
         self.check_header(handle, block.payload())?;
-        self.cache.was_read(miss, handle.bytes as usize, self.clock.as_ref());
+        self.cached.was_read(miss, handle.bytes as usize);
         Ok(block)
     }
 
     /// Reads the block at `handle` into memory of the thread, with the usual checks, and passes its
     /// payload to `look`: for one search of a block that is not admitted.
-    pub(super) fn read_block_briefly<T>(
-        &self,
+    pub(super) fn read_briefly<T>(
+        self,
         handle: Handle,
         miss: Miss,
         io: &mut ReadCounters,
         look: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
         if self.loaded.properties.compression != Compression::None {
-            let block = self.read_block(handle, miss.but_keep(false), io)?;
+            let block = self.read(handle, miss.but_keep(false), io)?;
             return look(block.payload());
         }
         io.data.note(handle.offset, handle.bytes.into());
@@ -218,11 +242,11 @@ impl TableReader {
             self.check_header(handle, stored)?;
             look(stored)
         })?;
-        self.cache.was_read(miss, handle.bytes as usize, self.clock.as_ref());
+        self.cached.was_read(miss, handle.bytes as usize);
         looked
     }
 
-    fn check_header(&self, handle: Handle, payload: &[u8]) -> Result<()> {
+    fn check_header(self, handle: Handle, payload: &[u8]) -> Result<()> {
         match DataBlock::view(payload) {
             Ok(view) if view.len() == handle.entries as usize => Ok(()),
             Ok(view) => {
@@ -233,10 +257,10 @@ impl TableReader {
     }
 
     /// Reads a block of an uncompressed table.
-    fn read_stored(&self, handle: Handle, fill_cache: bool) -> Result<FreshBlock<'_>> {
+    fn read_stored(self, handle: Handle, fill_cache: bool) -> Result<FreshBlock<'a>> {
         let (file, frame_bytes) = (&self.loaded.file, handle.bytes as usize);
         // A frame's length is stated by the index, which is limited to the data section.
-        if let Some(mut fresh) = fill_cache.then(|| self.cache.fresh(frame_bytes)).flatten() {
+        if let Some(mut fresh) = fill_cache.then(|| self.cached.fresh(frame_bytes)).flatten() {
             file.read_into(handle.offset, frame_bytes, &mut fresh, DATA_BLOCK)?;
             let frame = fresh.get(..frame_bytes).unwrap_or_default();
             let (stored, compression) =
@@ -261,12 +285,12 @@ impl TableReader {
     }
 
     /// Checks and decompresses the frame of a block.
-    fn decompress(&self, handle: Handle, frame: &[u8], fill_cache: bool) -> Result<FreshBlock<'_>> {
+    fn decompress(self, handle: Handle, frame: &[u8], fill_cache: bool) -> Result<FreshBlock<'a>> {
         let damaged = |detail: String| self.damaged(handle, detail);
         let (stored, compression) = check(self.loaded.file.birth, handle.offset, frame).map_err(damaged)?;
         let limit_bytes = payload_limit_bytes(&self.loaded.properties, handle);
         let length = payload_bytes(compression, stored, limit_bytes).map_err(damaged)?;
-        let Some(mut fresh) = fill_cache.then(|| self.cache.fresh(length)).flatten() else {
+        let Some(mut fresh) = fill_cache.then(|| self.cached.fresh(length)).flatten() else {
             return Ok(FreshBlock::Heap(
                 decompress(compression, stored, limit_bytes).map_err(damaged)?.into(),
             ));
@@ -275,7 +299,7 @@ impl TableReader {
         Ok(FreshBlock::Frame(fresh, length))
     }
 
-    fn check_length(&self, handle: Handle, length: usize) -> Result<()> {
+    fn check_length(self, handle: Handle, length: usize) -> Result<()> {
         let limit_bytes = payload_limit_bytes(&self.loaded.properties, handle);
         if length <= limit_bytes {
             return Ok(());
@@ -284,8 +308,34 @@ impl TableReader {
     }
 
     #[cold]
-    fn damaged(&self, handle: Handle, detail: String) -> Error {
+    fn damaged(self, handle: Handle, detail: String) -> Error {
         self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail)
+    }
+}
+
+impl Loaded {
+    /// Decodes the data block whose frame is `bytes`: its payload, with the header checked, and its
+    /// compression.
+    pub(crate) fn decode_block(&self, handle: Handle, bytes: Vec<u8>) -> Result<(Bytes, Compression)> {
+        let damaged = |detail: String| -> Error { self.file.damaged(handle.offset, DATA_BLOCK, detail) };
+        let limit_bytes = payload_limit_bytes(&self.properties, handle);
+        let (payload, compression) =
+            unseal(self.file.birth, handle.offset, bytes, limit_bytes).map_err(damaged)?;
+        let entries = DataBlock::view(&payload).map_err(damaged)?.len();
+        if entries != handle.entries as usize {
+            return Err(damaged(format!("{entries} entries, expected {}", handle.entries)));
+        }
+        Ok((payload, compression))
+    }
+}
+
+/// Maximum decompressed length of a data block: a single entry may exceed the block size, several
+/// share a block.
+fn payload_limit_bytes(properties: &Properties, handle: Handle) -> usize {
+    if handle.entries == 1 {
+        LARGEST_PAYLOAD_BYTES
+    } else {
+        usize::try_from(properties.block_bytes).unwrap_or(usize::MAX).saturating_sub(FRAME_BYTES)
     }
 }
 

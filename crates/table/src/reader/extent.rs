@@ -9,14 +9,27 @@
 use bytes::Bytes;
 use shamba_key::SeqNo;
 
-use super::TableReader;
+use super::load::Loaded;
 use crate::index::{BlockNo, Bounds, Handle, Listed};
+use crate::summary::TableSummary;
 
-impl TableReader {
+/// Positions and sizes of the keys of a table in its file.
+#[derive(Clone, Copy)]
+pub(super) struct Extent<'a> {
+    loaded: &'a Loaded,
+    summary: &'a TableSummary,
+}
+
+impl<'a> Extent<'a> {
+    /// The extent of the table in `loaded`, whose metadata is `summary`.
+    pub(super) fn new(loaded: &'a Loaded, summary: &'a TableSummary) -> Self {
+        Self { loaded, summary }
+    }
+
     /// Approximate bytes of the file that belong to keys in `[lower, upper)`; for all keys, the
     /// whole file. A block belongs to the side on which it starts; index and filter are shared in
     /// proportion.
-    pub fn bytes_between(&self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
+    pub(super) fn bytes_between(self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
         let index = &self.loaded.index;
         let last = index.partitions().checked_sub(1).and_then(|last| index.bounds(last));
         let (Some(first), Some(last)) = (index.bounds(0), last) else {
@@ -31,7 +44,7 @@ impl TableReader {
 
     /// End of the blocks without any key from `key` on; `all_end` if those are all blocks. Reads
     /// nothing: in a partition that is not in memory, keys are assumed to be evenly distributed.
-    fn data_before(&self, key: &[u8], all_end: u64) -> u64 {
+    fn data_before(self, key: &[u8], all_end: u64) -> u64 {
         let index = &self.loaded.index;
         let Some(number) = index.partition_for(key, SeqNo::MAX) else { return all_end };
         let Some(bounds) = index.bounds(number) else { return 0 };
@@ -52,7 +65,7 @@ impl TableReader {
 
     /// Keys that cut the table into pieces of about `every_bytes`, ascending, none of them the
     /// smallest key: piece i has the keys from cut i-1 up to cut i, exclusive.
-    pub fn split_keys(&self, every_bytes: u64) -> Vec<Bytes> {
+    pub(super) fn split_keys(self, every_bytes: u64) -> Vec<Bytes> {
         let index = &self.loaded.index;
         let mut cuts: Vec<Bytes> = Vec::new();
         let mut since = 0;

@@ -1,14 +1,13 @@
 //! The filter of an open table: its resident slices, and fetching the others.
 //!
 //! The resident slices at one moment are a [`ResidentFilter`], an immutable value.
-//! [`TableReader::hold_filter`] makes the next one; the memory of dropped slices is freed (and
-//! their charge released) when the last holder of an earlier value is gone.
+//! [`TableFilter::hold`] makes the next one; the memory of dropped slices is freed (and their
+//! charge released) when the last holder of an earlier value is gone.
 //!
 //! A module that is not resident is *skipped*, which is always correct, or *fetched*: its slice is
-//! found in the block cache or read from the file for this one lookup
-//! ([`TableReader::fetch_module`]). A resident module may be *dormant*: lookups skip it as if it
-//! were not resident, and reactivating it needs no read. The value contains which of these applies
-//! to each module ([`Unasked`]).
+//! found in the block cache or read from the file for this one lookup ([`TableFilter::fetch`]). A
+//! resident module may be *dormant*: lookups skip it as if it were not resident, and reactivating
+//! it needs no read. The value contains which of these applies to each module ([`Unasked`]).
 //!
 //! Invariant: whatever is resident, damaged or fetched, no key of the table is denied.
 //!
@@ -19,18 +18,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use shamba_filter::{FilterGeometry, Line, MAX_MODULES};
 use shamba_key::KeyDigest;
 
+use super::cached::CacheClient;
 use super::resident::{ResidentFilter, Slice, Unasked, held_modules};
-use super::{CacheUnit, TableReader};
-use crate::cache::{BlockCache, CachedTable};
+use crate::cache::BlockKey;
 use crate::counters::ReadCounters;
+use crate::file::TableFile;
 use crate::filter_section::{CHECKSUM_BYTES, SlicePlace, StoredFilter};
+use crate::id::TableId;
 use crate::ledger::{Charge, Ledger, LedgerPart};
-use crate::residency::Residency;
 use crate::slot::FrameSlot;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Error, Result};
@@ -44,12 +43,11 @@ const SLICE_EXTRA_BYTES: usize = 64 + size_of::<Charge>() + 16;
 pub(crate) struct TableFilter {
     stored: StoredFilter,
     state: Mutex<State>,
-    /// Frames of cached slices in the block cache; empty unless [`Residency::Cached`].
+    /// Frames of cached slices in the block cache; empty if slices are not cached.
     slots: Box<[FrameSlot]>,
-    /// Whether modules are cached as a whole, each under the slot of its first slice.
-    is_whole: bool,
-    /// The block cache's number for the slices.
-    cached: Option<CachedTable>,
+    /// The cache for the slices. Modules that are cached as a whole have the slot of their first
+    /// slice.
+    cached: CacheClient,
 }
 
 #[derive(Debug)]
@@ -57,6 +55,10 @@ struct State {
     resident: ResidentFilter,
     /// Damaged slices: not read again.
     damaged: BTreeSet<usize>,
+    /// Damage found so far, one text for each damaged slice.
+    warnings: Vec<String>,
+    /// Whether the table was released: nothing more becomes resident.
+    is_released: bool,
 }
 
 /// Result of a change of the resident slices.
@@ -73,46 +75,49 @@ pub struct Held {
 }
 
 impl TableFilter {
-    /// Creates a filter with no resident slice.
-    pub(super) fn new(
-        stored: StoredFilter,
-        (residency, unit): (Residency, CacheUnit),
-        cache: &BlockCache,
-        id: crate::TableId,
-    ) -> Self {
+    /// Creates a filter with no resident slice. Slices are cached if `cached` is registered.
+    pub(super) fn new(stored: StoredFilter, cached: CacheClient) -> Self {
         let geometry = stored.geometry;
         let count = geometry.slices();
-        let is_cached = residency == Residency::Cached;
+        let is_cached = cached.is_registered();
         let fetched = if is_cached { all_modules(&geometry) } else { 0 };
         let unasked = Unasked { fetched, dormant: 0 };
         let resident = ResidentFilter::new(geometry, vec![None; count].into(), unasked);
         let slots = if is_cached { (0..count).map(|_| FrameSlot::new()).collect() } else { Box::default() };
-        let cached = if is_cached { cache.add_table(id) } else { None };
-        let state = Mutex::new(State { resident, damaged: BTreeSet::new() });
-        Self { stored, state, slots, is_whole: is_cached && unit == CacheUnit::Whole, cached }
+        let (damaged, warnings) = (BTreeSet::new(), Vec::new());
+        let state = Mutex::new(State { resident, damaged, warnings, is_released: false });
+        Self { stored, state, slots, cached }
     }
 
+    /// Whether modules are cached as one block each.
     pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
+        self.cached.is_whole()
     }
 
+    /// The geometry with which the filter was built.
     pub(super) fn geometry(&self) -> &FilterGeometry {
         &self.stored.geometry
     }
 
+    /// The cache for the slices.
+    pub(super) fn cached(&self) -> &CacheClient {
+        &self.cached
+    }
+
+    /// The place of a slice in the file.
     pub(super) fn place_of(&self, slice: usize) -> Option<SlicePlace> {
         self.stored.place_of(slice)
     }
 
-    /// The table's number in the cache, and the frame slot of a slice.
-    pub(super) fn slot(&self, slice: usize) -> Option<(CachedTable, &FrameSlot)> {
-        self.cached.zip(self.slots.get(slice))
+    /// The frame slot and the cache key of a slice, if slices are cached.
+    pub(super) fn slot(&self, slice: usize) -> Option<(&FrameSlot, BlockKey)> {
+        self.slots.get(slice).zip(self.cached.key(slice as u32))
     }
 
     /// The lines of slice `number`, which was read as `stored`, if they are undamaged.
     pub(super) fn check_slice<'s>(
         &self,
-        file: &super::TableFile,
+        file: &TableFile,
         number: usize,
         stored: &'s [u8],
     ) -> Result<&'s [u8]> {
@@ -132,68 +137,48 @@ impl TableFilter {
         self.stored.geometry.slices() * (size_of::<Option<Slice>>() + size_of::<FrameSlot>())
     }
 
-    /// Removes its slices from the cache.
-    pub(super) fn close(&self, cache: &BlockCache, id: crate::TableId) {
-        if let Some(table) = self.cached {
-            cache.close_table(id, table);
-            cache.retire_blocks(table, (0..).zip(&self.slots));
-        }
-    }
-}
-
-/// The mask of all modules.
-fn all_modules(geometry: &FilterGeometry) -> u8 {
-    (1u16 << geometry.modules().len().min(MAX_MODULES)).wrapping_sub(1) as u8
-}
-
-impl TableReader {
-    /// The resident filter now; `None` if the table has no filter or its geometry is damaged, in
-    /// which case every key may be contained.
-    pub fn filter(&self) -> Option<ResidentFilter> {
-        Some(self.filter.as_ref()?.state().resident.clone())
+    /// Removes its slices from the cache, for the table `id` that is closed.
+    pub(super) fn close(&self, id: TableId) {
+        self.cached.close(id);
+        self.cached.retire((0..).zip(&self.slots));
     }
 
-    /// The geometry with which the filter was built; `None` as for [`Self::filter`].
-    pub fn filter_geometry(&self) -> Option<FilterGeometry> {
-        Some(self.filter.as_ref()?.stored.geometry)
+    /// The resident filter now.
+    pub(super) fn resident(&self) -> ResidentFilter {
+        self.state().resident.clone()
     }
 
     /// Memory of all slices of each module, if they were resident: `(bytes, slices)`.
-    pub fn filter_module_bytes(&self) -> Vec<(u64, u32)> {
-        let Some(filter) = &self.filter else { return Vec::new() };
-        let modules = filter.stored.geometry.modules().iter();
+    pub(super) fn module_bytes(&self) -> Vec<(u64, u32)> {
+        let modules = self.stored.geometry.modules().iter();
         let bytes = |slices: usize, slice_bytes: usize| (slices * (slice_bytes + SLICE_EXTRA_BYTES)) as u64;
         modules.map(|m| (bytes(m.slices(), m.slice_bytes()), m.slices() as u32)).collect()
     }
 
     /// Makes the first `wanted[d]` slices of each module d resident and no others, and sets the
-    /// treatment of modules to `unasked`. Missing slices are read from the file; damaged ones stay
-    /// absent.
+    /// treatment of modules to `unasked`. Missing slices are read from `file`; damaged ones stay
+    /// absent. After [`Self::release`] none becomes resident.
     ///
     /// # Errors
     /// `Io` when reading fails; nothing has changed then.
-    pub fn hold_filter(&self, wanted: &[u32], unasked: Unasked) -> Result<Held> {
+    pub(super) fn hold(&self, file: &TableFile, wanted: &[u32], unasked: Unasked) -> Result<Held> {
         let mut held = Held::default();
-        let Some(filter) = &self.filter else { return Ok(held) };
-        let mut state = filter.state();
-        let geometry = filter.stored.geometry;
+        let mut state = self.state();
+        let geometry = self.stored.geometry;
         let mut slices = state.resident.slices();
         let mut changed = false;
         let mut found_damaged = Vec::new();
-        let is_released = self.is_released.load(Ordering::Acquire);
         for module in 0..geometry.modules().len() {
-            let wanted = if is_released { 0 } else { wanted.get(module).copied().unwrap_or(0) as usize };
+            let wanted =
+                if state.is_released { 0 } else { wanted.get(module).copied().unwrap_or(0) as usize };
             for (within, number) in geometry.slices_of(module).enumerate() {
                 let Some(slice) = slices.get_mut(number) else { continue };
                 if within >= wanted {
                     held.freed |= slice.take().is_some();
                 } else if slice.is_none() && !state.damaged.contains(&number) {
-                    let Some(place) = filter.stored.place_of(number) else { continue };
+                    let Some(place) = self.stored.place_of(number) else { continue };
                     held.slices_read += 1;
-                    let begin_ns = self.clock.now_ns();
-                    let read = read(&self.loaded.file, place, &self.ledger);
-                    self.cache.note_read(place.bytes, self.clock.now_ns().saturating_sub(begin_ns));
-                    match read {
+                    match self.cached.timed(place.bytes, || read(file, place, self.cached.ledger())) {
                         Ok(read) => *slice = Some(read),
                         Err(error) if error.is_corruption() => {
                             held.warnings.push(warning(&error));
@@ -206,7 +191,7 @@ impl TableReader {
             }
         }
         state.damaged.extend(found_damaged);
-        held.warnings.iter().for_each(|warning| self.note_filter_damage(warning.clone()));
+        state.warnings.extend(held.warnings.iter().cloned());
         let dormant = unasked.dormant & held_modules(&geometry, &slices);
         changed |= held.freed || state.resident.unasked() != Unasked { dormant, ..unasked };
         if changed {
@@ -216,23 +201,26 @@ impl TableReader {
         Ok(held)
     }
 
-    /// Makes the whole filter resident.
-    ///
-    /// # Errors
-    /// As [`Self::hold_filter`].
-    pub fn hold_whole_filter(&self) -> Result<Held> {
-        self.hold_filter(&[u32::MAX; MAX_MODULES], Unasked::default())
+    /// Drops all slices; none becomes resident again.
+    pub(super) fn release(&self, file: &TableFile) {
+        self.state().is_released = true;
+        // Nothing is read when nothing is wanted, so this cannot fail.
+        let _ = self.hold(file, &[], Unasked::default());
     }
 
-    /// The answer of module `module` for the key of `digest`, from the block cache or from the
-    /// file; a damaged slice answers "maybe".
+    /// The answer of module `module` for the key of `digest`, from the block cache or from `file`; a
+    /// damaged slice answers "maybe".
     ///
     /// # Errors
     /// `Io` when reading fails.
-    #[cold]
-    pub fn fetch_module(&self, digest: KeyDigest, module: usize, io: &mut ReadCounters) -> Result<bool> {
-        let Some(filter) = &self.filter else { return Ok(true) };
-        let geometry = &filter.stored.geometry;
+    pub(super) fn fetch(
+        &self,
+        file: &TableFile,
+        digest: KeyDigest,
+        module: usize,
+        io: &mut ReadCounters,
+    ) -> Result<bool> {
+        let geometry = &self.stored.geometry;
         let standard = geometry.standard_site(digest);
         let site = geometry.site(digest, module);
         let slice = match (&standard, &site) {
@@ -256,73 +244,73 @@ impl TableReader {
                 (None, None) => true,
             }
         };
-        if filter.is_whole {
+        if self.is_whole() {
             let modules = 0..geometry.modules().len();
             let of_slice = { modules }.find(|module| geometry.slices_of(*module).contains(&slice));
-            let answer = self.fetch_whole_module(filter, (of_slice.unwrap_or(module), slice), test, io)?;
+            let answer = self.fetch_whole_module(file, (of_slice.unwrap_or(module), slice), test, io)?;
             return Ok(answer.unwrap_or(true));
         }
-        let slot = filter.slot(slice);
-        if let Some((table, slot)) = slot {
-            let section = self.cache.enter();
-            if let Some(hit) = section.find(slot, table.key(slice as u32)) {
+        let slot = self.slot(slice);
+        if let Some((slot, key)) = slot {
+            let section = self.cached.enter();
+            if let Some(hit) = section.find(slot, key) {
                 io.filter_hits += 1;
                 return Ok(test(hit.payload()));
             }
         }
-        let Some(place) = filter.stored.place_of(slice) else { return Ok(true) };
+        let Some(place) = self.stored.place_of(slice) else { return Ok(true) };
         io.filter.note(place.offset, (place.bytes + CHECKSUM_BYTES) as u64);
-        let mut fresh = slot.and_then(|_| self.cache.fresh(place.bytes));
-        let begin_ns = self.clock.now_ns();
-        let read = StoredFilter::read_slice(&self.loaded.file, place, |bytes| {
+        let mut fresh = slot.and_then(|_| self.cached.fresh(place.bytes));
+        let take = |bytes: &[u8]| {
             if let Some(frame) = fresh.as_mut().and_then(|fresh| fresh.get_mut(..bytes.len())) {
                 frame.copy_from_slice(bytes);
             }
             test(bytes)
-        });
-        self.cache.note_read(place.bytes, self.clock.now_ns().saturating_sub(begin_ns));
-        match read {
+        };
+        match self.cached.timed(place.bytes, || StoredFilter::read_slice(file, place, take)) {
             Ok(maybe) => {
-                if let (Some(fresh), Some((table, slot))) = (fresh, slot) {
-                    fresh.publish(slot, table.key(slice as u32), place.bytes);
+                if let (Some(fresh), Some((slot, key))) = (fresh, slot) {
+                    fresh.publish(slot, key, place.bytes);
                 }
                 Ok(maybe)
             }
             Err(error) if error.is_corruption() => {
-                self.note_damaged_slice(filter, slice, &error);
+                self.note_damaged_slice(slice, &error);
                 Ok(true)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Damage found in the filter so far; answers stay correct.
-    pub fn filter_warnings(&self) -> Vec<String> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Damage found in the slices so far; answers stay correct.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.state().warnings.clone()
     }
 
     /// Reports a damaged slice once: many lookups may find it.
-    pub(super) fn note_damaged_slice(&self, filter: &TableFilter, slice: usize, error: &Error) {
-        if filter.state().damaged.insert(slice) {
-            self.note_filter_damage(warning(error));
+    pub(super) fn note_damaged_slice(&self, slice: usize, error: &Error) {
+        let mut state = self.state();
+        if state.damaged.insert(slice) {
+            state.warnings.push(warning(error));
         }
     }
 
-    pub(super) fn note_filter_damage(&self, warning: String) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+    /// Reads every slice from `file` and returns the damage.
+    pub(super) fn verify(&self, file: &TableFile) -> Result<Vec<Error>> {
+        self.stored.verify(file)
     }
+}
 
-    /// Reads every slice of the filter from the file and returns the damage.
-    pub(super) fn verify_filter(&self) -> Result<Vec<Error>> {
-        self.filter.as_ref().map_or(Ok(Vec::new()), |filter| filter.stored.verify(&self.loaded.file))
-    }
+/// The mask of all modules.
+fn all_modules(geometry: &FilterGeometry) -> u8 {
+    (1u16 << geometry.modules().len().min(MAX_MODULES)).wrapping_sub(1) as u8
 }
 
 pub(super) fn warning(error: &Error) -> String {
     format!("{error}; every key may be contained")
 }
 
-fn read(file: &super::TableFile, place: SlicePlace, ledger: &Arc<Ledger>) -> Result<Slice> {
+fn read(file: &TableFile, place: SlicePlace, ledger: &Arc<Ledger>) -> Result<Slice> {
     let bytes = (place.bytes + SLICE_EXTRA_BYTES) as u64;
     let charge = Charge::new(ledger, LedgerPart::Filters, bytes);
     Ok(Slice::new(StoredFilter::read_lines(file, place)?, charge))

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
+use super::TableReader;
 use super::ahead::{ReadAhead, Walk, walk_part};
+use super::load::DATA_BLOCK;
 use super::walked::IndexCursor;
 use super::window::{ENTRIES_MAX, WINDOW_BYTES, Window};
-use super::{DATA_BLOCK, TableReader};
 use crate::Result;
 use crate::block::DataBlock;
 use crate::cache::PinnedBlock;
@@ -58,8 +59,11 @@ struct Held {
 
 impl TableIter {
     pub(super) fn new(table: Arc<TableReader>, walk: Walk) -> Self {
-        let charge =
-            Charge::new(&table.ledger, walk_part(matches!(walk, Walk::Whole { .. })), WINDOW_BYTES as u64);
+        let charge = Charge::new(
+            table.cached.ledger(),
+            walk_part(matches!(walk, Walk::Whole { .. })),
+            WINDOW_BYTES as u64,
+        );
         Self {
             table,
             charge,
@@ -121,7 +125,7 @@ impl TableIter {
         }
         self.block = None;
         let fill_cache = self.ahead.fills_cache();
-        match self.index.handle(&self.table, number, fill_cache, &mut self.counters)? {
+        match self.index.handle(self.table.partitions(), number, fill_cache, &mut self.counters)? {
             Some(handle) => self.take(number, handle).map(Some),
             None => Ok(None),
         }
@@ -132,7 +136,7 @@ impl TableIter {
     fn enter_at(&mut self, key: &[u8], seq: SeqNo) -> Result<Option<(BlockNo, usize)>> {
         self.window.clear();
         let fill_cache = self.ahead.fills_cache();
-        let found = self.index.find(&self.table, key, seq, fill_cache, &mut self.counters)?;
+        let found = self.index.find(self.table.partitions(), key, seq, fill_cache, &mut self.counters)?;
         let Some((number, handle)) = found else {
             self.block = None;
             return Ok(None);
@@ -148,7 +152,8 @@ impl TableIter {
 
     /// Makes block `number`, which lies at `handle`, the current block.
     fn take(&mut self, number: BlockNo, handle: Handle) -> Result<usize> {
-        let payload = self.ahead.block(&self.table, &self.index, number, handle, &mut self.counters)?;
+        let payload =
+            self.ahead.block(self.table.blocks(), &self.index, number, handle, &mut self.counters)?;
         // The count was checked against the handle's when the block was read.
         let count = handle.entries as usize;
         self.charge_block(&payload);

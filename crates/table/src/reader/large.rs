@@ -6,53 +6,11 @@
 //!
 //! Not here: the format of a chunk ([`crate::values`]).
 
-use super::{Loaded, TableReader};
+use super::load::Loaded;
 use crate::Result;
 use crate::counters::ReadCounters;
 use crate::format::{FEATURE_VALUES, Section, SectionKind};
 use crate::values::{self, VALUE_REFERENCE, ValueRef};
-
-impl TableReader {
-    /// Length of the large value that `reference`, the value of an entry of this table, refers to.
-    ///
-    /// # Errors
-    /// `Corruption` if the reference is invalid.
-    pub fn large_value_bytes(&self, reference: &[u8]) -> Result<u64> {
-        Ok(u64::from(self.loaded.value_ref(reference)?.value_bytes))
-    }
-
-    /// Passes the large value that `reference`, the value of an entry of this table, refers to, to
-    /// `sink` in pieces.
-    ///
-    /// # Errors
-    /// `Io` or `Corruption` from reading, or the error of `sink`; `sink` then got only a part of
-    /// the value.
-    pub fn read_large_into(
-        &self,
-        reference: &[u8],
-        io: &mut ReadCounters,
-        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let reference = self.loaded.value_ref(reference)?;
-        values::read(&self.loaded.file, reference, &mut io.value, &mut |piece| sink(piece?))
-    }
-
-    /// The large value that `reference`, the value of an entry of this table, refers to.
-    ///
-    /// # Errors
-    /// `Io` or `Corruption` from reading.
-    pub fn read_large(&self, reference: &[u8], io: &mut ReadCounters) -> Result<Vec<u8>> {
-        // A value of the stated length must fit into the file unless it is compressed; then the
-        // buffer grows.
-        let bytes = self.large_value_bytes(reference)?.min(self.loaded.file.bytes);
-        let mut value = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
-        self.read_large_into(reference, io, &mut |piece| {
-            value.extend_from_slice(piece);
-            Ok(())
-        })?;
-        Ok(value)
-    }
-}
 
 impl Loaded {
     /// Whether the data section holds chunks of large values.
@@ -68,5 +26,34 @@ impl Loaded {
             let offset = reference.first_chunk().map_or(0, |offset| u64::from_le_bytes(*offset));
             self.file.damaged(offset, VALUE_REFERENCE, detail)
         })
+    }
+
+    /// Length of the large value that `reference` refers to.
+    pub(super) fn large_value_bytes(&self, reference: &[u8]) -> Result<u64> {
+        Ok(u64::from(self.value_ref(reference)?.value_bytes))
+    }
+
+    /// Passes the large value that `reference` refers to, to `sink` in pieces.
+    pub(super) fn read_large_into(
+        &self,
+        reference: &[u8],
+        io: &mut ReadCounters,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let reference = self.value_ref(reference)?;
+        values::read(&self.file, reference, &mut io.value, &mut |piece| sink(piece?))
+    }
+
+    /// The large value that `reference` refers to.
+    pub(super) fn read_large(&self, reference: &[u8], io: &mut ReadCounters) -> Result<Vec<u8>> {
+        // A value of the stated length must fit into the file unless it is compressed; then the
+        // buffer grows.
+        let bytes = self.large_value_bytes(reference)?.min(self.file.bytes);
+        let mut value = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+        self.read_large_into(reference, io, &mut |piece| {
+            value.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(value)
     }
 }

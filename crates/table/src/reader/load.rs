@@ -22,6 +22,8 @@ use crate::{Error, Result};
 
 /// Name of the properties in errors.
 pub(crate) const PROPERTIES: &str = "properties";
+/// Name of a data block in errors.
+pub(super) const DATA_BLOCK: &str = "data block";
 /// Name of the range tombstones in errors.
 pub(crate) const RANGE_TOMBSTONES: &str = "range tombstones";
 

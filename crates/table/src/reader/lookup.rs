@@ -6,10 +6,10 @@
 //! Not here: filters and range tombstones (the engine's, which tests those of all runs together);
 //! reading blocks ([`super::blocks`]).
 
-use shamba_key::{KeyDigest, SeqNo};
+use shamba_key::SeqNo;
 
-use super::{LoadedBlock, TableReader};
-use crate::Result;
+use super::blocks::{Blocks, LoadedBlock};
+use super::load::DATA_BLOCK;
 use crate::block::{DataBlock, EntryParts};
 use crate::cache::PinnedBlock;
 use crate::counters::ReadCounters;
@@ -17,6 +17,7 @@ use crate::entry::Entry;
 use crate::index::Located;
 use crate::slot::FrameSlot;
 use crate::value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
+use crate::{Error, Result};
 
 /// How a lookup returns the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,188 +52,170 @@ impl ValueMode {
     }
 }
 
-impl TableReader {
-    /// The newest version of `key` that is not newer than `seq`, tombstones included. Tests neither
-    /// the filter nor the range tombstones. `digest` is the key's digest.
+/// A lookup of one key, up to one sequence number, in one table.
+#[derive(Clone, Copy)]
+pub(super) struct Lookup<'k> {
+    pub(super) key: &'k [u8],
+    /// Newer versions are not visible.
+    pub(super) seq: SeqNo,
+    /// The key's tag in blocks.
+    pub(super) tag: u16,
+    pub(super) mode: ValueMode,
+}
+
+impl Lookup<'_> {
+    /// The newest visible version, starting at the block that [`super::partitions`] located.
     ///
     /// # Errors
     /// `Io` or `Corruption` from reading.
-    pub fn get(
-        &self,
-        key: &[u8],
-        seq: SeqNo,
-        digest: KeyDigest,
-        mode: ValueMode,
+    #[inline]
+    pub(super) fn at(
+        self,
+        blocks: Blocks<'_>,
+        mut located: Located,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        match self.locate(key, seq, io)? {
-            Some(located) => self.get_at(located, key, seq, digest, mode, io),
-            None => Ok(None),
-        }
-    }
-
-    /// [`Self::get`], starting at the block that [`Self::locate`] returned.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn get_at(
-        &self,
-        located: Located,
-        key: &[u8],
-        seq: SeqNo,
-        digest: KeyDigest,
-        mode: ValueMode,
-        io: &mut ReadCounters,
-    ) -> Result<Option<Entry>> {
-        let start_ns = self.now_ns(io);
-        let (mut located, tag) = (located, digest.block_tag());
-        let mut found = self.search(&located, key, seq, tag, mode, io)?;
+        let start_ns = blocks.cached().now_ns(io);
+        let mut found = self.search(blocks, &located, io)?;
         // Rare, because separators carry sequence numbers: only if `seq` lies between the last
         // version in its block and the next one.
         while found.is_none() && located.goes_on {
-            let Some(next) = self.locate_next(located.number.next(), key, io)? else { break };
+            let next = blocks.partitions().locate_next(located.number.next(), self.key, io)?;
+            let Some(next) = next else { break };
             located = next;
-            found = self.search(&located, key, seq, tag, mode, io)?;
+            found = self.search(blocks, &located, io)?;
         }
-        io.data_ns += self.elapsed_ns(io, start_ns);
+        io.data_ns += blocks.cached().elapsed_ns(io, start_ns);
         Ok(found)
     }
 
-    /// [`Self::get_at`] in a block that [`Self::load_block`] returned.
+    /// [`Self::at`] in a block that is already in memory.
     ///
     /// # Errors
-    /// As [`Self::get`].
-    #[expect(clippy::too_many_arguments, reason = "those of `get_at`, and the block")]
-    pub fn get_from(
-        &self,
+    /// As [`Self::at`].
+    #[inline]
+    pub(super) fn from(
+        self,
         block: &LoadedBlock,
+        blocks: Blocks<'_>,
         located: Located,
-        key: &[u8],
-        seq: SeqNo,
-        digest: KeyDigest,
-        mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
         // Already held for this lookup, not read by it.
         io.cache_hits += 1;
         let payload = block.payload();
-        self.note_reference(&located, payload.len());
-        if let Some(parts) = self.search_payload(&located, payload, key, seq, digest.block_tag())? {
-            let value = mode.value_of(&parts, || Some(payload.clone()));
+        note_reference(blocks, &located, payload.len());
+        if let Some(parts) = self.search_payload(blocks, &located, payload)? {
+            let value = self.mode.value_of(&parts, || Some(payload.clone()));
             return Ok(Some(Entry { seq: parts.seq, kind: parts.kind, value }));
         }
         if !located.goes_on {
             return Ok(None);
         }
-        match self.locate_next(located.number.next(), key, io)? {
-            Some(next) => self.get_at(next, key, seq, digest, mode, io),
+        match blocks.partitions().locate_next(located.number.next(), self.key, io)? {
+            Some(next) => self.at(blocks, next, io),
             None => Ok(None),
         }
     }
 
     /// Searches one block.
     #[inline]
-    fn search(
-        &self,
-        located: &Located,
-        key: &[u8],
-        seq: SeqNo,
-        tag: u16,
-        mode: ValueMode,
-        io: &mut ReadCounters,
-    ) -> Result<Option<Entry>> {
-        if let (Some(table), Some(frame)) = (self.cached, located.frame) {
-            let section = self.cache.enter();
-            let block_key = table.key(located.number.0);
+    fn search(self, blocks: Blocks<'_>, located: &Located, io: &mut ReadCounters) -> Result<Option<Entry>> {
+        let cached = blocks.cached();
+        if let (Some(block_key), Some(frame)) = (cached.key(located.number.0), located.frame) {
+            let section = cached.enter();
             if let Some(hit) = section.find_in(frame, block_key) {
                 io.cache_hits += 1;
-                self.cache.referenced(block_key, hit.payload().len());
-                let found = self.search_payload(located, hit.payload(), key, seq, tag)?;
+                cached.referenced(block_key, hit.payload().len());
+                let found = self.search_payload(blocks, located, hit.payload())?;
                 return Ok(found.map(|parts| Entry {
                     seq: parts.seq,
                     kind: parts.kind,
-                    value: mode.value_of(&parts, || Some(PinnedBlock::Frame(hit.pin()))),
+                    value: self.mode.value_of(&parts, || Some(PinnedBlock::Frame(hit.pin()))),
                 }));
             }
         }
-        self.search_file(located, key, seq, tag, mode, io)
+        self.search_file(blocks, located, io)
     }
 
     /// As [`Self::search`], for a block that was not cached when it was located.
     #[cold]
     fn search_file(
-        &self,
+        self,
+        blocks: Blocks<'_>,
         located: &Located,
-        key: &[u8],
-        seq: SeqNo,
-        tag: u16,
-        mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
         let number = located.number;
-        let slot_frame = self.loaded.index.slot(number).map(|slot| slot.get().and_then(FrameSlot::frame));
+        let slot = blocks.loaded().index.slot(number);
+        let slot_frame = slot.map(|slot| slot.get().and_then(FrameSlot::frame));
         if let Some(Some(frame)) = slot_frame {
-            if Some(frame) != located.frame
-                && self.cached.is_some_and(|table| self.cache.prefetch(frame, table.key(number.0)))
-            {
+            if Some(frame) != located.frame && blocks.cached().prefetch(frame, number) {
                 // Another thread has read it meanwhile.
-                return self.search(&Located { frame: Some(frame), ..*located }, key, seq, tag, mode, io);
+                return self.search(blocks, &Located { frame: Some(frame), ..*located }, io);
             }
         }
-        let handle = self.handle_of(located, io)?;
-        let miss = self.missed(number);
+        let handle = blocks.partitions().handle_of(located, io)?;
+        let miss = blocks.missed(number);
         // Without a slot for its frame, it would not be found again.
         let miss = miss.but_keep(miss.keep && slot_frame.is_some());
         if !miss.keep {
-            return self.read_block_briefly(handle, miss, io, |payload| {
-                self.note_reference(located, payload.len());
-                let found = self.search_payload(located, payload, key, seq, tag)?;
+            return blocks.read_briefly(handle, miss, io, |payload| {
+                note_reference(blocks, located, payload.len());
+                let found = self.search_payload(blocks, located, payload)?;
                 Ok(found.map(|parts| Entry {
                     seq: parts.seq,
                     kind: parts.kind,
-                    value: mode.value_of(&parts, || None),
+                    value: self.mode.value_of(&parts, || None),
                 }))
             });
         }
-        let block = self.read_block(handle, miss, io)?;
-        self.note_reference(located, block.payload().len());
-        let Some(parts) = self.search_payload(located, block.payload(), key, seq, tag)? else {
-            self.publish(number, block);
+        let block = blocks.read(handle, miss, io)?;
+        note_reference(blocks, located, block.payload().len());
+        let Some(parts) = self.search_payload(blocks, located, block.payload())? else {
+            blocks.publish(number, block);
             return Ok(None);
         };
         let (seq, kind) = (parts.seq, parts.kind);
-        let shares = mode != ValueMode::Absent && parts.value.len() > mode.copy_up_to_bytes();
+        let shares = self.mode != ValueMode::Absent && parts.value.len() > self.mode.copy_up_to_bytes();
         if !shares {
-            let value = mode.value_of(&parts, || None);
-            self.publish(number, block);
+            let value = self.mode.value_of(&parts, || None);
+            blocks.publish(number, block);
             return Ok(Some(Entry { seq, kind, value }));
         }
         let place = parts.value_start..parts.value_start.saturating_add(parts.value.len());
-        let pinned = self.publish_pinned(number, block);
+        let pinned = blocks.publish_pinned(number, block);
         let value = Value::from_pin(pinned, place).unwrap_or_default();
         Ok(Some(Entry { seq, kind, value }))
     }
 
-    /// Notes a lookup's reference to a block for the reuse sample.
-    #[inline]
-    fn note_reference(&self, located: &Located, payload_bytes: usize) {
-        if let Some(table) = self.cached {
-            self.cache.referenced(table.key(located.number.0), payload_bytes);
-        }
-    }
-
     #[inline]
     fn search_payload<'b>(
-        &self,
+        self,
+        blocks: Blocks<'_>,
         located: &Located,
         payload: &'b [u8],
-        key: &[u8],
-        seq: SeqNo,
-        tag: u16,
     ) -> Result<Option<EntryParts<'b>>> {
-        match DataBlock::view(payload).and_then(|block| block.find(key, seq, tag)) {
+        match DataBlock::view(payload).and_then(|block| block.find(self.key, self.seq, self.tag)) {
             Ok(found) => Ok(found),
-            Err(detail) => Err(self.damaged_block(located, detail)),
+            Err(detail) => Err(damaged_block(blocks, located, detail)),
         }
+    }
+}
+
+/// Notes a lookup's reference to a block for the reuse sample.
+#[inline]
+fn note_reference(blocks: Blocks<'_>, located: &Located, payload_bytes: usize) {
+    if let Some(key) = blocks.cached().key(located.number.0) {
+        blocks.cached().referenced(key, payload_bytes);
+    }
+}
+
+/// The error for damage that an access to a block found.
+#[cold]
+fn damaged_block(blocks: Blocks<'_>, located: &Located, detail: String) -> Error {
+    match blocks.partitions().handle_of(located, &mut ReadCounters::default()) {
+        Ok(handle) => blocks.loaded().file.damaged(handle.offset, DATA_BLOCK, detail),
+        Err(error) => error,
     }
 }

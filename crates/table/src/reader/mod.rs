@@ -5,72 +5,87 @@
 //! usually reads at most one data block, if the cache does not have it. A reader can be shared
 //! between threads; only the resident parts of filter and index, and the warnings, change.
 //!
-//! Not here: the file ([`crate::file`]), loading ([`load`]), the filter ([`filter`]), lookups
-//! ([`lookup`]) and reading their blocks ([`blocks`]), iteration ([`iter`]) and its read-ahead
-//! ([`ahead`]), sizes of key ranges ([`extent`]), large values ([`large`]), the check of a table
-//! just written ([`written`]) and the full check ([`verify`]).
+//! A reader owns three parts: what was loaded from the file ([`Loaded`], with the index), its filter
+//! ([`TableFilter`]) and its access to the block cache ([`CacheClient`]). Each feature is a type or
+//! a function over those of them that it needs:
+//!
+//! | feature | type | parts |
+//! |---|---|---|
+//! | searching the index | [`Partitions`] | loaded, cache |
+//! | reading data blocks | [`Blocks`] | loaded, cache |
+//! | a point lookup ([`lookup`]) | `Lookup` | [`Blocks`] |
+//! | iteration ([`iter`]), its index ([`walked`]) and read-ahead ([`ahead`]) | [`TableIter`] | a reader |
+//! | sizes of key ranges ([`extent`]) | `Extent` | loaded, summary |
+//! | large values ([`large`]) | [`Loaded`] | loaded |
+//! | the full check ([`verify`]), the check after writing ([`written`]) | `Check` | loaded, filter |
+//!
+//! The methods of [`TableReader`] forward to them ([`reads`], [`residency`]).
+//!
+//! Not here: the file ([`crate::file`]).
 
-mod ahead;
-mod blocks;
-mod extent;
+// The parts: what was loaded, the cache, the filter.
+mod cached;
 mod filter;
-mod iter;
 mod large;
 pub(crate) mod load;
-mod lookup;
-mod place;
-mod residency;
 mod resident;
+
+// Index partitions and data blocks.
+mod blocks;
+mod partitions;
+mod whole;
+
+// Features over them.
+mod ahead;
+mod extent;
+mod iter;
+mod lookup;
 mod verify;
 mod walked;
-mod whole;
 mod window;
 mod written;
+
+// Forwarding methods of the reader.
+mod reads;
+mod residency;
+
+use self::blocks::Blocks;
+use self::cached::CacheClient;
+use self::filter::TableFilter;
+use self::partitions::Partitions;
 
 pub use self::ahead::{AHEAD_BYTES, Walk};
 pub use self::blocks::LoadedBlock;
 pub use self::filter::Held;
-use self::filter::{TableFilter, warning};
 pub use self::iter::TableIter;
 pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer};
 pub use self::lookup::ValueMode;
 pub use self::resident::{ResidentFilter, Unasked};
 pub(crate) use self::walked::ListedBlock;
-pub use self::whole::{CacheUnit, CacheUnits};
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use shamba_env::{Clock, Env};
+use shamba_env::Env;
 use shamba_key::DigestFn;
 
-use crate::block::frame::{FRAME_BYTES, unseal};
-use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
-use crate::cache::{BlockCache, CachedTable};
-use crate::compression::Compression;
-use crate::counters::ReadCounters;
+use crate::Result;
+use crate::cache::BlockCache;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
-use crate::format::properties::Properties;
 use crate::format::{FOOTER_BYTES, footer};
 use crate::id::{BirthId, TableId, table_file_name};
-use crate::index::{Handle, Located};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
-use crate::residency::Residency;
+use crate::residency::{CacheUnit, CacheUnits, Residency};
 use crate::summary::TableSummary;
-use crate::sync::Mutex;
-use crate::{Error, Result};
 
 /// Bytes of an open table besides its filter, its index and its keys: the reader, its path, its
 /// entries in the open files and in the cache, and the allocator's overhead for a dozen
 /// allocations.
 pub(crate) const OPEN_BYTES: usize = size_of::<TableReader>() + 512;
-
-/// Name of a data block in errors.
-const DATA_BLOCK: &str = "data block";
 
 /// Options for opening a table.
 #[derive(Clone, Debug)]
@@ -108,18 +123,12 @@ pub struct TableReader {
     loaded: Loaded,
     summary: TableSummary,
     digest: DigestFn,
+    /// `None`: the table has no filter, or its geometry is damaged.
     filter: Option<TableFilter>,
-    /// Damage found in the filter.
-    warnings: Mutex<Vec<String>>,
-    cache: Arc<BlockCache>,
-    /// The table's number in the cache; `None`: no block is cached.
-    cached: Option<CachedTable>,
-    clock: Arc<dyn Clock>,
-    ledger: Arc<Ledger>,
-    /// Whether the table was released: nothing more becomes resident.
+    /// The cache for data blocks and index partitions.
+    cached: CacheClient,
+    /// Whether the table was released: no partition becomes resident any more.
     is_released: AtomicBool,
-    /// Whether the index is cached as one block.
-    is_index_whole: bool,
     _charges: [Charge; 2],
 }
 
@@ -150,11 +159,13 @@ impl TableReader {
             ));
         }
         let summary = TableSummary::of(options.id, options.birth, loaded.file.bytes, &loaded.properties);
-        let warnings = Mutex::new(loaded.filter_damage.iter().map(warning).collect());
-        let held = |stored| {
-            TableFilter::new(stored, (options.filter, options.units.filter), &options.cache, options.id)
-        };
-        let filter = loaded.filter.map(held);
+        let client = CacheClient::new(options.cache, Arc::clone(&env.clock), Arc::clone(&options.ledger));
+        let filter = loaded.filter.map(|stored| {
+            let cached = client.clone();
+            let is_cached = options.filter == Residency::Cached;
+            let cached = if is_cached { cached.register(options.id, options.units.filter) } else { cached };
+            TableFilter::new(stored, cached)
+        });
         let filter_bytes = filter.as_ref().map_or(0, TableFilter::meta_bytes);
         let tombstone_bytes: usize = loaded
             .tombstones
@@ -169,18 +180,16 @@ impl TableReader {
                 OPEN_BYTES + loaded.properties.bounds_bytes() + tombstone_bytes + filter_bytes,
             ),
         ];
+        let index_unit =
+            if options.index == Residency::Cached { options.units.index } else { CacheUnit::Sliced };
+        let cached = if options.keeps_blocks { client.register(options.id, index_unit) } else { client };
         let reader = Arc::new(Self {
             loaded,
             summary,
             digest: options.digest,
             filter,
-            warnings,
-            cached: if options.keeps_blocks { options.cache.add_table(options.id) } else { None },
-            cache: options.cache,
-            clock: Arc::clone(&env.clock),
-            ledger: options.ledger,
+            cached,
             is_released: AtomicBool::new(false),
-            is_index_whole: options.index == Residency::Cached && options.units.index == CacheUnit::Whole,
             _charges: charges,
         });
         if options.filter == Residency::Pinned {
@@ -215,73 +224,25 @@ impl TableReader {
         &self.loaded.tombstones
     }
 
-    /// Iterates over the entries. With `fill_cache`, blocks that are read may be admitted to the
-    /// cache.
-    pub fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
-        self.walk(Walk::Parts { fill_cache, ahead_bytes: AHEAD_BYTES })
+    /// The index partitions.
+    #[inline]
+    fn partitions(&self) -> Partitions<'_> {
+        Partitions::new(&self.loaded, &self.cached)
     }
 
-    /// Iterates over the entries, reading as `walk` says.
-    pub fn walk(self: &Arc<Self>, walk: Walk) -> TableIter {
-        TableIter::new(Arc::clone(self), walk)
-    }
-
-    /// The error for damage that an access to a block found.
-    #[cold]
-    fn damaged_block(&self, located: &Located, detail: String) -> Error {
-        match self.handle_of(located, &mut ReadCounters::default()) {
-            Ok(handle) => self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail),
-            Err(error) => error,
-        }
-    }
-
-    fn now_ns(&self, io: &ReadCounters) -> u64 {
-        if io.timed { self.clock.now_ns() } else { 0 }
-    }
-
-    /// Nanoseconds since `start_ns`, without the time of two clock reads.
-    fn elapsed_ns(&self, io: &mut ReadCounters, start_ns: u64) -> u64 {
-        io.timer_ns += 2 * io.clock_read_ns;
-        self.now_ns(io).saturating_sub(start_ns).saturating_sub(io.clock_read_ns)
+    /// The data blocks.
+    #[inline]
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks::new(&self.loaded, &self.cached)
     }
 }
 
 impl Drop for TableReader {
     fn drop(&mut self) {
-        if let Some(table) = self.cached {
-            self.cache.close_table(self.summary.id, table);
-            self.loaded.index.each_slots(|first, slots| {
-                self.cache.retire_blocks(table, (first..).zip(slots));
-            });
-        }
+        self.cached.close(self.summary.id);
+        self.loaded.index.each_slots(|first, slots| self.cached.retire((first..).zip(slots)));
         if let Some(filter) = &self.filter {
-            filter.close(&self.cache, self.summary.id);
+            filter.close(self.summary.id);
         }
-    }
-}
-
-impl Loaded {
-    /// Decodes the data block whose frame is `bytes`: its payload, with the header checked, and its
-    /// compression.
-    pub(crate) fn decode_block(&self, handle: Handle, bytes: Vec<u8>) -> Result<(Bytes, Compression)> {
-        let damaged = |detail: String| -> Error { self.file.damaged(handle.offset, DATA_BLOCK, detail) };
-        let limit_bytes = payload_limit_bytes(&self.properties, handle);
-        let (payload, compression) =
-            unseal(self.file.birth, handle.offset, bytes, limit_bytes).map_err(damaged)?;
-        let entries = DataBlock::view(&payload).map_err(damaged)?.len();
-        if entries != handle.entries as usize {
-            return Err(damaged(format!("{entries} entries, expected {}", handle.entries)));
-        }
-        Ok((payload, compression))
-    }
-}
-
-/// Maximum decompressed length of a data block: a single entry may exceed the block size, several
-/// share a block.
-fn payload_limit_bytes(properties: &Properties, handle: Handle) -> usize {
-    if handle.entries == 1 {
-        LARGEST_PAYLOAD_BYTES
-    } else {
-        usize::try_from(properties.block_bytes).unwrap_or(usize::MAX).saturating_sub(FRAME_BYTES)
     }
 }

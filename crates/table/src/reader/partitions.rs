@@ -1,4 +1,5 @@
-//! The search for a key's block: the index in memory, in the cache, or in the file.
+//! The index partitions of an open table, and the search for a key's block in them: in memory, in
+//! the cache, or in the file.
 //!
 //! The result of a search of the index ([`Located`]) is kept with the block, so that later steps of
 //! the same lookup do not search again; in particular, a lookup reads an absent partition only
@@ -7,38 +8,66 @@
 //! rare, or if the partition was resident when the block was found and was dropped before the block
 //! is read.)
 //!
+//! [`Partitions`] is a view of two parts of a reader, passed by value in two registers.
+//!
 //! Not here: the index itself ([`crate::index`]), iterators ([`super::walked`]).
 
 use shamba_key::SeqNo;
 
-use super::TableReader;
+use super::cached::CacheClient;
+use super::load::Loaded;
 use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::counters::ReadCounters;
-use crate::index::{self, BlockNo, Find, Handle, Listed, Located, Read};
+use crate::file::TableFile;
+use crate::index::{self, BlockNo, Find, Handle, Index, Listed, Located, Read};
 
-impl TableReader {
-    /// The block that [`Self::get_at`] has to search; `None` if no block can have the key. Searches
-    /// the index only.
+/// The partitions of an index: those in memory, those in the cache, and those in the file.
+#[derive(Clone, Copy)]
+pub(super) struct Partitions<'a> {
+    loaded: &'a Loaded,
+    cached: &'a CacheClient,
+}
+
+impl<'a> Partitions<'a> {
+    /// The partitions of the table in `loaded`, whose blocks are cached by `cached`.
+    #[inline]
+    pub(super) fn new(loaded: &'a Loaded, cached: &'a CacheClient) -> Self {
+        Self { loaded, cached }
+    }
+
+    /// The file and the part of the index that is in memory.
+    #[inline]
+    pub(super) fn index(self) -> (&'a TableFile, &'a Index) {
+        (&self.loaded.file, &self.loaded.index)
+    }
+
+    /// The cache for partitions that are not in memory.
+    #[inline]
+    pub(super) fn cached(self) -> &'a CacheClient {
+        self.cached
+    }
+
+    /// The block that a lookup of `(key, seq)` has to search; `None` if no block can have the key.
     ///
     /// # Errors
     /// `Io` or `Corruption`, if the index has to be read.
     #[inline]
-    pub fn locate(&self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Result<Option<Located>> {
-        let start_ns = self.now_ns(io);
+    pub(super) fn locate(self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Result<Option<Located>> {
+        let start_ns = self.cached.now_ns(io);
         let found = match self.loaded.index.find(key, seq) {
             Find::At(located) => Ok(Some(located)),
             Find::Beyond => Ok(None),
             Find::Absent(partition) => self.locate_stored(partition, key, seq, io),
         };
-        io.index_ns += self.elapsed_ns(io, start_ns);
+        io.index_ns += self.cached.elapsed_ns(io, start_ns);
         found
     }
 
     /// As [`Self::locate`], in partition `number`, which is not in memory.
     #[inline(never)]
     fn locate_stored(
-        &self,
+        self,
         number: usize,
         key: &[u8],
         seq: SeqNo,
@@ -54,7 +83,7 @@ impl TableReader {
     /// Block `number`, for a lookup of `key` that continues in it; `None` past the last.
     #[cold]
     pub(super) fn locate_next(
-        &self,
+        self,
         number: BlockNo,
         key: &[u8],
         io: &mut ReadCounters,
@@ -68,7 +97,7 @@ impl TableReader {
     }
 
     /// The place of a block.
-    pub(super) fn handle_of(&self, located: &Located, io: &mut ReadCounters) -> Result<Handle> {
+    pub(super) fn handle_of(self, located: &Located, io: &mut ReadCounters) -> Result<Handle> {
         match (located.handle, self.loaded.index.partition_of(located.number)) {
             (Some(handle), _) => Ok(handle),
             (None, Some((partition, within))) => self.look_at(partition, io, |listed| listed.handle(within)),
@@ -77,15 +106,15 @@ impl TableReader {
     }
 
     /// Calls `look` with partition `number`; `look` returns a description of any damage.
-    pub(super) fn look_at<T>(
-        &self,
+    fn look_at<T>(
+        self,
         number: usize,
         io: &mut ReadCounters,
         look: impl Fn(Listed<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
-        let index = &self.loaded.index;
+        let (file, index) = self.index();
         match index.with_resident(number, |partition| look(Listed::Decoded(partition))) {
-            Some(looked) => looked.map_err(|detail| index.damaged(&self.loaded.file, number, detail)),
+            Some(looked) => looked.map_err(|detail| index.damaged(file, number, detail)),
             None => self.look_at_stored(number, io, |read| look(Listed::Stored(read.stored, read.bounds))),
         }
     }
@@ -93,34 +122,34 @@ impl TableReader {
     /// Calls `look` with partition `number`, from the cache or the file; `look` returns a
     /// description of any damage.
     fn look_at_stored<T>(
-        &self,
+        self,
         number: usize,
         io: &mut ReadCounters,
         look: impl FnOnce(Read<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
-        if self.is_index_whole {
+        if self.cached.is_whole() {
             return self.look_at_whole(number, io, look);
         }
-        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        let (file, index) = self.index();
         let stored = index.stored_at(number);
         let bytes = stored.bytes as usize;
         let look = |read: Read<'_>| look(read).map_err(|detail| index.damaged(file, number, detail));
-        let (Some((slot, place)), Some(table)) = (index.partition_slot(number), self.cached) else {
+        let place = index.partition_slot(number);
+        let Some((slot, key)) = place.and_then(|(slot, place)| Some((slot, self.cached.key(place)?))) else {
             io.index.note(stored.offset, stored.bytes.into());
             return file.read_briefly(stored.offset, bytes, index::PARTITION, |frame| {
                 look(index.read(file, number, frame)?)
             })?;
         };
-        let key = table.key(place);
         {
-            let section = self.cache.enter();
+            let section = self.cached.enter();
             if let Some(hit) = section.find(slot, key) {
                 return look(index.view(file, number, hit.payload())?);
             }
         }
         io.index.note(stored.offset, stored.bytes.into());
-        let miss = self.missed_at(Some(key));
-        let looked = match miss.keep.then(|| self.cache.fresh(bytes)).flatten() {
+        let miss = self.cached.missed(Some(key));
+        let looked = match miss.keep.then(|| self.cached.fresh(bytes)).flatten() {
             Some(mut fresh) => {
                 file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
                 let looked = look(index.read(file, number, fresh.get(..bytes).unwrap_or_default())?)?;
@@ -131,7 +160,7 @@ impl TableReader {
                 look(index.read(file, number, frame)?)
             })??,
         };
-        self.cache.was_read(miss, bytes, self.clock.as_ref());
+        self.cached.was_read(miss, bytes);
         Ok(looked)
     }
 }

@@ -1,18 +1,67 @@
-//! Residency of index partitions: the interface for the code that decides which partitions are in
-//! memory.
+//! Residency of filter slices and index partitions: the interface for the code that decides which
+//! of them are in memory.
 //!
-//! Everything here applies to [`Residency::Budgeted`]; in the other modes partitions cannot be
-//! chosen, and the calls have no effect. All calls may run concurrently with lookups and iterators.
+//! Everything about partitions applies to [`Residency::Budgeted`]; in the other modes partitions
+//! cannot be chosen, and the calls have no effect. All calls may run concurrently with lookups and iterators.
 //!
 //! Not here: the decision.
 
 use std::sync::atomic::Ordering;
 
-use super::{TableReader, Unasked};
+use shamba_filter::{FilterGeometry, MAX_MODULES};
+
+use super::filter::{Held, TableFilter, warning};
+use super::{ResidentFilter, TableReader, Unasked};
 use crate::Result;
 use crate::residency::Residency;
 
 impl TableReader {
+    /// The resident filter now; `None` if the table has no filter or its geometry is damaged, in
+    /// which case every key may be contained.
+    pub fn filter(&self) -> Option<ResidentFilter> {
+        self.filter.as_ref().map(TableFilter::resident)
+    }
+
+    /// The geometry with which the filter was built; `None` as for [`Self::filter`].
+    pub fn filter_geometry(&self) -> Option<FilterGeometry> {
+        self.filter.as_ref().map(|filter| *filter.geometry())
+    }
+
+    /// Memory of all slices of each module, if they were resident: `(bytes, slices)`.
+    pub fn filter_module_bytes(&self) -> Vec<(u64, u32)> {
+        self.filter.as_ref().map_or_else(Vec::new, TableFilter::module_bytes)
+    }
+
+    /// Whether modules of the filter are cached as one block each.
+    pub fn is_filter_whole(&self) -> bool {
+        self.filter.as_ref().is_some_and(TableFilter::is_whole)
+    }
+
+    /// Makes the first `wanted[d]` slices of each module d resident and no others, and sets the
+    /// treatment of modules to `unasked`. Missing slices are read from the file; damaged ones stay
+    /// absent.
+    ///
+    /// # Errors
+    /// `Io` when reading fails; nothing has changed then.
+    pub fn hold_filter(&self, wanted: &[u32], unasked: Unasked) -> Result<Held> {
+        let hold = |filter: &TableFilter| filter.hold(&self.loaded.file, wanted, unasked);
+        self.filter.as_ref().map_or_else(|| Ok(Held::default()), hold)
+    }
+
+    /// Makes the whole filter resident.
+    ///
+    /// # Errors
+    /// As [`Self::hold_filter`].
+    pub fn hold_whole_filter(&self) -> Result<Held> {
+        self.hold_filter(&[u32::MAX; MAX_MODULES], Unasked::default())
+    }
+
+    /// Damage found in the filter so far; answers stay correct.
+    pub fn filter_warnings(&self) -> Vec<String> {
+        let of_geometry = self.loaded.filter_damage.iter().map(warning);
+        of_geometry.chain(self.filter.iter().flat_map(TableFilter::warnings)).collect()
+    }
+
     /// The residency mode of the index.
     pub fn index_residency(&self) -> Residency {
         self.loaded.index.hold()
@@ -20,12 +69,7 @@ impl TableReader {
 
     /// Whether the index is cached as one block ([`crate::CacheUnit::Whole`]).
     pub fn is_index_whole(&self) -> bool {
-        self.is_index_whole
-    }
-
-    /// Whether modules of the filter are cached as one block each.
-    pub fn is_filter_whole(&self) -> bool {
-        self.filter.as_ref().is_some_and(super::filter::TableFilter::is_whole)
+        self.cached.is_whole()
     }
 
     /// Number of index partitions. They are numbered from 0, in key order.
@@ -65,7 +109,7 @@ impl TableReader {
             return Ok(());
         }
         let payload = index.read_whole(file, number)?;
-        index.hold_partition(file, number, &payload, &self.ledger)
+        index.hold_partition(file, number, &payload, self.cached.ledger())
     }
 
     /// Drops partition `number` from memory; its memory is freed when the last lookup that uses it
@@ -75,8 +119,8 @@ impl TableReader {
     pub fn drop_partition(&self, number: usize) {
         let index = &self.loaded.index;
         let Some(dropped) = index.drop_partition(number) else { return };
-        if let (Some(table), Some(first)) = (self.cached, index.first(number)) {
-            self.cache.retire_blocks(table, dropped.slots_from(first));
+        if let Some(first) = index.first(number) {
+            self.cached.retire(dropped.slots_from(first));
         }
     }
 
@@ -85,8 +129,9 @@ impl TableReader {
     /// but are slower.
     pub fn release(&self) {
         self.is_released.store(true, Ordering::Release);
-        // Nothing is read when nothing is wanted, so this cannot fail.
-        let _ = self.hold_filter(&[], Unasked::default());
+        if let Some(filter) = &self.filter {
+            filter.release(&self.loaded.file);
+        }
         (0..self.index_partitions()).for_each(|number| self.drop_partition(number));
     }
 

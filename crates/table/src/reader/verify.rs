@@ -4,12 +4,16 @@
 //! slice, each data block separately. Totals (counts, content digest, bounds) are compared only if
 //! no data block is damaged, so that one cause is reported once.
 
-use shamba_key::{EntryKind, SeqNo};
-
 use std::collections::BTreeSet;
 
-use super::TableReader;
-use super::load::{load_footer, load_header, load_properties, load_tombstones};
+use shamba_key::{DigestFn, EntryKind, SeqNo, internal_cmp};
+
+use super::filter::TableFilter;
+use super::load::{
+    DATA_BLOCK, Loaded, PROPERTIES, RANGE_TOMBSTONES, load_footer, load_header, load_properties,
+    load_tombstones,
+};
+use super::resident::ResidentFilter;
 use super::walked::ListedBlock;
 use crate::block::DataBlock;
 use crate::compression::Compression;
@@ -18,43 +22,72 @@ use crate::counters::Reads;
 use crate::filter_section::StoredFilter;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer, placement};
 use crate::index::{self, Handle};
+use crate::summary::TableSummary;
 use crate::values::{self, VALUE_REFERENCE};
 use crate::{Error, Result};
-use shamba_key::internal_cmp;
 
 /// Name of the zeros between blocks in errors.
 const PADDING: &str = "padding";
 
-impl TableReader {
-    /// Reads every byte of every section and reports all damage: checksums, structure, padding,
-    /// order of entries and separators, sequence bounds, key bounds, counts, content digest, and
-    /// that every key passes the filter. Empty if there is none. Hashes every key, so it is not for
-    /// use inside a counted lookup.
-    pub fn verify(&self) -> Vec<Error> {
-        let mut damage = Vec::new();
-        self.verify_length(&mut damage);
-        self.verify_sections(&mut damage);
-        let unreadable = self.verify_index(&mut damage);
-        self.verify_data(&unreadable, &mut damage);
-        damage
+/// The parts of a table that the full check compares with the bytes of its file.
+pub(super) struct Checked<'a> {
+    pub(super) loaded: &'a Loaded,
+    pub(super) summary: &'a TableSummary,
+    pub(super) digest: DigestFn,
+    pub(super) filter: Option<&'a TableFilter>,
+}
+
+impl Checked<'_> {
+    /// Reads every byte of every section and returns all damage; empty if there is none.
+    pub(super) fn damage(self) -> Vec<Error> {
+        let resident = self.filter.map(TableFilter::resident);
+        let mut check = Check { table: self, resident, damage: Vec::new(), seen: Seen::default() };
+        check.length();
+        check.sections();
+        let unreadable = check.index();
+        check.data(&unreadable);
+        check.damage
     }
 
+    fn inside(&self, key: &[u8], seq: SeqNo) -> bool {
+        let upper = self.summary.upper.as_ref();
+        *key >= *self.summary.smallest && upper.is_none_or(|upper| *key < **upper) && self.seq_inside(seq)
+    }
+
+    fn seq_inside(&self, seq: SeqNo) -> bool {
+        (self.summary.smallest_seq..=self.summary.largest_seq).contains(&seq)
+    }
+}
+
+/// A full check in progress.
+struct Check<'a> {
+    table: Checked<'a>,
+    /// The resident filter at the start of the check.
+    resident: Option<ResidentFilter>,
+    /// Damage found so far.
+    damage: Vec<Error>,
+    /// Totals of the data checked so far.
+    seen: Seen,
+}
+
+impl Check<'_> {
     /// Compares the file's length with its length at open: the file may have changed since.
-    fn verify_length(&self, damage: &mut Vec<Error>) {
-        let file = &self.loaded.file;
+    fn length(&mut self) {
+        let file = &self.table.loaded.file;
         match file.length_now() {
-            Ok(bytes) if bytes != file.bytes => damage.push(file.damaged(
+            Ok(bytes) if bytes != file.bytes => self.damage.push(file.damaged(
                 bytes.min(file.bytes),
                 "file",
                 format!("{bytes} bytes long, expected {}", file.bytes),
             )),
             Ok(_) => {}
-            Err(error) => damage.push(error),
+            Err(error) => self.damage.push(error),
         }
     }
 
-    fn verify_sections(&self, damage: &mut Vec<Error>) {
-        let (file, loaded) = (&self.loaded.file, &self.loaded);
+    fn sections(&mut self) {
+        let Checked { loaded, summary, filter, .. } = self.table;
+        let (file, damage) = (&loaded.file, &mut self.damage);
         let footer_at = file.bytes.saturating_sub(FOOTER_BYTES as u64);
         keep(damage, load_header(file, Some(file.birth)).map(|_| ()));
         keep(
@@ -69,27 +102,29 @@ impl TableReader {
         keep(damage, load_tombstones(file, &loaded.footer, &loaded.properties).map(|_| ()));
         if let Some(section) = loaded.footer.section(SectionKind::Filter) {
             keep(damage, StoredFilter::load(file, section).map(|_| ()));
-            match self.verify_filter() {
-                Ok(found) => damage.extend(found),
-                Err(error) => damage.push(error),
+            match filter.map(|filter| filter.verify(file)) {
+                Some(Ok(found)) => damage.extend(found),
+                Some(Err(error)) => damage.push(error),
+                None => {}
             }
         }
         for tombstone in &loaded.tombstones {
-            let upper = self.summary.upper.as_ref();
-            let inside = tombstone.start >= self.summary.smallest
+            let upper = summary.upper.as_ref();
+            let inside = tombstone.start >= summary.smallest
                 && upper.is_none_or(|upper| tombstone.end.as_ref().is_some_and(|end| end <= upper))
-                && self.seq_inside(tombstone.seq);
+                && self.table.seq_inside(tombstone.seq);
             if !inside {
                 let offset = loaded.footer.section(SectionKind::RangeTombstones).map_or(0, |at| at.offset);
-                damage.push(file.damaged(offset, super::load::RANGE_TOMBSTONES, "one is out of bounds"));
+                damage.push(file.damaged(offset, RANGE_TOMBSTONES, "one is out of bounds"));
             }
         }
     }
 
     /// Checks the index and returns the damaged partitions.
-    fn verify_index(&self, damage: &mut Vec<Error>) -> BTreeSet<usize> {
-        let (file, index) = (&self.loaded.file, &self.loaded.index);
-        if let Some(top) = self.loaded.footer.section(SectionKind::IndexTop) {
+    fn index(&mut self) -> BTreeSet<usize> {
+        let (loaded, damage) = (self.table.loaded, &mut self.damage);
+        let (file, index) = (&loaded.file, &loaded.index);
+        if let Some(top) = loaded.footer.section(SectionKind::IndexTop) {
             keep(damage, file.payload(top.offset, top.bytes, index::TOP).map(|_| ()));
         }
         let mut unreadable = BTreeSet::new();
@@ -104,133 +139,87 @@ impl TableReader {
 
     /// Checks the data blocks. The blocks of a partition that is neither in memory nor readable
     /// cannot be found; the partition is reported instead.
-    fn verify_data(&self, unreadable: &BTreeSet<usize>, damage: &mut Vec<Error>) {
-        let (before, mut is_whole) = (damage.len(), true);
-        let mut seen = Seen::default();
+    fn data(&mut self, unreadable: &BTreeSet<usize>) {
+        let loaded = self.table.loaded;
+        let (before, mut is_whole) = (self.damage.len(), true);
         let mut next = HEADER_BYTES as u64;
-        for number in 0..self.loaded.index.partitions() {
-            let partition = match self.loaded.partition(number) {
+        for number in 0..loaded.index.partitions() {
+            let partition = match loaded.partition(number) {
                 Ok(partition) => partition,
                 Err(error) => {
                     if !unreadable.contains(&number) {
-                        damage.push(error);
+                        self.damage.push(error);
                     }
                     is_whole = false;
-                    seen.last = None;
-                    next = self.loaded.index.bounds(number).map_or(next, |bounds| bounds.end);
+                    self.seen.last = None;
+                    next = loaded.index.bounds(number).map_or(next, |bounds| bounds.end);
                     continue;
                 }
             };
-            for block in self.loaded.blocks_of(number, &partition) {
-                let chunks_end = match self.verify_block(&block, next, &mut seen, damage) {
+            for block in loaded.blocks_of(number, &partition) {
+                let chunks_end = match self.block(&block, next) {
                     Ok(chunks_end) => Some(chunks_end),
                     Err(error) => {
-                        damage.push(error);
-                        self.verify_chunks(next, block.handle, damage)
+                        self.damage.push(error);
+                        self.chunks(next, block.handle)
                     }
                 };
                 if let Some(chunks_end) = chunks_end {
-                    keep(damage, self.verify_padding(chunks_end, block.handle));
+                    keep(&mut self.damage, check_padding(loaded, chunks_end, block.handle));
                 }
                 next = block.handle.end();
             }
         }
-        if is_whole && damage.len() == before {
-            self.verify_totals(&seen, damage);
+        if is_whole && self.damage.len() == before {
+            self.totals();
         }
     }
 
     /// Checks the chunks before a damaged block. Returns their end, if it can be determined.
-    fn verify_chunks(&self, start: u64, next: Handle, damage: &mut Vec<Error>) -> Option<u64> {
-        if !self.loaded.has_values() {
+    fn chunks(&mut self, start: u64, next: Handle) -> Option<u64> {
+        let loaded = self.table.loaded;
+        if !loaded.has_values() {
             return Some(start);
         }
-        match values::walk(&self.loaded.file, start, next.offset, damage) {
+        match values::walk(&loaded.file, start, next.offset, &mut self.damage) {
             Ok(end) => end,
             Err(error) => {
-                damage.push(error);
+                self.damage.push(error);
                 None
             }
         }
     }
 
-    /// End of the chunks of a block's values: from `next` on they are contiguous, in the order of
-    /// the entries.
-    pub(super) fn chunks_end(&self, block: DataBlock<'_>, handle: Handle, next: u64) -> Result<u64> {
-        let mut end = next;
-        let mut key = Vec::new();
-        for place in 0..block.len() {
-            let entry = block
-                .entry(place, &mut key)
-                .map_err(|detail| self.loaded.file.damaged(handle.offset, super::DATA_BLOCK, detail))?;
-            if entry.kind != EntryKind::ValueRef {
-                continue;
-            }
-            let reference = self.loaded.value_ref(entry.value)?;
-            if reference.offset != end || reference.end() > handle.offset {
-                let (start, bytes) = (reference.offset, reference.stored_bytes);
-                let detail =
-                    format!("{bytes} bytes at {start}, expected at {end} and before {}", handle.offset);
-                return Err(self.loaded.file.damaged(handle.offset, VALUE_REFERENCE, detail));
-            }
-            end = reference.end();
-        }
-        Ok(end)
-    }
-
     /// Reads every chunk of a large value, and adds the value to the totals.
-    fn verify_value(
-        &self,
-        key: &[u8],
-        seq: SeqNo,
-        reference: &[u8],
-        seen: &mut Seen,
-        damage: &mut Vec<Error>,
-    ) -> Result<()> {
-        let reference = self.loaded.value_ref(reference)?;
+    fn value(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<()> {
+        let loaded = self.table.loaded;
+        let reference = loaded.value_ref(reference)?;
         let mut content = ContentDigest::of_streamed(key, seq, EntryKind::Put);
-        values::read(&self.loaded.file, reference, &mut Reads::default(), &mut |piece| {
+        values::read(&loaded.file, reference, &mut Reads::default(), &mut |piece| {
             match piece {
                 Ok(piece) => content.push(piece),
-                Err(error) => damage.push(error),
+                Err(error) => self.damage.push(error),
             }
             Ok(())
         })?;
-        seen.content.merge(content.finish());
-        seen.value_bytes += u64::from(reference.value_bytes);
+        self.seen.content.merge(content.finish());
+        self.seen.value_bytes += u64::from(reference.value_bytes);
         Ok(())
     }
 
-    /// Checks that the gap before a block is zero.
-    pub(super) fn verify_padding(&self, start: u64, next: Handle) -> Result<()> {
-        let bytes = self.loaded.file.read(start, next.offset.saturating_sub(start), PADDING)?;
-        match bytes.iter().position(|byte| *byte != 0) {
-            None => Ok(()),
-            Some(at) => {
-                let detail = format!("byte {} is {:#04x}, expected 0", start + at as u64, bytes[at]);
-                Err(self.loaded.file.damaged(start, PADDING, detail))
-            }
-        }
-    }
-
     /// Checks a block and the values that it refers to; returns the end of their chunks.
-    fn verify_block(
-        &self,
-        listed: &ListedBlock<'_>,
-        next: u64,
-        seen: &mut Seen,
-        damage: &mut Vec<Error>,
-    ) -> Result<u64> {
-        let (file, handle) = (&self.loaded.file, listed.handle);
-        let damaged = |detail: String| file.damaged(handle.offset, super::DATA_BLOCK, detail);
+    fn block(&mut self, listed: &ListedBlock<'_>, next: u64) -> Result<u64> {
+        let loaded = self.table.loaded;
+        let (file, handle) = (&loaded.file, listed.handle);
+        let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
         // If this block is damaged, the next block's keys are compared with separators only.
-        let previous = std::mem::take(&mut seen.last);
-        let bytes = file.read(handle.offset, u64::from(handle.bytes), super::DATA_BLOCK)?;
-        let (payload, compression) = self.loaded.decode_block(handle, bytes)?;
+        let previous = std::mem::take(&mut self.seen.last);
+        let bytes = file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
+        let (payload, compression) = loaded.decode_block(handle, bytes)?;
         let block = DataBlock::view(&payload).map_err(damaged)?;
         block.check().map_err(damaged)?;
-        let block_bytes = usize::try_from(self.loaded.properties.block_bytes).unwrap_or(usize::MAX);
-        let chunks_end = self.chunks_end(block, handle, next)?;
+        let block_bytes = usize::try_from(loaded.properties.block_bytes).unwrap_or(usize::MAX);
+        let chunks_end = chunks_end(loaded, block, handle, next)?;
         let (is_start, expected) = match compression {
             Compression::None => (
                 placement::is_start(chunks_end, block_bytes, handle.offset),
@@ -256,14 +245,14 @@ impl TableReader {
                 }
                 new_key = *last_key != key;
             }
-            if entry.kind == EntryKind::RangeDelete || !self.inside(&key, entry.seq) {
+            if entry.kind == EntryKind::RangeDelete || !self.table.inside(&key, entry.seq) {
                 return Err(damaged(format!("entry {place} is out of the table's bounds")));
             }
             if new_key || tag.is_none() {
-                let digest = self.digest.digest(&key);
+                let digest = self.table.digest.digest(&key);
                 tag = Some(digest.block_tag());
-                if self.filter().is_some_and(|filter| !filter.may_contain(digest)) {
-                    let section = self.loaded.footer.section(SectionKind::Filter);
+                if self.resident.as_ref().is_some_and(|filter| !filter.may_contain(digest)) {
+                    let section = loaded.footer.section(SectionKind::Filter);
                     let offset = section.map_or(0, |section| section.offset);
                     let detail = format!("it denies the key \"{}\"", key.escape_ascii());
                     return Err(file.damaged(offset, "filter", detail));
@@ -272,13 +261,13 @@ impl TableReader {
             if tag.is_some_and(|tag| !block.tag_agrees(place, tag)) {
                 return Err(damaged(format!("the tag of entry {place} is not that of its key")));
             }
-            seen.keys += u64::from(new_key);
-            seen.count(&key, entry.kind);
+            self.seen.keys += u64::from(new_key);
+            self.seen.count(&key, entry.kind);
             match entry.kind {
-                EntryKind::ValueRef => self.verify_value(&key, entry.seq, entry.value, seen, damage)?,
+                EntryKind::ValueRef => self.value(&key, entry.seq, entry.value)?,
                 kind => {
-                    seen.value_bytes += entry.value.len() as u64;
-                    seen.content.add(&key, entry.seq, kind, entry.value);
+                    self.seen.value_bytes += entry.value.len() as u64;
+                    self.seen.content.add(&key, entry.seq, kind, entry.value);
                 }
             }
             let (last_key, last_seq) = last.get_or_insert_default();
@@ -292,13 +281,14 @@ impl TableReader {
                 }
             }
         }
-        seen.last = last;
+        self.seen.last = last;
         Ok(chunks_end)
     }
 
-    fn verify_totals(&self, seen: &Seen, damage: &mut Vec<Error>) {
-        let properties = &self.loaded.properties;
-        let offset = self.loaded.footer.section(SectionKind::Properties).map_or(0, |section| section.offset);
+    fn totals(&mut self) {
+        let (loaded, seen, damage) = (self.table.loaded, &self.seen, &mut self.damage);
+        let properties = &loaded.properties;
+        let offset = loaded.footer.section(SectionKind::Properties).map_or(0, |section| section.offset);
         let filter_keys = if properties.bits_per_key > 0.0 { seen.keys } else { 0 };
         for (name, found, stated) in [
             ("entries", seen.entries, properties.entries),
@@ -309,22 +299,48 @@ impl TableReader {
         ] {
             if found != stated {
                 let detail = format!("{name} is {stated}, found {found}");
-                damage.push(self.loaded.file.damaged(offset, super::load::PROPERTIES, detail));
+                damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
             }
         }
         if seen.content != properties.content {
             let detail = "the content digest is not that of the entries";
-            damage.push(self.loaded.file.damaged(offset, super::load::PROPERTIES, detail));
+            damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
         }
     }
+}
 
-    fn inside(&self, key: &[u8], seq: SeqNo) -> bool {
-        let upper = self.summary.upper.as_ref();
-        *key >= *self.summary.smallest && upper.is_none_or(|upper| *key < **upper) && self.seq_inside(seq)
+/// End of the chunks of a block's values: from `next` on they are contiguous, in the order of
+/// the entries.
+pub(super) fn chunks_end(loaded: &Loaded, block: DataBlock<'_>, handle: Handle, next: u64) -> Result<u64> {
+    let mut end = next;
+    let mut key = Vec::new();
+    for place in 0..block.len() {
+        let entry = block
+            .entry(place, &mut key)
+            .map_err(|detail| loaded.file.damaged(handle.offset, DATA_BLOCK, detail))?;
+        if entry.kind != EntryKind::ValueRef {
+            continue;
+        }
+        let reference = loaded.value_ref(entry.value)?;
+        if reference.offset != end || reference.end() > handle.offset {
+            let (start, bytes) = (reference.offset, reference.stored_bytes);
+            let detail = format!("{bytes} bytes at {start}, expected at {end} and before {}", handle.offset);
+            return Err(loaded.file.damaged(handle.offset, VALUE_REFERENCE, detail));
+        }
+        end = reference.end();
     }
+    Ok(end)
+}
 
-    fn seq_inside(&self, seq: SeqNo) -> bool {
-        (self.summary.smallest_seq..=self.summary.largest_seq).contains(&seq)
+/// Checks that the gap before a block is zero.
+pub(super) fn check_padding(loaded: &Loaded, start: u64, next: Handle) -> Result<()> {
+    let bytes = loaded.file.read(start, next.offset.saturating_sub(start), PADDING)?;
+    match bytes.iter().position(|byte| *byte != 0) {
+        None => Ok(()),
+        Some(at) => {
+            let detail = format!("byte {} is {:#04x}, expected 0", start + at as u64, bytes[at]);
+            Err(loaded.file.damaged(start, PADDING, detail))
+        }
     }
 }
 

@@ -6,14 +6,15 @@
 //! Operations on a whole table (its check, its description, cuts for a compaction) likewise hold
 //! one partition at a time.
 //!
-//! Not here: lookups ([`super::place`]).
+//! Not here: lookups ([`super::partitions`]).
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::SeqNo;
 
-use super::{Loaded, TableReader};
+use super::load::Loaded;
+use super::partitions::Partitions;
 use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::cache::PinnedBlock;
@@ -41,16 +42,16 @@ impl IndexCursor {
     /// The first block that can hold an entry at or after `(key, seq)`, and its place.
     pub(super) fn find(
         &mut self,
-        table: &TableReader,
+        partitions: Partitions<'_>,
         key: &[u8],
         seq: SeqNo,
         fill_cache: bool,
         io: &mut ReadCounters,
     ) -> Result<Option<(BlockNo, Handle)>> {
-        let index = &table.loaded.index;
+        let (_, index) = partitions.index();
         let Some(number) = index.partition_for(key, seq) else { return Ok(None) };
         let first = index.first(number).unwrap_or(BlockNo::FIRST);
-        self.ask(table, number, fill_cache, io, |listed| {
+        self.ask(partitions, number, fill_cache, io, |listed| {
             let within = listed.find(key, seq)?;
             Ok(Some((first.plus(within), listed.handle(within)?)))
         })
@@ -59,28 +60,28 @@ impl IndexCursor {
     /// The place of block `number`; `None` past the last.
     pub(super) fn handle(
         &mut self,
-        table: &TableReader,
+        partitions: Partitions<'_>,
         number: BlockNo,
         fill_cache: bool,
         io: &mut ReadCounters,
     ) -> Result<Option<Handle>> {
-        match table.loaded.index.partition_of(number) {
+        match partitions.index().1.partition_of(number) {
             Some((partition, within)) => {
-                self.ask(table, partition, fill_cache, io, |listed| listed.handle(within).map(Some))
+                self.ask(partitions, partition, fill_cache, io, |listed| listed.handle(within).map(Some))
             }
             None => Ok(None),
         }
     }
 
     /// The place of block `number`, if it is known without a read.
-    pub(super) fn known_handle(&self, table: &TableReader, number: BlockNo) -> Option<Handle> {
-        let index = &table.loaded.index;
+    pub(super) fn known_handle(&self, partitions: Partitions<'_>, number: BlockNo) -> Option<Handle> {
+        let (file, index) = partitions.index();
         let (partition, within) = index.partition_of(number)?;
         let resident =
             index.with_resident(partition, |partition| Listed::Decoded(partition).handle(within).ok());
         resident.unwrap_or_else(|| {
             let read = self.read.as_ref().filter(|read| read.number == partition)?;
-            let read = index.view(&table.loaded.file, partition, &read.payload).ok()?;
+            let read = index.view(file, partition, &read.payload).ok()?;
             read.stored.handle(within, &read.bounds).ok()
         })
     }
@@ -92,13 +93,13 @@ impl IndexCursor {
 
     fn ask<T>(
         &mut self,
-        table: &TableReader,
+        partitions: Partitions<'_>,
         number: usize,
         fill_cache: bool,
         io: &mut ReadCounters,
         ask: impl Fn(Listed<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
-        let (file, index) = (&table.loaded.file, &table.loaded.index);
+        let (file, index) = partitions.index();
         let damaged = |detail: String| index.damaged(file, number, detail);
         if let Some(answer) = index.with_resident(number, |partition| ask(Listed::Decoded(partition))) {
             self.read = None;
@@ -106,7 +107,7 @@ impl IndexCursor {
         }
         let read = match self.read.take() {
             Some(read) if read.number == number => read,
-            _ => table.read_partition(number, fill_cache, io)?,
+            _ => partitions.read_partition(number, fill_cache, io)?,
         };
         let read = self.read.insert(read);
         let view = index.view(file, number, &read.payload)?;
@@ -114,34 +115,29 @@ impl IndexCursor {
     }
 }
 
-impl TableReader {
+impl Partitions<'_> {
     /// Reads partition `number`, which is not resident, from the cache or from the file.
-    fn read_partition(
-        &self,
-        number: usize,
-        fill_cache: bool,
-        io: &mut ReadCounters,
-    ) -> Result<ReadPartition> {
-        let (file, index) = (&self.loaded.file, &self.loaded.index);
+    fn read_partition(self, number: usize, fill_cache: bool, io: &mut ReadCounters) -> Result<ReadPartition> {
+        let (file, index) = self.index();
         // If the index is cached as a whole, the slot of the first partition belongs to the whole
         // index.
-        let place = index.partition_slot(number).zip(self.cached).filter(|_| !self.is_index_whole);
-        let place = place.map(|((slot, place), table)| (slot, table.key(place)));
+        let place = index.partition_slot(number).filter(|_| !self.cached().is_whole());
+        let place = place.and_then(|(slot, place)| Some((slot, self.cached().key(place)?)));
         if let Some((slot, key)) = place {
-            if let Some(hit) = self.cache.enter().find(slot, key) {
+            if let Some(hit) = self.cached().enter().find(slot, key) {
                 return Ok(ReadPartition { number, payload: PinnedBlock::Frame(hit.pin()), _charge: None });
             }
         }
         let stored = index.stored_at(number);
-        let charge = Charge::new(&self.ledger, LedgerPart::Iterators, stored.bytes.into());
+        let charge = Charge::new(self.cached().ledger(), LedgerPart::Iterators, stored.bytes.into());
         io.index.note(stored.offset, stored.bytes.into());
         if let Some((slot, key)) = place.filter(|_| fill_cache) {
-            let miss = self.missed_at(Some(key));
+            let miss = self.cached().missed(Some(key));
             let bytes = stored.bytes as usize;
-            if let Some(mut fresh) = miss.keep.then(|| self.cache.fresh(bytes)).flatten() {
+            if let Some(mut fresh) = miss.keep.then(|| self.cached().fresh(bytes)).flatten() {
                 file.read_into(stored.offset, bytes, &mut fresh, index::PARTITION)?;
                 index.check(file, number, fresh.get(..bytes).unwrap_or_default())?;
-                self.cache.was_read(miss, bytes, self.clock.as_ref());
+                self.cached().was_read(miss, bytes);
                 let payload = fresh.publish_pinned(slot, key, bytes.saturating_sub(FRAME_BYTES));
                 return Ok(ReadPartition { number, payload, _charge: None });
             }

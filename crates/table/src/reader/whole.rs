@@ -1,7 +1,7 @@
 //! Whole filters and whole indexes as blocks of the cache: the papers' baseline, for experiments.
 //!
-//! With [`Residency::Cached`](super::Residency::Cached), a lookup that misses a slice of a filter,
-//! or a partition of an index, reads and caches that piece alone. With [`CacheUnit::Whole`] it
+//! With [`Residency::Cached`](crate::Residency::Cached), a lookup that misses a slice of a filter,
+//! or a partition of an index, reads and caches that piece alone. With [`CacheUnit::Whole`](crate::CacheUnit::Whole) it
 //! reads the whole module, or the whole index, in one read, and the cache holds and evicts it as
 //! one block. The file format is the same: slices of a module and partitions of an index are
 //! contiguous, each with its checksum. A unit with a damaged piece is not cached; its undamaged
@@ -9,74 +9,18 @@
 //!
 //! A unit has the cache key and the slot of its first piece.
 //!
-//! Not here: single pieces ([`super::filter`], [`super::place`]).
+//! Not here: single pieces ([`super::filter`], [`super::partitions`]).
 
-use std::fmt;
-use std::str::FromStr;
-
-use super::TableReader;
 use super::filter::TableFilter;
+use super::partitions::Partitions;
 use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::counters::ReadCounters;
+use crate::file::TableFile;
 use crate::filter_section::{CHECKSUM_BYTES, SLICE};
 use crate::index::{self, Read};
 
-/// Unit of reading, caching and eviction, for filters or indexes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum CacheUnit {
-    /// A slice of at most 64 KiB of a filter module; a partition of about 4 KiB of an index.
-    #[default]
-    Sliced,
-    /// A whole filter module; a whole index.
-    Whole,
-}
-
-impl CacheUnit {
-    /// All units.
-    pub const ALL: [Self; 2] = [Self::Sliced, Self::Whole];
-
-    /// The name in options and output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sliced => "sliced",
-            Self::Whole => "whole",
-        }
-    }
-}
-
-impl fmt::Display for CacheUnit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for CacheUnit {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|unit| unit.name() == text);
-        known.ok_or_else(|| format!("must be sliced or whole, not {text:?}"))
-    }
-}
-
-/// The units of filters and of indexes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct CacheUnits {
-    /// Unit of filters.
-    pub filter: CacheUnit,
-    /// Unit of indexes.
-    pub index: CacheUnit,
-}
-
-impl CacheUnits {
-    /// Whether filters or indexes are cached as whole blocks.
-    pub fn is_any_whole(self) -> bool {
-        [self.filter, self.index].contains(&CacheUnit::Whole)
-    }
-}
-
-impl TableReader {
+impl TableFilter {
     /// The answer of `test` for slice `slice` of module `module`, which is cached as a whole.
     /// `None` if the slice is damaged; the damage is then reported.
     ///
@@ -84,20 +28,20 @@ impl TableReader {
     /// `Io` when reading fails.
     pub(super) fn fetch_whole_module(
         &self,
-        filter: &TableFilter,
+        file: &TableFile,
         (module, slice): (usize, usize),
         test: impl Fn(&[u8]) -> bool,
         io: &mut ReadCounters,
     ) -> Result<Option<bool>> {
-        let slices = filter.geometry().slices_of(module);
-        let (Some(first), Some(place)) = (filter.place_of(slices.start), filter.place_of(slice)) else {
+        let slices = self.geometry().slices_of(module);
+        let (Some(first), Some(place)) = (self.place_of(slices.start), self.place_of(slice)) else {
             return Ok(Some(true));
         };
         let within = slice - slices.start;
         let lines = within * place.bytes..(within + 1) * place.bytes;
-        let slot = filter.slot(slices.start).map(|(table, slot)| (slot, table.key(slices.start as u32)));
+        let slot = self.slot(slices.start);
         if let Some((slot, key)) = slot {
-            let section = self.cache.enter();
+            let section = self.cached().enter();
             let hit = section.find(slot, key);
             if let Some(answer) = hit.and_then(|hit| hit.payload().get(lines).map(&test)) {
                 io.filter_hits += 1;
@@ -107,14 +51,12 @@ impl TableReader {
         let stored_bytes = place.bytes + CHECKSUM_BYTES;
         let unit_bytes = slices.len() * stored_bytes;
         io.filter.note(first.offset, unit_bytes as u64);
-        let mut fresh = slot.and_then(|_| self.cache.fresh(slices.len() * place.bytes));
+        let mut fresh = slot.and_then(|_| self.cached().fresh(slices.len() * place.bytes));
         let mut answer = None;
         let mut damage = Vec::new();
-        let begin_ns = self.clock.now_ns();
-        self.loaded.file.read_briefly(first.offset, unit_bytes, SLICE, |bytes| {
+        let mut take = |bytes: &[u8]| {
             for (number, stored) in slices.clone().zip(bytes.chunks(stored_bytes)) {
-                let checked = filter.check_slice(&self.loaded.file, number, stored);
-                match checked {
+                match self.check_slice(file, number, stored) {
                     Ok(undamaged) => {
                         let at = (number - slices.start) * place.bytes;
                         let to = fresh.as_mut().and_then(|fresh| fresh.get_mut(at..at + undamaged.len()));
@@ -128,28 +70,30 @@ impl TableReader {
                     Err(error) => damage.push((number, error)),
                 }
             }
-        })?;
-        self.cache.note_read(unit_bytes, self.clock.now_ns().saturating_sub(begin_ns));
+        };
+        self.cached().timed(unit_bytes, || file.read_briefly(first.offset, unit_bytes, SLICE, &mut take))?;
         if damage.is_empty() {
             if let (Some(fresh), Some((slot, key))) = (fresh, slot) {
                 fresh.publish(slot, key, slices.len() * place.bytes);
             }
         }
-        damage.into_iter().for_each(|(number, error)| self.note_damaged_slice(filter, number, &error));
+        damage.into_iter().for_each(|(number, error)| self.note_damaged_slice(number, &error));
         Ok(answer)
     }
+}
 
+impl Partitions<'_> {
     /// As `look_at_stored`, for an index that is cached as a whole.
     ///
     /// # Errors
     /// `Io` when reading fails, `Corruption` for damage to partition `number`.
     pub(super) fn look_at_whole<T>(
-        &self,
+        self,
         number: usize,
         io: &mut ReadCounters,
         look: impl FnOnce(Read<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
-        let (file, index) = (&self.loaded.file, &self.loaded.index);
+        let (file, index) = self.index();
         let look = |read: Read<'_>| look(read).map_err(|detail| index.damaged(file, number, detail));
         let count = index.partitions();
         let begin = index.stored_at(0).offset;
@@ -159,10 +103,10 @@ impl TableReader {
             let from = handle.offset.saturating_sub(begin) as usize;
             from..from + handle.bytes as usize
         };
-        let slot =
-            index.partition_slot(0).zip(self.cached).map(|((slot, place), table)| (slot, table.key(place)));
+        let place = index.partition_slot(0);
+        let slot = place.and_then(|(slot, place)| Some((slot, self.cached().key(place)?)));
         if let Some((slot, key)) = slot {
-            let section = self.cache.enter();
+            let section = self.cached().enter();
             if let Some(hit) = section.find(slot, key) {
                 let frame = hit.payload().get(range_of(number)).unwrap_or_default();
                 // Its checksum was compared before it was published.
@@ -171,9 +115,9 @@ impl TableReader {
             }
         }
         io.index.note(begin, bytes as u64);
-        let miss = self.missed_at(slot.map(|(_, key)| key));
+        let miss = self.cached().missed(slot.map(|(_, key)| key));
         let fresh =
-            slot.filter(|_| miss.keep).and_then(|(slot, key)| Some((self.cache.fresh(bytes)?, slot, key)));
+            slot.filter(|_| miss.keep).and_then(|(slot, key)| Some((self.cached().fresh(bytes)?, slot, key)));
         let looked = match fresh {
             Some((mut fresh, slot, key)) => {
                 file.read_into(begin, bytes, &mut fresh, index::PARTITION)?;
@@ -188,7 +132,7 @@ impl TableReader {
                 look(index.read(file, number, frames.get(range_of(number)).unwrap_or_default())?)
             })??,
         };
-        self.cache.was_read(miss, bytes, self.clock.as_ref());
+        self.cached().was_read(miss, bytes);
         Ok(looked)
     }
 }

@@ -11,8 +11,10 @@
 
 use shamba_key::EntryKind;
 
+use super::filter::TableFilter;
+use super::load::{DATA_BLOCK, Loaded};
+use super::verify::{check_padding, chunks_end};
 use super::walked::ListedBlock;
-use super::{DATA_BLOCK, TableReader};
 use crate::Result;
 use crate::block::DataBlock;
 use crate::block::frame::check;
@@ -26,107 +28,105 @@ use crate::written::WrittenBlocks;
 /// Bytes per read.
 const READ_BYTES: u64 = 256 << 10;
 
-impl TableReader {
-    /// Reads back all data of a table that was written with the samples `blocks`.
-    ///
-    /// # Errors
-    /// `Corruption` for the first frame with a wrong checksum, or sample with other entries than
-    /// were written; `Io` when reading fails.
-    pub fn check_written(&self, blocks: &WrittenBlocks) -> Result<()> {
-        let file = &self.loaded.file;
-        // Resident slices were checked when they were read; damage to the others would be found too
-        // late.
-        let damage = match self.filter_warnings().into_iter().next() {
-            Some(warning) => Some(warning),
-            None => self.verify_filter()?.first().map(ToString::to_string),
-        };
-        if let Some(damage) = damage {
-            let offset = self.loaded.footer.section(SectionKind::Filter).map_or(0, |section| section.offset);
-            return Err(file.damaged(offset, "filter", damage));
-        }
-        let data_end =
-            self.loaded.footer.section(SectionKind::Data).map_or(0, |data| data.offset + data.bytes);
-        let mut samples = blocks.samples().iter().peekable();
-        let (mut piece, mut piece_at) = (Vec::new(), 0u64);
-        let mut next = HEADER_BYTES as u64;
-        for number in 0..self.loaded.index.partitions() {
-            let partition = self.loaded.partition(number)?;
-            for ListedBlock { handle, .. } in self.loaded.blocks_of(number, &partition) {
-                let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
-                if handle.end() > piece_at + piece.len() as u64 {
-                    let least = u64::from(handle.bytes);
-                    piece_at = handle.offset;
-                    let bytes = READ_BYTES.min(data_end.saturating_sub(piece_at)).max(least);
-                    piece = file.read(piece_at, bytes, DATA_BLOCK)?;
-                }
-                let from = usize::try_from(handle.offset - piece_at).unwrap_or(usize::MAX);
-                let frame = piece.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
-                let frame = frame.ok_or_else(|| damaged("it ends beyond the data".to_owned()))?;
-                if self.loaded.has_values() {
-                    self.check_chunks(next, handle, frame)?;
-                }
-                next = handle.end();
-                match samples.next_if(|sample| sample.offset == handle.offset) {
-                    Some(sample) if self.content_of(handle, frame)? != sample.content => {
-                        return Err(damaged("its entries are not those that were written".to_owned()));
-                    }
-                    Some(_) => {}
-                    None => _ = check(file.birth, handle.offset, frame).map_err(damaged)?,
-                }
+/// Reads back all data of the table in `loaded`, which was written with the samples `blocks`.
+/// `warnings` are those of its filter.
+///
+/// # Errors
+/// `Corruption` for the first frame with a wrong checksum, or sample with other entries than
+/// were written; `Io` when reading fails.
+pub(super) fn check_written(
+    loaded: &Loaded,
+    filter: Option<&TableFilter>,
+    warnings: Vec<String>,
+    blocks: &WrittenBlocks,
+) -> Result<()> {
+    let file = &loaded.file;
+    // Resident slices were checked when they were read; damage to the others would be found too
+    // late.
+    let damage = match (warnings.into_iter().next(), filter) {
+        (None, Some(filter)) => filter.verify(file)?.first().map(ToString::to_string),
+        (warning, _) => warning,
+    };
+    if let Some(damage) = damage {
+        let offset = loaded.footer.section(SectionKind::Filter).map_or(0, |section| section.offset);
+        return Err(file.damaged(offset, "filter", damage));
+    }
+    let data_end = loaded.footer.section(SectionKind::Data).map_or(0, |data| data.offset + data.bytes);
+    let mut samples = blocks.samples().iter().peekable();
+    let (mut piece, mut piece_at) = (Vec::new(), 0u64);
+    let mut next = HEADER_BYTES as u64;
+    for number in 0..loaded.index.partitions() {
+        let partition = loaded.partition(number)?;
+        for ListedBlock { handle, .. } in loaded.blocks_of(number, &partition) {
+            let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
+            if handle.end() > piece_at + piece.len() as u64 {
+                let least = u64::from(handle.bytes);
+                piece_at = handle.offset;
+                let bytes = READ_BYTES.min(data_end.saturating_sub(piece_at)).max(least);
+                piece = file.read(piece_at, bytes, DATA_BLOCK)?;
             }
-        }
-        match samples.next() {
-            None => Ok(()),
-            Some(sample) => {
-                Err(file.damaged(sample.offset, DATA_BLOCK, "it was written and is not in the index"))
+            let from = usize::try_from(handle.offset - piece_at).unwrap_or(usize::MAX);
+            let frame = piece.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
+            let frame = frame.ok_or_else(|| damaged("it ends beyond the data".to_owned()))?;
+            if loaded.has_values() {
+                check_chunks(loaded, next, handle, frame)?;
+            }
+            next = handle.end();
+            match samples.next_if(|sample| sample.offset == handle.offset) {
+                Some(sample) if content_of(loaded, handle, frame)? != sample.content => {
+                    return Err(damaged("its entries are not those that were written".to_owned()));
+                }
+                Some(_) => {}
+                None => _ = check(file.birth, handle.offset, frame).map_err(damaged)?,
             }
         }
     }
+    match samples.next() {
+        None => Ok(()),
+        Some(sample) => {
+            Err(file.damaged(sample.offset, DATA_BLOCK, "it was written and is not in the index"))
+        }
+    }
+}
 
-    /// Reads the chunks of the values that a block refers to. They are contiguous from `start` on,
-    /// and only padding lies between them and the block.
-    fn check_chunks(&self, start: u64, handle: Handle, frame: &[u8]) -> Result<()> {
-        let damaged = |detail: String| self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
-        let (payload, _) = self.loaded.decode_block(handle, frame.to_vec())?;
-        let block = DataBlock::view(&payload).map_err(damaged)?;
-        let chunks_end = self.chunks_end(block, handle, start)?;
-        let mut damage = Vec::new();
-        let end = values::walk(&self.loaded.file, start, chunks_end, &mut damage)?;
-        if let Some(error) = damage.pop() {
-            return Err(error);
-        }
-        if end != Some(chunks_end) {
-            return Err(damaged(format!("chunks of its values before {chunks_end} are missing")));
-        }
-        self.verify_padding(chunks_end, handle)
+/// Reads the chunks of the values that a block refers to. They are contiguous from `start` on,
+/// and only padding lies between them and the block.
+fn check_chunks(loaded: &Loaded, start: u64, handle: Handle, frame: &[u8]) -> Result<()> {
+    let damaged = |detail: String| loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
+    let (payload, _) = loaded.decode_block(handle, frame.to_vec())?;
+    let block = DataBlock::view(&payload).map_err(damaged)?;
+    let chunks_end = chunks_end(loaded, block, handle, start)?;
+    let mut damage = Vec::new();
+    let end = values::walk(&loaded.file, start, chunks_end, &mut damage)?;
+    if let Some(error) = damage.pop() {
+        return Err(error);
     }
+    if end != Some(chunks_end) {
+        return Err(damaged(format!("chunks of its values before {chunks_end} are missing")));
+    }
+    check_padding(loaded, chunks_end, handle)
+}
 
-    /// The digest of a block's entries, with large values read from their chunks.
-    fn content_of(&self, handle: Handle, frame: &[u8]) -> Result<ContentDigest> {
-        let damaged = |detail: String| self.loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
-        let (payload, _) = self.loaded.decode_block(handle, frame.to_vec())?;
-        let block = DataBlock::view(&payload).map_err(damaged)?;
-        block.check().map_err(damaged)?;
-        let mut content = ContentDigest::new();
-        let mut key = Vec::new();
-        for place in 0..block.len() {
-            let entry = block.entry(place, &mut key).map_err(damaged)?;
-            if entry.kind != EntryKind::ValueRef {
-                content.add(&key, entry.seq, entry.kind, entry.value);
-                continue;
-            }
-            let mut streamed = ContentDigest::of_streamed(&key, entry.seq, EntryKind::Put);
-            values::read(
-                &self.loaded.file,
-                self.loaded.value_ref(entry.value)?,
-                &mut Reads::default(),
-                &mut |piece| {
-                    streamed.push(piece?);
-                    Ok(())
-                },
-            )?;
-            content.merge(streamed.finish());
+/// The digest of a block's entries, with large values read from their chunks.
+fn content_of(loaded: &Loaded, handle: Handle, frame: &[u8]) -> Result<ContentDigest> {
+    let damaged = |detail: String| loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
+    let (payload, _) = loaded.decode_block(handle, frame.to_vec())?;
+    let block = DataBlock::view(&payload).map_err(damaged)?;
+    block.check().map_err(damaged)?;
+    let mut content = ContentDigest::new();
+    let mut key = Vec::new();
+    for place in 0..block.len() {
+        let entry = block.entry(place, &mut key).map_err(damaged)?;
+        if entry.kind != EntryKind::ValueRef {
+            content.add(&key, entry.seq, entry.kind, entry.value);
+            continue;
         }
-        Ok(content)
+        let mut streamed = ContentDigest::of_streamed(&key, entry.seq, EntryKind::Put);
+        values::read(&loaded.file, loaded.value_ref(entry.value)?, &mut Reads::default(), &mut |piece| {
+            streamed.push(piece?);
+            Ok(())
+        })?;
+        content.merge(streamed.finish());
     }
+    Ok(content)
 }

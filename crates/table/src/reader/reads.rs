@@ -1,0 +1,191 @@
+//! Reads of an open table, as its users call them: each forwards to the feature that does it.
+//!
+//! Not here: the residency of filter and index ([`super::residency`]).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::{KeyDigest, SeqNo};
+
+use super::blocks::LoadedBlock;
+use super::extent::Extent;
+use super::lookup::{Lookup, ValueMode};
+use super::verify::Checked;
+use super::{AHEAD_BYTES, TableIter, TableReader, Walk, written};
+use crate::counters::ReadCounters;
+use crate::entry::Entry;
+use crate::index::Located;
+use crate::written::WrittenBlocks;
+use crate::{Error, Result};
+
+impl TableReader {
+    /// The newest version of `key` that is not newer than `seq`, tombstones included. Tests neither
+    /// the filter nor the range tombstones. `digest` is the key's digest.
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` from reading.
+    pub fn get(
+        &self,
+        key: &[u8],
+        seq: SeqNo,
+        digest: KeyDigest,
+        mode: ValueMode,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        match self.locate(key, seq, io)? {
+            Some(located) => self.get_at(located, key, seq, digest, mode, io),
+            None => Ok(None),
+        }
+    }
+
+    /// The block that [`Self::get_at`] has to search; `None` if no block can have the key. Searches
+    /// the index only.
+    ///
+    /// # Errors
+    /// `Io` or `Corruption`, if the index has to be read.
+    #[inline]
+    pub fn locate(&self, key: &[u8], seq: SeqNo, io: &mut ReadCounters) -> Result<Option<Located>> {
+        self.partitions().locate(key, seq, io)
+    }
+
+    /// [`Self::get`], starting at the block that [`Self::locate`] returned.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_at(
+        &self,
+        located: Located,
+        key: &[u8],
+        seq: SeqNo,
+        digest: KeyDigest,
+        mode: ValueMode,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        Lookup { key, seq, tag: digest.block_tag(), mode }.at(self.blocks(), located, io)
+    }
+
+    /// [`Self::get_at`] in a block that [`Self::load_block`] returned.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    #[expect(clippy::too_many_arguments, reason = "those of `get_at`, and the block")]
+    pub fn get_from(
+        &self,
+        block: &LoadedBlock,
+        located: Located,
+        key: &[u8],
+        seq: SeqNo,
+        digest: KeyDigest,
+        mode: ValueMode,
+        io: &mut ReadCounters,
+    ) -> Result<Option<Entry>> {
+        Lookup { key, seq, tag: digest.block_tag(), mode }.from(block, self.blocks(), located, io)
+    }
+
+    /// Whether the block was cached when it was located and still is; if so, prefetches its first
+    /// lines.
+    pub fn prefetch_block(&self, located: &Located) -> bool {
+        self.blocks().prefetch(located)
+    }
+
+    /// Prefetches the entry that a search of the block for this digest will look at first, if the
+    /// block is cached. Call it some time after [`Self::prefetch_block`], whose lines it reads.
+    pub fn prefetch_entry(&self, located: &Located, digest: KeyDigest) {
+        self.blocks().prefetch_entry(located, digest);
+    }
+
+    /// Reads the block if it is not cached. The block goes into the cache if a frame is free and
+    /// the block has a slot; otherwise it is returned, for [`Self::get_from`].
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` from reading.
+    pub fn load_block(&self, located: &Located, io: &mut ReadCounters) -> Result<Option<LoadedBlock>> {
+        self.blocks().load(located, io)
+    }
+
+    /// The answer of filter module `module` for the key of `digest`, from the block cache or from
+    /// the file; a damaged slice answers "maybe".
+    ///
+    /// # Errors
+    /// `Io` when reading fails.
+    #[cold]
+    pub fn fetch_module(&self, digest: KeyDigest, module: usize, io: &mut ReadCounters) -> Result<bool> {
+        match &self.filter {
+            Some(filter) => filter.fetch(&self.loaded.file, digest, module, io),
+            None => Ok(true),
+        }
+    }
+
+    /// Iterates over the entries. With `fill_cache`, blocks that are read may be admitted to the
+    /// cache.
+    pub fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
+        self.walk(Walk::Parts { fill_cache, ahead_bytes: AHEAD_BYTES })
+    }
+
+    /// Iterates over the entries, reading as `walk` says.
+    pub fn walk(self: &Arc<Self>, walk: Walk) -> TableIter {
+        TableIter::new(Arc::clone(self), walk)
+    }
+
+    /// Length of the large value that `reference`, the value of an entry of this table, refers to.
+    ///
+    /// # Errors
+    /// `Corruption` if the reference is invalid.
+    pub fn large_value_bytes(&self, reference: &[u8]) -> Result<u64> {
+        self.loaded.large_value_bytes(reference)
+    }
+
+    /// Passes the large value that `reference`, the value of an entry of this table, refers to, to
+    /// `sink` in pieces.
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` from reading, or the error of `sink`; `sink` then got only a part of
+    /// the value.
+    pub fn read_large_into(
+        &self,
+        reference: &[u8],
+        io: &mut ReadCounters,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.loaded.read_large_into(reference, io, sink)
+    }
+
+    /// The large value that `reference`, the value of an entry of this table, refers to.
+    ///
+    /// # Errors
+    /// `Io` or `Corruption` from reading.
+    pub fn read_large(&self, reference: &[u8], io: &mut ReadCounters) -> Result<Vec<u8>> {
+        self.loaded.read_large(reference, io)
+    }
+
+    /// Approximate bytes of the file that belong to keys in `[lower, upper)`; for all keys, the
+    /// whole file. A block belongs to the side on which it starts; index and filter are shared in
+    /// proportion.
+    pub fn bytes_between(&self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
+        Extent::new(&self.loaded, &self.summary).bytes_between(lower, upper)
+    }
+
+    /// Keys that cut the table into pieces of about `every_bytes`, ascending, none of them the
+    /// smallest key: piece i has the keys from cut i-1 up to cut i, exclusive.
+    pub fn split_keys(&self, every_bytes: u64) -> Vec<Bytes> {
+        Extent::new(&self.loaded, &self.summary).split_keys(every_bytes)
+    }
+
+    /// Reads every byte of every section and reports all damage: checksums, structure, padding,
+    /// order of entries and separators, sequence bounds, key bounds, counts, content digest, and
+    /// that every key passes the filter. Empty if there is none. Hashes every key, so it is not for
+    /// use inside a counted lookup.
+    pub fn verify(&self) -> Vec<Error> {
+        let (loaded, summary, filter) = (&self.loaded, &self.summary, self.filter.as_ref());
+        Checked { loaded, summary, digest: self.digest, filter }.damage()
+    }
+
+    /// Reads back all data of a table that was written with the samples `blocks`.
+    ///
+    /// # Errors
+    /// `Corruption` for the first frame with a wrong checksum, or sample with other entries than
+    /// were written; `Io` when reading fails.
+    pub fn check_written(&self, blocks: &WrittenBlocks) -> Result<()> {
+        written::check_written(&self.loaded, self.filter.as_ref(), self.filter_warnings(), blocks)
+    }
+}

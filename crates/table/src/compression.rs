@@ -115,6 +115,10 @@ impl Compressor {
         if compressed.len() + 4 > payload.len() - payload.len() / 8 {
             return Ok((payload, Compression::None));
         }
+        debug_assert!(
+            self.kind != Compression::None,
+            "a payload of a table without compression is compressed"
+        );
         self.scratch.clear();
         self.scratch.extend_from_slice(&payload_bytes.to_le_bytes());
         self.scratch.extend_from_slice(&compressed);

@@ -32,6 +32,7 @@ impl Reads {
         self.pages += bytes.div_ceil(PAGE_BYTES);
         if bytes > 0 {
             let end = offset.saturating_add(bytes);
+            debug_assert!(end >= offset, "a read of {bytes} bytes at {offset}");
             self.pages_touched += end.div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
         }
     }

@@ -107,6 +107,12 @@ impl fmt::Debug for OpenFiles {
 
 impl Ring {
     fn add(&mut self, entry: Arc<Entry>) -> usize {
+        debug_assert!(
+            self.vacant.len() <= self.places.len(),
+            "{} of {} places are vacant",
+            self.vacant.len(),
+            self.places.len()
+        );
         match self.vacant.pop() {
             Some(place) => {
                 self.places[place] = Some(entry);
@@ -121,6 +127,12 @@ impl Ring {
 
     fn remove(&mut self, place: usize) {
         if let Some(entry) = self.places.get_mut(place).and_then(Option::take) {
+            assert!(
+                self.open <= self.places.len() - self.vacant.len(),
+                "{} files are open at {} places",
+                self.open,
+                self.places.len() - self.vacant.len()
+            );
             self.open -= usize::from(entry.file.load().is_some());
             self.vacant.push(place);
         }
@@ -129,6 +141,12 @@ impl Ring {
     /// Notes that `entry`'s file was opened, and closes others until at most `count_max` are open.
     fn opened(&mut self, entry: &Entry, count_max: usize) {
         self.open += 1;
+        assert!(
+            self.open <= self.places.len(),
+            "{} files are open at {} places",
+            self.open,
+            self.places.len()
+        );
         // Twice round, because the first round clears the reference bits.
         for _ in 0..2 * self.places.len() {
             if self.open <= count_max {
@@ -190,6 +208,14 @@ impl CachedFile {
         };
         let opened = Some(Arc::new(Opened(file)));
         let mut ring = self.files.ring();
+        debug_assert!(
+            ring.places
+                .get(self.place)
+                .and_then(Option::as_ref)
+                .is_some_and(|held| Arc::ptr_eq(held, &self.entry)),
+            "place {} does not hold the file that is opened",
+            self.place
+        );
         // If another thread was faster, its file is the one that is counted.
         if self.entry.file.load().is_none() {
             self.entry.file.store(opened.clone());

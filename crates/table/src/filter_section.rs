@@ -91,6 +91,11 @@ impl StoredFilter {
         if found != expected {
             return Err(damaged(format!("{found} bytes of slices, expected {expected}")));
         }
+        debug_assert_eq!(
+            section.offset + first_bytes + expected,
+            section.end(),
+            "slices of another length than checked"
+        );
         Ok(Self { geometry, slices_at: section.offset + first_bytes })
     }
 
@@ -164,6 +169,7 @@ impl StoredFilter {
 /// Checks `bytes`, which lie at `offset`, against the checksum `stated`.
 fn check(file: &TableFile, offset: u64, bytes: &[u8], stated: &[u8]) -> std::result::Result<(), String> {
     let stated = stated.first_chunk().map_or(0, |stated| u32::from_le_bytes(*stated));
+    debug_assert!(offset <= file.bytes, "a slice at {offset} of a file of {}", file.bytes);
     let found = checksum(file.birth, offset, bytes);
     if found == stated { Ok(()) } else { Err(format!("checksum {found:08x}, expected {stated:08x}")) }
 }

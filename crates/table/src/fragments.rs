@@ -52,6 +52,11 @@ impl Cover {
     /// Narrows the range to the keys of both, with the newer of the two tombstones. They must share
     /// a key.
     pub fn intersect(&mut self, other: Self) {
+        debug_assert!(
+            self.upper.as_ref().is_none_or(|upper| other.lower < *upper)
+                && other.upper.as_ref().is_none_or(|upper| self.lower < *upper),
+            "the ranges share no key"
+        );
         if other.lower > self.lower {
             self.lower = other.lower;
         }
@@ -80,6 +85,10 @@ impl FragmentedTombstones {
             joined.extend_from_slice(&last.tombstones);
         }
         parts.extend(Part::build(joined).map(Arc::new));
+        debug_assert!(
+            parts.windows(2).all(|pair| pair[0].tombstones.len() >= pair[1].tombstones.len()),
+            "a later part has more tombstones than an earlier one"
+        );
         Self { parts }
     }
 
@@ -123,6 +132,7 @@ impl FragmentedTombstones {
     pub fn thinned(&self, lower: &[u8], upper: Option<&[u8]>, stripes: &[SeqNo]) -> Vec<RangeTombstone> {
         let mut kept = Vec::new();
         let Some(part) = self.joined() else { return kept };
+        debug_assert!(stripes.is_sorted(), "the sequence numbers of readers do not ascend");
         // Starts of the tombstones that are kept over the previous piece.
         let mut open: BTreeMap<SeqNo, Bytes> = BTreeMap::new();
         let mut close = |seq: SeqNo, start: Bytes, end: Option<Bytes>| {
@@ -198,6 +208,7 @@ impl Part {
         bounds.dedup();
 
         let leaves = bounds.len();
+        assert!(leaves > 0, "tombstones without bounds");
         let index = |key: &Bytes| bounds.partition_point(|bound| bound < key);
         let pieces: Vec<(usize, usize)> =
             tombstones.iter().map(|t| (index(&t.start), t.end.as_ref().map_or(leaves, index))).collect();
@@ -210,6 +221,7 @@ impl Part {
         for node in 0..2 * leaves {
             first[node + 1] += first[node];
         }
+        debug_assert!(first.is_sorted(), "the lists of the nodes do not ascend");
         let mut next = first.clone();
         let mut seqs = vec![SeqNo::ZERO; first[2 * leaves]];
         for (tombstone, &pieces) in tombstones.iter().zip(&pieces) {
@@ -218,6 +230,10 @@ impl Part {
                 next[node] += 1;
             });
         }
+        debug_assert!(
+            next.iter().zip(&first[1..]).all(|(filled, start)| filled == start),
+            "a node's list is not filled"
+        );
         Some(Self { tombstones, bounds, first, seqs })
     }
 
@@ -238,6 +254,7 @@ impl Part {
     /// The lists of sequence numbers on the path from a piece to the root.
     fn lists(&self, piece: usize) -> impl Iterator<Item = &[SeqNo]> {
         let leaf = self.bounds.len() + piece;
+        debug_assert!(piece < self.bounds.len(), "piece {piece} of {}", self.bounds.len());
         std::iter::successors(Some(leaf), |node| Some(node / 2))
             .take_while(|&node| node > 0)
             .map(|node| &self.seqs[self.first[node]..self.first[node + 1]])
@@ -271,6 +288,7 @@ impl Part {
 
 /// The newest sequence number up to `visible` in an ascending list.
 fn newest_visible(seqs: &[SeqNo], visible: SeqNo) -> SeqNo {
+    debug_assert!(seqs.is_sorted(), "a node's sequence numbers do not ascend");
     match seqs.last() {
         None => SeqNo::ZERO,
         // Most readers read at a sequence newer than every tombstone.
@@ -284,6 +302,7 @@ fn newest_visible(seqs: &[SeqNo], visible: SeqNo) -> SeqNo {
 
 /// Calls `visit` for the nodes that together make up the pieces `from..to`.
 fn for_each_node(leaves: usize, (from, to): (usize, usize), mut visit: impl FnMut(usize)) {
+    debug_assert!(from <= to && to <= leaves, "pieces {from}..{to} of {leaves}");
     let (mut from, mut to) = (from + leaves, to + leaves);
     while from < to {
         if from % 2 == 1 {

@@ -88,6 +88,7 @@ impl Ledger {
     pub fn charge(&self, part: LedgerPart, bytes: u64) {
         self.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
         let total = self.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        debug_assert!(total >= bytes, "{part}: the total overflows with {bytes} more bytes");
         if total > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(total, Ordering::Relaxed);
         }
@@ -95,7 +96,8 @@ impl Ledger {
 
     /// Subtracts `bytes` from `part`; they must have been charged.
     pub fn release(&self, part: LedgerPart, bytes: u64) {
-        self.total.fetch_sub(bytes, Ordering::Relaxed);
+        let before_all = self.total.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before_all >= bytes, "{part}: released {bytes} of {before_all} bytes in all");
         let before = self.parts[part as usize].fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{part}: released {bytes} of {before} bytes");
     }

@@ -39,6 +39,7 @@ const CLOSED_END: u8 = 1;
 
 /// Sorts the tombstones and encodes the payload of the section.
 pub(crate) fn encode(tombstones: &mut [RangeTombstone]) -> Vec<u8> {
+    debug_assert!(tombstones.iter().all(|one| !one.is_empty()), "a range tombstone that covers no key");
     tombstones.sort_by(|a, b| a.start.cmp(&b.start).then(b.seq.cmp(&a.seq)).then(a.end.cmp(&b.end)));
     let mut block = BlockBuilder::new();
     let mut end = Vec::new();

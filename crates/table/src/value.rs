@@ -20,11 +20,13 @@ use crate::cache::{FramePin, PinnedBlock};
 /// Maximum length of an inline value. With it a value takes 40 bytes, a third more than a shared
 /// buffer alone would.
 pub const INLINE_BYTES: usize = 38;
+const _: () = assert!(INLINE_BYTES <= u8::MAX as usize, "the length of an inline value has one byte");
 
 /// Maximum length of a value that is copied out of a larger buffer. A block is 4 KiB: a shorter
 /// value that kept it alive would hold at least four times its length in memory. Copying a kilobyte
 /// costs tens of nanoseconds, no more than the reference count that sharing needs.
 pub const COPY_UP_TO_BYTES: usize = 1024;
+const _: () = assert!(COPY_UP_TO_BYTES >= INLINE_BYTES, "an inline value is a copy");
 
 /// The bytes of a value. Dereferences to `[u8]`; a clone shares the buffer or copies few bytes.
 #[derive(Clone)]
@@ -63,6 +65,7 @@ impl Value {
     /// A value that is part of a pinned block; `None` if the range exceeds it. Shared, however
     /// short.
     pub(crate) fn from_pin(block: PinnedBlock, range: Range<usize>) -> Option<Self> {
+        debug_assert!(range.start <= range.end, "the part {range:?} of a block");
         match block {
             PinnedBlock::Frame(pin) => pin.narrow(range).map(|pin| Self(Repr::Pinned(pin))),
             PinnedBlock::Heap(bytes) if bytes.get(range.clone()).is_some() => {

@@ -220,6 +220,7 @@ impl TableWriter {
         if !self.block.push(&entry, self.payload_limit_bytes()) {
             self.cut_block()?;
             self.block.push(&entry, 0);
+            assert_eq!(self.block.len(), 1, "an entry does not fit into an empty block");
         }
         let content = ContentDigest::of(key, seq, kind, value);
         self.content.merge(content);
@@ -241,6 +242,11 @@ impl TableWriter {
 
     /// Maximum payload of a block with several entries.
     fn payload_limit_bytes(&self) -> usize {
+        debug_assert!(
+            BLOCK_BYTES_ALLOWED.contains(&self.options.block_bytes),
+            "blocks of {}",
+            self.options.block_bytes
+        );
         self.options.block_bytes - FRAME_BYTES
     }
 
@@ -260,6 +266,7 @@ impl TableWriter {
     /// if it was just cut.
     #[inline]
     fn count(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, order: Order) {
+        debug_assert!(!self.block.is_empty(), "an entry is counted that is in no block");
         if let Some(handle) = self.unlisted.take() {
             if order.is_new_key {
                 let between = separator(&self.last_key, key, &mut self.separator);
@@ -272,10 +279,16 @@ impl TableWriter {
             self.first_key = Some(Bytes::copy_from_slice(key));
         }
         // The common prefix with the last key is already there.
+        debug_assert_eq!(
+            self.last_key.get(..order.shared_bytes),
+            key.get(..order.shared_bytes),
+            "the common prefix of two keys is shorter than stated"
+        );
         self.last_key.truncate(order.shared_bytes);
         self.last_key.extend_from_slice(&key[order.shared_bytes..]);
         self.last_seq = seq;
         self.count_seq(seq);
+        debug_assert_eq!(self.last_key, key, "the last key is not that of the last entry");
         self.entries += 1;
         self.deletes += u64::from(kind == EntryKind::Delete);
         self.raw_key_bytes += key.len() as u64;
@@ -417,6 +430,7 @@ impl TableWriter {
         if self.block.is_empty() {
             return Ok(());
         }
+        assert!(self.unlisted.is_none(), "a block is cut while the one before has no separator");
         let entries = self.block.len() as u32;
         let (offset, bytes) = if self.options.compression == Compression::None {
             let frame_bytes = || (self.block.payload_bytes() + FRAME_BYTES) as u64;
@@ -436,12 +450,17 @@ impl TableWriter {
             }
             self.out.frame(stored, compression)?
         };
+        debug_assert!(
+            offset + u64::from(bytes) == self.out.offset(),
+            "the block at {offset} does not end the file"
+        );
         self.unlisted = Some(Handle { offset, bytes, entries });
         if self.written.wants(self.data_blocks) {
             self.written.remember(offset, self.content.without(self.content_before));
         }
         self.content_before = self.content;
         self.data_blocks += 1;
+        debug_assert!(self.block.is_empty(), "a cut block keeps entries");
         Ok(())
     }
 

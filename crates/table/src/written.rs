@@ -6,6 +6,7 @@ use crate::content::ContentDigest;
 /// One block in this many is compared entry by entry; in builds with debug assertions, which tests
 /// use, every block.
 const SAMPLE_EVERY_BLOCKS: u64 = if cfg!(debug_assertions) { 1 } else { 16 };
+const _: () = assert!(SAMPLE_EVERY_BLOCKS > 0, "one block in no blocks");
 /// Samples of a table's blocks that its writer took for this check.
 #[derive(Clone, Default, Debug)]
 pub struct WrittenBlocks {
@@ -34,6 +35,10 @@ impl WrittenBlocks {
 
     /// Adds the block at `offset` as a sample; `content` is the digest of its entries.
     pub(crate) fn remember(&mut self, offset: u64, content: ContentDigest) {
+        debug_assert!(
+            self.samples.last().is_none_or(|last| last.offset < offset),
+            "the sample at {offset} does not come after the last one"
+        );
         self.samples.push(Sample { offset, content });
     }
 }

@@ -20,6 +20,7 @@ const GROUP_ENTRIES: usize = 1 << GROUP_SHIFT;
 /// Maximum number of entries in a block with one-byte tags: with more, too many would be equal by
 /// chance.
 const NARROW_TAGS_MAX: usize = 100;
+const _: () = assert!(NARROW_TAGS_MAX <= u8::MAX as usize, "a one-byte tag distinguishes 256 keys");
 /// Larger buffers are freed after the block: it had a large value.
 const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
@@ -81,12 +82,14 @@ impl Default for Lengths {
 
 impl Lengths {
     fn with(self, least: usize, greatest: usize) -> Self {
+        debug_assert!(least <= greatest, "lengths from {least} to {greatest}");
         Self { least: self.least.min(least), greatest: self.greatest.max(greatest) }
     }
 
     /// Width of a field for the lengths minus `cut`; 0 if all are the same and fit into the
     /// header's byte.
     fn width(self, cut: usize) -> usize {
+        debug_assert!(self.least >= cut, "a key of {} bytes without a prefix of {cut}", self.least);
         let greatest = self.greatest - cut;
         match greatest {
             ..=0xff => usize::from(self.least != self.greatest),
@@ -101,6 +104,10 @@ impl Shape {
     fn add(&mut self, entry: &Waiting) {
         let (key_bytes, shared_bytes) = (usize::from(entry.key_bytes), usize::from(entry.shared_bytes));
         let seq = entry.seq.0;
+        debug_assert!(
+            self.entries == 0 || shared_bytes <= key_bytes,
+            "a key of {key_bytes} bytes shares {shared_bytes} with the one before"
+        );
         if self.entries == 0 {
             self.common_bytes = key_bytes;
             (self.smallest_seq, self.largest_seq) = (seq, seq);
@@ -124,6 +131,7 @@ impl Shape {
     }
 
     fn close_group(&mut self) {
+        debug_assert!(self.open_entries > 0, "a group without entries is closed");
         self.closed_prefix_bytes += self.open_prefix_bytes;
         self.closed_saved_bytes += self.open_entries * self.open_prefix_bytes;
         self.closed_suffixes = self.suffixes();
@@ -143,12 +151,22 @@ impl Shape {
 
     /// Length of all groups' prefixes after the common one.
     fn prefix_bytes(&self) -> usize {
+        debug_assert!(
+            self.closed_prefix_bytes + self.open_prefix_bytes >= self.groups() * self.common_bytes,
+            "a group's prefix is shorter than the common one of {} bytes",
+            self.common_bytes
+        );
         self.closed_prefix_bytes + self.open_prefix_bytes - self.groups() * self.common_bytes
     }
 
     /// Length of prefix lengths, prefixes, suffix lengths and suffixes if there are groups.
     fn grouped_bytes(&self) -> usize {
         let saved_bytes = self.closed_saved_bytes + self.open_entries * self.open_prefix_bytes;
+        debug_assert!(
+            saved_bytes <= self.key_bytes,
+            "groups save {saved_bytes} of {} key bytes",
+            self.key_bytes
+        );
         2 * self.groups()
             + self.prefix_bytes()
             + self.entries * self.suffixes().width(0)
@@ -175,6 +193,12 @@ impl Shape {
     }
 
     fn seq_width(&self) -> usize {
+        debug_assert!(
+            self.smallest_seq <= self.largest_seq,
+            "sequence numbers from {} to {}",
+            self.smallest_seq,
+            self.largest_seq
+        );
         ((64 - (self.largest_seq - self.smallest_seq).leading_zeros()) as usize).div_ceil(8)
     }
 
@@ -290,6 +314,12 @@ impl DataBlockBuilder {
 
     /// The shape of all entries.
     fn whole_shape(&self) -> Shape {
+        debug_assert!(
+            self.shape.entries <= self.waiting.len(),
+            "the shape has {} of {} entries",
+            self.shape.entries,
+            self.waiting.len()
+        );
         let mut shape = self.shape;
         self.waiting[shape.entries..].iter().for_each(|entry| shape.add(entry));
         shape
@@ -305,6 +335,17 @@ impl DataBlockBuilder {
                 None => return false,
             }
         }
+        debug_assert!(
+            self.waiting.len() < usize::from(u16::MAX),
+            "{} entries, more than a block can count",
+            self.waiting.len()
+        );
+        debug_assert!(
+            self.is_empty() || entry.shared_bytes <= entry.key.len(),
+            "a key of {} bytes shares {} with the one before",
+            entry.key.len(),
+            entry.shared_bytes
+        );
         self.bytes.reserve(entry.key.len() + entry.value.len());
         self.bytes.extend_from_slice(entry.key);
         self.bytes.extend_from_slice(entry.value);
@@ -352,6 +393,7 @@ impl DataBlockBuilder {
         self.waiting.clear();
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BUFFER_BYTES);
+        debug_assert!(self.is_empty() && self.shape.entries == 0, "a reset builder still counts entries");
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -376,6 +418,12 @@ impl DataBlockBuilder {
             1 => out.extend(self.waiting.iter().map(|entry| entry.tag as u8)),
             _ => self.waiting.iter().for_each(|entry| out.extend_from_slice(&entry.tag.to_le_bytes())),
         }
+        debug_assert!(
+            tag_width == 0 || self.waiting.len() == shape.entries,
+            "{} tags of {} entries",
+            self.waiting.len(),
+            shape.entries
+        );
         out.extend_from_slice(&self.bytes[..shape.common_bytes]);
         let offset_width = if sizes.wide { 4 } else { 2 };
         let mut offset_at = out.len();
@@ -400,6 +448,10 @@ impl DataBlockBuilder {
                     out.push(entry.kind.as_byte());
                 }
                 push_number(out, (key_bytes - prefix_bytes) as u64, suffix_width);
+                debug_assert!(
+                    prefix_bytes <= key_bytes,
+                    "a prefix of {prefix_bytes} bytes of a key of {key_bytes}"
+                );
                 let end = start + key_bytes + entry.value_bytes as usize;
                 out.extend_from_slice(&self.bytes[start + prefix_bytes..end]);
                 start = end;
@@ -413,6 +465,10 @@ impl DataBlockBuilder {
         let mut end = 0;
         for group in self.waiting.chunks(GROUP_ENTRIES) {
             end += shared_by_all(group) - common_bytes;
+            debug_assert!(
+                end <= usize::from(u16::MAX),
+                "the prefixes of groups end at {end}, beyond 16 bits"
+            );
             out.extend_from_slice(&(end as u16).to_le_bytes());
         }
         let mut start = 0;
@@ -440,6 +496,10 @@ pub(crate) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
 
 #[inline]
 fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
+    debug_assert!(
+        matches!(width, 0 | 8) || number >> (8 * width) == 0,
+        "{number} does not fit into {width} bytes"
+    );
     if width > 0 {
         // Eight bytes are one store; the surplus is truncated.
         let end = out.len() + width;

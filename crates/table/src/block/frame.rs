@@ -17,6 +17,7 @@ use crate::id::BirthId;
 
 /// Length of a frame besides its payload: compression byte and checksum.
 pub(crate) const FRAME_BYTES: usize = 5;
+const _: () = assert!(FRAME_BYTES == 1 + size_of::<u32>(), "compression byte and checksum");
 
 /// Appends to `out` the frame of `stored`, whose offset in the file is `offset`.
 pub(crate) fn seal(out: &mut Vec<u8>, birth: BirthId, offset: u64, stored: &[u8], compression: Compression) {
@@ -36,6 +37,7 @@ pub(crate) fn seal_in_place(
     out.push(compression.as_byte());
     let sum = checksum(birth, offset, &out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());
+    debug_assert!(check(birth, offset, &out[start..]).is_ok(), "the frame at {offset} fails its own check");
 }
 
 /// The payload and compression of a frame that was read from `offset`: compares the checksum, then
@@ -54,6 +56,11 @@ pub(crate) fn unseal(
     if stored_bytes > limit_bytes {
         return Err(format!("a payload of {stored_bytes} bytes, at most {limit_bytes} expected"));
     }
+    debug_assert_eq!(
+        frame.len(),
+        stored_bytes + FRAME_BYTES,
+        "a frame is its payload and {FRAME_BYTES} bytes"
+    );
     let mut payload = Bytes::from(frame);
     payload.truncate(stored_bytes);
     Ok((payload, compression))

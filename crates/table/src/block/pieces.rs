@@ -50,6 +50,7 @@ pub(super) fn chunk_at(bytes: &[u8], at: usize, length: usize) -> Option<[u8; CH
 #[inline(always)]
 pub(super) fn append_part(keys: &mut Vec<u8>, chunk: [u8; CHUNK_BYTES], length: usize) {
     let end = keys.len() + length;
+    debug_assert!(length <= CHUNK_BYTES, "{length} bytes of a chunk of {CHUNK_BYTES}");
     keys.extend_from_slice(&chunk);
     keys.truncate(end);
 }

@@ -90,12 +90,20 @@ impl BlockBuilder {
     pub(crate) fn payload_bytes_with(&self, key_bytes: usize, value_bytes: usize) -> usize {
         let start = self.bytes.len().max(BLOCK_HEADER_BYTES);
         let entry = varint_bytes(key_bytes as u32) + 8 + key_bytes + value_bytes;
+        debug_assert!(
+            key_bytes <= KEY_BYTES_MAX,
+            "a key of {key_bytes} bytes, at most {KEY_BYTES_MAX} allowed"
+        );
         start + entry + (self.offsets.len() + 1) * offset_bytes(u32::try_from(start).ok())
     }
 
     /// Returns the payload; the builder is empty afterwards.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let wide = offset_bytes(self.offsets.last().copied()) == 4;
+        debug_assert!(
+            self.offsets.windows(2).all(|pair| pair[0] < pair[1]),
+            "the offsets of a block's entries do not ascend"
+        );
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.resize(bytes.len().max(BLOCK_HEADER_BYTES), 0);
         bytes[0] = LAYOUT_PLAIN;

@@ -30,6 +30,7 @@ impl Tags<'_> {
     pub(super) fn find(&self, tag: u16, from: usize) -> Option<usize> {
         let shift = u32::from(self.wide);
         let end = (self.start + (self.count << shift)).min(self.bytes.len());
+        debug_assert!(from <= self.count, "a search from tag {from} of {}", self.count);
         let mut at = self.start + (from << shift);
         while at < end {
             let mut found = match self.bytes.get(at..).and_then(<[u8]>::first_chunk::<STEP_BYTES>) {
@@ -102,6 +103,7 @@ fn equal_near_the_end(step: &[u8], tag: u16, wide: bool) -> u64 {
 
 /// The safe twin of [`equal`], for at most [`STEP_BYTES`] bytes.
 fn equal_one_by_one(step: &[u8], tag: u16, wide: bool) -> u64 {
+    debug_assert!(step.len() <= STEP_BYTES, "{} bytes have no bits in the answer", step.len());
     let mut found = 0;
     if wide {
         let (tags, _) = chunks::<2>(step);

@@ -26,6 +26,7 @@ const KEPT_IN: u64 = 16;
 const TIMED_IN: u64 = 8;
 /// Weight of a measurement in the moving average: one part in this many.
 const WEIGHT: u64 = 8;
+const _: () = assert!(WEIGHT > 1 && KEPT_IN > 1 && TIMED_IN > 0, "parts of a whole");
 /// Minimum length of a long read: twice the common size of blocks and partitions, and shorter than
 /// slices of large filters.
 const LONG_BYTES_MIN: u64 = 16 << 10;

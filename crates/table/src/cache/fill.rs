@@ -53,6 +53,7 @@ impl BlockCache {
             unsafe { fresh.start.write_bytes(0, FRAME_SIZE) };
         }
         fresh.bytes = bytes;
+        debug_assert!(fresh.bytes % FRAME_SIZE == 0, "a frame of {bytes} bytes");
         Some(fresh)
     }
 }
@@ -108,6 +109,7 @@ impl FreshFrame<'_> {
     fn prepare(&self, length: usize) -> Option<&Record> {
         let stored = u32::try_from(length).ok().filter(|_| length <= self.bytes)?;
         let record = self.cache.shelf.slabs.record(self.frame)?;
+        debug_assert!(length <= self.bytes, "{length} bytes are published of a frame of {}", self.bytes);
         record.length.store(stored, Ordering::Relaxed);
         // Reference bit clear: a block that is read once, as in a scan, is evicted on the first
         // sweep.
@@ -116,6 +118,7 @@ impl FreshFrame<'_> {
     }
 
     fn show(&self, record: &Record, slot: &FrameSlot, key: BlockKey) {
+        debug_assert!(key.0 != 0, "frame {} is published under the key of no block", self.frame);
         let shelf = &self.cache.shelf;
         // Sequentially consistent, as is the load below: either the thread that drains the frame's
         // slab sees the key, or this thread sees that a slab is draining.

@@ -30,6 +30,7 @@ impl Ghosts {
     pub(super) fn new(capacity_bytes: u64) -> Self {
         let frames = capacity_bytes / FRAME_SIZE as u64;
         let places = (frames / FRAMES_A_PLACE).clamp(PLACES_MIN, PLACES_MAX);
+        debug_assert!((PLACES_MIN..=PLACES_MAX).contains(&places), "{places} places for ghost entries");
         Self { places: (0..places).map(|_| AtomicU32::new(0)).collect(), hits: AtomicU64::new(0) }
     }
 
@@ -38,6 +39,7 @@ impl Ghosts {
         let mixed = key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let place = (u128::from(mixed) * self.places.len() as u128) >> 64;
+        debug_assert!((place as usize) < self.places.len(), "place {place} of {}", self.places.len());
         Some((self.places.get(place as usize)?, mixed as u32 | 1))
     }
 

@@ -35,10 +35,12 @@ const STEPS_MAX: usize = 1_024;
 /// Divisor: a large block is usually at most this fraction of the capacity, so that one block
 /// cannot flush the cache.
 pub(super) const LARGE_PART_MAX: u64 = 8;
+const _: () = assert!(BATCH_FRAMES_MAX <= STEPS_MAX, "a sweep can fill a batch");
 /// Divisor: up to [`SLICE_BYTES_MAX`], the limit is this fraction instead: a small cache could not
 /// hold any filter slice otherwise.
 const SLICE_PART_MAX: u64 = 4;
 const SLICE_BYTES_MAX: u64 = 64 << 10;
+const _: () = assert!(SLICE_PART_MAX <= LARGE_PART_MAX, "slices are admitted at least as large blocks are");
 /// Divisor: hysteresis of the division between small and large blocks, as a fraction of the
 /// capacity.
 const HYSTERESIS_PART: u64 = 16;
@@ -78,6 +80,7 @@ impl Shelf {
     }
 
     pub(super) fn release(&self, bytes: u64) {
+        debug_assert!(self.held() >= bytes, "{bytes} of {} held bytes are released", self.held());
         self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.ledger.release(LedgerPart::BlockCache, bytes);
     }
@@ -170,6 +173,7 @@ impl Hand {
         let slice_bytes = (shelf.capacity() / SLICE_PART_MAX).min(SLICE_BYTES_MAX);
         let bytes_max = slice_bytes.max(shelf.capacity() / shelf.large_part_max);
         let stored = u32::try_from(bytes).ok().filter(|_| bytes <= bytes_max)?;
+        debug_assert!(bytes % FRAME_SIZE as u64 == 0 && bytes > 0, "a large frame of {bytes} bytes");
         self.missed(shelf, SlabKind::Large, bytes);
         let frame = self.take_large_record(shelf)?;
         if !self.make_room(shelf, bytes) || !shelf.charge(bytes) {
@@ -177,6 +181,12 @@ impl Hand {
             return None;
         }
         self.large_bytes += bytes;
+        debug_assert!(
+            self.large_bytes <= shelf.held(),
+            "{} large bytes of {} held",
+            self.large_bytes,
+            shelf.held()
+        );
         if let Some(record) = shelf.slabs.record(frame) {
             record.reserve_large(stored);
         }
@@ -236,7 +246,12 @@ impl Hand {
         if self.kind_of(shelf, frame) == Some(SlabKind::Large) {
             self.leaving_bytes += record.large_bytes() as u64;
         }
-        self.retired.push_back((shelf.epoch.phase(), Retired::Frame(frame)));
+        let phase = shelf.epoch.phase();
+        debug_assert!(
+            self.retired.back().is_none_or(|(since, _)| *since <= phase),
+            "the phases of retired frames descend"
+        );
+        self.retired.push_back((phase, Retired::Frame(frame)));
     }
 
     /// Frees a retired frame whose last pin was dropped.
@@ -284,6 +299,7 @@ impl Hand {
                     // SAFETY: hidden `GRACE_PHASES` ago, when all its frames were free.
                     unsafe { shelf.slabs.free(hidden) };
                     let bytes = shelf.slabs.slab_bytes(kind) as u64;
+                    assert!(self.leaving_bytes >= bytes, "a freed slab of {bytes} bytes was not leaving");
                     self.leaving_bytes -= bytes;
                     shelf.release(bytes);
                     if let Some(slab) = self.slabs.get_mut(slab) {
@@ -361,6 +377,7 @@ impl Hand {
             self.slabs.push(Slab::default());
         }
         shelf.admission.set_crowded(false);
+        assert!(self.slabs[slab].kind.is_none(), "slab {slab} is installed twice");
         self.slabs[slab].kind = Some(kind);
         self.kind(kind).slabs += 1;
         let first = shelf.slabs.first(slab);
@@ -449,9 +466,15 @@ impl Hand {
         if frames.contains(&self.unwritten.start) {
             free += std::mem::take(&mut self.unwritten).len();
         }
+        assert!(self.kind(kind).slabs > 0, "a slab of a kind without slabs is drained");
         self.kind(kind).slabs -= 1;
         self.leaving_bytes += shelf.slabs.slab_bytes(kind) as u64;
         self.slabs[slab].free = free;
+        debug_assert!(
+            free <= shelf.slabs.frames(),
+            "{free} of {} frames of a slab are free",
+            shelf.slabs.frames()
+        );
         self.slabs[slab].draining = true;
         // Incremented before the frames are scanned: if a frame is published after the scan passed
         // it, its filler reports it, because it loads this count after publishing.
@@ -490,6 +513,12 @@ impl Hand {
     fn left(&mut self, shelf: &Shelf, frame: u32) {
         if self.kind_of(shelf, frame) == Some(SlabKind::Large) {
             if let Some(record) = shelf.slabs.record(frame) {
+                debug_assert!(
+                    self.leaving_bytes >= record.large_bytes() as u64,
+                    "{} bytes leave, {} are freed",
+                    self.leaving_bytes,
+                    record.large_bytes()
+                );
                 self.leaving_bytes -= record.large_bytes() as u64;
             }
         }
@@ -502,19 +531,27 @@ impl Hand {
             return;
         };
         let (kind, draining) = (slab.kind, slab.draining);
+        let frames = shelf.slabs.frames();
         if kind == Some(SlabKind::Large) {
             if let Some(record) = shelf.slabs.record(frame) {
                 // SAFETY: the frame has no key and no pins, and either a grace period has passed
                 // since it had a key or its owner gave it up.
                 let bytes = unsafe { shelf.slabs.free_large(record) } as u64;
+                debug_assert!(
+                    self.large_bytes >= bytes,
+                    "{bytes} of {} large bytes are freed",
+                    self.large_bytes
+                );
                 self.large_bytes -= bytes;
                 shelf.release(bytes);
             }
         }
         if draining {
+            debug_assert!(slab.free < frames, "more frames are free than slab {number} has");
             slab.free += 1;
             self.hide_if_free(shelf, number);
         } else if let Some(kind) = kind {
+            debug_assert!(self.kind(kind).free.last() != Some(&frame), "frame {frame} is freed twice");
             self.kind(kind).free.push(frame);
         }
     }

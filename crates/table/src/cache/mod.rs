@@ -116,6 +116,7 @@ impl BlockCache {
     /// capacity.
     pub fn new(capacity_bytes: u64, ledger: Arc<Ledger>) -> Self {
         let shift = slab_numbers(capacity_bytes).ilog2();
+        assert!(1 << shift <= NUMBERS_MAX, "slabs of 2^{shift} frames, at most {NUMBERS_MAX} allowed");
         let shelf = Shelf {
             epoch: Epoch::default(),
             slabs: Slabs::new(shift),
@@ -198,6 +199,7 @@ impl BlockCache {
         let next = |last: u32| last.checked_add(1);
         let number = self.next_table.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         let table = CachedTable(number);
+        assert!(number > 0, "number 0 would make the key of no block");
         locked(&self.tables).insert((id, table));
         Some(table)
     }
@@ -205,7 +207,8 @@ impl BlockCache {
     /// Unregisters a closed table. The owner of its slots [retires](Self::retire_blocks) its
     /// blocks.
     pub(crate) fn close_table(&self, id: TableId, table: CachedTable) {
-        locked(&self.tables).remove(&(id, table));
+        let was_open = locked(&self.tables).remove(&(id, table));
+        debug_assert!(was_open, "table {id} is closed twice, or was not opened as {table:?}");
     }
 
     /// Frees the frames of blocks that will not be read again: `slots` are their slots, by block
@@ -311,6 +314,7 @@ impl Drop for BlockCache {
         self.hand().reclaim(&self.shelf);
         let bytes = self.bytes();
         self.shelf.release(bytes);
+        debug_assert_eq!(self.bytes(), 0, "a dropped cache still holds bytes");
         self.reuse.release(&self.shelf.ledger);
     }
 }

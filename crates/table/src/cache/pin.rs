@@ -38,6 +38,7 @@ impl FramePin {
     /// Pins a frame that the caller found inside a section or is about to publish; `payload` lies
     /// in it.
     pub(super) fn add(cache: &Arc<BlockCache>, record: &Record, frame: u32, payload: &[u8]) -> Self {
+        debug_assert!(u32::try_from(payload.len()).is_ok(), "a pinned block of {} bytes", payload.len());
         add_one(record);
         Self {
             cache: Arc::clone(cache),
@@ -52,6 +53,7 @@ impl FramePin {
     pub(crate) fn narrow(mut self, range: Range<usize>) -> Option<Self> {
         let part = self.get(range)?;
         let (start, length) = (NonNull::from(part).cast(), part.len() as u32);
+        debug_assert!(length <= self.length, "a pin of {} bytes is widened to {length}", self.length);
         self.start = start;
         self.length = length;
         Some(self)

@@ -61,6 +61,7 @@ impl Reuse {
         let mut sample = Sample { sampler: ReuseSampler::new(tracked_max), charged_bytes: 0 };
         sample.charge(ledger);
         self.below.store(sample.sampler.below(), Ordering::Relaxed);
+        debug_assert!(self.locked().is_none(), "references are sampled already");
         *self.locked() = Some(sample);
     }
 

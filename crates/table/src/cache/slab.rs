@@ -84,6 +84,7 @@ const _: () = assert!(size_of::<Record>() == 32 || IS_EXPLORED);
 impl Record {
     /// Records how many bytes will be allocated for a large frame.
     pub(super) fn reserve_large(&self, bytes: u32) {
+        debug_assert!(bytes > 0, "a large frame of no bytes");
         self.large_bytes.store(bytes, Ordering::Relaxed);
     }
 
@@ -145,6 +146,7 @@ pub(super) enum SlabKind {
 impl Slabs {
     pub(super) fn new(shift: u32) -> Self {
         let frames = (1 << shift).min(LARGE_PAGE_BYTES / STRIDE_BYTES);
+        assert!(frames > 0 && frames <= 1 << shift, "{frames} frames with numbers of {shift} bits");
         Self {
             shift,
             frames,
@@ -173,6 +175,7 @@ impl Slabs {
 
     /// The first frame of a slab.
     pub(super) fn first(&self, slab: usize) -> u32 {
+        debug_assert!(slab <= self.slabs_max(), "slab {slab} of at most {}", self.slabs_max());
         (slab << self.shift) as u32
     }
 
@@ -226,6 +229,7 @@ impl Slabs {
     /// Allocates a slab in the unused entry `slab`; false if there is no memory. The cache's lock
     /// is held.
     pub(super) fn install(&self, slab: usize, kind: SlabKind) -> bool {
+        assert!(slab < self.slabs_max(), "slab {slab} of at most {}", self.slabs_max());
         self.grow_to(slab + 1);
         let Some(entry) = self.directory().get(slab) else {
             return false;
@@ -274,6 +278,7 @@ impl Slabs {
         if data.len() <= slab {
             data.resize_with(slab + 1, || None);
         }
+        debug_assert!(data[slab].is_none(), "the memory of slab {slab} is replaced while in use");
         data[slab] = Some(Box::new(pages));
     }
 
@@ -341,6 +346,7 @@ impl Slabs {
     fn data_layout(&self) -> Layout {
         // At most 2 MiB: neither the product nor the layout can overflow.
         let bytes = self.frames * STRIDE_BYTES;
+        debug_assert!(bytes <= LARGE_PAGE_BYTES, "a slab of {bytes} bytes, more than a huge page");
         let alignment = if bytes > LARGE_PAGE_BYTES / 2 { LARGE_PAGE_BYTES } else { LINE_BYTES };
         Layout::from_size_align(bytes, alignment).unwrap_or(Layout::new::<Record>())
     }

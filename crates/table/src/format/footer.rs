@@ -59,6 +59,21 @@ impl Footer {
             bytes.extend_from_slice(&section.offset.to_le_bytes());
             bytes.extend_from_slice(&section.bytes.to_le_bytes());
         }
+        assert!(
+            self.sections.len() <= PLACES,
+            "{} sections, at most {PLACES} have a place",
+            self.sections.len()
+        );
+        assert!(
+            self.sections
+                .windows(2)
+                .all(|pair| pair[0].kind < pair[1].kind && pair[0].end() == pair[1].offset),
+            "the sections are not in order, or do not adjoin"
+        );
+        assert!(
+            self.sections.last().is_none_or(|last| last.end() == offset),
+            "the footer at {offset} does not follow the last section"
+        );
         bytes.resize(SECTIONS_AT, 0);
         bytes.push(self.sections.len() as u8);
         bytes.push(self.digest.kind() as u8);
@@ -69,6 +84,7 @@ impl Footer {
         let sum = checksum(birth, offset, &bytes);
         bytes.extend_from_slice(&sum.to_le_bytes());
         bytes.extend_from_slice(&MAGIC);
+        assert_eq!(bytes.len(), FOOTER_BYTES, "the fields of a footer have another length");
         bytes
     }
 

@@ -25,6 +25,7 @@ use super::PAGE_BYTES;
 pub(crate) const LINE_BYTES: u64 = 64;
 /// Divisor: at most this fraction of a page is padding for a block that starts on a page.
 const ZEROS_SHARE: u64 = 8;
+const _: () = assert!(PAGE_BYTES as u64 % LINE_BYTES == 0, "a page starts on a line");
 
 /// Divisor: the padding for blocks that return to a page is at most this fraction of the file so
 /// far.
@@ -49,6 +50,10 @@ impl Placement {
             return rule(end, block_bytes);
         }
         let (packed, page) = (start_after(end, block_bytes), page_after(end, block_bytes));
+        debug_assert!(
+            end <= packed && end <= page,
+            "the next block starts at {packed} or {page}, before {end}"
+        );
         let back_bytes = self.back_bytes.saturating_add(page - end);
         // Before the first block the end is on a page.
         let is_affordable = back_bytes.saturating_mul(BACK_SHARE) <= end;

@@ -2,7 +2,7 @@
 //!
 //! Not here: the form in memory ([`super::partition`]).
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, SeqNo, internal_cmp};
 
 use super::handle::{HANDLE_BYTES, Handle};
 use crate::Result;
@@ -12,6 +12,7 @@ use crate::block::frame::FRAME_BYTES;
 /// Maximum size of a partition of several separators, frame included: one page, the unit of
 /// residency.
 const PARTITION_BYTES: usize = 4_096;
+const _: () = assert!(PARTITION_BYTES > FRAME_BYTES + HANDLE_BYTES, "a partition has room for a separator");
 
 /// The shortest key `s` with `last <= s < next`.
 pub(crate) fn separator<'a>(last: &'a [u8], next: &'a [u8], made: &'a mut Vec<u8>) -> &'a [u8] {
@@ -41,6 +42,12 @@ const LAST_BYTES_MAX: usize = 64;
 /// a short key after it.
 pub(crate) fn last_separator<'a>(last: &'a [u8], made: &'a mut Vec<u8>) -> &'a [u8] {
     let start = last.get(..LAST_BYTES_MAX).unwrap_or_default();
+    debug_assert!(
+        last.len() <= LAST_BYTES_MAX || start.len() == LAST_BYTES_MAX,
+        "{} of {} bytes are compared",
+        start.len(),
+        last.len()
+    );
     match start.iter().rposition(|byte| *byte < u8::MAX) {
         Some(at) if last.len() > LAST_BYTES_MAX => {
             made.clear();
@@ -65,6 +72,13 @@ pub(crate) struct IndexBuilder {
 impl IndexBuilder {
     pub(crate) fn push(&mut self, key: &[u8], seq: SeqNo, handle: Handle) {
         let with = self.open.payload_bytes_with(key.len(), HANDLE_BYTES);
+        debug_assert!(
+            self.open.is_empty() && self.partitions.is_empty()
+                || internal_cmp(&self.last.0, self.last.1, key, seq).is_lt(),
+            "the separator \"{}\" does not come after the last one",
+            key.escape_ascii()
+        );
+        debug_assert!(handle.entries > 0, "the block at {} has no entries", handle.offset);
         if !self.open.is_empty() && with + FRAME_BYTES > PARTITION_BYTES {
             self.cut();
         }
@@ -81,6 +95,7 @@ impl IndexBuilder {
 
     fn cut(&mut self) {
         let separators = self.open.len() as u32;
+        assert!(separators > 0, "a partition without separators is cut");
         let payload = self.open.finish();
         self.finished_bytes += payload.len() + FRAME_BYTES;
         self.partitions.push((self.last.0.clone(), self.last.1, payload, separators));
@@ -93,11 +108,13 @@ impl IndexBuilder {
             self.cut();
         }
         let mut top = BlockBuilder::new();
+        let count = self.partitions.len();
         for (key, seq, payload, separators) in self.partitions {
             let (offset, bytes) = write(&payload)?;
             let handle = Handle { offset, bytes, entries: separators };
             top.push(&key, seq, EntryKind::Put, &handle.encode());
         }
+        assert_eq!(top.len(), count, "the top level lists another number of partitions than were written");
         Ok(top.finish())
     }
 }

@@ -51,6 +51,7 @@ impl Cell {
     /// Makes the partition resident; false if one is resident already.
     pub(super) fn publish(&self, partition: Partition) -> bool {
         let bytes = u32::try_from(partition.memory_bytes()).unwrap_or(u32::MAX);
+        assert!(bytes > 0, "a resident partition without memory");
         self.bytes.store(bytes, Ordering::Relaxed);
         let nobody: Guard<Option<Arc<Partition>>> = Guard::from_inner(None);
         self.partition.compare_and_swap(&*nobody, Some(Arc::new(partition))).is_none()
@@ -75,6 +76,10 @@ impl HeldPartitions {
     /// `expected`.
     pub(super) fn new(hold: Residency, partitions: Vec<Partition>, expected: &[u64], blocks: usize) -> Self {
         let slots = |count| (0..count).map(|_| FrameSlot::new()).collect();
+        assert!(
+            hold == Residency::Pinned || partitions.is_empty(),
+            "partitions are given in the mode {hold}"
+        );
         match hold {
             Residency::Pinned => Self::Pinned(partitions.into_iter().map(Arc::new).collect()),
             Residency::Budgeted => Self::Budgeted(expected.iter().map(|bytes| Cell::new(*bytes)).collect()),

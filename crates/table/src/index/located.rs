@@ -19,6 +19,7 @@ impl BlockNo {
 
     /// The block `blocks` after this one.
     pub(crate) fn plus(self, blocks: usize) -> Self {
+        debug_assert!(blocks < 1 << 31, "{blocks} blocks, more than a table can have");
         // A table has fewer than 2^31 blocks.
         Self(self.0.saturating_add(u32::try_from(blocks).unwrap_or(u32::MAX)))
     }

@@ -85,6 +85,8 @@ impl Index {
     /// An index of these `partitions` if they are pinned; `expected` has the bytes that each would
     /// take in memory.
     fn of(top: Top, hold: Residency, partitions: Vec<Partition>, expected: &[u64]) -> Self {
+        let listed = if hold == Residency::Pinned { partitions.len() } else { expected.len() };
+        assert_eq!(listed, top.len(), "the top level lists another number of partitions");
         let held = HeldPartitions::new(hold, partitions, expected, top.blocks() as usize);
         Self { top, held }
     }
@@ -262,6 +264,11 @@ impl Index {
     /// A located block, listed at position `within` of a partition that was read.
     pub(crate) fn located(&self, number: usize, within: usize, handle: Handle, goes_on: bool) -> Located {
         let block = BlockNo(self.top.first(number).unwrap_or(0)).plus(within);
+        debug_assert_eq!(
+            self.partition_of(block),
+            Some((number, within)),
+            "block {block:?} is listed elsewhere"
+        );
         let frame = self.slot(block).and_then(|slot| slot.get()?.frame());
         Located { number: block, partition: number as u32, frame, handle: Some(handle), goes_on }
     }
@@ -348,6 +355,7 @@ const NOTHING: Bounds<'static> =
 #[inline]
 fn find_in(partition: &Partition, at: usize, first: u32, key: &[u8], seq: SeqNo) -> Find {
     let found = partition.find(key, seq);
+    debug_assert!(found.at <= partition.len(), "a search ends at {} of {}", found.at, partition.len());
     let Some(slot) = partition.slot(found.at) else {
         // Checked when the partition was loaded: it ends with the separator of the top level.
         return Find::Beyond;

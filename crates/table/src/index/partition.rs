@@ -41,6 +41,7 @@ impl Partition {
     /// The first block whose separator is at or after `(key, seq)`; [`Self::len`] if there is none.
     #[inline]
     pub(super) fn find(&self, key: &[u8], seq: SeqNo) -> Found {
+        debug_assert!(!self.slots.is_empty(), "a search of a partition without blocks");
         // Prefetch of the lines at the end of the search: its loads depend on each other.
         self.heads.prefetch();
         prefetch_slice(&self.slots);
@@ -107,6 +108,7 @@ impl Estimate {
 
     /// The estimated bytes.
     pub(super) fn bytes(&self) -> u64 {
+        debug_assert!(self.keys <= self.blocks, "{} keys of {} separators", self.keys, self.blocks);
         let slots_and_handles = self.blocks * (4 + 8);
         let seqs = if self.is_numbered { self.blocks * size_of::<SeqNo>() as u64 } else { 0 };
         FIXED_BYTES as u64 + slots_and_handles + self.keys * 8 + self.tail_bytes + seqs
@@ -130,6 +132,8 @@ impl PartitionBuilder {
     /// Returns the partition; resizes `charge` to its memory.
     pub(super) fn finish(self, charge: Charge) -> Partition {
         let separators = self.separators.finish();
+        assert!(!self.handles.is_empty(), "a partition lists no block");
+        assert_eq!(separators.len(), self.handles.len(), "a partition has one separator for each block");
         let heads = separators.heads();
         let mut partition = Partition {
             tails: Tails::new(separators, &heads),
@@ -144,6 +148,11 @@ impl PartitionBuilder {
             + partition.handles.memory_bytes()
             + partition.tails.memory_bytes();
         partition.charge.resize(bytes as u64);
+        debug_assert_eq!(
+            partition.memory_bytes(),
+            bytes,
+            "a partition is charged for another size than its own"
+        );
         partition
     }
 }

@@ -30,6 +30,10 @@ impl Found {
     pub(super) fn among(equal: Range<usize>, seqs: &[SeqNo], seq: SeqNo) -> Self {
         // Separators with one key: their sequence numbers descend.
         let later = seqs.get(equal.clone()).unwrap_or_default();
+        debug_assert!(
+            later.is_sorted_by(|one, next| one >= next),
+            "the sequence numbers of one key's separators do not descend"
+        );
         let skipped = later.partition_point(|held| *held > seq);
         let goes_on = later.get(skipped).is_some_and(|held| *held > SeqNo::ZERO);
         Self { at: equal.start + skipped, goes_on }
@@ -106,6 +110,7 @@ impl SeparatorsBuilder {
                 return false;
             }
         }
+        debug_assert!(u32::try_from(self.keys.len() + key.len()).is_ok(), "separators of 4 GiB or more");
         self.keys.extend_from_slice(key);
         // Fits: the separators are in one frame, whose length has four bytes.
         self.ends.push(u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
@@ -114,6 +119,8 @@ impl SeparatorsBuilder {
     }
 
     pub(super) fn finish(self) -> Separators {
+        assert_eq!(self.ends.len(), self.seqs.len(), "each separator has a key and a sequence number");
+        debug_assert!(self.ends.is_sorted(), "the ends of the keys do not ascend");
         let numbered = self.seqs.iter().any(|seq| *seq != SeqNo::ZERO);
         Separators {
             keys: self.keys.into(),

@@ -43,6 +43,8 @@ impl Tails {
             });
             ends.push(bytes.len());
         }
+        assert_eq!(ends.len(), separators.len(), "each separator has one tail");
+        debug_assert!(ends.is_sorted(), "the ends of the tails do not ascend");
         let ends = match u16::try_from(bytes.len()) {
             Ok(0) => Ends::Nowhere,
             Ok(_) => Ends::Short(ends.into_iter().map(|end| end as u16).collect()),
@@ -81,6 +83,7 @@ impl Tails {
             Ends::Long(ends) => ends.get(number).map(|end| *end as usize),
         };
         let start = number.checked_sub(1).and_then(end).unwrap_or(0);
+        debug_assert!(start <= self.bytes.len(), "the tail of separator {number} starts at {start}");
         self.bytes.get(start..end(number).unwrap_or(start)).unwrap_or_default()
     }
 

@@ -95,6 +95,11 @@ impl Top {
         while self.firsts.get(at + 1).is_some_and(|first| *first <= number.0) {
             at += 1;
         }
+        debug_assert!(
+            self.firsts.get(at).is_some_and(|first| *first <= number.0),
+            "block {} lies before partition {at}, which its hint names",
+            number.0
+        );
         Some((at, number.0.checked_sub(*self.firsts.get(at)?)? as usize))
     }
 
@@ -166,6 +171,12 @@ impl TopBuilder {
             return Err("separators out of order".to_owned());
         }
         let number = self.stored.len() as u32;
+        assert!(checked.end <= self.data_end, "a checked partition ends at {}, beyond the data", checked.end);
+        assert!(
+            checked.end >= self.blocks_end(),
+            "a checked partition ends at {}, before its start",
+            checked.end
+        );
         self.hints.resize((blocks as usize).div_ceil(BLOCKS_PER_HINT), number);
         self.firsts.push(self.blocks);
         self.stored.push(stored);
@@ -173,6 +184,12 @@ impl TopBuilder {
         self.entries = self.entries.saturating_add(checked.entries);
         self.last = Some((last.0.to_vec(), last.1));
         self.blocks = blocks;
+        debug_assert_eq!(
+            self.firsts.len(),
+            self.stored.len(),
+            "each partition has a first block and a place"
+        );
+        debug_assert_eq!(self.firsts.len(), self.data_ends.len(), "each partition has an end");
         Ok(())
     }
 
@@ -183,6 +200,13 @@ impl TopBuilder {
 
     pub(super) fn finish(self) -> Top {
         let lasts = self.lasts.finish();
+        assert_eq!(lasts.len(), self.firsts.len(), "each partition has one last separator");
+        assert!(self.firsts.is_sorted(), "the first blocks of partitions do not ascend");
+        assert_eq!(
+            self.hints.len(),
+            (self.blocks as usize).div_ceil(BLOCKS_PER_HINT),
+            "one hint for every {BLOCKS_PER_HINT} blocks"
+        );
         Top {
             heads: lasts.heads(),
             lasts,

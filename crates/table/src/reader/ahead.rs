@@ -24,6 +24,7 @@ use crate::ledger::{Charge, LedgerPart};
 pub const AHEAD_BYTES: u64 = 256 << 10;
 /// Length of the first read of a scan.
 const FIRST_BYTES: u64 = 16 << 10;
+const _: () = assert!(FIRST_BYTES <= AHEAD_BYTES, "read-ahead grows from its first read");
 /// Consecutive blocks read one by one before read-ahead starts.
 const ROWS_BEFORE: u32 = 2;
 /// Divisor: if less than this fraction of the last read was used, the next read is shorter, because
@@ -126,6 +127,7 @@ impl ReadAhead {
             return blocks.read_pinned(number, handle, self.fill_cache, io);
         }
         io.data.note(handle.offset, handle.bytes.into());
+        debug_assert!(self.held(handle).is_some(), "the block at {} was not read ahead", handle.offset);
         self.used_bytes += u64::from(handle.bytes);
         let taken = blocks.take_in(number, handle, self.held(handle).unwrap_or_default(), self.fill_cache);
         if taken.is_err() {
@@ -175,6 +177,7 @@ impl ReadAhead {
         if last == number {
             return Ok(false);
         }
+        debug_assert!(end > handle.end(), "a read ahead of a single block");
         let bytes = usize::try_from(end - handle.offset).unwrap_or(usize::MAX);
         self.filled = 0;
         // The buffer only grows: a new one for each read would cost as much as the read.
@@ -191,6 +194,7 @@ impl ReadAhead {
             self.buffer = Vec::new();
             self.buffer.resize(bytes, 0);
         }
+        debug_assert!(bytes <= self.buffer.len(), "a read of {bytes} bytes into {}", self.buffer.len());
         self.bytes = (self.bytes * 2).min(self.limit_bytes);
         blocks.loaded().file.read_into(handle.offset, bytes, &mut self.buffer, DATA_BLOCK)?;
         (self.start, self.filled, self.used_bytes) = (handle.offset, bytes, 0);

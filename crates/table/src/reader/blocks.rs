@@ -139,6 +139,11 @@ impl<'a> Blocks<'a> {
         fill_cache: bool,
         io: &mut ReadCounters,
     ) -> Result<PinnedBlock> {
+        debug_assert!(
+            (number.0 as usize) < self.loaded.index.len(),
+            "block {number:?} of {} is read",
+            self.loaded.index.len()
+        );
         let miss = self.missed(number);
         let keep = miss.keep && fill_cache && self.loaded.index.has_slot(number);
         let block = self.read(handle, miss.but_keep(keep), io)?;
@@ -164,6 +169,11 @@ impl<'a> Blocks<'a> {
         let index = &self.loaded.index;
         let keep =
             fill_cache && self.cached.is_registered() && self.missed(number).keep && index.has_slot(number);
+        debug_assert!(
+            frame.is_empty() || frame.len() == handle.bytes as usize,
+            "another frame than at {}",
+            handle.offset
+        );
         let block = self.decompress(handle, frame, keep)?;
         self.check_header(handle, block.payload())?;
         Ok(self.publish_pinned(number, block))
@@ -210,6 +220,11 @@ impl<'a> Blocks<'a> {
             let read = |frame: &[u8]| self.decompress(handle, frame, fill_cache);
             self.loaded.file.read_briefly(handle.offset, frame_bytes, DATA_BLOCK, read)??
         };
+        debug_assert!(
+            block.payload().len() <= payload_limit_bytes(&self.loaded.properties, handle),
+            "a payload of {} bytes passed its check",
+            block.payload().len()
+        );
         self.check_header(handle, block.payload())?;
         self.cached.was_read(miss, handle.bytes as usize);
         Ok(block)
@@ -290,6 +305,7 @@ impl<'a> Blocks<'a> {
         let (stored, compression) = check(self.loaded.file.birth, handle.offset, frame).map_err(damaged)?;
         let limit_bytes = payload_limit_bytes(&self.loaded.properties, handle);
         let length = payload_bytes(compression, stored, limit_bytes).map_err(damaged)?;
+        debug_assert!(length <= limit_bytes, "a payload of {length} bytes, at most {limit_bytes} allowed");
         let Some(mut fresh) = fill_cache.then(|| self.cached.fresh(length)).flatten() else {
             return Ok(FreshBlock::Heap(
                 decompress(compression, stored, limit_bytes).map_err(damaged)?.into(),

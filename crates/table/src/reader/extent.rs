@@ -124,6 +124,7 @@ fn share_below(key: &[u8], lower: &[u8], upper: &[u8]) -> f64 {
         return 1.0;
     }
     let (from, to) = (place(lower), place(upper));
+    debug_assert!(lower < upper, "a key lies between bounds that hold none");
     if to > from { ((place(key) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.5 }
 }
 

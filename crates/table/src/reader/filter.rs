@@ -84,6 +84,7 @@ impl TableFilter {
         let unasked = Unasked { fetched, dormant: 0 };
         let resident = ResidentFilter::new(geometry, vec![None; count].into(), unasked);
         let slots = if is_cached { (0..count).map(|_| FrameSlot::new()).collect() } else { Box::default() };
+        assert!(slots.len() == if is_cached { count } else { 0 }, "{} slots for {count} slices", slots.len());
         let (damaged, warnings) = (BTreeSet::new(), Vec::new());
         let state = Mutex::new(State { resident, damaged, warnings, is_released: false });
         Self { stored, state, slots, cached }
@@ -166,6 +167,7 @@ impl TableFilter {
         let mut state = self.state();
         let geometry = self.stored.geometry;
         let mut slices = state.resident.slices();
+        debug_assert_eq!(slices.len(), geometry.slices(), "one entry for each slice");
         let mut changed = false;
         let mut found_damaged = Vec::new();
         for module in 0..geometry.modules().len() {
@@ -197,6 +199,17 @@ impl TableFilter {
         if changed {
             state.resident = ResidentFilter::new(geometry, slices.into(), unasked);
         }
+        debug_assert!(!held.freed || changed, "slices were dropped without a change");
+        debug_assert!(
+            !state.is_released || state.resident.held_bytes() == 0,
+            "slices of a released table are resident"
+        );
+        debug_assert!(
+            state.damaged.len() <= geometry.slices(),
+            "{} of {} slices are damaged",
+            state.damaged.len(),
+            geometry.slices()
+        );
         held.changed = changed;
         Ok(held)
     }
@@ -250,6 +263,7 @@ impl TableFilter {
             let answer = self.fetch_whole_module(file, (of_slice.unwrap_or(module), slice), test, io)?;
             return Ok(answer.unwrap_or(true));
         }
+        debug_assert!(slice < geometry.slices(), "slice {slice} of {}", geometry.slices());
         let slot = self.slot(slice);
         if let Some((slot, key)) = slot {
             let section = self.cached.enter();
@@ -289,6 +303,7 @@ impl TableFilter {
 
     /// Reports a damaged slice once: many lookups may find it.
     pub(super) fn note_damaged_slice(&self, slice: usize, error: &Error) {
+        debug_assert!(error.is_corruption(), "a slice is taken as damaged after {error}");
         let mut state = self.state();
         if state.damaged.insert(slice) {
             state.warnings.push(warning(error));

@@ -157,6 +157,7 @@ impl TableIter {
         // The count was checked against the handle's when the block was read.
         let count = handle.entries as usize;
         self.charge_block(&payload);
+        debug_assert!(count > 0, "the block at {} lists no entry", handle.offset);
         self.block = Some(Held { number, offset: handle.offset, payload, count });
         Ok(count)
     }
@@ -171,6 +172,10 @@ impl TableIter {
         if bytes != self.charge.bytes() {
             self.charge.resize(bytes);
         }
+        debug_assert!(
+            self.charge.bytes() >= WINDOW_BYTES as u64,
+            "an iterator that is not charged for its window"
+        );
     }
 
     /// Calls `ask` with the current block.
@@ -191,12 +196,18 @@ impl TableIter {
     fn take_from(&mut self, number: usize) -> Result<()> {
         let count = self.block.as_ref().map_or(0, |held| held.count);
         let numbers = number..count.min(number + self.stride);
+        debug_assert!(number <= count, "entry {number} of a block of {count}");
+        debug_assert!((1..=ENTRIES_MAX).contains(&self.stride), "windows of {} entries", self.stride);
         self.stride = (self.stride * STRIDE_GROWTH).min(ENTRIES_MAX);
         self.ask(|block, window| window.fill(block, numbers))
     }
 
     /// Decodes entries of the current block that end before entry `end`; the last becomes current.
     fn take_up_to(&mut self, end: usize) -> Result<()> {
+        debug_assert!(
+            self.block.as_ref().is_none_or(|held| end <= held.count),
+            "entries up to {end} of a shorter block"
+        );
         let numbers = end.saturating_sub(self.stride)..end;
         self.stride = (self.stride * STRIDE_GROWTH).min(ENTRIES_MAX);
         self.ask(|block, window| window.fill(block, numbers))?;

@@ -121,6 +121,12 @@ fn load_index(
     let data = required(file, footer, SectionKind::Data)?;
     let index = Index::load(file, top, partitions, data, hold, ledger)?;
     let found = (index.len() as u64, index.entries());
+    debug_assert!(
+        index.partitions() <= index.len(),
+        "{} partitions list {} blocks",
+        index.partitions(),
+        index.len()
+    );
     let expected = (properties.data_blocks, properties.entries);
     if found != expected {
         return Err(file.damaged(

@@ -82,6 +82,12 @@ impl Lookup<'_> {
         while found.is_none() && located.goes_on {
             let next = blocks.partitions().locate_next(located.number.next(), self.key, io)?;
             let Some(next) = next else { break };
+            debug_assert!(
+                next.number > located.number,
+                "block {:?} comes after {:?}",
+                next.number,
+                located.number
+            );
             located = next;
             found = self.search(blocks, &located, io)?;
         }
@@ -183,6 +189,10 @@ impl Lookup<'_> {
             blocks.publish(number, block);
             return Ok(Some(Entry { seq, kind, value }));
         }
+        debug_assert!(
+            parts.value_start + parts.value.len() <= block.payload().len(),
+            "a value ends beyond its block"
+        );
         let place = parts.value_start..parts.value_start.saturating_add(parts.value.len());
         let pinned = blocks.publish_pinned(number, block);
         let value = Value::from_pin(pinned, place).unwrap_or_default();

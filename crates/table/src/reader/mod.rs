@@ -192,6 +192,11 @@ impl TableReader {
             is_released: AtomicBool::new(false),
             _charges: charges,
         });
+        debug_assert!(
+            options.filter == Residency::Cached
+                || reader.filter.as_ref().is_none_or(|filter| !filter.is_whole()),
+            "a filter is cached whole that is not cached"
+        );
         if options.filter == Residency::Pinned {
             reader.hold_whole_filter()?;
         }

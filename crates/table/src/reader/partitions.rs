@@ -112,6 +112,7 @@ impl<'a> Partitions<'a> {
         io: &mut ReadCounters,
         look: impl Fn(Listed<'_>) -> std::result::Result<T, String>,
     ) -> Result<T> {
+        debug_assert!(number < self.loaded.index.partitions(), "partition {number} is beyond the last");
         let (file, index) = self.index();
         match index.with_resident(number, |partition| look(Listed::Decoded(partition))) {
             Some(looked) => looked.map_err(|detail| index.damaged(file, number, detail)),
@@ -132,6 +133,7 @@ impl<'a> Partitions<'a> {
         }
         let (file, index) = self.index();
         let stored = index.stored_at(number);
+        debug_assert!(number < index.partitions(), "partition {number} of {}", index.partitions());
         let bytes = stored.bytes as usize;
         let look = |read: Read<'_>| look(read).map_err(|detail| index.damaged(file, number, detail));
         let place = index.partition_slot(number);

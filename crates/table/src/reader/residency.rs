@@ -108,6 +108,7 @@ impl TableReader {
         {
             return Ok(());
         }
+        debug_assert!(number < index.partitions(), "partition {number} of {}", index.partitions());
         let payload = index.read_whole(file, number)?;
         index.hold_partition(file, number, &payload, self.cached.ledger())
     }

@@ -63,7 +63,9 @@ const _: () = assert!(size_of::<ResidentFilter>() <= 56);
 impl ResidentFilter {
     pub(super) fn new(geometry: FilterGeometry, slices: Arc<[Option<Slice>]>, unasked: Unasked) -> Self {
         let Unasked { fetched, dormant } = unasked;
+        assert_eq!(slices.len(), geometry.slices(), "one entry for each slice of the geometry");
         let asked = held_modules(&geometry, &slices) & !dormant;
+        debug_assert!(geometry.modules().len() <= u8::BITS as usize, "a module without a bit in the masks");
         let first_is_quick = asked & 1 == 1 && !geometry.is_standard();
         let has_more = geometry.modules().len() > 1 || fetched != 0 || !first_is_quick;
         Self { geometry, slices, asked, fetched, first_is_quick, has_more }
@@ -89,6 +91,11 @@ impl ResidentFilter {
     /// Whether lookups fetch `module` where it is not resident.
     #[inline]
     pub fn fetches(&self, module: usize) -> bool {
+        debug_assert!(
+            module < self.geometry.modules().len(),
+            "module {module} of {}",
+            self.geometry.modules().len()
+        );
         self.fetched >> module & 1 == 1
     }
 
@@ -127,6 +134,7 @@ impl ResidentFilter {
         if !self.first_is_quick {
             return self.ask_later(digest, prefetch);
         }
+        debug_assert!(self.asked & 1 == 1, "the first module is probed, but not resident");
         let site = self.geometry.first_site(digest);
         let question = site.question(self.lines(site.slice()));
         if prefetch {

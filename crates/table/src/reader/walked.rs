@@ -110,6 +110,7 @@ impl IndexCursor {
             _ => partitions.read_partition(number, fill_cache, io)?,
         };
         let read = self.read.insert(read);
+        debug_assert_eq!(read.number, number, "another partition is held than is searched");
         let view = index.view(file, number, &read.payload)?;
         ask(Listed::Stored(view.stored, view.bounds)).map_err(damaged)
     }
@@ -128,6 +129,7 @@ impl Partitions<'_> {
                 return Ok(ReadPartition { number, payload: PinnedBlock::Frame(hit.pin()), _charge: None });
             }
         }
+        debug_assert!(number < index.partitions(), "partition {number} of {}", index.partitions());
         let stored = index.stored_at(number);
         let charge = Charge::new(self.cached().ledger(), LedgerPart::Iterators, stored.bytes.into());
         io.index.note(stored.offset, stored.bytes.into());

@@ -37,6 +37,10 @@ impl TableFilter {
         let (Some(first), Some(place)) = (self.place_of(slices.start), self.place_of(slice)) else {
             return Ok(Some(true));
         };
+        debug_assert!(
+            slices.contains(&slice),
+            "slice {slice} is not of module {module}, which has {slices:?}"
+        );
         let within = slice - slices.start;
         let lines = within * place.bytes..(within + 1) * place.bytes;
         let slot = self.slot(slices.start);
@@ -98,6 +102,7 @@ impl Partitions<'_> {
         let count = index.partitions();
         let begin = index.stored_at(0).offset;
         let bytes = index.stored_at(count.saturating_sub(1)).end().saturating_sub(begin) as usize;
+        debug_assert!(number < count, "partition {number} of {count}");
         let range_of = |number: usize| {
             let handle = index.stored_at(number);
             let from = handle.offset.saturating_sub(begin) as usize;

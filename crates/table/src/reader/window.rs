@@ -54,6 +54,7 @@ impl Window {
     /// Decodes the entries `numbers` of `block`; none if one of them is damaged. The first becomes
     /// current.
     pub(super) fn fill(&mut self, block: DataBlock<'_>, numbers: Range<usize>) -> Result<(), String> {
+        debug_assert!(numbers.len() <= ENTRIES_MAX, "a window of {} entries", numbers.len());
         self.clear();
         self.first = numbers.start;
         if self.keys.capacity() < KEYS_BYTES {
@@ -77,6 +78,10 @@ impl Window {
         if taken.is_err() {
             self.clear();
         }
+        debug_assert!(
+            taken.is_err() || self.keys.len() == self.entries.last().map_or(0, |last| last.key_end as usize),
+            "the keys of a window end elsewhere than its last entry"
+        );
         taken
     }
 
@@ -89,6 +94,11 @@ impl Window {
     #[inline(always)]
     pub(super) fn next(&mut self) -> bool {
         let more = self.at + 1 < self.entries.len();
+        debug_assert!(
+            self.entries.is_empty() || self.at < self.entries.len(),
+            "entry {} of a window",
+            self.at
+        );
         self.at += usize::from(more);
         more
     }

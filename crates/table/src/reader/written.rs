@@ -65,6 +65,11 @@ pub(super) fn check_written(
                 let bytes = READ_BYTES.min(data_end.saturating_sub(piece_at)).max(least);
                 piece = file.read(piece_at, bytes, DATA_BLOCK)?;
             }
+            debug_assert!(
+                handle.offset >= piece_at,
+                "the block at {} lies before the piece read",
+                handle.offset
+            );
             let from = usize::try_from(handle.offset - piece_at).unwrap_or(usize::MAX);
             let frame = piece.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
             let frame = frame.ok_or_else(|| damaged("it ends beyond the data".to_owned()))?;

@@ -48,6 +48,9 @@ pub(crate) const CHUNK_BYTES_MAX: usize = 64 << 10;
 pub(crate) const CHUNK_BYTES_ALLOWED: RangeInclusive<usize> = 64..=CHUNK_BYTES_MAX;
 /// Length of a stored [`ValueRef`].
 pub(crate) const REFERENCE_BYTES: usize = 20;
+const _: () =
+    assert!(REFERENCE_BYTES == size_of::<u64>() + 3 * size_of::<u32>(), "the fields of a reference");
+const _: () = assert!(CHUNK_OVERHEAD_BYTES == 2 * size_of::<u32>() + 1, "length, compression, checksum");
 
 /// The values that are cut into chunks, and the chunk size.
 ///

@@ -30,6 +30,7 @@ pub(crate) fn read(
     let mut left_bytes = reference.value_bytes;
     while left_bytes > 0 {
         let piece_bytes = left_bytes.min(reference.chunk_bytes);
+        debug_assert!(piece_bytes > 0, "a piece of no bytes would never end");
         left_bytes -= piece_bytes;
         let Some(chunk_bytes) = stretch.chunk_bytes()? else {
             return sink(Err(stretch.damaged(format!("no chunk of {piece_bytes} bytes of a value"))));
@@ -95,6 +96,12 @@ impl<'a> Stretch<'a> {
 
     /// Returns the next `bytes` bytes without consuming them; fewer only at the end of the stretch.
     fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
+        debug_assert!(
+            self.skip <= self.buffer.len(),
+            "{} of {} held bytes are consumed",
+            self.skip,
+            self.buffer.len()
+        );
         let held = self.buffer.len() - self.skip;
         if held < bytes {
             let from = self.at + held as u64;
@@ -117,6 +124,12 @@ impl<'a> Stretch<'a> {
 
     /// Consumes bytes that were peeked.
     fn pass(&mut self, bytes: usize) {
+        debug_assert!(
+            self.at + bytes as u64 <= self.end,
+            "{bytes} bytes at {}, beyond the end {}",
+            self.at,
+            self.end
+        );
         self.at += bytes as u64;
         self.skip = (self.skip + bytes).min(self.buffer.len());
     }

@@ -1,6 +1,6 @@
 //! Cutting a value into chunks while its pieces arrive.
 
-use super::LargeValues;
+use super::{CHUNK_BYTES_MAX, LargeValues};
 use crate::Result;
 use crate::checksum::checksum;
 use crate::compression::Compression;
@@ -9,6 +9,8 @@ use crate::id::BirthId;
 /// Appends to `out` the chunk whose stored piece is `stored` and whose offset in the file is
 /// `offset`.
 pub(crate) fn seal(out: &mut Vec<u8>, birth: BirthId, offset: u64, stored: &[u8], compression: Compression) {
+    assert!(!stored.is_empty(), "a chunk of no bytes at {offset}");
+    debug_assert!(stored.len() <= CHUNK_BYTES_MAX, "a chunk of {} bytes at {offset}", stored.len());
     let start = out.len();
     out.extend_from_slice(&(stored.len() as u32).to_le_bytes());
     out.extend_from_slice(stored);
@@ -28,6 +30,7 @@ pub(crate) struct ChunkCutter {
 
 impl ChunkCutter {
     pub(crate) fn new(values: LargeValues) -> Self {
+        assert!(values.check().is_ok(), "chunks of {} bytes", values.chunk_bytes);
         Self { chunk_bytes: values.chunk_bytes, pending: Vec::new() }
     }
 
@@ -48,6 +51,7 @@ impl ChunkCutter {
                 self.pending.clear();
             }
         }
+        debug_assert!(self.pending.len() + piece.len() < self.chunk_bytes, "a full chunk stays pending");
         self.pending.extend_from_slice(piece);
         Ok(())
     }
@@ -59,6 +63,11 @@ impl ChunkCutter {
             self.pending.clear();
         }
         Ok(())
+    }
+
+    /// Bytes of the value that are not written yet.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending.len()
     }
 
     /// Bytes in memory.

@@ -69,8 +69,17 @@ impl TableWriter {
             self.index.push(last, SeqNo::ZERO, handle);
         }
         let mut sections = Sections { done: Vec::new(), next: HEADER_BYTES as u64 };
+        assert!(self.block.is_empty(), "the data section ends with an open block");
+        assert!(self.unlisted.is_none(), "the last block has no separator");
         sections.close(SectionKind::Data, self.out.offset());
         let index = std::mem::take(&mut self.index);
+        assert_eq!(
+            self.entries > 0,
+            self.data_blocks > 0,
+            "{} entries in {} blocks",
+            self.entries,
+            self.data_blocks
+        );
         if self.entries > 0 {
             let top = index.finish(|payload| self.out.frame(payload, Compression::None))?;
             sections.close(SectionKind::Index, self.out.offset());
@@ -84,6 +93,18 @@ impl TableWriter {
         }
         sections.close(SectionKind::Filter, self.out.offset());
         let properties = self.properties();
+        debug_assert!(
+            properties.smallest_seq <= properties.largest_seq,
+            "sequence numbers from {} to {}",
+            properties.smallest_seq,
+            properties.largest_seq
+        );
+        debug_assert!(
+            properties.upper.as_ref().is_none_or(|upper| properties.smallest < *upper),
+            "the table's bounds hold no key"
+        );
+        debug_assert!(properties.deletes <= properties.entries, "more deletes than entries");
+        debug_assert!(properties.filter_keys <= properties.entries, "more keys than entries");
         if !self.tombstones.is_empty() {
             self.out.frame(&range::encode(&mut self.tombstones), Compression::None)?;
         }
@@ -142,6 +163,8 @@ struct Sections {
 impl Sections {
     /// Adds the section of this kind from the end of the last one to `end`; absent if it is empty.
     fn close(&mut self, kind: SectionKind, end: u64) {
+        assert!(end >= self.next, "section {kind} ends at {end}, before its start {}", self.next);
+        debug_assert!(self.done.last().is_none_or(|last| last.kind < kind), "section {kind} is out of order");
         if end > self.next {
             self.done.push(Section { kind, offset: self.next, bytes: end - self.next });
             self.next = end;

@@ -84,9 +84,13 @@ impl TableWriter {
         if got_bytes < value_bytes {
             return Err(wrong_length(got_bytes, value_bytes));
         }
+        assert_eq!(got_bytes, value_bytes, "a value of another length than stated is written");
         self.is_torn = false;
         self.has_values = true;
         let stored_bytes = self.out.offset() - offset;
+        assert!(value_bytes > 0, "a large value of no bytes");
+        assert!(stored_bytes > 0, "a large value without a chunk");
+        debug_assert!(u32::try_from(stored_bytes).is_ok(), "{stored_bytes} bytes of chunks of one value");
         // Values are below 2^28 bytes, and chunks add less than a fifth.
         let reference = ValueRef {
             offset,
@@ -97,6 +101,7 @@ impl TableWriter {
         let content = content.finish();
         self.content.merge(content);
         self.raw_value_bytes += value_bytes;
+        debug_assert_eq!(self.chunks.pending_bytes(), 0, "the value ends in a chunk that is not written");
         self.block.push(&NewEntry { value: &reference.encode(), ..entry }, limit_bytes);
         self.count(key, seq, kind, order);
         Ok(content)

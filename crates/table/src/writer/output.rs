@@ -35,6 +35,7 @@ impl Output {
     /// Appends zeros up to `offset`: less than a page of them.
     pub(super) fn pad_to(&mut self, offset: u64) {
         let zeros = offset.saturating_sub(self.offset());
+        assert!(offset >= self.offset(), "padding up to {offset}, but the file has {} bytes", self.offset());
         self.gathered.resize(self.gathered.len() + zeros as usize, 0);
     }
 
@@ -56,6 +57,12 @@ impl Output {
     /// Returns place and length of the frame that starts at `start` of the buffer; spills the
     /// buffer.
     fn framed(&mut self, offset: u64, start: usize) -> Result<(u64, u32)> {
+        debug_assert!(self.gathered.len() > start, "a frame of no bytes at {offset}");
+        debug_assert_eq!(
+            self.written_bytes + start as u64,
+            offset,
+            "the frame at {offset} was sealed for another offset"
+        );
         let bytes = u32::try_from(self.gathered.len() - start)
             .map_err(|_| Error::Invalid("a block of 4 GiB or more".to_owned()))?;
         self.spill()?;
@@ -65,6 +72,11 @@ impl Output {
     /// Writes the complete pieces of the buffer to the file.
     pub(super) fn spill(&mut self) -> Result<()> {
         let whole = self.gathered.len() / GATHER_BYTES * GATHER_BYTES;
+        debug_assert_eq!(
+            self.written_bytes % GATHER_BYTES as u64,
+            0,
+            "a write does not start at a multiple of its length"
+        );
         if whole > 0 { self.write(whole) } else { Ok(()) }
     }
 
@@ -73,6 +85,7 @@ impl Output {
         append_all(self.file.as_mut(), self.gathered.get(..bytes).unwrap_or_default())
             .map_err(|error| Error::io(&self.path, "write", error))?;
         self.written_bytes += bytes as u64;
+        debug_assert!(bytes <= self.gathered.len(), "{bytes} bytes of {} were written", self.gathered.len());
         self.gathered.drain(..bytes);
         Ok(())
     }

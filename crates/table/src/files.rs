@@ -34,7 +34,7 @@ pub struct OpenFiles {
 
 #[derive(Default)]
 struct Ring {
-    places: Vec<Option<Arc<Entry>>>,
+    places: Vec<Option<Arc<FileEntry>>>,
     vacant: Vec<usize>,
     hand: usize,
     /// Number of open files.
@@ -42,7 +42,7 @@ struct Ring {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct FileEntry {
     file: ArcSwapOption<Opened>,
     /// Reference bit: read since the last sweep.
     used: AtomicBool,
@@ -64,7 +64,7 @@ pub(crate) struct CachedFile {
     vfs: Arc<dyn Vfs>,
     direct: bool,
     files: Arc<OpenFiles>,
-    entry: Arc<Entry>,
+    entry: Arc<FileEntry>,
     place: usize,
 }
 
@@ -106,7 +106,7 @@ impl fmt::Debug for OpenFiles {
 }
 
 impl Ring {
-    fn add(&mut self, entry: Arc<Entry>) -> usize {
+    fn add(&mut self, entry: Arc<FileEntry>) -> usize {
         debug_assert!(
             self.vacant.len() <= self.places.len(),
             "{} of {} places are vacant",
@@ -139,7 +139,7 @@ impl Ring {
     }
 
     /// Notes that `entry`'s file was opened, and closes others until at most `count_max` are open.
-    fn opened(&mut self, entry: &Entry, count_max: usize) {
+    fn opened(&mut self, entry: &FileEntry, count_max: usize) {
         self.open += 1;
         assert!(
             self.open <= self.places.len(),
@@ -172,7 +172,7 @@ impl CachedFile {
         direct: bool,
         files: &Arc<OpenFiles>,
     ) -> io::Result<Self> {
-        let entry = Arc::new(Entry { file: ArcSwapOption::const_empty(), used: AtomicBool::new(true) });
+        let entry = Arc::new(FileEntry { file: ArcSwapOption::const_empty(), used: AtomicBool::new(true) });
         let place = files.ring().add(Arc::clone(&entry));
         let (vfs, files) = (Arc::clone(vfs), Arc::clone(files));
         // From here on the place is returned if anything fails.

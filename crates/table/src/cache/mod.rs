@@ -51,7 +51,7 @@ pub(crate) use self::admission::Miss;
 pub use self::admission::ReadTimes;
 pub(crate) use self::fill::FreshFrame;
 pub(crate) use self::pin::{FramePin, PinnedBlock};
-pub(crate) use self::section::Section;
+pub(crate) use self::section::ReadSection;
 pub(crate) use self::slab::{BlockKey, FRAME_SIZE};
 
 use self::admission::Admission;

@@ -15,7 +15,7 @@ use super::slab::{BlockKey, Record};
 use crate::slot::FrameSlot;
 
 /// A section of the cache, entered until dropped.
-pub(crate) struct Section<'a> {
+pub(crate) struct ReadSection<'a> {
     cache: &'a Arc<BlockCache>,
     _inside: Inside<'a>,
 }
@@ -31,8 +31,8 @@ pub(crate) struct Hit<'s> {
 impl BlockCache {
     /// Enters a section.
     #[inline]
-    pub(crate) fn enter(self: &Arc<Self>) -> Section<'_> {
-        Section { cache: self, _inside: self.shelf.epoch.enter() }
+    pub(crate) fn enter(self: &Arc<Self>) -> ReadSection<'_> {
+        ReadSection { cache: self, _inside: self.shelf.epoch.enter() }
     }
 
     /// Whether the block is cached; if so, prefetches its first cache lines.
@@ -41,7 +41,7 @@ impl BlockCache {
     }
 }
 
-impl Section<'_> {
+impl ReadSection<'_> {
     /// Returns the block's bytes if `frame` holds it; does not set the reference bit.
     #[inline]
     pub(crate) fn peek(&self, frame: u32, key: BlockKey) -> Option<&[u8]> {

@@ -95,7 +95,7 @@ impl Record {
 }
 
 #[derive(Default)]
-struct Entry {
+struct SlabEntry {
     /// Null: no slab. `data` is set before this and does not change until another slab takes the
     /// entry.
     records: AtomicPtr<Record>,
@@ -114,14 +114,14 @@ pub(super) struct Slabs {
 }
 
 struct Directory {
-    entries: Box<[Entry]>,
+    entries: Box<[SlabEntry]>,
     /// The previous, shorter directory, or null: readers may still use it.
     outgrown: *mut Directory,
 }
 
 impl Directory {
     fn leak(slabs: usize, outgrown: *mut Directory) -> *mut Directory {
-        let entries = (0..slabs).map(|_| Entry::default()).collect();
+        let entries = (0..slabs).map(|_| SlabEntry::default()).collect();
         Box::into_raw(Box::new(Self { entries, outgrown }))
     }
 }
@@ -185,7 +185,7 @@ impl Slabs {
     }
 
     #[inline]
-    fn directory(&self) -> &[Entry] {
+    fn directory(&self) -> &[SlabEntry] {
         let directory = self.directory.load(Ordering::Acquire);
         // SAFETY: the pointer is always that of a directory from `Directory::leak`; directories are
         // freed only when `self` is dropped, and the reference ends before that.

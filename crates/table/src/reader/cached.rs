@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use shamba_env::Clock;
 
-use crate::cache::{BlockCache, BlockKey, CachedTable, FreshFrame, Miss, Section};
+use crate::cache::{BlockCache, BlockKey, CachedTable, FreshFrame, Miss, ReadSection};
 use crate::counters::ReadCounters;
 use crate::id::TableId;
 use crate::index::BlockNo;
@@ -83,7 +83,7 @@ impl CacheClient {
 
     /// Enters a section of the cache.
     #[inline]
-    pub(super) fn enter(&self) -> Section<'_> {
+    pub(super) fn enter(&self) -> ReadSection<'_> {
         self.cache.enter()
     }
 

@@ -23,7 +23,7 @@ use shamba_filter::{FilterGeometry, Line, MAX_MODULES};
 use shamba_key::KeyDigest;
 
 use super::cached::CacheClient;
-use super::resident::{ResidentFilter, Slice, Unasked, held_modules};
+use super::resident::{ResidentFilter, ResidentSlice, Unasked, held_modules};
 use crate::cache::BlockKey;
 use crate::counters::ReadCounters;
 use crate::file::TableFile;
@@ -135,7 +135,7 @@ impl TableFilter {
 
     /// Bytes that are held for the filter even without any slice.
     pub(super) fn meta_bytes(&self) -> usize {
-        self.stored.geometry.slices() * (size_of::<Option<Slice>>() + size_of::<FrameSlot>())
+        self.stored.geometry.slices() * (size_of::<Option<ResidentSlice>>() + size_of::<FrameSlot>())
     }
 
     /// Removes its slices from the cache, for the table `id` that is closed.
@@ -325,8 +325,8 @@ pub(super) fn warning(error: &Error) -> String {
     format!("{error}; every key may be contained")
 }
 
-fn read(file: &TableFile, place: SlicePlace, ledger: &Arc<Ledger>) -> Result<Slice> {
+fn read(file: &TableFile, place: SlicePlace, ledger: &Arc<Ledger>) -> Result<ResidentSlice> {
     let bytes = (place.bytes + SLICE_EXTRA_BYTES) as u64;
     let charge = Charge::new(ledger, LedgerPart::Filters, bytes);
-    Ok(Slice::new(StoredFilter::read_lines(file, place)?, charge))
+    Ok(ResidentSlice::new(StoredFilter::read_lines(file, place)?, charge))
 }

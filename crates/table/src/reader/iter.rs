@@ -35,7 +35,7 @@ const STRIDE_GROWTH: usize = 3;
 pub struct TableIter {
     table: Arc<TableReader>,
     /// The current block; the window's entries belong to it.
-    block: Option<Held>,
+    block: Option<HeldBlock>,
     window: Window,
     /// Number of entries in the next window.
     stride: usize,
@@ -48,7 +48,7 @@ pub struct TableIter {
 
 /// The current block.
 #[derive(Debug)]
-struct Held {
+struct HeldBlock {
     number: BlockNo,
     /// Offset in the file.
     offset: u64,
@@ -158,7 +158,7 @@ impl TableIter {
         let count = handle.entries as usize;
         self.charge_block(&payload);
         debug_assert!(count > 0, "the block at {} lists no entry", handle.offset);
-        self.block = Some(Held { number, offset: handle.offset, payload, count });
+        self.block = Some(HeldBlock { number, offset: handle.offset, payload, count });
         Ok(count)
     }
 

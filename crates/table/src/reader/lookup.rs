@@ -54,7 +54,7 @@ impl ValueMode {
 
 /// A lookup of one key, up to one sequence number, in one table.
 #[derive(Clone, Copy)]
-pub(super) struct Lookup<'k> {
+pub(super) struct TableLookup<'k> {
     pub(super) key: &'k [u8],
     /// Newer versions are not visible.
     pub(super) seq: SeqNo,
@@ -63,7 +63,7 @@ pub(super) struct Lookup<'k> {
     pub(super) mode: ValueMode,
 }
 
-impl Lookup<'_> {
+impl TableLookup<'_> {
     /// The newest visible version, starting at the block that [`super::partitions`] located.
     ///
     /// # Errors

@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | searching the index | [`Partitions`] | loaded, cache |
 //! | reading data blocks | [`Blocks`] | loaded, cache |
-//! | a point lookup ([`lookup`]) | `Lookup` | [`Blocks`] |
+//! | a point lookup ([`lookup`]) | `TableLookup` | [`Blocks`] |
 //! | iteration ([`iter`]), its index ([`walked`]) and read-ahead ([`ahead`]) | [`TableIter`] | a reader |
 //! | sizes of key ranges ([`extent`]) | `Extent` | loaded, summary |
 //! | large values ([`large`]) | [`Loaded`] | loaded |

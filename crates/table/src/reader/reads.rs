@@ -9,8 +9,8 @@ use shamba_key::{KeyDigest, SeqNo};
 
 use super::blocks::LoadedBlock;
 use super::extent::Extent;
-use super::lookup::{Lookup, ValueMode};
-use super::verify::Checked;
+use super::lookup::{TableLookup, ValueMode};
+use super::verify::CheckedTable;
 use super::{AHEAD_BYTES, TableIter, TableReader, Walk, written};
 use crate::counters::ReadCounters;
 use crate::entry::Entry;
@@ -61,7 +61,7 @@ impl TableReader {
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        Lookup { key, seq, tag: digest.block_tag(), mode }.at(self.blocks(), located, io)
+        TableLookup { key, seq, tag: digest.block_tag(), mode }.at(self.blocks(), located, io)
     }
 
     /// [`Self::get_at`] in a block that [`Self::load_block`] returned.
@@ -79,7 +79,7 @@ impl TableReader {
         mode: ValueMode,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        Lookup { key, seq, tag: digest.block_tag(), mode }.from(block, self.blocks(), located, io)
+        TableLookup { key, seq, tag: digest.block_tag(), mode }.from(block, self.blocks(), located, io)
     }
 
     /// Whether the block was cached when it was located and still is; if so, prefetches its first
@@ -177,7 +177,7 @@ impl TableReader {
     /// use inside a counted lookup.
     pub fn verify(&self) -> Vec<Error> {
         let (loaded, summary, filter) = (&self.loaded, &self.summary, self.filter.as_ref());
-        Checked { loaded, summary, digest: self.digest, filter }.damage()
+        CheckedTable { loaded, summary, digest: self.digest, filter }.damage()
     }
 
     /// Reads back all data of a table that was written with the samples `blocks`.

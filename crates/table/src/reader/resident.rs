@@ -28,12 +28,12 @@ pub struct Unasked {
 
 /// A slice in memory, shared by its holders.
 #[derive(Clone, Debug)]
-pub(super) struct Slice {
+pub(super) struct ResidentSlice {
     lines: Arc<[Line]>,
     _charge: Arc<Charge>,
 }
 
-impl Slice {
+impl ResidentSlice {
     pub(super) fn new(lines: Arc<[Line]>, charge: Charge) -> Self {
         Self { lines, _charge: Arc::new(charge) }
     }
@@ -44,7 +44,7 @@ impl Slice {
 pub struct ResidentFilter {
     geometry: FilterGeometry,
     /// One entry per slice of the geometry.
-    slices: Arc<[Option<Slice>]>,
+    slices: Arc<[Option<ResidentSlice>]>,
     /// Modules with at least one resident slice that are not dormant, the first one in the lowest
     /// bit.
     asked: u8,
@@ -61,7 +61,11 @@ pub struct ResidentFilter {
 const _: () = assert!(size_of::<ResidentFilter>() <= 56);
 
 impl ResidentFilter {
-    pub(super) fn new(geometry: FilterGeometry, slices: Arc<[Option<Slice>]>, unasked: Unasked) -> Self {
+    pub(super) fn new(
+        geometry: FilterGeometry,
+        slices: Arc<[Option<ResidentSlice>]>,
+        unasked: Unasked,
+    ) -> Self {
         let Unasked { fetched, dormant } = unasked;
         assert_eq!(slices.len(), geometry.slices(), "one entry for each slice of the geometry");
         let asked = held_modules(&geometry, &slices) & !dormant;
@@ -100,7 +104,7 @@ impl ResidentFilter {
     }
 
     /// All slices; `None` for each that is not resident.
-    pub(super) fn slices(&self) -> Vec<Option<Slice>> {
+    pub(super) fn slices(&self) -> Vec<Option<ResidentSlice>> {
         self.slices.to_vec()
     }
 
@@ -202,12 +206,12 @@ impl fmt::Debug for ResidentFilter {
     }
 }
 
-fn bytes_of(slices: &[Option<Slice>]) -> u64 {
+fn bytes_of(slices: &[Option<ResidentSlice>]) -> u64 {
     slices.iter().flatten().map(|slice| size_of_val(&*slice.lines) as u64).sum()
 }
 
 /// Mask of the modules with at least one resident slice.
-pub(super) fn held_modules(geometry: &FilterGeometry, slices: &[Option<Slice>]) -> u8 {
+pub(super) fn held_modules(geometry: &FilterGeometry, slices: &[Option<ResidentSlice>]) -> u8 {
     let is_held = |module: usize| {
         let of_module = slices.get(geometry.slices_of(module)).unwrap_or_default();
         of_module.iter().any(Option::is_some)

@@ -30,14 +30,14 @@ use crate::{Error, Result};
 const PADDING: &str = "padding";
 
 /// The parts of a table that the full check compares with the bytes of its file.
-pub(super) struct Checked<'a> {
+pub(super) struct CheckedTable<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) summary: &'a TableSummary,
     pub(super) digest: DigestFn,
     pub(super) filter: Option<&'a TableFilter>,
 }
 
-impl Checked<'_> {
+impl CheckedTable<'_> {
     /// Reads every byte of every section and returns all damage; empty if there is none.
     pub(super) fn damage(self) -> Vec<Error> {
         let resident = self.filter.map(TableFilter::resident);
@@ -61,7 +61,7 @@ impl Checked<'_> {
 
 /// A full check in progress.
 struct Check<'a> {
-    table: Checked<'a>,
+    table: CheckedTable<'a>,
     /// The resident filter at the start of the check.
     resident: Option<ResidentFilter>,
     /// Damage found so far.
@@ -86,7 +86,7 @@ impl Check<'_> {
     }
 
     fn sections(&mut self) {
-        let Checked { loaded, summary, filter, .. } = self.table;
+        let CheckedTable { loaded, summary, filter, .. } = self.table;
         let (file, damage) = (&loaded.file, &mut self.damage);
         let footer_at = file.bytes.saturating_sub(FOOTER_BYTES as u64);
         keep(damage, load_header(file, Some(file.birth)).map(|_| ()));

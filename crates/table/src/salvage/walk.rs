@@ -54,7 +54,7 @@ pub struct Gap {
 }
 
 /// A block as the index lists it.
-struct ListedBlock {
+struct IndexedBlock {
     handle: Handle,
     before: Option<Bytes>,
     separator: Bytes,
@@ -65,7 +65,7 @@ pub struct SalvageWalk {
     table: Arc<Salvage>,
     /// Entries of the current block.
     entries: VecDeque<SalvagedEntry>,
-    listed: VecDeque<ListedBlock>,
+    listed: VecDeque<IndexedBlock>,
     next_partition: usize,
     /// The stretch to search before the listed blocks.
     search: Option<Range<u64>>,
@@ -247,7 +247,7 @@ impl SalvageWalk {
         Ok(false)
     }
 
-    fn read_listed(&self, listed: &ListedBlock) -> Result<Vec<SalvagedEntry>> {
+    fn read_listed(&self, listed: &IndexedBlock) -> Result<Vec<SalvagedEntry>> {
         let (file, handle) = (&self.table.file, listed.handle);
         let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
         let bytes = file.read(handle.offset, u64::from(handle.bytes), DATA_BLOCK)?;
@@ -411,7 +411,7 @@ impl Salvage {
         &self,
         partition: &ListedPartition,
         before: Option<&ListedPartition>,
-    ) -> Result<Vec<ListedBlock>> {
+    ) -> Result<Vec<IndexedBlock>> {
         let (handle, file) = (partition.handle, &self.file);
         let damaged = |detail: String| file.damaged(handle.offset, index::PARTITION, detail);
         let payload = file.payload(handle.offset, handle.bytes.into(), index::PARTITION)?;
@@ -432,7 +432,7 @@ impl Salvage {
                 let (separator, _) = stored.separator(number).map_err(damaged)?;
                 let separator = Bytes::copy_from_slice(separator);
                 let before = last.replace(separator.clone());
-                Ok(ListedBlock { handle, before, separator })
+                Ok(IndexedBlock { handle, before, separator })
             })
             .collect()
     }

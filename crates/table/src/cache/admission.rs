@@ -6,7 +6,8 @@
 //! copies out of the page cache, admission would add half the read's cost again, so only one block
 //! in [`KEPT_IN`] is admitted, chosen pseudo-randomly. A uniform workload loses nothing, frequently
 //! read blocks are admitted after a few reads, and blocks that are read once rarely evict others. A
-//! cache that counts reads instead of time admits every block ([`super::BlockCache::admitting_all`]).
+//! cache that counts reads instead of time admits every block
+//! ([`super::BlockCache::admitting_all`]).
 //!
 //! Not here: which block is evicted ([`super::hand`]).
 

@@ -102,8 +102,8 @@ impl Reuse {
         }
     }
 
-    /// The miss-ratio curve over the capacity as a share of `data_bytes`; `None` while the sample is
-    /// too small.
+    /// The miss-ratio curve over the capacity as a share of `data_bytes`; `None` while the sample
+    /// is too small.
     pub(super) fn curve(&self, data_bytes: u64) -> Option<MissRatioCurve> {
         self.locked().as_ref()?.sampler.curve(capacity_pages(data_bytes))
     }

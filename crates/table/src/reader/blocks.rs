@@ -45,8 +45,8 @@ impl FreshBlock<'_> {
     }
 }
 
-/// A block that was read for a later [`super::TableReader::get_from`] and that the cache did not admit.
-/// Clones share it.
+/// A block that was read for a later [`super::TableReader::get_from`] and that the cache did not
+/// admit. Clones share it.
 #[derive(Clone, Debug)]
 pub struct LoadedBlock(Arc<(PinnedBlock, Charge)>);
 

@@ -38,8 +38,8 @@ impl CacheClient {
         Self { cache, number: None, unit: CacheUnit::Sliced, clock, ledger }
     }
 
-    /// Registers the client for table `id`, whose slices or partitions are cached by `unit`. Without
-    /// effect if the cache has no number left.
+    /// Registers the client for table `id`, whose slices or partitions are cached by `unit`.
+    /// Without effect if the cache has no number left.
     pub(super) fn register(mut self, id: TableId, unit: CacheUnit) -> Self {
         self.number = self.cache.add_table(id);
         self.unit = unit;

@@ -221,8 +221,8 @@ impl TableFilter {
         let _ = self.hold(file, &[], Unasked::default());
     }
 
-    /// The answer of module `module` for the key of `digest`, from the block cache or from `file`; a
-    /// damaged slice answers "maybe".
+    /// The answer of module `module` for the key of `digest`, from the block cache or from `file`;
+    /// a damaged slice answers "maybe".
     ///
     /// # Errors
     /// `Io` when reading fails.

@@ -5,9 +5,9 @@
 //! usually reads at most one data block, if the cache does not have it. A reader can be shared
 //! between threads; only the resident parts of filter and index, and the warnings, change.
 //!
-//! A reader owns three parts: what was loaded from the file ([`Loaded`], with the index), its filter
-//! ([`TableFilter`]) and its access to the block cache ([`CacheClient`]). Each feature is a type or
-//! a function over those of them that it needs:
+//! A reader owns three parts: what was loaded from the file ([`Loaded`], with the index), its
+//! filter ([`TableFilter`]) and its access to the block cache ([`CacheClient`]). Each feature is a
+//! type or a function over those of them that it needs:
 //!
 //! | feature | type | parts |
 //! |---|---|---|

@@ -2,7 +2,8 @@
 //! of them are in memory.
 //!
 //! Everything about partitions applies to [`Residency::Budgeted`]; in the other modes partitions
-//! cannot be chosen, and the calls have no effect. All calls may run concurrently with lookups and iterators.
+//! cannot be chosen, and the calls have no effect. All calls may run concurrently with lookups and
+//! iterators.
 //!
 //! Not here: the decision.
 

@@ -1,9 +1,9 @@
 //! Whole filters and whole indexes as blocks of the cache: the papers' baseline, for experiments.
 //!
-//! With [`Residency::Cached`](crate::Residency::Cached), a lookup that misses a slice of a filter,
-//! or a partition of an index, reads and caches that piece alone. With [`CacheUnit::Whole`](crate::CacheUnit::Whole) it
-//! reads the whole module, or the whole index, in one read, and the cache holds and evicts it as
-//! one block. The file format is the same: slices of a module and partitions of an index are
+//! With [`crate::Residency::Cached`], a lookup that misses a slice of a filter, or a partition of
+//! an index, reads and caches that piece alone. With [`crate::CacheUnit::Whole`] it reads the whole
+//! module, or the whole index, in one read, and the cache holds and evicts it as one block. The
+//! file format is the same: slices of a module and partitions of an index are
 //! contiguous, each with its checksum. A unit with a damaged piece is not cached; its undamaged
 //! pieces are still used.
 //!

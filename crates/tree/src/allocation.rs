@@ -48,6 +48,7 @@ use shamba_key::RunId;
 const BITS_PER_KEY_MAX: f64 = 26.0;
 /// Minimum bits per key: a smaller filter saves less than its probe costs.
 const BITS_PER_KEY_MIN: f64 = 1.0;
+const _: () = assert!(BITS_PER_KEY_MIN < BITS_PER_KEY_MAX, "a range of bits per key");
 /// Weight of the prior in sampled lookups, spread evenly over absent keys.
 const PRIOR_LOOKUPS: f64 = 1024.0;
 /// Minimum weight of the prior as a part of the sampled lookups. It leaves some bits for tables
@@ -172,6 +173,7 @@ impl Surroundings {
     }
 
     fn new(rule: Rule, runs: Vec<Vec<TableUse>>, target: usize, expected_entries: u64) -> Self {
+        assert!(target <= runs.len(), "the new tables go to run {target} of {}", runs.len());
         let mut tree =
             Self { rule, runs, target, sites: Vec::new(), expected_entries, expected_empty_probes: 0.0 };
         let sites = tree.runs.iter().enumerate().flat_map(|(at, run)| {
@@ -199,6 +201,7 @@ impl Surroundings {
             run.get(first).is_none_or(|table| !keys.is_above(&table.range.lower))
         };
         let below = self.runs.get(at + 1..).unwrap_or_default();
+        debug_assert!(at < self.runs.len().max(1), "run {at} of {}", self.runs.len());
         at + below.iter().take_while(|run| is_free(run)).count()
     }
 
@@ -206,6 +209,8 @@ impl Surroundings {
     pub fn bits_per_key(&self, table: &NewTable) -> f64 {
         let run = self.rests_at(self.target, &table.keys) as u32;
         let expected_entries = self.expected_entries.max(table.earlier_entries + table.entries);
+        debug_assert!(expected_entries >= table.entries, "a table has more entries than its job");
+        debug_assert!(table.empty_probes >= 0.0, "{} probes of a table", table.empty_probes);
         let mut sites = self.sites.clone();
         let others = FilterSite {
             entries: expected_entries - table.entries,
@@ -253,6 +258,7 @@ fn shares(rule: Rule, sites: &[FilterSite]) -> Vec<f64> {
             }
             of_runs.retain(|run| run.entries > 0);
             let shares = solved(rule, &of_runs, mean);
+            debug_assert!(of_runs.is_sorted_by_key(|run| run.run), "the runs are not in order");
             let of = |site: &FilterSite| of_runs.binary_search_by_key(&site.run, |run| run.run);
             sites
                 .iter()
@@ -271,6 +277,7 @@ fn shares(rule: Rule, sites: &[FilterSite]) -> Vec<f64> {
 /// The allocation by the one rule, with `mean` bits per key.
 fn solved(rule: Rule, sites: &[FilterSite], mean: f64) -> Vec<f64> {
     let prior = PRIOR_LOOKUPS.max(rule.window.lookups * PRIOR_PART);
+    debug_assert!(prior > 0.0, "a prior of {prior} lookups");
     let seen = rule.window.lookups + prior;
     let lookups = Lookups {
         empty_fraction: 1.0 - rule.window.found.min(rule.window.lookups) / seen,
@@ -309,6 +316,7 @@ fn worth_their_probes(
     while !left.is_empty() {
         let asking: Vec<FilterLoad> = left.iter().map(|at| loads[*at]).collect();
         let bits = solve(&asking)?;
+        debug_assert_eq!(bits.len(), asking.len(), "one share for each filter");
         let per_key = |(load, bits): (&FilterLoad, &u64)| *bits as f64 / load.entries.max(1) as f64;
         let shares: Vec<f64> = asking.iter().zip(&bits).map(per_key).collect();
         let mut too_few: Vec<f64> =
@@ -321,6 +329,7 @@ fn worth_their_probes(
         let last_to_go = too_few[(too_few.len() - 1) / 2];
         let mut shares = shares.into_iter();
         left.retain(|_| shares.next().is_some_and(|share| share > last_to_go));
+        debug_assert!(left.len() < of_all.len(), "no filter was given up");
     }
     Ok(of_all)
 }

@@ -90,6 +90,7 @@ lookup_counts! {
 }
 
 const OFTEN: usize = 5;
+const _: () = assert!(OFTEN <= LookupCounts::COUNT, "the first fields of the counts");
 
 /// Minimum distance between two sampled lookups of a thread: more than the 32 keys of one group.
 const DISTANCE_MIN: u64 = 33;
@@ -101,6 +102,7 @@ fn below(most: u64, state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    debug_assert!(most > 0 && most <= u64::from(u32::MAX), "a number below {most}");
     ((mixed >> 32) * most) >> 32
 }
 
@@ -133,6 +135,7 @@ impl Countdown {
     /// Counts one call, and returns whether it is sampled.
     #[inline]
     pub fn is_sampled(&mut self) -> bool {
+        debug_assert!(self.left > 0, "a countdown that has ended");
         self.left -= 1;
         if self.left == 0 {
             self.left = distance(&mut self.random);
@@ -247,6 +250,7 @@ impl Shard {
     fn sample(&self, left: u64, lookups: u64, number: u64) -> Option<u64> {
         let sampled = (left <= lookups).then(|| left.saturating_sub(1));
         let more = if sampled.is_some() { self.next_distance() } else { 0 };
+        debug_assert!(left + more >= lookups, "a sample is passed over by {lookups} lookups");
         let left = (left + more).saturating_sub(lookups);
         self.countdown.store(left, Ordering::Relaxed);
         MARKED.set(if left == 1 { number + 1 } else { 0 });
@@ -258,6 +262,10 @@ impl Shard {
         let mut state = self.random.load(Ordering::Relaxed);
         let distance = distance(&mut state);
         self.random.store(state, Ordering::Relaxed);
+        debug_assert!(
+            (DISTANCE_MIN..DISTANCE_MIN + DISTANCES).contains(&distance),
+            "a distance of {distance} lookups"
+        );
         distance
     }
 

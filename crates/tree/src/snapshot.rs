@@ -41,6 +41,7 @@ impl SnapshotList {
             Some((held, readers)) if *held == seq => *readers += 1,
             _ => live.insert(at, (seq, 1)),
         }
+        debug_assert!(live.windows(2).all(|pair| pair[0].0 < pair[1].0), "the snapshots do not ascend");
         drop(live);
         Arc::new(SnapshotGuard { list: Arc::clone(self), seq })
     }
@@ -81,6 +82,7 @@ impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         let mut live = self.list.lock();
         if let Ok(at) = live.binary_search_by_key(&self.seq, |(held, _)| *held) {
+            assert!(live[at].1 > 0, "a snapshot at {} without readers is released", self.seq);
             live[at].1 -= 1;
             if live[at].1 == 0 {
                 live.remove(at);

@@ -95,6 +95,10 @@ impl View {
             }
             _ => JoinedFences::new(&plans).map(Arc::new),
         };
+        debug_assert!(
+            plans.iter().all(|plan| plan.probes.len() == plan.run.tables().len()),
+            "one probe for each table of a run"
+        );
         let runs_have_range_deletes = plans.iter().any(|plan| plan.run.has_range_deletes());
         Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes }
     }
@@ -102,6 +106,10 @@ impl View {
     /// The same view, with filters of these tables read again after their resident slices have
     /// changed.
     pub fn with_filters_of(&self, changed: &BTreeSet<TableId>) -> Self {
+        debug_assert!(
+            self.plans.iter().all(|plan| plan.probes.len() == plan.run.tables().len()),
+            "one probe for each table of a run"
+        );
         let has_changed =
             |plan: &RunPlan| plan.run.tables().iter().any(|table| changed.contains(&table.meta.id));
         let plans = self.plans.iter().map(|plan| RunPlan {

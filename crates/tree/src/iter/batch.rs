@@ -63,6 +63,7 @@ impl Batch {
         self.ends.clear();
         self.long = None;
         (self.wanted, self.full_bytes) = (wanted, full_bytes);
+        debug_assert_eq!(self.len(), 0, "a batch begins with entries");
         if self.bytes.capacity() < FIRST_BYTES {
             // The capacity that a short scan needs is reserved at once. Otherwise the buffers would
             // grow several times during the first few entries.
@@ -97,6 +98,8 @@ impl Batch {
         self.bytes.extend_from_slice(entry.key);
         let key = self.bytes.len() as u32;
         self.bytes.extend_from_slice(entry.value);
+        debug_assert!(self.long.is_none(), "an entry follows a long value, which ends a batch");
+        debug_assert!(u32::try_from(self.bytes.len()).is_ok(), "a batch of {} bytes", self.bytes.len());
         self.ends.push(Ends { key, value: self.bytes.len() as u32 });
         true
     }
@@ -106,6 +109,7 @@ impl Batch {
         self.bytes.extend_from_slice(source.key());
         // Both offsets fit 32 bits: a batch above `FULL_BYTES` is full, and a key has at most 64
         // KiB.
+        debug_assert!(u32::try_from(self.bytes.len()).is_ok(), "a batch of {} bytes", self.bytes.len());
         let end = self.bytes.len() as u32;
         self.ends.push(Ends { key: end, value: end });
         self.set_value(source);
@@ -131,6 +135,7 @@ impl Batch {
         let Some(last) = self.ends.last_mut() else { return };
         self.bytes.truncate(last.key as usize);
         last.value = last.key;
+        debug_assert!(last.key == last.value, "a long value and a short one of the same entry");
         self.long = Some(value);
     }
 
@@ -174,6 +179,7 @@ impl Batch {
     }
 
     fn start(&self, number: usize) -> usize {
+        debug_assert!(number < self.ends.len(), "entry {number} of {}", self.ends.len());
         number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |ends| ends.value as usize)
     }
 }

@@ -173,6 +173,7 @@ impl MergeIter {
 
     /// Sorts the children after they have moved. After an error there is no position.
     fn rebalance(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
+        debug_assert!(u32::try_from(self.children.len()).is_ok(), "{} sources", self.children.len());
         self.direction = direction;
         self.order.clear();
         moved?;
@@ -182,6 +183,10 @@ impl MergeIter {
                 self.order.insert(at, number as u32);
             }
         }
+        debug_assert!(
+            self.order.windows(2).all(|pair| self.comes_first(pair[0] as usize, pair[1] as usize)),
+            "the sources are out of order after a seek"
+        );
         Ok(())
     }
 
@@ -218,6 +223,7 @@ impl MergeIter {
     #[inline]
     fn is_copy_of_first(&self) -> bool {
         let [first, other, ..] = self.order[..] else { return false };
+        debug_assert!(first != other, "source {first} is in the order twice");
         let (first, other) = (&self.children[first as usize], &self.children[other as usize]);
         first.seq == other.seq && first.head == other.head && first.iter.key() == other.iter.key()
     }
@@ -251,12 +257,21 @@ impl MergeIter {
     /// Moves the child at `place`, which now belongs behind the next one, to its position in the
     /// order.
     fn move_back(&mut self, place: usize) {
+        debug_assert!(
+            place + 1 < self.order.len(),
+            "source {place} of {} has none behind it",
+            self.order.len()
+        );
         let number = self.order[place];
         let beyond = &self.order[place + 2..];
         let passed = beyond.partition_point(|&other| self.comes_first(other as usize, number as usize));
         let end = place + 2 + passed;
         self.order.copy_within(place + 1..end, place);
         self.order[end - 1] = number;
+        debug_assert!(
+            self.order.get(end).is_none_or(|&next| self.comes_first(number as usize, next as usize)),
+            "a source was moved back too little"
+        );
     }
 
     fn first(&self) -> Option<&Child> {
@@ -266,6 +281,7 @@ impl MergeIter {
     /// The source of the current entry.
     #[inline]
     fn current(&self) -> &Source {
+        debug_assert!(!self.order.is_empty(), "an iterator without a position is read");
         &self.children[self.order[0] as usize].iter
     }
 
@@ -273,6 +289,7 @@ impl MergeIter {
     #[inline]
     fn comes_first(&self, a: usize, b: usize) -> bool {
         let (one, other) = (&self.children[a], &self.children[b]);
+        debug_assert!(one.live && other.live, "an ended source is compared");
         let order = one
             .head
             .cmp(&other.head)
@@ -295,6 +312,7 @@ impl Child {
             self.head = head(self.iter.key());
             self.seq = self.iter.seq();
         }
+        debug_assert!(!self.live || self.seq <= SeqNo::MAX, "an entry at {}", self.seq);
     }
 }
 
@@ -324,6 +342,7 @@ fn drain<I: EntryIter + ?Sized>(
     bound: Option<Bound<'_>>,
     each: &mut impl FnMut(EntryView<'_>) -> bool,
 ) -> Result<Drained> {
+    debug_assert!(iter.valid(), "a source without an entry is first");
     loop {
         let entry = iter.view();
         let is_tombstone = entry.kind == EntryKind::Delete;
@@ -438,6 +457,7 @@ impl EntryIter for MergeIter {
 /// Mutable references to items `a` and `b`; `None` if they are the same item or one is missing.
 #[inline]
 fn two_mut<T>(items: &mut [T], a: usize, b: usize) -> Option<(&mut T, &mut T)> {
+    debug_assert!(a != b, "item {a} is borrowed twice");
     let (low, high) = items.split_at_mut_checked(a.max(b))?;
     let (low, high) = (low.get_mut(a.min(b))?, high.first_mut()?);
     Some(if a < b { (low, high) } else { (high, low) })

@@ -30,6 +30,7 @@ const SHARDS: usize = 16;
 /// Maximum number of slots of ended scans that a shard keeps: a thread seldom has more scans open
 /// at once, and ends them all.
 const SPARE_MAX: usize = 4;
+const _: () = assert!(SHARDS > 0 && SWEEP_SLOTS_MIN > 0, "a registry has shards and slots");
 /// Minimum number of slots at which a shard removes those of ended iterators.
 const SWEEP_SLOTS_MIN: usize = 64;
 /// Bytes that an iterator is assumed to hold per run besides itself: a block of 4 KiB, in a pinned
@@ -129,7 +130,12 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.sum_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        let before = self.sum_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        debug_assert!(
+            before >= self.bytes,
+            "{} of {before} bytes of live iterators are released",
+            self.bytes
+        );
     }
 }
 
@@ -188,6 +194,7 @@ impl IterRegistry {
     pub fn room_wanted_bytes(&self) -> u64 {
         let bytes = self.ledger.bytes(LedgerPart::Iterators);
         let (most, least) = AHEAD_PARTS;
+        debug_assert!(most <= least, "the room grows by 1/{least} to 1/{most} of the limit");
         let room_bytes = bytes + (bytes / 2).clamp(self.limit_bytes / least, self.limit_bytes / most);
         self.room_bytes.store(room_bytes, Ordering::Relaxed);
         room_bytes
@@ -269,6 +276,7 @@ impl IterRegistry {
         if shard.slots.len() >= shard.sweep_at.max(SWEEP_SLOTS_MIN) {
             shard.slots.retain(|slot| slot.strong_count() > 0);
             shard.sweep_at = 2 * shard.slots.len();
+            debug_assert!(shard.sweep_at >= shard.slots.len(), "a sweep at {} slots", shard.sweep_at);
         }
         shard.slots.push(Arc::downgrade(&slot));
         let countdown = Countdown::new(self.next_seed.fetch_add(1, Ordering::Relaxed));
@@ -287,6 +295,7 @@ impl IterRegistry {
         if shard.spare.len() < SPARE_MAX {
             shard.spare.push(spare);
         }
+        debug_assert!(shard.spare.len() <= SPARE_MAX, "{} spare iterators", shard.spare.len());
     }
 
     /// Adds the work of a scan. A report without a seek comes from a scan that has reported before.

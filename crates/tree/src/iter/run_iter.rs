@@ -85,6 +85,7 @@ impl<L: TableList> RunIter<L> {
             self.open = None;
         }
         (self.limit, self.walk) = (limit, walk);
+        debug_assert!(!self.valid, "a restarted iterator has a position");
     }
 
     /// Releases the current blocks. The iterator has no position until it is sought.
@@ -135,11 +136,16 @@ impl<L: TableList> RunIter<L> {
     }
 
     fn open_table(&mut self, index: usize) -> Result<()> {
+        debug_assert!(index < self.tables.tables().len(), "table {index} of {}", self.tables.tables().len());
         self.count_tombstones();
         let table = &self.tables.tables()[index];
         let reader = &table.meta.open()?;
         let lower = (&table.range.lower).max(&self.limit.lower);
         let lower = (*lower > table.meta.smallest).then(|| lower.clone());
+        debug_assert!(
+            self.limit.overlaps(&table.range),
+            "a table is opened that lies outside the iterator's limit"
+        );
         let upper = tighter(table.range.upper.as_ref(), self.limit.upper.as_ref());
         let upper = upper.filter(|upper| table.meta.upper.as_ref().is_none_or(|end| *upper < end)).cloned();
         match &mut self.open {
@@ -216,6 +222,7 @@ impl<L: TableList> RunIter<L> {
 
     #[inline]
     fn at_entry(&self) -> &TableIter {
+        debug_assert!(self.valid, "an iterator without a position is read");
         &self.open.as_ref().expect("only called when valid").iter
     }
 }
@@ -285,6 +292,7 @@ impl<L: TableList> EntryIter for RunIter<L> {
             self.valid = true;
             return Ok(());
         }
+        debug_assert!(open.index != usize::MAX, "a released iterator is moved");
         let after = open.index + 1;
         self.seek_from(after, None)
     }
@@ -298,6 +306,7 @@ impl<L: TableList> EntryIter for RunIter<L> {
             self.valid = true;
             return Ok(());
         }
+        debug_assert!(open.index != usize::MAX, "a released iterator is moved");
         let before = open.index;
         self.seek_back_from(before, None)
     }

@@ -42,6 +42,7 @@ const STEPS_BEFORE_SEEK: u32 = 16;
 /// Adjoining ranges below newer tombstones are skipped together; this is their maximum number per
 /// skip.
 const COVERS_PER_SKIP: u32 = 256;
+const _: () = assert!(STEPS_BEFORE_SEEK > 0 && COVERS_PER_SKIP > 0, "every bound allows a step");
 
 /// The visible keys and values of one view, at one sequence number, within a range.
 pub struct VisibleIter {
@@ -72,6 +73,11 @@ impl VisibleIter {
         for plan in view.plans() {
             sources.push(Source::Run(RunIter::new(Arc::clone(&plan.run), range.clone(), walk)));
         }
+        assert_eq!(
+            sources.len(),
+            view.memtables.len() + view.plans().len(),
+            "one source for each memtable and each run"
+        );
         let merge = MergeIter::new(sources);
         let tombstones = Tombstones::of(&view, seq);
         Self { view, seq, range, merge, came: Came::Forward, key: Vec::new(), seen, tombstones }
@@ -79,6 +85,7 @@ impl VisibleIter {
 
     /// Starts again like a new iterator of the same view, but keeps the memory and the sources.
     pub fn restart(&mut self, seq: SeqNo, range: KeyRange, walk: Walk) {
+        debug_assert_eq!(self.seen.len(), self.view.memtables.len(), "one sequence number for each memtable");
         let memtables = &self.view.memtables;
         let mut grown = false;
         self.merge.restart(|number, source| match (source, memtables.get(number)) {
@@ -209,6 +216,7 @@ impl VisibleIter {
             }
             let kind = self.merge.kind();
             let floor = self.tombstones.floor(&self.key);
+            debug_assert!(self.merge.seq() <= self.seq, "a reader at {} sees {}", self.seq, self.merge.seq());
             let hidden = self.merge.seq() <= floor;
             if !hidden && matches!(kind, EntryKind::Put | EntryKind::ValueRef) {
                 out.push(&self.merge);
@@ -317,6 +325,7 @@ impl VisibleIter {
     /// Moves sources that are hidden within `reach` past it. Returns whether any moved.
     fn skip(&mut self, reach: Option<Reach>) -> Result<bool> {
         let Some(Reach { end, floor }) = reach else { return Ok(false) };
+        debug_assert!(floor <= self.seq, "a reader at {} skips by the newer tombstone {floor}", self.seq);
         let tombstones = &self.tombstones;
         Ok(self.merge.skip(end.as_deref(), |source| tombstones.crosses(source, floor))?)
     }

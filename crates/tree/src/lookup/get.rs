@@ -80,6 +80,11 @@ impl Timer {
                 last = now;
             }
             distances.sort_unstable();
+            debug_assert!(
+                Self::SAMPLES / 10 < distances.len(),
+                "the tenth percentile of {} samples",
+                Self::SAMPLES
+            );
             distances[Self::SAMPLES / 10]
         })
     }
@@ -180,6 +185,7 @@ impl<'a> Lookup<'a> {
             // The cache misses of all candidates overlap; the tests below go from the newest to the
             // oldest.
             let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?; // All cache misses at once...
+            debug_assert!(gathered <= CANDIDATES, "{gathered} candidates of a round of {CANDIDATES}");
             for candidate in candidates.iter().take(gathered).flatten() {
                 let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
                 if verdict != Verdict::No {
@@ -211,6 +217,11 @@ impl<'a> Lookup<'a> {
                 }
             }
         }
+        debug_assert!(
+            floor <= self.seq,
+            "the range tombstone {floor} is newer than the reader at {}",
+            self.seq
+        );
         recorder.floor(floor);
         floor
     }
@@ -227,6 +238,12 @@ impl<'a> Lookup<'a> {
             let entry = if entries == 0 { None } else { memtable.get(self.digest, self.key, self.seq) };
             recorder.step(|| Step::memtable(place, entries, entry.as_ref()));
             if let Some(entry) = entry {
+                debug_assert!(
+                    entry.seq <= self.seq,
+                    "a memtable gives {} to a reader at {}",
+                    entry.seq,
+                    self.seq
+                );
                 counts.memtable_hits += 1;
                 return Some((entry, memtable.as_ref()));
             }
@@ -289,6 +306,11 @@ impl<'a> Lookup<'a> {
             _ => self.open_closed(plan, number)?,
         };
         let filter = filter.as_ref();
+        debug_assert!(
+            plan.run.tables().get(number).is_some_and(|table| table.range.contains(self.key)),
+            "table {number} of run {} is asked for a key outside its range",
+            plan.run.id
+        );
         let question = filter.map(|filter| filter.ask(self.digest, self.settings.prefetch));
         let question = question.unwrap_or_else(Question::unanswerable);
         Ok(Some(Candidate { plan, number, reader, filter, question }))
@@ -315,6 +337,13 @@ impl<'a> Lookup<'a> {
             self.test(candidate, filter, question, digest, counts, recorder)?
         };
         counts.modules += tested.modules;
+        debug_assert!(
+            tested.modules as usize <= filter.geometry().modules().len(),
+            "{} modules tested of {}",
+            tested.modules,
+            filter.geometry().modules().len()
+        );
+        debug_assert!(tested.maybe || tested.modules > 0, "a filter denies the key without a test");
         if tested.modules > 0 {
             *consulted += 1;
             counts.filters += 1;
@@ -363,6 +392,7 @@ impl<'a> Lookup<'a> {
         recorder: &mut R,
     ) -> Result<()> {
         let modules = filter.geometry().modules().len();
+        debug_assert!(tested.maybe, "a denied key is tested further");
         for module in tested.modules as usize..modules {
             let maybe = match filter.module(digest, module) {
                 Some(maybe) => {
@@ -452,6 +482,12 @@ impl<'a> Lookup<'a> {
         counts.add_reads(&io);
         let entry = found?;
         let filtered = verdict == Verdict::Maybe;
+        debug_assert!(verdict != Verdict::No, "a table is searched that cannot hold the key");
+        debug_assert!(
+            entry.as_ref().is_none_or(|entry| entry.seq <= self.seq),
+            "a lookup at {} returns a newer entry",
+            self.seq
+        );
         counts.false_positives += u64::from(entry.is_none() && filtered);
         candidate.tell(verdict, entry.is_some(), recorder);
         recorder.step(|| {

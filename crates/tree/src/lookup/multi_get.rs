@@ -39,6 +39,7 @@ use shamba_env::lock;
 const GROUP: usize = 32;
 /// Keys after which the tables opened for lookups are closed again.
 const PART: usize = 8 * GROUP;
+const _: () = assert!(PART % GROUP == 0, "a part consists of whole groups");
 
 /// Progress of one key of a group.
 struct Pending<'a> {
@@ -102,6 +103,12 @@ pub fn multi_get<K: AsRef<[u8]>>(
                     pending.sampler = Some(Sampler::default());
                 }
             }
+            debug_assert!(
+                group.pending.len() == keys.len(),
+                "{} lookups for {} keys",
+                group.pending.len(),
+                keys.len()
+            );
             answers.resize_with(answers.len() + keys.len(), || None);
             group.ask_memtables(&mut answers, counts)?;
             group.gather(view)?;
@@ -119,6 +126,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
             group.sampled.take().into_iter().for_each(samples.finish);
         }
     }
+    assert_eq!(answers.len(), keys.len(), "one answer for each key");
     counts.found += answers.iter().flatten().count() as u64;
     Ok(answers.into_iter().map(|value| value.map(Slice::from_value)).collect())
 }
@@ -150,6 +158,7 @@ impl<'a> Group<'a> {
     ) {
         self.pending.clear();
         self.candidates.clear();
+        debug_assert!(keys.len() <= GROUP, "a group of {} keys", keys.len());
         counts.lookups += keys.len() as u64;
         let begin_ns = settings.now_ns();
         for (number, key) in keys.iter().enumerate() {
@@ -204,6 +213,7 @@ impl<'a> Group<'a> {
                 let number = places.number(at, plan, pending.lookup.key);
                 self.candidates.extend(pending.lookup.candidate(plan, number, &mut Silent)?);
             }
+            debug_assert!(pending.from <= self.candidates.len(), "candidates from {} on", pending.from);
             pending.to = self.candidates.len();
         }
         Ok(())
@@ -283,6 +293,10 @@ impl<'a> Group<'a> {
                 *place = loaded;
             }
         });
+        debug_assert!(
+            sharers.iter().all(|(_, block)| *block < count),
+            "a key needs a block that is not read"
+        );
         let done = lock(&done);
         counts.add_reads(&done.cost);
         for (at, block) in sharers {
@@ -320,6 +334,7 @@ impl<'a> Group<'a> {
                     false
                 }
                 Ok(None) => {
+                    debug_assert!(pending.from < pending.to, "a search beyond the key's candidates");
                     pending.from += 1;
                     true
                 }
@@ -341,6 +356,10 @@ impl Pending<'_> {
             (Some(loaded), Some(located)) => self.lookup.search_loaded(candidate, loaded, located, &mut io),
             (_, located) => self.lookup.search_block(candidate, located, &mut io),
         };
+        debug_assert!(
+            self.state == BlockState::Loaded || self.loaded.is_none() || self.state == BlockState::Cold,
+            "a cached block was read"
+        );
         if self.state == BlockState::Loaded {
             // The read that filled the cache has been counted as a read.
             io.cache_hits = io.cache_hits.saturating_sub(1); // It counts as the read that it was.

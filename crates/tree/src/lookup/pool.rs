@@ -23,6 +23,7 @@ use shamba_env::lock;
 const SLOW_READ_NS: u64 = 20_000;
 /// Maximum number of threads; more parallel reads gain nothing on one device.
 const THREADS_MAX: usize = 16;
+const _: () = assert!(THREADS_MAX > 0, "a pool without threads");
 
 /// A pool of reading threads.
 pub struct ReadPool {
@@ -89,11 +90,13 @@ impl ReadPool {
         while *over < count {
             over = batch.all_over.wait(over).unwrap_or_else(PoisonError::into_inner);
         }
+        debug_assert_eq!(*over, count, "more pieces of a batch are done than it has");
         assert!(!batch.has_panicked.load(Ordering::Relaxed), "a thread that reads has panicked");
     }
 
     /// Starts threads until there are `wanted`, as far as the system allows it.
     fn start_threads(&self, wanted: usize) {
+        assert!(wanted <= THREADS_MAX, "{wanted} threads, at most {THREADS_MAX} allowed");
         let mut threads = lock(&self.threads);
         while threads.len() < wanted {
             let shared = Arc::clone(&self.shared);
@@ -148,6 +151,7 @@ impl Batch {
             self.has_panicked.store(true, Ordering::Relaxed);
         }
         let mut over = lock(&self.over);
+        assert!(*over < self.count, "piece {number} of {} is done twice", self.count);
         *over += 1;
         if *over == self.count {
             self.all_over.notify_all();

@@ -41,6 +41,7 @@ use crate::version::{TableUse, Version};
 /// Interval between folds in sampled lookups: short enough that each decay step is small, long
 /// enough that the walk over all tables has no measurable cost.
 const FOLD_EVERY: u64 = 1 << 12;
+const _: () = assert!(FOLD_EVERY > 0, "counters are folded after some samples");
 /// Maximum age of the rates per second in microseconds: [`TreeStatistics::fold_in_time`] refreshes
 /// older ones.
 const FOLD_AFTER_US: u64 = 1_000_000;
@@ -173,6 +174,7 @@ impl TreeStatistics {
         let mut folded = lock(&self.folded);
         let counted = self.counted();
         let Samples { lookups, found, .. } = counted.since(folded.looked);
+        debug_assert!(lookups >= 0.0 && found >= 0.0, "{found} of {lookups} lookups found their key");
         if lookups < shift::SAMPLES_MIN {
             return None;
         }
@@ -202,6 +204,10 @@ impl TreeStatistics {
         folded.contradicted_since_us = None;
         self.fold_into(&mut folded, version, now_us);
         folded.window = shift.of_window(folded.window);
+        debug_assert!(
+            folded.window.found <= folded.window.lookups,
+            "more lookups found their key than there were"
+        );
         let entries: u64 = version.tables().map(|(_, _, table)| table.meta.entries).sum();
         for table in distinct_tables(version) {
             let of_tree = table.meta.entries as f64 / entries.max(1) as f64;

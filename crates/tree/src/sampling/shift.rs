@@ -24,6 +24,7 @@ pub(super) const SAMPLES_MIN: f64 = 16.0;
 /// Samples without a shift after which the check restarts; newer ones would otherwise have to
 /// outweigh them.
 pub(super) const SAMPLES_WINDOW_MAX: f64 = 64.0;
+const _: () = assert!(SAMPLES_MIN <= SAMPLES_WINDOW_MAX, "a window has enough samples for a test");
 /// Minimum change of the hit rate that is a shift, however significant; decay handles smaller ones.
 const CHANGE_MIN: f64 = 1.0 / 16.0;
 /// Significance threshold in standard deviations; high because the test runs 16 times a second.
@@ -94,6 +95,7 @@ impl Shift {
         if lookups < SAMPLES_MIN || before <= kept {
             return None;
         }
+        debug_assert!(before > 0.0 && lookups > 0.0, "a rate of no lookups");
         let from = ((window.found - found) / before).clamp(0.0, 1.0);
         let to = (found / lookups).min(1.0);
         // The standard deviation of one sample is at most one half.
@@ -105,6 +107,7 @@ impl Shift {
     /// The keyspace's window after the shift.
     pub fn of_window(self, window: Window) -> Window {
         let lookups = self.lookups * self.keep;
+        debug_assert!(self.keep <= 1.0, "a shift keeps {} of what was known", self.keep);
         Window { lookups, found: lookups * self.to, ..window }
     }
 
@@ -124,6 +127,7 @@ impl Shift {
             (probes.found + (self.to - self.from) * self.lookups * of_tree).min(lookups)
         };
         let empty = lookups - found;
+        debug_assert!(empty >= 0.0, "{found} of {lookups} lookups found their key");
         let let_through = if probes.empty > 0.0 { probes.false_positives / probes.empty } else { 0.0 };
         Probes::new(empty, found, empty * let_through).scaled(self.keep).with_seeks(probes.seeks)
     }

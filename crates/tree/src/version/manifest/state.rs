@@ -78,6 +78,10 @@ impl ManifestState {
                 return Err(format!("keyspace {id} does not exist"));
             }
         }
+        debug_assert!(
+            edit.keyspaces_dropped.iter().all(|id| !keyspaces.contains_key(id)),
+            "a dropped keyspace remains"
+        );
         self.keyspaces = keyspaces;
         self.settings.extend(edit.settings.iter().cloned());
         self.first_log = self.first_log.max(edit.first_log.unwrap_or_default());

@@ -59,6 +59,7 @@ impl ManifestWriter {
         let mut frames = FrameWriter::create(env, &path, FileKind::Manifest, number)?;
         frames.append_record(&edit_pieces(&state.snapshot_edit()).parts())?;
         frames.sync()?;
+        assert!(frames.offset() > 0, "a manifest without its first record becomes current");
         draft_current(env, dir, number, frames.birth())?;
         Ok(Self { number, snapshot_bytes: frames.offset(), frames })
     }
@@ -111,6 +112,7 @@ impl ManifestWriter {
     /// manifest pays off. The second bound prevents that a large tree, whose snapshot alone exceeds
     /// any fixed limit, is rewritten for each edit.
     pub fn is_outgrown(&self, bytes_max: u64) -> bool {
+        debug_assert!(self.bytes() >= self.snapshot_bytes, "a manifest shorter than its first record");
         self.bytes() - self.snapshot_bytes > bytes_max.max(self.snapshot_bytes)
     }
 

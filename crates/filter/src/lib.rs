@@ -12,8 +12,7 @@
 //! A filter is cut into equal slices of at most 64 KiB, the unit of storage in files and of
 //! residency in memory; an absent slice answers "maybe". [`Filter`] owns its slices.
 //! [`FilterGeometry`] gives the position of a key's bits when another component holds the slices;
-//! its stored form suffices to reconstruct a filter. [`BlockedFilter`] with [`FilterShape`] is the
-//! blocked family by itself.
+//! its stored form suffices to reconstruct a filter.
 //!
 //! [`fpr`] holds the theory of false positives, [`measured`] the measured rates; [`sim`] measures
 //! them.
@@ -36,7 +35,6 @@ mod shape;
 mod simd;
 
 // One filter.
-mod blocked;
 mod geometry;
 mod standard;
 
@@ -46,7 +44,6 @@ mod filter;
 // Measured rates.
 pub mod sim;
 
-pub use blocked::BlockedFilter;
 pub use filter::Filter;
 pub use geometry::{ALL_MODULES, FilterGeometry, ModuleShape, Site};
 pub use layout::{FilterLayout, MAX_MODULES, Modules, Probing};

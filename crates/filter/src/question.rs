@@ -3,7 +3,7 @@
 //! The memory latency lies between the two; a lookup uses it to prefetch the lines of all its other
 //! filters.
 //!
-//! Not here: the choice of the line ([`crate::BlockedFilter::ask`], [`crate::Site::question`]).
+//! Not here: the choice of the line ([`crate::Site::question`]).
 
 use crate::simd::Prober;
 use crate::simd::lines::Line;

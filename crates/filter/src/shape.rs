@@ -11,11 +11,11 @@
 //! shapes within the limits below, so the fields of a [`FilterShape`] that was decoded or built can
 //! be multiplied without overflow.
 //!
-//! Not here: the bits themselves ([`crate::BlockedFilter`]); the same for filters of any family
+//! Not here: the bits themselves ([`crate::Filter`]); the same for filters of any family
 //! ([`crate::FilterGeometry`], whose stored form begins with the same eight bytes).
 
-use crate::limits::{MAX_BITS_PER_KEY, MAX_PROBES};
-use crate::{LINE_BITS, LINE_BYTES, MAX_SLICE_BYTES};
+use crate::limits::MAX_PROBES;
+use crate::{LINE_BYTES, MAX_SLICE_BYTES};
 
 /// Maximum `slices_log2`: 2^20 slices of 64 KiB are 64 GiB.
 pub(crate) const MAX_SLICES_LOG2: u8 = 20;
@@ -79,13 +79,15 @@ impl FilterShape {
     pub const ENCODED_BYTES: usize = 8;
 
     /// The shape of a blocked filter for `keys` keys, with the whole lines nearest to
-    /// `bits_per_key`; `None` without keys or bits.
+    /// `bits_per_key`; `None` without keys or bits. Tests compare [`crate::FilterGeometry`] with
+    /// it.
+    #[cfg(test)]
     pub(crate) fn blocked(keys: usize, bits_per_key: f64) -> Option<Self> {
         if keys == 0 || bits_per_key.is_nan() || bits_per_key <= 0.0 {
             return None;
         }
-        let bits_per_key = bits_per_key.min(MAX_BITS_PER_KEY);
-        let (slices_log2, lines_per_slice) = cut(keys as f64 * bits_per_key / LINE_BITS as f64);
+        let bits_per_key = bits_per_key.min(crate::MAX_BITS_PER_KEY);
+        let (slices_log2, lines_per_slice) = cut(keys as f64 * bits_per_key / crate::LINE_BITS as f64);
         Some(Self {
             family: FilterFamily::Blocked,
             probes: crate::fpr::best_probes(bits_per_key),
@@ -177,6 +179,7 @@ pub(crate) fn check(probes: u8, slices_log2: u8, lines_per_slice: u32) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MAX_BITS_PER_KEY;
 
     fn shape(probes: u8, slices_log2: u8, lines_per_slice: u32) -> FilterShape {
         FilterShape { family: FilterFamily::Blocked, probes, slices_log2, lines_per_slice }

@@ -90,13 +90,7 @@ impl Lines {
         &mut self.0
     }
 
-    /// The line of this number; `None` when the slice is absent.
-    #[inline]
-    pub(crate) fn line(&self, number: usize) -> Option<&Line> {
-        self.0.get(number)
-    }
-
-    /// The same, for setting bits.
+    /// The line of this number, for setting bits; `None` when the slice is absent.
     #[inline]
     pub(crate) fn line_mut(&mut self, number: usize) -> Option<&mut Line> {
         self.0.get_mut(number)
@@ -140,13 +134,13 @@ mod tests {
             assert_eq!(slice.as_bytes(), content);
             assert_eq!(slice.as_bytes().as_ptr().align_offset(LINE_BYTES), 0);
             assert_eq!(slice.resident_bytes(), content.len());
-            assert_eq!((slice.is_absent(), slice.line(lines).is_none()), (lines == 0, true));
+            assert_eq!((slice.is_absent(), slice.0.get(lines).is_none()), (lines == 0, true));
             // Kept alive, so that the allocator returns different addresses.
             slices.push((slice, content)); // Kept, so that the allocator gives other places.
         }
         for (slice, content) in slices {
             for (number, line) in content.chunks(LINE_BYTES).enumerate() {
-                assert_eq!(slice.line(number).map(|line| &line.0[..]), Some(line));
+                assert_eq!(slice.0.get(number).map(|line| &line.0[..]), Some(line));
             }
         }
     }

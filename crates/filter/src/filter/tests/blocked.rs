@@ -1,11 +1,11 @@
-//! No false negatives, measured rates against theory, slices present and absent, and the example of
-//! the format page.
+//! Filters of the blocked family: no false negatives, measured rates against theory, slices present
+//! and absent, and the example of the format page.
 
 use super::*;
-use crate::LINE_BITS;
 use crate::fpr::{best_probes, blocked_fpr};
+use crate::place::Place;
+use crate::shape::FilterShape;
 use shamba_key::{DigestFn, DigestKind};
-use std::collections::HashSet;
 use std::fmt::Write;
 
 /// Pseudo-random digests (SplitMix64) from a seed, so that a failure can be reproduced.
@@ -27,8 +27,21 @@ fn digests(seed: u64, count: usize) -> Vec<KeyDigest> {
     Digests(seed).take(count).collect()
 }
 
-fn owned_slices(filter: &BlockedFilter) -> Vec<Box<[u8]>> {
-    filter.slices().map(Box::from).collect()
+fn build(digests: &[KeyDigest], bits_per_key: f64) -> Option<Filter> {
+    Filter::build(digests, FilterLayout::Blocked, bits_per_key)
+}
+
+/// The stored form of the filter's single module.
+fn shape(filter: &Filter) -> FilterShape {
+    FilterShape::decode(&filter.geometry().encode()).unwrap()
+}
+
+fn place(shape: FilterShape, digest: KeyDigest) -> Place {
+    Place::at(digest.module(0), shape.slices_log2, shape.lines_per_slice)
+}
+
+fn from_shape(shape: FilterShape, slices: Vec<Option<Box<[u8]>>>) -> Result<Filter, String> {
+    Filter::from_slices(FilterGeometry::try_from(shape)?, slices)
 }
 
 #[test]
@@ -37,7 +50,7 @@ fn no_false_negative_for_any_digest_kind() {
         let digest_fn = DigestFn::new(kind, 0x5eed);
         let keys: Vec<KeyDigest> = (0..200_000u64).map(|key| digest_fn.digest(&key.to_be_bytes())).collect();
         for bits_per_key in [0.3, 1.0, 4.5, 10.0, 23.7] {
-            let filter = BlockedFilter::build(&keys, bits_per_key).unwrap();
+            let filter = build(&keys, bits_per_key).unwrap();
             let missed = keys.iter().filter(|digest| !filter.may_contain(**digest)).count();
             assert_eq!(missed, 0, "{kind} at {bits_per_key} bits");
         }
@@ -50,9 +63,9 @@ fn no_false_negative_at_any_size() {
     for count in [1, 2, 25, 51, 52, 76, 77, 5_000, 52_428, 52_429, 52_455, 52_456, 104_858, 210_000, 430_000]
     {
         let keys = digests(count as u64, count);
-        let filter = BlockedFilter::build(&keys, 10.0).unwrap();
-        assert!(keys.iter().all(|digest| filter.may_contain(*digest)), "{count} keys, {:?}", filter.shape());
-        assert_eq!(filter.slices().count(), filter.shape().slices());
+        let filter = build(&keys, 10.0).unwrap();
+        assert!(keys.iter().all(|digest| filter.may_contain(*digest)), "{count} keys, {:?}", shape(&filter));
+        assert_eq!(filter.slices().count(), shape(&filter).slices());
         assert_eq!(filter.absent_slices(), 0);
     }
 }
@@ -61,7 +74,7 @@ fn no_false_negative_at_any_size() {
 fn measured(count: usize, bits_per_key: f64, strangers: usize) -> f64 {
     let mut numbers = Digests(bits_per_key.to_bits() ^ count as u64);
     let keys: Vec<KeyDigest> = numbers.by_ref().take(count).collect();
-    let filter = BlockedFilter::build(&keys, bits_per_key).unwrap();
+    let filter = build(&keys, bits_per_key).unwrap();
     // Digests are a bijection of a counter, so the ones that follow are all absent.
     numbers.take(strangers).filter(|digest| filter.may_contain(*digest)).count() as f64 / strangers as f64
 }
@@ -84,12 +97,12 @@ fn measured_rates_meet_theory() {
 
 #[test]
 fn the_rate_does_not_depend_on_the_slice_that_a_key_falls_into() {
-    let filter = BlockedFilter::build(&digests(1, 1_000_000), 10.0).unwrap();
-    let slices = filter.shape().slices();
+    let filter = build(&digests(1, 1_000_000), 10.0).unwrap();
+    let slices = shape(&filter).slices();
     assert_eq!(slices, 32);
     let (mut asked, mut passed) = (vec![0u32; slices], vec![0u32; slices]);
     for digest in Digests(2).take(4_000_000) {
-        let slice = place(filter.shape(), digest).slice;
+        let slice = place(shape(&filter), digest).slice;
         asked[slice] += 1;
         passed[slice] += u32::from(filter.may_contain(digest));
     }
@@ -136,31 +149,31 @@ fn extreme_digests_have_a_place_in_every_shape() {
 #[test]
 fn nothing_to_build() {
     let keys = digests(5, 10);
-    assert!(BlockedFilter::build(&[], 10.0).is_none());
-    assert!(BlockedFilter::build(&keys, 0.0).is_none());
-    assert!(BlockedFilter::build(&keys, -1.0).is_none());
-    assert!(BlockedFilter::build(&keys, f64::NAN).is_none());
+    assert!(build(&[], 10.0).is_none());
+    assert!(build(&keys, 0.0).is_none());
+    assert!(build(&keys, -1.0).is_none());
+    assert!(build(&keys, f64::NAN).is_none());
 }
 
 #[test]
 fn versions_of_one_key_count_once() {
     let keys = digests(6, 10_000);
     let versions: Vec<KeyDigest> = keys.iter().flat_map(|digest| [*digest; 3]).collect();
-    let (once, thrice) = (BlockedFilter::build(&keys, 10.0), BlockedFilter::build(&versions, 10.0));
+    let (once, thrice) = (build(&keys, 10.0), build(&versions, 10.0));
     let (once, thrice) = (once.unwrap(), thrice.unwrap());
-    assert_eq!(once.shape(), thrice.shape());
+    assert_eq!(shape(&once), shape(&thrice));
     assert!(once.slices().eq(thrice.slices()));
 }
 
 #[test]
 fn a_filter_read_back_is_the_filter_written() {
     let keys = digests(7, 123_456);
-    let written = BlockedFilter::build(&keys, 11.3).unwrap();
-    let shape = FilterShape::decode(&written.shape().encode()).unwrap();
-    let read = BlockedFilter::from_slices(shape, owned_slices(&written)).unwrap();
+    let written = build(&keys, 11.3).unwrap();
+    let shape = FilterShape::decode(&shape(&written).encode()).unwrap();
+    let read = from_shape(shape, owned(&written)).unwrap();
     assert!(read.slices().eq(written.slices()));
     for digest in keys.iter().copied().chain(Digests(8).take(100_000)) {
-        assert_eq!(read.ask(digest).maybe(), written.may_contain(digest));
+        assert_eq!(read.may_contain(digest), written.may_contain(digest));
     }
     let content = shape.total_bytes() as usize;
     assert!((content..content + content / 8 + 4096).contains(&read.resident_bytes()));
@@ -169,18 +182,18 @@ fn a_filter_read_back_is_the_filter_written() {
 #[test]
 fn an_absent_slice_denies_nothing_and_others_still_filter() {
     let keys = digests(9, 200_000);
-    let whole = BlockedFilter::build(&keys, 10.0).unwrap();
-    let mut slices: Vec<Option<Box<[u8]>>> = owned_slices(&whole).into_iter().map(Some).collect();
+    let whole = build(&keys, 10.0).unwrap();
+    let mut slices = owned(&whole);
     assert_eq!(slices.len(), 4);
     slices[2] = None;
-    let partial = BlockedFilter::from_slices_partial(whole.shape(), slices).unwrap();
+    let partial = from_shape(shape(&whole), slices).unwrap();
     assert_eq!(partial.absent_slices(), 1);
     assert_eq!(partial.slices().count(), 3);
     assert!(partial.resident_bytes() < whole.resident_bytes() * 4 / 5);
     let mut waved_through = 0;
     for digest in keys.iter().copied().chain(Digests(10).take(100_000)) {
-        let absent = place(whole.shape(), digest).slice == 2;
-        assert_eq!(partial.ask(digest).maybe(), absent || whole.may_contain(digest));
+        let absent = place(shape(&whole), digest).slice == 2;
+        assert_eq!(partial.may_contain(digest), absent || whole.may_contain(digest));
         waved_through += u32::from(absent && !whole.may_contain(digest));
     }
     assert!(waved_through > 20_000, "a quarter of the strangers, less the false positives: {waved_through}");
@@ -188,23 +201,21 @@ fn an_absent_slice_denies_nothing_and_others_still_filter() {
 
 #[test]
 fn slices_that_do_not_fit_the_shape_are_refused() {
-    let filter = BlockedFilter::build(&digests(11, 200_000), 10.0).unwrap();
-    let shape = filter.shape();
-    let refused = |shape, slices| BlockedFilter::from_slices(shape, slices).unwrap_err();
+    let filter = build(&digests(11, 200_000), 10.0).unwrap();
+    let shape = shape(&filter);
+    let refused = |shape, slices| from_shape(shape, slices).unwrap_err();
 
-    let mut fewer = owned_slices(&filter);
+    let mut fewer = owned(&filter);
     fewer.pop();
     assert!(refused(shape, fewer).contains("3 filter slices, expected 4"));
 
-    let mut shorter = owned_slices(&filter);
-    shorter[1] = vec![0; shape.slice_bytes() - 1].into();
+    let mut shorter = owned(&filter);
+    shorter[1] = Some(vec![0; shape.slice_bytes() - 1].into());
     assert!(refused(shape, shorter).contains("filter slice 1 has"));
 
-    assert!(refused(FilterShape { probes: 0, ..shape }, owned_slices(&filter)).contains("0 probes"));
+    assert!(refused(FilterShape { probes: 0, ..shape }, owned(&filter)).contains("0 probes"));
     assert!(refused(FilterShape { slices_log2: 63, ..shape }, Vec::new()).contains("slices"));
-    assert!(
-        refused(FilterShape { lines_per_slice: u32::MAX, ..shape }, owned_slices(&filter)).contains("lines")
-    );
+    assert!(refused(FilterShape { lines_per_slice: u32::MAX, ..shape }, owned(&filter)).contains("lines"));
 }
 
 /// The worked example of `docs/formats/filter.md`: the code writes what the page shows.
@@ -213,8 +224,8 @@ fn the_format_page_shows_what_is_written() {
     let digest_fn = DigestFn::new(DigestKind::Xxh3, 0);
     let keys = ["apple", "banana", "cherry"];
     let digests = keys.map(|key| digest_fn.digest(key.as_bytes()));
-    let filter = BlockedFilter::build(&digests, 10.0).unwrap();
-    let shape = filter.shape();
+    let filter = build(&digests, 10.0).unwrap();
+    let shape = shape(&filter);
 
     let mut text = String::new();
     for (key, digest) in keys.iter().zip(digests) {
@@ -224,12 +235,12 @@ fn the_format_page_shows_what_is_written() {
         writeln!(text, "{key:<8} {raw:016x}  {remix:016x}  {}", bits.join(" ")).unwrap();
     }
     writeln!(text, "\nshape    {}", hex(&shape.encode())).unwrap();
-    for slice in filter.slices() {
+    for (_, slice) in filter.slices() {
         for (row, bytes) in slice.chunks(16).enumerate() {
             writeln!(text, "slice 0  {:02x}: {}", row * 16, hex(bytes)).unwrap();
         }
     }
-    let page = include_str!("../../../../docs/formats/filter.md");
+    let page = include_str!("../../../../../docs/formats/filter.md");
     assert!(page.contains(&text), "docs/formats/filter.md lacks this example:\n{text}");
 }
 

@@ -34,8 +34,8 @@ fn range_tombstones_alone_make_a_table_and_come_back_sorted() {
 
 #[test]
 fn the_time_of_the_oldest_tombstone_is_kept_with_tombstones_only() {
-    let put = [Row::put(b"a", 1)];
-    let delete = [Row { kind: EntryKind::Delete, value: Vec::new(), ..Row::put(b"a", 1) }];
+    let put = [row("a", 1, "value")];
+    let delete = [Row { kind: EntryKind::Delete, ..row("a", 1, "") }];
     let range = [tombstone("b", Some("c"), 2)];
     for (rows, tombstones, noted, kept) in [
         (&put, &[][..], Some(70), None),

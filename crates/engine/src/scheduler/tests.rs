@@ -8,6 +8,8 @@ use shamba_env::{Env, MemFs, Vfs};
 use shamba_model::MergePolicy;
 
 mod alone;
+mod paying;
+mod steps;
 
 use super::next::Step;
 use super::state::BackgroundState;
@@ -137,43 +139,6 @@ fn tables_that_a_close_forestalls_are_removed() {
     assert_eq!(core.scheduler.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
     core.reads.release_stale_views(&core.catalog);
     assert_eq!(files(), used);
-}
-
-/// A queue: put at the tail, delete at the head, scan from the start. The scans pass the tombstones
-/// of the head, and pay for collecting them. Time passes by the step, so the result is the same on
-/// every machine.
-#[test]
-fn a_queue_keeps_few_tombstones_in_tables() {
-    let clock = Arc::new(shamba_env::ManualClock::new());
-    let env = Env { clock: Arc::clone(&clock) as _, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
-    let db = Db::builder(Path::new("/db")).env(env).info_log(false).write_buffer(64 << 10).open();
-    let db = db.expect("opened");
-    let core = db.core();
-    let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
-    let in_tables = || {
-        let version = Arc::clone(&keyspace.load().version);
-        version.tables().map(|(_, _, table)| table.meta.deletes).sum::<u64>()
-    };
-    let (mut tail, mut largest) = (0u64, 0);
-    for head in 0..30_000u64 {
-        while tail < head + 100 {
-            db.put(tail.to_be_bytes(), [7; 100]).expect("put");
-            tail += 1;
-        }
-        let first = db.iter().next().expect("the queue is not empty").expect("read");
-        assert_eq!(first.0[..], head.to_be_bytes());
-        db.delete(head.to_be_bytes()).expect("deleted");
-        clock.advance_us(1_000);
-        if head % 500 == 0 {
-            crate::statistics::fold(&core.catalog, clock.now_us());
-            core.scheduler.run_inline();
-            if head > 10_000 {
-                largest = largest.max(in_tables());
-            }
-        }
-    }
-    assert!(db.stats().flushes > 50, "{} flushes", db.stats().flushes);
-    assert!(largest <= 1_000, "{largest} tombstones in tables");
 }
 
 #[test]

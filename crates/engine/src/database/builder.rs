@@ -121,9 +121,10 @@ impl Builder {
         self
     }
 
-    /// Threads for flushes, compactions and upkeep, which several databases can share. Default: those
-    /// that all databases of the process share; see [`Workers`]. A database on a slow device, or one
-    /// whose listener takes long, keeps shared threads from others: give it threads of its own.
+    /// Threads for flushes, compactions and upkeep, which several databases can share. Default:
+    /// those that all databases of the process share; see [`Workers`]. A database on a slow device,
+    /// or one whose listener takes long, keeps shared threads from others: give it threads of its
+    /// own.
     #[must_use]
     pub fn workers(mut self, workers: &Workers) -> Self {
         self.workers = Some(workers.clone());

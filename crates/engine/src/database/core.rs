@@ -121,7 +121,7 @@ impl Core {
     }
 }
 
-/// What the threads of a pool do for a database.
+/// The work that the threads of a pool do for a database.
 struct DatabaseSteps {
     scheduler: Arc<Scheduler>,
     residency: Arc<ResidencyManager>,

@@ -85,7 +85,7 @@ pub(crate) struct ResidencyManager {
     wanted: AtomicBool,
     is_stopping: AtomicBool,
     waker: Waker,
-    /// What was seen at the last look; `None` before the first one.
+    /// Observations at the last look; `None` before the first one.
     seen: Mutex<Option<Observations>>,
     on_idle: OnceLock<IdleHook>,
 }

@@ -37,7 +37,7 @@ fn hit_rate_changed(planned: &[Found], now: &[Found]) -> bool {
     planned.len() == now.len() && planned.iter().zip(now).any(far)
 }
 
-/// What was seen at the last look.
+/// Observations at the last look.
 pub(super) struct Observations {
     window_us: u64,
     last_us: u64,

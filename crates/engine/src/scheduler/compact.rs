@@ -5,8 +5,8 @@
 //! inputs are narrowed, so space is freed as the compaction proceeds, a crash loses at most the
 //! unfinished slices, and shutdown does not wait.
 //!
-//! Invariant: nothing is installed before its claim was checked against the tree in force, under the
-//! lock of installs. A violation would lose data, and means a defect of the scheduler.
+//! Invariant: nothing is installed before its claim was checked against the tree in force, under
+//! the lock of installs. A violation would lose data, and means a defect of the scheduler.
 //!
 //! Not here: which slice is next, and on which thread ([`super::next`], [`super::execute`]).
 
@@ -150,8 +150,8 @@ impl Compactor {
         Ok(Installed::Yes(Tally::default()))
     }
 
-    /// Installs the edit that `edit` makes from the tree in force, after a check of the claim. False
-    /// if the keyspace was dropped.
+    /// Installs the edit that `edit` makes from the tree in force, after a check of the claim.
+    /// False if the keyspace was dropped.
     fn install_claimed(
         &self,
         job: &Job,

@@ -1,9 +1,12 @@
 //! Execution of steps: each is done by one thread, and ends by installing what can be installed.
 //!
-//! A worker calls [`Scheduler::next_step`] and [`Scheduler::run`] in turn, and waits when there is
-//! no step. Several threads may do so for one scheduler, and one thread for several schedulers.
+//! A thread of the pool calls [`Scheduler::flush_step`] or [`Scheduler::compaction_step`], which
+//! chooses a step, does it, and says when to look again. Several threads may do so for one
+//! scheduler, and one thread for several schedulers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use shamba_env::lock;
 use shamba_tree::compaction::policy::Reason;
@@ -16,11 +19,16 @@ use super::state::BackgroundState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
+use crate::workers::Next;
 
 /// Delay after the first failure; it doubles with each further one.
 const BACK_OFF_MS: u64 = 20;
 /// Maximum delay between retries.
 const BACK_OFF_MS_MAX: u64 = 2_000;
+
+/// An idle thread looks for work after this long: level 0 is drained after some time without
+/// writes, a tombstone may reach its maximum age, and a wake-up may be lost.
+pub(super) const IDLE: Duration = Duration::from_millis(500);
 
 /// Delay before a retry after this many failures in a row.
 pub(super) fn back_off_ms(failures: u32) -> u64 {
@@ -53,6 +61,52 @@ impl Drop for Building<'_> {
 }
 
 impl Scheduler {
+    /// Notes that work begins. A database that was opened just now is not quiet yet.
+    pub fn begin(&self) {
+        lock(&self.background.state).quiet_since_us = self.clock.now_us();
+    }
+
+    /// Stops all work: none begins, and running steps end soon.
+    pub fn stop(&self) {
+        self.background.is_stopping.store(true, Ordering::Release);
+        lock(&self.background.state).shutdown = true;
+        self.stop_jobs(|_| true);
+        self.notify();
+    }
+
+    pub(super) fn flush_step(&self) -> Next {
+        if self.sealed.is_empty() || self.lifecycle.has_failed() {
+            self.seal_old_tombstones();
+            self.catalog.remove_obsolete_files();
+            return Next::After(IDLE);
+        }
+        match self.flush_oldest() {
+            Ok(()) => Next::Now,
+            Err(_) => {
+                let failures = lock(&self.background.state).flush_failures.failures;
+                Next::After(Duration::from_millis(back_off_ms(failures)))
+            }
+        }
+    }
+
+    pub(super) fn compaction_step(&self) -> Next {
+        let step = {
+            let mut state = lock(&self.background.state);
+            let step = if self.lifecycle.has_failed() { None } else { self.next_step_under(&mut state) };
+            step.ok_or_else(|| state.retry_at_us)
+        };
+        match step {
+            Ok(step) => {
+                let _ = self.run(step); // A failure is recorded, and delays the next job.
+                Next::Now
+            }
+            Err(retry_at_us) => {
+                let retry_us = retry_at_us.saturating_sub(self.clock.now_us());
+                Next::After(if retry_us > 0 { Duration::from_micros(retry_us).min(IDLE) } else { IDLE })
+            }
+        }
+    }
+
     /// The step that this thread should do now, with all that it takes claimed; `None` if there is
     /// none.
     pub(super) fn next_step(&self) -> Option<Step> {
@@ -264,7 +318,8 @@ impl Scheduler {
         outcome.map(|_| ()).inspect_err(|error| self.telemetry.background_error("merge", error))
     }
 
-    /// Stops the running jobs for which `is_meant` holds. Those that no thread works on end at once.
+    /// Stops the running jobs for which `is_meant` holds. Those that no thread works on end at
+    /// once.
     pub(super) fn stop_jobs(&self, is_meant: impl Fn(&Job) -> bool) {
         let mut ended = Vec::new();
         {

@@ -1,12 +1,13 @@
 //! A compaction in progress: its slices, which workers build in parallel and install in order.
 //!
-//! [`Job`] is what the slices of a job share; it does not change. [`Running`] is its progress, which
-//! is kept under the scheduler's lock. Any worker may take the next slice ([`Running::take_slice`]).
-//! Finished slices wait in the job until all earlier ones are installed: an edit states that
-//! everything below the end of its slice is compacted. The worker that finishes the next slice in
-//! order installs it, and those after it that are finished ([`Running::next_to_install`]). So no
-//! worker waits for another one. No slice is taken far ahead of the first that is not installed,
-//! which bounds the space of finished tables that are not installed.
+//! [`Job`] is what the slices of a job share; it does not change. [`Running`] is its progress,
+//! which is kept under the scheduler's lock. Any worker may take the next slice
+//! ([`Running::take_slice`]). Finished slices wait in the job until all earlier ones are installed:
+//! an edit states that everything below the end of its slice is compacted. The worker that finishes
+//! the next slice in order installs it, and those after it that are finished
+//! ([`Running::next_to_install`]). So no worker waits for another one. No slice is taken far ahead
+//! of the first that is not installed, which bounds the space of finished tables that are not
+//! installed.
 //!
 //! Invariants: slices are taken and installed in ascending order; one thread at a time installs; a
 //! slice that was taken always gets a result, even after a panic ([`super::execute`]).
@@ -40,7 +41,7 @@ pub(super) struct Prepared {
     pub bits: Arc<JobBits>,
 }
 
-/// What the slices of a compaction share.
+/// The parts of a job that its slices share.
 pub(super) struct Job {
     /// Number of the job, never reused.
     pub number: u64,

@@ -6,10 +6,10 @@
 //!
 //! The threads are those of a pool ([`crate::workers`]), which do one *step* after the other
 //! ([`steps`]). In one lane a thread flushes generations in order. In the other, threads run
-//! compactions: each step ([`execute`]) is a slice of a running job or the beginning of another one,
-//! whichever has the higher score. So several jobs of one or of several keyspaces run side by side,
-//! as far as their claims allow, and slices of one job are built in parallel. No step waits for
-//! another. The compaction threads run at lower priority than other threads.
+//! compactions: each step ([`execute`]) is a slice of a running job or the beginning of another
+//! one, whichever has the higher score. So several jobs of one or of several keyspaces run side by
+//! side, as far as their claims allow, and slices of one job are built in parallel. No step waits
+//! for another. The compaction threads run at lower priority than other threads.
 //!
 //! Without threads (the deterministic environment) the same steps run inside the call that makes
 //! them due.

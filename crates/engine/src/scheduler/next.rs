@@ -6,8 +6,8 @@
 //! no two threads claim the same keys.
 //!
 //! Trees are loaded under that lock, and a claim changes only after its install is published. So a
-//! tree is never older than the claims on it. Where it is newer, the claims cover more than the rest
-//! of their jobs, which is safe.
+//! tree is never older than the claims on it. Where it is newer, the claims cover more than the
+//! rest of their jobs, which is safe.
 //!
 //! Not here: carrying a step out ([`super::execute`]).
 
@@ -82,8 +82,8 @@ impl Picker {
         Self { clock, is_inline, workers, settings, catalog, sealed, reads, telemetry, memory }
     }
 
-    /// The step that a free thread should do now, with all that it takes claimed; `None` if there is
-    /// nothing to do, or not enough memory for it.
+    /// The step that a free thread should do now, with all that it takes claimed; `None` if there
+    /// is nothing to do, or not enough memory for it.
     pub fn next_step(&self, state: &mut BackgroundState) -> Option<Step> {
         let design = self.settings.live.get().design;
         state.running.iter_mut().for_each(|running| running.check_design(&design));
@@ -251,8 +251,8 @@ impl Picker {
     }
 
     /// Whether flushed tables that could be moved unchanged are joined into fewer ones
-    /// (`TableSize::joins`). Not where tables of the target run lie between them: no output may span
-    /// those.
+    /// (`TableSize::joins`). Not where tables of the target run lie between them: no output may
+    /// span those.
     fn joins_tables(&self, version: &Version, job: &CompactionJob) -> bool {
         use shamba_tree::compaction::policy::{Reason, Target};
         let uses = job.uses(version);

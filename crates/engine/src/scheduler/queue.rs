@@ -123,8 +123,8 @@ impl Requests {
         self.queue.len() < before
     }
 
-    /// Notes that `job`, with this number, begins in `keyspace`. All other requests were passed over
-    /// once more.
+    /// Notes that `job`, with this number, begins in `keyspace`. All other requests were passed
+    /// over once more.
     pub fn began(&mut self, keyspace: KeyspaceId, job: &CompactionJob, number: u64) {
         let mut served = None;
         if job.reason == Reason::Manual {

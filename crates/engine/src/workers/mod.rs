@@ -149,7 +149,7 @@ impl Waker {
     }
 }
 
-/// What a member wants after a step.
+/// The time of a member's next step, as seen at the end of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// The step did something: there may be more.

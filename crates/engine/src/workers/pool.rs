@@ -58,7 +58,7 @@ struct Member {
 struct Visits {
     /// Whether it may have work.
     is_due: bool,
-    /// How often it was woken: a step that found nothing does not hide a later wake-up.
+    /// Number of times that it was woken: a step that found nothing does not hide a later wake-up.
     wakes: u64,
     running: usize,
     limit: usize,

@@ -57,8 +57,8 @@ const IN_PLACE_HEADROOM: u64 = 2;
 /// bytes.
 const JOIN_RATIO_MAX: u64 = 2;
 
-/// The next compaction that the rules ask for, the deepest level first; `None` when the tree has the
-/// required shape. For forecasts and simulations in which nothing else runs.
+/// The next compaction that the rules ask for, the deepest level first; `None` when the tree has
+/// the required shape. For forecasts and simulations in which nothing else runs.
 pub fn pick(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     let capacities = rules.capacities(version);
     Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.pick()

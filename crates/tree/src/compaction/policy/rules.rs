@@ -13,9 +13,9 @@ use shamba_model::{Capacities, Design, Sizing};
 
 use crate::version::{TableUse, Version};
 
-/// Under `Manual`, level 0 is urgent from this many triggers on. With a larger value, a large debt on
-/// the levels (after a change of the design) would block writers until it is paid. With a smaller
-/// one, level 0 would be compacted onto level 1 while that is over its capacity.
+/// Under `Manual`, level 0 is urgent from this many triggers on. With a larger value, a large debt
+/// on the levels (after a change of the design) would block writers until it is paid. With a
+/// smaller one, level 0 would be compacted onto level 1 while that is over its capacity.
 const L0_URGENT_TRIGGERS: u32 = 4;
 /// Under `Auto`, level 0 is compacted at this many triggers, whatever that costs.
 const BATCH_TRIGGERS_MAX: u32 = 2;
@@ -34,8 +34,8 @@ pub struct Rules {
     pub l0_slowdown_runs: u32,
     /// Under `Auto`: whether even a single run in level 0 is compacted.
     pub is_draining: bool,
-    /// A compaction of at least this many bytes is *long*: tables that arrive on a full level do not
-    /// start one, and runs of level 0 are not merged with each other.
+    /// A compaction of at least this many bytes is *long*: tables that arrive on a full level do
+    /// not start one, and runs of level 0 are not merged with each other.
     pub long_bytes: u64,
     /// Tables of fewer bytes are small: adjacent ones are compacted in place (`small`).
     pub small_bytes: u64,

@@ -12,9 +12,9 @@
 //! writers that keep level 0 full, levels settle at bounds whose ratios are equal, so none grows
 //! without limit and level 0 is not starved.
 //!
-//! The score of level 0 is steep. A compaction of it costs about as much for a few runs as for many,
-//! since most of what it reads is the level below. With a score in proportion to its runs it was
-//! compacted again as soon as it had a few, in small batches. So it comes late, and then before
+//! The score of level 0 is steep. A compaction of it costs about as much for a few runs as for
+//! many, since most of what it reads is the level below. With a score in proportion to its runs it
+//! was compacted again as soon as it had a few, in small batches. So it comes late, and then before
 //! nearly everything: writers slow down by its runs.
 //!
 //! Not here: whether a level is due at all ([`crate::compaction::policy`]).

@@ -39,6 +39,7 @@ impl MemoryManager {
         let _balancing = lock(&self.balancing);
         self.balance_for(bytes.saturating_sub(charge.bytes()));
         charge.resize(bytes);
+        debug_assert_eq!(charge.bytes(), bytes, "a charge is granted whole");
     }
 
     /// Makes room for `bytes` that the caller will charge soon by opening a table.

@@ -175,12 +175,14 @@ impl MemoryManager {
     fn decide(&self, competing: &[memory::Consumer], last: Option<&Window>) -> Shares {
         let others_bytes = self.others_bytes() + self.kept_bytes();
         let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
-        memory::decide(&Inputs {
-            budget_bytes: self.settings.memory_budget_bytes,
-            others_bytes: others_bytes.max(peak_bytes),
-            consumers: competing,
-            last,
-        })
+        let (budget_bytes, others_bytes) = (self.settings.memory_budget_bytes, others_bytes.max(peak_bytes));
+        let shares = memory::decide(&Inputs { budget_bytes, others_bytes, consumers: competing, last });
+        debug_assert!(
+            shares.bytes[CONSUMERS].saturating_add(shares.bytes[CACHE])
+                <= memory::shared_bytes(budget_bytes, others_bytes),
+            "shares exceed what is shared: {shares:?}"
+        );
+        shares
     }
 
     /// Present shares of the consumers, and of the block cache, in bytes. Values decide only on

@@ -148,11 +148,13 @@ impl Pool {
         let mut state = lock(&self.state);
         while !state.members.is_empty() {
             state = match state.next_turn(lane) {
-                Some(turn) => {
+                Some(Turn { id, steps, wakes }) => {
                     drop(state);
-                    let next = self.step(lane, &turn);
+                    let next = self.step(lane, id, steps.as_ref());
+                    // Not under the lock: the last reference to a database leaves the pool.
+                    drop(steps);
                     let mut state = lock(&self.state);
-                    state.end_step(lane, &turn, next);
+                    state.end_step(lane, (id, wakes), next);
                     self.ended.notify_all();
                     state
                 }
@@ -164,11 +166,11 @@ impl Pool {
     }
 
     /// Does a step; nothing if it panicked.
-    fn step(&self, lane: Lane, turn: &Turn) -> Option<Next> {
-        IN_STEP_OF.set(Some((std::ptr::from_ref(self).addr(), turn.id)));
-        let next = catch_unwind(AssertUnwindSafe(|| turn.steps.step(lane)));
+    fn step(&self, lane: Lane, id: u64, steps: &dyn Steps) -> Option<Next> {
+        IN_STEP_OF.set(Some((std::ptr::from_ref(self).addr(), id)));
+        let next = catch_unwind(AssertUnwindSafe(|| steps.step(lane)));
         if next.is_err() {
-            turn.steps.panicked(lane);
+            steps.panicked(lane);
         }
         IN_STEP_OF.set(None);
         next.ok()
@@ -196,6 +198,9 @@ impl Pool {
     }
 
     fn leave(&self, id: u64) {
+        // Declared before the guard, so that it is dropped without the lock: it may be the last
+        // reference to the database, which leaves the pool when it is dropped.
+        let _left: Option<Member>;
         let mut state = lock(&self.state);
         let Some(position) = state.members.iter().position(|member| member.id == id) else { return };
         state.members[position].is_leaving = true;
@@ -206,7 +211,9 @@ impl Pool {
         while state.running(id) > own_steps {
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.members.retain(|member| member.id != id);
+        // Another thread may have removed it meanwhile.
+        let position = state.members.iter().position(|member| member.id == id);
+        _left = position.map(|position| state.members.remove(position));
         if !state.members.is_empty() {
             return;
         }
@@ -257,15 +264,15 @@ impl State {
         Some(Turn { id: member.id, steps: Arc::clone(&member.steps), wakes: visits.wakes })
     }
 
-    fn end_step(&mut self, lane: Lane, turn: &Turn, next: Option<Next>) {
+    fn end_step(&mut self, lane: Lane, (id, wakes): (u64, u64), next: Option<Next>) {
         // A member stays until its last step has ended, unless it left from inside this step.
-        let Some(visits) = self.visits(turn.id, lane) else { return };
+        let Some(visits) = self.visits(id, lane) else { return };
         assert!(visits.running > 0, "a step ended that had not begun");
         visits.running -= 1;
         match next {
             Some(Next::Now) => visits.is_due = true,
             Some(Next::After(wait)) => {
-                visits.is_due &= visits.wakes != turn.wakes;
+                visits.is_due &= visits.wakes != wakes;
                 visits.wait = wait.min(IDLE);
             }
             None => visits.has_panicked = true,

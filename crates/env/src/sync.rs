@@ -19,7 +19,12 @@ pub mod atomic {
 
 /// Threads.
 pub mod thread {
-    pub use std::thread::{Builder, JoinHandle, available_parallelism};
+    pub use std::thread::{Builder, JoinHandle, ThreadId, available_parallelism};
+
+    /// The calling thread.
+    pub fn current_id() -> ThreadId {
+        std::thread::current().id()
+    }
 }
 
 /// Whether schedules are being explored: then code that only improves speed is left out, and sizes

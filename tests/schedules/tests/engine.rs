@@ -122,10 +122,11 @@ fn write(db: &Db, writer: usize, writes: usize) -> usize {
 /// Checks that a closed database leaves no unused table, whatever was being written.
 fn nothing_left_over(vfs: &Arc<dyn Vfs>) {
     let files = vfs.list(Path::new("/db")).expect("list");
-    let tables = files.iter().filter(|file| file.name.ends_with(".sst")).count() as u64;
+    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    let tables = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
     let db = read_only(vfs).expect("open");
     let used: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
-    assert_eq!(tables, used, "tables that lie there, tables in use: {}", db.describe());
+    assert_eq!(tables, used, "tables in the directory {names:?}, tables in use: {}", db.describe());
     db.close().expect("close");
 }
 

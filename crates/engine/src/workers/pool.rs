@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -12,17 +11,13 @@ use shamba_env::{JoinHandle, Spawner, lock};
 
 use super::{Lane, Next, Steps};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::thread::{ThreadId, current_id};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Number of lanes.
 const LANES: usize = Lane::ALL.len();
 /// The longest wait of a thread without work.
 const IDLE: Duration = Duration::from_millis(500);
-
-thread_local! {
-    /// The member in whose step this thread is.
-    static IN_STEP_OF: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
-}
 
 /// The threads of one or of several databases.
 pub(super) struct Pool {
@@ -44,6 +39,8 @@ struct State {
     handles: Vec<JoinHandle>,
     /// Per lane: position of the member whose turn is next.
     turn: [usize; LANES],
+    /// Threads in steps, each with the member.
+    in_steps: Vec<(ThreadId, u64)>,
 }
 
 struct Member {
@@ -92,6 +89,7 @@ impl Pool {
             threads: [0; LANES],
             handles: Vec::new(),
             turn: [0; LANES],
+            in_steps: Vec::new(),
         };
         Self { state: Mutex::new(state), work: Default::default(), ended: Condvar::new(), grows }
     }
@@ -150,7 +148,7 @@ impl Pool {
             state = match state.next_turn(lane) {
                 Some(Turn { id, steps, wakes }) => {
                     drop(state);
-                    let next = self.step(lane, id, steps.as_ref());
+                    let next = Self::step(lane, steps.as_ref());
                     // Not under the lock: the last reference to a database leaves the pool.
                     drop(steps);
                     let mut state = lock(&self.state);
@@ -166,13 +164,11 @@ impl Pool {
     }
 
     /// Does a step; nothing if it panicked.
-    fn step(&self, lane: Lane, id: u64, steps: &dyn Steps) -> Option<Next> {
-        IN_STEP_OF.set(Some((std::ptr::from_ref(self).addr(), id)));
+    fn step(lane: Lane, steps: &dyn Steps) -> Option<Next> {
         let next = catch_unwind(AssertUnwindSafe(|| steps.step(lane)));
         if next.is_err() {
             steps.panicked(lane);
         }
-        IN_STEP_OF.set(None);
         next.ok()
     }
 
@@ -204,10 +200,10 @@ impl Pool {
         let mut state = lock(&self.state);
         let Some(position) = state.members.iter().position(|member| member.id == id) else { return };
         state.members[position].is_leaving = true;
-        let own = IN_STEP_OF.get();
-        let is_own = |pool: &Self, id| own == Some((std::ptr::from_ref(pool).addr(), id));
+        let thread = current_id();
+        let own = state.in_steps.iter().find(|(other, _)| *other == thread).copied();
         // A thread that leaves from inside a step of its own does not wait for that step.
-        let own_steps = usize::from(is_own(self, id));
+        let own_steps = usize::from(own == Some((thread, id)));
         while state.running(id) > own_steps {
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -219,8 +215,7 @@ impl Pool {
         }
         self.work.iter().for_each(Condvar::notify_all);
         // A thread of this pool cannot wait for its own end.
-        let is_own_thread = own.is_some_and(|(pool, _)| pool == std::ptr::from_ref(self).addr());
-        if is_own_thread {
+        if own.is_some() {
             return;
         }
         while state.members.is_empty() && state.threads != [0; LANES] {
@@ -261,10 +256,13 @@ impl State {
         let visits = &mut member.lanes[lane as usize];
         visits.running += 1;
         assert!(visits.running <= visits.limit, "more threads in a member's steps than it allows");
+        self.in_steps.push((current_id(), member.id));
         Some(Turn { id: member.id, steps: Arc::clone(&member.steps), wakes: visits.wakes })
     }
 
     fn end_step(&mut self, lane: Lane, (id, wakes): (u64, u64), next: Option<Next>) {
+        let thread = current_id();
+        self.in_steps.retain(|(other, _)| *other != thread);
         // A member stays until its last step has ended, unless it left from inside this step.
         let Some(visits) = self.visits(id, lane) else { return };
         assert!(visits.running > 0, "a step ended that had not begun");

@@ -74,6 +74,13 @@ impl<T> JoinHandle<T> {
     }
 }
 
+pub use shuttle::thread::ThreadId;
+
+/// The calling thread.
+pub fn current_id() -> ThreadId {
+    shuttle::thread::current().id()
+}
+
 /// Number of threads that can run at once.
 ///
 /// # Errors

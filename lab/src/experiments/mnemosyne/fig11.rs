@@ -174,6 +174,10 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
         for db in open {
             db.close().map_err(|error| error.chain().to_string())?;
         }
+        // When compactions ran decides which tables have the bits of which tree size.
+        if mean_ratio(&rows.view().of("bits", bits), "per_s", UNIFORM, BY_RUN).is_none() {
+            rows.note(format!("In no window do both sides have within 10 % of {bits} bits per key."));
+        }
     }
     Ok(rows)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shamba::{Batch, Cursor, Db, ErrorKind, Iter, Keyspace, Reader, Snapshot};
+use shamba::{Batch, Cursor, Db, ErrorKind, Iter, Keyspace, Reader, Snapshot, Workers};
 use shamba_env::{Env, LockKind, MemFs};
 
 fn env() -> Env {
@@ -169,4 +169,31 @@ fn a_real_lock_says_that_this_process_has_it() -> shamba::Result<()> {
     assert!(error.to_string().contains("in this process already"), "{error}");
     db.close()?;
     Db::open(dir.path())?.close()
+}
+
+#[test]
+fn a_database_closes_while_another_one_goes_on_with_the_same_threads() {
+    fn fill(db: &Db, from: u32) {
+        for number in from..from + 2_000 {
+            db.put(number.to_be_bytes(), [7; 100]).expect("put");
+        }
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let workers = Workers::new(1);
+    let open = |name: &str| {
+        let builder = Db::builder(dir.path().join(name)).memory_budget(4 << 20).workers(&workers);
+        builder.write_buffer(64 << 10).open().expect("open")
+    };
+    let (stays, goes) = (open("stays"), open("goes"));
+    for round in 0..5 {
+        fill(&stays, round * 1_000);
+        fill(&goes, round * 1_000);
+    }
+    goes.close().expect("closed");
+    fill(&stays, 10_000);
+    stays.wait_idle().expect("idle");
+    stays.compact().expect("compacted");
+    assert_eq!(stays.iter().count(), 6_000 + 2_000);
+    stays.close().expect("closed");
+    assert_eq!(open("goes").iter().count(), 6_000);
 }

@@ -4,7 +4,7 @@
 //! plain atomics. `hashes` comes from the counter in the hash function itself, not from an estimate
 //! of the lookup.
 //!
-//! What memory is used for is in a type of its own, [`MemoryReport`].
+//! The use of memory is in a type of its own, [`MemoryReport`].
 
 mod memory;
 

@@ -69,7 +69,6 @@ impl Scheduler {
     /// Stops all work: none begins, and running steps end soon.
     pub fn stop(&self) {
         self.background.is_stopping.store(true, Ordering::Release);
-        lock(&self.background.state).shutdown = true;
         self.stop_jobs(|_| true);
         self.notify();
     }
@@ -114,7 +113,7 @@ impl Scheduler {
     }
 
     pub(super) fn next_step_under(&self, state: &mut BackgroundState) -> Option<Step> {
-        if state.shutdown {
+        if self.background.is_stopping() {
             return None;
         }
         let step = self.picker.next_step(state);

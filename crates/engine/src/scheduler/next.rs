@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Clock, Env};
-use shamba_tree::compaction::policy::{CompactionJob, Rules, debt_bytes};
+use shamba_tree::compaction::policy::{CompactionJob, Reason, Rules, Target, debt_bytes};
 use shamba_tree::compaction::schedule::{
     Claims, Request, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
 };
@@ -108,18 +108,16 @@ impl Picker {
     fn trees(&self, state: &mut BackgroundState, rules: &Rules, now_us: u64) -> Vec<Tree> {
         let keyspaces = self.catalog.keyspaces();
         // One that is being dropped has nothing to compact.
-        let keyspaces: Vec<_> =
-            keyspaces.values().filter(|keyspace| !keyspace.dropped.load(Ordering::Acquire)).collect();
-        let versions: Vec<_> =
-            keyspaces.iter().map(|keyspace| Arc::clone(&keyspace.load().version)).collect();
-        let byte_ns = self.compaction_ns_per_byte();
+        let usable = keyspaces.values().filter(|keyspace| !keyspace.dropped.load(Ordering::Acquire));
+        let of_all =
+            triggers(&self.settings, &self.reads, self.clock.as_ref(), self.compaction_ns_per_byte());
         let with_unawaited = self.memory.writes_idle();
-        let trees = keyspaces.into_iter().zip(versions).map(|(keyspace, version)| {
+        let trees = usable.map(|keyspace| {
+            let version = Arc::clone(&keyspace.load().version);
             state.requests.drop_done(keyspace.id, &version, rules);
             let requests = state.requests.waiting(keyspace.id, with_unawaited);
             let seeks_per_second = keyspace.statistics.window(now_us).seeks_per_second;
-            let clock = self.clock.as_ref();
-            let triggers = triggers(&self.settings, &self.reads, clock, byte_ns, seeks_per_second);
+            let triggers = Triggers { seeks_per_second, ..of_all.clone() };
             Tree { keyspace: Arc::clone(keyspace), version, requests, triggers }
         });
         trees.collect()
@@ -254,7 +252,6 @@ impl Picker {
     /// (`TableSize::joins`). Not where tables of the target run lie between them: no output may
     /// span those.
     fn joins_tables(&self, version: &Version, job: &CompactionJob) -> bool {
-        use shamba_tree::compaction::policy::{Reason, Target};
         let uses = job.uses(version);
         let hull =
             uses.iter().map(|(_, _, table)| table.range.clone()).reduce(|hull, range| hull.hull(&range));

@@ -31,7 +31,6 @@ pub(super) struct BackgroundState {
     pub drainers: u32,
     /// Time at which the last flush ended.
     pub quiet_since_us: u64,
-    pub shutdown: bool,
     pub flush_failures: Failures,
     pub compaction_failures: Failures,
     /// No compaction begins before this time: the back-off after a failure.
@@ -75,7 +74,8 @@ impl BackgroundState {
 #[derive(Default)]
 pub(super) struct BackgroundWork {
     pub state: Mutex<BackgroundState>,
-    /// Set with [`BackgroundState::shutdown`], and read without the lock.
+    /// Set before the running jobs are stopped, which is done under the lock of `state`. A thread
+    /// that claims a job under that lock sees the flag, or has its job stopped.
     pub is_stopping: AtomicBool,
     /// Wakes the threads that do the work.
     pub waker: Waker,

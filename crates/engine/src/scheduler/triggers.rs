@@ -20,14 +20,13 @@ const BYTE_NS: f64 = 20.0;
 /// filter rewrites: in a minute the tables of a busy tree have been compacted anyway.
 const HORIZON_S: f64 = 60.0;
 
-/// The triggers now, for a keyspace with this number of seeks per second. `measured_byte_ns` is the
-/// measured cost of compacting a byte, 0 if none was measured.
+/// The triggers now, without the seeks per second, which each keyspace has its own of.
+/// `measured_byte_ns` is the measured cost of compacting a byte, 0 if none was measured.
 pub(super) fn triggers(
     settings: &Settings,
     reads: &Reads,
     clock: &dyn Clock,
     measured_byte_ns: f64,
-    seeks_per_second: f64,
 ) -> Triggers {
     Triggers {
         now_ms: clock.unix_ms(),
@@ -37,7 +36,7 @@ pub(super) fn triggers(
             byte_ns: measured_byte_ns.max(BYTE_NS),
             horizon_s: HORIZON_S,
         }),
-        seeks_per_second,
+        seeks_per_second: 0.0,
         tombstone_age_max_ms: settings.tombstone_age_max_ms(),
         oldest_snapshot: reads.snapshots().stripes().first().copied(),
     }

@@ -25,6 +25,10 @@ pub trait Layer: Send + Sync + Debug {
     fn over_writes(&self, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
         file
     }
+    /// Creates a file for many small appends, not yet wrapped.
+    fn create_log_below(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.below().create_log(path)
+    }
     /// Whether calls take longer here than below, as on an emulated device.
     fn emulates(&self) -> bool {
         false
@@ -42,6 +46,10 @@ impl<L: Layer> Vfs for L {
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.below().create(path).map(|file| self.over_writes(file))
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.create_log_below(path).map(|file| self.over_writes(file))
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {

@@ -27,9 +27,13 @@ mod system;
 // Layers over another file system, and threads.
 mod direct;
 mod fault;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod mapped;
 mod slow;
 mod spawn;
 mod tree;
+mod unmapped;
 
 // Whole file systems: real, in memory, crashing.
 mod memory;
@@ -55,6 +59,7 @@ pub use real::RealFs;
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
+pub use unmapped::UnmappedLogs;
 pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 
 use std::sync::Arc;

@@ -8,7 +8,8 @@
 //!
 //! Platform differences are in [`crate::system`].
 //!
-//! Not here: the reads of direct I/O ([`crate::direct`]).
+//! Not here: the reads of direct I/O ([`crate::direct`]); on Linux the appends to a log
+//! (`mapped/`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -121,6 +122,11 @@ impl Vfs for RealFs {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let file = system::append_options().create_new(true).open(path)?;
         Ok(Box::new(RealWriteFile(file)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        crate::mapped::create(path)
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {

@@ -113,6 +113,14 @@ pub trait Vfs: Send + Sync + Debug {
     }
     /// Creates an empty file for appending; fails with `AlreadyExists` if the name is taken.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// Creates an empty file for many small appends, which survive the end of the process once
+    /// [`WriteFile::append`] has returned. Fails with `AlreadyExists` if the name is taken.
+    ///
+    /// While it is open, and after a crash, zeros may follow what was appended: room that the file
+    /// has reserved. `truncate` and the drop of the file remove them.
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.create(path)
+    }
     /// Opens an existing file for appending at its end.
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
     /// Renames a file, replacing the target.

@@ -12,7 +12,7 @@ mod deprecated;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shamba_env::{Env, SlowFs};
+use shamba_env::{Env, SlowFs, UnmappedLogs};
 
 use crate::database::Db;
 use crate::error::{Error, Result};
@@ -151,8 +151,8 @@ impl Builder {
         Db::open_with(self)
     }
 
-    /// The environment of the database, with its device emulated if latencies or a bandwidth were
-    /// given.
+    /// The environment of the database, without mapped logs if so requested, and with its device
+    /// emulated if latencies or a bandwidth were given.
     ///
     /// # Errors
     /// `Invalid` for latencies or a bandwidth out of range.
@@ -163,6 +163,9 @@ impl Builder {
         let (read_ns, write_ns) = (ns(given.device_read_us), ns(given.device_write_us));
         let bytes_per_second = (given.device_mib_per_s * f64::from(1 << 20)) as u64;
         let mut env = self.env.clone();
+        if !given.map_log {
+            env.vfs = Arc::new(UnmappedLogs::new(env.vfs));
+        }
         if read_ns > 0 || write_ns > 0 || bytes_per_second > 0 {
             let slow = SlowFs::new(env.vfs, Arc::clone(&env.clock), read_ns, write_ns);
             env.vfs = Arc::new(slow.reading_at(bytes_per_second));

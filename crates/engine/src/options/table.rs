@@ -146,6 +146,17 @@ declare_options! {
         "direct-io" => direct_io(on: bool) field direct_io: bool = false;
         { value: "on|off", for_readers: true, has_flag: true, }
 
+        /// Writes to the log as copies into a mapped file, where the system permits it, instead of
+        /// a system call for each: a third of the time of a small write, as safe.
+        ///
+        /// On Linux, for ext4, XFS, tmpfs and overlayfs. What was written survives the end of the
+        /// process either way, and the loss of power once it is synced. A failing device is
+        /// reported by a signal (`SIGBUS`), for which the first database installs a handler in the
+        /// process; it passes on what is not a log's. Turn the option off in a process that
+        /// replaces such handlers without passing signals on.
+        "map-log" => map_log(on: bool) field map_log: bool = true;
+        { value: "on|off", has_flag: true, }
+
         /// Milliseconds to wait while another handle or process has the database open; 0 fails at
         /// once with `Locked`.
         "open-timeout" => open_timeout(timeout: Duration) field open_timeout: Duration = Duration::ZERO;

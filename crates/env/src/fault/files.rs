@@ -147,6 +147,11 @@ impl Vfs for FaultFs {
         Ok(self.wrap(path, self.inner.create(path)?))
     }
 
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.ask(OpKind::Create, path)?;
+        Ok(self.wrap(path, self.inner.create_log(path)?))
+    }
+
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.ask(OpKind::OpenAppend, path)?;
         Ok(self.wrap(path, self.inner.open_append(path)?))

@@ -250,6 +250,6 @@ impl Disk {
 }
 
 /// Lengths and offsets come from files held in memory, so they fit.
-fn in_memory(bytes: u64) -> usize {
+pub(super) fn in_memory(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

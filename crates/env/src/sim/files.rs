@@ -7,13 +7,15 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::disk::{Op, Write};
+use super::disk::{Op, Write, in_memory};
 use super::{FsyncFailure, SimFs, State};
 use crate::memory::FREE_BYTES;
 use crate::sync::MutexGuard;
 use crate::tree::{CellReader, FileCell, NameChange};
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 
+/// A log grows by this much: little, so that short tests see it grow.
+const ROOM_BYTES: u64 = 2_048;
 /// EIO.
 const IO_ERROR: i32 = 5;
 
@@ -70,6 +72,64 @@ impl WriteFile for SimWriteFile {
     }
 }
 
+/// A log: as on the real file system, it is longer than what was appended, and the rest is zeros.
+#[derive(Debug)]
+struct SimLogFile {
+    file: SimWriteFile,
+    /// Number of bytes appended.
+    end: u64,
+}
+
+impl SimLogFile {
+    /// Appends zeros, so that `bytes` more have room.
+    fn make_room(&mut self, bytes: usize) -> io::Result<()> {
+        let wanted = self.end + bytes as u64;
+        let held = self.file.cell.len();
+        if held < wanted {
+            let zeros = vec![0; in_memory(wanted.next_multiple_of(ROOM_BYTES) - held)];
+            self.file.append(&zeros)?;
+        }
+        Ok(())
+    }
+}
+
+impl WriteFile for SimLogFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !bytes.is_empty() {
+            self.make_room(bytes.len())?;
+            let SimWriteFile { fs, cell } = &self.file;
+            let mut state = fs.state();
+            cell.write_at(self.end, bytes);
+            state.record(Op::Data(cell.id, Write::Bytes { offset: self.end, bytes: Arc::from(bytes) }));
+            self.end += bytes.len() as u64;
+        }
+        Ok(bytes.len())
+    }
+
+    fn sync_data(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn sync_all(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.truncate(bytes)?;
+        self.end = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for SimLogFile {
+    fn drop(&mut self) {
+        if self.file.cell.len() > self.end {
+            // In memory it does not fail.
+            let _ = self.file.truncate(self.end);
+        }
+    }
+}
+
 /// Records the changes of one call; a call without changes is not recorded.
 fn record_names(mut state: MutexGuard<'_, State>, changes: Vec<NameChange>) {
     if !changes.is_empty() {
@@ -97,6 +157,13 @@ impl Vfs for SimFs {
         let (cell, changes) = state.tree.create(path)?;
         record_names(state, changes);
         Ok(self.open_write(cell))
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let mut state = self.state();
+        let (cell, changes) = state.tree.create(path)?;
+        record_names(state, changes);
+        Ok(Box::new(SimLogFile { file: SimWriteFile { fs: self.clone(), cell }, end: 0 }))
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {

@@ -83,6 +83,18 @@ impl FileCell {
         offset
     }
 
+    /// Overwrites bytes at `offset`, inside the file.
+    pub(crate) fn write_at(&self, offset: u64, bytes: &[u8]) {
+        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let place = Arc::make_mut(&mut content)
+            .change()
+            .get_mut(start..)
+            .and_then(|rest| rest.get_mut(..bytes.len()));
+        assert!(place.is_some(), "{} bytes at {offset} lie outside the file", bytes.len());
+        place.into_iter().for_each(|place| place.copy_from_slice(bytes));
+    }
+
     /// Truncates the file, or extends it with zeros as the system call does.
     pub(crate) fn truncate(&self, bytes: u64) -> io::Result<()> {
         let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(ErrorKind::FileTooLarge))?;

@@ -57,7 +57,8 @@ pub struct Record {
 pub enum Step {
     /// A complete record.
     Record(Record),
-    /// The file ends here, at a record boundary.
+    /// The file ends here, at a record boundary, or only zeros follow: room that the writer had
+    /// reserved.
     End,
     /// The bytes here are not a valid record.
     Damage {
@@ -121,7 +122,8 @@ impl FrameReader {
     /// A read failed. A read error is never taken for the end of the file.
     #[allow(clippy::should_implement_trait, reason = "it fails, or lends; an iterator can not")]
     pub fn next(&mut self) -> Result<Step> {
-        if self.offset == self.limit {
+        // Zeros are never the beginning of a frame.
+        if self.window.is_zero(self.offset, self.limit)? {
             return Ok(Step::End);
         }
         let start = self.offset;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use shamba_env::{Env, RandomFile, read_exact_at};
 
-use super::frame::FRAME_BYTES_MAX;
+use super::frame::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES};
 use crate::{Error, Result};
 
 /// Bytes read at a time: several frames, but little compared to the memtables that replay fills.
@@ -56,6 +56,23 @@ impl Window {
         }
         let held = skip.and_then(|skip| self.chunk.get(skip..)).and_then(|held| held.get(..wanted));
         Ok(held.unwrap_or_default())
+    }
+
+    /// Whether all bytes from `from` to `end` are zeros.
+    pub fn is_zero(&mut self, from: u64, end: u64) -> Result<bool> {
+        let mut at = from;
+        // Most are not, and their first bytes show it.
+        let mut piece_bytes = FRAME_HEADER_BYTES;
+        while at < end {
+            let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let bytes = self.at(at, left.min(piece_bytes))?;
+            if bytes.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += bytes.len().max(1) as u64;
+            piece_bytes = FRAME_BYTES_MAX;
+        }
+        Ok(true)
     }
 
     /// Index in the chunk of `offset`, if the chunk holds `wanted` bytes from there.

@@ -78,7 +78,11 @@ impl FrameWriter {
     /// I/O errors of the file system; `AlreadyExists` if the file exists.
     pub fn create(env: &Env, path: &Path, kind: FileKind, number: u64) -> Result<Self> {
         let birth = BirthId(env.rng.next_u64());
-        let file = env.vfs.create(path).map_err(|error| Error::io(path, "create", error))?;
+        let created = match kind {
+            FileKind::Wal => env.vfs.create_log(path),
+            _ => env.vfs.create(path),
+        };
+        let file = created.map_err(|error| Error::io(path, "create", error))?;
         Ok(Self {
             file,
             path: path.to_path_buf(),

@@ -32,6 +32,10 @@ pub struct SurveyedLog {
     pub head: Decoded<(Head, u64)>,
     /// The highest promise in the log itself.
     pub promise: u64,
+    /// The file has no byte, or only zeros: nothing that was written to it arrived.
+    pub is_empty: bool,
+    /// Anything but zeros follows the head.
+    pub has_more_than_head: bool,
 }
 
 impl SurveyedLog {
@@ -53,12 +57,18 @@ impl SurveyedLog {
         };
         let birth = header.as_ref().ok().map(|header| header.birth);
         let promise = survey::highest_promise(&mut window, number.0, birth)?;
-        let head = match birth {
-            Some(birth) => read_head(FrameReader::new(window, number.0, birth), number)?,
-            None => Err("the file header is not readable".to_owned()),
+        let is_empty = window.is_zero(0, file_bytes)?;
+        let (head, has_more_than_head) = match birth {
+            Some(birth) => {
+                let mut reader = FrameReader::new(window, number.0, birth);
+                let head = read_head(&mut reader, number)?;
+                let has_more = !matches!(reader.next()?, Step::End);
+                (head, has_more)
+            }
+            None => (Err("the file header is not readable".to_owned()), true),
         };
         debug_assert!(promise <= file_bytes, "log {number} of {file_bytes} bytes promises {promise}");
-        Ok(Self { number, path, file_bytes, header, head, promise })
+        Ok(Self { number, path, file_bytes, header, head, promise, is_empty, has_more_than_head })
     }
 
     /// Number of the predecessor that the head names.
@@ -66,14 +76,9 @@ impl SurveyedLog {
         let (head, _) = self.head.as_ref().ok()?;
         head.predecessor.map(|before| before.number)
     }
-
-    /// Whether any bytes follow the head.
-    pub fn has_more_than_head(&self) -> bool {
-        !matches!(self.head, Ok((_, end)) if end >= self.file_bytes)
-    }
 }
 
-fn read_head(mut reader: FrameReader, number: LogNo) -> Result<Decoded<(Head, u64)>> {
+fn read_head(reader: &mut FrameReader, number: LogNo) -> Result<Decoded<(Head, u64)>> {
     Ok(match reader.next()? {
         Step::Record(record) if record.kind == RecordKind::Head => {
             Head::decode(&record.payload, number).map(|head| (head, record.end))

@@ -188,7 +188,7 @@ impl<E: From<Error>> Replay<'_, E> {
     /// not be read.
     fn link(&mut self, log: &SurveyedLog) -> Result<bool> {
         if let Err(detail) = &log.header {
-            if log.file_bytes == 0 && !self.floor(log.number).covers(0) {
+            if log.is_empty && !self.floor(log.number).covers(0) {
                 // Created and never synced. Whether it ever held a batch is unknown, hence the
                 // warning.
                 self.stop(&log.path, 0, 0, "it is empty: no write of it reached the disk".to_owned());
@@ -231,7 +231,7 @@ impl<E: From<Error>> Replay<'_, E> {
             return Ok(true);
         }
         let is_copy = matches!(&log.head, Ok((head, _)) if head.copy_of == Some(self.options.first_log));
-        if log.promise == 0 && (is_copy || !log.has_more_than_head()) {
+        if log.promise == 0 && (is_copy || !log.has_more_than_head) {
             return Ok(false);
         }
         let first = self.options.first_log;

@@ -142,7 +142,14 @@ impl fmt::Display for LogDescription {
         }
         match &self.ending {
             Ending::Clean => writeln!(f, "closed in order"),
-            Ending::Open => writeln!(f, "ends after a whole record; {promise} bytes are promised"),
+            Ending::Open => {
+                write!(f, "ends after a whole record; {promise} bytes are promised")?;
+                let end = self.records.last().map_or(HEADER_BYTES, |record| record.offset + record.bytes);
+                match bytes.saturating_sub(end) {
+                    0 => writeln!(f),
+                    zeros => writeln!(f, "; {zeros} bytes of zeros follow, reserved for more"),
+                }
+            }
             Ending::Torn { offset, bytes, detail } => {
                 writeln!(f, "torn tail: {bytes} bytes from offset {offset} on: {detail}")
             }

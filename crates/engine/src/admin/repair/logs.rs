@@ -342,7 +342,7 @@ fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) ->
     let survey = |number: LogNo| SurveyedLog::survey(env, dir, number).ok();
     let begins = |number: &&LogNo| {
         survey(**number)
-            .is_some_and(|log| log.head.is_ok() && log.follows().is_none() && log.has_more_than_head())
+            .is_some_and(|log| log.head.is_ok() && log.follows().is_none() && log.has_more_than_head)
     };
     let begun = numbers.iter().rev().find(begins);
     let mut first = begun.or(numbers.first()).copied().unwrap_or_default();

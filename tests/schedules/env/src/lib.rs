@@ -24,6 +24,10 @@ mod helpers;
 mod layer;
 #[path = "../../../../crates/env/src/lock.rs"]
 mod lock;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+#[path = "../../../../crates/env/src/mapped/mod.rs"]
+mod mapped;
 #[path = "../../../../crates/env/src/memory.rs"]
 mod memory;
 #[path = "../../../../crates/env/src/pages.rs"]
@@ -45,6 +49,8 @@ pub mod sync;
 mod system;
 #[path = "../../../../crates/env/src/tree/mod.rs"]
 mod tree;
+#[path = "../../../../crates/env/src/unmapped.rs"]
+mod unmapped;
 #[path = "../../../../crates/env/src/vfs.rs"]
 mod vfs;
 
@@ -63,6 +69,7 @@ pub use real::RealFs;
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
+pub use unmapped::UnmappedLogs;
 pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 
 use std::sync::Arc;

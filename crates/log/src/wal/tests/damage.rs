@@ -1,4 +1,4 @@
-//! Damage sweep: every byte flipped, every length, every file missing. Replay must return exactly
+//! Damage sweep: every byte flipped, every length, zeros from every byte on, every file missing. Replay must return exactly
 //! the result that the promises imply.
 //!
 //! The expected result is computed from the frames of the undamaged story. A promise counts if the
@@ -9,9 +9,23 @@ use super::*;
 
 #[derive(Clone, Copy, Debug)]
 enum Damage {
-    Flip { log: usize, at: usize, mask: u8 },
-    Cut { log: usize, bytes: usize },
-    Delete { log: usize },
+    Flip {
+        log: usize,
+        at: usize,
+        mask: u8,
+    },
+    Cut {
+        log: usize,
+        bytes: usize,
+    },
+    /// From here on the file has zeros, also beyond its end.
+    Zero {
+        log: usize,
+        from: usize,
+    },
+    Delete {
+        log: usize,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,7 +38,10 @@ enum Expected {
 impl Damage {
     fn log(self) -> usize {
         match self {
-            Self::Flip { log, .. } | Self::Cut { log, .. } | Self::Delete { log } => log,
+            Self::Flip { log, .. }
+            | Self::Cut { log, .. }
+            | Self::Zero { log, .. }
+            | Self::Delete { log } => log,
         }
     }
 
@@ -37,6 +54,11 @@ impl Damage {
                 Some(bytes)
             }
             Self::Cut { bytes, .. } => Some(log.bytes[..bytes].to_vec()),
+            Self::Zero { from, .. } => {
+                let mut bytes = log.bytes[..from].to_vec();
+                bytes.resize(log.bytes.len() + 700, 0);
+                Some(bytes)
+            }
             Self::Delete { .. } => None,
         };
         story.restore(&[(self.log(), replacement)])
@@ -50,6 +72,7 @@ impl Damage {
         match self {
             Self::Flip { at, .. } => !(start..end).contains(&(at as u64)),
             Self::Cut { bytes, .. } => end <= bytes as u64,
+            Self::Zero { from, .. } => end <= from as u64,
             Self::Delete { .. } => false,
         }
     }
@@ -59,6 +82,7 @@ impl Damage {
         let at = match self {
             Self::Flip { at, .. } => at as u64,
             Self::Cut { bytes, .. } => bytes as u64,
+            Self::Zero { from, .. } => from as u64,
             Self::Delete { .. } => 0,
         };
         if at < HEADER_BYTES {
@@ -77,6 +101,7 @@ impl Damage {
         let untouched = match self {
             Self::Flip { at, .. } => at as u64 >= story.used_bytes(self.log()),
             Self::Cut { bytes, .. } => bytes as u64 >= story.used_bytes(self.log()),
+            Self::Zero { from, .. } => from as u64 >= story.used_bytes(self.log()),
             Self::Delete { .. } => false,
         };
         if untouched {
@@ -84,7 +109,9 @@ impl Damage {
         }
         let place = match self {
             // A cut between two frames is found at the cut.
-            Self::Cut { bytes, .. } if damaged.frames.iter().any(|frame| frame.end == bytes as u64) => {
+            Self::Cut { bytes, .. } | Self::Zero { from: bytes, .. }
+                if damaged.frames.iter().any(|frame| frame.end == bytes as u64) =>
+            {
                 bytes as u64
             }
             _ => self.place(damaged),
@@ -184,6 +211,45 @@ fn every_length() {
             }
         }
     }
+}
+
+#[test]
+fn zeros_from_every_byte_on() {
+    for story in stories() {
+        for manifest in manifests(&story) {
+            for (log, file) in story.logs.iter().enumerate() {
+                // Where the file itself has zeros, less is missing than from there on.
+                for from in (0..file.bytes.len()).filter(|&from| file.bytes[from] != 0) {
+                    Damage::Zero { log, from }.check(&story, manifest);
+                }
+                Damage::Zero { log, from: file.bytes.len() }.check(&story, manifest);
+            }
+        }
+    }
+}
+
+#[test]
+fn zeros_after_the_last_record_are_no_damage() {
+    for story in stories() {
+        let (_, before) = replay_all(&story.restore(&[]), &story.options()).expect("undamaged");
+        let last = story.logs.len() - 1;
+        let env = Damage::Zero { log: last, from: story.logs[last].bytes.len() }.apply(&story);
+        let (report, got) = replay_all(&env, &story.options()).expect("the same");
+        assert_eq!(got, before);
+        assert_eq!(report.warnings, []);
+    }
+}
+
+#[test]
+fn bytes_after_zeros_are_a_torn_tail() {
+    let story = Story::write(3, &[Act::Batch(60), Act::Flush, Act::Batch(60), Act::Flush]);
+    let mut bytes = story.logs[0].bytes.clone();
+    let second = story.batches[0].end as usize;
+    bytes[second..second + 40].fill(0);
+    let (report, got) = replay_all(&story.restore(&[(0, Some(bytes))]), &story.options()).expect("torn");
+    story.check_prefix(&got, 1);
+    let warnings: Vec<u64> = report.warnings.iter().map(|warning| warning.offset).collect();
+    assert_eq!(warnings, [second as u64], "the lost batch is reported");
 }
 
 #[test]

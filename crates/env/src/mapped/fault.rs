@@ -167,13 +167,13 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
             }
         }
         handler if previous.is_some_and(|action| action.sa_flags & libc::SA_SIGINFO != 0) => {
-            // SAFETY: whoever installed it stated that it is a handler with three parameters.
+            // SAFETY: its installation stated that it is a handler with three parameters.
             let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute(handler) };
             handler(signal, info, context);
         }
         handler => {
-            // SAFETY: whoever installed it stated that it is a handler with one parameter.
+            // SAFETY: its installation stated that it is a handler with one parameter.
             let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
             handler(signal);
         }

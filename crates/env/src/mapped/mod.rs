@@ -5,10 +5,10 @@
 //! [`WriteFile::sync_data`] makes them durable. A write of 140 bytes takes some 800 ns on ext4, a
 //! copy some 20.
 //!
-//! The map is a window of the file. Before a window is mapped, zeros are *written* up to its end, so
-//! the disk has room for it: a full disk is an error of that write, not of a copy. If the process
-//! or the machine stops, the file may therefore end in zeros. [`WriteFile::truncate`] and the drop
-//! of the file remove them.
+//! The map is a window of the file. Before a window is mapped, zeros are *written* up to its end,
+//! so the disk has room for it: a full disk is an error of that write, not of a copy. If the
+//! process or the machine stops, the file may therefore end in zeros. [`WriteFile::truncate`] and
+//! the drop of the file remove them.
 //!
 //! Everything that cannot be copied is written: appends of more than [`COPIED_BYTES_MAX`], and all
 //! of them while no window can be made (a disk with room for the record but not for a window, a
@@ -131,7 +131,8 @@ impl MappedFile {
 impl Window {
     fn map(file: &File, start: u64) -> io::Result<Self> {
         // SAFETY: the map is written to by `copy` alone, as raw bytes, and never read. So it does
-        // not matter that reads and writes of the file, also of other processes, see the same bytes.
+        // not matter that reads and writes of the file, also of other processes, see the same
+        // bytes.
         let mut map = unsafe { MmapOptions::new().offset(start).len(WINDOW_BYTES).map_mut(file)? };
         // The page faults of the whole window at once. A system that does not know the advice takes
         // them one by one.
@@ -154,7 +155,8 @@ impl Window {
         let room = self.room_at(offset);
         let copied = bytes.len().min(room);
         // SAFETY: `WINDOW_BYTES - room + copied` is at most `WINDOW_BYTES`, the length of the map.
-        // The map is not borrowed elsewhere, and `bytes` is not in it: nobody has a reference to it.
+        // The map is not borrowed elsewhere, and `bytes` is not in it: nobody has a reference to
+        // it.
         unsafe {
             let to = self.map.as_mut_ptr().add(WINDOW_BYTES - room);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, copied);

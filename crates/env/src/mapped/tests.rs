@@ -1,3 +1,5 @@
+//! Mapped files: what is in the file while it is open, and what happens when a copy fails.
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -137,7 +139,7 @@ fn the_real_file_system_maps_a_log_where_it_may() {
         io::ErrorKind::AlreadyExists
     );
     append_all(log.as_mut(), b"record").expect("appended");
-    let kind = rustix::fs::fstatfs(&File::open(&path).expect("opened")).expect("stats").f_type as u64;
+    let kind = rustix::fs::fstatfs(File::open(&path).expect("opened")).expect("stats").f_type as u64;
     let expected = if FILE_SYSTEMS.contains(&kind) { WINDOW_BYTES } else { 6 };
     assert_eq!(std::fs::metadata(&path).expect("metadata").len(), expected as u64, "file system {kind:#x}");
     drop(log);

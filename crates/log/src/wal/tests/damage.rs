@@ -1,5 +1,5 @@
-//! Damage sweep: every byte flipped, every length, zeros from every byte on, every file missing. Replay must return exactly
-//! the result that the promises imply.
+//! Damage sweep: every byte flipped, every length, zeros from every byte on, every file missing.
+//! Replay must return exactly the result that the promises imply.
 //!
 //! The expected result is computed from the frames of the undamaged story. A promise counts if the
 //! damage left it readable. Damage that a promise covers must be an error that names the damaged

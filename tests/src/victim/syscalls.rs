@@ -61,8 +61,10 @@ pub enum Fault {
 /// The files whose calls count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Files {
-    /// Write-ahead logs.
+    /// Write-ahead logs, written with a call for each record.
     Log,
+    /// The same, mapped: calls make room for records.
+    MappedLog,
     /// Tables.
     Tables,
     /// The manifest and what names it.
@@ -88,6 +90,8 @@ pub fn sweeps() -> Vec<Sweep> {
     let files = [Files::Log, Files::Tables, Files::Manifest];
     let mut all: Vec<Sweep> =
         faults.into_iter().flat_map(|fault| files.map(|files| Sweep { fault, files })).collect();
+    let of_mapped = [Fault::NoSpace, Fault::DiskFull, Fault::Killed];
+    all.extend(of_mapped.map(|fault| Sweep { fault, files: Files::MappedLog }));
     all.push(Sweep { fault: Fault::SyncFails, files: Files::Directory });
     all.push(Sweep { fault: Fault::Killed, files: Files::All });
     // Not for all files: the program loader need not handle it.
@@ -125,6 +129,7 @@ impl Sweep {
         };
         let files = match self.files {
             Files::Log => "logs",
+            Files::MappedLog => "mapped logs",
             Files::Tables => "tables",
             Files::Manifest => "the manifest",
             Files::Directory => "the directory",
@@ -169,12 +174,17 @@ impl Sweep {
         let flushing = Mix { flush_every: 2, ..small };
         let (mix, per_call, sync) = match (self.files, self.fault) {
             (Files::Log | Files::All, _) => (Mix { flush_every: 120, ..small }, 1.4, "always"),
+            // Each flush begins a log, and a log makes room with four calls.
+            (Files::MappedLog, _) => (flushing, 0.8, "never"),
             // Flushes and compactions change it in two threads, each with one sync.
             (Files::Manifest, Fault::SyncFails) => (flushing, 3.6, "never"),
             (Files::Tables | Files::Manifest | Files::Directory, _) => (flushing, 1.8, "never"),
         };
         let count = (most as f64 * per_call) as usize + 50;
+        let map_log = if self.files == Files::Log { "off" } else { "on" };
         let options = Options::fixed(&[
+            "--map-log",
+            map_log,
             "--sync",
             sync,
             "--no-wal",
@@ -219,7 +229,9 @@ impl Sweep {
         words.extend(["-e".into(), format!("inject={calls}:{what}").into()]);
         let mut counted = |name: String| words.extend(["-P".into(), db.join(name).into_os_string()]);
         match self.files {
-            Files::Log => (1..FILE_NUMBERS).for_each(|number| counted(format!("{number:06}.log"))),
+            Files::Log | Files::MappedLog => {
+                (1..FILE_NUMBERS).for_each(|number| counted(format!("{number:06}.log")))
+            }
             Files::Tables => (1..FILE_NUMBERS).for_each(|number| counted(format!("{number:06}.sst"))),
             Files::Manifest => {
                 (1..FILE_NUMBERS).for_each(|number| counted(format!("MANIFEST-{number:06}")));

@@ -34,7 +34,8 @@ pub struct SurveyedLog {
     pub promise: u64,
     /// The file has no byte, or only zeros: nothing that was written to it arrived.
     pub is_empty: bool,
-    /// Anything but zeros follows the head.
+    /// A record follows the head. After a power loss other bytes can: the room that was reserved
+    /// for records has no content until it is synced.
     pub has_more_than_head: bool,
 }
 
@@ -62,7 +63,7 @@ impl SurveyedLog {
             Some(birth) => {
                 let mut reader = FrameReader::new(window, number.0, birth);
                 let head = read_head(&mut reader, number)?;
-                let has_more = !matches!(reader.next()?, Step::End);
+                let has_more = matches!(reader.next()?, Step::Record(_));
                 (head, has_more)
             }
             None => (Err("the file header is not readable".to_owned()), true),

@@ -116,7 +116,10 @@ impl Claim {
             let rest = KeyRange { lower: self.span.keys.lower.clone(), upper: None };
             let Some(rest) = range.intersection(&rest) else { continue };
             let run = runs.iter().find(|(_, run)| run.id == *id);
-            let found = run.and_then(|(_, run)| run.tables().iter().find(|found| found.meta.id == *table));
+            // Among those that share its keys: a search of all tables for each input would make the
+            // check of a large job take as long as a slice of it.
+            let found =
+                run.and_then(|(_, run)| run.overlapping(&rest).iter().find(|found| found.meta.id == *table));
             match found {
                 Some(found) if found.range == rest => {}
                 Some(found) => {

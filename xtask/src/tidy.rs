@@ -15,10 +15,12 @@
 //! 8. The library's crates have no let chains, which need Rust 1.88 (they promise 1.85; clippy
 //!    reports calls that are too new, by `rust-version`).
 //! 9. Comments and pages are written in plain terms of the field, and comments wrap ([`words`]).
+//! 10. The paths that pages name exist ([`paths`]).
 //!
 //! The check reads text, not syntax: the part after a `#[cfg(test)] mod` that opens a block, files
 //! named `tests.rs`, and files in a folder of tests count as tests.
 
+mod paths;
 mod words;
 
 use std::fmt::Write as _;
@@ -130,6 +132,9 @@ pub fn run() -> Result<(), String> {
     }
     files.sort();
     files_under(&root, &["rs", "md", "toml", "json", "sh"], &mut texts)?;
+    let mut all = Vec::new();
+    files_under(&root, &[], &mut all)?;
+    let existing = paths_of(&root, &all);
     for text in &texts {
         let content = fs::read_to_string(text).map_err(|error| format!("{}: {error}", text.display()))?;
         let name = name_in(&root, text);
@@ -139,6 +144,9 @@ pub fn run() -> Result<(), String> {
         if name.ends_with(".md") && !HISTORY.iter().any(|history| name.starts_with(history)) {
             for (line, what) in words::of_page(&content) {
                 let _ = writeln!(breaches, "{name}:{line}: {what}");
+            }
+            for (line, path) in paths::missing(&content, &existing) {
+                let _ = writeln!(breaches, "{name}:{line}: names {path}, which does not exist");
             }
         }
     }
@@ -195,12 +203,22 @@ pub fn run() -> Result<(), String> {
     Err(format!("{breaches}tidy: not in order"))
 }
 
+/// These files and the folders that they are in, from the root.
+fn paths_of(root: &Path, files: &[PathBuf]) -> Vec<String> {
+    let within = |file: &PathBuf| file.ancestors().map(|path| name_in(root, path)).collect::<Vec<_>>();
+    let mut paths = files.iter().flat_map(within).collect::<Vec<_>>();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
 /// Path of a file from the root, with slashes.
 fn name_in(root: &Path, file: &Path) -> String {
     file.strip_prefix(root).unwrap_or(file).to_string_lossy().replace('\\', "/")
 }
 
-/// Files with one of these extensions; hidden folders and build output are skipped.
+/// Files with one of these extensions, all files if none is given. Hidden folders and build output
+/// are skipped.
 fn files_under(folder: &Path, extensions: &[&str], into: &mut Vec<PathBuf>) -> Result<(), String> {
     let listing = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in listing {
@@ -210,7 +228,9 @@ fn files_under(folder: &Path, extensions: &[&str], into: &mut Vec<PathBuf>) -> R
             if name != "target" && !name.starts_with('.') {
                 files_under(&path, extensions, into)?;
             }
-        } else if extensions.iter().any(|extension| path.extension().is_some_and(|of| of == *extension)) {
+        } else if extensions.is_empty()
+            || extensions.iter().any(|extension| path.extension().is_some_and(|of| of == *extension))
+        {
             into.push(path);
         }
     }

@@ -32,10 +32,10 @@ use shamba_table::Charge;
 pub use self::line::{HEADER, Line, Payload};
 
 use crate::error::{Error, Result};
+use crate::lock_order;
+use crate::ranked::{Ranked, RankedGuard};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::Telemetry;
-use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::OpRef;
 use shamba_tree::iter::notes::{ScanObserver, ScanPart};
@@ -47,7 +47,7 @@ pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 pub(crate) struct Recorder {
     env: Env,
     is_on: AtomicBool,
-    open: Mutex<Option<Open>>,
+    open: Ranked<Option<Open>>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -108,7 +108,12 @@ impl Open {
 impl Recorder {
     /// No recording yet; its file is of `env`.
     pub fn new(env: &Env, telemetry: Arc<Telemetry>) -> Self {
-        Self { env: env.clone(), is_on: AtomicBool::new(false), open: Mutex::new(None), telemetry }
+        Self {
+            env: env.clone(),
+            is_on: AtomicBool::new(false),
+            open: Ranked::new(lock_order::RECORDING, None),
+            telemetry,
+        }
     }
 
     /// Whether operations must be recorded.
@@ -119,14 +124,14 @@ impl Recorder {
 
     /// Returns the current state of the recording, at which a lookup begins.
     pub fn moment(&self) -> Option<Moment> {
-        lock(&self.open).as_ref().map(Open::moment)
+        self.open.lock().as_ref().map(Open::moment)
     }
 }
 
 /// A guard of the recording; no other thread records anything until it is dropped.
 pub(crate) struct Noting<'a> {
     recorder: &'a Recorder,
-    open: Option<MutexGuard<'a, Option<Open>>>,
+    open: Option<RankedGuard<'a, Option<Open>>>,
 }
 
 impl Noting<'_> {
@@ -179,7 +184,7 @@ impl Recorder {
     /// Locks the recording, to record an operation in it.
     #[cold]
     pub fn noting(&self) -> Noting<'_> {
-        Noting { recorder: self, open: Some(lock(&self.open)) }
+        Noting { recorder: self, open: Some(self.open.lock()) }
     }
 
     /// Records lookups in a keyspace that began at `asked`; `None` if they read a snapshot.
@@ -212,7 +217,7 @@ impl Recorder {
     /// # Errors
     /// See [`crate::Db::record_trace`].
     pub fn begin(self: &Arc<Self>, path: &Path, number: u64, charge: Charge) -> Result<Recording> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if let Some(other) = &*open {
             let path = other.path.display();
             return Err(Error::invalid(format!(
@@ -295,7 +300,7 @@ impl Recording {
     fn end(&mut self) -> Result<Recorded> {
         self.is_finished = true;
         let recorder = &self.recorder;
-        let mut place = lock(&recorder.open);
+        let mut place = recorder.open.lock();
         recorder.is_on.store(false, Ordering::Relaxed);
         let Some(mut open) = place.take() else { return Err(Error::closed()) };
         drop(place);

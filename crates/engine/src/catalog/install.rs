@@ -12,7 +12,6 @@
 
 use std::sync::Arc;
 
-use shamba_env::lock;
 use shamba_memtable::Memtable;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
 use shamba_tree::version::{ManifestEdit, TableMeta};
@@ -41,7 +40,8 @@ impl Catalog {
         new: Vec<Arc<TableMeta>>,
         build: impl FnOnce(&ManifestState) -> Result<ManifestEdit>,
     ) -> Result<()> {
-        let mut guard = lock(&self.installing);
+        let _events = self.telemetry.hold_events();
+        let mut guard = self.installing.lock();
         let Some(installing) = guard.as_mut() else {
             return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
         };
@@ -155,7 +155,8 @@ impl Catalog {
     /// # Errors
     /// `NoSpace`: the edit is not in force. Any other failure turns writes off.
     pub fn append(&self, edit: &ManifestEdit) -> Result<()> {
-        match lock(&self.installing).as_mut() {
+        let _events = self.telemetry.hold_events();
+        match self.installing.lock().as_mut() {
             Some(installing) => self.append_edit(installing, edit),
             None => Ok(()),
         }
@@ -173,7 +174,7 @@ impl Catalog {
             .apply(&edit)
             .map_err(|detail| Error::invalid(format!("recovery is inconsistent with the tree: {detail}")))?;
         let manifest = ManifestWriter::create(&self.env, &self.dir, number, state)?;
-        *lock(&self.installing) = Some(Installing { manifest, state: state.clone() });
+        *self.installing.lock() = Some(Installing { manifest, state: state.clone() });
         Ok(())
     }
 
@@ -183,7 +184,7 @@ impl Catalog {
     /// # Errors
     /// Of writing the manifest.
     pub fn continue_with(&self, edit: &ManifestEdit, state: &ManifestState) -> Result<()> {
-        if let Some(installing) = lock(&self.installing).as_mut() {
+        if let Some(installing) = self.installing.lock().as_mut() {
             installing.manifest.append(edit)?;
             installing.state = state.clone();
         }

@@ -95,7 +95,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     }
     warn_of_filters(&core);
     let path = core.catalog.dir().to_path_buf();
-    core.telemetry.emit(&Event::Opened { path, tables, replayed_batches: report.batches });
+    core.telemetry.emit(Event::Opened { path, tables, replayed_batches: report.batches });
     Ok(core)
 }
 

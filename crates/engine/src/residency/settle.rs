@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_env::{lock, try_lock};
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
 use shamba_model::memory::PlanValue;
 use shamba_model::memory::constants::{KEEP_MARGIN, SHIFT_PART};
@@ -62,7 +61,8 @@ impl ResidencyManager {
 
     /// Settles, unless another thread does so.
     pub(super) fn settle_by(&self, mode: Mode) {
-        let Some(mut state) = try_lock(&self.state) else {
+        let _events = self.telemetry.hold_events();
+        let Some(mut state) = self.state.try_lock() else {
             self.wanted.store(true, Ordering::Release);
             return;
         };
@@ -99,7 +99,7 @@ impl ResidencyManager {
             kept_bytes: plan.kept_bytes,
             useful_bytes: survey.useful_bytes(),
         };
-        *lock(&self.plan) = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
+        *self.plan.lock() = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
         self.carry_out(&survey, &plan, mode, &mut state.unreadable);
     }
 

@@ -64,7 +64,7 @@ impl Compactor {
     /// Plans the slices of a job that begins, and the filter bits of its output tables.
     pub fn prepare(&self, job: &Job) {
         let Job { keyspace, version, job: compaction, .. } = job;
-        self.telemetry.emit(&Event::CompactionBegin {
+        self.telemetry.emit(Event::CompactionBegin {
             keyspace: keyspace.name.clone(),
             reason: compaction.reason.to_string(),
             bytes: compaction.input_bytes(version),
@@ -142,7 +142,7 @@ impl Compactor {
             return Ok(Installed::Dropped);
         }
         WorkCounters::add(&self.telemetry.work().trivial_moves, 1);
-        self.telemetry.emit(&Event::TrivialMove {
+        self.telemetry.emit(Event::TrivialMove {
             keyspace: keyspace.name.clone(),
             target_level: compaction.target_level,
             bytes: compaction.input_bytes(version),

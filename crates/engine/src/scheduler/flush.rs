@@ -24,7 +24,7 @@ use crate::table_files::output::{Output, OutputOptions};
 use crate::table_files::syncing::Syncing;
 use crate::telemetry::Telemetry;
 use crate::writer::{Generation, Writer};
-use shamba_env::{Env, lock};
+use shamba_env::Env;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, KeyspaceId, LogNo};
 use shamba_memtable::Memtable;
@@ -56,7 +56,7 @@ impl Flusher {
     /// and the output is removed.
     pub(super) fn flush(&self, generation: &Generation) -> Result<()> {
         let begin_us = self.env.clock.now_us();
-        self.telemetry.emit(&Event::FlushBegin { bytes: generation.bytes });
+        self.telemetry.emit(Event::FlushBegin { bytes: generation.bytes });
         let mut log_sync = self.begin_log_sync(generation);
         let mut log_promise = None;
         if self.env.spawner.is_inline() {
@@ -133,7 +133,7 @@ impl Flusher {
         WorkCounters::add(&self.telemetry.work().bytes_flushed, bytes);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
         WorkCounters::add(&self.telemetry.work().flush_us, duration_us);
-        self.telemetry.emit(&Event::FlushEnd { tables, bytes, duration_us });
+        self.telemetry.emit(Event::FlushEnd { tables, bytes, duration_us });
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl Flusher {
         let log = generation.log.as_ref()?;
         // Generations are flushed in order, so every earlier log was synced by its own flush.
         let unsynced_bytes = {
-            let mut wal = lock(log);
+            let mut wal = log.lock();
             wal.predecessor_is_synced();
             wal.flushed().saturating_sub(wal.synced())
         };
@@ -151,7 +151,7 @@ impl Flusher {
         }
         let log = Arc::clone(log);
         Some(Syncing::begin(self.env.spawner.as_ref(), unsynced_bytes, move || {
-            let mut wal = lock(&log);
+            let mut wal = log.lock();
             wal.sync()?;
             Ok((wal.number(), wal.synced()))
         }))

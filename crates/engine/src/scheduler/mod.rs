@@ -41,7 +41,7 @@ mod triggers;
 
 use std::sync::Arc;
 
-use shamba_env::{Clock, Env, Spawner, lock};
+use shamba_env::{Clock, Env, Spawner};
 use shamba_model::Design;
 use shamba_tree::compaction::policy::Rules;
 use shamba_tree::compaction::table_size::TableSize;
@@ -59,11 +59,12 @@ use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
+use crate::lock_order;
 use crate::options::settings::Settings;
+use crate::ranked::Ranked;
 use crate::reads::Reads;
 use crate::residency::ResidencyManager;
 use crate::statistics::SavedStatistics;
-use crate::sync::Mutex;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
 use crate::workers::Waker;
@@ -89,7 +90,7 @@ pub(crate) struct Scheduler {
     flusher: Flusher,
     compactor: Compactor,
     /// Held while background work runs on a caller's thread.
-    inline_work: Mutex<()>,
+    inline_work: Ranked<()>,
 }
 
 impl Scheduler {
@@ -105,8 +106,8 @@ impl Scheduler {
     ) -> Self {
         let threads = threads::compaction_threads(env.spawner.as_ref(), &settings);
         let memory = Arc::new(MemoryLink::new(residency, &settings, threads));
-        let background = Arc::new(BackgroundWork { waker, ..BackgroundWork::default() });
-        lock(&background.state).memory = SliceMemory::of_budget(settings.memory_budget_bytes);
+        let background =
+            Arc::new(BackgroundWork::new(waker, SliceMemory::of_budget(settings.memory_budget_bytes)));
         let sealed = Arc::clone(writer.sealed());
         let picker = Picker::new(
             env,
@@ -157,7 +158,7 @@ impl Scheduler {
             picker,
             flusher,
             compactor,
-            inline_work: Mutex::new(()),
+            inline_work: Ranked::new(lock_order::INLINE_WORK, ()),
         }
     }
 
@@ -206,7 +207,7 @@ impl Scheduler {
     /// left to do. Returns the tree that it looked at.
     pub fn check_shape(&self, keyspace: &KeyspaceCore) -> (Arc<Version>, std::result::Result<(), String>) {
         // The shape holds only for an idle tree, and no compaction begins under this lock.
-        let state = lock(&self.background.state);
+        let state = self.background.state.lock();
         let is_idle = self.settings.auto_compaction && self.picker.is_idle(&state);
         let at_rest = Arc::clone(&keyspace.load().version);
         let shape = if is_idle { self.rules(true).check_shape(&at_rest) } else { Ok(()) };
@@ -216,7 +217,7 @@ impl Scheduler {
     /// Runs all due work on the caller's thread, until nothing is left or a step fails.
     pub fn run_inline(&self) {
         // The thread that holds the lock does this work too.
-        let Ok(_guard) = self.inline_work.try_lock() else { return };
+        let Some(_guard) = self.inline_work.try_lock() else { return };
         self.seal_old_tombstones();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
@@ -237,7 +238,7 @@ impl Scheduler {
     /// Flushes the oldest generation and records the outcome.
     fn flush_oldest(&self) -> Result<()> {
         let generation = {
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             let Some(oldest) = self.sealed.oldest() else { return Ok(()) };
             state.flushing = true;
             oldest
@@ -248,7 +249,7 @@ impl Scheduler {
         // freed.
         let flushed = if outcome.is_ok() { self.sealed.flushed() } else { None };
         drop((generation, flushed));
-        let mut state = lock(&self.background.state);
+        let mut state = self.background.state.lock();
         state.flushing = false;
         match &outcome {
             Ok(()) => {

@@ -4,15 +4,17 @@
 mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use shamba_env::{JoinHandle, Spawner, lock};
+use shamba_env::{JoinHandle, Spawner};
 
 use super::{Lane, Next, Steps};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock_order;
+use crate::ranked::{Ranked, RankedGuard};
+use crate::sync::Condvar;
 use crate::sync::thread::{ThreadId, current_id};
-use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Number of lanes.
 const LANES: usize = Lane::ALL.len();
@@ -21,7 +23,7 @@ const IDLE: Duration = Duration::from_millis(500);
 
 /// The threads of one or of several databases.
 pub(super) struct Pool {
-    state: Mutex<State>,
+    state: Ranked<State>,
     /// Signalled when a member of the lane is due, or the last one has left.
     work: [Condvar; LANES],
     /// Signalled when a step or a thread has ended.
@@ -91,17 +93,22 @@ impl Pool {
             turn: [0; LANES],
             in_steps: Vec::new(),
         };
-        Self { state: Mutex::new(state), work: Default::default(), ended: Condvar::new(), grows }
+        Self {
+            state: Ranked::new(lock_order::POOL, state),
+            work: Default::default(),
+            ended: Condvar::new(),
+            grows,
+        }
     }
 
     pub fn compaction_threads(&self) -> usize {
-        lock(&self.state).compaction_threads
+        self.state.lock().compaction_threads
     }
 
     /// See [`super::Workers::join`].
     pub fn join(pool: &Arc<Self>, spawner: &dyn Spawner, steps: Arc<dyn Steps>) -> Result<Membership> {
         let limits = Lane::ALL.map(|lane| steps.limit(lane));
-        let mut state = lock(&pool.state);
+        let mut state = pool.state.lock();
         state.members_so_far += 1;
         let id = state.members_so_far;
         if pool.grows {
@@ -143,7 +150,7 @@ impl Pool {
 
     /// A thread of `lane`: steps of the members in turn, until there are none.
     fn run(self: Arc<Self>, lane: Lane) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !state.members.is_empty() {
             state = match state.next_turn(lane) {
                 Some(Turn { id, steps, wakes }) => {
@@ -151,7 +158,7 @@ impl Pool {
                     let next = Self::step(lane, steps.as_ref());
                     // Not under the lock: the last reference to a database leaves the pool.
                     drop(steps);
-                    let mut state = lock(&self.state);
+                    let mut state = self.state.lock();
                     state.end_step(lane, (id, wakes), next);
                     self.ended.notify_all();
                     state
@@ -173,11 +180,10 @@ impl Pool {
     }
 
     /// Waits for work. When the time has passed, every member of the lane is due.
-    fn wait<'a>(&self, lane: Lane, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, lane: Lane, state: RankedGuard<'a, State>) -> RankedGuard<'a, State> {
         let wait = state.members.iter().map(|member| member.lanes[lane as usize].wait).min();
-        let waited = self.work[lane as usize].wait_timeout(state, wait.unwrap_or(IDLE));
-        let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
+        let (mut state, is_over) = state.wait_timeout(&self.work[lane as usize], wait.unwrap_or(IDLE));
+        if is_over {
             for member in &mut state.members {
                 member.lanes[lane as usize].is_due = true;
             }
@@ -186,7 +192,7 @@ impl Pool {
     }
 
     fn wake(&self, id: u64, lane: Lane) {
-        if let Some(visits) = lock(&self.state).visits(id, lane) {
+        if let Some(visits) = self.state.lock().visits(id, lane) {
             visits.is_due = true;
             visits.wakes += 1;
         }
@@ -197,7 +203,7 @@ impl Pool {
         // Declared before the guard, so that it is dropped without the lock: it may be the last
         // reference to the database, which leaves the pool when it is dropped.
         let _left: Option<Member>;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(position) = state.members.iter().position(|member| member.id == id) else { return };
         state.members[position].is_leaving = true;
         let thread = current_id();
@@ -205,7 +211,7 @@ impl Pool {
         // A thread that leaves from inside a step of its own does not wait for that step.
         let own_steps = usize::from(own == Some((thread, id)));
         while state.running(id) > own_steps {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = state.wait(&self.ended);
         }
         // Another thread may have removed it meanwhile.
         let position = state.members.iter().position(|member| member.id == id);
@@ -219,7 +225,7 @@ impl Pool {
             return;
         }
         while state.members.is_empty() && state.threads != [0; LANES] {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = state.wait(&self.ended);
         }
         // Threads of a later member are among them only if it came in between.
         let handles: Vec<JoinHandle> =

@@ -31,13 +31,13 @@ use super::{Writer, Writing};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
-use crate::sync::Mutex;
+use crate::ranked::Ranked;
 use crate::trace::{Noting, Recorder};
 
 impl Groups for Writer {
     type State = Writing;
 
-    fn state(&self) -> &Mutex<Writing> {
+    fn state(&self) -> &Ranked<Writing> {
         &self.writing
     }
 

@@ -197,7 +197,7 @@ impl BackPressure {
     fn stall(&self, work: Work, deadline_ms: Option<u64>) -> Result<()> {
         let background = self.background.get().ok_or_else(Error::closed)?;
         WorkCounters::add(&self.telemetry.work().stalls, 1);
-        self.telemetry.emit(&Event::StallBegin { reason: reason(work).into() });
+        self.telemetry.emit(Event::StallBegin { reason: reason(work).into() });
         let trouble = background.failures(work);
         if trouble.failures >= WAITER_FAILURES_MAX && !trouble.error.as_ref().is_some_and(is_full) {
             // The work is tried again at once: the writer gets the result of that try, without the
@@ -212,7 +212,7 @@ impl BackPressure {
         let outcome = self.wait(background.as_ref(), &Waiter { begin_us, deadline_us, failures_before });
         let duration_us = self.clock.now_us().saturating_sub(begin_us);
         WorkCounters::add(&self.telemetry.work().stall_us, duration_us);
-        self.telemetry.emit(&Event::StallEnd { duration_us });
+        self.telemetry.emit(Event::StallEnd { duration_us });
         outcome
     }
 

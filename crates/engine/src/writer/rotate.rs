@@ -5,7 +5,6 @@
 //! can make half of a batch durable. The new log records how the old one ended. The old log is
 //! synced before the new one is, and before its generation's flush is installed.
 
-use shamba_env::{lock, try_lock};
 use shamba_key::SeqNo;
 
 use super::memtables::Sealed;
@@ -56,7 +55,8 @@ impl Writer {
     /// # Errors
     /// `Closed` or `ReadOnly`; of creating the next log.
     pub fn seal(&self) -> Result<SeqNo> {
-        let mut writing = lock(&self.writing);
+        let _events = self.telemetry.hold_events();
+        let mut writing = self.writing.lock();
         // A close may have come first: no log may be created after it.
         self.seal_active(&mut writing)?;
         Ok(writing.last_seq)
@@ -66,7 +66,8 @@ impl Writer {
     /// compaction can reach it. Returns whether it sealed them. Does not wait for the writer's
     /// lock: its holder may wait for the flush that asks, and the caller asks again.
     pub fn seal_old_tombstones(&self, age_max_ms: u64) -> bool {
-        let Some(mut writing) = try_lock(&self.writing) else { return false };
+        let _events = self.telemetry.hold_events();
+        let Some(mut writing) = self.writing.try_lock() else { return false };
         let now_ms = self.clock.unix_ms();
         let is_old = |unix_ms: u64| now_ms.saturating_sub(unix_ms) > age_max_ms;
         writing.active.oldest_tombstone_ms().is_some_and(is_old) && self.seal_active(&mut writing).is_ok()

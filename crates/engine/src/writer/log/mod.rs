@@ -22,7 +22,7 @@ mod sync;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use shamba_env::{Env, lock};
+use shamba_env::Env;
 use shamba_key::{LogNo, SeqNo};
 use shamba_log::wal::{Predecessor, ValueLog, WalWriter};
 use shamba_table::Charge;
@@ -36,8 +36,9 @@ use crate::catalog::{Catalog, LogFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::lifecycle::Lifecycle;
+use crate::lock_order;
 use crate::options::settings::Settings;
-use crate::sync::Mutex;
+use crate::ranked::Ranked;
 use crate::telemetry::Telemetry;
 
 /// The active log and the sealed ones.
@@ -147,14 +148,14 @@ impl Log {
             None => self.predecessor,
         };
         let wal = WalWriter::create(&self.env, self.catalog.dir(), next_log, predecessor, last_seq)?;
-        self.telemetry.emit(&Event::LogRotated { log: next_log.0 });
+        self.telemetry.emit(Event::LogRotated { log: next_log.0 });
         self.predecessor = None;
         if let Some(old) = self.wal.replace(wal) {
             self.seal(old);
         }
         // Logs that their generation's flush has synced leave the list.
         self.sealed.retain(|sealed| {
-            let wal = lock(sealed);
+            let wal = sealed.lock();
             wal.synced() < wal.flushed()
         });
         Ok(next_log)
@@ -196,6 +197,6 @@ impl Log {
     fn seal(&mut self, wal: WalWriter) {
         let values = self.values.take().map_or_else(Weak::new, |values| Arc::downgrade(&values));
         self.sealed_files.push(LogFile { path: wal.path().to_path_buf(), values });
-        self.sealed.push_back(Arc::new(Mutex::new(wal)));
+        self.sealed.push_back(Arc::new(Ranked::new(lock_order::SEALED_LOG, wal)));
     }
 }

@@ -4,7 +4,6 @@
 //! never repeated: the contents of the disk are unknown then, and a second sync could succeed over
 //! lost pages.
 
-use shamba_env::lock;
 use shamba_key::LogNo;
 
 use super::Log;
@@ -49,7 +48,7 @@ impl Log {
     /// The error of a sync.
     fn sync_sealed(&mut self) -> Result<()> {
         while let Some(sealed) = self.sealed.front() {
-            let mut wal = lock(sealed);
+            let mut wal = sealed.lock();
             if wal.synced() < wal.flushed() {
                 WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
                 wal.predecessor_is_synced();

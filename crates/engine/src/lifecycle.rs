@@ -87,7 +87,9 @@ impl Lifecycle {
         if !self.has_failed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let cause = self.failure().unwrap_or_else(Error::closed);
+        let cause = self.failure();
+        debug_assert!(cause.is_some(), "writes are off without a cause");
+        let cause = cause.unwrap_or_else(Error::closed);
         Err(Error::with_source(
             ErrorKind::ReadOnly,
             "writes are off after a failure; reopen the database",

@@ -23,8 +23,6 @@ order! {
     RESIDENCY_LOOK = 2, "the observations of residency";
     /// Active log, sequence numbers, active memtables. Held while edits are installed.
     WRITING = 5, "the writer";
-    /// Held while background work runs on a caller's thread, which may be the writer's.
-    INLINE_WORK = 6, "inline work";
     /// The redesigns. Held while another design is installed.
     REDESIGNS = 7, "the redesigns";
     /// The file of statistics. Held while it is written.

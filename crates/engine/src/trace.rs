@@ -86,6 +86,7 @@ impl Open {
             Line::Keyspace { name: Cow::Borrowed(name) }.write(&mut self.buffer);
             self.keyspace = id;
         }
+        debug_assert!(line.is_operation(), "{line:?} is counted as an operation");
         self.operations += 1;
         line.write(&mut self.buffer);
         self.write_if(BUFFER_BYTES);
@@ -242,6 +243,7 @@ impl Recorder {
         if let Some(error) = begun.failure {
             return Err(error);
         }
+        debug_assert!(!self.is_on(), "operations are recorded before there is a recording");
         *open = Some(begun);
         self.is_on.store(true, Ordering::Relaxed);
         Ok(Recording { recorder: Arc::clone(self), number, is_finished: false })
@@ -303,6 +305,7 @@ impl Recording {
         let mut place = recorder.open.lock();
         recorder.is_on.store(false, Ordering::Relaxed);
         let Some(mut open) = place.take() else { return Err(Error::closed()) };
+        assert_eq!(open.number, self.number, "a recording ended another one");
         drop(place);
         Line::End { operations: open.operations }.write(&mut open.buffer);
         open.write_if(0);
@@ -345,6 +348,7 @@ impl ScanObserver for ScanNotes {
         let ScanPart { is_forward, from, entries } = part;
         let mut noting = self.recorder.noting();
         if let Some(open) = noting.open() {
+            debug_assert!(open.number >= self.number, "a scan began in a later recording than it is in");
             if open.number == self.number {
                 let from = Cow::Owned(from);
                 let line =

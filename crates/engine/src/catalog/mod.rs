@@ -142,14 +142,25 @@ impl Catalog {
     /// Adds a keyspace whose creation is installed. The caller serializes changes of the list.
     pub fn add_keyspace(&self, keyspace: &Arc<KeyspaceCore>) {
         let mut keyspaces = (**self.keyspaces.load()).clone();
-        keyspaces.insert(keyspace.id, Arc::clone(keyspace));
+        debug_assert!(
+            keyspaces.values().all(|other| other.name != keyspace.name),
+            "two keyspaces are named {:?}",
+            keyspace.name
+        );
+        let earlier = keyspaces.insert(keyspace.id, Arc::clone(keyspace));
+        assert!(earlier.is_none(), "two keyspaces have the number {}", keyspace.id);
         self.keyspaces.store(Arc::new(keyspaces));
     }
 
     /// Removes a keyspace whose drop is installed. The caller serializes changes of the list.
     pub fn remove_keyspace(&self, id: KeyspaceId) {
         let mut keyspaces = (**self.keyspaces.load()).clone();
-        keyspaces.remove(&id);
+        let removed = keyspaces.remove(&id);
+        assert!(removed.is_some(), "keyspace {id} was removed twice");
+        debug_assert!(
+            removed.is_some_and(|keyspace| keyspace.dropped.load(Ordering::Acquire)),
+            "keyspace {id} was removed, but its handles can be used"
+        );
         self.keyspaces.store(Arc::new(keyspaces));
     }
 

@@ -45,7 +45,16 @@ impl Default for ObsoleteFiles {
 impl ObsoleteFiles {
     /// Marks tables obsolete: they are in no version any more.
     pub fn mark_tables_obsolete(&self, tables: impl IntoIterator<Item = Arc<TableMeta>>) {
-        self.tables.lock().extend(tables);
+        let mut obsolete = self.tables.lock();
+        for table in tables {
+            // Each reference in the list would keep the file for the other.
+            debug_assert!(
+                obsolete.iter().all(|other| !Arc::ptr_eq(other, &table)),
+                "table {} is marked obsolete twice",
+                table.id
+            );
+            obsolete.push(table);
+        }
     }
 
     /// Marks a file obsolete that has no readers.

@@ -93,7 +93,8 @@ impl Core {
         let started = self.env.spawner.spawn("shamba-sync", body);
         let handle =
             started.map_err(|error| Error::with_source(ErrorKind::Io, "starting a worker", error))?;
-        *self.sync_thread.lock() = Some(handle);
+        let earlier = self.sync_thread.lock().replace(handle);
+        assert!(earlier.is_none(), "two threads sync the log of one database");
         Ok(())
     }
 

@@ -159,6 +159,7 @@ impl Scheduler {
         };
         let mut state = self.background.state.lock();
         state.memory.give_back(job.slice_memory_bytes);
+        assert!(job.prepared.get().is_none(), "the slices of a move were planned");
         drop(job);
         if let Some(running) = state.running(number) {
             running.finish(0, Err(stop));
@@ -206,6 +207,7 @@ impl Scheduler {
         let number = job.number;
         let mut state = self.background.state.lock();
         state.memory.give_back(job.slice_memory_bytes);
+        debug_assert!(state.running(number).is_some(), "job {number} ended before its slice {slice}");
         if let Some(running) = state.running(number) {
             running.finish(slice, result);
         }
@@ -268,6 +270,11 @@ impl Scheduler {
     /// The failure of the job.
     pub(super) fn end_job(&self, running: Running, is_done: bool) -> Result<()> {
         let (job, tally) = (Arc::clone(&running.job), running.tally);
+        debug_assert!(
+            self.background.state.lock().running(job.number).is_none(),
+            "job {} ends, but is still among the running ones",
+            job.number
+        );
         let (outcome, left) = running.end();
         self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
         let is_move = job.prepared.get().is_none();

@@ -56,6 +56,10 @@ impl Flusher {
     /// and the output is removed.
     pub(super) fn flush(&self, generation: &Generation) -> Result<()> {
         let begin_us = self.env.clock.now_us();
+        debug_assert!(
+            generation.members.iter().all(|(_, memtable)| !memtable.is_empty()),
+            "an empty memtable is flushed"
+        );
         self.telemetry.emit(Event::FlushBegin { bytes: generation.bytes });
         let mut log_sync = self.begin_log_sync(generation);
         let mut log_promise = None;
@@ -71,7 +75,10 @@ impl Flusher {
                 continue;
             }
             match self.write_memtable(keyspace, memtable, generation.oldest_tombstone_ms) {
-                Ok(uses) => _ = outputs.insert(keyspace.id, uses),
+                Ok(uses) => {
+                    let earlier = outputs.insert(keyspace.id, uses);
+                    assert!(earlier.is_none(), "keyspace {} has two memtables in a generation", keyspace.id);
+                }
                 Err(error) => {
                     self.catalog
                         .mark_tables_obsolete(outputs.into_values().flatten().map(|table| table.meta));
@@ -153,6 +160,7 @@ impl Flusher {
         Some(Syncing::begin(self.env.spawner.as_ref(), unsynced_bytes, move || {
             let mut wal = log.lock();
             wal.sync()?;
+            assert!(wal.synced() >= wal.flushed(), "a log that was synced has unsynced bytes");
             Ok((wal.number(), wal.synced()))
         }))
     }
@@ -193,6 +201,7 @@ impl Flusher {
             }
             iter.next()?;
         }
+        assert!(dropped <= memtable.entries(), "a flush dropped more entries than the memtable has");
         WorkCounters::add(&self.telemetry.work().entries_dropped, dropped);
         output.finish()
     }

@@ -40,6 +40,7 @@ mod threads;
 mod triggers;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use shamba_env::{Clock, Env, Spawner};
 use shamba_model::Design;
@@ -59,16 +60,24 @@ use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
-use crate::lock_order;
 use crate::options::settings::Settings;
-use crate::ranked::Ranked;
 use crate::reads::Reads;
 use crate::residency::ResidencyManager;
 use crate::statistics::SavedStatistics;
+use crate::sync::atomic::AtomicBool;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
 use crate::workers::Waker;
 use crate::writer::{SealedGenerations, Writer};
+
+/// Background work on a caller's thread, until it is dropped.
+struct InlineWork<'a>(&'a AtomicBool);
+
+impl Drop for InlineWork<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 /// Runs the flushes, compactions and filter rewrites of a database.
 pub(crate) struct Scheduler {
@@ -89,8 +98,8 @@ pub(crate) struct Scheduler {
     picker: Picker,
     flusher: Flusher,
     compactor: Compactor,
-    /// Held while background work runs on a caller's thread.
-    inline_work: Ranked<()>,
+    /// Whether background work runs on a caller's thread. No lock, because nobody waits for it.
+    is_working_inline: AtomicBool,
 }
 
 impl Scheduler {
@@ -158,7 +167,7 @@ impl Scheduler {
             picker,
             flusher,
             compactor,
-            inline_work: Ranked::new(lock_order::INLINE_WORK, ()),
+            is_working_inline: AtomicBool::new(false),
         }
     }
 
@@ -214,10 +223,16 @@ impl Scheduler {
         (at_rest, shape)
     }
 
+    /// Reserves background work for the caller's thread; `None` while another call does it, which
+    /// does the caller's work too.
+    fn begin_inline(&self) -> Option<InlineWork<'_>> {
+        let is_free = !self.is_working_inline.swap(true, Ordering::Acquire);
+        is_free.then(|| InlineWork(&self.is_working_inline))
+    }
+
     /// Runs all due work on the caller's thread, until nothing is left or a step fails.
     pub fn run_inline(&self) {
-        // The thread that holds the lock does this work too.
-        let Some(_guard) = self.inline_work.try_lock() else { return };
+        let Some(_work) = self.begin_inline() else { return };
         self.seal_old_tombstones();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
@@ -240,6 +255,7 @@ impl Scheduler {
         let generation = {
             let mut state = self.background.state.lock();
             let Some(oldest) = self.sealed.oldest() else { return Ok(()) };
+            assert!(!state.flushing, "two flushes run at the same time");
             state.flushing = true;
             oldest
         };
@@ -248,8 +264,13 @@ impl Scheduler {
         // Removed before the flush is visibly over: by then the memtables' memory must have been
         // freed.
         let flushed = if outcome.is_ok() { self.sealed.flushed() } else { None };
+        assert!(
+            flushed.as_ref().is_none_or(|flushed| Arc::ptr_eq(flushed, &generation)),
+            "another generation than the oldest was flushed"
+        );
         drop((generation, flushed));
         let mut state = self.background.state.lock();
+        assert!(state.flushing, "a flush ended that had not begun");
         state.flushing = false;
         match &outcome {
             Ok(()) => {

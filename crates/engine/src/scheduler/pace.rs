@@ -42,6 +42,10 @@ impl PaceState {
             self.worked_us += now_us.saturating_sub(self.counted_until_us);
         }
         self.counted_until_us = self.counted_until_us.max(now_us);
+        debug_assert!(
+            self.worked_us <= self.counted_until_us,
+            "compactions worked longer than the clock runs"
+        );
     }
 }
 
@@ -68,7 +72,8 @@ impl Pace {
         let now_us = self.clock.now_us();
         let mut state = self.state.lock();
         state.count(now_us);
-        state.working = state.working.saturating_sub(1);
+        assert!(state.working > 0, "work on a compaction ended that had not begun");
+        state.working -= 1;
     }
 
     /// Time in which at least one thread worked, since the last call.

@@ -149,7 +149,10 @@ impl Scheduler {
     pub fn wait_idle(&self) -> Result<()> {
         self.background.state.lock().drainers += 1;
         let idle = self.wait_until(&[Work::Flush, Work::Merge], |state| self.picker.is_idle(state));
-        self.background.state.lock().drainers -= 1;
+        let mut state = self.background.state.lock();
+        assert!(state.drainers > 0, "a caller ends a wait that it had not begun");
+        state.drainers -= 1;
+        drop(state);
         idle
     }
 }

@@ -62,12 +62,20 @@ impl BackgroundState {
         }
         let running = self.running.remove(at);
         let (id, claim) = (running.job.keyspace.id, running.job.claim);
+        debug_assert!(
+            self.claims.get(&id).is_some_and(|claims| claims.get(claim).is_some()),
+            "job {number} ran without a claim"
+        );
         if let Some(claims) = self.claims.get_mut(&id) {
             claims.release(claim);
             if claims.is_empty() {
                 self.claims.remove(&id);
             }
         }
+        debug_assert!(
+            self.running.iter().all(|other| other.job.keyspace.id != id || other.job.claim != claim),
+            "another job runs under the claim of job {number}"
+        );
         Some(running)
     }
 }

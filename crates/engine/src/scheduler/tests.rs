@@ -49,8 +49,8 @@ fn a_long_compaction_goes_on_while_others_compact_what_is_flushed() {
         .expect("opened");
     let core = db.core();
     let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
-    // The holder of this lock does all background work.
-    let _by_hand = core.scheduler.inline_work.lock();
+    // The holder of this does all background work.
+    let _by_hand = core.scheduler.begin_inline().expect("free");
     let long_bytes = core.scheduler.rules(false).long_bytes;
     let mut next = 0;
     let long = 'found: loop {
@@ -128,7 +128,7 @@ fn tables_that_a_close_forestalls_are_removed() {
     let used = files();
     db.put("one more", "is flushed").expect("put");
     {
-        let _by_hand = core.scheduler.inline_work.lock();
+        let _by_hand = core.scheduler.begin_inline().expect("free");
         core.writer.seal().expect("sealed");
     }
     // As `close` does first; the workers have not noticed it yet.

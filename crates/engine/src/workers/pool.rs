@@ -114,6 +114,10 @@ impl Pool {
         if pool.grows {
             state.compaction_threads = state.compaction_threads.max(limits[Lane::Compaction as usize]);
         }
+        debug_assert!(
+            state.members.iter().all(|member| member.id < id),
+            "members of a pool are numbered in the order in which they joined"
+        );
         state.members.push(Member { id, steps, is_leaving: false, lanes: limits.map(Visits::new) });
         // Constructed first: after an error its drop removes the member.
         let membership = Membership { pool: Arc::clone(pool), id };
@@ -166,6 +170,7 @@ impl Pool {
                 None => self.wait(lane, state),
             };
         }
+        assert!(state.threads[lane as usize] > 0, "a thread of {lane:?} ended that had not begun");
         state.threads[lane as usize] -= 1;
         self.ended.notify_all();
     }
@@ -216,6 +221,10 @@ impl Pool {
         // Another thread may have removed it meanwhile.
         let position = state.members.iter().position(|member| member.id == id);
         _left = position.map(|position| state.members.remove(position));
+        debug_assert!(
+            state.members.iter().all(|member| member.id != id),
+            "a member that left is still in the pool"
+        );
         if !state.members.is_empty() {
             return;
         }
@@ -262,12 +271,18 @@ impl State {
         let visits = &mut member.lanes[lane as usize];
         visits.running += 1;
         assert!(visits.running <= visits.limit, "more threads in a member's steps than it allows");
-        self.in_steps.push((current_id(), member.id));
+        let thread = current_id();
+        debug_assert!(
+            self.in_steps.iter().all(|(other, _)| *other != thread),
+            "a thread of a pool begins a step inside of another"
+        );
+        self.in_steps.push((thread, member.id));
         Some(Turn { id: member.id, steps: Arc::clone(&member.steps), wakes: visits.wakes })
     }
 
     fn end_step(&mut self, lane: Lane, (id, wakes): (u64, u64), next: Option<Next>) {
         let thread = current_id();
+        debug_assert!(self.in_steps.contains(&(thread, id)), "a step of member {id} ended on another thread");
         self.in_steps.retain(|(other, _)| *other != thread);
         // A member stays until its last step has ended, unless it left from inside this step.
         let Some(visits) = self.visits(id, lane) else { return };

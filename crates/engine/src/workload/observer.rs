@@ -40,6 +40,7 @@ impl Observation {
             (self.totals, self.last_us) = (totals, Some(now_us));
             return false;
         };
+        debug_assert!(last_us <= now_us, "the last window ended later than now");
         let passed_us = now_us.saturating_sub(last_us);
         if passed_us < WINDOW_US {
             return false;

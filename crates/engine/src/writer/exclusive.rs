@@ -129,6 +129,7 @@ impl Writer {
         // All memtables, sealed or not, are older than the entries, and must become an older run.
         self.flush_locked(&mut writing)?;
         check()?;
+        debug_assert!(writing.active.is_empty(), "entries in memtables would be newer than the tables");
         let seq = self.reserve_seq(keyspace.id, &mut writing)?;
         // From the install on a compaction may read the entries. Until they are visible it must
         // keep the versions that they hide, for snapshots taken in between.
@@ -139,6 +140,7 @@ impl Writer {
             noting.ingested(count);
             noting
         });
+        assert_eq!(writing.last_seq, seq, "a write ran while tables were added");
         self.reads.publish(seq);
         drop(noting);
         drop(before);
@@ -153,6 +155,7 @@ impl Writer {
     /// Takes the next sequence number for entries that are not logged.
     fn reserve_seq(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<SeqNo> {
         let seq = writing.last_seq.next();
+        debug_assert!(self.reads.visible() < seq, "a sequence number is visible before it is reserved");
         if !self.settings.no_wal {
             self.ensure_log(writing)?;
             writing.log.append_nothing(keyspace, writing.last_seq, seq)?;

@@ -131,6 +131,7 @@ impl<R, A> Line<R, A> {
         if queue.leading {
             return None;
         }
+        debug_assert!(queue.waiting.is_empty(), "writers wait while nobody leads");
         queue.leading = true;
         self.is_led.store(true, Ordering::Relaxed);
         Some(self.lead())
@@ -148,7 +149,8 @@ impl<R, A> Line<R, A> {
             if let Some(lead) = self.begin_to_lead(&mut queue) {
                 return Turn::Lead(lead, request);
             }
-            *ticket.place.lock() = Place::Waiting(request);
+            let before = std::mem::replace(&mut *ticket.place.lock(), Place::Waiting(request));
+            debug_assert!(matches!(before, Place::Free), "two writers wait with one ticket");
             queue.waiting.push_back(Arc::clone(ticket));
             if queue.awaited.is_some_and(|awaited| queue.waiting.len() >= awaited) {
                 self.gathered.notify_one();
@@ -171,6 +173,7 @@ impl<R, A> Line<R, A> {
         if queue.waiting.len() >= count {
             return;
         }
+        debug_assert!(queue.leading && queue.awaited.is_none(), "another than the leader waits for writers");
         queue.awaited = Some(count);
         while queue.waiting.len() < count {
             let Some(left) = left() else { break };
@@ -192,6 +195,8 @@ impl<R, A> Lead<'_, R, A> {
     /// one as long as `wants_more` returns true for the last one taken.
     pub fn gather(&mut self, wants_any: bool, mut wants_more: impl FnMut(&R) -> bool) {
         let mut queue = self.line.queue.lock();
+        debug_assert!(queue.leading, "a writer gathers requests that does not lead");
+        debug_assert!(self.followers.is_empty(), "requests were gathered before the answer to earlier ones");
         self.followers = std::mem::take(&mut queue.spare);
         let mut wants = wants_any;
         while wants {
@@ -216,6 +221,7 @@ impl<R, A> Drop for Lead<'_, R, A> {
         let abandoned = self.line.abandoned;
         self.answer(abandoned);
         let mut queue = self.line.queue.lock();
+        debug_assert!(queue.leading, "a leadership ends that has ended already");
         queue.spare = std::mem::take(&mut self.followers);
         while let Some(ticket) = queue.waiting.pop_front() {
             if let Some(request) = ticket.take_request() {

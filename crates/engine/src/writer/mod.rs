@@ -156,7 +156,8 @@ impl Writer {
     /// Begins to accept writes after `last_seq`, into `wal` unless the database has no log.
     pub fn begin(&self, last_seq: SeqNo, wal: Option<WalWriter>) {
         let mut writing = self.writing.lock();
-        debug_assert!(writing.last_seq <= last_seq, "sequence numbers ascend");
+        assert!(writing.last_seq <= last_seq, "an open takes sequence numbers back");
+        assert!(self.reads.visible() <= last_seq, "entries are visible before writes begin");
         writing.last_seq = last_seq;
         writing.active.renew(&self.catalog);
         if !writing.active.is_empty() {
@@ -195,6 +196,10 @@ impl Writer {
     }
 
     fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {
+        debug_assert!(
+            !self.settings.no_wal || durability == Durability::NoSync,
+            "a write without a log is to be {durability:?}"
+        );
         let outcome = {
             let _events = self.telemetry.hold_events();
             self.commits.commit(self, own, durability)

@@ -91,6 +91,7 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     }
     let over = backlog.l0_runs - limits.l0_slowdown_runs;
     let left = limits.l0_stop_runs - backlog.l0_runs;
+    debug_assert!(left > 0, "a write is slowed down that should stop");
     let ns_per_byte = (NS_PER_BYTE.saturating_mul(over) / left).max(1);
     Pressure::Slow { ns_per_byte: u16::try_from(ns_per_byte).unwrap_or(u16::MAX) }
 }

@@ -203,6 +203,7 @@ impl CommitQueue {
             Turn::Lead(lead, request) => (self.lead(groups, lead, request.share()), request.operations),
             Turn::Done(answer) => answer,
         };
+        debug_assert!(operations.tally.count > 0, "a leader returned other operations than it took");
         own.give_back(operations);
         TICKET.set(Some(Arc::clone(ticket)));
         outcome
@@ -222,6 +223,10 @@ impl CommitQueue {
             bytes += request.operations.encoded.len();
             bytes < GROUP_BYTES_MAX
         });
+        debug_assert!(
+            lead.followers.iter().all(|follower| follower.request.operations.tally.count > 0),
+            "a follower has nothing to write"
+        );
         let shares = lead.followers.iter().map(|follower| follower.request.share());
         let outcome = self.timed(own.durability, lead.followers.len(), || {
             groups.write_group(&mut state, std::iter::once(own).chain(shares))

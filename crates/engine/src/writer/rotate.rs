@@ -32,6 +32,10 @@ impl Writer {
         let Sealed { members, bytes, oldest_tombstone_ms, charge } =
             writing.active.seal(&self.catalog, self.settings.memtable_index);
         let (log, log_files) = writing.log.take_sealed();
+        debug_assert!(
+            self.settings.no_wal || writing.log.is_active(),
+            "there is no log for the entries after a rotation"
+        );
         let last_seq = writing.last_seq;
         let generation = Generation {
             log,
@@ -59,6 +63,7 @@ impl Writer {
         let mut writing = self.writing.lock();
         // A close may have come first: no log may be created after it.
         self.seal_active(&mut writing)?;
+        debug_assert!(self.reads.visible() <= writing.last_seq, "entries are visible that were not sealed");
         Ok(writing.last_seq)
     }
 
@@ -92,6 +97,7 @@ impl Writer {
     /// Flushes all memtables while there are no writes: the caller holds the writer's lock.
     pub(super) fn flush_locked(&self, writing: &mut Writing) -> Result<()> {
         self.seal_active(writing)?;
+        debug_assert!(writing.active.is_empty(), "writers wait for a flush of memtables that are active");
         self.wait_for_flushes(&|| self.sealed.is_empty())
     }
 

@@ -53,9 +53,13 @@ impl SealedGenerations {
     /// Adds the newest generation.
     pub(super) fn seal(&self, generation: Generation) {
         let mut queue = self.queue.lock();
-        debug_assert!(
+        assert!(
             queue.back().is_none_or(|newest| newest.last_seq <= generation.last_seq),
-            "generations are sealed in order"
+            "a generation is sealed after a newer one"
+        );
+        debug_assert!(
+            generation.members.is_sorted_by(|(one, _), (next, _)| one.id < next.id),
+            "a keyspace has two memtables in a generation"
         );
         queue.push_back(Arc::new(generation));
     }

@@ -32,6 +32,11 @@ impl Log {
         }
         match synced {
             Ok(()) => {
+                assert!(self.sealed.is_empty(), "a sealed log was left out of a sync");
+                debug_assert!(
+                    self.wal.as_ref().is_none_or(|wal| wal.synced() >= wal.offset()),
+                    "a synced log has unsynced bytes"
+                );
                 self.schedule.all_synced();
                 Ok(())
             }
@@ -54,6 +59,7 @@ impl Log {
                 wal.predecessor_is_synced();
                 wal.sync()?;
             }
+            assert!(wal.synced() >= wal.flushed(), "a sealed log that was synced has unsynced bytes");
             drop(wal);
             self.sealed.pop_front();
         }
@@ -86,6 +92,7 @@ impl Log {
             self.due_us = Some(due_us);
             self.schedule.set(Some(due_us));
         }
+        debug_assert!(self.due_us.is_some_and(|earliest| earliest <= due_us), "a sync is due too late");
     }
 
     /// Syncs if the interval of a write has passed. A failure turns writes off and is returned to

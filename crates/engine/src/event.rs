@@ -1,7 +1,7 @@
 //! Events: typed notifications about the engine's activity, and the listener that gets them.
 //!
 //! Every flush, compaction, move, stall, warning and background failure is one typed [`Event`]. A
-//! listener is called on the thread where the event happens and must return quickly.
+//! listener is called without any lock of the database and must return quickly.
 //!
 //! Not here: passing events on, and the info log ([`crate::telemetry`]).
 
@@ -172,7 +172,9 @@ impl fmt::Display for Event {
 
 /// Receives every event of a database.
 pub trait EventListener: Send + Sync {
-    /// Called on the thread where the event happened, which may be a writer's that holds the log:
-    /// return quickly, and do not write to the database from here.
+    /// Called for each event after it happened, without any lock of the database. As a rule it is
+    /// called on the thread where the event happened, by several threads at a time if events happen
+    /// on several. It may read the database, ask for its statistics, and open others. It should
+    /// return quickly, and not write: a write may wait for work that this very thread would do.
     fn event(&self, event: &Event);
 }

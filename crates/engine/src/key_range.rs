@@ -137,6 +137,7 @@ pub(crate) fn successor(key: &[u8]) -> Option<Bytes> {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
     next.push(0);
+    debug_assert!(next.len() <= MAX_KEY_BYTES, "the successor of a key is longer than any key");
     Some(next.into())
 }
 
@@ -146,6 +147,10 @@ fn beyond_prefix(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut beyond = prefix[..=last].to_vec();
     beyond[last] += 1;
+    debug_assert!(
+        beyond[..] > *prefix && !beyond.starts_with(prefix),
+        "a key beyond a prefix begins with it"
+    );
     Some(beyond.into())
 }
 

@@ -119,6 +119,7 @@ struct Readme;
 mod error;
 mod event;
 mod key_range;
+mod lock_order;
 mod metrics;
 pub mod options;
 mod swap;
@@ -159,7 +160,7 @@ mod tuning;
 mod admin;
 mod database;
 
-use shamba_env::sync;
+use shamba_env::{ranked, sync};
 
 /// A simulator of the merge policy without files, for comparisons with the formulas.
 #[doc(hidden)]

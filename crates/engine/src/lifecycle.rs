@@ -8,11 +8,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use shamba_env::lock;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::sync::Mutex;
+use crate::lock_order;
+use crate::ranked::Ranked;
 use crate::telemetry::Telemetry;
 
 /// Called after writes were turned off, without a lock.
@@ -25,7 +24,7 @@ pub(crate) struct Lifecycle {
     closed: Arc<AtomicBool>,
     has_failed: AtomicBool,
     /// The cause that turned writes off. Set once, together with `has_failed`.
-    failure: Mutex<Option<Error>>,
+    failure: Ranked<Option<Error>>,
     on_failure: OnceLock<FailureHook>,
     telemetry: Arc<Telemetry>,
 }
@@ -37,7 +36,7 @@ impl Lifecycle {
             read_only,
             closed: Arc::default(),
             has_failed: AtomicBool::new(false),
-            failure: Mutex::new(None),
+            failure: Ranked::new(lock_order::FAILURE, None),
             on_failure: OnceLock::new(),
             telemetry,
         }
@@ -88,7 +87,9 @@ impl Lifecycle {
         if !self.has_failed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let cause = self.failure().unwrap_or_else(Error::closed);
+        let cause = self.failure();
+        debug_assert!(cause.is_some(), "writes are off without a cause");
+        let cause = cause.unwrap_or_else(Error::closed);
         Err(Error::with_source(
             ErrorKind::ReadOnly,
             "writes are off after a failure; reopen the database",
@@ -103,18 +104,21 @@ impl Lifecycle {
 
     /// The failure that turned writes off.
     pub fn failure(&self) -> Option<Error> {
-        lock(&self.failure).clone()
+        self.failure.lock().clone()
     }
 
     /// Turns writes off until the database is opened again. The first cause is kept.
     pub fn fail(&self, cause: &Error) {
-        let mut failure = lock(&self.failure);
-        if failure.is_none() {
-            *failure = Some(cause.clone());
+        let is_first = {
+            let mut failure = self.failure.lock();
+            let is_first = failure.is_none();
+            failure.get_or_insert_with(|| cause.clone());
             self.has_failed.store(true, Ordering::Release);
-            drop(failure);
+            is_first
+        };
+        if is_first {
             let text = format!("writes are off until reopen: {}", cause.chain());
-            self.telemetry.emit(&Event::BackgroundError(text));
+            self.telemetry.emit(Event::BackgroundError(text));
         }
         if let Some(hook) = self.on_failure.get() {
             hook();

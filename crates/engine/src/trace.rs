@@ -32,10 +32,10 @@ use shamba_table::Charge;
 pub use self::line::{HEADER, Line, Payload};
 
 use crate::error::{Error, Result};
+use crate::lock_order;
+use crate::ranked::{Ranked, RankedGuard};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::Telemetry;
-use shamba_env::lock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::OpRef;
 use shamba_tree::iter::notes::{ScanObserver, ScanPart};
@@ -47,7 +47,7 @@ pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 pub(crate) struct Recorder {
     env: Env,
     is_on: AtomicBool,
-    open: Mutex<Option<Open>>,
+    open: Ranked<Option<Open>>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -86,6 +86,7 @@ impl Open {
             Line::Keyspace { name: Cow::Borrowed(name) }.write(&mut self.buffer);
             self.keyspace = id;
         }
+        debug_assert!(line.is_operation(), "{line:?} is counted as an operation");
         self.operations += 1;
         line.write(&mut self.buffer);
         self.write_if(BUFFER_BYTES);
@@ -108,7 +109,12 @@ impl Open {
 impl Recorder {
     /// No recording yet; its file is of `env`.
     pub fn new(env: &Env, telemetry: Arc<Telemetry>) -> Self {
-        Self { env: env.clone(), is_on: AtomicBool::new(false), open: Mutex::new(None), telemetry }
+        Self {
+            env: env.clone(),
+            is_on: AtomicBool::new(false),
+            open: Ranked::new(lock_order::RECORDING, None),
+            telemetry,
+        }
     }
 
     /// Whether operations must be recorded.
@@ -119,14 +125,14 @@ impl Recorder {
 
     /// Returns the current state of the recording, at which a lookup begins.
     pub fn moment(&self) -> Option<Moment> {
-        lock(&self.open).as_ref().map(Open::moment)
+        self.open.lock().as_ref().map(Open::moment)
     }
 }
 
 /// A guard of the recording; no other thread records anything until it is dropped.
 pub(crate) struct Noting<'a> {
     recorder: &'a Recorder,
-    open: Option<MutexGuard<'a, Option<Open>>>,
+    open: Option<RankedGuard<'a, Option<Open>>>,
 }
 
 impl Noting<'_> {
@@ -179,7 +185,7 @@ impl Recorder {
     /// Locks the recording, to record an operation in it.
     #[cold]
     pub fn noting(&self) -> Noting<'_> {
-        Noting { recorder: self, open: Some(lock(&self.open)) }
+        Noting { recorder: self, open: Some(self.open.lock()) }
     }
 
     /// Records lookups in a keyspace that began at `asked`; `None` if they read a snapshot.
@@ -212,7 +218,7 @@ impl Recorder {
     /// # Errors
     /// See [`crate::Db::record_trace`].
     pub fn begin(self: &Arc<Self>, path: &Path, number: u64, charge: Charge) -> Result<Recording> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if let Some(other) = &*open {
             let path = other.path.display();
             return Err(Error::invalid(format!(
@@ -237,6 +243,7 @@ impl Recorder {
         if let Some(error) = begun.failure {
             return Err(error);
         }
+        debug_assert!(!self.is_on(), "operations are recorded before there is a recording");
         *open = Some(begun);
         self.is_on.store(true, Ordering::Relaxed);
         Ok(Recording { recorder: Arc::clone(self), number, is_finished: false })
@@ -295,9 +302,10 @@ impl Recording {
     fn end(&mut self) -> Result<Recorded> {
         self.is_finished = true;
         let recorder = &self.recorder;
-        let mut place = lock(&recorder.open);
+        let mut place = recorder.open.lock();
         recorder.is_on.store(false, Ordering::Relaxed);
         let Some(mut open) = place.take() else { return Err(Error::closed()) };
+        assert_eq!(open.number, self.number, "a recording ended another one");
         drop(place);
         Line::End { operations: open.operations }.write(&mut open.buffer);
         open.write_if(0);
@@ -340,6 +348,7 @@ impl ScanObserver for ScanNotes {
         let ScanPart { is_forward, from, entries } = part;
         let mut noting = self.recorder.noting();
         if let Some(open) = noting.open() {
+            debug_assert!(open.number >= self.number, "a scan began in a later recording than it is in");
             if open.number == self.number {
                 let from = Cow::Owned(from);
                 let line =

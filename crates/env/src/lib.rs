@@ -21,7 +21,7 @@ mod aligned;
 mod helpers;
 mod layer;
 mod lock;
-mod ranked;
+pub mod ranked;
 mod system;
 
 // Layers over another file system, and threads.
@@ -54,7 +54,6 @@ pub use lock::{lock, try_lock};
 pub use memory::MemFs;
 pub use pages::Pages;
 pub use random::{RealRng, Rng, SeededRng};
-pub use ranked::{Rank, Ranked, RankedGuard};
 pub use real::RealFs;
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;

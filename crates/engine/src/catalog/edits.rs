@@ -1,5 +1,6 @@
 //! Which tables an edit adds to a tree and which it makes obsolete: pure functions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shamba_table::TableId;
@@ -12,7 +13,8 @@ pub(super) fn obsolete_tables(
     after: &ManifestState,
     edit: &ManifestEdit,
 ) -> Vec<Arc<TableMeta>> {
-    let mut dead = Vec::new();
+    // Each once: runs may share a file.
+    let mut dead = BTreeMap::new();
     for VersionEdit { keyspace, changes } in &edit.versions {
         let tables_of = |state: &ManifestState| state.keyspaces.get(keyspace).map(|k| k.version.clone());
         let (Some(before), Some(after)) = (tables_of(before), tables_of(after)) else { continue };
@@ -20,17 +22,19 @@ pub(super) fn obsolete_tables(
             let Change::Remove { table, .. } = change else { continue };
             if let Some(meta) = find_table(&before, *table) {
                 if find_table(&after, *table).is_none() {
-                    dead.push(meta);
+                    dead.insert(meta.id, meta);
                 }
             }
         }
     }
     for keyspace in &edit.keyspaces_dropped {
         if let Some(dropped) = before.keyspaces.get(keyspace) {
-            dead.extend(dropped.version.tables().map(|(_, _, table)| Arc::clone(&table.meta)));
+            dead.extend(
+                dropped.version.tables().map(|(_, _, table)| (table.meta.id, Arc::clone(&table.meta))),
+            );
         }
     }
-    dead
+    dead.into_values().collect()
 }
 
 /// The tables that `edit` adds and that are not in `before`.

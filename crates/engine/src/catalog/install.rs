@@ -12,7 +12,6 @@
 
 use std::sync::Arc;
 
-use shamba_env::lock;
 use shamba_memtable::Memtable;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
 use shamba_tree::version::{ManifestEdit, TableMeta};
@@ -41,7 +40,8 @@ impl Catalog {
         new: Vec<Arc<TableMeta>>,
         build: impl FnOnce(&ManifestState) -> Result<ManifestEdit>,
     ) -> Result<()> {
-        let mut guard = lock(&self.installing);
+        let _events = self.telemetry.hold_events();
+        let mut guard = self.installing.lock();
         let Some(installing) = guard.as_mut() else {
             return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
         };
@@ -57,6 +57,12 @@ impl Catalog {
             self.lifecycle.fail(&error);
             error
         })?;
+        debug_assert!(next.last_seq >= installing.state.last_seq, "an edit takes sequence numbers back");
+        debug_assert!(next.next_id >= installing.state.next_id, "an edit takes numbers of files back");
+        debug_assert!(
+            next.first_log >= installing.state.first_log,
+            "an edit needs a log again that was obsolete"
+        );
         if cfg!(debug_assertions) {
             check_edited(&next, &edit.versions);
         }
@@ -69,6 +75,10 @@ impl Catalog {
             return Err(error);
         }
         let dead = obsolete_tables(&installing.state, &next, &edit);
+        debug_assert!(
+            dead.iter().all(|dead| new_tables(&installing.state, &edit).iter().all(|new| new.id != dead.id)),
+            "an edit adds a table and makes it obsolete"
+        );
         installing.state = next;
         self.publish_versions(&installing.state, &edit, flushed);
         let observers = self.observers();
@@ -95,6 +105,7 @@ impl Catalog {
             self.renew_manifest(installing)?;
         }
         let manifest = &mut installing.manifest;
+        assert!(!manifest.is_out_of_space(), "an edit follows one that did not fit");
         let bytes_before = manifest.bytes();
         if let Err(error) = manifest.append(edit).map_err(Error::from) {
             if !manifest.is_out_of_space() {
@@ -129,6 +140,8 @@ impl Catalog {
         let fresh = draft.put_in_force(&self.env, &self.dir).map_err(Error::from);
         let fresh = fresh.inspect_err(|error| self.lifecycle.fail(error))?;
         let old = std::mem::replace(&mut installing.manifest, fresh);
+        assert_ne!(old.number(), number, "a manifest was replaced by itself");
+        debug_assert!(!installing.manifest.is_out_of_space(), "a new manifest takes no edits");
         self.obsolete.mark_file_obsolete(self.dir.join(manifest_file_name(old.number())));
         Ok(())
     }
@@ -155,7 +168,8 @@ impl Catalog {
     /// # Errors
     /// `NoSpace`: the edit is not in force. Any other failure turns writes off.
     pub fn append(&self, edit: &ManifestEdit) -> Result<()> {
-        match lock(&self.installing).as_mut() {
+        let _events = self.telemetry.hold_events();
+        match self.installing.lock().as_mut() {
             Some(installing) => self.append_edit(installing, edit),
             None => Ok(()),
         }
@@ -173,7 +187,8 @@ impl Catalog {
             .apply(&edit)
             .map_err(|detail| Error::invalid(format!("recovery is inconsistent with the tree: {detail}")))?;
         let manifest = ManifestWriter::create(&self.env, &self.dir, number, state)?;
-        *lock(&self.installing) = Some(Installing { manifest, state: state.clone() });
+        debug_assert!(self.installing.lock().is_none(), "a database was opened twice");
+        *self.installing.lock() = Some(Installing { manifest, state: state.clone() });
         Ok(())
     }
 
@@ -183,7 +198,7 @@ impl Catalog {
     /// # Errors
     /// Of writing the manifest.
     pub fn continue_with(&self, edit: &ManifestEdit, state: &ManifestState) -> Result<()> {
-        if let Some(installing) = lock(&self.installing).as_mut() {
+        if let Some(installing) = self.installing.lock().as_mut() {
             installing.manifest.append(edit)?;
             installing.state = state.clone();
         }

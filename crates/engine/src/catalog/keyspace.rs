@@ -69,7 +69,12 @@ impl KeyspaceCore {
 
     /// Replaces the view by one made from it.
     pub fn publish(&self, change: impl FnOnce(&View) -> View) {
-        self.view.replace(change);
+        self.view.replace(|view| {
+            let next = change(view);
+            debug_assert_eq!(next.keyspace, self.id, "a view of another keyspace is published");
+            debug_assert!(!next.memtables.is_empty(), "a view without a memtable is published");
+            next
+        });
     }
 
     /// Whether the keyspace can be used.

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::{ArcSwap, Guard};
-use shamba_env::{Env, lock, try_lock};
+use shamba_env::Env;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_memtable::Memtable;
 use shamba_table::{BirthId, TableId};
@@ -34,7 +34,8 @@ use self::obsolete::ObsoleteFiles;
 use crate::error::{Error, Result};
 use crate::key_range::check_keyspace_name;
 use crate::lifecycle::Lifecycle;
-use crate::sync::Mutex;
+use crate::lock_order;
+use crate::ranked::Ranked;
 use crate::telemetry::Telemetry;
 
 /// Name of the keyspace that the methods of `Db` use.
@@ -68,7 +69,7 @@ pub(crate) struct Catalog {
     dir: PathBuf,
     keyspaces: ArcSwap<Keyspaces>,
     /// `None` when read-only.
-    installing: Mutex<Option<Installing>>,
+    installing: Ranked<Option<Installing>>,
     obsolete: ObsoleteFiles,
     next_id: AtomicU64,
     lifecycle: Arc<Lifecycle>,
@@ -90,7 +91,7 @@ impl Catalog {
             env: env.clone(),
             dir: dir.to_path_buf(),
             keyspaces: ArcSwap::from_pointee(keyspaces),
-            installing: Mutex::new(None),
+            installing: Ranked::new(lock_order::INSTALLING, None),
             obsolete: ObsoleteFiles::default(),
             next_id: AtomicU64::new(next_id),
             lifecycle,
@@ -141,14 +142,25 @@ impl Catalog {
     /// Adds a keyspace whose creation is installed. The caller serializes changes of the list.
     pub fn add_keyspace(&self, keyspace: &Arc<KeyspaceCore>) {
         let mut keyspaces = (**self.keyspaces.load()).clone();
-        keyspaces.insert(keyspace.id, Arc::clone(keyspace));
+        debug_assert!(
+            keyspaces.values().all(|other| other.name != keyspace.name),
+            "two keyspaces are named {:?}",
+            keyspace.name
+        );
+        let earlier = keyspaces.insert(keyspace.id, Arc::clone(keyspace));
+        assert!(earlier.is_none(), "two keyspaces have the number {}", keyspace.id);
         self.keyspaces.store(Arc::new(keyspaces));
     }
 
     /// Removes a keyspace whose drop is installed. The caller serializes changes of the list.
     pub fn remove_keyspace(&self, id: KeyspaceId) {
         let mut keyspaces = (**self.keyspaces.load()).clone();
-        keyspaces.remove(&id);
+        let removed = keyspaces.remove(&id);
+        assert!(removed.is_some(), "keyspace {id} was removed twice");
+        debug_assert!(
+            removed.is_some_and(|keyspace| keyspace.dropped.load(Ordering::Acquire)),
+            "keyspace {id} was removed, but its handles can be used"
+        );
         self.keyspaces.store(Arc::new(keyspaces));
     }
 
@@ -188,28 +200,28 @@ impl Catalog {
     /// # Errors
     /// `Closed` in a database without a manifest of its own, that is, a read-only one.
     pub fn state(&self) -> Result<ManifestState> {
-        let installing = lock(&self.installing);
+        let installing = self.installing.lock();
         installing.as_ref().map(|installing| installing.state.clone()).ok_or_else(Error::closed)
     }
 
     /// Calls `look` with the state in force, `None` when read-only. No log that the state names is
     /// removed meanwhile.
     pub fn with_state<T>(&self, look: impl FnOnce(Option<&ManifestState>) -> T) -> T {
-        let installing = lock(&self.installing);
+        let installing = self.installing.lock();
         look(installing.as_ref().map(|installing| &installing.state))
     }
 
     /// Calls `change` unless an edit is being installed, whose tables are in no tree yet; none is
     /// installed meanwhile.
     pub fn between_installs(&self, change: impl FnOnce()) {
-        if let Some(_installing) = try_lock(&self.installing) {
+        if let Some(_installing) = self.installing.try_lock() {
             change();
         }
     }
 
     /// The number of the current manifest; `None` when read-only.
     pub fn manifest_number(&self) -> Option<u64> {
-        lock(&self.installing).as_ref().map(|installing| installing.manifest.number())
+        self.installing.lock().as_ref().map(|installing| installing.manifest.number())
     }
 
     /// Marks tables obsolete: they are in no version any more.

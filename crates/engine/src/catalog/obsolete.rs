@@ -13,9 +13,9 @@ use std::sync::{Arc, Weak};
 use shamba_env::Env;
 use shamba_table::table_file_name;
 
+use crate::lock_order;
 use crate::metrics::WorkCounters;
-use crate::sync::Mutex;
-use shamba_env::lock;
+use crate::ranked::Ranked;
 use shamba_log::wal::ValueLog;
 use shamba_tree::version::TableMeta;
 
@@ -28,16 +28,33 @@ pub(crate) struct LogFile {
 }
 
 /// Obsolete files to be deleted.
-#[derive(Default)]
 pub(super) struct ObsoleteFiles {
-    tables: Mutex<Vec<Arc<TableMeta>>>,
-    files: Mutex<Vec<LogFile>>,
+    tables: Ranked<Vec<Arc<TableMeta>>>,
+    files: Ranked<Vec<LogFile>>,
+}
+
+impl Default for ObsoleteFiles {
+    fn default() -> Self {
+        Self {
+            tables: Ranked::new(lock_order::OBSOLETE_TABLES, Vec::new()),
+            files: Ranked::new(lock_order::OBSOLETE_FILES, Vec::new()),
+        }
+    }
 }
 
 impl ObsoleteFiles {
     /// Marks tables obsolete: they are in no version any more.
     pub fn mark_tables_obsolete(&self, tables: impl IntoIterator<Item = Arc<TableMeta>>) {
-        lock(&self.tables).extend(tables);
+        let mut obsolete = self.tables.lock();
+        for table in tables {
+            // Each reference in the list would keep the file for the other.
+            debug_assert!(
+                obsolete.iter().all(|other| !Arc::ptr_eq(other, &table)),
+                "table {} is marked obsolete twice",
+                table.id
+            );
+            obsolete.push(table);
+        }
     }
 
     /// Marks a file obsolete that has no readers.
@@ -47,13 +64,13 @@ impl ObsoleteFiles {
 
     /// Marks a log obsolete; readers of its values may remain.
     pub fn mark_log_obsolete(&self, log: LogFile) {
-        lock(&self.files).push(log);
+        self.files.lock().push(log);
     }
 
     /// Deletes the obsolete files without readers.
     pub fn collect(&self, env: &Env, dir: &std::path::Path, work: &WorkCounters) {
         let mut removed_all = true;
-        lock(&self.tables).retain(|meta| {
+        self.tables.lock().retain(|meta| {
             if Arc::strong_count(meta) > 1 {
                 return true;
             }
@@ -61,7 +78,7 @@ impl ObsoleteFiles {
             removed_all &= removed;
             !removed
         });
-        lock(&self.files).retain(|LogFile { path, values }| {
+        self.files.lock().retain(|LogFile { path, values }| {
             if values.strong_count() > 0 {
                 return true;
             }
@@ -76,7 +93,7 @@ impl ObsoleteFiles {
 
     /// Number of obsolete files not yet deleted.
     pub fn waiting(&self) -> usize {
-        lock(&self.tables).len() + lock(&self.files).len()
+        self.tables.lock().len() + self.files.lock().len()
     }
 }
 

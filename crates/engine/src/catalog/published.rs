@@ -8,20 +8,21 @@
 
 use std::sync::Arc;
 
+use crate::lock_order;
+use crate::ranked::Ranked;
 use crate::swap::{ArcSwap, Guard};
-use crate::sync::{Mutex, PoisonError};
 
 /// The newest value of type `V`.
 pub(crate) struct Published<V> {
     newest: ArcSwap<V>,
     /// Held while the next value is made.
-    publishing: Mutex<()>,
+    publishing: Ranked<()>,
 }
 
 impl<V> Published<V> {
     /// Publishes `first`.
     pub fn new(first: V) -> Self {
-        Self { newest: ArcSwap::from_pointee(first), publishing: Mutex::new(()) }
+        Self { newest: ArcSwap::from_pointee(first), publishing: Ranked::new(lock_order::PUBLISHING, ()) }
     }
 
     /// The newest value, without touching a shared reference count.
@@ -37,7 +38,7 @@ impl<V> Published<V> {
 
     /// Replaces the newest value by the result of `change`.
     pub fn replace(&self, change: impl FnOnce(&V) -> V) {
-        let _publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _publishing = self.publishing.lock();
         let next = change(&self.newest.load());
         self.newest.store(Arc::new(next));
     }

@@ -17,13 +17,14 @@ use crate::catalog::{Catalog, InstallObserver, KeyspaceCore, Keyspaces};
 use crate::directory::file_number;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
+use crate::lock_order;
 use crate::memory::{Consumer, MemoryManager};
 use crate::options::settings::Settings;
+use crate::ranked::Ranked;
 use crate::reads::Reads;
 use crate::residency::ResidencyManager;
 use crate::scheduler::{Scheduler, Worth};
 use crate::statistics::SavedStatistics;
-use crate::sync::Mutex;
 use crate::table_files::TableFiles;
 use crate::telemetry::{Observers, Telemetry};
 use crate::trace::Recorder;
@@ -150,8 +151,8 @@ pub(super) fn compose(
         tuning,
         workers,
         waker,
-        sync_thread: Mutex::default(),
-        file_lock: Mutex::new(Some(file_lock)),
+        sync_thread: Ranked::new(lock_order::SYNC_THREAD, None),
+        file_lock: Ranked::new(lock_order::FILE_LOCK, Some(file_lock)),
     };
     connect(&core);
     core

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shamba_env::{Env, FileLock, JoinHandle, lock};
+use shamba_env::{Env, FileLock, JoinHandle};
 use shamba_table::{Charge, LedgerPart, Residency};
 
 use crate::catalog::Catalog;
@@ -18,11 +18,11 @@ use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::memory::MemoryManager;
 use crate::options::settings::Settings;
+use crate::ranked::Ranked;
 use crate::reads::Reads;
 use crate::residency::ResidencyManager;
 use crate::scheduler::Scheduler;
 use crate::statistics::SavedStatistics;
-use crate::sync::Mutex;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
 use crate::trace::{BUFFER_BYTES, Recorder, Recording};
@@ -51,8 +51,8 @@ pub(crate) struct Core {
     pub tuning: Arc<DesignTuning>,
     pub workers: Workers,
     pub waker: Waker,
-    pub sync_thread: Mutex<Option<JoinHandle>>,
-    pub file_lock: Mutex<Option<Box<dyn FileLock>>>,
+    pub sync_thread: Ranked<Option<JoinHandle>>,
+    pub file_lock: Ranked<Option<Box<dyn FileLock>>>,
 }
 
 impl Core {
@@ -93,7 +93,8 @@ impl Core {
         let started = self.env.spawner.spawn("shamba-sync", body);
         let handle =
             started.map_err(|error| Error::with_source(ErrorKind::Io, "starting a worker", error))?;
-        *lock(&self.sync_thread) = Some(handle);
+        let earlier = self.sync_thread.lock().replace(handle);
+        assert!(earlier.is_none(), "two threads sync the log of one database");
         Ok(())
     }
 
@@ -104,7 +105,8 @@ impl Core {
         self.tuning.stop();
         self.writer.stop_syncs();
         self.waker.leave();
-        if let Some(thread) = lock(&self.sync_thread).take() {
+        let thread = self.sync_thread.lock().take();
+        if let Some(thread) = thread {
             let _ = thread.join(); // A panic was reported when it happened.
         }
     }

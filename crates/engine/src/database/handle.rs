@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use super::core::Core;
 use crate::reads::Keeper;
-use shamba_env::lock;
 use shamba_tree::iter::registry::{IterRegistry, Owner};
 
 /// An open database and its workers.
@@ -51,6 +50,6 @@ impl Drop for Handle {
         }
         // Blocks that a caller still holds through a value keep parts of the core alive; the file
         // lock must not wait for them.
-        lock(&self.core.file_lock).take();
+        self.core.file_lock.lock().take();
     }
 }

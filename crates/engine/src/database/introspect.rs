@@ -25,6 +25,7 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     stats.levels = levels
         .map(|(level, runs)| level_stats(level, capacity_bytes(level), runs, window, &mut wanted))
         .collect();
+    debug_assert!(wanted.next().is_none(), "filter bits of a table are in no level");
     stats.deepest_level = view.version.deepest_level();
     stats.runs = view.version.run_count() as u64;
     stats.emulated = core.env.vfs.is_emulated();

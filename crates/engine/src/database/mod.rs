@@ -37,7 +37,6 @@ use crate::reads::reader::ReadAt;
 use crate::trace::Recording;
 use crate::writer::WriteOptions;
 use crate::writer::operations::{Operations, with_range_delete};
-use shamba_env::lock;
 use shamba_log::wal::OpRef;
 use shamba_tree::lookup::explain::Explanation;
 use shamba_tree::slice::Slice;
@@ -407,8 +406,8 @@ impl Db {
         let outcome = flushed.and(core.writer.finish_log(core.workload.to_pairs()));
         core.reads.iterators().revoke_idle(|_| true);
         core.reads.release_stale_views(&core.catalog);
-        core.telemetry.emit(&Event::Closed);
-        lock(&core.file_lock).take();
+        core.telemetry.emit(Event::Closed);
+        core.file_lock.lock().take();
         outcome
     }
 }

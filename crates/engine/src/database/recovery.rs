@@ -95,7 +95,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     }
     warn_of_filters(&core);
     let path = core.catalog.dir().to_path_buf();
-    core.telemetry.emit(&Event::Opened { path, tables, replayed_batches: report.batches });
+    core.telemetry.emit(Event::Opened { path, tables, replayed_batches: report.batches });
     Ok(core)
 }
 
@@ -156,6 +156,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         .collect();
     let metas: Vec<&TableMeta> = metas.into_values().collect();
     let open = core.memory.tables_to_open(&metas);
+    assert_eq!(open.len(), metas.len(), "a table is neither opened nor kept closed");
     for (meta, stays_open) in metas.iter().zip(open) {
         let reader = core.table_files.open(meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
         let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;

@@ -11,7 +11,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_env::lock;
 use shamba_model::memory;
 use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, Residency};
 
@@ -36,7 +35,8 @@ impl MemoryManager {
     /// Charges `bytes` in place of what `charge` held, after the cache and the consumers have made
     /// room. Never fails and waits for no I/O; beyond the budget if nobody has memory to give.
     pub fn charge(&self, charge: &mut Charge, bytes: u64) {
-        let _balancing = lock(&self.balancing);
+        let _events = self.telemetry.hold_events();
+        let _balancing = self.balancing.lock();
         self.balance_for(bytes.saturating_sub(charge.bytes()));
         charge.resize(bytes);
         debug_assert_eq!(charge.bytes(), bytes, "a charge is granted whole");
@@ -44,13 +44,15 @@ impl MemoryManager {
 
     /// Makes room for `bytes` that the caller will charge soon by opening a table.
     pub fn make_room(&self, bytes: u64) {
-        let _balancing = lock(&self.balancing);
+        let _events = self.telemetry.hold_events();
+        let _balancing = self.balancing.lock();
         self.balance_for(bytes);
     }
 
     /// Gives the block cache the memory that the other parts leave.
     pub fn balance(&self) {
-        let _balancing = lock(&self.balancing);
+        let _events = self.telemetry.hold_events();
+        let _balancing = self.balancing.lock();
         self.balance_for(0);
     }
 

@@ -32,7 +32,6 @@ mod tests;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use shamba_env::lock;
 use shamba_table::{BlockCache, Ledger, LedgerPart};
 use shamba_tree::compaction::table_size::Tables;
 use shamba_tree::iter::registry::IterRegistry;
@@ -41,8 +40,9 @@ use shamba_tree::view::View;
 
 use self::shares::Division;
 use self::tables::TreeMemory;
+use crate::lock_order;
 use crate::options::settings::Settings;
-use crate::sync::Mutex;
+use crate::ranked::Ranked;
 use crate::telemetry::Telemetry;
 
 /// A part that holds memory which it can give up: together these parts have the memory that the
@@ -67,9 +67,9 @@ pub(crate) struct MemoryManager {
     ledger: Arc<Ledger>,
     cache: Arc<BlockCache>,
     iterators: Arc<IterRegistry>,
-    consumers: Mutex<Vec<Weak<dyn Consumer>>>,
+    consumers: Ranked<Vec<Weak<dyn Consumer>>>,
     /// Held while memory is moved between the block cache and others.
-    balancing: Mutex<()>,
+    balancing: Ranked<()>,
     division: Division,
     trees: TreeMemory,
     /// The warning that the memory budget leaves nothing to the block cache was emitted.
@@ -90,8 +90,8 @@ impl MemoryManager {
             telemetry,
             cache,
             iterators,
-            consumers: Mutex::new(Vec::new()),
-            balancing: Mutex::new(()),
+            consumers: Ranked::new(lock_order::CONSUMERS, Vec::new()),
+            balancing: Ranked::new(lock_order::BALANCING, ()),
             division: Division::default(),
             trees: TreeMemory::new(&ledger),
             has_warned_budget_full: AtomicBool::new(false),
@@ -117,12 +117,12 @@ impl MemoryManager {
 
     /// Adds a consumer, which gives memory up after those that were added before it.
     pub fn register(&self, consumer: Weak<dyn Consumer>) {
-        lock(&self.consumers).push(consumer);
+        self.consumers.lock().push(consumer);
     }
 
     /// The consumers that live. Their methods are called without the list's lock.
     fn consumers(&self) -> Vec<Arc<dyn Consumer>> {
-        lock(&self.consumers).iter().filter_map(Weak::upgrade).collect()
+        self.consumers.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Bytes that consumers hold.
@@ -154,6 +154,7 @@ impl MemoryManager {
     /// Charges the memory of these newest views and their trees. An older view that a reader still
     /// holds is not counted: it shares nearly everything with the newest one.
     pub fn charge_trees(&self, views: &[Arc<View>]) {
+        let _events = self.telemetry.hold_events();
         let bytes = views.iter().map(|view| view.metadata_bytes() as u64).sum();
         self.charge(&mut self.trees.charge(), bytes);
         let warning = self.trees.changed(self.settings.memory_budget_bytes, views);

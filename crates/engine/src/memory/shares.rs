@@ -16,13 +16,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use shamba_env::lock;
 use shamba_model::memory::{self, Inputs, Measured, PlanValue, Shares, Window};
 use shamba_model::value::WriteBuffer;
 use shamba_table::Residency;
 
 use super::MemoryManager;
-use crate::sync::Mutex;
+use crate::lock_order;
+use crate::ranked::Ranked;
 
 /// Index of filters and indexes among the consumers, of the block cache, and of the write buffer.
 const CONSUMERS: usize = 0;
@@ -30,7 +30,6 @@ const CACHE: usize = 1;
 const WRITE_BUFFER: usize = 2;
 
 /// The division of memory as it was last decided, and what the next decision depends on.
-#[derive(Default)]
 pub(super) struct Division {
     /// Bytes reserved for the block cache; 0 before the first decision.
     cache_bytes: AtomicU64,
@@ -40,7 +39,19 @@ pub(super) struct Division {
     pub(super) others_peak_bytes: AtomicU64,
     /// Nothing was written for some windows, so no memory is kept free for a flush or compaction.
     writes_idle: AtomicBool,
-    last: Mutex<LastWindow>,
+    last: Ranked<LastWindow>,
+}
+
+impl Default for Division {
+    fn default() -> Self {
+        Self {
+            cache_bytes: AtomicU64::new(0),
+            memtable_bytes: AtomicU64::new(0),
+            others_peak_bytes: AtomicU64::new(0),
+            writes_idle: AtomicBool::new(false),
+            last: Ranked::new(lock_order::DIVISION, LastWindow::default()),
+        }
+    }
 }
 
 /// State of the last window.
@@ -94,12 +105,12 @@ impl MemoryManager {
     /// Saving of more block cache memory, in nanoseconds per second per byte, as of the last
     /// window.
     pub fn cache_gain_per_byte(&self) -> f64 {
-        lock(&self.division.last).cache_gains_per_byte[0]
+        self.division.last.lock().cache_gains_per_byte[0]
     }
 
     /// Whether memory that only keeps dormant filters is worth a step to the cache.
     pub fn cache_has_use_for_more(&self) -> bool {
-        memory::is_cache_worth_moving(lock(&self.division.last).cache_gains_per_byte)
+        memory::is_cache_worth_moving(self.division.last.lock().cache_gains_per_byte)
     }
 
     /// Ends a window: moves a step of memory to where it saves more, if that pays. `read_ns` is the
@@ -112,7 +123,7 @@ impl MemoryManager {
 
     /// Measures the window and decides.
     pub(super) fn decide_anew(&self, now_us: u64, read_ns: f64, plan: &PlanValue) {
-        let mut last = lock(&self.division.last);
+        let mut last = self.division.last.lock();
         let (measured, is_first) = self.measure(&mut last, now_us, read_ns);
         last.cache_gains_per_byte = [measured.cache_gain_per_byte(), last.cache_gains_per_byte[0]];
         if is_first || self.settings.filter_residency != Residency::Budgeted {

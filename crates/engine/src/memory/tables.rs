@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shamba_env::lock;
 use shamba_model::memory;
 use shamba_model::memory::constants::TABLE_BYTES;
 use shamba_table::{Charge, Ledger, LedgerPart};
@@ -15,13 +14,14 @@ use shamba_tree::compaction::table_size::Tables;
 use shamba_tree::version::{TableMeta, Version};
 use shamba_tree::view::View;
 
-use crate::sync::{Mutex, MutexGuard};
+use crate::lock_order;
+use crate::ranked::{Ranked, RankedGuard};
 
 /// The memory of the newest trees, and the number of their tables.
 pub(super) struct TreeMemory {
     /// Charge for the newest views and their trees.
-    charge: Mutex<Charge>,
-    tables: Mutex<Tables>,
+    charge: Ranked<Charge>,
+    tables: Ranked<Tables>,
     /// The budget keeps some tables closed.
     has_closed: AtomicBool,
     /// The warning that the tables need more than the memory budget was emitted.
@@ -32,21 +32,21 @@ impl TreeMemory {
     /// No trees yet.
     pub fn new(ledger: &Arc<Ledger>) -> Self {
         Self {
-            charge: Mutex::new(Charge::new(ledger, LedgerPart::TableMeta, 0)),
-            tables: Mutex::default(),
+            charge: Ranked::new(lock_order::TREE_CHARGE, Charge::new(ledger, LedgerPart::TableMeta, 0)),
+            tables: Ranked::new(lock_order::TREE_TABLES, Tables::default()),
             has_closed: AtomicBool::new(false),
             has_warned_budget_exceeded: AtomicBool::new(false),
         }
     }
 
     /// The charge for the newest views.
-    pub fn charge(&self) -> MutexGuard<'_, Charge> {
-        lock(&self.charge)
+    pub fn charge(&self) -> RankedGuard<'_, Charge> {
+        self.charge.lock()
     }
 
     /// Number and sizes of the tables of the newest trees.
     pub fn tables(&self) -> Tables {
-        *lock(&self.tables)
+        *self.tables.lock()
     }
 
     /// Whether some tables are kept closed.
@@ -67,7 +67,7 @@ impl TreeMemory {
     /// be open.
     pub fn changed(&self, budget_bytes: u64, views: &[Arc<View>]) -> Option<String> {
         let versions = || views.iter().map(|view| view.version.as_ref());
-        *lock(&self.tables) = tables_of(versions());
+        *self.tables.lock() = tables_of(versions());
         let bytes_min = budget_bytes_min(versions());
         let is_new =
             bytes_min > budget_bytes && !self.has_warned_budget_exceeded.swap(true, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shamba_env::{Env, MemFs};
+use shamba_env::{Env, MemFs, lock};
 use shamba_key::KeyspaceId;
 use shamba_model::memory::constants::{BUDGET_BYTES_MIN, WINDOW_US};
 use shamba_model::memory::{PlanValue, shared_bytes};
@@ -11,6 +11,7 @@ use shamba_table::{Charge, Residency};
 use shamba_tree::version::Version;
 
 use super::*;
+use crate::sync::Mutex;
 use crate::telemetry::Observers;
 
 const MIB: u64 = 1 << 20;

@@ -120,6 +120,10 @@ impl Settings {
         let soft_runs = self.l0_slowdown_runs.unwrap_or_else(|| at_most(usual.soft_runs.max(trigger_runs)));
         let least = soft_runs.max(trigger_runs);
         let hard_runs = hard_given.unwrap_or_else(|| usual.hard_runs.max(least));
+        debug_assert!(
+            hard_given.is_some() || least <= hard_runs,
+            "writes stop at {hard_runs} runs, before they slow down"
+        );
         Level0 { trigger_runs, soft_runs, hard_runs }
     }
 

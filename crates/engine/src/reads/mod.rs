@@ -86,6 +86,7 @@ impl Reads {
 
     /// Makes every write up to `seq` visible: once per commit group, after all of its inserts.
     pub fn publish(&self, seq: SeqNo) {
+        debug_assert!(self.visible() <= seq, "entries that were visible are hidden again");
         self.visible_seq.store(seq.0, Ordering::Release);
     }
 

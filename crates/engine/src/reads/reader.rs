@@ -55,6 +55,10 @@ impl ReadAt<'_> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
+        debug_assert!(
+            self.snapshot.is_none_or(|snapshot| snapshot.seq() <= self.reads.visible()),
+            "a snapshot reads what is not visible"
+        );
         let opened = OpenedTables::default();
         let settings = self.reads.lookup_settings(self.reads.telemetry.times_lookups(), &opened);
         let mut counts = LookupCounts::default();
@@ -181,6 +185,7 @@ impl ReadAt<'_> {
             let samples = Samples { next: &samples, finish: &finish };
             Ok(multi_get(view, settings, seq, &keys, reads, &samples, counts)?)
         })?;
+        debug_assert_eq!(values.len(), keys.len(), "a key has no answer");
         if let Some(asked) = noted {
             let lookups = keys.iter().map(AsRef::as_ref).zip(values.iter().map(Option::is_some));
             self.reads.recorder.note_lookups((self.keyspace.id, &self.keyspace.name), asked, lookups);
@@ -231,7 +236,9 @@ impl ReadAt<'_> {
         let lower = self.options.lower_bound.clone().unwrap_or_default();
         let bounds = Span { lower: lower.into(), upper: self.options.upper_bound.clone().map(Bytes::from) };
         let empty = || Span { lower: Bytes::new(), upper: Some(Bytes::new()) };
-        range.intersection(&bounds).unwrap_or_else(empty)
+        let bounded = range.intersection(&bounds).unwrap_or_else(empty);
+        debug_assert!(bounded.is_empty() || range.hull(&bounded) == range, "bounds widen a range");
+        bounded
     }
 
     pub fn range(&self, range: impl KeyRange) -> Iter {

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use shamba_env::{Clock, Env, lock};
+use shamba_env::{Clock, Env};
 use shamba_model::memory::constants::{CHECKS_PER_WINDOW, WINDOW_US};
 use shamba_model::memory::{self, PlanValue};
 use shamba_model::price::ReadPrice;
@@ -43,10 +43,11 @@ pub(crate) use self::survey::module_rates;
 use self::worker::Observations;
 use crate::catalog::{Catalog, InstallObserver};
 use crate::error::Result;
+use crate::lock_order;
 use crate::memory::{Consumer, MemoryManager};
 use crate::options::settings::Settings;
+use crate::ranked::Ranked;
 use crate::reads::Reads;
-use crate::sync::Mutex;
 use crate::telemetry::Telemetry;
 use crate::workers::{Lane, Waker};
 use shamba_tree::version::TableMeta;
@@ -74,10 +75,10 @@ pub(crate) struct ResidencyManager {
     catalog: Arc<Catalog>,
     reads: Arc<Reads>,
     telemetry: Arc<Telemetry>,
-    state: Mutex<State>,
+    state: Ranked<State>,
     /// Value of memory in the last plan. It has its own lock, because settlements read files under
     /// the state's lock, and listeners of their warnings may ask for it.
-    plan: Mutex<PlanPrices>,
+    plan: Ranked<PlanPrices>,
     /// Bytes of filters and indexes that cannot be evicted, as of the last survey.
     fixed_bytes: AtomicU64,
     rates: HitRates,
@@ -86,7 +87,7 @@ pub(crate) struct ResidencyManager {
     is_stopping: AtomicBool,
     waker: Waker,
     /// Observations at the last look; `None` before the first one.
-    seen: Mutex<Option<Observations>>,
+    seen: Ranked<Option<Observations>>,
     on_idle: OnceLock<IdleHook>,
 }
 
@@ -109,14 +110,14 @@ impl ResidencyManager {
             catalog,
             reads,
             telemetry,
-            state: Mutex::default(),
-            plan: Mutex::default(),
+            state: Ranked::new(lock_order::RESIDENCY, State::default()),
+            plan: Ranked::new(lock_order::PLAN_PRICES, PlanPrices::default()),
             fixed_bytes: AtomicU64::new(0),
             rates: HitRates::default(),
             wanted: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             waker,
-            seen: Mutex::default(),
+            seen: Ranked::new(lock_order::RESIDENCY_LOOK, None),
             on_idle: OnceLock::new(),
         }
     }
@@ -134,9 +135,10 @@ impl ResidencyManager {
     /// Settles if it is time to. Called by one thread at a time; returns the time until the next
     /// call.
     pub fn look(&self) -> Duration {
+        let _events = self.telemetry.hold_events();
         let now_us = self.clock.now_us();
         if !self.is_stopping() {
-            let mut seen = lock(&self.seen);
+            let mut seen = self.seen.lock();
             seen.get_or_insert_with(|| Observations::new(self, now_us)).look(self, now_us);
         }
         Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW)
@@ -253,7 +255,7 @@ impl ResidencyManager {
 
     /// The last plan in figures.
     pub fn plan_prices(&self) -> PlanPrices {
-        *lock(&self.plan)
+        *self.plan.lock()
     }
 }
 

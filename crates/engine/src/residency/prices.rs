@@ -34,6 +34,7 @@ impl HitRates {
     /// Adds a window's filter slice reads and cache hits; older windows have half of the weight.
     pub fn note_slices(&self, reads: u64, hits: u64) {
         let ratio = memory::recent_ratio(self.slices_read(), reads, hits);
+        debug_assert!((0.0..=1.0).contains(&ratio), "{ratio} of the filter slices are read");
         self.slices_read_bits.store(ratio.to_bits(), Ordering::Relaxed);
     }
 
@@ -41,6 +42,7 @@ impl HitRates {
     pub fn note_blocks(&self, reads: u64, hits: u64) {
         let before = f64::from_bits(self.blocks_bits.load(Ordering::Relaxed));
         let ratio = memory::recent_ratio(before, hits, reads);
+        debug_assert!((0.0..=1.0).contains(&ratio), "{ratio} of the blocks are found in the cache");
         self.blocks_bits.store(ratio.to_bits(), Ordering::Relaxed);
     }
 }
@@ -66,6 +68,7 @@ impl Prices {
     /// Costs with this miss rate of the block cache and measured times of reads; in pages if
     /// `counts_pages`.
     pub fn new(read_share: f64, times: ReadTimes, counts_pages: bool) -> Self {
+        debug_assert!((0.0..=1.0).contains(&read_share), "{read_share} of the blocks are read");
         if counts_pages {
             return Self::counting_pages(read_share);
         }
@@ -113,6 +116,7 @@ pub(super) fn price_of(times: ReadTimes) -> ReadPrice {
         let bytes = bytes as f64;
         (bytes, (ns as f64).max(short_ns + NS_PER_BYTE * (bytes - short_bytes)))
     });
+    debug_assert!(long.1 >= short_ns || long.0 <= short_bytes, "a longer read costs less than a short one");
     ReadPrice::of_two_sizes((short_bytes, short_ns), long)
 }
 

@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_env::{lock, try_lock};
 use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
 use shamba_model::memory::PlanValue;
 use shamba_model::memory::constants::{KEEP_MARGIN, SHIFT_PART};
@@ -62,7 +61,8 @@ impl ResidencyManager {
 
     /// Settles, unless another thread does so.
     pub(super) fn settle_by(&self, mode: Mode) {
-        let Some(mut state) = try_lock(&self.state) else {
+        let _events = self.telemetry.hold_events();
+        let Some(mut state) = self.state.try_lock() else {
             self.wanted.store(true, Ordering::Release);
             return;
         };
@@ -93,13 +93,17 @@ impl ResidencyManager {
                 return;
             }
         };
+        let count = survey.readers.len();
+        assert_eq!(plan.slices.len(), count, "the plan leaves the filter of a table out");
+        assert_eq!(plan.partitions.len(), count, "the plan leaves the index of a table out");
+        debug_assert!(plan.kept_bytes <= plan.bytes, "the plan keeps more bytes than it holds");
         let value = PlanValue {
             gain_per_byte: plan.gain_per_byte,
             loss_per_byte: plan.loss_per_byte,
             kept_bytes: plan.kept_bytes,
             useful_bytes: survey.useful_bytes(),
         };
-        *lock(&self.plan) = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
+        *self.plan.lock() = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
         self.carry_out(&survey, &plan, mode, &mut state.unreadable);
     }
 
@@ -114,6 +118,11 @@ impl ResidencyManager {
             if held == wanted(at) && filter.unasked() == unasked {
                 continue;
             }
+            debug_assert_eq!(
+                held.len(),
+                wanted(at).len(),
+                "the plan has another number of modules than the filter"
+            );
             let kept: Vec<u32> =
                 held.iter().zip(wanted(at)).map(|(held, wanted)| *held.min(wanted)).collect();
             match reader.hold_filter(&kept, unasked) {
@@ -157,6 +166,7 @@ impl ResidencyManager {
     fn evict_partitions(&self, reader: &TableReader, wanted: usize) {
         if survey::held_partitions(reader) >= wanted {
             let kept = survey::choose_partitions(reader, wanted);
+            debug_assert!(kept.len() <= reader.index_partitions(), "more partitions are kept than exist");
             let all = 0..reader.index_partitions();
             all.filter(|number| !kept.contains(number)).for_each(|number| reader.drop_partition(number));
         }

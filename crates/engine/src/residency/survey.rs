@@ -72,6 +72,8 @@ impl Survey {
                 }
             }
         }
+        assert_eq!(survey.readers.len(), survey.files.len(), "a table was surveyed without its reader");
+        assert_eq!(known.len(), survey.readers.len(), "a table was surveyed twice");
         survey
     }
 
@@ -130,7 +132,10 @@ fn per_second(window: Window) -> f64 {
 /// keys, is added to the samples; so a few samples do not decide, and a table without samples has a
 /// value. The table has the share `of_run` of its run's entries, and `of_tree` of all entries.
 fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FileProbes {
+    debug_assert!((0.0..=1.0).contains(&of_run), "a table has {of_run} of the entries of its run");
+    debug_assert!(of_tree <= of_run, "a table has more of its tree than of its run");
     let found_share = window.found_share();
+    debug_assert!((0.0..=1.0).contains(&found_share), "{found_share} of the lookups find their key");
     let found = PRIOR_LOOKUPS * found_share * of_tree;
     // Lookups that find their key in a newer run do not get here; their number is unknown, so half
     // of them are assumed.
@@ -225,7 +230,9 @@ fn most_searched(partitions: &[(u32, bool)], wanted: usize) -> BTreeSet<usize> {
     };
     let mut by_worth: Vec<(u32, usize)> = partitions.iter().map(worth).zip(0..).collect();
     by_worth.sort_by_key(|(worth, number)| (std::cmp::Reverse(*worth), *number));
-    by_worth.into_iter().take(wanted).map(|(_, number)| number).collect()
+    let chosen: BTreeSet<usize> = by_worth.into_iter().take(wanted).map(|(_, number)| number).collect();
+    debug_assert_eq!(chosen.len(), wanted.min(partitions.len()), "a partition was chosen twice");
+    chosen
 }
 
 /// Halves the search counts of the table's partitions once there are enough to tell hot from cold.
@@ -327,7 +334,9 @@ pub(super) fn worth_fetching(
 
 /// Mask of the first `modules` modules.
 pub(super) fn mask_of(modules: usize) -> u8 {
-    ((1u16 << modules.min(8)) - 1) as u8
+    let mask = ((1u16 << modules.min(8)) - 1) as u8;
+    debug_assert_eq!(mask.count_ones() as usize, modules.min(8), "a mask of other than the first modules");
+    mask
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ impl Observations {
 
     /// Settles if it was requested, if the hit rate changed, or at the end of a window.
     pub fn look(&mut self, residency: &ResidencyManager, now_us: u64) {
+        debug_assert!(self.window_us <= now_us, "a window began later than now");
         let is_due = now_us.saturating_sub(self.window_us) >= WINDOW_US;
         let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * SETTLE_TIME_PART;
         look_for_shifts(&residency.catalog, now_us);
@@ -104,6 +105,7 @@ impl Observations {
         let (reads, hits) = since(&mut self.slices, (total.filter_reads, total.filter_hits));
         residency.rates.note_slices(reads, hits);
         let seq = residency.reads.visible();
+        assert!(seq >= self.seq, "entries that were visible are hidden again");
         self.idle_windows = if seq == self.seq { self.idle_windows.saturating_add(1) } else { 0 };
         self.seq = seq;
         residency.memory.set_writes_idle(self.idle_windows >= IDLE_WINDOWS);

@@ -48,9 +48,15 @@ impl SliceMemory {
 
     /// Gives the memory of one slice back.
     pub fn give_back(&mut self, bytes: u64) {
-        debug_assert!(self.slices > 0 && self.held_bytes >= bytes, "the slice has taken {bytes} bytes");
-        self.slices = self.slices.saturating_sub(1);
-        self.held_bytes = self.held_bytes.saturating_sub(bytes);
+        assert!(self.slices > 0, "a slice gives memory back that none has taken");
+        assert!(self.held_bytes >= bytes, "a slice gives {bytes} of {} bytes back", self.held_bytes);
+        self.slices -= 1;
+        self.held_bytes -= bytes;
+        assert!(
+            self.slices > 0 || self.held_bytes == 0,
+            "no slice is built, but {} bytes are held",
+            self.held_bytes
+        );
     }
 }
 

@@ -64,7 +64,7 @@ impl Compactor {
     /// Plans the slices of a job that begins, and the filter bits of its output tables.
     pub fn prepare(&self, job: &Job) {
         let Job { keyspace, version, job: compaction, .. } = job;
-        self.telemetry.emit(&Event::CompactionBegin {
+        self.telemetry.emit(Event::CompactionBegin {
             keyspace: keyspace.name.clone(),
             reason: compaction.reason.to_string(),
             bytes: compaction.input_bytes(version),
@@ -86,8 +86,15 @@ impl Compactor {
             slices.windows(2).all(|pair| pair[0].upper.as_ref() == Some(&pair[1].lower)),
             "slices ascend and leave no key out"
         );
+        debug_assert!(
+            compaction.uses(version).iter().all(|(_, _, table)| {
+                slices.is_empty() || slices.iter().any(|slice| slice.overlaps(&table.range))
+            }),
+            "an input of the compaction is in none of its slices"
+        );
         let bits = Arc::new(self.filter_bits.of_compaction(keyspace, version, compaction));
-        let _ = job.prepared.set(Prepared { slices, bits }); // Only the thread that has claimed it.
+        let is_first = job.prepared.set(Prepared { slices, bits }).is_ok();
+        assert!(is_first, "two threads prepared job {}", job.number);
     }
 
     /// Installs the tables of a slice. All slices before it are installed.
@@ -103,6 +110,11 @@ impl Compactor {
     ) -> Result<Installed> {
         let Some(slice) = job.slices().get(number) else { return Ok(Installed::Dropped) };
         let BuiltSlice { tables, bytes_read, entries_dropped } = built;
+        debug_assert!(
+            tables.iter().all(|table| slice.hull(&table.range) == *slice),
+            "slice {number} of job {} has tables outside of its range",
+            job.number
+        );
         let mut handed = Vec::new();
         let new: Vec<Arc<TableMeta>> = tables.iter().map(|table| Arc::clone(&table.meta)).collect();
         let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
@@ -142,7 +154,7 @@ impl Compactor {
             return Ok(Installed::Dropped);
         }
         WorkCounters::add(&self.telemetry.work().trivial_moves, 1);
-        self.telemetry.emit(&Event::TrivialMove {
+        self.telemetry.emit(Event::TrivialMove {
             keyspace: keyspace.name.clone(),
             target_level: compaction.target_level,
             bytes: compaction.input_bytes(version),
@@ -179,6 +191,7 @@ impl Compactor {
 /// compaction. Tables may be cut at a `full_bytes` above the configured size; slices do not grow in
 /// proportion.
 fn slice_bytes(set_bytes: u64, full_bytes: u64, input_bytes: u64, threads: usize) -> u64 {
+    debug_assert!(threads > 0, "a compaction has no thread");
     let most = set_bytes.saturating_mul(SLICE_TABLES).max(full_bytes);
     if threads <= 1 {
         return most;

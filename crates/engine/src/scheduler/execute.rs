@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shamba_env::lock;
 use shamba_tree::compaction::policy::Reason;
 
 use super::Scheduler;
@@ -63,7 +62,7 @@ impl Drop for Building<'_> {
 impl Scheduler {
     /// Notes that work begins. A database that was opened just now is not quiet yet.
     pub fn begin(&self) {
-        lock(&self.background.state).quiet_since_us = self.clock.now_us();
+        self.background.state.lock().quiet_since_us = self.clock.now_us();
     }
 
     /// Stops all work: none begins, and running steps end soon.
@@ -82,7 +81,7 @@ impl Scheduler {
         match self.flush_oldest() {
             Ok(()) => Next::Now,
             Err(_) => {
-                let failures = lock(&self.background.state).flush_failures.failures;
+                let failures = self.background.state.lock().flush_failures.failures;
                 Next::After(Duration::from_millis(back_off_ms(failures)))
             }
         }
@@ -90,7 +89,7 @@ impl Scheduler {
 
     pub(super) fn compaction_step(&self) -> Next {
         let step = {
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             let step = if self.lifecycle.has_failed() { None } else { self.next_step_under(&mut state) };
             step.ok_or_else(|| state.retry_at_us)
         };
@@ -109,7 +108,7 @@ impl Scheduler {
     /// The step that this thread should do now, with all that it takes claimed; `None` if there is
     /// none.
     pub(super) fn next_step(&self) -> Option<Step> {
-        self.next_step_under(&mut lock(&self.background.state))
+        self.next_step_under(&mut self.background.state.lock())
     }
 
     pub(super) fn next_step_under(&self, state: &mut BackgroundState) -> Option<Step> {
@@ -139,7 +138,7 @@ impl Scheduler {
             Step::Begin(job) => self.run_first_slice(job),
             Step::Slice(job, slice) => self.run_slice(job, slice),
             Step::End(number) => {
-                let ended = lock(&self.background.state).take_over(number);
+                let ended = self.background.state.lock().take_over(number);
                 ended.map_or(Ok(()), |running| self.end_job(running, false))
             }
         };
@@ -158,8 +157,9 @@ impl Scheduler {
             Ok(_) => Stop::Closing,
             Err(error) => self.stop_of(&job, error),
         };
-        let mut state = lock(&self.background.state);
+        let mut state = self.background.state.lock();
         state.memory.give_back(job.slice_memory_bytes);
+        assert!(job.prepared.get().is_none(), "the slices of a move were planned");
         drop(job);
         if let Some(running) = state.running(number) {
             running.finish(0, Err(stop));
@@ -173,7 +173,7 @@ impl Scheduler {
         let building = Building { scheduler: self, job: Some(Arc::clone(&job)), slice: 0 };
         let may_go_on = !job.is_stopped() && !self.background.is_stopping() && {
             self.compactor.prepare(&job);
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             state.running(job.number).is_some_and(Running::take_first)
         };
         if !may_go_on {
@@ -205,8 +205,9 @@ impl Scheduler {
         result: std::result::Result<BuiltSlice, Stop>,
     ) -> Result<()> {
         let number = job.number;
-        let mut state = lock(&self.background.state);
+        let mut state = self.background.state.lock();
         state.memory.give_back(job.slice_memory_bytes);
+        debug_assert!(state.running(number).is_some(), "job {number} ended before its slice {slice}");
         if let Some(running) = state.running(number) {
             running.finish(slice, result);
         }
@@ -223,7 +224,7 @@ impl Scheduler {
                 Ok(Installed::Dropped) => Err(Stop::Closing),
                 Err(error) => Err(self.stop_of(&job, error)),
             };
-            state = lock(&self.background.state);
+            state = self.background.state.lock();
             self.note_installed(&mut state, &job, installed);
             self.background.progress.notify_all();
         }
@@ -258,7 +259,7 @@ impl Scheduler {
     }
 
     fn claim_of(&self, job: &Job) -> Option<shamba_tree::compaction::schedule::Claim> {
-        let state = lock(&self.background.state);
+        let state = self.background.state.lock();
         state.claims.get(&job.keyspace.id).and_then(|claims| claims.get(job.claim)).cloned()
     }
 
@@ -269,11 +270,16 @@ impl Scheduler {
     /// The failure of the job.
     pub(super) fn end_job(&self, running: Running, is_done: bool) -> Result<()> {
         let (job, tally) = (Arc::clone(&running.job), running.tally);
+        debug_assert!(
+            self.background.state.lock().running(job.number).is_none(),
+            "job {} ends, but is still among the running ones",
+            job.number
+        );
         let (outcome, left) = running.end();
         self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
         let is_move = job.prepared.get().is_none();
         {
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             // A moved tree may have small tables left to combine: the request is looked at again.
             state.requests.ended(job.number, is_done && !is_move);
             match &outcome {
@@ -300,7 +306,7 @@ impl Scheduler {
             WorkCounters::add(&self.telemetry.work().compactions, u64::from(is_done));
             let is_of_tombstones = is_done && job.job.reason == Reason::Tombstones;
             WorkCounters::add(&self.telemetry.work().tombstone_compactions, u64::from(is_of_tombstones));
-            self.telemetry.emit(&Event::CompactionEnd {
+            self.telemetry.emit(Event::CompactionEnd {
                 keyspace: job.keyspace.name.clone(),
                 target_level: job.job.target_level,
                 bytes_read: tally.bytes_read,
@@ -322,7 +328,7 @@ impl Scheduler {
     pub(super) fn stop_jobs(&self, is_meant: impl Fn(&Job) -> bool) {
         let mut ended = Vec::new();
         {
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             let meant = state.running.iter_mut().filter(|running| is_meant(&running.job));
             let numbers: Vec<u64> = meant
                 .map(|running| {

@@ -59,6 +59,7 @@ pub(crate) struct Worth {
 /// memory that it frees. `fpr` is the false-positive rate by bits per key.
 pub(super) fn pays(misfit: StaleFilter, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
     let StaleFilter { written_bits_per_key: written, wanted_bits_per_key: wanted, .. } = misfit;
+    debug_assert!(wanted >= 0.0 && wanted.is_finite(), "a filter should have {wanted} bits per key");
     let searches = misfit.empty_probes_per_second * (fpr(written) - fpr(wanted));
     let freed_bytes = (written - wanted) * misfit.entries as f64 / 8.0;
     let saved_ns_per_second = searches * worth.search_ns + freed_bytes * worth.byte_ns_per_second;
@@ -77,6 +78,7 @@ pub(super) fn stale_filters(
         let rule = filter_bits.rule(keyspace);
         let version = Arc::clone(&keyspace.load().version);
         let wanted = allocation::wanted(rule, &version);
+        assert_eq!(wanted.len(), version.tables().count(), "a table has no share of the filter bits");
         let tables = version.tables().zip(wanted).filter_map(|((_, _, table), wanted)| {
             let misfit = StaleFilter {
                 bytes: table.live_bytes,

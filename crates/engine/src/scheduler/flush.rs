@@ -24,7 +24,7 @@ use crate::table_files::output::{Output, OutputOptions};
 use crate::table_files::syncing::Syncing;
 use crate::telemetry::Telemetry;
 use crate::writer::{Generation, Writer};
-use shamba_env::{Env, lock};
+use shamba_env::Env;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, KeyspaceId, LogNo};
 use shamba_memtable::Memtable;
@@ -56,7 +56,11 @@ impl Flusher {
     /// and the output is removed.
     pub(super) fn flush(&self, generation: &Generation) -> Result<()> {
         let begin_us = self.env.clock.now_us();
-        self.telemetry.emit(&Event::FlushBegin { bytes: generation.bytes });
+        debug_assert!(
+            generation.members.iter().all(|(_, memtable)| !memtable.is_empty()),
+            "an empty memtable is flushed"
+        );
+        self.telemetry.emit(Event::FlushBegin { bytes: generation.bytes });
         let mut log_sync = self.begin_log_sync(generation);
         let mut log_promise = None;
         if self.env.spawner.is_inline() {
@@ -71,7 +75,10 @@ impl Flusher {
                 continue;
             }
             match self.write_memtable(keyspace, memtable, generation.oldest_tombstone_ms) {
-                Ok(uses) => _ = outputs.insert(keyspace.id, uses),
+                Ok(uses) => {
+                    let earlier = outputs.insert(keyspace.id, uses);
+                    assert!(earlier.is_none(), "keyspace {} has two memtables in a generation", keyspace.id);
+                }
                 Err(error) => {
                     self.catalog
                         .mark_tables_obsolete(outputs.into_values().flatten().map(|table| table.meta));
@@ -133,7 +140,7 @@ impl Flusher {
         WorkCounters::add(&self.telemetry.work().bytes_flushed, bytes);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
         WorkCounters::add(&self.telemetry.work().flush_us, duration_us);
-        self.telemetry.emit(&Event::FlushEnd { tables, bytes, duration_us });
+        self.telemetry.emit(Event::FlushEnd { tables, bytes, duration_us });
         Ok(())
     }
 
@@ -142,7 +149,7 @@ impl Flusher {
         let log = generation.log.as_ref()?;
         // Generations are flushed in order, so every earlier log was synced by its own flush.
         let unsynced_bytes = {
-            let mut wal = lock(log);
+            let mut wal = log.lock();
             wal.predecessor_is_synced();
             wal.flushed().saturating_sub(wal.synced())
         };
@@ -151,8 +158,9 @@ impl Flusher {
         }
         let log = Arc::clone(log);
         Some(Syncing::begin(self.env.spawner.as_ref(), unsynced_bytes, move || {
-            let mut wal = lock(&log);
+            let mut wal = log.lock();
             wal.sync()?;
+            assert!(wal.synced() >= wal.flushed(), "a log that was synced has unsynced bytes");
             Ok((wal.number(), wal.synced()))
         }))
     }
@@ -193,6 +201,7 @@ impl Flusher {
             }
             iter.next()?;
         }
+        assert!(dropped <= memtable.entries(), "a flush dropped more entries than the memtable has");
         WorkCounters::add(&self.telemetry.work().entries_dropped, dropped);
         output.finish()
     }

@@ -8,13 +8,14 @@ use shamba_model::MAX_LEVELS;
 use super::flush::Flusher;
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
+use crate::ranked::beyond_ranks;
 use crate::table_files::output::Output;
 use crate::writer::operations::check_op;
 use shamba_log::wal::OpRef;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 
 /// An ingest recomputes its table size after this many pairs.
-const SIZED_EVERY_PAIRS: usize = 1024;
+const SIZED_EVERY_PAIRS: u64 = 1024;
 
 impl Flusher {
     /// Writes sorted pairs into tables of a new run of `level`; no run may lie above. Writers wait.
@@ -45,16 +46,17 @@ impl Flusher {
             Output::new(&self.table_files, self.memory.as_ref(), options, KeyRange::everything(), Vec::new());
         let mut last_key: Option<Vec<u8>> = None;
         let mut count = 0u64;
-        for (number, (key, value)) in pairs.into_iter().enumerate() {
+        let mut pairs = beyond_ranks(|| pairs.into_iter());
+        while let Some((key, value)) = beyond_ranks(|| pairs.next()) {
             let key = key.as_ref();
             if last_key.as_deref().is_some_and(|last| last >= key) {
                 return Err(Error::invalid(format!(
-                    "pair {number}: key \"{}\" does not come after the one before it",
+                    "pair {count}: key \"{}\" does not come after the one before it",
                     key.escape_ascii()
                 )));
             }
             check_op(OpRef::Put { key, value: value.as_ref() })?;
-            if number % SIZED_EVERY_PAIRS == 0 {
+            if count % SIZED_EVERY_PAIRS == 0 {
                 let (tables, bytes) = output.finished();
                 output.set_table_size(self.memory.table_size_beside(
                     self.settings.table_bytes(),

@@ -171,7 +171,8 @@ impl Running {
 
     /// Takes the next slice: the caller builds it and calls [`Self::finish`].
     pub fn take_slice(&mut self) -> usize {
-        debug_assert!(self.stop.is_none() && self.taken < self.job.slices().len(), "a slice is left to take");
+        assert!(self.stop.is_none() && self.taken < self.job.slices().len(), "no slice is left to take");
+        assert!(self.has_begun, "a slice is taken before the first one");
         self.working += 1;
         self.taken += 1;
         self.taken - 1
@@ -180,7 +181,8 @@ impl Running {
     /// The worker that has prepared the job goes on with its first slice; false if it was stopped
     /// meanwhile.
     pub fn take_first(&mut self) -> bool {
-        debug_assert!(self.taken == 0 && self.working == 1, "only the preparation has begun");
+        assert!(self.taken == 0 && self.working == 1, "a job begins a second time");
+        assert!(self.installed == 0 && self.built.is_empty(), "slices exist before the first one is taken");
         self.has_begun = self.stop.is_none() && !self.job.slices().is_empty();
         self.taken = usize::from(self.has_begun);
         self.has_begun
@@ -188,10 +190,15 @@ impl Running {
 
     /// Records the result of the slice `number`, or of the preparation if that failed.
     pub fn finish(&mut self, number: usize, result: std::result::Result<BuiltSlice, Stop>) {
-        debug_assert!(self.working > 0 && number >= self.installed, "slice {number} was taken once");
+        assert!(self.working > 0, "slice {number} is handed in, but no thread works on the job");
+        assert!(number >= self.installed, "slice {number} is handed in after it was installed");
         self.working -= 1;
         match result {
-            Ok(built) => _ = self.built.insert(number, built),
+            Ok(built) => {
+                assert!(number < self.taken, "slice {number} is handed in, but nobody took it");
+                let earlier = self.built.insert(number, built);
+                assert!(earlier.is_none(), "slice {number} was built twice");
+            }
             Err(stop) => self.stop(stop),
         }
     }
@@ -218,16 +225,28 @@ impl Running {
         let may_install = !self.is_installing && !matches!(self.stop, Some(Stop::Failed(_) | Stop::Closing));
         let built = if may_install { self.built.remove(&self.installed) } else { None }?;
         self.is_installing = true;
+        debug_assert!(
+            self.built.keys().all(|waiting| *waiting > self.installed),
+            "slices that wait for slice {} were installed before it: {:?}",
+            self.installed,
+            self.built.keys()
+        );
         Some((self.installed, built))
     }
 
     /// Records the outcome of an install; returns the end of the installed keys, `None` if all are
     /// installed.
     pub fn note_installed(&mut self, result: std::result::Result<Tally, Stop>) -> Option<&KeyRange> {
+        assert!(self.is_installing, "an install ended that had not begun");
         self.is_installing = false;
         match result {
             Ok(Tally { bytes_read, bytes_written, entries_dropped }) => {
                 self.installed += 1;
+                assert!(
+                    self.installed <= self.taken,
+                    "slice {} was installed, but nobody took it",
+                    self.installed
+                );
                 self.tally.bytes_read += bytes_read;
                 self.tally.bytes_written += bytes_written;
                 self.tally.entries_dropped += entries_dropped;
@@ -252,8 +271,9 @@ impl Running {
 
     /// Ends the job: its outcome, and the tables that were built and not installed.
     pub fn end(self) -> (Result<Option<Stop>>, Vec<TableUse>) {
-        debug_assert!(self.is_over(), "no thread works on the job");
+        assert!(self.is_over(), "a job ends while a thread works on it");
         let is_done = self.is_done();
+        assert!(!is_done || self.built.is_empty(), "a job is done, but slices of it are not installed");
         let left = self.built.into_values().flat_map(|built| built.tables).collect();
         let outcome = match self.stop {
             _ if is_done => Ok(None),

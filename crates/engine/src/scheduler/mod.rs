@@ -40,8 +40,9 @@ mod threads;
 mod triggers;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use shamba_env::{Clock, Env, Spawner, lock};
+use shamba_env::{Clock, Env, Spawner};
 use shamba_model::Design;
 use shamba_tree::compaction::policy::Rules;
 use shamba_tree::compaction::table_size::TableSize;
@@ -63,11 +64,20 @@ use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::residency::ResidencyManager;
 use crate::statistics::SavedStatistics;
-use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
 use crate::workers::Waker;
 use crate::writer::{SealedGenerations, Writer};
+
+/// Background work on a caller's thread, until it is dropped.
+struct InlineWork<'a>(&'a AtomicBool);
+
+impl Drop for InlineWork<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 /// Runs the flushes, compactions and filter rewrites of a database.
 pub(crate) struct Scheduler {
@@ -88,8 +98,8 @@ pub(crate) struct Scheduler {
     picker: Picker,
     flusher: Flusher,
     compactor: Compactor,
-    /// Held while background work runs on a caller's thread.
-    inline_work: Mutex<()>,
+    /// Whether background work runs on a caller's thread. No lock, because nobody waits for it.
+    is_working_inline: AtomicBool,
 }
 
 impl Scheduler {
@@ -105,8 +115,8 @@ impl Scheduler {
     ) -> Self {
         let threads = threads::compaction_threads(env.spawner.as_ref(), &settings);
         let memory = Arc::new(MemoryLink::new(residency, &settings, threads));
-        let background = Arc::new(BackgroundWork { waker, ..BackgroundWork::default() });
-        lock(&background.state).memory = SliceMemory::of_budget(settings.memory_budget_bytes);
+        let background =
+            Arc::new(BackgroundWork::new(waker, SliceMemory::of_budget(settings.memory_budget_bytes)));
         let sealed = Arc::clone(writer.sealed());
         let picker = Picker::new(
             env,
@@ -157,7 +167,7 @@ impl Scheduler {
             picker,
             flusher,
             compactor,
-            inline_work: Mutex::new(()),
+            is_working_inline: AtomicBool::new(false),
         }
     }
 
@@ -206,17 +216,23 @@ impl Scheduler {
     /// left to do. Returns the tree that it looked at.
     pub fn check_shape(&self, keyspace: &KeyspaceCore) -> (Arc<Version>, std::result::Result<(), String>) {
         // The shape holds only for an idle tree, and no compaction begins under this lock.
-        let state = lock(&self.background.state);
+        let state = self.background.state.lock();
         let is_idle = self.settings.auto_compaction && self.picker.is_idle(&state);
         let at_rest = Arc::clone(&keyspace.load().version);
         let shape = if is_idle { self.rules(true).check_shape(&at_rest) } else { Ok(()) };
         (at_rest, shape)
     }
 
+    /// Reserves background work for the caller's thread; `None` while another call does it, which
+    /// does the caller's work too.
+    fn begin_inline(&self) -> Option<InlineWork<'_>> {
+        let is_free = !self.is_working_inline.swap(true, Ordering::Acquire);
+        is_free.then(|| InlineWork(&self.is_working_inline))
+    }
+
     /// Runs all due work on the caller's thread, until nothing is left or a step fails.
     pub fn run_inline(&self) {
-        // The thread that holds the lock does this work too.
-        let Ok(_guard) = self.inline_work.try_lock() else { return };
+        let Some(_work) = self.begin_inline() else { return };
         self.seal_old_tombstones();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
@@ -237,8 +253,9 @@ impl Scheduler {
     /// Flushes the oldest generation and records the outcome.
     fn flush_oldest(&self) -> Result<()> {
         let generation = {
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             let Some(oldest) = self.sealed.oldest() else { return Ok(()) };
+            assert!(!state.flushing, "two flushes run at the same time");
             state.flushing = true;
             oldest
         };
@@ -247,8 +264,13 @@ impl Scheduler {
         // Removed before the flush is visibly over: by then the memtables' memory must have been
         // freed.
         let flushed = if outcome.is_ok() { self.sealed.flushed() } else { None };
+        assert!(
+            flushed.as_ref().is_none_or(|flushed| Arc::ptr_eq(flushed, &generation)),
+            "another generation than the oldest was flushed"
+        );
         drop((generation, flushed));
-        let mut state = lock(&self.background.state);
+        let mut state = self.background.state.lock();
+        assert!(state.flushing, "a flush ended that had not begun");
         state.flushing = false;
         match &outcome {
             Ok(()) => {

@@ -79,6 +79,7 @@ impl Picker {
     ) -> Self {
         let workers = compaction_threads(env.spawner.as_ref(), &settings);
         let (clock, is_inline) = (Arc::clone(&env.clock), env.spawner.is_inline());
+        assert!(workers > 0, "no thread runs compactions");
         Self { clock, is_inline, workers, settings, catalog, sealed, reads, telemetry, memory }
     }
 
@@ -127,7 +128,9 @@ impl Picker {
     fn compaction_ns_per_byte(&self) -> f64 {
         let work = self.telemetry.work();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        count(&work.compaction_us) * 1e3 / count(&work.bytes_compaction_read).max(1.0)
+        let ns_per_byte = count(&work.compaction_us) * 1e3 / count(&work.bytes_compaction_read).max(1.0);
+        debug_assert!(ns_per_byte.is_finite(), "compacting a byte takes {ns_per_byte} ns");
+        ns_per_byte
     }
 
     /// The best job that could begin, with its tree and its score.
@@ -186,7 +189,9 @@ impl Picker {
             let id = running.job.keyspace.id;
             let tree = trees.iter().find(|tree| tree.keyspace.id == id)?;
             let claim = state.claims.get(&id)?.get(running.job.claim)?;
-            Some(running_score(&tree.version, rules, claim))
+            let score = running_score(&tree.version, rules, claim);
+            debug_assert!(!score.is_nan(), "a running job has no score that can be compared");
+            Some(score)
         };
         let open = state.running.iter().enumerate().filter(|(_, running)| running.is_open(self.workers));
         let scored = open.filter_map(|(at, running)| Some((score(running)?, at)));
@@ -196,6 +201,7 @@ impl Picker {
 
     fn take_slice(&self, state: &mut BackgroundState, at: usize) -> Option<Step> {
         let running = state.running.get_mut(at)?;
+        debug_assert!(running.is_open(self.workers), "a slice is taken of a job that has none to take");
         let job = Arc::clone(&running.job);
         if !state.memory.take(job.slice_memory_bytes) {
             return None;
@@ -212,6 +218,7 @@ impl Picker {
         score: f64,
     ) -> Option<Step> {
         let Tree { keyspace, version, .. } = tree;
+        debug_assert!(!score.is_nan(), "a job that begins has no score that can be compared");
         let is_move = job.is_trivial_move(version) && !self.joins_tables(version, &job);
         let size = self.memory.table_size(self.settings.table_bytes());
         let slice_memory_bytes = if is_move { 0 } else { size.building_bytes(amount(&job, version)) };
@@ -232,6 +239,10 @@ impl Picker {
         };
         state.jobs_begun += 1;
         let number = state.jobs_begun;
+        debug_assert!(
+            state.running.iter().all(|running| running.job.number < number),
+            "job {number} begins after a later one"
+        );
         state.requests.began(keyspace.id, &job, number);
         let since = (self.clock.now_us(), state.compaction_failures.failures_total);
         let job = Arc::new(Job::new(

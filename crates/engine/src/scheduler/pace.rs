@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use shamba_env::{Clock, lock};
+use shamba_env::Clock;
 
-use crate::sync::Mutex;
+use crate::lock_order;
+use crate::ranked::Ranked;
 
 /// Time that may be caught up with: reading and writing alternate.
 const BURST_US: u64 = 100_000;
@@ -20,7 +21,7 @@ pub(super) struct Pace {
     clock: Arc<dyn Clock>,
     /// 0 for no limit.
     bytes_per_s: u64,
-    state: Mutex<PaceState>,
+    state: Ranked<PaceState>,
 }
 
 #[derive(Default)]
@@ -41,19 +42,27 @@ impl PaceState {
             self.worked_us += now_us.saturating_sub(self.counted_until_us);
         }
         self.counted_until_us = self.counted_until_us.max(now_us);
+        debug_assert!(
+            self.worked_us <= self.counted_until_us,
+            "compactions worked longer than the clock runs"
+        );
     }
 }
 
 impl Pace {
     /// A pace of at most `bytes_per_s`; 0 for no limit.
     pub fn new(clock: &Arc<dyn Clock>, bytes_per_s: u64) -> Self {
-        Self { clock: Arc::clone(clock), bytes_per_s, state: Mutex::default() }
+        Self {
+            clock: Arc::clone(clock),
+            bytes_per_s,
+            state: Ranked::new(lock_order::PACE, PaceState::default()),
+        }
     }
 
     /// A thread begins to work on a compaction.
     pub fn begin_work(&self) {
         let now_us = self.clock.now_us();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.count(now_us);
         state.working += 1;
     }
@@ -61,15 +70,16 @@ impl Pace {
     /// A thread ends its work.
     pub fn end_work(&self) {
         let now_us = self.clock.now_us();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.count(now_us);
-        state.working = state.working.saturating_sub(1);
+        assert!(state.working > 0, "work on a compaction ended that had not begun");
+        state.working -= 1;
     }
 
     /// Time in which at least one thread worked, since the last call.
     pub fn take_worked_us(&self) -> u64 {
         let now_us = self.clock.now_us();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.count(now_us);
         std::mem::take(&mut state.worked_us)
     }
@@ -82,7 +92,7 @@ impl Pace {
         }
         let mut now_us = self.clock.now_us();
         let due_us = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let from_us = state.reserved_until_us.max(now_us.saturating_sub(BURST_US));
             state.reserved_until_us = from_us + bytes.saturating_mul(1_000_000) / self.bytes_per_s;
             state.reserved_until_us

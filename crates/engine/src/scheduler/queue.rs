@@ -56,6 +56,10 @@ impl Requests {
         self.numbered += 1;
         let request = Request { kind, passed_over: 0 };
         self.queue.push(Queued { number: self.numbered, keyspace, request, job: None });
+        debug_assert!(
+            self.queue.is_sorted_by(|one, next| one.number < next.number),
+            "requests are numbered in the order in which they came"
+        );
         self.numbered
     }
 
@@ -126,6 +130,7 @@ impl Requests {
     /// Notes that `job`, with this number, begins in `keyspace`. All other requests were passed
     /// over once more.
     pub fn began(&mut self, keyspace: KeyspaceId, job: &CompactionJob, number: u64) {
+        debug_assert!(self.queue.iter().all(|queued| queued.job != Some(number)), "job {number} began twice");
         let mut served = None;
         if job.reason == Reason::Manual {
             let is_served = |queued: &Queued| {
@@ -147,6 +152,10 @@ impl Requests {
     /// Notes that the job of this number has ended. With `is_done`, the request that it served is
     /// over; otherwise the request needs another job.
     pub fn ended(&mut self, number: u64, is_done: bool) {
+        debug_assert!(
+            self.queue.iter().filter(|queued| queued.job == Some(number)).count() <= 1,
+            "job {number} serves several requests"
+        );
         if is_done {
             self.queue.retain(|queued| queued.job != Some(number));
         } else {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shamba_env::lock;
 use shamba_filter::measured;
 use shamba_key::KeyspaceId;
 use shamba_table::TableId;
@@ -23,7 +22,7 @@ impl Scheduler {
         self.writer.flush()?;
         let numbers: Vec<u64> = {
             // Listed under the lock under which a drop withdraws the requests of its keyspace.
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             self.catalog.keyspaces().keys().map(|id| state.requests.add_full(*id)).collect()
         };
         self.wait_for_requests(&numbers)
@@ -31,7 +30,7 @@ impl Scheduler {
 
     /// Requests a compaction of every keyspace into one run, without waiting for it.
     pub fn request_full_compactions(&self) {
-        let mut state = lock(&self.background.state);
+        let mut state = self.background.state.lock();
         for id in self.catalog.keyspaces().keys() {
             if !state.requests.has_waiting_full(*id) {
                 state.requests.add_full(*id);
@@ -41,7 +40,7 @@ impl Scheduler {
 
     /// Whether a compaction of a whole keyspace is requested.
     pub fn is_compacting_all(&self) -> bool {
-        lock(&self.background.state).requests.has_full()
+        self.background.state.lock().requests.has_full()
     }
 
     /// Rewrites in place every table whose filter has a stale size; flushes and moves nothing.
@@ -49,7 +48,7 @@ impl Scheduler {
         self.lifecycle.check_writable()?;
         let wanted = stale_filters(&self.catalog, &self.filter_bits, |_| true);
         let numbers: Vec<u64> = {
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             self.queue_filter_rewrites(&mut state, wanted, true)
         };
         self.wait_for_requests(&numbers)
@@ -60,7 +59,7 @@ impl Scheduler {
     pub(super) fn wait_for_requests(&self, numbers: &[u64]) -> Result<()> {
         let done = self.wait_until(&[Work::Merge], |state| !state.requests.has_any(numbers));
         if done.is_err() {
-            lock(&self.background.state).requests.remove(numbers);
+            self.background.state.lock().requests.remove(numbers);
         }
         done
     }
@@ -70,7 +69,7 @@ impl Scheduler {
     pub fn request_filter_rewrites(&self, worth: Worth) {
         if !self.settings.auto_compaction
             || self.lifecycle.is_read_only()
-            || lock(&self.background.state).requests.has_filter_rewrite()
+            || self.background.state.lock().requests.has_filter_rewrite()
         {
             return;
         }
@@ -80,7 +79,7 @@ impl Scheduler {
         if wanted.is_empty() {
             return;
         }
-        let mut state = lock(&self.background.state);
+        let mut state = self.background.state.lock();
         self.queue_filter_rewrites(&mut state, wanted, false);
         drop(state);
         self.background.wake();
@@ -114,7 +113,7 @@ impl Scheduler {
         let is_inline = self.is_inline;
         // Failed work is retried at once, whatever its back-off: it may succeed now.
         let failed_before: Vec<(Work, u32)> = {
-            let mut state = lock(&self.background.state);
+            let mut state = self.background.state.lock();
             state.retry_at_us = 0;
             by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_total)).collect()
         };
@@ -123,7 +122,7 @@ impl Scheduler {
             if is_inline {
                 self.run_inline();
             }
-            let state = lock(&self.background.state);
+            let state = self.background.state.lock();
             if done(&state) {
                 return Ok(());
             }
@@ -139,7 +138,7 @@ impl Scheduler {
             if is_inline {
                 return Err(Error::new(ErrorKind::Stalled, "background work makes no progress"));
             }
-            drop(self.background.progress.wait_timeout(state, Duration::from_millis(50)));
+            drop(state.wait_timeout(&self.background.progress, Duration::from_millis(50)));
         }
     }
 
@@ -148,9 +147,12 @@ impl Scheduler {
     /// # Errors
     /// The failure that prevents it.
     pub fn wait_idle(&self) -> Result<()> {
-        lock(&self.background.state).drainers += 1;
+        self.background.state.lock().drainers += 1;
         let idle = self.wait_until(&[Work::Flush, Work::Merge], |state| self.picker.is_idle(state));
-        lock(&self.background.state).drainers -= 1;
+        let mut state = self.background.state.lock();
+        assert!(state.drainers > 0, "a caller ends a wait that it had not begun");
+        state.drainers -= 1;
+        drop(state);
         idle
     }
 }
@@ -158,7 +160,7 @@ impl Scheduler {
 impl Background for Scheduler {
     fn wake(&self) {
         // Workers look for work under this lock: none of them can miss the notification.
-        lock(&self.background.state).retry_at_us = 0;
+        self.background.state.lock().retry_at_us = 0;
         self.background.wake();
     }
 
@@ -167,15 +169,14 @@ impl Background for Scheduler {
     }
 
     fn failures(&self, work: Work) -> Failures {
-        lock(&self.background.state).trouble(work, self.is_inline).clone()
+        self.background.state.lock().trouble(work, self.is_inline).clone()
     }
 
     fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {
         let is_inline = self.is_inline;
-        let mut state = lock(&self.background.state);
+        let mut state = self.background.state.lock();
         while let Some(wait) = look(&|work| state.trouble(work, is_inline).clone()) {
-            let waited = self.background.progress.wait_timeout(state, wait);
-            state = waited.map_or_else(|poison| poison.into_inner().0, |(state, _)| state);
+            (state, _) = state.wait_timeout(&self.background.progress, wait);
         }
     }
 
@@ -184,7 +185,7 @@ impl Background for Scheduler {
     }
 
     fn forget(&self, keyspace: KeyspaceId) {
-        lock(&self.background.state).requests.forget(keyspace);
+        self.background.state.lock().requests.forget(keyspace);
         self.stop_jobs(|job| job.keyspace.id == keyspace);
     }
 }

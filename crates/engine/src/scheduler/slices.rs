@@ -69,6 +69,11 @@ impl Compactor {
         let input_bytes: Vec<u64> = inputs.iter().map(|(_, bytes)| *bytes).collect();
         let bytes_read = input_bytes.iter().sum();
         let read_bytes = read_bytes(self.settings.memory_budget_bytes / READ_PART, &input_bytes);
+        assert_eq!(read_bytes.len(), inputs.len(), "an input of a slice has no share of the read-ahead");
+        debug_assert!(
+            inputs.iter().flat_map(|(tables, _)| tables).all(|table| table.range.overlaps(slice)),
+            "an input of a slice has no key of it"
+        );
         let sources = inputs.into_iter().zip(read_bytes).map(|((tables, _), bytes)| {
             Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes }))
         });
@@ -109,6 +114,7 @@ impl Compactor {
                 output.add(key, merged.digest(), seq, kind, merged.value())?;
             }
             entries += 1;
+            debug_assert!(entries_dropped <= entries, "more entries were dropped than read");
             if merged.is_large() || entries % CHECK_EVERY_ENTRIES == 0 {
                 // The open block is counted before its compression, so the count may shrink.
                 let bytes = output.bytes().max(bytes_paced);

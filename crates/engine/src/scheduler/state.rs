@@ -10,7 +10,9 @@ use shamba_tree::compaction::schedule::Claims;
 use super::budget::SliceMemory;
 use super::job::Running;
 use super::queue::Requests;
-use crate::sync::{Condvar, Mutex};
+use crate::lock_order;
+use crate::ranked::Ranked;
+use crate::sync::Condvar;
 use crate::workers::{Lane, Waker};
 use crate::writer::{Failures, Work};
 
@@ -60,20 +62,27 @@ impl BackgroundState {
         }
         let running = self.running.remove(at);
         let (id, claim) = (running.job.keyspace.id, running.job.claim);
+        debug_assert!(
+            self.claims.get(&id).is_some_and(|claims| claims.get(claim).is_some()),
+            "job {number} ran without a claim"
+        );
         if let Some(claims) = self.claims.get_mut(&id) {
             claims.release(claim);
             if claims.is_empty() {
                 self.claims.remove(&id);
             }
         }
+        debug_assert!(
+            self.running.iter().all(|other| other.job.keyspace.id != id || other.job.claim != claim),
+            "another job runs under the claim of job {number}"
+        );
         Some(running)
     }
 }
 
 /// Background work, and the condition variables for waiting.
-#[derive(Default)]
 pub(super) struct BackgroundWork {
-    pub state: Mutex<BackgroundState>,
+    pub state: Ranked<BackgroundState>,
     /// Set before the running jobs are stopped, which is done under the lock of `state`. A thread
     /// that claims a job under that lock sees the flag, or has its job stopped.
     pub is_stopping: AtomicBool,
@@ -84,6 +93,16 @@ pub(super) struct BackgroundWork {
 }
 
 impl BackgroundWork {
+    /// No work yet; slices will take their memory from `memory`.
+    pub fn new(waker: Waker, memory: SliceMemory) -> Self {
+        Self {
+            state: Ranked::new(lock_order::BACKGROUND, BackgroundState { memory, ..Default::default() }),
+            is_stopping: AtomicBool::new(false),
+            waker,
+            progress: Condvar::new(),
+        }
+    }
+
     /// Whether background work should stop.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)

@@ -13,7 +13,6 @@ mod steps;
 
 use super::next::Step;
 use super::state::BackgroundState;
-use super::*;
 use crate::database::Db;
 use crate::error::{Error, ErrorKind};
 use crate::writer::Work;
@@ -50,8 +49,8 @@ fn a_long_compaction_goes_on_while_others_compact_what_is_flushed() {
         .expect("opened");
     let core = db.core();
     let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
-    // The holder of this lock does all background work.
-    let _by_hand = lock(&core.scheduler.inline_work);
+    // The holder of this does all background work.
+    let _by_hand = core.scheduler.begin_inline().expect("free");
     let long_bytes = core.scheduler.rules(false).long_bytes;
     let mut next = 0;
     let long = 'found: loop {
@@ -77,7 +76,7 @@ fn a_long_compaction_goes_on_while_others_compact_what_is_flushed() {
     assert!(long.slices().len() > 8, "{} slices", long.slices().len());
     let (mut other_jobs, mut turns, mut was_long) = (0, 0, true);
     loop {
-        let is_running = lock(&core.scheduler.background.state).running(long.number).is_some();
+        let is_running = core.scheduler.background.state.lock().running(long.number).is_some();
         if !is_running {
             break;
         }
@@ -129,12 +128,12 @@ fn tables_that_a_close_forestalls_are_removed() {
     let used = files();
     db.put("one more", "is flushed").expect("put");
     {
-        let _by_hand = lock(&core.scheduler.inline_work);
+        let _by_hand = core.scheduler.begin_inline().expect("free");
         core.writer.seal().expect("sealed");
     }
     // As `close` does first; the workers have not noticed it yet.
     core.lifecycle.close();
-    lock(&core.scheduler.background.state).requests.add_full(KeyspaceId::DEFAULT);
+    core.scheduler.background.state.lock().requests.add_full(KeyspaceId::DEFAULT);
     assert_eq!(core.scheduler.compact_step().expect_err("too late").kind(), ErrorKind::Closed);
     assert_eq!(core.scheduler.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
     core.reads.release_stale_views(&core.catalog);
@@ -185,7 +184,7 @@ fn waits_begin_without_the_failures_of_the_past() {
     for number in 0..20u32 {
         db.put(number.to_be_bytes(), [1; 100]).expect("put");
         {
-            let mut state = lock(&db.core().scheduler.background.state);
+            let mut state = db.core().scheduler.background.state.lock();
             for _ in 0..9 {
                 state.compaction_failures.add(Error::new(ErrorKind::NoSpace, "long ago"));
             }
@@ -204,8 +203,12 @@ fn waits_begin_without_the_failures_of_the_past() {
 fn what_a_merge_failed_with_is_forgotten_when_there_is_nothing_to_merge() {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let db = Db::builder("/db").env(env).info_log(false).open().expect("opened");
-    let trouble = || lock(&db.core().scheduler.background.state).compaction_failures.clone();
-    lock(&db.core().scheduler.background.state)
+    let trouble = || db.core().scheduler.background.state.lock().compaction_failures.clone();
+    db.core()
+        .scheduler
+        .background
+        .state
+        .lock()
         .compaction_failures
         .add(Error::new(ErrorKind::NoSpace, "a merge"));
     assert!(!db.core().scheduler.compact_step().expect("nothing to do"));

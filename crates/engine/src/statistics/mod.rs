@@ -56,12 +56,20 @@ pub(crate) fn hand_over(
         .map(|(_, run, table)| Input { run: run.id.0, table, probes: table.meta.statistics.probes() })
         .collect();
     let lowers: Vec<Bytes> = outputs.iter().map(|output| output.range.lower.clone()).collect();
-    for (output, stretch) in outputs.iter().zip(stretches(slice, &lowers)) {
+    debug_assert!(lowers.is_sorted_by(|one, next| one < next), "tables of a slice are not in order");
+    let stretches = stretches(slice, &lowers);
+    assert_eq!(stretches.len(), outputs.len(), "a table of a slice inherits nothing");
+    for (output, stretch) in outputs.iter().zip(stretches) {
         output.meta.statistics.begin_with(inherited(&inputs, &stretch, &live_bytes));
     }
     let kept =
         |input: &Input<'_>| (Arc::clone(&input.table.meta), share_left(input.table, slice, &live_bytes));
-    inputs.iter().map(kept).collect()
+    let kept: Vec<_> = inputs.iter().map(kept).collect();
+    debug_assert!(
+        kept.iter().all(|(_, share)| (0.0..=1.0).contains(share)),
+        "an input keeps more of its figures than it had"
+    );
+    kept
 }
 
 #[cfg(test)]

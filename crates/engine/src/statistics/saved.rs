@@ -6,14 +6,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shamba_env::{Env, lock};
+use shamba_env::Env;
 use shamba_table::{BirthId, TableId};
 use shamba_tree::statistics::{Probes, Window};
 
 use super::file::{STATISTICS, TreeFigures, encode, read, warning, write};
 use crate::catalog::Catalog;
 use crate::lifecycle::Lifecycle;
-use crate::sync::Mutex;
+use crate::lock_order;
+use crate::ranked::Ranked;
 use crate::telemetry::Telemetry;
 
 /// Sampled lookups after which a flush or compaction saves the statistics: some two million
@@ -44,7 +45,7 @@ pub(crate) struct SavedStatistics {
     lifecycle: Arc<Lifecycle>,
     telemetry: Arc<Telemetry>,
     /// Held while the file is written.
-    saved: Mutex<Saved>,
+    saved: Ranked<Saved>,
 }
 
 impl SavedStatistics {
@@ -56,7 +57,14 @@ impl SavedStatistics {
         lifecycle: Arc<Lifecycle>,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        Self { env: env.clone(), is_on, catalog, lifecycle, telemetry, saved: Mutex::default() }
+        Self {
+            env: env.clone(),
+            is_on,
+            catalog,
+            lifecycle,
+            telemetry,
+            saved: Ranked::new(lock_order::STATISTICS, Saved::default()),
+        }
     }
 
     /// Gives the open tables the figures of an earlier process that the file has for them.
@@ -68,7 +76,7 @@ impl SavedStatistics {
             Ok(trees) => trees.map(|(trees, _)| trees).unwrap_or_default(),
             Err(error) => return self.telemetry.warn(warning(&error)),
         };
-        lock(&self.saved).fingerprint = fingerprint(&trees);
+        self.saved.lock().fingerprint = fingerprint(&trees);
         let now_us = self.env.clock.now_us();
         for TreeFigures { keyspace, window, tables } in trees {
             let Some(keyspace) = self.catalog.keyspace(keyspace) else { continue };
@@ -89,7 +97,8 @@ impl SavedStatistics {
         if self.lifecycle.is_read_only() || !self.is_on || self.lifecycle.has_failed() {
             return;
         }
-        let mut saved = lock(&self.saved);
+        let _events = self.telemetry.hold_events();
+        let mut saved = self.saved.lock();
         let keyspaces = self.catalog.keyspaces();
         let sampled: u64 = keyspaces.values().map(|keyspace| keyspace.statistics.sampled()).sum();
         let news = sampled.wrapping_sub(saved.sampled);

@@ -159,6 +159,8 @@ impl<'a> Output<'a> {
             let file_bytes = writer.file_bytes().saturating_sub(empty_bytes);
             may_cut && size.is_reached(file_bytes, writer.entries(), left_bytes)
         };
+        debug_assert!(self.stretch.contains(key), "an entry lies outside of the range of its output");
+        debug_assert!(self.part_lower <= key, "an entry comes after its table is finished");
         if self.writer.as_ref().is_some_and(is_full) {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
@@ -212,6 +214,10 @@ impl<'a> Output<'a> {
     fn finish_table(&mut self, part_upper: Option<Bytes>) -> Result<()> {
         let lower = std::mem::replace(&mut self.part_lower, part_upper.clone().unwrap_or_default());
         let part = KeyRange { lower, upper: part_upper };
+        assert!(
+            part.upper.as_ref().is_none_or(|upper| part.lower <= upper),
+            "a table of an output answers for a range that ends before it begins"
+        );
         let clipped: Vec<RangeTombstone> = self
             .tombstones
             .iter()
@@ -240,6 +246,7 @@ impl<'a> Output<'a> {
         if self.syncing.len() >= SYNCS_MAX {
             self.syncing.remove(0).finish()?;
         }
+        debug_assert!(self.syncing.len() < SYNCS_MAX, "more tables are synced in parallel than allowed");
         self.syncing.push(Syncing::begin(spawner, bytes, move || Ok(unsynced.sync()?)));
         // Without threads a failure is known at once; otherwise `finish` waits for the syncs.
         if spawner.is_inline() { self.finish_syncs() } else { Ok(()) }
@@ -280,6 +287,12 @@ impl<'a> Output<'a> {
             table.live_bytes = level_bytes(&table, table.live_bytes);
             uses.push(table);
         }
+        debug_assert!(
+            uses.is_sorted_by(|one, next| {
+                one.range.upper.as_ref().is_some_and(|upper| *upper <= next.range.lower)
+            }),
+            "tables of an output share keys"
+        );
         if content != self.expected {
             let path = self.finished.first().map_or_else(PathBuf::new, |(s, _)| self.files.path(s.id));
             return Err(Error::corruption(
@@ -311,6 +324,13 @@ impl Drop for Output<'_> {
 
 /// Manifest metadata of a table that was just written.
 fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
+    debug_assert!(
+        summary.smallest_seq <= summary.largest_seq,
+        "a table was written with sequence numbers from {} to {}",
+        summary.smallest_seq,
+        summary.largest_seq
+    );
+    debug_assert!(summary.deletes <= summary.entries, "a table was written with more deletes than entries");
     let meta = TableMeta {
         id: summary.id,
         birth: summary.birth,

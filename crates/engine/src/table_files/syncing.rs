@@ -12,15 +12,15 @@ use std::sync::Arc;
 use shamba_env::{JoinHandle, Spawner};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Mutex;
-use shamba_env::lock;
+use crate::lock_order;
+use crate::ranked::Ranked;
 
 /// Minimum bytes of a sync on another thread; with less the thread would cost more than the wait.
 const THREAD_BYTES_MIN: u64 = 1 << 20;
 
 /// A sync that is done or running.
 pub(crate) struct Syncing<T: Send + 'static> {
-    result: Arc<Mutex<Option<Result<T>>>>,
+    result: Arc<Ranked<Option<Result<T>>>>,
     thread: Option<JoinHandle>,
 }
 
@@ -31,25 +31,25 @@ impl<T: Send + 'static> Syncing<T> {
         bytes: u64,
         sync: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Self {
-        let result = Arc::new(Mutex::new(None));
+        let result = Arc::new(Ranked::new(lock_order::SYNC_RESULT, None));
         if spawner.is_inline() || bytes < THREAD_BYTES_MIN {
-            *lock(&result) = Some(sync());
+            *result.lock() = Some(sync());
             return Self { result, thread: None };
         }
         // If no thread can be started, the work must still be available here.
-        let work = Arc::new(Mutex::new(Some(sync)));
+        let work = Arc::new(Ranked::new(lock_order::SYNC_WORK, Some(sync)));
         let (thread_work, thread_result) = (Arc::clone(&work), Arc::clone(&result));
         let body = Box::new(move || {
-            let sync = lock(&thread_work).take();
+            let sync = thread_work.lock().take();
             if let Some(sync) = sync {
                 let synced = sync();
-                *lock(&thread_result) = Some(synced);
+                *thread_result.lock() = Some(synced);
             }
         });
         let thread = spawner.spawn("shamba-write", body).ok();
         if thread.is_none() {
-            let sync = lock(&work).take();
-            *lock(&result) = sync.map(|sync| sync());
+            let sync = work.lock().take();
+            *result.lock() = sync.map(|sync| sync());
         }
         Self { result, thread }
     }
@@ -62,7 +62,7 @@ impl<T: Send + 'static> Syncing<T> {
         let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
         let panicked = |message: &str| Error::new(ErrorKind::ReadOnly, format!("a sync panicked: {message}"));
         ended.map_err(|message| panicked(&message))?;
-        lock(&self.result).take().unwrap_or_else(|| Err(panicked("it left no result")))
+        self.result.lock().take().unwrap_or_else(|| Err(panicked("it left no result")))
     }
 }
 

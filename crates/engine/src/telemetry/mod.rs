@@ -2,8 +2,8 @@
 //!
 //! [`Telemetry`] owns the counters of lookups and of background work, the timer of lookups, the
 //! warnings, and the way of events to the listener and the info log. Every other part may use it;
-//! it uses none. Its locks are leaves, except that a listener runs on the thread that emits an
-//! event: no lock that a listener could take may be held while an event is emitted.
+//! it uses none. Its locks are leaves. Where an event may happen under a lock, the events of the
+//! thread are held before that lock is taken ([`Telemetry::hold_events`]).
 
 mod events;
 
@@ -11,15 +11,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shamba_env::{Env, lock};
+use shamba_env::Env;
 use shamba_tree::counters::LookupCounters;
 use shamba_tree::lookup::get::Timer;
 
-use self::events::Events;
+use self::events::{Events, HeldEvents};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, EventListener};
+use crate::lock_order;
 use crate::metrics::WorkCounters;
-use crate::sync::Mutex;
+use crate::ranked::Ranked;
 
 /// Maximum number of different warnings that are remembered; a listener gets all of them.
 const WARNINGS_MAX: usize = 1_000;
@@ -29,7 +30,7 @@ pub(crate) struct Telemetry {
     lookups: LookupCounters,
     work: WorkCounters,
     events: Events,
-    warnings: Mutex<Vec<String>>,
+    warnings: Ranked<Vec<String>>,
     times_lookups: AtomicBool,
     timer: Timer,
 }
@@ -52,7 +53,7 @@ impl Telemetry {
             lookups: LookupCounters::new(seed),
             work: WorkCounters::default(),
             events: Events::new(env, dir, listener, info_log),
-            warnings: Mutex::new(Vec::new()),
+            warnings: Ranked::new(lock_order::WARNINGS, Vec::new()),
             times_lookups: AtomicBool::new(times_lookups),
             timer: Timer::new(Arc::clone(&env.clock)),
         }
@@ -69,22 +70,31 @@ impl Telemetry {
     }
 
     /// Passes an event to the listener and the info log.
-    pub fn emit(&self, event: &Event) {
+    pub fn emit(&self, event: Event) {
         self.events.emit(event);
+    }
+
+    /// Holds the events that this thread emits, until the result is dropped: to be made before a
+    /// lock under which an event may happen.
+    #[inline]
+    pub fn hold_events(&self) -> HeldEvents<'_> {
+        self.events.hold()
     }
 
     /// Reports a problem that affects no answer, and remembers it.
     pub fn warn(&self, text: String) {
-        self.emit(&Event::Warning(text.clone()));
-        let mut warnings = lock(&self.warnings);
-        if warnings.len() < WARNINGS_MAX && !warnings.contains(&text) {
-            warnings.push(text);
+        {
+            let mut warnings = self.warnings.lock();
+            if warnings.len() < WARNINGS_MAX && !warnings.contains(&text) {
+                warnings.push(text.clone());
+            }
         }
+        self.emit(Event::Warning(text));
     }
 
     /// The remembered warnings, each once.
     pub fn warnings(&self) -> Vec<String> {
-        lock(&self.warnings).clone()
+        self.warnings.lock().clone()
     }
 
     /// Reports and counts an error of background work. Work that a close has interrupted has not
@@ -94,7 +104,7 @@ impl Telemetry {
             return;
         }
         WorkCounters::add(&self.work.background_errors, 1);
-        self.emit(&Event::BackgroundError(format!("{what}: {}", error.chain())));
+        self.emit(Event::BackgroundError(format!("{what}: {}", error.chain())));
     }
 
     /// Turns the timing of the phases of lookups on or off.

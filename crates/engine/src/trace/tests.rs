@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex as StdMutex;
 
-use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, read_file};
+use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, lock, read_file};
 
 use super::*;
 use crate::error::ErrorKind;

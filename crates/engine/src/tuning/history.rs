@@ -77,7 +77,13 @@ impl Redesigned {
             by => (by.name(), reason),
         };
         let (from, to) = (design_to_text(from), design_to_text(to));
-        [unix_ms.to_string(), by.to_owned(), from, to, reason].join(&FIELDS.to_string())
+        let line = [unix_ms.to_string(), by.to_owned(), from, to, reason].join(&FIELDS.to_string());
+        debug_assert!(!line.contains('\n'), "a redesign takes two lines: {line:?}");
+        debug_assert!(
+            Self::from_line(&line).is_some(),
+            "a redesign is recorded that cannot be read: {line:?}"
+        );
+        line
     }
 
     fn from_line(line: &str) -> Option<Self> {

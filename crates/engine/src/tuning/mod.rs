@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use shamba_env::{Clock, Env, lock};
+use shamba_env::{Clock, Env};
 use shamba_table::Ledger;
 
 use self::advise::{Advice, Advisor, MovePrices};
@@ -34,8 +34,9 @@ use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
+use crate::lock_order;
 use crate::options::settings::Settings;
-use crate::sync::Mutex;
+use crate::ranked::Ranked;
 use crate::telemetry::Telemetry;
 use crate::tree_design::TreeDesign;
 use crate::workload::WorkloadObserver;
@@ -64,10 +65,10 @@ pub(crate) struct DesignTuning {
     workload: Arc<WorkloadObserver>,
     advisor: Advisor,
     /// The redesigns so far. Locked while another design is put into force, before an install.
-    history: Mutex<History>,
+    history: Ranked<History>,
     mover: OnceLock<Arc<dyn Mover>>,
     is_stopping: AtomicBool,
-    tuner: Mutex<Tuner>,
+    tuner: Ranked<Tuner>,
 }
 
 impl DesignTuning {
@@ -96,10 +97,10 @@ impl DesignTuning {
             telemetry,
             workload,
             advisor,
-            history: Mutex::new(History::from_settings(recorded)),
+            history: Ranked::new(lock_order::REDESIGNS, History::from_settings(recorded)),
             mover: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
-            tuner: Mutex::default(),
+            tuner: Ranked::new(lock_order::TUNER, Tuner::default()),
         }
     }
 
@@ -115,7 +116,7 @@ impl DesignTuning {
 
     /// The last redesigns, oldest first.
     pub fn redesigns(&self) -> Vec<Redesigned> {
-        lock(&self.history).list().to_vec()
+        self.history.lock().list().to_vec()
     }
 
     /// Computes advice as of now.
@@ -124,7 +125,7 @@ impl DesignTuning {
     /// `Closed`; `Invalid` when the model rejects the measured values.
     pub fn advise(&self) -> Result<Advice> {
         self.workload.observe();
-        let kept_off = lock(&self.history).kept_off(self.clock.unix_ms());
+        let kept_off = self.history.lock().kept_off(self.clock.unix_ms());
         self.advise_with(None, &kept_off)
     }
 

@@ -20,7 +20,6 @@
 //! Not here: choosing a better design ([`super::advise`]), and deciding on a move
 //! ([`super::tuner`]).
 
-use shamba_env::lock;
 use shamba_tree::version::ManifestEdit;
 
 use super::DesignTuning;
@@ -39,7 +38,8 @@ impl DesignTuning {
     /// `Invalid` for an invalid design; otherwise the error of recording it, and it is not in
     /// force.
     pub fn redesign(&self, target: &TreeDesign, by: RedesignedBy, reason: &str) -> Result<()> {
-        let event = self.redesign_locked(&mut lock(&self.history), target, by, reason)?;
+        let _events = self.telemetry.hold_events();
+        let event = self.redesign_locked(&mut self.history.lock(), target, by, reason)?;
         self.begin_move(event);
         Ok(())
     }
@@ -49,7 +49,8 @@ impl DesignTuning {
     /// # Errors
     /// `Invalid` if there is none, or if it was undone already; errors of [`Self::redesign`].
     pub fn undo_redesign(&self) -> Result<TreeDesign> {
-        let mut history = lock(&self.history);
+        let _events = self.telemetry.hold_events();
+        let mut history = self.history.lock();
         let last = history.last().filter(|last| last.by != RedesignedBy::Undo);
         let last = last.ok_or_else(|| Error::invalid("there is no redesign to undo"))?;
         let (target, now) = (last.from, self.settings.live.get().tree_design());
@@ -68,7 +69,7 @@ impl DesignTuning {
     /// lock, because listeners may take it.
     fn begin_move(&self, event: Option<Event>) {
         let Some(event) = event else { return };
-        self.telemetry.emit(&event);
+        self.telemetry.emit(event);
         if let Some(mover) = self.mover() {
             mover.begin_move();
         }

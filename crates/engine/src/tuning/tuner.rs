@@ -107,6 +107,7 @@ impl Tuner {
             Some((design, windows)) if is_alike(&design, &better.design) => windows + 1,
             _ => 1,
         };
+        debug_assert!(better.gain > 0.0, "advice gains {}", better.gain);
         self.streak = Some((better.design, windows));
         if windows < WINDOWS {
             return Decision::Wait(format!("better in {windows} of {WINDOWS} windows"));
@@ -137,6 +138,8 @@ impl Tuner {
 
     /// Records a move.
     pub fn moved(&mut self, workload: Workload, now_us: u64) {
+        assert!(self.moves_us.back().is_none_or(|last| *last <= now_us), "a move is older than the last one");
+        assert!(self.moves_us.len() < RECENT_MAX, "the tuner moves more often than it may");
         self.moves_us.push_back(now_us);
         self.moved_for = Some(workload);
         (self.streak, self.advised_on) = (None, None);
@@ -158,7 +161,9 @@ fn shares_moved(from: &Workload, to: &Workload) -> f64 {
         let operations = of.operations().max(f64::MIN_POSITIVE);
         [of.empty_lookups, of.found_lookups, of.updates(), of.ranges].map(|count| count / operations)
     };
-    shares(from).iter().zip(shares(to)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    let moved = shares(from).iter().zip(shares(to)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    debug_assert!(moved >= 0.0, "the shares of operations moved by {moved}");
+    moved
 }
 
 /// Whether a caller's recent redesign prevents moves.

@@ -6,8 +6,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shamba_env::lock;
-
 use super::DesignTuning;
 use super::history::RedesignedBy;
 use super::tuner::{Decision, Tuner, is_overruled};
@@ -22,10 +20,11 @@ impl DesignTuning {
     /// Observes the workload and, at the end of a window, tunes the design if [`Tuning`] asks for
     /// it. Called by one thread at a time; returns the time until the next call.
     pub fn look(&self) -> Duration {
+        let _events = self.telemetry.hold_events();
         let is_stopping = || self.is_stopping.load(Ordering::Acquire);
         if !is_stopping() && self.workload.observe() && self.settings.tuning != Tuning::Off && !is_stopping()
         {
-            self.tune(&mut lock(&self.tuner));
+            self.tune(&mut self.tuner.lock());
         }
         Duration::from_micros(LOOK_US)
     }
@@ -42,7 +41,7 @@ impl DesignTuning {
             return;
         }
         let now_ms = self.clock.unix_ms();
-        let history = lock(&self.history).clone();
+        let history = self.history.lock().clone();
         if is_overruled(history.list(), now_ms) {
             return;
         }
@@ -76,7 +75,7 @@ impl DesignTuning {
     /// Emits an event if the text is new.
     fn say(&self, tuner: &mut Tuner, text: String) {
         if tuner.says(&text) {
-            self.telemetry.emit(&Event::Advice(text));
+            self.telemetry.emit(Event::Advice(text));
         }
     }
 }

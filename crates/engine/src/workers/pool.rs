@@ -4,15 +4,17 @@
 mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use shamba_env::{JoinHandle, Spawner, lock};
+use shamba_env::{JoinHandle, Spawner};
 
 use super::{Lane, Next, Steps};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock_order;
+use crate::ranked::{Ranked, RankedGuard};
+use crate::sync::Condvar;
 use crate::sync::thread::{ThreadId, current_id};
-use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Number of lanes.
 const LANES: usize = Lane::ALL.len();
@@ -21,7 +23,7 @@ const IDLE: Duration = Duration::from_millis(500);
 
 /// The threads of one or of several databases.
 pub(super) struct Pool {
-    state: Mutex<State>,
+    state: Ranked<State>,
     /// Signalled when a member of the lane is due, or the last one has left.
     work: [Condvar; LANES],
     /// Signalled when a step or a thread has ended.
@@ -91,22 +93,31 @@ impl Pool {
             turn: [0; LANES],
             in_steps: Vec::new(),
         };
-        Self { state: Mutex::new(state), work: Default::default(), ended: Condvar::new(), grows }
+        Self {
+            state: Ranked::new(lock_order::POOL, state),
+            work: Default::default(),
+            ended: Condvar::new(),
+            grows,
+        }
     }
 
     pub fn compaction_threads(&self) -> usize {
-        lock(&self.state).compaction_threads
+        self.state.lock().compaction_threads
     }
 
     /// See [`super::Workers::join`].
     pub fn join(pool: &Arc<Self>, spawner: &dyn Spawner, steps: Arc<dyn Steps>) -> Result<Membership> {
         let limits = Lane::ALL.map(|lane| steps.limit(lane));
-        let mut state = lock(&pool.state);
+        let mut state = pool.state.lock();
         state.members_so_far += 1;
         let id = state.members_so_far;
         if pool.grows {
             state.compaction_threads = state.compaction_threads.max(limits[Lane::Compaction as usize]);
         }
+        debug_assert!(
+            state.members.iter().all(|member| member.id < id),
+            "members of a pool are numbered in the order in which they joined"
+        );
         state.members.push(Member { id, steps, is_leaving: false, lanes: limits.map(Visits::new) });
         // Constructed first: after an error its drop removes the member.
         let membership = Membership { pool: Arc::clone(pool), id };
@@ -143,7 +154,7 @@ impl Pool {
 
     /// A thread of `lane`: steps of the members in turn, until there are none.
     fn run(self: Arc<Self>, lane: Lane) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !state.members.is_empty() {
             state = match state.next_turn(lane) {
                 Some(Turn { id, steps, wakes }) => {
@@ -151,7 +162,7 @@ impl Pool {
                     let next = Self::step(lane, steps.as_ref());
                     // Not under the lock: the last reference to a database leaves the pool.
                     drop(steps);
-                    let mut state = lock(&self.state);
+                    let mut state = self.state.lock();
                     state.end_step(lane, (id, wakes), next);
                     self.ended.notify_all();
                     state
@@ -159,6 +170,7 @@ impl Pool {
                 None => self.wait(lane, state),
             };
         }
+        assert!(state.threads[lane as usize] > 0, "a thread of {lane:?} ended that had not begun");
         state.threads[lane as usize] -= 1;
         self.ended.notify_all();
     }
@@ -173,11 +185,10 @@ impl Pool {
     }
 
     /// Waits for work. When the time has passed, every member of the lane is due.
-    fn wait<'a>(&self, lane: Lane, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, lane: Lane, state: RankedGuard<'a, State>) -> RankedGuard<'a, State> {
         let wait = state.members.iter().map(|member| member.lanes[lane as usize].wait).min();
-        let waited = self.work[lane as usize].wait_timeout(state, wait.unwrap_or(IDLE));
-        let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
+        let (mut state, is_over) = state.wait_timeout(&self.work[lane as usize], wait.unwrap_or(IDLE));
+        if is_over {
             for member in &mut state.members {
                 member.lanes[lane as usize].is_due = true;
             }
@@ -186,7 +197,7 @@ impl Pool {
     }
 
     fn wake(&self, id: u64, lane: Lane) {
-        if let Some(visits) = lock(&self.state).visits(id, lane) {
+        if let Some(visits) = self.state.lock().visits(id, lane) {
             visits.is_due = true;
             visits.wakes += 1;
         }
@@ -197,7 +208,7 @@ impl Pool {
         // Declared before the guard, so that it is dropped without the lock: it may be the last
         // reference to the database, which leaves the pool when it is dropped.
         let _left: Option<Member>;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(position) = state.members.iter().position(|member| member.id == id) else { return };
         state.members[position].is_leaving = true;
         let thread = current_id();
@@ -205,11 +216,15 @@ impl Pool {
         // A thread that leaves from inside a step of its own does not wait for that step.
         let own_steps = usize::from(own == Some((thread, id)));
         while state.running(id) > own_steps {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = state.wait(&self.ended);
         }
         // Another thread may have removed it meanwhile.
         let position = state.members.iter().position(|member| member.id == id);
         _left = position.map(|position| state.members.remove(position));
+        debug_assert!(
+            state.members.iter().all(|member| member.id != id),
+            "a member that left is still in the pool"
+        );
         if !state.members.is_empty() {
             return;
         }
@@ -219,7 +234,7 @@ impl Pool {
             return;
         }
         while state.members.is_empty() && state.threads != [0; LANES] {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = state.wait(&self.ended);
         }
         // Threads of a later member are among them only if it came in between.
         let handles: Vec<JoinHandle> =
@@ -256,12 +271,18 @@ impl State {
         let visits = &mut member.lanes[lane as usize];
         visits.running += 1;
         assert!(visits.running <= visits.limit, "more threads in a member's steps than it allows");
-        self.in_steps.push((current_id(), member.id));
+        let thread = current_id();
+        debug_assert!(
+            self.in_steps.iter().all(|(other, _)| *other != thread),
+            "a thread of a pool begins a step inside of another"
+        );
+        self.in_steps.push((thread, member.id));
         Some(Turn { id: member.id, steps: Arc::clone(&member.steps), wakes: visits.wakes })
     }
 
     fn end_step(&mut self, lane: Lane, (id, wakes): (u64, u64), next: Option<Next>) {
         let thread = current_id();
+        debug_assert!(self.in_steps.contains(&(thread, id)), "a step of member {id} ended on another thread");
         self.in_steps.retain(|(other, _)| *other != thread);
         // A member stays until its last step has ended, unless it left from inside this step.
         let Some(visits) = self.visits(id, lane) else { return };

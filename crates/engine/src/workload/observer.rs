@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shamba_env::{Clock, Env, lock};
+use shamba_env::{Clock, Env};
 use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::robust::{OPERATIONS, swing};
 use shamba_table::BlockCache;
 use shamba_tree::version::Pairs;
 
 use super::{OPERATIONS_MIN, WINDOW_US, Workload};
+use crate::lock_order;
+use crate::ranked::Ranked;
 use crate::reads::Reads;
-use crate::sync::Mutex;
 use crate::telemetry::Telemetry;
 
 /// Name of the setting in the manifest.
@@ -39,6 +40,7 @@ impl Observation {
             (self.totals, self.last_us) = (totals, Some(now_us));
             return false;
         };
+        debug_assert!(last_us <= now_us, "the last window ended later than now");
         let passed_us = now_us.saturating_sub(last_us);
         if passed_us < WINDOW_US {
             return false;
@@ -68,7 +70,7 @@ pub(crate) struct WorkloadObserver {
     telemetry: Arc<Telemetry>,
     reads: Arc<Reads>,
     cache: Arc<BlockCache>,
-    observation: Mutex<Observation>,
+    observation: Ranked<Observation>,
 }
 
 impl WorkloadObserver {
@@ -82,23 +84,24 @@ impl WorkloadObserver {
         cache: Arc<BlockCache>,
     ) -> Self {
         let workload = settings.get(SETTING).map_or_else(Workload::default, |text| Workload::from_text(text));
-        let observation = Mutex::new(Observation { workload, ..Observation::default() });
+        let observation =
+            Ranked::new(lock_order::WORKLOAD, Observation { workload, ..Observation::default() });
         Self { clock: Arc::clone(&env.clock), telemetry, reads, cache, observation }
     }
 
     /// The recent workload: that of this process or, before its first operations, the stored one.
     pub fn workload(&self) -> Workload {
-        lock(&self.observation).now(self.totals(), self.clock.now_us())
+        self.observation.lock().now(self.totals(), self.clock.now_us())
     }
 
     /// The last window alone: the present rates. Empty before the first has ended.
     pub fn latest_window(&self) -> Workload {
-        lock(&self.observation).latest
+        self.observation.lock().latest
     }
 
     /// Ends the window if it is due; true if a window with operations has ended.
     pub fn observe(&self) -> bool {
-        let has_ended = lock(&self.observation).look(self.totals(), self.clock.now_us());
+        let has_ended = self.observation.lock().look(self.totals(), self.clock.now_us());
         if has_ended {
             self.count_references();
         }

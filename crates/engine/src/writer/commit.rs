@@ -31,13 +31,13 @@ use super::{Writer, Writing};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
-use crate::sync::Mutex;
+use crate::ranked::Ranked;
 use crate::trace::{Noting, Recorder};
 
 impl Groups for Writer {
     type State = Writing;
 
-    fn state(&self) -> &Mutex<Writing> {
+    fn state(&self) -> &Ranked<Writing> {
         &self.writing
     }
 
@@ -67,6 +67,11 @@ impl Groups for Writer {
         // Nothing fails from here on. `noting` holds the recording's lock until the sequence number
         // is published, so a read that sees the group is recorded after it.
         let noting = self.recorder.is_on().then(|| note(&self.recorder, &self.catalog, shares.clone()));
+        debug_assert!(
+            self.reads.visible() <= writing.last_seq,
+            "a sequence number is visible before it is used"
+        );
+        debug_assert!(in_log_bytes <= bytes, "more bytes stay in the log than the group has");
         let mut tally = Tally::default();
         let mut batches = 0;
         let mut seq = writing.last_seq;
@@ -78,6 +83,11 @@ impl Groups for Writer {
             tally.add(&share.writes.tally());
             batches += 1;
         }
+        debug_assert_eq!(
+            seq.0 - writing.last_seq.0,
+            tally.puts + tally.deletes + tally.range_deletes,
+            "a group has as many sequence numbers as operations"
+        );
         debug_assert!(
             in_log.as_ref().is_none_or(|in_log| in_log.bytes() == 0),
             "every value that stays in the log is referred to"

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_env::lock;
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
 use shamba_tree::version::{ManifestEdit, Pairs, Version};
@@ -16,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 impl Writer {
     /// Calls `action` between two commit groups.
     pub fn between_groups<T>(&self, action: impl FnOnce() -> T) -> T {
-        let _writing = lock(&self.writing);
+        let _writing = self.writing.lock();
         action()
     }
 
@@ -41,8 +40,9 @@ impl Writer {
                 ),
             ));
         }
+        let _events = self.telemetry.hold_events();
         // One creation at a time, and no concurrent rotation.
-        let mut writing = lock(&self.writing);
+        let mut writing = self.writing.lock();
         if let Some(keyspace) = find()? {
             return Ok(keyspace);
         }
@@ -72,7 +72,8 @@ impl Writer {
         if name == DEFAULT_KEYSPACE {
             return Err(Error::invalid("the default keyspace cannot be dropped"));
         }
-        let mut writing = lock(&self.writing);
+        let _events = self.telemetry.hold_events();
+        let mut writing = self.writing.lock();
         let found = self.catalog.named(name);
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         if !self.settings.no_wal {
@@ -121,12 +122,14 @@ impl Writer {
     ) -> Result<u64> {
         // Most memtables are flushed before writers have to wait.
         self.flush()?;
-        let mut writing = lock(&self.writing);
+        let events = self.telemetry.hold_events();
+        let mut writing = self.writing.lock();
         self.lifecycle.check_writable()?;
         keyspace.check_usable()?;
         // All memtables, sealed or not, are older than the entries, and must become an older run.
         self.flush_locked(&mut writing)?;
         check()?;
+        debug_assert!(writing.active.is_empty(), "entries in memtables would be newer than the tables");
         let seq = self.reserve_seq(keyspace.id, &mut writing)?;
         // From the install on a compaction may read the entries. Until they are visible it must
         // keep the versions that they hide, for snapshots taken in between.
@@ -137,10 +140,12 @@ impl Writer {
             noting.ingested(count);
             noting
         });
+        assert_eq!(writing.last_seq, seq, "a write ran while tables were added");
         self.reads.publish(seq);
         drop(noting);
         drop(before);
         drop(writing);
+        drop(events);
         if self.is_inline {
             self.background.run_inline();
         }
@@ -150,6 +155,7 @@ impl Writer {
     /// Takes the next sequence number for entries that are not logged.
     fn reserve_seq(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<SeqNo> {
         let seq = writing.last_seq.next();
+        debug_assert!(self.reads.visible() < seq, "a sequence number is visible before it is reserved");
         if !self.settings.no_wal {
             self.ensure_log(writing)?;
             writing.log.append_nothing(keyspace, writing.last_seq, seq)?;
@@ -167,9 +173,10 @@ impl Writer {
         let flush_first = self.settings.no_wal && self.lifecycle.check_writable().is_ok();
         // Most of the flush is done while writes go on.
         let flushed = if flush_first { self.flush() } else { Ok(()) };
+        let _events = self.telemetry.hold_events();
         // Under the lock no write can come between the last flush and the close: it would be
         // acknowledged and lost.
-        let mut writing = lock(&self.writing);
+        let mut writing = self.writing.lock();
         let flushed = flushed.and_then(|()| match flush_first {
             true => self.flush_locked(&mut writing),
             false => Ok(()),
@@ -186,7 +193,8 @@ impl Writer {
         if self.lifecycle.is_read_only() {
             return Ok(());
         }
-        let mut writing = lock(&self.writing);
+        let _events = self.telemetry.hold_events();
+        let mut writing = self.writing.lock();
         if let Some(cause) = self.lifecycle.failure() {
             return Err(cause);
         }

@@ -16,13 +16,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::lock_order;
+use crate::ranked::Ranked;
+use crate::sync::Condvar;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change under these locks is a single step, so a poisoned lock guards valid data.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 enum Place<R, A> {
     /// No writer waits with this ticket.
@@ -37,23 +34,23 @@ enum Place<R, A> {
 
 /// The place at which one follower at a time waits for its answer.
 pub(crate) struct Ticket<R, A> {
-    place: Mutex<Place<R, A>>,
+    place: Ranked<Place<R, A>>,
     changed: Condvar,
 }
 
 impl<R, A> Ticket<R, A> {
     /// A free ticket.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { place: Mutex::new(Place::Free), changed: Condvar::new() })
+        Arc::new(Self { place: Ranked::new(lock_order::COMMIT_TICKET, Place::Free), changed: Condvar::new() })
     }
 
     fn set(&self, place: Place<R, A>) {
-        *lock(&self.place) = place;
+        *self.place.lock() = place;
         self.changed.notify_one();
     }
 
     fn take_request(&self) -> Option<R> {
-        let mut place = lock(&self.place);
+        let mut place = self.place.lock();
         match std::mem::replace(&mut *place, Place::Taken) {
             Place::Waiting(request) => Some(request),
             other => {
@@ -83,7 +80,7 @@ struct Queue<R, A> {
 
 /// The waiting writers and the leadership.
 pub(crate) struct Line<R, A> {
-    queue: Mutex<Queue<R, A>>,
+    queue: Ranked<Queue<R, A>>,
     /// Copy of [`Queue::leading`], read without the lock, so that a new writer does not overtake
     /// the waiting ones.
     is_led: AtomicBool,
@@ -105,7 +102,12 @@ impl<R, A> Line<R, A> {
     /// An empty line. `abandoned` makes the answer for followers whose leader panicked.
     pub fn new(abandoned: fn(R) -> A) -> Self {
         let queue = Queue { waiting: VecDeque::new(), leading: false, spare: Vec::new(), awaited: None };
-        Self { queue: Mutex::new(queue), is_led: AtomicBool::new(false), gathered: Condvar::new(), abandoned }
+        Self {
+            queue: Ranked::new(lock_order::COMMIT_LINE, queue),
+            is_led: AtomicBool::new(false),
+            gathered: Condvar::new(),
+            abandoned,
+        }
     }
 
     /// Whether there is a leader. Read without a lock, so it may be out of date.
@@ -116,19 +118,20 @@ impl<R, A> Line<R, A> {
 
     /// Number of leaders (0 or 1) and of waiting writers.
     pub fn standing(&self) -> (usize, usize) {
-        let queue = lock(&self.queue);
+        let queue = self.queue.lock();
         (usize::from(queue.leading), queue.waiting.len())
     }
 
     /// Takes the leadership, if there is no leader.
     pub fn try_to_lead(&self) -> Option<Lead<'_, R, A>> {
-        self.begin_to_lead(&mut lock(&self.queue))
+        self.begin_to_lead(&mut self.queue.lock())
     }
 
     fn begin_to_lead(&self, queue: &mut Queue<R, A>) -> Option<Lead<'_, R, A>> {
         if queue.leading {
             return None;
         }
+        debug_assert!(queue.waiting.is_empty(), "writers wait while nobody leads");
         queue.leading = true;
         self.is_led.store(true, Ordering::Relaxed);
         Some(self.lead())
@@ -142,38 +145,39 @@ impl<R, A> Line<R, A> {
     /// answer or for the leadership.
     pub fn join(&self, ticket: &Arc<Ticket<R, A>>, request: R) -> Turn<'_, R, A> {
         {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             if let Some(lead) = self.begin_to_lead(&mut queue) {
                 return Turn::Lead(lead, request);
             }
-            *lock(&ticket.place) = Place::Waiting(request);
+            let before = std::mem::replace(&mut *ticket.place.lock(), Place::Waiting(request));
+            debug_assert!(matches!(before, Place::Free), "two writers wait with one ticket");
             queue.waiting.push_back(Arc::clone(ticket));
             if queue.awaited.is_some_and(|awaited| queue.waiting.len() >= awaited) {
                 self.gathered.notify_one();
             }
         }
-        let mut place = lock(&ticket.place);
+        let mut place = ticket.place.lock();
         loop {
             match std::mem::replace(&mut *place, Place::Free) {
                 Place::Done(answer) => return Turn::Done(answer),
                 Place::Lead(request) => return Turn::Lead(self.lead(), request),
                 other => *place = other,
             }
-            place = ticket.changed.wait(place).unwrap_or_else(PoisonError::into_inner);
+            place = place.wait(&ticket.changed);
         }
     }
 
     /// Waits until at least `count` writers wait, or until `left` returns `None`.
     pub fn await_waiting(&self, count: usize, left: impl Fn() -> Option<Duration>) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         if queue.waiting.len() >= count {
             return;
         }
+        debug_assert!(queue.leading && queue.awaited.is_none(), "another than the leader waits for writers");
         queue.awaited = Some(count);
         while queue.waiting.len() < count {
             let Some(left) = left() else { break };
-            let waited = self.gathered.wait_timeout(queue, left);
-            queue = waited.map_or_else(|poison| poison.into_inner().0, |(queue, _)| queue);
+            (queue, _) = queue.wait_timeout(&self.gathered, left);
         }
         queue.awaited = None;
     }
@@ -190,7 +194,9 @@ impl<R, A> Lead<'_, R, A> {
     /// Takes the requests of waiting writers in order: the first one if `wants_any`, and the next
     /// one as long as `wants_more` returns true for the last one taken.
     pub fn gather(&mut self, wants_any: bool, mut wants_more: impl FnMut(&R) -> bool) {
-        let mut queue = lock(&self.line.queue);
+        let mut queue = self.line.queue.lock();
+        debug_assert!(queue.leading, "a writer gathers requests that does not lead");
+        debug_assert!(self.followers.is_empty(), "requests were gathered before the answer to earlier ones");
         self.followers = std::mem::take(&mut queue.spare);
         let mut wants = wants_any;
         while wants {
@@ -214,7 +220,8 @@ impl<R, A> Drop for Lead<'_, R, A> {
     fn drop(&mut self) {
         let abandoned = self.line.abandoned;
         self.answer(abandoned);
-        let mut queue = lock(&self.line.queue);
+        let mut queue = self.line.queue.lock();
+        debug_assert!(queue.leading, "a leadership ends that has ended already");
         queue.spare = std::mem::take(&mut self.followers);
         while let Some(ticket) = queue.waiting.pop_front() {
             if let Some(request) = ticket.take_request() {

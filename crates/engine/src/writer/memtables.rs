@@ -50,6 +50,7 @@ impl ActiveMemtables {
 
     /// Takes over the charge for memtables that a replay has filled.
     pub fn take_charge(&mut self, charge: Charge) {
+        assert_eq!(self.charge.bytes(), 0, "memtables of a replay were charged twice");
         self.charge = charge;
     }
 
@@ -60,6 +61,10 @@ impl ActiveMemtables {
             keyspace.load().memtables.first().map(|memtable| (keyspace.id, Arc::clone(memtable)))
         };
         self.by_keyspace = catalog.keyspaces().values().filter_map(newest).collect();
+        debug_assert!(
+            self.by_keyspace.is_sorted_by(|(id, _), (next, _)| id < next),
+            "active memtables are not in the order of their keyspaces"
+        );
     }
 
     /// The memtable of a keyspace; `None` after the keyspace was dropped.
@@ -104,6 +109,7 @@ impl ActiveMemtables {
     pub fn reserve(&mut self, coming_bytes: u64, budget_bytes: u64, memory: &dyn WriterMemory) {
         let (needed_bytes, charge_bytes) = memtable_charge(budget_bytes, self.bytes(), coming_bytes);
         if needed_bytes > self.charge.bytes() {
+            debug_assert!(charge_bytes >= needed_bytes, "memtables are charged less than they need");
             memory.charge(&mut self.charge, charge_bytes);
         }
     }
@@ -127,6 +133,7 @@ impl ActiveMemtables {
             });
         }
         self.renew(catalog);
+        debug_assert!(self.is_empty(), "a memtable takes writes after it was sealed");
         let fresh = Charge::new(&self.ledger, LedgerPart::Memtables, 0);
         let mut charge = std::mem::replace(&mut self.charge, fresh);
         charge.resize(bytes); // From here on it only waits.

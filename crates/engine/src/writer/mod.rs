@@ -10,8 +10,7 @@
 //! one that divides memory.
 //!
 //! Locks: [`Writer::writing`] is held by one group, rotation or exclusive operation at a time. It
-//! is taken before the catalog's locks and before those of background work. The locks of
-//! [`SealedGenerations`] and [`SyncSchedule`] are leaves.
+//! is taken before the catalog's locks and before those of background work ([`crate::lock_order`]).
 
 mod commit;
 mod exclusive;
@@ -31,7 +30,7 @@ mod share;
 
 use std::sync::{Arc, Weak};
 
-use shamba_env::{Clock, Env, lock, try_lock};
+use shamba_env::{Clock, Env};
 use shamba_key::{DigestFn, LogNo, SeqNo};
 use shamba_log::wal::{OpRef, WalWriter};
 use shamba_table::{Charge, Ledger, LedgerPart};
@@ -53,9 +52,10 @@ pub(crate) use self::sealed::{Generation, SealedGenerations};
 use crate::catalog::{Catalog, InstallObserver, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::lifecycle::Lifecycle;
+use crate::lock_order;
 use crate::options::settings::{Durability, Settings};
+use crate::ranked::Ranked;
 use crate::reads::Reads;
-use crate::sync::Mutex;
 use crate::telemetry::Telemetry;
 use crate::trace::Recorder;
 
@@ -75,7 +75,7 @@ pub(crate) struct Writer {
     /// Whether background work runs on the caller's thread.
     is_inline: bool,
     commits: CommitQueue,
-    writing: Mutex<Writing>,
+    writing: Ranked<Writing>,
     sealed: Arc<SealedGenerations>,
     schedule: Arc<SyncSchedule>,
     pressure: BackPressure,
@@ -126,7 +126,10 @@ impl Writer {
             clock: Arc::clone(&env.clock),
             is_inline: env.spawner.is_inline(),
             commits: CommitQueue::new(&env.clock),
-            writing: Mutex::new(Writing { log, last_seq, active: ActiveMemtables::new(&ledger) }),
+            writing: Ranked::new(
+                lock_order::WRITING,
+                Writing { log, last_seq, active: ActiveMemtables::new(&ledger) },
+            ),
             sealed,
             schedule,
             pressure,
@@ -147,13 +150,14 @@ impl Writer {
 
     /// Takes over the charge for memtables that a replay has filled.
     pub fn take_charge(&self, charge: Charge) {
-        lock(&self.writing).active.take_charge(charge);
+        self.writing.lock().active.take_charge(charge);
     }
 
     /// Begins to accept writes after `last_seq`, into `wal` unless the database has no log.
     pub fn begin(&self, last_seq: SeqNo, wal: Option<WalWriter>) {
-        let mut writing = lock(&self.writing);
-        debug_assert!(writing.last_seq <= last_seq, "sequence numbers ascend");
+        let mut writing = self.writing.lock();
+        assert!(writing.last_seq <= last_seq, "an open takes sequence numbers back");
+        assert!(self.reads.visible() <= last_seq, "entries are visible before writes begin");
         writing.last_seq = last_seq;
         writing.active.renew(&self.catalog);
         if !writing.active.is_empty() {
@@ -192,7 +196,14 @@ impl Writer {
     }
 
     fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {
-        let outcome = self.commits.commit(self, own, durability);
+        debug_assert!(
+            !self.settings.no_wal || durability == Durability::NoSync,
+            "a write without a log is to be {durability:?}"
+        );
+        let outcome = {
+            let _events = self.telemetry.hold_events();
+            self.commits.commit(self, own, durability)
+        };
         if self.is_inline {
             self.background.run_inline();
         }
@@ -236,13 +247,15 @@ impl Writer {
             return Err(Error::invalid("the database is open without a log: flush instead of sync"));
         }
         self.lifecycle.check_writable()?;
-        lock(&self.writing).log.sync()
+        let _events = self.telemetry.hold_events();
+        self.writing.lock().log.sync()
     }
 
     /// Syncs the log whenever the interval of a write has passed, until [`Self::stop_syncs`].
     pub fn run_syncs(&self) {
         while self.schedule.wait(self.clock.as_ref()) {
-            lock(&self.writing).log.sync_if_due();
+            let _events = self.telemetry.hold_events();
+            self.writing.lock().log.sync_if_due();
         }
     }
 
@@ -259,12 +272,12 @@ impl Writer {
     /// The number and the synced length of the active log, if the latter is above 0. Does not wait
     /// for the writer's lock: its holder may be waiting for the flush that asks, as an ingest does.
     pub fn log_promise(&self) -> Option<(LogNo, u64)> {
-        try_lock(&self.writing)?.log.promise()
+        self.writing.try_lock()?.log.promise()
     }
 
     /// Warns of `Buffered` writes that a drop without `close` loses.
     pub fn warn_of_unwritten(&self) {
-        let Some(writing) = try_lock(&self.writing) else { return };
+        let Some(writing) = self.writing.try_lock() else { return };
         let bytes = writing.log.buffered();
         drop(writing);
         if bytes > 0 {

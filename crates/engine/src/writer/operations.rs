@@ -46,6 +46,12 @@ impl Tally {
         self.deletes += other.deletes;
         self.range_deletes += other.range_deletes;
         self.user_bytes += other.user_bytes;
+        debug_assert!(
+            self.count == 0 || u64::from(self.count) == self.puts + self.deletes + self.range_deletes,
+            "operations are counted of {} kinds in all, not {}",
+            self.puts + self.deletes + self.range_deletes,
+            self.count
+        );
     }
 }
 
@@ -79,7 +85,10 @@ impl Operations {
         let count = self.tally.count.checked_add(1);
         self.tally.count = count.ok_or_else(|| Error::invalid("the batch has too many operations"))?;
         self.tally.add(&Tally::of(op));
+        let before = self.encoded.len();
+        debug_assert_eq!(before == 0, self.tally.count == 1, "the first operation is the first of the bytes");
         encode_op(&mut self.encoded, self.tally.count == 1, keyspace, op);
+        debug_assert!(self.encoded.len() > before, "an operation was encoded in no bytes");
         Ok(())
     }
 

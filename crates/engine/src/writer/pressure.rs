@@ -91,6 +91,7 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     }
     let over = backlog.l0_runs - limits.l0_slowdown_runs;
     let left = limits.l0_stop_runs - backlog.l0_runs;
+    debug_assert!(left > 0, "a write is slowed down that should stop");
     let ns_per_byte = (NS_PER_BYTE.saturating_mul(over) / left).max(1);
     Pressure::Slow { ns_per_byte: u16::try_from(ns_per_byte).unwrap_or(u16::MAX) }
 }
@@ -197,7 +198,7 @@ impl BackPressure {
     fn stall(&self, work: Work, deadline_ms: Option<u64>) -> Result<()> {
         let background = self.background.get().ok_or_else(Error::closed)?;
         WorkCounters::add(&self.telemetry.work().stalls, 1);
-        self.telemetry.emit(&Event::StallBegin { reason: reason(work).into() });
+        self.telemetry.emit(Event::StallBegin { reason: reason(work).into() });
         let trouble = background.failures(work);
         if trouble.failures >= WAITER_FAILURES_MAX && !trouble.error.as_ref().is_some_and(is_full) {
             // The work is tried again at once: the writer gets the result of that try, without the
@@ -212,7 +213,7 @@ impl BackPressure {
         let outcome = self.wait(background.as_ref(), &Waiter { begin_us, deadline_us, failures_before });
         let duration_us = self.clock.now_us().saturating_sub(begin_us);
         WorkCounters::add(&self.telemetry.work().stall_us, duration_us);
-        self.telemetry.emit(&Event::StallEnd { duration_us });
+        self.telemetry.emit(Event::StallEnd { duration_us });
         outcome
     }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use shamba_env::{Clock, lock};
+use shamba_env::Clock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::{OpRef, SHARED_BYTES_MAX};
 
@@ -30,7 +30,7 @@ use super::operations::Operations;
 use super::share::{Share, Writes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::settings::Durability;
-use crate::sync::{Mutex, MutexGuard, TryLockError};
+use crate::ranked::{Ranked, RankedGuard};
 
 /// Group size at which a leader stops gathering, so that the wait of its followers is bounded.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -103,7 +103,7 @@ pub(super) trait Groups {
     type State;
 
     /// The state, whose lock a group holds.
-    fn state(&self) -> &Mutex<Self::State>;
+    fn state(&self) -> &Ranked<Self::State>;
 
     /// Writes a group.
     ///
@@ -180,19 +180,15 @@ impl CommitQueue {
         groups: &'g G,
         bytes: usize,
         durability: Durability,
-    ) -> Option<MutexGuard<'g, G::State>> {
+    ) -> Option<RankedGuard<'g, G::State>> {
         if bytes > SHARED_BYTES_MAX {
-            return Some(lock(groups.state()));
+            return Some(groups.state().lock());
         }
         let shares_sync = durability == Durability::Sync && self.syncing_writers.load(Ordering::Relaxed) > 1;
         if shares_sync || self.line.is_led() {
             return None;
         }
-        match groups.state().try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        groups.state().try_lock()
     }
 
     /// Leads a group, or waits for a leader.
@@ -207,6 +203,7 @@ impl CommitQueue {
             Turn::Lead(lead, request) => (self.lead(groups, lead, request.share()), request.operations),
             Turn::Done(answer) => answer,
         };
+        debug_assert!(operations.tally.count > 0, "a leader returned other operations than it took");
         own.give_back(operations);
         TICKET.set(Some(Arc::clone(ticket)));
         outcome
@@ -217,7 +214,7 @@ impl CommitQueue {
         let _guard = PanicGuard(groups);
         // The lock comes before gathering, so that followers gather while its present holder (a
         // sync, a rotation) is at work.
-        let mut state = lock(groups.state());
+        let mut state = groups.state().lock();
         if own.durability == Durability::Sync {
             self.await_followers();
         }
@@ -226,6 +223,10 @@ impl CommitQueue {
             bytes += request.operations.encoded.len();
             bytes < GROUP_BYTES_MAX
         });
+        debug_assert!(
+            lead.followers.iter().all(|follower| follower.request.operations.tally.count > 0),
+            "a follower has nothing to write"
+        );
         let shares = lead.followers.iter().map(|follower| follower.request.share());
         let outcome = self.timed(own.durability, lead.followers.len(), || {
             groups.write_group(&mut state, std::iter::once(own).chain(shares))
@@ -307,7 +308,7 @@ mod tests {
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writer.writing);
+            let busy = core.writer.writing.lock();
             for writer in 0..WRITERS {
                 let db = &db;
                 scope.spawn(move || {
@@ -345,7 +346,7 @@ mod tests {
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writer.writing);
+            let busy = core.writer.writing.lock();
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     let db = &db;
@@ -374,7 +375,7 @@ mod tests {
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writer.writing);
+            let busy = core.writer.writing.lock();
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     let db = &db;
@@ -406,7 +407,7 @@ mod tests {
         let core = db.core();
         let before = db.stats();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writer.writing);
+            let busy = core.writer.writing.lock();
             scope.spawn(|| db.put("large", vec![7; SHARED_BYTES_MAX + 1]).expect("written"));
             scope.spawn(|| db.put("small", "v").expect("written"));
             wait_for(core, 0);
@@ -422,7 +423,7 @@ mod tests {
         let db = db();
         let core = db.core();
         std::thread::scope(|scope| {
-            let busy = lock(&core.writer.writing);
+            let busy = core.writer.writing.lock();
             let followers: Vec<_> = (0..3)
                 .map(|writer| {
                     scope.spawn({

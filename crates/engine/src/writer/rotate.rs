@@ -5,7 +5,6 @@
 //! can make half of a batch durable. The new log records how the old one ended. The old log is
 //! synced before the new one is, and before its generation's flush is installed.
 
-use shamba_env::{lock, try_lock};
 use shamba_key::SeqNo;
 
 use super::memtables::Sealed;
@@ -33,6 +32,10 @@ impl Writer {
         let Sealed { members, bytes, oldest_tombstone_ms, charge } =
             writing.active.seal(&self.catalog, self.settings.memtable_index);
         let (log, log_files) = writing.log.take_sealed();
+        debug_assert!(
+            self.settings.no_wal || writing.log.is_active(),
+            "there is no log for the entries after a rotation"
+        );
         let last_seq = writing.last_seq;
         let generation = Generation {
             log,
@@ -56,9 +59,11 @@ impl Writer {
     /// # Errors
     /// `Closed` or `ReadOnly`; of creating the next log.
     pub fn seal(&self) -> Result<SeqNo> {
-        let mut writing = lock(&self.writing);
+        let _events = self.telemetry.hold_events();
+        let mut writing = self.writing.lock();
         // A close may have come first: no log may be created after it.
         self.seal_active(&mut writing)?;
+        debug_assert!(self.reads.visible() <= writing.last_seq, "entries are visible that were not sealed");
         Ok(writing.last_seq)
     }
 
@@ -66,7 +71,8 @@ impl Writer {
     /// compaction can reach it. Returns whether it sealed them. Does not wait for the writer's
     /// lock: its holder may wait for the flush that asks, and the caller asks again.
     pub fn seal_old_tombstones(&self, age_max_ms: u64) -> bool {
-        let Some(mut writing) = try_lock(&self.writing) else { return false };
+        let _events = self.telemetry.hold_events();
+        let Some(mut writing) = self.writing.try_lock() else { return false };
         let now_ms = self.clock.unix_ms();
         let is_old = |unix_ms: u64| now_ms.saturating_sub(unix_ms) > age_max_ms;
         writing.active.oldest_tombstone_ms().is_some_and(is_old) && self.seal_active(&mut writing).is_ok()
@@ -91,6 +97,7 @@ impl Writer {
     /// Flushes all memtables while there are no writes: the caller holds the writer's lock.
     pub(super) fn flush_locked(&self, writing: &mut Writing) -> Result<()> {
         self.seal_active(writing)?;
+        debug_assert!(writing.active.is_empty(), "writers wait for a flush of memtables that are active");
         self.wait_for_flushes(&|| self.sealed.is_empty())
     }
 

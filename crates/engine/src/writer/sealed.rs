@@ -6,16 +6,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use shamba_env::lock;
 use shamba_key::{LogNo, SeqNo};
 use shamba_log::wal::WalWriter;
 use shamba_table::Charge;
 
 use crate::catalog::{LogFile, Member};
-use crate::sync::Mutex;
+use crate::lock_order;
+use crate::ranked::Ranked;
 
 /// A log that takes no more records.
-pub(crate) type SealedLog = Arc<Mutex<WalWriter>>;
+pub(crate) type SealedLog = Arc<Ranked<WalWriter>>;
 
 /// Memtables that were sealed together, with the log that holds their entries.
 pub(crate) struct Generation {
@@ -38,51 +38,60 @@ pub(crate) struct Generation {
 }
 
 /// The sealed generations that are not flushed yet. Its lock is a leaf.
-#[derive(Default)]
 pub(crate) struct SealedGenerations {
     /// Oldest first.
-    queue: Mutex<VecDeque<Arc<Generation>>>,
+    queue: Ranked<VecDeque<Arc<Generation>>>,
+}
+
+impl Default for SealedGenerations {
+    fn default() -> Self {
+        Self { queue: Ranked::new(lock_order::SEALED, VecDeque::new()) }
+    }
 }
 
 impl SealedGenerations {
     /// Adds the newest generation.
     pub(super) fn seal(&self, generation: Generation) {
-        let mut queue = lock(&self.queue);
-        debug_assert!(
+        let mut queue = self.queue.lock();
+        assert!(
             queue.back().is_none_or(|newest| newest.last_seq <= generation.last_seq),
-            "generations are sealed in order"
+            "a generation is sealed after a newer one"
+        );
+        debug_assert!(
+            generation.members.is_sorted_by(|(one, _), (next, _)| one.id < next.id),
+            "a keyspace has two memtables in a generation"
         );
         queue.push_back(Arc::new(generation));
     }
 
     /// The generation to be flushed next.
     pub fn oldest(&self) -> Option<Arc<Generation>> {
-        lock(&self.queue).front().cloned()
+        self.queue.lock().front().cloned()
     }
 
     /// Removes the oldest generation, whose tables are installed, and returns it.
     pub fn flushed(&self) -> Option<Arc<Generation>> {
-        lock(&self.queue).pop_front()
+        self.queue.lock().pop_front()
     }
 
     /// Whether every sealed generation is flushed.
     pub fn is_empty(&self) -> bool {
-        lock(&self.queue).is_empty()
+        self.queue.lock().is_empty()
     }
 
     /// Number of generations.
     pub fn len(&self) -> usize {
-        lock(&self.queue).len()
+        self.queue.lock().len()
     }
 
     /// Bytes in all of their memtables.
     pub fn bytes(&self) -> u64 {
-        lock(&self.queue).iter().map(|generation| generation.bytes).sum()
+        self.queue.lock().iter().map(|generation| generation.bytes).sum()
     }
 
     /// Whether every sealed entry up to `seq` is in tables.
     pub fn is_flushed(&self, seq: SeqNo) -> bool {
-        lock(&self.queue).front().is_none_or(|oldest| oldest.last_seq > seq)
+        self.queue.lock().front().is_none_or(|oldest| oldest.last_seq > seq)
     }
 }
 

@@ -71,7 +71,10 @@ impl<'a> Writes<'a> {
     pub fn places(&self, log: LogNo, record: LargeRecord, held_bytes_max: u64, places: &mut Vec<ValuePlace>) {
         let LargeRecord { offset, ops_at, ops_bytes } = record;
         self.long_values(held_bytes_max, &mut |end, value| {
-            let at = (ops_at + end.unwrap_or(ops_bytes)).saturating_sub(value.len()) as u64;
+            let end = end.unwrap_or(ops_bytes);
+            debug_assert!(end <= ops_bytes, "a value ends at {end}, behind its record's {ops_bytes} bytes");
+            debug_assert!(value.len() <= ops_at + end, "a value begins before its record");
+            let at = (ops_at + end).saturating_sub(value.len()) as u64;
             // At most 256 MiB: its length was checked.
             places.push(ValuePlace { log, record: offset, at, bytes: value.len() as u32 });
         });

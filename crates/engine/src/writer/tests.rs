@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use shamba_env::{Effect, FaultFs, FaultRule, ManualClock, MemFs, OpKind};
+use shamba_env::{Effect, FaultFs, FaultRule, ManualClock, MemFs, OpKind, lock};
 use shamba_key::KeyspaceId;
 use shamba_memtable::ChunkedMemtable;
 use shamba_table::{BlockCache, Entry};
@@ -16,6 +16,7 @@ use shamba_tree::version::manifest::{ManifestReader, ManifestState};
 use super::*;
 use crate::catalog::{DEFAULT_KEYSPACE, Keyspaces};
 use crate::error::ErrorKind;
+use crate::sync::Mutex;
 use crate::telemetry::Observers;
 
 /// Memory without a limit, and memtables of a size that the test sets.
@@ -239,13 +240,13 @@ fn an_interval_write_is_synced_when_its_time_has_passed() {
     let interval = |bytes| Durability::Interval { ms: 10, bytes };
     let syncs = || alone.telemetry.work().wal_syncs.load(Ordering::Relaxed);
     alone.put("a", b"1", interval(u64::MAX)).expect("written");
-    lock(&alone.writer.writing).log.sync_if_due();
+    alone.writer.writing.lock().log.sync_if_due();
     assert_eq!(syncs(), 0, "it is not due");
     alone.clock.advance_us(10_000);
     assert!(alone.writer.schedule.wait(alone.clock.as_ref()), "the worker need not wait");
-    lock(&alone.writer.writing).log.sync_if_due();
+    alone.writer.writing.lock().log.sync_if_due();
     assert_eq!((syncs(), alone.writer.unsynced_bytes()), (1, 0));
-    lock(&alone.writer.writing).log.sync_if_due();
+    alone.writer.writing.lock().log.sync_if_due();
     assert_eq!(syncs(), 1, "nothing is due any more");
     alone.put("b", b"1", interval(1)).expect("written");
     assert_eq!(syncs(), 2, "the bytes are reached");
@@ -364,7 +365,7 @@ fn a_failed_flush_does_not_keep_a_database_without_a_log_open() {
 fn nothing_is_written_between_groups() {
     let alone = alone(Settings::default());
     let visible = alone.writer.between_groups(|| {
-        assert!(try_lock(&alone.writer.writing).is_none(), "writers wait");
+        assert!(alone.writer.writing.try_lock().is_none(), "writers wait");
         alone.reads.visible()
     });
     assert_eq!(visible, SeqNo::ZERO);

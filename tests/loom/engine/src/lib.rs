@@ -29,8 +29,14 @@ mod cache;
 mod id;
 #[path = "../../../../crates/table/src/ledger.rs"]
 mod ledger;
+#[path = "../../../../crates/env/src/lock.rs"]
+mod lock;
+#[path = "../../../../crates/engine/src/lock_order.rs"]
+mod lock_order;
 #[path = "../../../../crates/engine/src/catalog/published.rs"]
 mod published;
+#[path = "../../../../crates/env/src/ranked.rs"]
+mod ranked;
 #[path = "../../../../crates/table/src/slot.rs"]
 mod slot;
 #[path = "../../../../crates/tree/src/snapshot.rs"]

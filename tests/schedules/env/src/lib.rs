@@ -35,7 +35,7 @@ mod pages;
 #[path = "../../../../crates/env/src/random.rs"]
 mod random;
 #[path = "../../../../crates/env/src/ranked.rs"]
-mod ranked;
+pub mod ranked;
 #[path = "../../../../crates/env/src/real.rs"]
 mod real;
 #[path = "../../../../crates/env/src/sim/mod.rs"]
@@ -64,7 +64,6 @@ pub use lock::{lock, try_lock};
 pub use memory::MemFs;
 pub use pages::Pages;
 pub use random::{RealRng, Rng, SeededRng};
-pub use ranked::{Rank, Ranked, RankedGuard};
 pub use real::RealFs;
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;

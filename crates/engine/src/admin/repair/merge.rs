@@ -204,6 +204,7 @@ impl<'a, 'l> Merged<'a, 'l> {
             if self.heap.peek().is_some_and(|Reverse((key, ..))| key[..] < source.first[..]) {
                 return Ok(());
             }
+            debug_assert!(source.walk.is_none(), "a table is read from its beginning twice");
             source.walk = Some(source.part.table.walk_within(self.window_bytes));
             self.begun += 1;
             self.advance(self.begun - 1, report)?;

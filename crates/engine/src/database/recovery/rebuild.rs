@@ -80,9 +80,11 @@ impl Tail {
     pub(super) fn append_to(&self, wal: &mut WalWriter) -> Result<()> {
         let mut begin = 0;
         for TailBatch { first_seq, count, end } in &self.batches {
+            assert!(begin <= *end, "batches of a log's tail overlap");
             wal.append_batch(*first_seq, *count, &self.operations[begin..*end])?;
             begin = *end;
         }
+        assert_eq!(begin, self.operations.len(), "operations of a log's tail are in no batch");
         Ok(wal.flush()?)
     }
 }
@@ -267,6 +269,7 @@ impl Rebuilt<'_> {
             abandon(self.core, self.written);
             return Err(error);
         }
+        assert!(self.memtables.is_empty(), "a memtable of the replay is in no table");
         edit.versions.append(&mut self.written);
         edit.flushed.extend(self.flushed.into_iter().map(|id| (id, last_seq)));
         Ok((edit, None))

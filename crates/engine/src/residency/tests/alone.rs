@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use shamba_env::{Effect, FaultFs, FaultRule, MemFs, OpKind, Vfs, lock};
+use shamba_env::{Effect, FaultFs, FaultRule, MemFs, OpKind, Vfs};
 use shamba_filter::FilterLayout;
 use shamba_key::{EntryKind, KeyspaceId, SeqNo};
 use shamba_table::{
@@ -152,7 +152,7 @@ fn shrinking_reads_no_file_and_does_not_wait_for_a_settlement() {
     residency.settle();
     let held_bytes = residency.held();
     {
-        let _settling = lock(&residency.state);
+        let _settling = residency.state.lock();
         assert_eq!(residency.shrink(0), held_bytes, "another thread settles");
     }
     assert!(residency.wanted.swap(false, Ordering::Relaxed), "it is made up for");

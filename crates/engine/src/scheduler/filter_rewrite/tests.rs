@@ -1,6 +1,6 @@
 //! Tests of filter rewrites: when they pay, that they change only filters, and that they terminate.
 
-use shamba_env::{Env, lock};
+use shamba_env::Env;
 
 use super::*;
 use crate::{Allocation, Builder, Db, MergePolicy, Sizing};
@@ -119,18 +119,18 @@ fn a_keyspace_that_was_dropped_meanwhile_is_waited_for_by_nobody() {
     let wanted = vec![(id, BTreeSet::from([TableId(1)]))];
     assert_eq!(
         core.scheduler
-            .queue_filter_rewrites(&mut lock(&core.scheduler.background.state), wanted.clone(), false)
+            .queue_filter_rewrites(&mut core.scheduler.background.state.lock(), wanted.clone(), false)
             .len(),
         1
     );
     drop(gone);
     db.drop_keyspace("gone").expect("dropped");
-    assert!(!lock(&core.scheduler.background.state).requests.has_filter_rewrite(), "taken off the list");
+    assert!(!core.scheduler.background.state.lock().requests.has_filter_rewrite(), "taken off the list");
     assert!(
         core.scheduler
-            .queue_filter_rewrites(&mut lock(&core.scheduler.background.state), wanted, true)
+            .queue_filter_rewrites(&mut core.scheduler.background.state.lock(), wanted, true)
             .is_empty(),
         "not put on it"
     );
-    assert!(!lock(&core.scheduler.background.state).requests.has_filter_rewrite());
+    assert!(!core.scheduler.background.state.lock().requests.has_filter_rewrite());
 }

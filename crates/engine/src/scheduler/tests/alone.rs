@@ -179,13 +179,13 @@ impl Alone {
 
     /// Requests a rewrite of the filters of these tables.
     pub fn request_rewrite(&self, tables: &[TableId]) {
-        let mut state = lock(&self.scheduler.background.state);
+        let mut state = self.scheduler.background.state.lock();
         let tables: BTreeSet<TableId> = tables.iter().copied().collect();
         state.requests.add_filter_rewrite(KeyspaceId::DEFAULT, tables, true);
     }
 
     pub fn request_full(&self) -> u64 {
-        lock(&self.scheduler.background.state).requests.add_full(KeyspaceId::DEFAULT)
+        self.scheduler.background.state.lock().requests.add_full(KeyspaceId::DEFAULT)
     }
 
     /// The tables of the run of level 0 with this position.
@@ -202,7 +202,7 @@ impl Alone {
         while let Some(step) = self.scheduler.next_step() {
             self.scheduler.run(step).expect("done");
         }
-        let state = lock(&self.scheduler.background.state);
+        let state = self.scheduler.background.state.lock();
         assert!(state.running.is_empty() && state.claims.is_empty(), "nothing runs");
     }
 

@@ -45,7 +45,7 @@ fn seeks_pay_for_draining_level_0_while_writes_go_on() {
 fn tombstones_that_scans_pass_are_collected() {
     let (alone, clock) = automatic();
     alone.add_run(DEFAULT_KEYSPACE, 0..200);
-    lock(&alone.scheduler.background.state).requests.add_full(KeyspaceId::DEFAULT);
+    alone.scheduler.background.state.lock().requests.add_full(KeyspaceId::DEFAULT);
     alone.finish();
     alone.delete_run(0..150);
     clock.advance_us(1_000_000);

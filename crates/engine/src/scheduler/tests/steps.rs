@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use shamba_env::{Effect, FaultRule, MemFs, OpKind};
+use shamba_env::{Effect, FaultRule, MemFs, OpKind, lock};
 use shamba_key::KeyspaceId;
 use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
 
@@ -13,7 +13,7 @@ use super::alone::{alone, by_hand, settings};
 use crate::catalog::DEFAULT_KEYSPACE;
 use crate::error::ErrorKind;
 use crate::event::{Event, EventListener};
-use crate::sync::Condvar;
+use crate::sync::{Condvar, Mutex};
 
 fn number_of(step: &Step) -> (u64, Option<usize>) {
     match step {
@@ -33,7 +33,7 @@ fn disjoint_jobs_of_a_keyspace_run_at_once_and_conflicting_ones_do_not() {
     let (one, other) = (alone.next(), alone.next());
     assert_ne!(number_of(&one).0, number_of(&other).0);
     assert!(alone.scheduler.next_step().is_none(), "nothing else is requested");
-    assert!(alone.scheduler.background.state.lock().is_ok_and(|state| state.running.len() == 2));
+    assert!(alone.scheduler.background.state.lock().running.len() == 2);
     // All of the tree conflicts with both.
     let full = alone.request_full();
     assert!(alone.scheduler.next_step().is_none(), "it waits for both");
@@ -45,7 +45,7 @@ fn disjoint_jobs_of_a_keyspace_run_at_once_and_conflicting_ones_do_not() {
     assert!(alone.scheduler.next_step().is_none(), "its tables are inputs");
     alone.scheduler.run(whole).expect("its first slice");
     alone.finish();
-    assert!(!lock(&alone.scheduler.background.state).requests.has_any(&[full]));
+    assert!(!alone.scheduler.background.state.lock().requests.has_any(&[full]));
     assert_eq!(alone.keyspace(DEFAULT_KEYSPACE).load().version.run_count(), 1);
 }
 
@@ -105,13 +105,13 @@ fn a_slice_that_fails_leaves_the_tree_and_is_tried_again() {
     assert_eq!(alone.tree(), before);
     assert!(alone.files().iter().all(|file| files.contains(file)), "the outputs of both slices are gone");
     {
-        let state = lock(&alone.scheduler.background.state);
+        let state = alone.scheduler.background.state.lock();
         assert!(state.running.is_empty() && state.claims.is_empty(), "the job has ended");
         assert_eq!(state.compaction_failures.failures, 1);
         assert!(state.requests.has_any(&[number]), "the request is still to be served");
     }
     alone.finish();
-    let state = lock(&alone.scheduler.background.state);
+    let state = alone.scheduler.background.state.lock();
     assert!(!state.requests.has_any(&[number]) && state.compaction_failures.error.is_none());
     drop(state);
     assert_eq!(alone.keyspace(DEFAULT_KEYSPACE).load().version.run_count(), 1);
@@ -124,7 +124,7 @@ fn a_keyspace_that_is_dropped_during_a_job_leaves_no_output() {
     let used = alone.files();
     (0..2).for_each(|_| alone.add_run("other", 0..200));
     let id = alone.keyspace("other").id;
-    lock(&alone.scheduler.background.state).requests.add_full(id);
+    alone.scheduler.background.state.lock().requests.add_full(id);
     let first = alone.next();
     alone.scheduler.run(first).expect("the first slice");
     let (second, third) = (alone.next(), alone.next());
@@ -133,7 +133,7 @@ fn a_keyspace_that_is_dropped_during_a_job_leaves_no_output() {
     alone.scheduler.run(second).expect("that is no failure");
     alone.finish();
     assert_eq!(alone.files(), used);
-    assert_eq!(lock(&alone.scheduler.background.state).compaction_failures.failures_total, 0);
+    assert_eq!(alone.scheduler.background.state.lock().compaction_failures.failures_total, 0);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_stop_ends_jobs_after_the_slices_in_progress() {
     alone.scheduler.stop();
     assert!(alone.scheduler.next_step().is_none());
     alone.scheduler.run(second).expect("that is no failure");
-    assert!(lock(&alone.scheduler.background.state).running.is_empty());
+    assert!(alone.scheduler.background.state.lock().running.is_empty());
     assert_eq!(alone.tree(), before, "the slice was abandoned");
     assert!(alone.files().len() < files, "the third slice's tables are gone");
 }
@@ -193,7 +193,7 @@ fn a_new_design_stops_a_job_after_its_slice() {
     assert!(alone.scheduler.next_step().is_none(), "it takes no more slices, and occupies the tree");
     alone.scheduler.run(second).expect("the slice in progress is installed");
     assert_eq!(alone.slices(), slices + 1);
-    assert!(lock(&alone.scheduler.background.state).requests.has_any(&[number]));
+    assert!(alone.scheduler.background.state.lock().requests.has_any(&[number]));
     assert!(number_of(&alone.next()).0 > job, "the request gets another job");
 }
 
@@ -211,7 +211,7 @@ fn a_new_design_ends_a_job_that_no_thread_works_on() {
     let end = alone.next();
     assert!(matches!(end, Step::End(number) if number == job), "nobody else would end it");
     alone.scheduler.run(end).expect("no failure");
-    assert!(lock(&alone.scheduler.background.state).running.is_empty());
+    assert!(alone.scheduler.background.state.lock().running.is_empty());
     assert!(number_of(&alone.next()).0 > job, "the request gets another job");
 }
 
@@ -263,7 +263,7 @@ fn two_threads_run_two_jobs_of_one_keyspace_at_the_same_time() {
     (0..2).for_each(|_| alone.add_run(DEFAULT_KEYSPACE, 0..5));
     let numbers = {
         let (newest, oldest) = (alone.tables_of_run(0), alone.tables_of_run(1));
-        let mut state = lock(&alone.scheduler.background.state);
+        let mut state = alone.scheduler.background.state.lock();
         [newest, oldest].map(|tables| {
             let tables = tables.into_iter().collect();
             state.requests.add_filter_rewrite(KeyspaceId::DEFAULT, tables, true)

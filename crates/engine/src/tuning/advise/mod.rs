@@ -344,7 +344,13 @@ impl Advisor {
     /// filter bits.
     fn real_runs(&self, keyspace: &KeyspaceCore, ahead: &Forecast, target: &TreeDesign) -> Vec<RealRun> {
         let rule = self.filter_bits.rule_under(keyspace, target);
-        let mut wanted = wanted(rule, &ahead.tree).into_iter();
+        let wanted = wanted(rule, &ahead.tree);
+        debug_assert_eq!(
+            wanted.len(),
+            ahead.tree.tables().count(),
+            "a table has no share of the filter bits"
+        );
+        let mut wanted = wanted.into_iter();
         let mut runs = Vec::new();
         for (_, run) in ahead.tree.runs() {
             let (mut entries, mut bits) = (0, 0.0);
@@ -371,6 +377,7 @@ fn size(run: &Arc<Run>) -> (u64, u64) {
 fn distinct(runs: &[(u64, u64)], overwritten_share: f64) -> (u64, u64) {
     let largest = runs.iter().copied().max_by_key(|(_, bytes)| *bytes).unwrap_or_default();
     let all = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    debug_assert!((0.0..=1.0).contains(&overwritten_share), "{overwritten_share} of the writes overwrite");
     let of = |largest: u64, all: u64| largest + ((all - largest) as f64 * (1.0 - overwritten_share)) as u64;
     (of(largest.0, all.0), of(largest.1, all.1))
 }
@@ -384,6 +391,7 @@ fn look(scene: &Scene, now: &Prediction, design: TreeDesign, then: Prediction, w
     let saved_part_of_time = operations_per_s * saved_ns / 1e9;
     let break_even_s = if saved_part_of_time > 0.0 { seconds / saved_part_of_time } else { f64::INFINITY };
     let move_ns = seconds * 1e9 / (operations_per_s * PAYS_WITHIN_S).max(1.0);
+    debug_assert!(seconds >= 0.0, "a move takes {seconds} seconds");
     let better = Better {
         design,
         then,

@@ -166,7 +166,7 @@ fn leaving_waits_for_the_step_that_runs_and_begins_no_other() {
         std::thread::spawn(move || membership.leave())
     };
     // The gate opens only when the member is leaving, or the second step could begin.
-    while !lock(&membership.pool.state).members[0].is_leaving {
+    while !membership.pool.state.lock().members[0].is_leaving {
         std::thread::yield_now();
     }
     assert!(!leaving.is_finished(), "it waits for the step");
@@ -220,13 +220,13 @@ fn threads_end_with_the_last_member_and_start_again_with_the_next() {
     for _ in 0..2 {
         let (one, other) = (Listed::new(1, []), Listed::new(9, []));
         let (one, other) = (join(&workers, &one), join(&workers, &other));
-        assert_eq!(lock(&workers.pool.state).threads, [0, 3, 0], "a fixed pool does not grow");
+        assert_eq!(workers.pool.state.lock().threads, [0, 3, 0], "a fixed pool does not grow");
         one.leave();
-        assert_eq!(lock(&workers.pool.state).threads, [0, 3, 0]);
+        assert_eq!(workers.pool.state.lock().threads, [0, 3, 0]);
         other.leave();
         other.leave();
-        assert_eq!(lock(&workers.pool.state).threads, [0, 0, 0]);
-        assert!(lock(&workers.pool.state).handles.is_empty(), "threads were joined");
+        assert_eq!(workers.pool.state.lock().threads, [0, 0, 0]);
+        assert!(workers.pool.state.lock().handles.is_empty(), "threads were joined");
     }
 }
 
@@ -254,7 +254,7 @@ fn a_thread_that_cannot_start_leaves_a_pool_without_the_member() {
     let failed = workers.join(&Few(AtomicUsize::new(2)), Arc::clone(&member) as Arc<dyn Steps>);
     let error = failed.err().expect("two of three threads");
     assert!(error.chain().to_string().contains("starting a worker"), "{error}");
-    assert!(lock(&workers.pool.state).members.is_empty());
-    assert_eq!(lock(&workers.pool.state).threads, [0, 0, 0]);
+    assert!(workers.pool.state.lock().members.is_empty());
+    assert_eq!(workers.pool.state.lock().threads, [0, 0, 0]);
     drop(join(&workers, &member));
 }

@@ -61,6 +61,8 @@ impl Log {
         if let Err(error) = appended {
             return Err(self.append_failed(last_seq, error.into()));
         }
+        assert!(wal.offset() >= before, "the log is shorter after an append");
+        debug_assert!(wal.synced() <= wal.offset(), "more of the log is synced than it has");
         let bytes = wal.offset() - before;
         // The memory seldom changes, since a buffer never shrinks.
         let memory_bytes = wal.memory_bytes() as u64;
@@ -68,6 +70,10 @@ impl Log {
             self.memory.charge(&mut self.charge, memory_bytes);
         }
         let mut in_log = None;
+        debug_assert!(
+            places.iter().all(|place| u64::from(place.bytes) > held_bytes_max),
+            "a value that memtables hold stays in the log"
+        );
         if !places.is_empty() {
             in_log = InLog::new(self.values.get_or_insert_with(|| wal.values()), places, held_bytes_max);
         }

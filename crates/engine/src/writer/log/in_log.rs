@@ -33,7 +33,14 @@ impl InLog {
     /// each operation, in order.
     pub fn place_of(&mut self, op: OpRef<'_>) -> Option<ValuePlace> {
         match op {
-            OpRef::Put { value, .. } if value.len() as u64 > self.held_bytes_max => self.places.next(),
+            OpRef::Put { value, .. } if value.len() as u64 > self.held_bytes_max => {
+                let place = self.places.next();
+                debug_assert!(
+                    place.is_none_or(|place| place.bytes as usize == value.len()),
+                    "the places of long values are in another order than the values"
+                );
+                place
+            }
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ mod sync;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use shamba_env::{Env, lock};
+use shamba_env::Env;
 use shamba_key::{LogNo, SeqNo};
 use shamba_log::wal::{Predecessor, ValueLog, WalWriter};
 use shamba_table::Charge;
@@ -36,8 +36,9 @@ use crate::catalog::{Catalog, LogFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::lifecycle::Lifecycle;
+use crate::lock_order;
 use crate::options::settings::Settings;
-use crate::sync::Mutex;
+use crate::ranked::Ranked;
 use crate::telemetry::Telemetry;
 
 /// The active log and the sealed ones.
@@ -99,6 +100,7 @@ impl Log {
 
     /// Begins with a log that an open has created.
     pub fn begin(&mut self, wal: WalWriter) {
+        assert!(self.wal.is_none() && self.sealed.is_empty(), "writes began before the log of the open");
         self.wal = Some(wal);
     }
 
@@ -130,6 +132,8 @@ impl Log {
     /// # Errors
     /// Errors of the file system.
     pub fn rotate(&mut self, last_seq: SeqNo) -> Result<LogNo> {
+        assert!(self.wal.is_none() || self.predecessor.is_none(), "an active log was sealed already");
+        assert!(!self.settings.no_wal || self.wal.is_none(), "a database without a log writes one");
         if let Some(wal) = &mut self.wal {
             if let Err(error) = wal.flush() {
                 // Buffered records could not be written. Their entries are already visible, as
@@ -147,14 +151,14 @@ impl Log {
             None => self.predecessor,
         };
         let wal = WalWriter::create(&self.env, self.catalog.dir(), next_log, predecessor, last_seq)?;
-        self.telemetry.emit(&Event::LogRotated { log: next_log.0 });
+        self.telemetry.emit(Event::LogRotated { log: next_log.0 });
         self.predecessor = None;
         if let Some(old) = self.wal.replace(wal) {
             self.seal(old);
         }
         // Logs that their generation's flush has synced leave the list.
         self.sealed.retain(|sealed| {
-            let wal = lock(sealed);
+            let wal = sealed.lock();
             wal.synced() < wal.flushed()
         });
         Ok(next_log)
@@ -176,6 +180,7 @@ impl Log {
         if error.kind() == ErrorKind::NoSpace && followable {
             // The file ends at its last good record, so the next write may create a log after it.
             if let Some(wal) = self.wal.take() {
+                assert!(self.predecessor.is_none(), "two logs were sealed without a next one");
                 let lost = wal.last_seq() < last_seq;
                 self.predecessor = Some(wal.predecessor());
                 self.seal(wal);
@@ -188,14 +193,19 @@ impl Log {
         } else {
             self.lifecycle.fail(&error);
         }
+        assert!(
+            self.wal.is_none() || self.lifecycle.has_failed(),
+            "a log takes more records after a failed append"
+        );
         error
     }
 
     /// Puts a log that takes no more records where its generation's flush and the next sync find
     /// it.
     fn seal(&mut self, wal: WalWriter) {
+        debug_assert!(wal.synced() <= wal.offset(), "more of a sealed log is synced than it has");
         let values = self.values.take().map_or_else(Weak::new, |values| Arc::downgrade(&values));
         self.sealed_files.push(LogFile { path: wal.path().to_path_buf(), values });
-        self.sealed.push_back(Arc::new(Mutex::new(wal)));
+        self.sealed.push_back(Arc::new(Ranked::new(lock_order::SEALED_LOG, wal)));
     }
 }

@@ -5,10 +5,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use shamba_env::{Clock, lock};
+use shamba_env::Clock;
 
+use crate::lock_order;
 use crate::metrics::WorkCounters;
-use crate::sync::{Condvar, Mutex};
+use crate::ranked::Ranked;
+use crate::sync::Condvar;
 
 /// An idle worker looks at the schedule after this long, in case a wake-up was lost.
 const IDLE_US: u64 = 500_000;
@@ -21,13 +23,22 @@ struct Due {
 }
 
 /// When the log must be synced next.
-#[derive(Default)]
 pub(crate) struct SyncSchedule {
-    due: Mutex<Due>,
+    due: Ranked<Due>,
     /// Signalled when a time was set or became earlier, and at the stop.
     wake: Condvar,
     /// Bytes in the logs that are not synced. Changed only under the writer's lock.
     unsynced_bytes: AtomicU64,
+}
+
+impl Default for SyncSchedule {
+    fn default() -> Self {
+        Self {
+            due: Ranked::new(lock_order::SYNC_SCHEDULE, Due::default()),
+            wake: Condvar::new(),
+            unsynced_bytes: AtomicU64::new(0),
+        }
+    }
 }
 
 impl SyncSchedule {
@@ -48,7 +59,7 @@ impl SyncSchedule {
 
     /// Sets the time by which the log must be synced.
     pub fn set(&self, due_us: Option<u64>) {
-        lock(&self.due).us = due_us;
+        self.due.lock().us = due_us;
         if due_us.is_some() {
             self.wake.notify_all();
         }
@@ -56,14 +67,13 @@ impl SyncSchedule {
 
     /// Waits until a sync is due; false when the worker must stop.
     pub fn wait(&self, clock: &dyn Clock) -> bool {
-        let mut due = lock(&self.due);
+        let mut due = self.due.lock();
         while !due.is_stopped {
             let wait_us = due.us.map_or(IDLE_US, |us| us.saturating_sub(clock.now_us()).min(IDLE_US));
             if wait_us == 0 {
                 return true;
             }
-            let waited = self.wake.wait_timeout(due, Duration::from_micros(wait_us));
-            due = waited.map_or_else(|poison| poison.into_inner().0, |(due, _)| due);
+            (due, _) = due.wait_timeout(&self.wake, Duration::from_micros(wait_us));
         }
         false
     }
@@ -71,7 +81,7 @@ impl SyncSchedule {
     /// Stops the worker.
     pub fn stop(&self) {
         // Set under the lock, so the worker cannot miss the notification.
-        lock(&self.due).is_stopped = true;
+        self.due.lock().is_stopped = true;
         self.wake.notify_all();
     }
 }

@@ -4,7 +4,6 @@
 //! never repeated: the contents of the disk are unknown then, and a second sync could succeed over
 //! lost pages.
 
-use shamba_env::lock;
 use shamba_key::LogNo;
 
 use super::Log;
@@ -33,6 +32,11 @@ impl Log {
         }
         match synced {
             Ok(()) => {
+                assert!(self.sealed.is_empty(), "a sealed log was left out of a sync");
+                debug_assert!(
+                    self.wal.as_ref().is_none_or(|wal| wal.synced() >= wal.offset()),
+                    "a synced log has unsynced bytes"
+                );
                 self.schedule.all_synced();
                 Ok(())
             }
@@ -49,12 +53,13 @@ impl Log {
     /// The error of a sync.
     fn sync_sealed(&mut self) -> Result<()> {
         while let Some(sealed) = self.sealed.front() {
-            let mut wal = lock(sealed);
+            let mut wal = sealed.lock();
             if wal.synced() < wal.flushed() {
                 WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
                 wal.predecessor_is_synced();
                 wal.sync()?;
             }
+            assert!(wal.synced() >= wal.flushed(), "a sealed log that was synced has unsynced bytes");
             drop(wal);
             self.sealed.pop_front();
         }
@@ -87,6 +92,7 @@ impl Log {
             self.due_us = Some(due_us);
             self.schedule.set(Some(due_us));
         }
+        debug_assert!(self.due_us.is_some_and(|earliest| earliest <= due_us), "a sync is due too late");
     }
 
     /// Syncs if the interval of a write has passed. A failure turns writes off and is returned to

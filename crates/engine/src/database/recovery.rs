@@ -184,9 +184,9 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     Ok(())
 }
 
-/// Gives tombstones whose age is not known, as in tables of older builds, the age 0. The same for
-/// those of a later time than now: the clock was set back, and they would look young for too long.
-/// The manifest that this open writes records it.
+/// Sets the age of tombstones to 0 if it is unknown, as in tables of older builds, or if their time
+/// is later than now. (The clock was set back, and they would look young for too long.) The
+/// manifest that this open writes records it.
 fn date_tombstones(core: &Core, state: &ManifestState) {
     let now_ms = core.env.clock.unix_ms();
     let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.version.tables());

@@ -50,19 +50,20 @@ pub(crate) struct OutputOptions {
     pub block_tags: bool,
     pub table_size: TableSize,
     pub verify: bool,
-    /// No tombstone of the output is older, in milliseconds since 1970-01-01 UTC, if it is known.
+    /// Lower bound of the time of the output's oldest tombstone, in milliseconds since 1970-01-01
+    /// UTC; `None`: unknown.
     pub oldest_tombstone_ms: Option<u64>,
 }
 
-/// The memory that an output takes while it is made, and that of its tables once they are open.
+/// Memory for an output under construction, and for its tables once they are open.
 pub(crate) trait OutputMemory {
-    /// Charges `bytes` in place of what `charge` held, after making room for them.
+    /// Frees memory if necessary, then changes `charge` to `bytes`.
     fn charge(&self, charge: &mut Charge, bytes: u64);
 
-    /// Makes room for `bytes` that opening a table will charge.
+    /// Frees memory for `bytes` that opening a table will charge.
     fn make_room(&self, bytes: u64);
 
-    /// Loads the filter and index of a table that was just opened, as far as there is memory.
+    /// Loads the filter and index of a table that was just opened, if there is memory for them.
     ///
     /// # Errors
     /// Of reading them.
@@ -75,7 +76,7 @@ pub(crate) struct Output<'a> {
     files: &'a TableFiles,
     memory: &'a dyn OutputMemory,
     options: OutputOptions,
-    /// The key range that the output answers for.
+    /// The key range that the output is responsible for: range tombstones are clipped to it.
     stretch: KeyRange,
     /// Start of the current table's part of `stretch`.
     part_lower: Bytes,

@@ -141,20 +141,20 @@ impl fmt::Display for LogDescription {
             }
         }
         match &self.ending {
-            Ending::Clean => writeln!(f, "closed in order"),
+            Ending::Clean => writeln!(f, "closed cleanly"),
             Ending::Open => {
-                write!(f, "ends after a whole record; {promise} bytes are promised")?;
+                write!(f, "ends at a record boundary; synced up to {promise}")?;
                 let end = self.records.last().map_or(HEADER_BYTES, |record| record.offset + record.bytes);
                 match bytes.saturating_sub(end) {
                     0 => writeln!(f),
-                    zeros => writeln!(f, "; {zeros} bytes of zeros follow, reserved for more"),
+                    zeros => writeln!(f, "; followed by {zeros} zero bytes, allocated in advance"),
                 }
             }
             Ending::Torn { offset, bytes, detail } => {
                 writeln!(f, "torn tail: {bytes} bytes from offset {offset} on: {detail}")
             }
             Ending::Corrupt { offset, detail } => {
-                writeln!(f, "CORRUPT at offset {offset}: {detail}; {promise} bytes are promised")
+                writeln!(f, "CORRUPT at offset {offset}: {detail}; synced up to {promise}")
             }
         }
     }

@@ -25,7 +25,8 @@ use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::level_bytes;
 use shamba_tree::version::{KeyRange, TableMeta, TableUse};
 
-/// Approximate memory of an open table in addition to filter and index.
+/// Memory to free before a table is opened, in addition to its filter, index and bounds: more than
+/// most tables take.
 const OPEN_TABLE_BYTES: u64 = 8 << 10;
 
 /// Memory for copying a long value: a frame or chunk and its piece at the source, a chunk and its

@@ -32,8 +32,8 @@ const TIMED_IN: u64 = 8;
 /// Weight of a measurement in the moving average: one part in this many.
 const WEIGHT: u64 = 8;
 const _: () = assert!(WEIGHT > 1 && KEPT_IN > 1 && TIMED_IN > 0, "parts of a whole");
-/// Minimum length of a long read: twice the common size of blocks and partitions, and shorter than
-/// slices of large filters.
+/// Minimum length of a long read: several times the size of a block or partition (4 KiB), less than
+/// a slice of a large filter (64 KiB).
 const LONG_BYTES_MIN: u64 = 16 << 10;
 
 /// Moving averages of read times, by size class.

@@ -56,7 +56,7 @@ pub struct RecordDescription {
     pub bytes: u64,
     /// Number of frames.
     pub frames: u32,
-    /// "head", "batch", "edit", "promise" or "end".
+    /// "head", "batches", "edit", "promise" or "end".
     pub kind: &'static str,
     /// Everything in the file below this offset was synced before the record was written; 0 if the
     /// record is no promise.

@@ -146,8 +146,8 @@ fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
 }
 
-/// Opens every table that the manifest names, and keeps closed those for which the memory budget
-/// has no room. So a missing or damaged table is found here, whether it stays open or not.
+/// Opens every table that the manifest names, so that a missing or damaged one is found here.
+/// Tables for which the memory budget has no space are closed again.
 fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     let versions = state.keyspaces.values().map(|keyspace| &keyspace.version);
     // Several runs may share a file.

@@ -25,8 +25,8 @@ use shamba_model::robust::OPERATIONS;
 
 pub(crate) use self::observer::WorkloadObserver;
 
-/// Half-life of observations, in seconds with operations. After a change of workload, the old one
-/// has an eighth of the weight after three times as long.
+/// Half-life of observations, in seconds with operations: twelve such seconds after a change, the
+/// old workload has an eighth of the weight.
 pub(crate) const HALF_LIFE_S: f64 = 4.0;
 /// Length of a window.
 pub(crate) const WINDOW_US: u64 = 2_000_000;

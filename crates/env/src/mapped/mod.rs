@@ -36,8 +36,8 @@ use crate::vfs::WriteFile;
 /// Size of a window: the unit in which the file grows and in which zeros are written (about 50 us),
 /// and the mapped memory of a log. Smaller windows would be mapped more often, at 5 us each.
 const WINDOW_BYTES: usize = 256 << 10;
-/// Maximum length of an append that is copied. For a longer one the copy, and the zeros before it,
-/// would cost more than the system call.
+/// Maximum length of an append that is copied. For a longer one, the copy and the zeros that are
+/// written first cost more than the system call that they save.
 const COPIED_BYTES_MAX: usize = 32 << 10;
 const _: () = assert!(COPIED_BYTES_MAX < WINDOW_BYTES, "an append spans at most two windows");
 
@@ -149,7 +149,8 @@ impl Window {
         inside.map_or(0, |inside| WINDOW_BYTES.saturating_sub(inside))
     }
 
-    /// Copies as much of `bytes` as there is room for to `offset` of the file.
+    /// Copies the beginning of `bytes` to `offset` of the file, up to the end of the window.
+    /// Returns the number of bytes copied.
     fn copy(&mut self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         let room = self.room_at(offset);
         let copied = bytes.len().min(room);

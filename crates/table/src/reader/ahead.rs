@@ -40,15 +40,16 @@ const GAP_MAX_BYTES: u64 = 4 << 10;
 /// Reading mode of an iterator over a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Walk {
-    /// Unknown: reads from the cache or the file, up to `ahead_bytes` at once after a scan was
-    /// detected.
+    /// Parts of the table, as lookups and scans do: reads from the cache or the file, up to
+    /// `ahead_bytes` at once after a scan was detected.
     Parts {
         /// Whether blocks that are read may be admitted to the cache.
         fill_cache: bool,
         /// Maximum bytes per read; 0 reads block by block.
         ahead_bytes: u64,
     },
-    /// Everything once, as compactions do: from the file, bypassing the cache, `bytes` at once.
+    /// The whole table once, as compactions do: from the file, bypassing the cache, `bytes` at
+    /// once.
     Whole {
         /// Bytes per read.
         bytes: u64,

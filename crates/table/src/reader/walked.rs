@@ -161,7 +161,7 @@ pub(crate) struct ListedBlock<'a> {
     pub(crate) handle: Handle,
     /// Its separator; `None` if the partition is in decoded form.
     pub(crate) separator: Option<(&'a [u8], SeqNo)>,
-    /// The separator of the previous block; `None` likewise.
+    /// The separator of the previous block, if it is known.
     pub(crate) before: Option<(&'a [u8], SeqNo)>,
 }
 

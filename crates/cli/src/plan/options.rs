@@ -44,7 +44,7 @@ pub struct SituationOptions {
     /// Bytes of a page, the unit of reads (default: 4096)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub page_bytes: Option<u64>,
-    /// v, found lookups per empty lookup in a workload of lookups only; instead of the four options
+    /// v, found lookups per empty lookup, for a workload of lookups only; replaces the four options
     /// below
     #[arg(long, value_name = "V")]
     pub nonzero_per_zero: Option<f64>,

@@ -1,9 +1,9 @@
-//! A mutex with a rank. A thread that holds a ranked lock may wait only for a lock of a higher
-//! rank, which excludes deadlocks.
+//! A mutex with a rank: a thread that holds one may wait only for one of a higher rank.
 //!
-//! Builds with debug assertions check the order on every lock, whether or not the lock is
-//! contended. So a test finds a wrong order even if it never deadlocked. [`Ranked::try_lock`] never
-//! waits and may be called in any order. In release builds the type is a plain mutex and its rank.
+//! If all threads keep to that, no two of them can wait for each other. Builds with debug
+//! assertions check it at every lock, on the thread that takes it, whether or not another thread is
+//! in its way; so a test finds a wrong order that never happened to deadlock. [`Ranked::try_lock`]
+//! never waits and may be called in any order. Release builds hold no more than a mutex.
 //!
 //! Poison is ignored, as by [`crate::lock`].
 
@@ -14,10 +14,10 @@ use std::time::Duration;
 use crate::lock::{lock, try_lock};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Position of a lock in the lock order, and its name for messages.
+/// The place of a lock in the order in which locks are taken, and its name for messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rank {
-    /// Locks are taken in ascending order. Two locks of the same order are never held together.
+    /// Locks are taken in ascending order; two of the same place are never held together.
     pub order: u8,
     /// Name of the guarded state.
     pub name: &'static str,

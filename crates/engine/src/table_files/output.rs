@@ -58,13 +58,13 @@ pub(crate) struct OutputOptions {
 
 /// Memory for an output under construction, and for its tables once they are open.
 pub(crate) trait OutputMemory {
-    /// Frees memory if necessary, then changes `charge` to `bytes`.
+    /// Charges `bytes` in place of what `charge` held, after making room for them.
     fn charge(&self, charge: &mut Charge, bytes: u64);
 
-    /// Frees memory for `bytes` that opening a table will charge.
+    /// Makes room for `bytes` that opening a table will charge.
     fn make_room(&self, bytes: u64);
 
-    /// Loads the filter and index of a table that was just opened, if there is memory for them.
+    /// Loads the filter and index of a table that was just opened, as far as there is memory.
     ///
     /// # Errors
     /// Of reading them.

@@ -1,9 +1,9 @@
 //! Telemetry: what happened, how often, and how long it took.
 //!
-//! [`Telemetry`] owns the counters of lookups and of background work, the timer of lookups, and the
-//! warnings, and it passes events to the listener and the info log. Every other part may use it; it
-//! uses no other part. Its locks are leaves. But a listener runs on the thread that emits an event,
-//! so no lock that a listener could take may be held while an event is emitted.
+//! [`Telemetry`] owns the counters of lookups and of background work, the timer of lookups, the
+//! warnings, and the way of events to the listener and the info log. Every other part may use it;
+//! it uses none. Its locks are leaves, except that a listener runs on the thread that emits an
+//! event: no lock that a listener could take may be held while an event is emitted.
 
 mod events;
 
@@ -34,7 +34,7 @@ pub(crate) struct Telemetry {
     timer: Timer,
 }
 
-/// Observers of a database: listener, info log, timers.
+/// How a database is observed from the outside.
 pub(crate) struct Observers {
     /// Receives every event.
     pub listener: Option<Arc<dyn EventListener>>,

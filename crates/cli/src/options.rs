@@ -31,8 +31,8 @@ impl Switch {
 }
 
 /// One heading, because clap groups arguments by heading.
-const HEADING: &str = "Engine options (for this run; a new database records those of its tree and format, --record-options \
-                       records all given ones; defaults are for a new database)";
+const HEADING: &str = "Engine options (for this run; a new database records its tree and format options; --record-options \
+                       records all given options; defaults apply to a new database)";
 /// The flag for options that have none of their own.
 const EXPERIMENTAL: &str = "experimental";
 /// The flag that takes no value.

@@ -2,9 +2,9 @@
 //! failed and where.
 //!
 //! Many internal causes map to ten public kinds. A corruption always names file, offset and
-//! structure. The cause, where there is one, is `source()`: `Display` prints the context alone, so
-//! a printer of error chains prints nothing twice. [`Error::chain`] and `Debug` print the context
-//! and all causes.
+//! structure. `Display` prints the context alone; the cause, if there is one, is `source()`. So a
+//! program that prints the chain of sources prints nothing twice. [`Error::chain`] and `Debug`
+//! print the context and all causes.
 
 use std::error::Error as StdError;
 use std::fmt;

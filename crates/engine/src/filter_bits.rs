@@ -1,7 +1,7 @@
 //! Filter bits of the tables that the engine is about to write.
 //!
-//! [`FilterBits`] makes the rule of a keyspace from the design in force, the sizes of the trees and
-//! the observed lookups. It has no state of its own. The arithmetic is
+//! [`FilterBits`] derives the allocation rule of a keyspace from the design in force, the sizes of
+//! the trees and the observed lookups. It has no state of its own. The arithmetic is in
 //! [`shamba_tree::allocation`].
 
 use std::sync::Arc;

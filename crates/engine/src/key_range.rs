@@ -6,7 +6,7 @@
 //!
 //! A reversed or empty range holds no key. It is never an error and never a panic.
 //!
-//! The ranges that tables and runs record are [`crate::version::edit::KeyRange`].
+//! The ranges that tables and runs record are [`shamba_tree::version::edit::KeyRange`].
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 

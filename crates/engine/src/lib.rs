@@ -125,14 +125,13 @@ pub mod options;
 mod swap;
 mod tree_design;
 
-// Telemetry: what happened, how often, how long it took. Whether the database can be used. Threads
-// that databases share.
+// Telemetry: counters, timers, events, traces. Lifecycle: open, failed, closed. The thread pool.
 mod lifecycle;
 mod telemetry;
 pub mod trace;
 mod workers;
 
-// Memory: who may hold how many bytes.
+// Memory: the budget and its division.
 mod memory;
 
 // Trees: their newest versions, their files, their statistics.
@@ -141,7 +140,7 @@ mod filter_bits;
 mod statistics;
 mod table_files;
 
-// Readers: what they see, what they find in memory, what they ask for.
+// Reads: visible sequence numbers and views, resident filters and indexes, the observed workload.
 mod reads;
 mod residency;
 mod workload;
@@ -153,7 +152,7 @@ mod writer;
 // Background work: flushes, compactions, filter rewrites.
 mod scheduler;
 
-// Tuning: which design would be better.
+// Tuning: advice on designs, and redesigns.
 mod tuning;
 
 // Whole databases: handles, opening, closing; copies, checks, repair.

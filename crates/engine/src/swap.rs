@@ -1,7 +1,7 @@
-//! The cell that views are published in: `arc-swap`'s.
+//! The atomic pointer in which views are published, from `arc-swap`.
 //!
-//! It is re-exported under a name of the engine's own, so that code built on it can be compiled
-//! with another implementation. Exploration of schedules assumes that `arc-swap` itself is correct:
-//! a cell that is loaded and stored in one step.
+//! It has its own name here, so that schedule exploration can compile the code that uses it with
+//! another implementation. Exploration assumes that `arc-swap` itself is correct: each load and
+//! store is one step.
 
 pub(crate) use arc_swap::{ArcSwap, Guard};

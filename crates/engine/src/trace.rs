@@ -1,9 +1,9 @@
 //! Traces: the operations of a database, in order, as a text file that can be replayed.
 //!
 //! [`crate::Db::record_trace`] begins a [`Recording`]. Until it ends, every successful operation of
-//! every handle becomes a [`Line`], with its key and the length of its value. An operation only
-//! tests whether there is a recording. A file that cannot be written ends the recording and never
-//! fails an operation.
+//! every handle becomes a [`Line`], with its key and the length of its value. While there is no
+//! recording, an operation only loads a flag. If the file cannot be written, the recording ends and
+//! the operation succeeds.
 //!
 //! Writes are recorded between their log append and their publication. The recording's lock is held
 //! until they are visible, so no read that sees a write is recorded before it. The result of a

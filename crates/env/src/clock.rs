@@ -24,14 +24,14 @@ pub trait Clock: Send + Sync + Debug {
     /// Waits for `ns` nanoseconds with little overrun, at the cost of CPU time: it sleeps for less
     /// than `ns` and then polls the clock.
     fn wait_ns(&self, ns: u64);
-    /// Waits in the same way until [`Self::now_ns`] is `until_ns`, without an additional reading of
-    /// the clock.
+    /// Waits, as [`Self::wait_ns`] does, until [`Self::now_ns`] reaches `until_ns`. The default
+    /// reads the clock once more than an implementation that polls the same clock.
     fn wait_until_ns(&self, until_ns: u64) {
         self.wait_ns(until_ns.saturating_sub(self.now_ns()));
     }
 }
 
-/// Approximate overrun of a sleep.
+/// Time by which a sleep of the operating system typically overruns. The remainder is polled.
 const SLEEP_LATE: Duration = Duration::from_micros(60);
 
 /// The machine's clock; `now_us` counts from its creation.

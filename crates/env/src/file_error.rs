@@ -1,7 +1,7 @@
 //! The error of every crate that reads or writes files of its own format.
 //!
-//! Corruption always names file, offset and structure. A file that ends inside a structure it
-//! promised is corrupt, not an I/O error; every other failed call of the file system is `Io`.
+//! Corruption always names file, offset and structure. If a file ends inside a structure whose
+//! length it states, that is corruption. Every other failed call of the file system is `Io`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A call on a file of a known format failed.
+/// Error of an operation on a file whose format the caller knows.
 #[derive(Clone, Debug)]
 pub enum FileError {
     /// A call of the file system failed.
@@ -83,7 +83,7 @@ impl FileError {
         matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
     }
 
-    /// Whether the bytes are damaged (as against a failing disk or a wrong call).
+    /// Whether the error is corruption, and not a failed call or a wrong argument.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Corruption { .. })
     }

@@ -1,8 +1,8 @@
-//! A file system over another: names and locks are the other's, reads and writes of open files may
-//! differ.
+//! A file system that wraps another one and can change how open files are read and written. Names,
+//! directories and locks are those of the wrapped file system.
 //!
-//! A type that implements [`Layer`] is a [`Vfs`]: it wraps files when they are opened, and every
-//! other call is passed through.
+//! A type that implements [`Layer`] is a [`Vfs`]: it wraps each file when the file is opened, and
+//! passes every other call to the file system below.
 //!
 //! Not here: fault injection, which has to see every call ([`crate::FaultFs`]).
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::vfs::{DirEntry, FileLock, LockKind, RandomFile, Vfs, WriteFile};
 
-/// A file system over another.
+/// A file system that wraps another one.
 pub trait Layer: Send + Sync + Debug {
     /// The file system below.
     fn below(&self) -> &dyn Vfs;
@@ -25,11 +25,11 @@ pub trait Layer: Send + Sync + Debug {
     fn over_writes(&self, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
         file
     }
-    /// Creates a file for many small appends, not yet wrapped.
+    /// Calls [`Vfs::create_log`] of the file system below. The result is not wrapped yet.
     fn create_log_below(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.below().create_log(path)
     }
-    /// Whether calls take longer here than below, as on an emulated device.
+    /// Whether this layer adds the latency of an emulated device.
     fn emulates(&self) -> bool {
         false
     }

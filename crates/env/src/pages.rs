@@ -1,11 +1,10 @@
 //! Zeroed memory that returns to the operating system when it is dropped.
 //!
-//! An allocator may keep freed memory for later use, and keeps more of it the larger the freed
-//! pieces are: one heap per thread, each up to twice the largest piece that was ever freed. This
-//! conflicts with a memory budget. So large pieces are separate anonymous maps: the system
-//! allocates a page when it is first touched and gets it back when the piece is dropped, without
-//! the allocator. Pieces of less than 32 KiB come from the allocator: a map and its page faults
-//! would cost more.
+//! An allocator keeps part of the freed memory for later use. In glibc, for instance, threads have
+//! separate heaps, and each can keep up to twice the largest piece that was ever freed. No budget
+//! limits that memory. Large pieces are therefore separate anonymous maps. The operating system
+//! allocates each page when it is first touched and gets it back when the piece is dropped. Pieces
+//! of less than 32 KiB come from the allocator, because a map and its page faults would cost more.
 //!
 //! If the system refuses a map (its limit is reached, or it does not support them), the piece comes
 //! from the allocator.

@@ -79,7 +79,7 @@ fn held() -> MutexGuard<'static, Vec<PathBuf>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The open file is the lock; `None` where there was no file to lock.
+/// A held lock. The lock belongs to `file`; `None` for a shared lock of a file that does not exist.
 #[derive(Debug)]
 struct RealLock {
     file: Option<File>,

@@ -1,13 +1,18 @@
-//! A slower device: reads and writes of another file system that take longer.
+//! Emulation of a slower device: delays the reads and writes of another file system.
 //!
-//! For experiments with devices that a machine does not have. A read takes a latency and the time
-//! of its bytes at a bandwidth ([`SlowFs::reading_at`]; unlimited unless it is given) longer; an
-//! append takes a latency and the time of its bytes at a bandwidth of its own
-//! ([`SlowFs::writing_at`]) longer, a sync the latency alone. The bytes still come from where the
-//! inner file system has them, so an emulated device should be given data that memory holds.
-//! [`SlowFs::lasting`] makes that time the read's in all, the inner file system's own time
-//! included; where that takes longer, so does the read. Its writes are free unless
-//! [`SlowFs::writing_at`] prices them.
+//! For experiments with devices that a machine does not have. The delays are:
+//!
+//! - a read: a latency, plus its bytes divided by a bandwidth ([`SlowFs::reading_at`]);
+//! - an append: a latency, plus its bytes divided by a separate bandwidth ([`SlowFs::writing_at`]);
+//! - a sync: the latency of an append.
+//!
+//! [`SlowFs::new`] adds the delay to the time that the call itself takes. [`SlowFs::lasting`]
+//! includes the read's own time in its delay: a read takes the delay or its own time, whichever is
+//! longer. There, appends and syncs have no delay unless [`SlowFs::writing_at`] sets one. A
+//! bandwidth that is not set is unlimited.
+//!
+//! The bytes still come from the inner file system, so the data of an emulated device should fit
+//! into memory.
 //!
 //! Delays are exact ([`Clock::wait_ns`]) and partly take CPU time, so CPU figures of an emulated
 //! device are not meaningful. [`Vfs::is_emulated`] lets reports say so.
@@ -26,12 +31,12 @@ use crate::vfs::{RandomFile, Vfs, WriteFile};
 struct Delay {
     clock: Arc<dyn Clock>,
     read_ns: u64,
-    /// Bytes a second of reads; 0: unlimited.
+    /// Bandwidth of reads in bytes per second; 0: unlimited.
     read_bytes_per_s: u64,
     write_ns: u64,
-    /// Bytes a second of appends; 0: unlimited.
+    /// Bandwidth of appends in bytes per second; 0: unlimited.
     write_bytes_per_s: u64,
-    /// Whether the inner read's own time is included in the emulated time.
+    /// Whether the delay of a read includes the time that the inner read takes.
     in_all: bool,
 }
 
@@ -67,14 +72,14 @@ impl Delay {
     }
 }
 
-/// Nanoseconds that `bytes` take at `rate` bytes a second; none where the rate is 0, which means
-/// unlimited.
+/// Transfer time of `bytes` at `rate` bytes per second, in nanoseconds; 0 if the rate is 0
+/// (unlimited).
 fn transfer_ns(bytes: usize, rate: u64) -> u64 {
     let ns = (bytes as u128 * 1_000_000_000).checked_div(u128::from(rate)).unwrap_or(0);
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// A file system whose reads and writes take longer.
+/// A file system that delays reads and writes.
 #[derive(Clone, Debug)]
 pub struct SlowFs {
     inner: Arc<dyn Vfs>,
@@ -82,28 +87,27 @@ pub struct SlowFs {
 }
 
 impl SlowFs {
-    /// `inner` with `read_ns` more for each read, and `write_ns` more for each append and sync;
-    /// nanoseconds by `clock`.
+    /// Adds `read_ns` nanoseconds to each read of `inner`, and `write_ns` to each append and sync.
+    /// `clock` measures and waits.
     pub fn new(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64, write_ns: u64) -> Self {
         Self { inner, delay: Delay::new(clock, read_ns, write_ns, false) }
     }
 
-    /// `inner` with reads that take `read_ns` in all, or as long as they take there if that is
+    /// Makes each read of `inner` take `read_ns` nanoseconds in total, or its own time if that is
     /// longer.
     pub fn lasting(inner: Arc<dyn Vfs>, clock: Arc<dyn Clock>, read_ns: u64) -> Self {
         Self { inner, delay: Delay::new(clock, read_ns, 0, true) }
     }
 
-    /// The same, with reads that also take the time of their bytes at this number of bytes per
-    /// second; 0: no time.
+    /// Sets the bandwidth of reads in bytes per second; 0: unlimited.
     #[must_use]
     pub fn reading_at(mut self, bytes_per_second: u64) -> Self {
         self.delay.read_bytes_per_s = bytes_per_second;
         self
     }
 
-    /// The same, with appends that take `write_ns` and the time of their bytes at
-    /// `bytes_per_second` (0: no time) longer, and syncs that take `write_ns` longer.
+    /// Sets the latency of appends and syncs in nanoseconds, and the bandwidth of appends in bytes
+    /// per second; 0: unlimited.
     #[must_use]
     pub fn writing_at(mut self, write_ns: u64, bytes_per_second: u64) -> Self {
         self.delay.write_ns = write_ns;

@@ -42,7 +42,7 @@ pub trait Spawner: Send + Sync + Debug {
         1
     }
 
-    /// Whether its threads may be shared by everything in the process that uses such a spawner.
+    /// Whether databases that use this kind of spawner may share one thread pool per process.
     fn is_shared(&self) -> bool {
         false
     }

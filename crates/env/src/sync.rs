@@ -1,9 +1,9 @@
-//! Locks and the atomics of lock-free parts, under the names that all other crates import.
+//! Locks and atomics, under the names that all other crates import.
 //!
-//! Here they are the standard library's. The suites that explore schedules compile the same sources
-//! with other modules in place of this one, whose locks and atomics tell a scheduler what each
-//! thread is about to do (`tests/schedules`, `tests/loom`). So everything that a thread can block
-//! on must come from here: the exploration would deadlock at any other lock.
+//! These are the types of the standard library. Schedule exploration (`tests/schedules`,
+//! `tests/loom`) compiles the same sources with another module in place of this one. The locks and
+//! atomics of that module report each step of a thread to a scheduler. So everything that a thread
+//! can block on must come from here. At any other lock the exploration would deadlock.
 //!
 //! Not here: reference counts (`std::sync::Arc`) and cells that are written once (`OnceLock`), on
 //! which no thread blocks; counters that are only statistics.
@@ -27,6 +27,6 @@ pub mod thread {
     }
 }
 
-/// Whether schedules are being explored: then code that only improves speed is left out, and sizes
-/// are small.
+/// Whether this build is explored by a scheduler (loom or shuttle). Code that only improves speed
+/// is then left out, and sizes are small.
 pub const IS_EXPLORED: bool = false;

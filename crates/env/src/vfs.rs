@@ -116,8 +116,8 @@ pub trait Vfs: Send + Sync + Debug {
     /// Creates an empty file for many small appends, which survive the end of the process once
     /// [`WriteFile::append`] has returned. Fails with `AlreadyExists` if the name is taken.
     ///
-    /// While it is open, and after a crash, zeros may follow what was appended: room that the file
-    /// has reserved. `truncate` and the drop of the file remove them.
+    /// While it is open, and after a crash, zeros may follow the appended bytes: space that was
+    /// allocated in advance. `truncate` and the drop of the file remove them.
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.create(path)
     }

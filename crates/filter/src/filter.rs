@@ -104,8 +104,9 @@ impl Filter {
         self.modules_may_contain(digest, ALL_MODULES)
     }
 
-    /// The same, but only by the modules whose bit (the lowest for the first) is set in `asked`, in
-    /// order up to the first that rejects the key. A standard filter has one module.
+    /// As [`Self::may_contain`], for a subset of the modules: bit d of `asked` selects module d.
+    /// The modules are probed in order up to the first that rejects the key. A standard filter has
+    /// one module.
     #[inline]
     pub fn modules_may_contain(&self, digest: KeyDigest, asked: u8) -> bool {
         if self.geometry.is_standard() {
@@ -115,7 +116,7 @@ impl Filter {
         sites.all(|site| site.question(self.lines(site.slice())).maybe())
     }
 
-    /// Out of line, so that the path of the other families is short.
+    /// Out of line: keeps the code of the other families short.
     #[cold]
     fn standard_may_contain(&self, digest: KeyDigest) -> bool {
         let site = self.geometry.standard_site(digest);

@@ -5,10 +5,10 @@
 //! 1).
 //!
 //! The blocked filter: a line is a small standard filter of 512 bits. Keys fall into lines at
-//! random, so a line's number of keys is Poisson with mean 512 / bits per key, and the rate is the
-//! mean of the lines' rates (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom
-//! Filters, 2007). Lines with more keys than average lose more than the others gain. This causes
-//! the loss against the standard filter, which grows with the bits.
+//! random, so the number of keys per line is Poisson-distributed with mean 512 / bits per key. The
+//! rate is the mean over the lines (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient
+//! Bloom Filters, 2007). Overfull lines lose more than the others gain. The resulting loss against
+//! the standard filter grows with the bits per key.
 //!
 //! The modular filter: modules fail independently, so the rates multiply. Splitting *lowers* the
 //! rate of a blocked filter: a key in an overfull line of one module usually has an average line in

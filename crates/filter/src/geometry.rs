@@ -46,7 +46,8 @@ use crate::standard::StandardSite;
 use crate::{LINE_BITS, LINE_BYTES};
 use shamba_key::KeyDigest;
 
-/// The mask of all modules for [`FilterGeometry::sites`]: for a filter that is entirely in memory.
+/// Mask that selects all modules in [`FilterGeometry::sites`]: for a filter that is entirely in
+/// memory.
 pub const ALL_MODULES: u8 = u8::MAX;
 
 /// Size and probes of one module.
@@ -198,9 +199,9 @@ impl FilterGeometry {
         self.modules().iter().map(|module| module.total_bytes()).sum()
     }
 
-    /// The positions of the bits of `digest` in each module whose bit (the lowest for the first) is
-    /// set in `asked`: the mask of the modules that are at least partly in memory and not dormant.
-    /// The key is certainly absent if any of the sites says so. A standard filter has no sites: see
+    /// Positions of the bits of `digest`, one per selected module: bit d of `asked` selects module
+    /// d. A caller selects the modules that are at least partly in memory and not dormant. If any
+    /// of the positions rejects the key, the key is absent. A standard filter has none: see
     /// [`Self::standard_site`].
     #[inline(always)]
     pub fn sites(&self, digest: KeyDigest, asked: u8) -> impl Iterator<Item = Site> {

@@ -1,10 +1,10 @@
 //! Measured false-positive rates: the ones that the cost model uses.
 //!
 //! The table is generated and checked in. `cargo xtask fpr-table --write` measures and writes it.
-//! `cargo xtask fpr-table` measures again with another seed and fails where the two differ by more
-//! than chance; tests of this crate do the same for some of its points. Between two points the
-//! logarithm of the rate is interpolated linearly, which is within 1.3 %; beyond the last point the
-//! rate falls as in theory.
+//! `cargo xtask fpr-table` measures again with another seed and fails if a rate differs by more
+//! than sampling error; tests of this crate do the same for some of the points. Between two points
+//! the logarithm of the rate is interpolated linearly, with an error of at most 1.3 %. Beyond the
+//! last point the rate falls as in theory.
 //!
 //! One module of b bits per key is a blocked filter of b bits: [`module_fpr`]. Modules of
 //! proportional sizes fail independently, so their rates multiply.

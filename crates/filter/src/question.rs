@@ -1,7 +1,7 @@
-//! A question to one module of a filter: the key's line, prefetched but not yet read.
+//! A prepared probe of one filter module: the key's line, prefetched but not yet read.
 //!
-//! The memory latency lies between the two; a lookup uses it to prefetch the lines of all its other
-//! filters.
+//! A lookup prepares the probes of all its filters before it evaluates the first, so that the cache
+//! misses overlap.
 //!
 //! Not here: the choice of the line ([`crate::Site::question`]).
 
@@ -9,7 +9,7 @@ use crate::simd::Prober;
 use crate::simd::lines::Line;
 use shamba_key::{KeyDigest, prefetch_line};
 
-/// A key's line in one filter or module; [`Question::maybe`] answers.
+/// A prepared probe; [`Question::maybe`] evaluates it.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// `None` when the slice is absent.
@@ -47,9 +47,10 @@ impl<'a> Question<'a> {
         self.line.is_some()
     }
 
-    /// The same question, made dependent on a recomputed digest of the same key: the line is then
-    /// read no earlier than the digest is available, as if no digest had been computed before.
-    /// `asked` is the digest that the question was made of; the two must be equal.
+    /// The same probe with an artificial data dependency on `anew`, a digest of the same key that
+    /// was computed again. The line is then read no earlier than that digest is available. Used by
+    /// the baseline without hash sharing, which must pay for each hash. `asked` is the digest from
+    /// which the probe was prepared; both must be equal.
     #[inline(always)]
     pub fn asked_by(self, asked: KeyDigest, anew: KeyDigest) -> Self {
         debug_assert_eq!(asked, anew, "of one key");

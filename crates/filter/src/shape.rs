@@ -152,8 +152,8 @@ impl FilterShape {
     }
 }
 
-/// The smallest number of equal slices, and the lines of each, nearest to `lines` lines in total;
-/// at least one line.
+/// The smallest number of equal slices, and the lines of each, such that the total is nearest to
+/// `lines`; at least one line.
 pub(crate) fn cut(lines: f64) -> (u8, u32) {
     let largest = f64::from(MAX_LINES_PER_SLICE);
     let per_slice = |slices_log2: u8| (lines / f64::from(1u32 << slices_log2)).round();

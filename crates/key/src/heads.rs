@@ -1,5 +1,5 @@
-//! The position of a key among many ascending keys, found without reading the keys: heads in
-//! layers.
+//! An index over ascending keys that finds a key's position without reading the keys. It stores
+//! fixed-size parts of the keys (*heads*) in layers, like the key slices of Masstree.
 //!
 //! A *head* is seven bytes of a key and the number of its remaining bytes (8 stands for more than
 //! seven), as one number. Heads order exactly as keys do. Unlike bare bytes they tie in only two
@@ -13,11 +13,11 @@
 //! 3  /usr/lib           [usr/lib 7] -> key 3
 //! ```
 //!
-//! Keys whose heads tie and that continue get a layer of their own over their next bytes, after
-//! their common prefix. A layer without ties needs neither prefix nor targets. So random keys cost
-//! one binary search in one dense array, 8 bytes per key. Paths, which nearly all tie in their
-//! first bytes, cost about one such search per directory. Only if a search ends at the head of a
-//! single key that continues is the key itself read, once.
+//! Keys with equal heads that continue get a separate layer over their next bytes, after their
+//! common prefix. A layer without equal heads needs neither prefix nor targets. So random keys cost
+//! one binary search in one dense array of 8 bytes per key. Paths, most of which have equal first
+//! bytes, cost about one such search per directory. A full key is read at most once, and only if a
+//! search ends at the head of a single key that continues.
 //!
 //! Immutable; shared freely between threads. Not here: sequence numbers of equal keys (the table
 //! index), ends of ranges.
@@ -34,13 +34,14 @@ const BYTES: usize = 7;
 const GOES_ON: u64 = 8;
 /// Marks a target that is a layer, not a key.
 const LAYER: u32 = 1 << 31;
-/// [`Layer::targets`] of a layer whose heads each represent one key, in order.
+/// Value of [`Layer::targets`] for a layer whose heads each represent one key, in order.
 const DENSE: u32 = u32::MAX;
 
 /// The positions of keys among ascending keys that the caller holds.
 #[derive(Clone, Debug, Default)]
 pub struct LayeredHeads {
-    /// The layer of the first search of every lookup; held inline, as most lookups need no other.
+    /// The first layer that every lookup searches. It is stored inline because most lookups need no
+    /// other.
     top: Layer,
     below: Box<[Layer]>,
     /// The heads of each layer, contiguous; within a layer they ascend and differ.
@@ -83,7 +84,7 @@ impl LayeredHeads {
         builder.finish()
     }
 
-    /// Prefetches all of it: for heads over few keys that are searched soon.
+    /// Prefetches all heads. For an index over few keys that is about to be searched.
     #[inline(always)]
     pub fn prefetch(&self) {
         prefetch_slice(&self.heads);

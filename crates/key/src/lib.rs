@@ -36,8 +36,9 @@ pub const MAX_KEY_BYTES: usize = 65_535;
 /// Maximum value length in bytes.
 pub const MAX_VALUE_BYTES: usize = 256 << 20;
 
-/// The first eight bytes of `key` as a big-endian number, zero-padded: `head(a) < head(b)` implies
-/// `a < b`; a tie decides nothing.
+/// The first eight bytes of `key` as a big-endian number, zero-padded: an abbreviated key. `head(a)
+/// < head(b)` implies `a < b`; equal heads say nothing about the order. The heads of
+/// [`LayeredHeads`] are different: seven bytes and a length.
 #[inline]
 pub fn head(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk::<8>() {

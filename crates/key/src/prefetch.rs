@@ -1,7 +1,7 @@
 //! Prefetching of cache lines.
 //!
-//! A hint only: it never faults and changes no result. Its safe twin does nothing, which is the
-//! implementation for processors other than x86-64.
+//! A hint only: it never faults and changes no result. On processors other than x86-64 the
+//! functions do nothing.
 #![allow(unsafe_code)]
 
 /// Prefetches the cache line that holds `bytes[offset]`; does nothing if out of bounds.

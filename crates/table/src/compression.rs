@@ -136,7 +136,7 @@ pub(crate) fn payload_bytes(kind: Compression, stored: &[u8], limit_bytes: usize
             Err(format!("{} bytes, at most {limit_bytes} expected", stored.len()))
         };
     }
-    let (stated, compressed) = stored.split_first_chunk::<4>().ok_or("no room for the payload's length")?;
+    let (stated, compressed) = stored.split_first_chunk::<4>().ok_or("too short for the payload's length")?;
     let payload_bytes =
         usize::try_from(u32::from_le_bytes(*stated)).map_err(|_| "payload length above the address space")?;
     if payload_bytes > limit_bytes {

@@ -119,5 +119,5 @@ pub trait EntryIter: Send {
 
 /// The error for a large value in a source that cannot hold any.
 fn homeless() -> Error {
-    Error::Invalid("a large value in a source that does not know where it lies".to_owned())
+    Error::Invalid("a large value in a source that cannot read it".to_owned())
 }

@@ -1,5 +1,5 @@
-//! Reading a table's file: pieces of it, into buffers or frames, through the system's cache or past
-//! it.
+//! Reads pieces of a table's file into buffers or cache frames, through the page cache or with
+//! direct I/O.
 //!
 //! Bounds are checked first: a piece beyond the file's end is damage to the structure that was
 //! expected there, and nothing is allocated for it. With direct I/O, an unaligned piece is read

@@ -68,9 +68,9 @@ pub(crate) struct CachedFile {
     place: usize,
 }
 
-/// The limit on open tables if `wanted` is requested and the process may have `limit` open files:
-/// some are reserved for logs, for outputs of compactions, and for the program that embeds the
-/// database.
+/// Maximum number of open tables, at most `wanted`. `limit` is the number of files that the process
+/// may have open. An eighth of it, and at least 32, is left for logs, outputs of compactions, and
+/// the program that embeds the database.
 pub fn open_files_within(wanted: usize, limit: Option<u64>) -> usize {
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return wanted };
     wanted.min(limit.saturating_sub((limit / 8).max(OTHER_FILES_MIN)))

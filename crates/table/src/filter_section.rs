@@ -81,7 +81,7 @@ impl StoredFilter {
         let geometry_bytes = FilterGeometry::encoded_bytes(&head).map_err(damaged)?;
         let first_bytes = (geometry_bytes + CHECKSUM_BYTES) as u64;
         if section.bytes < first_bytes {
-            return Err(damaged(format!("{} bytes are no filter", section.bytes)));
+            return Err(damaged(format!("{} bytes are too short for a filter", section.bytes)));
         }
         let (geometry, stated) = head.split_at_checked(geometry_bytes).unwrap_or_default();
         check(file, section.offset, geometry, stated).map_err(damaged)?;

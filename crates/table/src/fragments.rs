@@ -1,4 +1,4 @@
-//! Range tombstones in a form in which the newest one over a key is found by binary search.
+//! Range tombstones, indexed so that a binary search finds the newest one over a key.
 //!
 //! All starts and ends cut the key space into *pieces* over which the set of tombstones is
 //! constant. Each tombstone is stored at no more than 2 log n nodes of a segment tree over the
@@ -34,7 +34,8 @@ pub struct Cover {
     pub lower: Bytes,
     /// The first key after the range; `None`: no end.
     pub upper: Option<Bytes>,
-    /// The newest visible tombstone over the range; [`SeqNo::ZERO`] if there is none.
+    /// Sequence number of the newest visible tombstone over the range: entries at or below it are
+    /// deleted. [`SeqNo::ZERO`] if there is none.
     pub floor: SeqNo,
 }
 

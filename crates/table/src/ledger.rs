@@ -1,8 +1,8 @@
 //! The ledger: bytes held by each consumer of memory.
 //!
-//! One counter per part and one for the sum, changed with relaxed atomics: a reading is a snapshot,
-//! and the parts of one reading may be from slightly different moments. The highest value of the
-//! sum is kept, so that a test or an operator can check whether a budget was ever exceeded.
+//! The ledger has one counter per part and one for the total, changed with relaxed atomics. A
+//! reading is a snapshot whose parts may be from slightly different moments. The maximum of the
+//! total is kept, so that a test or an operator can check whether a budget was ever exceeded.
 //! Consumers charge before they allocate.
 //!
 //! Not here: the reaction when the sum approaches its budget.
@@ -166,7 +166,8 @@ impl Charge {
 
 impl Charge {
     /// [`Self::resize`] for optional memory: returns false, without a change, if the part's limit
-    /// would be exceeded. Concurrent calls may exceed the limit by the amount of one of them.
+    /// would be exceeded. Concurrent calls can together exceed the limit by the size of one of
+    /// them.
     #[must_use]
     pub fn try_resize(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.bytes || self.ledger.has_room(self.part, bytes - self.bytes);

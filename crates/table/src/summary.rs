@@ -1,5 +1,5 @@
-//! Metadata of a finished table: what its writer hands to the manifest, and a reader can tell
-//! again.
+//! Metadata of a finished table: the writer passes it to the manifest, and a reader reconstructs it
+//! from the file.
 
 use bytes::Bytes;
 use shamba_key::SeqNo;

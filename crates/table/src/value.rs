@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use crate::cache::{FramePin, PinnedBlock};
 
-/// Maximum length of an inline value. With it a value takes 40 bytes, a third more than a shared
+/// Maximum length of an inline value. With it a value takes 40 bytes, a quarter more than a shared
 /// buffer alone would.
 pub const INLINE_BYTES: usize = 38;
 const _: () = assert!(INLINE_BYTES <= u8::MAX as usize, "the length of an inline value has one byte");

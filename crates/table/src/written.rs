@@ -3,8 +3,8 @@
 
 use crate::content::ContentDigest;
 
-/// One block in this many is compared entry by entry; in builds with debug assertions, which tests
-/// use, every block.
+/// One block in this many is decoded and compared entry by entry. Builds with debug assertions, as
+/// in tests, compare every block.
 const SAMPLE_EVERY_BLOCKS: u64 = if cfg!(debug_assertions) { 1 } else { 16 };
 const _: () = assert!(SAMPLE_EVERY_BLOCKS > 0, "one block in no blocks");
 /// Samples of a table's blocks that its writer took for this check.

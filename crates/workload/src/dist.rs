@@ -1,10 +1,13 @@
 //! Distributions of requests over items: uniform, zipf, zipf-local, latest, hotspot, normal, beta.
 //!
 //! A [`Picker`] draws item numbers below a count that may grow while it is used (inserts of a
-//! workload). The skewed ones draw a *rank* (0 is the hottest) and map it with a [`Permutation`],
-//! so that hot items are spread over the whole key range (YCSB's "scrambled zipfian"). `latest`
-//! does not scramble, because its newest items are the hot ones. `normal` and `beta` do not either:
-//! their hot items are neighbours. In `zipf-local` parts of the items in order are hot, instead of
+//! workload). How the hot items are placed depends on the distribution:
+//!
+//! - `zipf` and `hotspot` draw a *rank* (0 is the hottest) and map it with a [`Permutation`], so
+//!   that hot items are spread over the whole key range (YCSB's "scrambled zipfian").
+//! - `latest` does not scramble: its newest items are the hot ones.
+//! - `normal` and `beta` do not scramble: their hot items are neighbours.
+//! - `zipf-local` scrambles contiguous parts of the items instead of single items.
 //! single items.
 
 use std::fmt;
@@ -21,7 +24,7 @@ const HOT_ITEMS: f64 = 0.2;
 /// `hotspot`: share of the requests to hot items.
 const HOT_REQUESTS: f64 = 0.8;
 
-/// `normal`: standard deviation as a part of all items; the mean is in the middle.
+/// `normal`: standard deviation as a fraction of all items; the mean is in the middle.
 const NORMAL_DEVIATION: f64 = 0.1;
 /// `beta`: its two shape parameters, whole numbers.
 const BETA_SHAPES: (usize, usize) = (2, 5);

@@ -3,8 +3,8 @@
 //! A shape turns a number (the *index*) into a key of exactly the requested size, and never two
 //! numbers into the same key. Existing items have even indices, absent ones odd: item `i` is index
 //! `2 i`, and index `2 i + 1` is a key that was never written but lies between written ones. So a
-//! miss costs as much as a miss in real data (fences do not exclude it), and no set of keys has to
-//! be stored.
+//! miss costs as much as with real data (key ranges of tables do not exclude it), and no set of
+//! keys has to be stored.
 //!
 //! | shape | example | order |
 //! |---|---|---|
@@ -157,8 +157,8 @@ impl Keys {
         let head_bytes = self.size.min(8);
         let head = mix_bits(index, 8 * head_bytes as u32);
         key.extend_from_slice(&head.to_be_bytes()[8 - head_bytes..]);
-        // The head alone distinguishes keys. The other bytes are a function of it, so the order
-        // depends on heads alone.
+        // The first eight bytes alone distinguish keys. The other bytes are a function of them, so
+        // the order depends on the first eight bytes alone.
         let mut rest = head;
         while key.len() < self.size {
             rest = mix(rest.wrapping_add(0x9e37_79b9_7f4a_7c15));
@@ -171,8 +171,8 @@ impl Keys {
     /// index.
     fn path(&self, index: u64, key: &mut Vec<u8>) {
         let tail = self.digits + 1;
-        // A directory has 64 files (present and absent), the next one 16 directories, and so on
-        // upwards.
+        // A directory has 64 files (present and absent). Each directory above has 16
+        // subdirectories.
         for shift in [22, 18, 14, 10, 6] {
             let name = DIRECTORIES[(index >> shift) as usize % DIRECTORIES.len()];
             if key.len() + 1 + name.len() + tail > self.size {

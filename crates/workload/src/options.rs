@@ -34,9 +34,9 @@ pub struct Options {
     pub multi_get: u32,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Number of the workload within a run, from 0: each draws different items. Otherwise a
-    /// workload that reads the items of the one before it, in the same order, would find a cache
-    /// filled by that order.
+    /// Number of the workload within a run, from 0. Each workload draws different items. Otherwise
+    /// a workload that reads the same items in the same order as the one before it would find the
+    /// cache filled for it.
     pub turn: u64,
     /// The trace that `replay` executes.
     pub trace: Option<PathBuf>,

@@ -24,14 +24,14 @@ use crate::totals::Totals;
 use crate::values::Values;
 use crate::workload::Workload;
 
-/// Entries of a walk per clock read: a single step is too short.
+/// Entries per clock read of a walk: a single step is too short to time.
 const STEPS_TIMED_TOGETHER: u64 = 64;
 /// One in this many batches of short operations has a clock read per operation.
 const CLOCKED_EVERY: u64 = 8;
 /// Entries in the queue of [`Workload::Queue`].
 const QUEUE_LENGTH: u64 = 1000;
-/// Times per run that its consumer restarts: it then searches the head from the front, over the
-/// tombstones of all entries taken before.
+/// Number of times per run that the consumer of the queue restarts. It then searches the head from
+/// the front, over the tombstones of all entries taken before.
 const QUEUE_RESTARTS: u64 = 100;
 
 /// Runs `workload` on `db`.

@@ -2,8 +2,8 @@
 //!
 //! The lines are those of [`shamba::trace`] (`docs/formats/trace.md`): recorded by a database, or
 //! written by the K-V-Workload-Generator. [`TraceReader`] reads them strictly, one at a time.
-//! [`Generator`] generates traces from a
-//! seed and the K-V-Workload-Generator's options; [`Preset`] has the mixes of the papers.
+//! [`Generator`] generates traces from a seed and the K-V-Workload-Generator's options; [`Preset`]
+//! has the mixes of the papers.
 
 pub(crate) mod generate;
 pub(crate) mod interleave;

@@ -16,9 +16,9 @@
 //! `err` has no effect, and the next lines are processed; the exit code is then that of the first
 //! such line.
 //!
-//! A keyspace is created when a valid write to it is applied: between `begin` and `commit`, at the
-//! commit. (A commit that then fails, for example for lack of space, may leave the empty keyspaces
-//! that it created.)
+//! A missing keyspace is created when a valid write to it is applied; between `begin` and `commit`,
+//! that is at the commit. If the commit then fails, for example for lack of space, the new empty
+//! keyspaces may remain.
 //!
 //! The end of input closes the database cleanly. A `begin` without `commit` is then an error of its
 //! line: truncated input must not pass for stored input. Empty input creates no database.

@@ -1,4 +1,4 @@
-//! `shamba compact DB`: compacts everything into one run; with `--filters`, only rewrites tables
+//! `shamba compact DB`: compacts each keyspace into one run; with `--filters`, only rewrites tables
 //! with stale filters.
 
 use std::path::PathBuf;

@@ -43,7 +43,7 @@ pub struct LoadArgs {
     /// Input format (default: by file extension, otherwise tsv)
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Column (number, or name in a csv header) or field of the key
+    /// Key column (its number, or its name in a csv header) or key field (jsonl)
     #[arg(long, value_name = "COL")]
     key: Option<String>,
     /// The first record of the csv file is data, not a header

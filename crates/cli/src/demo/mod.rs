@@ -1,8 +1,8 @@
 //! `shamba demo`: demonstrates the engine on real data, without preparation.
 //!
 //! 1. Walk a directory tree (or generate paths) and keep every path with its metadata ([`paths`]).
-//! 2. Under each of the three merge policies: load all of it, in random order, into a database with
-//!    a deliberately small write buffer, so that the tree has at least five levels ([`plan`],
+//! 2. For each of the three merge policies, load all of it, in random order, into a database. The
+//!    write buffer is deliberately small, so that the tree has at least five levels ([`plan`],
 //!    [`trial`]).
 //! 3. Close and reopen it, and compare every entry with the walk. Look up every path and the same
 //!    number of absent ones, with and without hash sharing and prefetch, and check every answer.
@@ -53,7 +53,7 @@ pub struct DemoArgs {
     /// Generate N paths instead
     #[arg(long, value_name = "N", conflicts_with = "path", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     synthetic: Option<u64>,
-    /// Maximum number of stored paths; of more, a random sample is stored
+    /// Maximum number of stored paths; a larger tree is sampled at random
     #[arg(long, value_name = "N", default_value_t = PATHS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
     /// Directory for the databases, which are kept (default: a temporary directory, removed at the

@@ -104,9 +104,9 @@ enum Source<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Reads records of `input`. `key` names the column or field of the key, if it is not the
-    /// default; `hex` says that keys and values are hex; `no_header` that the first record of a csv
-    /// file is data.
+    /// Reads records of `input`. `key` names the column or field of the key; `None` is the default
+    /// one. With `hex`, keys and values are hex. With `no_header`, the first record of a csv file
+    /// is data.
     ///
     /// # Errors
     /// A message, when the format has no such key column, or `no_header` is given for a format

@@ -1,7 +1,7 @@
-//! Counting of compaction and memory: as in the papers, or as in this engine.
+//! Cost conventions: how compaction and memory are counted, as in the papers or as in this engine.
 //!
-//! One choice for all of `plan`, so that `plan cost` gives the same figures for a design as `plan
-//! design`.
+//! All commands of `plan` use the same convention, so that `plan cost` and `plan design` give the
+//! same figures for a design.
 
 use clap::{Args, ValueEnum};
 use shamba_model::cost::{Costs, CpuTimes, Plan, Situation, predict_merging};
@@ -13,9 +13,11 @@ use crate::exit::Failure;
 /// The option.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CountingOption {
-    /// Cost convention: paper (compactions merge whole levels; memory is one write buffer, filters
-    /// and cache) or engine (compactions work file by file; memory is two write buffers, filters,
-    /// index and cache, with room for 10 % more data; CPU times as measured)
+    /// Cost convention: paper or engine (default: paper)
+    ///
+    /// paper: compactions merge whole levels; memory is one write buffer, filters and cache.
+    /// engine: compactions work file by file; memory is two write buffers, filters, index and
+    /// cache, with room for 10 % more data; CPU times are measured ones.
     #[arg(
         long,
         value_name = "paper|engine",

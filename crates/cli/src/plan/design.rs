@@ -62,7 +62,7 @@ pub struct WishOptions {
     /// Maximum I/Os of an update
     #[arg(long, value_name = "IOS")]
     max_update_ios: Option<f64>,
-    /// Maximum space amplification in the worst case: bytes stored per byte of data when as many
+    /// Maximum space amplification in the worst case: bytes stored per live byte when as many
     /// entries as possible are obsolete; inf for no bound (default: 2, which excludes tiering with
     /// more than 2 runs per level)
     #[arg(long, value_name = "RATIO")]

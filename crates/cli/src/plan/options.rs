@@ -44,7 +44,7 @@ pub struct SituationOptions {
     /// Bytes of a page, the unit of reads (default: 4096)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub page_bytes: Option<u64>,
-    /// v, found lookups per empty lookup in a workload of lookups only; instead of the four options
+    /// v, found lookups per empty lookup, for a workload of lookups only; replaces the four options
     /// below
     #[arg(long, value_name = "V")]
     pub nonzero_per_zero: Option<f64>,
@@ -63,8 +63,8 @@ pub struct SituationOptions {
     /// s, share of all entries that a range scan reads (default: 0, a short scan)
     #[arg(long, value_name = "SHARE")]
     pub range_selectivity: Option<f64>,
-    /// Zipf exponent of lookups, with hot keys scattered over the pages: a block cache (--cache,
-    /// --memory, --counting engine) serves repeated reads (default: 0, uniform)
+    /// Zipf exponent of lookups over scattered hot keys (default: 0, uniform). Repeated reads are
+    /// served by the block cache, if there is one (--cache, --memory, --counting engine)
     #[arg(long, value_name = "ALPHA")]
     pub zipf: Option<f64>,
     /// Microseconds of a page read (default: 100)
@@ -126,9 +126,9 @@ pub struct DesignOptions {
     /// L, number of levels (default: by the data, equation 1 of Monkey)
     #[arg(long, value_name = "LEVELS")]
     pub levels: Option<u32>,
-    /// Total memory: filters get the remainder after buffer and cache, up to 64 bits per key, and
-    /// the cache the rest; instead of --bits-per-key and --filter-memory. With --like, whose
-    /// filters have fixed bits: an upper bound of the sum
+    /// Total memory of write buffer, filters and block cache; replaces --bits-per-key and
+    /// --filter-memory. Filters get what buffer and cache leave, up to 64 bits per key, and the
+    /// cache gets the rest. With --like, filters have fixed bits, and this is a limit for the sum
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["bits_per_key", "filter_memory"])]
     pub memory: Option<u64>,
 }

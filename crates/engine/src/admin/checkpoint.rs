@@ -50,7 +50,7 @@ pub(super) fn checkpoint(
     let _lock = vfs
         .lock(&target.join(LOCK), LockKind::Exclusive)
         .map_err(|error| Error::io("lock", target, error))?;
-    // The copy of the state refers to its tables, so their files are not deleted meanwhile.
+    // Keeps the files of the tables: this state holds references to them.
     let mut state = catalog.state()?;
     for keyspace in state.keyspaces.values() {
         for (_, _, table) in keyspace.version.tables() {

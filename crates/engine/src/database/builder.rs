@@ -121,10 +121,9 @@ impl Builder {
         self
     }
 
-    /// Threads for flushes, compactions and upkeep, which several databases can share. Default:
-    /// those that all databases of the process share; see [`Workers`]. A database on a slow device,
-    /// or one whose listener takes long, keeps shared threads from others: give it threads of its
-    /// own.
+    /// Thread pool for flushes, compactions, memory and tuning, which several databases can share.
+    /// Default: the pool that all databases of the process share; see [`Workers`]. A database on a
+    /// slow device, or with a slow listener, occupies shared threads: give it its own pool.
     #[must_use]
     pub fn workers(mut self, workers: &Workers) -> Self {
         self.workers = Some(workers.clone());

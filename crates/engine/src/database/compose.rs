@@ -1,8 +1,10 @@
-//! Composition: makes the parts of a database, from the lowest to the highest, and connects them.
+//! Composition: constructs the parts of a database, from the lowest to the highest, and connects
+//! them.
 //!
-//! A part holds lower parts only. Where a lower part has to tell a higher one something, it gets a
-//! weak reference here, behind a trait of the lower part: installs are told to those who follow
-//! trees, missing memory to those who can evict, sealed memtables to those who flush.
+//! A part holds references to lower parts only. A lower part that has to notify a higher one gets a
+//! weak reference to it here, as a trait that the lower part defines: [`InstallObserver`] for
+//! installs, [`Consumer`] for requests to free memory, `Background` for sealed memtables that need
+//! a flush.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -127,7 +129,7 @@ pub(super) fn compose(
         (Arc::clone(ledger), Arc::clone(&workload), Arc::clone(&filter_bits)),
     ));
     tuning.connect(Arc::clone(&moves) as _, moves);
-    // Threads of an environment of its own (a simulation) work for this database alone.
+    // An environment with its own threads (a simulation) gets a pool for this database alone.
     let workers = builder.workers.clone().unwrap_or_else(|| match env.spawner.is_shared() {
         true => Workers::of_process(env.spawner.as_ref()),
         false => Workers::new(scheduler.compaction_threads()),
@@ -169,7 +171,7 @@ fn keyspaces(state: &ManifestState, settings: &Settings, lifecycle: &Lifecycle) 
     keyspaces.collect()
 }
 
-/// Connects lower parts with the higher ones that they tell something.
+/// Gives lower parts the references through which they notify higher ones.
 fn connect(core: &Core) {
     let consumer: Weak<dyn Consumer> = Arc::<ResidencyManager>::downgrade(&core.residency);
     core.memory.register(consumer);
@@ -179,8 +181,8 @@ fn connect(core: &Core) {
             memory.balance();
         }
     }));
-    // In this order: writers may go on before residency is settled over the new tables, and workers
-    // look for more work after it.
+    // The order matters: writers may resume before residency is settled over the new tables, and
+    // workers look for more work after it.
     core.catalog.observe(vec![
         Arc::<Writer>::downgrade(&core.writer) as Weak<dyn InstallObserver>,
         Arc::<ResidencyManager>::downgrade(&core.residency),

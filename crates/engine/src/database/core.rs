@@ -1,8 +1,8 @@
 //! The parts of an open database, held by every handle.
 //!
-//! [`Core`] only puts them together ([`super::compose`]), starts and stops their threads, and holds
-//! the lock of the directory. A thread holds the part whose work it does, not the core, so that the
-//! drop of the last handle is noticed.
+//! [`Core`] only holds the parts ([`super::compose`] constructs them), starts and stops their
+//! threads, and holds the lock of the directory. A thread has references to the parts that it works
+//! for and not to the core, so that the drop of the last handle is noticed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -56,8 +56,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Lets the threads of the pool work for this database, and starts the one that syncs its log;
-    /// no threads in an environment without them.
+    /// Registers the database with the thread pool, and starts the thread that syncs its log;
+    /// starts no thread in an environment without them.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -74,12 +74,13 @@ impl Core {
             holds_filters: self.settings.filter_residency != Residency::Pinned,
             is_read_only: self.lifecycle.is_read_only(),
         });
-        // Working threads would keep the parts, and their files, for ever.
+        // If the start fails, the threads stop: otherwise they would hold the parts and their files
+        // for ever.
         let joined = self.waker.join(&self.workers, spawner, steps);
         joined.and_then(|()| self.start_syncs()).inspect_err(|_| self.stop_workers())
     }
 
-    /// Syncs must not wait for anything that the pool does.
+    /// The log has a thread of its own, because its syncs must not wait for work of the pool.
     fn start_syncs(&self) -> Result<()> {
         if self.lifecycle.is_read_only() {
             return Ok(());

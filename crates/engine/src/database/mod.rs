@@ -361,8 +361,8 @@ impl Db {
         self.core().record_trace(path.as_ref())
     }
 
-    /// Waits until no flush or compaction is pending, including the compaction of flushed runs that
-    /// otherwise waits until a few have accumulated. Does not flush the active memtable.
+    /// Waits until no flush or compaction is pending, including compactions of level 0 that
+    /// otherwise start only at a minimum number of runs. Does not flush the active memtable.
     ///
     /// # Errors
     /// The error of the background work.

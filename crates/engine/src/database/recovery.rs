@@ -146,8 +146,8 @@ fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
 }
 
-/// Opens every table that the manifest names, and keeps closed those for which the memory budget
-/// has no room. So a missing or damaged table is found here, whether it stays open or not.
+/// Opens every table that the manifest names, so that a missing or damaged one is found here.
+/// Tables for which the memory budget has no space are closed again.
 fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     let versions = state.keyspaces.values().map(|keyspace| &keyspace.version);
     // Several runs may share a file.
@@ -185,9 +185,9 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     Ok(())
 }
 
-/// Gives tombstones whose age is not known, as in tables of older builds, the age 0. The same for
-/// those of a later time than now: the clock was set back, and they would look young for too long.
-/// The manifest that this open writes records it.
+/// Sets the age of tombstones to 0 if it is unknown, as in tables of older builds, or if their time
+/// is later than now. (The clock was set back, and they would look young for too long.) The
+/// manifest that this open writes records it.
 fn date_tombstones(core: &Core, state: &ManifestState) {
     let now_ms = core.env.clock.unix_ms();
     let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.version.tables());

@@ -11,9 +11,9 @@ use std::fmt;
 pub struct MemoryReport {
     /// The budget that was set.
     pub budget_bytes: u64,
-    /// Size at which the settings seal memtables: the design's write buffer, or the limit that the
-    /// budget allows. The arbiter then seals them at a quarter to twice this size, as writes and
-    /// reads need memory.
+    /// Size at which memtables are sealed according to the settings: the design's write buffer, or
+    /// the limit that the budget allows. The division of memory then moves it between a quarter and
+    /// twice this size, depending on how much memory writes and reads need.
     pub memtable_bytes: u64,
     /// Parts and their bytes.
     pub parts: Vec<(String, u64)>,
@@ -72,8 +72,8 @@ pub struct LevelMemory {
     pub filter_resting_bytes: u64,
 }
 
-/// Value of memory for filters and indexes, in expected nanoseconds saved per second and byte, as
-/// of the last plan; all 0 before the first, and where residency is not budgeted.
+/// Value of memory for filters and indexes as of the last plan, in expected nanoseconds saved per
+/// second and byte. All 0 before the first plan, and if residency is not budgeted.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryPrices {

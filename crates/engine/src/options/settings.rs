@@ -55,9 +55,9 @@ impl Durability {
 pub(crate) struct Level0 {
     /// A compaction of level 0 starts at this number of runs.
     pub trigger_runs: u32,
-    /// Above this number of runs writers are slowed.
+    /// Above this number of runs writers are slowed down (`l0-slowdown-runs`).
     pub soft_runs: u32,
-    /// At this number of runs writers stop.
+    /// At this number of runs writers stall (`l0-stop-runs`).
     pub hard_runs: u32,
 }
 
@@ -65,9 +65,9 @@ pub(crate) struct Level0 {
 const AUTO_MODULES: usize = 3;
 /// Filters are blocked while all of them together take at most one sixth of the memory budget.
 const AUTO_BLOCKED_PART: u64 = 6;
-/// Minimum of the automatic table size. An open table takes 2 to 3 KiB of memory whatever its size:
-/// for 10 million small entries in tables of half a megabyte that was more than half of a budget of
-/// 8 MiB.
+/// Minimum of the automatic table size. An open table takes 2 to 3 KiB of memory whatever its size.
+/// With tables of half a megabyte, 10 million small entries took more than half of a budget of 8
+/// MiB.
 const TABLE_BYTES_MIN: u64 = 2 << 20;
 
 impl Settings {
@@ -110,7 +110,8 @@ impl Settings {
     /// the given ones.
     pub fn l0(&self) -> Level0 {
         let usual = match self.sizing {
-            // Slowdown starts when a full batch of runs waits behind the compaction of another.
+            // Slowdown starts when a full batch of runs waits while another batch is being
+            // compacted.
             Sizing::Auto => Level0 { trigger_runs: 4, soft_runs: 12, hard_runs: 24 },
             Sizing::Manual => Level0 { trigger_runs: 1, soft_runs: 4, hard_runs: 12 },
         };
@@ -139,17 +140,17 @@ impl Settings {
         (age_ms > 0).then_some(age_ms)
     }
 
-    /// Size at which memtables are sealed: the design's write buffer, reduced where the budget has
-    /// no room for three of that size (one that takes writes, two that wait for their flush) and
-    /// everything else.
+    /// Size at which memtables are sealed: the design's write buffer, but small enough that three
+    /// memtables (one active, two waiting for their flush) and everything else fit into the memory
+    /// budget.
     pub fn memtable_bytes(&self) -> u64 {
         self.live.buffer_bytes().min(self.memtable_bytes_max())
     }
 
-    /// The design with the write buffer that is really flushed. With automatic sizing, level
-    /// capacities start from that size: four runs of 1 MiB, taken for a batch of 64 MiB runs, would
-    /// be compacted into a single level of any size. With manual sizing, capacities follow the
-    /// design exactly.
+    /// The design with the write buffer that is really flushed, which the memory budget may limit.
+    /// With automatic sizing, level capacities start from that size. If they started from a larger
+    /// write buffer, small flushed runs would all be compacted into a single level. With manual
+    /// sizing, capacities follow the design exactly.
     pub fn as_flushed(&self, design: Design) -> Design {
         match self.sizing {
             Sizing::Auto => {
@@ -191,7 +192,8 @@ impl Settings {
         self.filter_layout.unwrap_or(if fits { FilterLayout::Blocked } else { modular })
     }
 
-    /// Target size of tables, unless memory needs larger ones ([`crate::compaction::table_size`]).
+    /// Target size of tables, unless memory needs larger ones
+    /// ([`shamba_tree::compaction::table_size`]).
     pub fn table_bytes(&self) -> u64 {
         self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).clamp(TABLE_BYTES_MIN, 64 << 20))
     }

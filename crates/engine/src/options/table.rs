@@ -50,10 +50,10 @@ declare_options! {
             recorded: Recorded::OnRequest("memory-budget"), for_readers: true, has_flag: true,
         }
 
-        /// Sync of writes to the device: always, never, or within MS milliseconds; buffered
-        /// keeps recent writes in process memory, where a crash of the process loses them.
+        /// Sync of the log: always (before each write returns), never, or within MS milliseconds;
+        /// buffered keeps recent writes in process memory, where a crash of the process loses them.
         ///
-        /// A write can give its own ([`crate::WriteOptions`]).
+        /// A write can choose another durability ([`crate::WriteOptions`]).
         "sync" => durability(durability: Durability) field durability: Durability = Durability::NoSync;
         {
             value: "always|never|buffered|MS", unit: "ms",
@@ -124,13 +124,14 @@ declare_options! {
             default_note: "one per core, up to 4",
         }
 
-        /// Maximum age of a delete in milliseconds, after which flushes and compactions remove it
-        /// and the versions that it hides from all files; 0 is no bound.
+        /// Maximum age of a tombstone in milliseconds; when it is reached, flushes and compactions
+        /// remove the tombstone and the versions that it hides; 0 is no bound.
         ///
-        /// Work on a delete begins when it reaches this age, so it is gone somewhat later: in a
-        /// busy database when compactions get to it. A snapshot or an iterator that is older than
-        /// the newest entry of the delete's table delays it until it ends. Without a bound deletes
-        /// go as compactions happen to reach them, and an idle database writes nothing by itself.
+        /// The removal begins when the tombstone reaches this age, and is complete somewhat later:
+        /// in a busy database when compactions get to it. A snapshot or an iterator that is older
+        /// than the newest entry of the tombstone's table delays it until it ends. Without a bound,
+        /// a tombstone is removed when an ordinary compaction happens to reach it, and an idle
+        /// database writes nothing by itself.
         "tombstone-age-max" => tombstone_age_max(age: Duration)
             field tombstone_age_max: Duration = Duration::ZERO;
         { value: "MS", unit: "ms", recorded: Recorded::OnRequest("tombstone-age-max"), has_flag: true, }
@@ -139,21 +140,21 @@ declare_options! {
         "max-open-files" => max_open_files(count: u32) field max_open_files: u32 = 1000;
         { value: "COUNT", range: Range::Whole(16, 1 << 20), for_readers: true, has_flag: true, }
 
-        /// Reads of tables with direct I/O, past the page cache of the system.
+        /// Reads tables with direct I/O, bypassing the page cache.
         ///
-        /// The memory budget is then the only cache. A file system without direct I/O is read as
-        /// usual, with a warning.
+        /// The memory budget is then the only cache. If the file system does not support direct
+        /// I/O, tables are read through the page cache, with a warning.
         "direct-io" => direct_io(on: bool) field direct_io: bool = false;
         { value: "on|off", for_readers: true, has_flag: true, }
 
-        /// Writes to the log as copies into a mapped file, where the system permits it, instead of
-        /// a system call for each: a third of the time of a small write, as safe.
+        /// Appends to the log by copying into a mapped file, where the system permits it, instead
+        /// of by system calls: small writes take a third of the time and are as durable.
         ///
-        /// On Linux, for ext4, XFS, tmpfs and overlayfs. What was written survives the end of the
-        /// process either way, and the loss of power once it is synced. A failing device is
-        /// reported by a signal (`SIGBUS`), for which the first database installs a handler in the
-        /// process; it passes on what is not a log's. Turn the option off in a process that
-        /// replaces such handlers without passing signals on.
+        /// On Linux, for ext4, XFS, tmpfs and overlayfs. Either way, appended bytes survive the end
+        /// of the process, and a power loss once they are synced. A failing device is reported by a
+        /// signal (`SIGBUS`). The first database of a process installs a handler for it, which
+        /// forwards signals that do not concern a log to the previous handler. Turn the option off
+        /// in a process that replaces such handlers without forwarding signals.
         "map-log" => map_log(on: bool) field map_log: bool = true;
         { value: "on|off", has_flag: true, }
 
@@ -162,19 +163,19 @@ declare_options! {
         "open-timeout" => open_timeout(timeout: Duration) field open_timeout: Duration = Duration::ZERO;
         { value: "MS", unit: "ms", for_readers: true, has_flag: true, }
 
-        /// Creation of the database if there is none.
+        /// Creates the database if there is none.
         "create-if-missing" => create_if_missing(on: bool) field create_if_missing: bool = true;
         { value: "on|off", }
 
-        /// An open that writes no byte: takes a shared lock and replays the log into memory.
+        /// Opens without writing a byte, under a shared lock; the log is replayed into memory.
         "read-only" => read_only(on: bool) field read_only: bool = false;
         { value: "on|off", }
 
-        /// Events in the file `LOG` of the database's directory, rotated.
+        /// Writes events to the file `LOG` in the database's directory, with rotation.
         "info-log" => info_log(on: bool) field info_log: bool = true;
         { value: "on|off", }
 
-        /// Recording of the given options in the database as defaults of later opens.
+        /// Records the given options in the database, as defaults of later opens.
         ///
         /// [`Self::record`] turns it on.
         "record-options" => [hidden] record_options(on: bool) field record: bool = false;
@@ -240,7 +241,8 @@ declare_options! {
         "digest-seed" => digest_seed(seed: u64) field digest_seed: u64 = 0;
         { value: "SEED", recorded: Recorded::Fixed("digest-seed"), default_note: "random", }
 
-        /// One digest for the whole lookup; off is the baseline, a hash per probed filter.
+        /// Computes one digest per lookup; off hashes the key again for each probed filter (the
+        /// baseline).
         "hash-sharing" => hash_sharing(on: bool) field hash_sharing: bool = true;
         {
             value: "on|off", recorded: Recorded::OnRequest("hash-sharing"),
@@ -272,7 +274,7 @@ declare_options! {
             for_readers: true,
         }
 
-        /// Division of memory by saved 4 KiB page reads, as in the papers, instead of saved time.
+        /// Divides memory by saved 4 KiB page reads, as in the papers, instead of by saved time.
         ///
         /// CPU time then costs nothing, and the block cache admits every block that is read;
         /// otherwise it admits one in 16 of the blocks whose reads were fast.
@@ -299,29 +301,29 @@ declare_options! {
             for_readers: true, has_flag: true,
         }
 
-        /// Prefetch of the filter lines of all candidates before the first is tested.
+        /// Prefetches the filter lines of all candidates before the first is tested.
         "prefetch" => prefetch(on: bool) field prefetch: bool = true;
         {
             value: "on|off", recorded: Recorded::OnRequest("prefetch"),
             for_readers: true, has_flag: true,
         }
 
-        /// Data blocks with a tag for each entry, by which lookups find entries; off is the
-        /// baseline, which searches.
+        /// Stores a tag for each entry of a data block, by which lookups find entries; off searches
+        /// by key (the baseline).
         ///
-        /// Existing tables stay as they are.
+        /// Applies to tables written from then on.
         "block-tags" => block_tags(on: bool) field block_tags: bool = true;
         { value: "on|off", recorded: Recorded::AtCreation("block-tags"), has_flag: true, }
 
-        /// Lookups in memtables by a digest index; off is the baseline, by key order.
+        /// Finds keys in memtables by a digest index; off searches in key order (the baseline).
         "memtable-index" => memtable_index(on: bool) field memtable_index: bool = true;
         {
             value: "on|off", recorded: Recorded::OnRequest("memtable-index"),
             for_readers: true, has_flag: true,
         }
 
-        /// Sampling of one lookup and one seek in 64 for per-table statistics; off distributes
-        /// filter bits and memory by table sizes alone.
+        /// Samples one lookup and one seek in 64 for per-table statistics; off distributes filter
+        /// bits and memory by table sizes alone.
         "statistics" => statistics(on: bool) field statistics: bool = true;
         {
             value: "on|off", recorded: Recorded::OnRequest("statistics"),
@@ -336,8 +338,8 @@ declare_options! {
         /// Target size of table files; larger if open tables would take more than an eighth of the
         /// memory budget.
         ///
-        /// A table that reaches it is finished, unless little is left to compact: the last table of
-        /// a compaction may be half as large again.
+        /// A table of this size is finished, except near the end of a compaction: its last table
+        /// may be half as large again, instead of being followed by a small one.
         "file-size" => file_size(bytes: u64) field file_bytes: Option<u64> = None;
         {
             value: "SIZE|auto", unit: "bytes", range: FILE_BYTES,
@@ -378,14 +380,14 @@ declare_options! {
             default_note: "12; 4 with manual sizing",
         }
 
-        /// Level-0 runs at which writers stop until a compaction ends.
+        /// Level-0 runs at which writers stall until a compaction ends.
         "l0-stop-runs" => l0_stop_runs(runs: u32) field l0_stop_runs: Option<u32> = None;
         {
             value: "COUNT|auto", range: L0_RUNS, recorded: Recorded::OnRequest("inbox-hard-runs"),
             default_note: "24; 12 with manual sizing",
         }
 
-        /// Maximum number of sealed memtables that wait for their flush; beyond it writers wait.
+        /// Number of sealed memtables that are not flushed yet, at which writers stall.
         "max-immutable-memtables" => max_immutable_memtables(count: u32)
             field immutable_memtables: u32 = 2;
         {
@@ -393,25 +395,25 @@ declare_options! {
             recorded: Recorded::OnRequest("immutable-memtables"),
         }
 
-        /// Limit of compaction writes in bytes per second; 0 is no limit.
+        /// Maximum rate of compaction writes in bytes per second; 0 is no limit.
         "rate-limit" => rate_limit_bytes_per_s(bytes: u64) field rate_limit_bytes_per_s: u64 = 0;
         { value: "SIZE", unit: "bytes/s", recorded: Recorded::OnRequest("rate-limit"), }
 
-        /// Automatic compactions; off leaves compaction to explicit calls.
+        /// Runs compactions automatically; off leaves compaction to explicit calls.
         ///
         /// See [`Db::compact`](crate::Db::compact).
         "auto-compaction" => auto_compaction(on: bool) field auto_compaction: bool = true;
         { value: "on|off", }
 
-        /// Failure with `Invalid` if the database exists.
+        /// Fails with `Invalid` if the database exists.
         "error-if-exists" => error_if_exists(on: bool) field error_if_exists: bool = false;
         { value: "on|off", }
 
-        /// Recovery up to the first damage inside the durable part of a log, instead of a failure.
+        /// Recovers up to the first damage inside the durable part of a log, instead of failing.
         "recovery-point-in-time" => recovery_point_in_time(on: bool) field point_in_time: bool = false;
         { value: "on|off", for_readers: true, }
 
-        /// Timing of each phase of a lookup, which makes lookups slower.
+        /// Times each phase of a lookup, which makes lookups slower.
         "timers" => timers(on: bool) field timers: bool = false;
         { value: "on|off", for_readers: true, }
 

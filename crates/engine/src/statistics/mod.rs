@@ -18,9 +18,9 @@ use crate::catalog::{Catalog, KeyspaceCore};
 
 pub(crate) use self::saved::SavedStatistics;
 
-/// Decays figures whose last fold is old enough. Not during an install: its new tables have
-/// figures already and are in no tree yet. (Samplers fold without this lock: a step is so small
-/// that a table which misses it has hardly any error.)
+/// Decays figures whose last decay is old enough. It runs between installs, because the tables of
+/// an install have initial figures already and are in no tree yet. (Samplers decay figures without
+/// this lock. A step is so small that a table which misses one has hardly any error.)
 pub(crate) fn fold(catalog: &Catalog, now_us: u64) {
     catalog.between_installs(|| {
         for keyspace in catalog.keyspaces().values() {

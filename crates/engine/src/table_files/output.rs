@@ -25,7 +25,8 @@ use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::level_bytes;
 use shamba_tree::version::{KeyRange, TableMeta, TableUse};
 
-/// Approximate memory of an open table in addition to filter and index.
+/// Memory to free before a table is opened, in addition to its filter, index and bounds: more than
+/// most tables take.
 const OPEN_TABLE_BYTES: u64 = 8 << 10;
 
 /// Memory for copying a long value: a frame or chunk and its piece at the source, a chunk and its
@@ -50,11 +51,12 @@ pub(crate) struct OutputOptions {
     pub block_tags: bool,
     pub table_size: TableSize,
     pub verify: bool,
-    /// No tombstone of the output is older, in milliseconds since 1970-01-01 UTC, if it is known.
+    /// Lower bound of the time of the output's oldest tombstone, in milliseconds since 1970-01-01
+    /// UTC; `None`: unknown.
     pub oldest_tombstone_ms: Option<u64>,
 }
 
-/// The memory that an output takes while it is made, and that of its tables once they are open.
+/// Memory for an output under construction, and for its tables once they are open.
 pub(crate) trait OutputMemory {
     /// Charges `bytes` in place of what `charge` held, after making room for them.
     fn charge(&self, charge: &mut Charge, bytes: u64);
@@ -75,7 +77,7 @@ pub(crate) struct Output<'a> {
     files: &'a TableFiles,
     memory: &'a dyn OutputMemory,
     options: OutputOptions,
-    /// The key range that the output answers for.
+    /// The key range that the output is responsible for: range tombstones are clipped to it.
     stretch: KeyRange,
     /// Start of the current table's part of `stretch`.
     part_lower: Bytes,

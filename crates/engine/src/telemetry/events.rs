@@ -41,7 +41,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// `log`: whether to write `LOG` in `dir`.
+    /// Creates the sinks of events; with `log`, also the file `LOG` in `dir`.
     pub fn new(env: &Env, dir: &Path, listener: Option<Arc<dyn EventListener>>, log: bool) -> Self {
         let info_log = || InfoLog { env: env.clone(), dir: dir.to_path_buf(), file: None, bytes: 0 };
         Self {

@@ -5,7 +5,7 @@
 //! spaces. Spaces, backslashes and bytes that are not printable ASCII are written `\xNN`, the empty
 //! key `\e`, and a value of which only the length is known `*LENGTH`.
 //!
-//! All functions are pure. The format with an example is in `docs/formats/trace.md`.
+//! The functions have no state. The format with an example is in `docs/formats/trace.md`.
 
 use std::borrow::Cow;
 use std::io::Write as _;

@@ -4,8 +4,9 @@
 //! from the observed workload, the trees and the memory ([`advise`]), moves the database to another
 //! design ([`redesign`]), and does so by itself where the options say so ([`worker`], [`tuner`]).
 //!
-//! It moves no table. Compactions do, by the rules of the design in force; a [`Mover`] is told of
-//! a new design, and [`MovePrices`] say what a move costs: [`Moves`] in a database.
+//! It moves no table itself. Compactions do, by the rules of the design in force. A [`Mover`] is
+//! notified of a new design, and [`MovePrices`] state the cost of a move; [`Moves`] implements
+//! both.
 //!
 //! Locks: the history's lock is taken before the install lock and before leaves. It is not held
 //! while an event is emitted, because listeners may ask for the history.

@@ -11,7 +11,7 @@
 //! So there is no intermediate state that a crash could corrupt: every tree is valid under every
 //! design, and the remaining work follows from the tree and the design alone. A redesign during a
 //! move replaces the target. Tables get the filter bits of the new plan when a compaction writes
-//! them, or when a filter rewrite pays ([`crate::filter_rewrite`]).
+//! them, or when a filter rewrite pays (`scheduler/filter_rewrite.rs`).
 //!
 //! The cost is forecast before the move ([`shamba_tree::compaction::forecast`]). Where the policy's
 //! steps would write more than all of the data, and the write rate allows it, everything is

@@ -8,9 +8,9 @@
 //!   transition advises a different one each time.
 //! - It saves enough, pays for itself soon, and writes no more than the data. The advice checks
 //!   this.
-//! - The last move is complete, and at least [`DISTANCE_S`] ago. The distance doubles with each
-//!   further move in [`RECENT_S`], and there are at most [`RECENT_MAX`] of those. An oscillating
-//!   workload therefore makes the tuner slower, not busier.
+//! - The last move is complete, and at least [`DISTANCE_S`] ago. This minimum distance doubles with
+//!   each further move within [`RECENT_S`], and there are at most [`RECENT_MAX`] moves in that
+//!   time. An oscillating workload therefore makes moves rarer, not more frequent.
 //! - Shortly after the last move, for a workload that has not changed since: the saving is at least
 //!   [`SOON_GAIN_MIN`]. This prevents small corrections.
 //! - No caller decided otherwise. A design that was undone is not advised for an hour
@@ -30,26 +30,26 @@ use super::history::{Redesigned, RedesignedBy};
 use crate::tree_design::TreeDesign;
 use crate::workload::Workload;
 
-/// Consecutive windows in which a design must be the better one.
+/// Minimum number of consecutive windows in which the same design is better.
 const WINDOWS: u32 = 3;
-/// Minimum time between two moves.
+/// Minimum time between two moves, in seconds; doubles with each move within [`RECENT_S`].
 const DISTANCE_S: u64 = 30;
-/// Within this time after the last move, another must save at least [`SOON_GAIN_MIN`] of an
-/// operation's time,
+/// Seconds after a move in which another one must save at least [`SOON_GAIN_MIN`], unless the
+/// workload has changed by [`CHANGED_SHARE`].
 const SOON_S: u64 = 120;
 const SOON_GAIN_MIN: f64 = 0.25;
-/// unless the share of some kind of operation has changed by at least this much since.
+/// Change of the share of any kind of operation that counts as another workload.
 const CHANGED_SHARE: f64 = 0.3;
-/// Moves within this time are recent: each doubles the minimum distance,
+/// Period, in seconds, in which moves count as recent.
 const RECENT_S: u64 = 600;
-/// and this is their maximum number.
+/// Maximum number of moves within [`RECENT_S`].
 const RECENT_MAX: usize = 6;
-/// Time without moves after a caller's own redesign.
+/// Time after a caller's own redesign in which the tuner makes no move, in milliseconds: ten
+/// minutes.
 const OVERRULED_MS: u64 = 600_000;
-/// The last advice is reused while the shares of operations differ less than this from those it was
-/// computed for,
+/// Change of the shares of operations below which the last advice is reused.
 const SAME_SHARE: f64 = 0.05;
-/// for at most this many windows.
+/// Maximum number of windows in which an advice is reused.
 const SAME_WINDOWS: u32 = 4;
 
 /// State of the tuner.

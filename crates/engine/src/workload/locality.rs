@@ -13,11 +13,11 @@
 
 use shamba_model::miss_ratio::ReuseSampler;
 
-/// The sample takes at most this part of the memory budget,
+/// Divisor: the sample takes at most this fraction of the memory budget.
 const BUDGET_PART: u64 = 64;
-/// and tracks at most this many blocks. From 65,536 blocks of data (256 MiB) on, the sampling rate
-/// falls, so that the cost per lookup falls as the data grows. A sample of 4,000 blocks gives a
-/// miss ratio within 15 %; 1,000 are not enough for every seed
+/// Maximum number of blocks that the sample tracks. From 65,536 data blocks (256 MiB) on, the
+/// sampling rate falls, so that the cost per lookup falls as the data grows. A sample of 4,000
+/// blocks gives a miss ratio within 15 %; 1,000 are not enough for every seed
 /// (`docs/decisions/0022-locality-of-lookups.md`).
 const BLOCKS_MAX: u64 = 8_192;
 

@@ -2,10 +2,11 @@
 //!
 //! It adds no counters of its own: lookups are counted by thread, writes by the group commit
 //! leader, scans where they end, flushes and compactions by the job. A *window* is the difference
-//! of these counters between two observations. Windows add up to a [`Workload`] in which old ones
-//! decay, by half in [`HALF_LIFE_S`] of time with operations; idle time is not counted, since a
-//! quiet night says nothing about the next day. The manifest stores the workload of the last close
-//! or redesign among the settings, so that a command that opens the database can use it.
+//! of these counters between two observations. A [`Workload`] is the sum of the windows, with
+//! exponential decay: a window's weight halves every [`HALF_LIFE_S`] of time with operations. Idle
+//! time does not count, because a quiet night says nothing about the next day. The manifest stores
+//! the workload of the last close or redesign among the settings, so that a command that opens the
+//! database can use it.
 //!
 //! The divergence of each window's mix from the one before is summed and decays with the counts. It
 //! tells the tuner whether the workload alternates ([`Workload::variation`]).
@@ -24,8 +25,8 @@ use shamba_model::robust::OPERATIONS;
 
 pub(crate) use self::observer::WorkloadObserver;
 
-/// Half-life of observations, in seconds with operations. After a change of workload, the old one
-/// has an eighth of the weight after three times as long.
+/// Half-life of observations, in seconds with operations: twelve such seconds after a change, the
+/// old workload has an eighth of the weight.
 pub(crate) const HALF_LIFE_S: f64 = 4.0;
 /// Length of a window.
 pub(crate) const WINDOW_US: u64 = 2_000_000;
@@ -147,10 +148,10 @@ impl Workload {
         [self.empty_lookups, self.found_lookups, self.updates(), self.ranges]
     }
 
-    /// Alternation of the mix of operations: the mean divergence of successive windows from the
-    /// mix halfway between them, in nats, at most ln 2. 0 while the mix stays the same within
-    /// chance. After one lasting change it is at most a third of ln 2, and halves every four
-    /// seconds with operations.
+    /// Degree to which the mix of operations alternates: the mean divergence of successive windows
+    /// from the mix halfway between them, in nats, at most ln 2. It is 0 if the windows differ only
+    /// by sampling noise. After one lasting change it is at most a third of ln 2, and halves every
+    /// four seconds with operations.
     pub fn variation(&self) -> f64 {
         if self.windows > 0.0 { self.swings / self.windows } else { 0.0 }
     }

@@ -1,14 +1,14 @@
 //! Turns the signal of a failed copy into a mapped file (`SIGBUS`) into a flag.
 //!
-//! A copy fails if the system cannot provide the page: the device fails, or another process has
-//! truncated the file. The process would end. Instead, the handler maps anonymous memory in the
-//! place of the window, which the copy then fills, and raises the window's flag
-//! ([`Watch::has_failed`]), which the owner checks after each copy.
+//! A copy fails if the operating system cannot provide the page: the device fails, or another
+//! process has truncated the file. By default the signal ends the process. The handler instead
+//! replaces the window by anonymous memory, so that the copy can complete, and sets the window's
+//! flag ([`Watch::has_failed`]). The owner of the window checks the flag after each copy.
 //!
-//! The handler belongs to the process and is installed with the first window. It passes a signal of
-//! any other address on to the handler before it, or to the system's default, which ends the
-//! process. A program that installs its own handler later has to pass on what it does not know;
-//! otherwise a failed device ends the process.
+//! The handler is process-wide and is installed with the first window. A signal at any other
+//! address goes to the previous handler, or to the system's default action, which ends the process.
+//! A program that installs its own handler later must forward signals that are not its own to this
+//! one. Otherwise a failed device ends the process.
 //!
 //! Windows are registered in a fixed table, because a handler may neither allocate nor lock.
 
@@ -62,8 +62,8 @@ impl Watch {
         }
     }
 
-    /// Whether a copy into the window failed. Nothing of a copy that returned before is lost, but
-    /// nothing later reached the file.
+    /// Whether a copy into the window failed. Copies that returned before are not affected; that
+    /// copy and later ones do not reach the file.
     pub fn has_failed(&self) -> bool {
         // The handler ran on this thread, inside the copy.
         SLOTS[self.0].has_failed.load(Ordering::Acquire)

@@ -1,21 +1,20 @@
 //! A file whose appends are copies into mapped memory instead of system calls.
 //!
-//! The pages of the map are those of the operating system's cache. So bytes that were copied
-//! survive the end of the process, however it ends, as bytes that were written do; and
-//! [`WriteFile::sync_data`] makes them durable. A write of 140 bytes takes some 800 ns on ext4, a
-//! copy some 20.
+//! The mapped pages are those of the operating system's page cache. So a completed copy survives
+//! the end of the process in the same way as a completed write, and [`WriteFile::sync_data`] makes
+//! it durable. A write of 140 bytes takes about 800 ns on ext4, a copy about 20 ns.
 //!
-//! The map is a window of the file. Before a window is mapped, zeros are *written* up to its end,
-//! so the disk has room for it: a full disk is an error of that write, not of a copy. If the
-//! process or the machine stops, the file may therefore end in zeros. [`WriteFile::truncate`] and
-//! the drop of the file remove them.
+//! A window of the file is mapped at a time. Zeros are *written* up to the end of the window before
+//! it is mapped. That allocates its disk blocks, so a full disk is an error of that write and never
+//! of a copy. If the process or the machine stops, the file may therefore end in zeros.
+//! [`WriteFile::truncate`] and the drop of the file remove them.
 //!
-//! Everything that cannot be copied is written: appends of more than [`COPIED_BYTES_MAX`], and all
-//! of them while no window can be made (a disk with room for the record but not for a window, a
-//! system that refuses the map).
+//! Two kinds of appends are written by system calls: those of more than [`COPIED_BYTES_MAX`], and
+//! all appends after a window could not be mapped. That happens if the disk has space for the
+//! record but not for a window, or if the system refuses the map.
 //!
-//! A copy can still fail, because the device does or because another process truncated the file.
-//! [`fault`] makes an error of it; then nothing of that append counts, as after a failed write.
+//! A copy can still fail if the device fails or another process truncates the file. [`fault`] turns
+//! that into an error. The append has then failed as a whole, as after a failed write.
 //!
 //! Invariants: `end <= file_bytes`; bytes from `end` on are zeros, except after a failed append;
 //! nothing in the window is read through the map.
@@ -34,18 +33,18 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 use self::fault::Watch;
 use crate::vfs::WriteFile;
 
-/// Size of a window, and the unit in which the file grows: the memory that a log takes, and zeros
-/// that are written at a time (some 50 us). Smaller windows are mapped more often, at 5 us each.
+/// Size of a window: the unit in which the file grows and in which zeros are written (about 50 us),
+/// and the mapped memory of a log. Smaller windows would be mapped more often, at 5 us each.
 const WINDOW_BYTES: usize = 256 << 10;
-/// Larger appends are written: the copy would cost more than the system call saves, and zeros
-/// would be written first.
+/// Maximum length of an append that is copied. For a longer one, the copy and the zeros that are
+/// written first cost more than the system call that they save.
 const COPIED_BYTES_MAX: usize = 32 << 10;
 const _: () = assert!(COPIED_BYTES_MAX < WINDOW_BYTES, "an append spans at most two windows");
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// File systems that keep one cached page for maps and for calls, and overwrite blocks in place: a
-/// copy into a page that was written needs no room. From `statfs(2)`.
+/// File systems that use the same cached page for maps and for system calls, and overwrite blocks
+/// in place: a copy into a page that was written before allocates no block. From `statfs(2)`.
 const FILE_SYSTEMS: [u64; 4] = [
     0xEF53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -91,7 +90,7 @@ impl MappedFile {
             match self.map_window() {
                 Ok(window) => self.window = Some(window),
                 Err(_) => {
-                    // The append is written instead, and if that fails, its error is the answer.
+                    // Fall back to system calls. If the write fails too, the caller gets its error.
                     self.may_map = false;
                     self.trim()?;
                 }
@@ -134,8 +133,8 @@ impl Window {
         // not matter that reads and writes of the file, also of other processes, see the same
         // bytes.
         let mut map = unsafe { MmapOptions::new().offset(start).len(WINDOW_BYTES).map_mut(file)? };
-        // The page faults of the whole window at once. A system that does not know the advice takes
-        // them one by one.
+        // Takes the page faults of the whole window in one call. A kernel that does not know the
+        // advice takes them one by one.
         match map.advise(Advice::PopulateWrite) {
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => return Err(error),
             _ => {}
@@ -150,7 +149,8 @@ impl Window {
         inside.map_or(0, |inside| WINDOW_BYTES.saturating_sub(inside))
     }
 
-    /// Copies as much of `bytes` as there is room for to `offset` of the file.
+    /// Copies the beginning of `bytes` to `offset` of the file, up to the end of the window.
+    /// Returns the number of bytes copied.
     fn copy(&mut self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         let room = self.room_at(offset);
         let copied = bytes.len().min(room);

@@ -5,8 +5,8 @@
 //! calls, or makes pending entries durable (a sync). Contents and directories are shared buffers,
 //! so cloning a disk costs a pointer for each.
 //!
-//! Writes keep the offset at which they were made: if one is lost and a later one of the same file
-//! arrives, the file has a hole of zeros, as with unordered write-back.
+//! Each write keeps its offset. If a write is lost and a later one of the same file survives, the
+//! file has a hole of zeros, as with unordered write-back.
 //!
 //! Not here: the choice of the pending entries that survive a crash ([`super::CrashPolicy`]).
 

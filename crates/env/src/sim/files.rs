@@ -81,7 +81,7 @@ struct SimLogFile {
 }
 
 impl SimLogFile {
-    /// Appends zeros, so that `bytes` more have room.
+    /// Appends zeros until the file has space for `bytes` more.
     fn make_room(&mut self, bytes: usize) -> io::Result<()> {
         let wanted = self.end + bytes as u64;
         let held = self.file.cell.len();

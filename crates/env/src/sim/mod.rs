@@ -2,13 +2,12 @@
 //!
 //! [`SimFs`] behaves as [`crate::MemFs`] and records every call that changes something, in one
 //! global order. [`SimFs::crash`] then builds the disk that a machine would find after a power loss
-//! right after the k-th call: the synced data, and of the rest the part that a [`CrashPolicy`] lets
-//! survive. That disk is a new, independent `SimFs` with a new recording, so a recovery on it can
-//! be crashed in turn.
+//! right after the k-th call. It contains the synced data, and of the unsynced data the part that a
+//! [`CrashPolicy`] selects. That disk is a new, independent `SimFs` with a new recording, so a
+//! recovery on it can be crashed in turn.
 //!
-//! Durable means: a file's bytes and length after a sync of the file; a name after a sync of its
-//! directory (making a directory is a change of names in the one above it). A sync of a file does
-//! not make its name durable.
+//! A sync of a file makes its bytes and its length durable, but not its name. A sync of a directory
+//! makes the names in it durable. (Creating a directory changes the names of its parent.)
 //!
 //! One recorded run serves thousands of crashes. A replay continues forward from its position (so
 //! ask in ascending order) or starts at the nearest checkpoint, and images share the buffers that
@@ -46,7 +45,7 @@ pub enum FsyncFailure {
     /// Everything stays pending; a later sync can make it durable.
     Keep,
     /// The pending changes will never be durable but stay readable until a crash, and a later sync
-    /// succeeds without them: the behaviour of Linux for years.
+    /// succeeds without them, as with ext4 and XFS on Linux.
     Drop,
     /// As `Drop`, and reads return the old durable content at once. (Names in a directory stay
     /// visible.)
@@ -155,7 +154,7 @@ impl SimFs {
         self.state().syncs
     }
 
-    /// Makes all pending calls durable, as after a long time. Counts as one call.
+    /// Makes all pending calls durable, as write-back does after some time. Counts as one call.
     pub fn rebalance(&self) {
         self.state().record(Op::Settle);
     }

@@ -30,7 +30,8 @@ pub enum CrashPolicy {
         /// Fixes the choice.
         seed: u64,
     },
-    /// Those before the `i`-th survive, and of that one, if it is an append, the first `cut` bytes.
+    /// All calls before the `i`-th survive. If the `i`-th is an append, its first `cut` bytes
+    /// survive.
     Torn {
         /// The torn call.
         i: usize,

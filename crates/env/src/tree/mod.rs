@@ -1,5 +1,5 @@
-//! A tree of names over contents in memory: the common base of [`crate::MemFs`] and
-//! [`crate::SimFs`].
+//! The directory tree of an in-memory file system, with the files' contents: the common base of
+//! [`crate::MemFs`] and [`crate::SimFs`].
 //!
 //! A [`Tree`] holds directories; a [`FileCell`] (`cell.rs`) is one file. Paths start at the root
 //! whether or not they begin with a slash; `..` is rejected. Every change of names is also returned

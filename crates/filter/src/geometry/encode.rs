@@ -85,7 +85,7 @@ impl FilterGeometry {
                 ));
             }
             if usize::from(record.number) != number {
-                return Err(format!("module {number} says that it is {}", record.number));
+                return Err(format!("module {number} is numbered {}", record.number));
             }
             let module = ModuleShape::new(record.probes, record.slices_log2, record.lines_per_slice)
                 .map_err(|what| if count > 1 { format!("module {number}: {what}") } else { what })?;

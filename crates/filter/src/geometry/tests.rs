@@ -197,8 +197,8 @@ fn hostile_stored_forms_are_refused_with_the_reason() {
     assert!(change(3, 0x80).contains("8 modules, expected 2 to 7"));
     assert!(change(3, 0x10).contains("1 modules, expected 2 to 7"));
     assert!(change(3, 0x20).contains("has 24 bytes, expected 16"));
-    assert!(change(3, 0x31).contains("module 0 says that it is 1"));
-    assert!(change(11, 0x30).contains("module 1 says that it is 0"));
+    assert!(change(3, 0x31).contains("module 0 is numbered 1"));
+    assert!(change(11, 0x30).contains("module 1 is numbered 0"));
     assert!(change(11, 0x41).contains("module 1 is modular of 4 modules, expected modular of 3"));
     assert!(change(7, 255).contains("module 0: 4278190"));
     for length in (0..64).filter(|length| *length != good.len()) {

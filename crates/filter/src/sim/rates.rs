@@ -20,9 +20,10 @@ pub struct Effort {
     pub filters: u32,
     /// Keys of each filter. With a multiple of 4,096, eighths of bits per key are whole lines.
     pub keys_per_filter: usize,
-    /// Absent keys are probed until about this many are expected to have passed...
+    /// Number of false positives to observe over all filters; the theoretical rate gives the number
+    /// of absent keys that this needs.
     pub passes_wanted: f64,
-    /// ...but at most this many, over all filters.
+    /// Maximum number of absent keys that are probed, over all filters.
     pub strangers_max: u64,
 }
 
@@ -35,14 +36,14 @@ impl Effort {
         Self { filters: 16, keys_per_filter: 40_960, passes_wanted: 5_000.0, strangers_max: 1_500_000 };
 }
 
-/// A measured rate.
+/// A measured false-positive rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     /// The share of absent keys that passed.
     pub fpr: f64,
     /// Its standard error.
     pub error: f64,
-    /// Absent keys probed.
+    /// Number of absent keys probed.
     pub strangers: u64,
 }
 

@@ -2,7 +2,7 @@
 //! prefixes.
 //!
 //! Decoding checks every length against the remaining input before it allocates, indexes or casts.
-//! Hostile input causes an error, never a panic or a large allocation.
+//! Malformed input causes an error, never a panic or a large allocation.
 
 /// A decoded value, or the reason for the failure as a phrase for an error message.
 pub type Decoded<T> = Result<T, String>;

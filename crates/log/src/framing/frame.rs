@@ -36,7 +36,7 @@ pub enum FrameKind {
     Head = 5,
     /// The last record of a file that was closed cleanly.
     End = 6,
-    /// The offset up to which the file was synced before this frame was written.
+    /// A promise: the offset up to which the file was synced before this frame was written.
     Promise = 7,
 }
 

@@ -1,5 +1,5 @@
-//! Framing: the record format shared by the write-ahead log and the manifest. It lets a reader tell
-//! corruption from a torn tail.
+//! Framing: the record format shared by the write-ahead log and the manifest, with which a reader
+//! distinguishes corruption from a torn tail.
 //!
 //! ```text
 //! file   = file header (48 bytes)  frame*
@@ -18,16 +18,17 @@
 //! A record is one full frame, or a first frame, any number of middle frames and a last frame. All
 //! frames of a record except the last have the maximum length.
 //!
-//! *Promises* decide whether damage is corruption. A bad frame at offset `x` is corruption if any
-//! valid promise about the file, wherever it is stored, states a synced offset above `x`. Otherwise
-//! it is a torn tail, even if valid records follow it, because page write-back is unordered.
-//! [`survey`] finds the highest promise in a file. [`reader`] returns the records up to the first
-//! damage. The caller compares the two.
+//! A *promise* records a durable watermark: all bytes below the offset that it states were synced
+//! before it was written. Promises decide whether damage is corruption. A bad frame at offset `x`
+//! is corruption if any valid promise about the file, in whatever file it is stored, states an
+//! offset above `x`. Otherwise it is a torn tail, even if valid records follow it, because page
+//! write-back is unordered. [`survey`] finds the highest promise in a file. [`reader`] returns the
+//! records up to the first damage. The caller compares the two.
 //!
-//! A promise's checksum is salted with the file number, which the file name states, and not with
-//! the birth id. So a promise stays readable when the file header is lost. A promise is written
-//! after a sync, and again before the first record in each further 512-byte sector. So the loss of
-//! one sector does not destroy every promise that covers it.
+//! The checksum of a promise is salted with the file number, which the file name states, and not
+//! with the birth id. So a promise stays readable when the file header is lost. A promise is
+//! written after each sync. It is repeated before the first record in each further 512-byte sector,
+//! so that the loss of one sector does not destroy every promise about it.
 //!
 //! Invariants:
 //! - Promises lie between records.

@@ -57,8 +57,8 @@ pub struct Record {
 pub enum Step {
     /// A complete record.
     Record(Record),
-    /// The file ends here, at a record boundary, or only zeros follow: room that the writer had
-    /// reserved.
+    /// The file ends here, at a record boundary, or only zeros follow: space that the writer
+    /// allocated in advance.
     End,
     /// The bytes here are not a valid record.
     Damage {

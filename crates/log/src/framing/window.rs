@@ -12,7 +12,7 @@ use shamba_env::{Env, RandomFile, read_exact_at};
 use super::frame::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES};
 use crate::{Error, Result};
 
-/// Bytes read at a time: several frames, but little compared to the memtables that replay fills.
+/// Bytes per read: several frames, but little compared to the memtables that replay fills.
 const CHUNK_BYTES: usize = 256 << 10;
 const _: () = assert!(CHUNK_BYTES >= FRAME_BYTES_MAX, "a frame is loaded at once");
 
@@ -61,7 +61,7 @@ impl Window {
     /// Whether all bytes from `from` to `end` are zeros.
     pub fn is_zero(&mut self, from: u64, end: u64) -> Result<bool> {
         let mut at = from;
-        // Most are not, and their first bytes show it.
+        // Usually the first bytes show that the range is not zero.
         let mut piece_bytes = FRAME_HEADER_BYTES;
         while at < end {
             let left = usize::try_from(end - at).unwrap_or(usize::MAX);

@@ -36,7 +36,7 @@ const SECTOR_BYTES: u64 = 512;
 #[derive(Clone, Debug)]
 struct Seal {
     cause: Error,
-    /// The file was truncated to where the last flush left it, according to the operating system.
+    /// The file was truncated to its length at the last flush, and the truncation succeeded.
     cut: bool,
     /// A sync failed: even flushed records can no longer be made durable.
     sync_failed: bool,
@@ -99,9 +99,9 @@ impl FrameWriter {
         })
     }
 
-    /// Buffers up to `room` bytes, which `write` appends to the buffer, as part of a record that
-    /// later calls may extend. `begin` is the start of the payload if a new record is begun.
-    /// `begin` and `room` together fit one frame.
+    /// Buffers up to `room` bytes, which `write` appends to the buffer. They extend the open record
+    /// if it has space, and later calls can extend it further. Otherwise a new record begins, whose
+    /// payload starts with `begin`. `begin` and `room` bytes together fit one frame.
     ///
     /// # Errors
     /// The cause of the seal, if the writer is sealed.
@@ -123,7 +123,8 @@ impl FrameWriter {
         }
         let before = self.buffer.len();
         write(&mut self.buffer);
-        // More would overrun the frame; fewer would mean that `write` removed what others buffered.
+        // More bytes would overrun the frame; fewer would mean that `write` removed buffered bytes
+        // of an earlier call.
         let written = self.buffer.len().checked_sub(before);
         assert!(
             written.is_some_and(|written| written <= room),

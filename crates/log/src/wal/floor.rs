@@ -1,7 +1,8 @@
-//! Floors: the promised offset of each log, over all places where a promise can stand.
+//! Floors: for each log, the offset below which all bytes are known to be durable.
 //!
-//! A promise about a log is in the log itself, in the head of the log after it, in any later log,
-//! or in the manifest. This is the first pass of recovery. It reads every log once and keeps only
+//! A floor is the highest promise about the log in any file: in the log itself, in the head of the
+//! next log, in any later log (which promises the whole of earlier ones), or in the manifest.
+//! Finding the floors is the first pass of recovery. It reads every log once and keeps only
 //! headers, heads and one offset per log.
 
 use std::path::{Path, PathBuf};
@@ -32,10 +33,10 @@ pub struct SurveyedLog {
     pub head: Decoded<(Head, u64)>,
     /// The highest promise in the log itself.
     pub promise: u64,
-    /// The file has no byte, or only zeros: nothing that was written to it arrived.
+    /// The file is empty or holds only zeros: nothing that was written to it reached the disk.
     pub is_empty: bool,
-    /// A record follows the head. After a power loss other bytes can: the room that was reserved
-    /// for records has no content until it is synced.
+    /// A record follows the head. After a power loss, other bytes can follow it: the space that was
+    /// allocated for records has no defined content until it is synced.
     pub has_more_than_head: bool,
 }
 
@@ -90,7 +91,7 @@ fn read_head(reader: &mut FrameReader, number: LogNo) -> Result<Decoded<(Head, u
     })
 }
 
-/// The promised extent of a log, and the file that promises it.
+/// The part of a log that is promised to be durable, and the file that promises it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Floor {
     /// No promise: after a crash the log may be damaged anywhere, or missing.
@@ -119,7 +120,7 @@ impl Floor {
         }
     }
 
-    /// The minimum length that the log must have.
+    /// Minimum length of the file; shorter is corruption.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Below { offset, .. } => *offset,

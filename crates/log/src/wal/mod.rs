@@ -6,10 +6,11 @@
 //! a record ([`record`]). A log that was closed cleanly ends with an end marker. [`writer`]
 //! appends, `replay` reads a chain of logs back.
 //!
-//! Promises extend along the chain. A log is synced before any later one, so a promise above 0 in a
-//! log covers all of every earlier log. The `synced` field of a head promises its predecessor up to
-//! that offset. The *length* in a head is no promise, because without a sync the bytes may never
-//! have reached the disk. But it is where the predecessor ends: nothing beyond it was acknowledged.
+//! Promises extend along the chain. A log is synced only after its predecessor, so a promise above
+//! 0 in a log covers all of every earlier log. The `synced` field of a head promises its
+//! predecessor up to that offset. The *length* in a head is no promise, because the bytes before it
+//! may never have been synced. But it is the end of the predecessor: nothing beyond it was
+//! acknowledged.
 //!
 //! Not here: which thread syncs for a commit group (the commit path), how a batch changes
 //! memtables.

@@ -16,9 +16,9 @@
 //!                                  end (exclusive): varint length, bytes
 //! ```
 //!
-//! Batches that were written together share a record, so they need one checksum and no header of
-//! their own. A record is decoded completely before any of it is applied, so its batches are
-//! replayed entirely or not at all. Keys and values are slices of the record.
+//! The batches of a commit group share a record, so they need one checksum and no headers of their
+//! own. A record is decoded completely before any of it is applied, so its batches are replayed
+//! entirely or not at all. Keys and values are slices of the record.
 
 use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 

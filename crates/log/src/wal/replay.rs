@@ -1,15 +1,15 @@
 //! Replay: reads the batches of a chain of logs, up to the first damage.
 //!
 //! There are two passes. The first finds the promises ([`super::floor`]). The second returns the
-//! batches in order and stops at the first fault: a damaged frame, a log shorter than a promise or
-//! than its successor states, a missing log, a gap in the sequence numbers. If a promise covers the
-//! place of the fault, it is corruption and the open fails ([`Recovery::Strict`]). Otherwise it is
-//! the tail of an unclean stop: everything from there on is left out, valid or not, and a warning
-//! states its length. A read error is neither; it is returned.
+//! batches in order and stops at the first fault: a damaged frame, a log that is shorter than a
+//! promise or its successor states, a missing log, or a gap in the sequence numbers. If a promise
+//! covers the place of the fault, it is corruption and the open fails ([`Recovery::Strict`]).
+//! Otherwise it is the torn tail of an unclean stop: everything from there on is dropped, valid or
+//! not, and a warning states its length. A failed read is neither; the error is returned.
 //!
-//! Replay writes nothing, and no old log is ever appended to again. The caller must do the
-//! following, in this order, so that a tail once left out never comes back and a crash during
-//! recovery is harmless:
+//! Replay writes nothing, and no old log is ever appended to again. The caller must take these
+//! steps in this order, so that a dropped tail never comes back and a crash during recovery is
+//! harmless:
 //! 1. Put everything replayed, of all keyspaces, into synced tables; or, if it is little, keep it
 //!    for step 2.
 //! 2. Create a log *without predecessor*, and sync it. Either it is empty, and its base is the last
@@ -162,9 +162,9 @@ impl<E: From<Error>> Replay<'_, E> {
         Ok(self.report)
     }
 
-    /// Checks that the log which the manifest promises exists, even if no log follows it. The first
-    /// log must exist, too, once the manifest contains any promise: only the first log of a new
-    /// database is created after the edit that names it, and that edit contains no promise.
+    /// Checks that the log which the manifest promises exists, even if no log follows it. Once the
+    /// manifest contains any promise, the first log must exist, too. (Only the first log of a new
+    /// database is created after the edit that names it, and that edit contains no promise.)
     fn look_for_the_promised_log(&mut self) -> Result<()> {
         let Some((promised, bytes)) = self.options.promise.filter(|(_, bytes)| *bytes > 0) else {
             return Ok(());

@@ -10,7 +10,7 @@
 //! separate value file. The file is not removed while a reference to its [`ValueLog`] exists.
 //!
 //! Not here: which values stay in the log (the commit path and recovery); the value files and the
-//! removal of files (package `shamba`, `write::side` and `obsolete`).
+//! removal of files (package `shamba`, `writer/log/side.rs` and `catalog/obsolete.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

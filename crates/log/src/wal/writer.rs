@@ -252,9 +252,10 @@ impl WalWriter {
         let before = self.frames.synced();
         self.sync_records()?;
         // Without a promise, damage to the part just synced would pass for a torn tail until more
-        // is written. No promise before the first batch: until the manifest names this log, a
-        // promise in it would cover logs of an unclean stop. A failure here is reported by the next
-        // append; the sync itself succeeded.
+        // is written. There is no promise before the first batch: until the manifest names this
+        // log, a promise in it would cover earlier logs whose tails may be damaged. If writing the
+        // promise fails, the sync has succeeded all the same, and the next append reports the
+        // failure.
         if self.frames.synced() > before.max(self.head_end) {
             let _ = self.frames.append_promise().and_then(|()| self.flush());
         }

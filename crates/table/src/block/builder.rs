@@ -1,12 +1,12 @@
 //! Builder of data blocks of the layout [tagged](super::tagged), without an allocation per block or
 //! entry.
 //!
-//! Entries are kept unencoded until the block is full, because prefixes and widths depend on all of
-//! them. The payload's length follows from a few sums, minimums and maximums, the [`Shape`]. As
-//! long as all entries fit in their widest form, the shape is not computed; near the limit, an
-//! entry is tried on a copy of the shape. Whether keys are also cut by groups depends on which
-//! result is smaller. For keys of one length with short common prefixes, the block's prefix alone
-//! is smaller, because then no suffix needs a length.
+//! Entries are kept unencoded until the block is full, because the prefixes and field widths depend
+//! on all of them. The payload's length follows from a few sums, minimums and maximums, the
+//! [`Shape`]. While all entries fit even in their widest form, the shape is not computed; near the
+//! limit, each new entry is tried on a copy of the shape. The builder divides keys into groups with
+//! a prefix each if that makes the block smaller. For keys of one length with short common prefixes
+//! it does not: without groups, no suffix needs a length.
 //!
 //! Not here: the layout ([`super::tagged`]).
 
@@ -17,11 +17,11 @@ use super::tagged::{FLAG_WIDE, HEADER_BYTES, LAYOUT_TAGGED, SUFFIX_WIDTH_SHIFT, 
 /// Entries in a group, as a power of two.
 const GROUP_SHIFT: u32 = 3;
 const GROUP_ENTRIES: usize = 1 << GROUP_SHIFT;
-/// Maximum number of entries in a block with one-byte tags: with more, too many would be equal by
-/// chance.
+/// Maximum number of entries in a block with one-byte tags. With more entries, too many tags would
+/// be equal by chance.
 const NARROW_TAGS_MAX: usize = 100;
 const _: () = assert!(NARROW_TAGS_MAX <= u8::MAX as usize, "a one-byte tag distinguishes 256 keys");
-/// Larger buffers are freed after the block: it had a large value.
+/// Buffers above this size, grown for a large value, are freed after the block.
 const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
 /// Maximum length of an entry besides key and value in a block of up to 65,535 bytes: tag, offset,
@@ -56,8 +56,8 @@ struct Shape {
     smallest_seq: u64,
     largest_seq: u64,
     kind: Option<EntryKind>,
-    /// Full groups: the sum of their prefix lengths; the same multiplied by their numbers of keys;
-    /// their suffix lengths.
+    /// Of the full groups: sum of prefix lengths; sum of prefix lengths times numbers of keys;
+    /// minimum and maximum of suffix lengths.
     closed_prefix_bytes: usize,
     closed_saved_bytes: usize,
     closed_suffixes: Lengths,
@@ -325,8 +325,8 @@ impl DataBlockBuilder {
         shape
     }
 
-    /// Appends `entry` if the payload then takes at most `limit_bytes` or holds nothing else;
-    /// returns whether it did. The caller keeps the order.
+    /// Appends `entry` if the payload then takes at most `limit_bytes`, or if the block is empty;
+    /// returns whether it did. The caller adds entries in internal order.
     #[inline]
     pub(crate) fn push(&mut self, entry: &NewEntry<'_>, limit_bytes: usize) -> bool {
         if !self.surely_fits(entry, limit_bytes) {

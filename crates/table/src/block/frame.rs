@@ -70,7 +70,7 @@ pub(crate) fn unseal(
 /// compression.
 pub(crate) fn check(birth: BirthId, offset: u64, frame: &[u8]) -> Result<(&[u8], Compression), String> {
     let Some((covered, stated)) = frame.split_last_chunk::<4>() else {
-        return Err(format!("{} bytes are no frame", frame.len()));
+        return Err(format!("{} bytes are too short for a frame", frame.len()));
     };
     let (stated, found) = (u32::from_le_bytes(*stated), checksum(birth, offset, covered));
     if stated != found {

@@ -5,9 +5,9 @@
 //! shared prefixes and has a tag of the digest for each entry, and is used for data blocks. The
 //! meaning of key, sequence number, kind and value depends on the use of the block.
 //!
-//! [`DataBlock`] reads data blocks of both layouts in place: it checks the header when it is
-//! created, and each access checks its own bounds, so that a block is searched without having been
-//! parsed. Damaged bytes that passed a checksum lead to an error or to wrong entries, never to a
+//! [`DataBlock`] reads data blocks of both layouts in place. It checks the header when it is
+//! created, and each access checks its own bounds, so a block is searched without being parsed
+//! first. Damaged bytes that passed a checksum lead to an error or to wrong entries, never to a
 //! panic.
 //!
 //! Not here: checksums and compression ([`frame`]).

@@ -144,8 +144,8 @@ fn push_varint(out: &mut Vec<u8>, mut value: u32) {
     out.push(value as u8);
 }
 
-/// The key length at the front of `bytes` and the length of its encoding; `None` if it is
-/// truncated, longer than three bytes, or not in its shortest form (each value has one encoding).
+/// The key length at the front of `bytes`, and the length of its encoding. `None` if the encoding
+/// is truncated, longer than three bytes, or not the shortest one.
 fn read_varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0usize;
     for (place, byte) in bytes.iter().take(3).enumerate() {

@@ -389,7 +389,7 @@ impl<'a> Tagged<'a> {
         let prefix = self.group_prefix(&at, start).ok_or_else(|| malformed(start))?;
         match rest.strip_prefix(prefix) {
             Some(rest) => self.first_from(&at, start, end, rest, seq),
-            // Its first entry is before the position, so all entries with this prefix are.
+            // The first entry of the group is before the position, so all of its entries are.
             None => Ok(end),
         }
     }

@@ -1,11 +1,11 @@
 //! Searching an array of tags: 64 bytes a step with SSE2, which every x86-64 processor has.
 //!
-//! An equal tag says that an entry may have the key: some tags are equal by chance. [`Tags::find`]
-//! finds the entries with an equal tag one after the other, in order. Tags are one or two bytes
-//! wide; a width of one uses the low byte of the 16-bit block tag.
+//! An equal tag means that the entry may have the key; some tags are equal by chance.
+//! [`Tags::find`] finds the entries with an equal tag in order. Tags are one or two bytes wide; a
+//! tag of one byte is the low byte of the 16-bit block tag.
 //!
-//! The safe twin compares byte by byte: for other processors, and for arrays so close to the end of
-//! the payload that a step cannot be loaded. A test compares the two.
+//! The safe fallback compares byte by byte. It serves other processors, and steps that would read
+//! beyond the end of the payload. A test compares the two.
 #![allow(unsafe_code)]
 
 use shamba_key::chunks;
@@ -101,7 +101,7 @@ fn equal_near_the_end(step: &[u8], tag: u16, wide: bool) -> u64 {
     equal_one_by_one(step, tag, wide)
 }
 
-/// The safe twin of [`equal`], for at most [`STEP_BYTES`] bytes.
+/// Safe fallback of [`equal`], for at most [`STEP_BYTES`] bytes.
 fn equal_one_by_one(step: &[u8], tag: u16, wide: bool) -> u64 {
     debug_assert!(step.len() <= STEP_BYTES, "{} bytes have no bits in the answer", step.len());
     let mut found = 0;

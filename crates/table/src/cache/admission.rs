@@ -1,12 +1,16 @@
-//! Admission: which missed blocks get a frame.
+//! Admission: whether a missed block is inserted into the cache.
 //!
-//! While there are free frames, every missed block is admitted. Once every frame holds a block,
-//! admission evicts another block; its cost (the evicted block's cache lines, the sweep) must be
-//! small against the time of a read. Where reads are slow, every block is admitted. Where reads are
-//! copies out of the page cache, admission would add half the read's cost again, so only one block
-//! in [`KEPT_IN`] is admitted, chosen pseudo-randomly. A uniform workload loses nothing, frequently
-//! read blocks are admitted after a few reads, and blocks that are read once rarely evict others. A
-//! cache that counts reads instead of time admits every block
+//! While there are free frames, every missed block is admitted. Once the cache is full, admission
+//! evicts another block and takes CPU time (the sweep, and the cache lines of the evicted block).
+//! That pays only if it is short compared with a read:
+//!
+//! - If short reads take [`SLOW_READ_NS`] or more on average, every block is admitted.
+//! - If reads are faster, they are copies out of the page cache, and admission would add half of a
+//!   read's time. Then one block in [`KEPT_IN`] is admitted, chosen pseudo-randomly. A uniform
+//!   workload loses nothing, frequently read blocks are admitted after a few reads, and blocks that
+//!   are read once rarely evict others.
+//!
+//! A cache that counts reads instead of time admits every block
 //! ([`super::BlockCache::admitting_all`]).
 //!
 //! Not here: which block is evicted ([`super::hand`]).
@@ -18,18 +22,18 @@ use shamba_env::Clock;
 use super::ghosts::Ghosts;
 use super::slab::BlockKey;
 
-/// From this average read time on, every missed block is admitted: about ten times the cost of
+/// Average read time from which every missed block is admitted: about ten times the cost of
 /// admission.
 const SLOW_READ_NS: u64 = 5_000;
-/// Of fast reads, one in this many is admitted.
+/// One in this many blocks is admitted while the cache is full and reads are fast.
 const KEPT_IN: u64 = 16;
 /// One read in this many is timed.
 const TIMED_IN: u64 = 8;
 /// Weight of a measurement in the moving average: one part in this many.
 const WEIGHT: u64 = 8;
 const _: () = assert!(WEIGHT > 1 && KEPT_IN > 1 && TIMED_IN > 0, "parts of a whole");
-/// Minimum length of a long read: twice the common size of blocks and partitions, and shorter than
-/// slices of large filters.
+/// Minimum length of a long read: several times the size of a block or partition (4 KiB), less than
+/// a slice of a large filter (64 KiB).
 const LONG_BYTES_MIN: u64 = 16 << 10;
 
 /// Moving averages of read times, by size class.
@@ -44,7 +48,7 @@ pub struct ReadTimes {
 
 #[derive(Default)]
 pub(super) struct Admission {
-    /// The last frame that was taken was freed by an eviction. Only a hint.
+    /// The cache is full: the last frame that was taken was freed by an eviction. Only a hint.
     pub(super) crowded: AtomicBool,
     misses: AtomicU64,
     /// Moving averages of the time and length of short reads (blocks); 0 before the first sample.

@@ -1,8 +1,8 @@
-//! Grace periods: when every reader that could still see a retired frame has left.
+//! Grace periods (epoch-based reclamation): when no reader can hold a retired frame any more.
 //!
-//! A reader enters a section and leaves it soon; sections never span I/O or a caller's code. To
-//! reuse a frame, the owner of the cache's lock makes it unreachable, records the phase, and reuses
-//! it two phases later:
+//! A reader enters a section (it holds an epoch guard) and leaves it soon; sections never span I/O
+//! or a caller's code. To reuse a frame, the holder of the cache's lock makes it unreachable,
+//! records the phase, and reuses it two phases later:
 //!
 //! - There are two counts of readers, for even and odd phases, spread over cells so that threads
 //!   rarely share one. A reader increments the count of the phase that it sees and loads the phase
@@ -15,15 +15,15 @@
 //!   left.
 //!
 //! No thread waits: a phase that cannot advance yet is tried again later. Nothing depends on time,
-//! and threads need no registration: the choice of a cell affects contention, never correctness.
+//! and threads need no registration. The choice of a cell affects contention, never correctness.
 
 use std::cell::Cell;
 
 use crate::sync::IS_EXPLORED;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A power of two; more than the number of cores that saturate one machine's memory bandwidth with
-/// block searches.
+/// Number of cells, a power of two: more than the number of cores whose block searches saturate the
+/// memory bandwidth of one machine.
 const CELLS: usize = if IS_EXPLORED { 1 } else { 32 };
 
 /// Phases between the removal of a frame and its reuse.

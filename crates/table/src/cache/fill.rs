@@ -70,9 +70,9 @@ impl Deref for FreshFrame<'_> {
 
 impl DerefMut for FreshFrame<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above. No other reference to the bytes exists: the previous holders left the
-        // frame a grace period ago or gave it back, and it has no key by which a reader could find
-        // it.
+        // SAFETY: as above. No other reference to the bytes exists. The previous holders of the
+        // frame left a grace period ago or gave the frame back, and without a key no reader can
+        // find it.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }

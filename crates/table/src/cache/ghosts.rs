@@ -5,8 +5,9 @@
 //! whole cache.
 //!
 //! The entries are a direct-mapped table of fixed size: each hash has one place, and a new entry
-//! replaces an older one. So an entry lives for about as many insertions as there are places.
-//! Places are read and written without a lock: a lost entry is a ghost hit that is not counted.
+//! overwrites the one in its place. So an entry lives for about as many insertions as there are
+//! places. Places are read and written without a lock; if a concurrent write loses an entry, one
+//! ghost hit is not counted.
 //!
 //! Not here: use of the figures (package `shamba`).
 

@@ -1,15 +1,16 @@
 //! Free lists, CLOCK eviction and slabs: the part of the cache behind the lock.
 //!
-//! A frame is free, then owned by a filler, then published, then retired (its key is cleared,
-//! readers may still be in it), and free again after a grace period. A frame that is pinned at that
-//! time is freed by its last pin. The CLOCK hand walks over the frames of one kind, clears set
-//! reference bits and retires the first frame that is unreferenced and unpinned: every block that
-//! was referenced since the last sweep stays for another one. A sweep is bounded: when nearly all
-//! reference bits are set, they carry no information.
+//! A frame is free, then owned by the thread that fills it, then published, then retired (its key
+//! is cleared, but readers may still use it), and free again after a grace period. A frame that is
+//! pinned at that time is freed by its last pin. The CLOCK hand walks over the frames of one kind,
+//! clears reference bits, and retires the first frame whose bit was clear and that is not pinned.
+//! So a block that was referenced since the last sweep survives another one. A sweep has a maximum
+//! number of steps, after which it ignores the bits: if nearly all are set, they carry no
+//! information.
 //!
-//! Small frames come in slabs, large ones are allocated singly, both within one capacity. When it
-//! is used up, each kind's share is proportional to its recently missed bytes; to give memory to
-//! large blocks, a whole slab of small frames is drained.
+//! Small frames come in slabs, large ones are allocated singly, both within one capacity. When the
+//! capacity is used up, it is divided between the two kinds in proportion to their recently missed
+//! bytes. To free memory for large blocks, a whole slab of small frames is drained.
 //!
 //! When the capacity shrinks, slabs are drained as well: their frames are retired and not handed
 //! out again, and the slab is freed with its last frame. Pinned frames delay that.
@@ -27,17 +28,17 @@ use super::slab::{BlockKey, FRAME_SIZE, HiddenSlab, RETIRED, Record, SlabKind, S
 use crate::ledger::{Ledger, LedgerPart};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Maximum number of frames retired in one sweep: they share the cost of the walk and one grace
+/// Maximum number of frames that one sweep retires. They share the cost of the walk and one grace
 /// period.
 const BATCH_FRAMES_MAX: usize = 32;
 /// Maximum number of steps in one sweep before reference bits are ignored: a few microseconds.
 const STEPS_MAX: usize = 1_024;
-/// Divisor: a large block is usually at most this fraction of the capacity, so that one block
-/// cannot flush the cache.
+/// Divisor: maximum size of a large block as a fraction of the capacity, so that one block cannot
+/// flush the cache.
 pub(super) const LARGE_PART_MAX: u64 = 8;
 const _: () = assert!(BATCH_FRAMES_MAX <= STEPS_MAX, "a sweep can fill a batch");
-/// Divisor: up to [`SLICE_BYTES_MAX`], the limit is this fraction instead: a small cache could not
-/// hold any filter slice otherwise.
+/// Divisor: as [`LARGE_PART_MAX`], for blocks of up to [`SLICE_BYTES_MAX`]. Otherwise a small cache
+/// could not hold any filter slice.
 const SLICE_PART_MAX: u64 = 4;
 const SLICE_BYTES_MAX: u64 = 64 << 10;
 const _: () = assert!(SLICE_PART_MAX <= LARGE_PART_MAX, "slices are admitted at least as large blocks are");
@@ -101,7 +102,7 @@ enum Retired {
     Slab(usize, SlabKind, HiddenSlab),
 }
 
-/// State of one kind of frames.
+/// Frames of one kind: small or large.
 #[derive(Default)]
 struct Kind {
     slabs: usize,
@@ -109,7 +110,7 @@ struct Kind {
     free: Vec<u32>,
     /// The frame at the CLOCK hand.
     hand: u32,
-    /// Bytes recently missed, decayed.
+    /// Bytes of recent misses, decayed.
     missed_bytes: u64,
 }
 

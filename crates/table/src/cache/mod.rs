@@ -2,9 +2,9 @@
 //!
 //! The index entry of a block has a [`FrameSlot`]: the number of the frame that last held the
 //! block. A hit enters a [section](section), loads the slot, compares the frame's key with the
-//! block's key and reads. A hit writes only the frame's reference bit, and only if that bit is
-//! clear. A slot may be stale, a key never is: a frame is reused only after its key was cleared and
-//! every reader that may have seen the key has left its section ([`epoch`]).
+//! block's key, and reads. The only write of a hit is to the frame's reference bit, if that is
+//! clear. A slot may be stale, but a key is not: a frame is reused only after its key was cleared
+//! and every reader that may have seen the key has left its section ([`epoch`]).
 //!
 //! A miss takes a frame of its own, reads into it ([`fill`]) and publishes it if the block is
 //! admitted ([`admission`]). If the block is not admitted, or no frame is available at once, the
@@ -72,9 +72,9 @@ use crate::sync::{IS_EXPLORED, Mutex, MutexGuard, PoisonError};
 const SLAB_FRAMES_MIN: u64 = if IS_EXPLORED { 4 } else { 8 };
 /// Blocks of a closed table that are retired in one critical section.
 const CLOSED_AT_ONCE: usize = 256;
-/// Divisor: a slab is about this fraction of the capacity at creation. A remainder of less than a
-/// slab is not used, and the memory division may later leave the cache a small part of its first
-/// capacity.
+/// Divisor: approximate size of a slab as a fraction of the capacity at creation. Small slabs waste
+/// less of the capacity, and can be freed when the division of memory later leaves the cache a
+/// small part of it.
 const SLAB_PART: u64 = 128;
 /// From this capacity on, a slab is one huge page (2 MiB).
 const LARGE_PAGES_FROM_BYTES: u64 = 32 << 20;

@@ -1,9 +1,9 @@
 //! Observed reuse of data blocks: a spatial sample of the references of lookups ([`ReuseSampler`]).
 //!
-//! Every lookup of a block hashes its key with a multiplication and compares the product with a
-//! threshold; blocks that are not sampled cost nothing more. References to sampled blocks go to the
-//! sampler under a `try_lock`: a reference that finds the lock taken is only counted, and the next
-//! sampled reference is weighted by that count.
+//! Every lookup of a block hashes the block's key with a multiplication and compares the product
+//! with a threshold; blocks that are not sampled cost nothing more. References to sampled blocks
+//! are passed to the sampler under a `try_lock`. A reference that finds the lock taken is only
+//! counted, and the count is added to the weight of the next sampled reference.
 //!
 //! A block counts as the pages that it takes in the cache: one page if it is short, several if it
 //! holds one long entry. So the miss ratio of a capacity in bytes is correct for every block size.

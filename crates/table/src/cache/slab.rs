@@ -7,21 +7,24 @@
 //!       -> data      4,160 bytes per frame, 64-aligned            (none in slabs of large blocks)
 //! ```
 //!
-//! A frame is one cache line longer than the page that it holds: with a stride of one page, all
-//! frame headers, which every hit reads, would map to the same few sets of the processor's caches.
-//! Direct I/O needs page alignment; there the block is copied, which costs little compared with the
-//! device. In a large cache a slab fits 2 MiB and asks for one huge page where the system has them:
-//! a hit then finds the address of a frame without a page-table walk.
+//! A frame is one cache line longer than the page that it holds. With a stride of one page, the
+//! first lines of all frames, which every hit reads, would map to the same few sets of the
+//! processor's caches. Direct I/O needs page alignment, so there the block is copied; the copy
+//! costs little compared with the device. In a large cache a slab has the size of a huge page (2
+//! MiB) and asks the system for one. A hit then finds a frame without a page-table walk.
 //!
 //! A slab of *small* frames contains their bytes; in a slab of *large* frames each record points to
 //! an allocation of its own.
 //!
-//! Access rules. A record's atomics: any thread in a section ([`super::epoch`]) that reached the
-//! record through the directory. Frame bytes: written only by the one owner of a frame that is
-//! neither free nor published ([`super::fill`]); read by a thread that found the frame's key in its
-//! record while in a section, or that has pinned the frame. A slab is freed only after its
-//! directory entry was cleared and a grace period has passed; the directory is freed with the
-//! cache.
+//! Access rules:
+//! - A record's atomics: any thread in a section ([`super::epoch`]) that reached the record through
+//!   the directory.
+//! - Frame bytes, writing: the owner of a frame that is neither free nor published
+//!   ([`super::fill`]).
+//! - Frame bytes, reading: a thread in a section that found the frame's key in its record, or that
+//!   has pinned the frame.
+//! - A slab is freed after its directory entry was cleared and a grace period has passed; the
+//!   directory is freed with the cache.
 //!
 //! Not here: which frames are free, and which are evicted ([`super::hand`]).
 
@@ -207,9 +210,9 @@ impl Slabs {
             return None;
         }
         // SAFETY: a slab has `frames` records, initialised before the entry was set, and `place` is
-        // below that. They are freed only after the entry was cleared and a grace period has
-        // passed, and never while a frame of the slab is owned or pinned; the caller guarantees
-        // that the reference does not live that long.
+        // below that. The records are freed only after the entry was cleared and a grace period has
+        // passed, and never while a frame of the slab is owned or pinned. The caller guarantees
+        // that it does not keep the reference longer than that.
         let record = unsafe { &*records.add(place) };
         // Set before `records`, and not changed before a grace period has passed, which this caller
         // delays.

@@ -6,15 +6,16 @@
 //!        few zeros to the page: on it       many: packed, on the next line
 //! ```
 //!
-//! A block starts on the next page, so that one page is read for it, if the padding is at most an
-//! eighth of a page. Otherwise it is *packed*: it starts on the next line of 64 bytes. However, a
-//! block that fills a page *returns* to a page boundary, as long as the padding for that stays a
-//! small part of the file: otherwise one long entry, or a chunk of a large value, would leave all
-//! following blocks on two pages each. Older writers started every block on a page; their files
-//! stay valid.
+//! A block starts on the next page if the padding for that is at most an eighth of a page, so that
+//! one page is read for it. Otherwise it is *packed*: it starts on the next line of 64 bytes. A
+//! packed block can span two pages, and so can all blocks after it: one long entry, or a chunk of a
+//! large value, is enough to shift them. A block that fills a page therefore *returns* to a page
+//! boundary, as long as the padding for such returns stays a small part of the file. Older writers
+//! started every block on a page; their files stay valid.
 //!
-//! Invariants: a start is at or after the previous end, on a multiple of [`LINE_BYTES`], and is the
-//! next page or the packed place; by the old rule, too.
+//! Invariants: a block starts at or after the end of the previous one, on a multiple of
+//! [`LINE_BYTES`], either on the next page or at the packed place. Files of older writers satisfy
+//! this, too.
 //!
 //! Not here: compressed blocks, which start directly at the previous end.
 
@@ -27,8 +28,7 @@ pub(crate) const LINE_BYTES: u64 = 64;
 const ZEROS_SHARE: u64 = 8;
 const _: () = assert!(PAGE_BYTES as u64 % LINE_BYTES == 0, "a page starts on a line");
 
-/// Divisor: the padding for blocks that return to a page is at most this fraction of the file so
-/// far.
+/// Divisor: the padding for returns to a page is at most this fraction of the file so far.
 const BACK_SHARE: u64 = 32;
 
 /// Places the next uncompressed block; counts the padding for blocks that returned to a page.

@@ -1,9 +1,9 @@
 //! The three residency modes of index partitions.
 //!
 //! * *Pinned*: all of them in memory, from open on.
-//! * *Budgeted*: each partition is resident or not, as the owner of the table decides; none at
-//!   first. A lookup that needs an absent partition reads it, and also the data block that it finds
-//!   there: without the partition there is no slot for the block's frame.
+//! * *Budgeted*: the owner of the table decides which partitions are resident; none at first. A
+//!   lookup that needs an absent partition reads it. It also reads the data block from the file,
+//!   because only a resident partition has the slots that locate blocks in the cache.
 //! * *Cached*, the baseline: the stored bytes of a partition are a block of the block cache, read
 //!   on a miss, which competes with data blocks. The frame slots of the data blocks (4 bytes per
 //!   block) stay in memory in the index's part of the ledger, so that data blocks are found as in

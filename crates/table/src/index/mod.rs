@@ -9,10 +9,10 @@
 //! ```
 //!
 //! A separator is a position at or after the last entry of its block and before the first entry of
-//! the next. Separators are ordered like entries, by key ascending and sequence number descending,
-//! so versions of one key may span blocks and a lookup still goes directly to the block of its
-//! sequence number. If the next block starts with another key, the separator is the shortest key
-//! between the two, with sequence number 0 (the last position of a key).
+//! the next. Separators are ordered like entries, by key ascending and sequence number descending.
+//! So a lookup finds the block of its sequence number even if the versions of its key span several
+//! blocks. If the next block starts with another key, the separator is the shortest key between the
+//! two, with sequence number 0 (the last position of a key).
 //!
 //! In memory, the [top level](top) is always present; the partitions depend on the [residency
 //! mode](hold). When a table is opened, all partitions are read once, in long reads, and checked,
@@ -305,8 +305,8 @@ impl Index {
         self.cell(number)?.partition.swap(None)
     }
 
-    /// Bytes of a partition while it is resident: exact once it was resident, else an estimate; 0
-    /// if it can not become resident.
+    /// Bytes of a partition while it is resident: exact once it has been resident, before that an
+    /// estimate; 0 if it cannot become resident.
     pub(crate) fn partition_bytes(&self, number: usize) -> u64 {
         if let Some(cell) = self.cell(number) {
             return cell.bytes.load(Ordering::Relaxed).into();

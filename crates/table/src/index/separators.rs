@@ -24,8 +24,9 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The first separator at or after `seq` in the range `equal`, whose keys are the key sought
-    /// and whose sequence numbers are in `seqs`; the end of the range if there is none.
+    /// The first separator at or after `seq` in the range `equal`, or the end of the range if there
+    /// is none. All separators of the range have the key sought; `seqs` has the sequence numbers of
+    /// all separators.
     #[inline]
     pub(super) fn among(equal: Range<usize>, seqs: &[SeqNo], seq: SeqNo) -> Self {
         // Separators with one key: their sequence numbers descend.

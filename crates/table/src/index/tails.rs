@@ -1,9 +1,10 @@
 //! Tails: the bytes of a partition's separators that the heads do not contain, and their sequence
 //! numbers.
 //!
-//! A search needs a key only if it ends at the head of a single key longer than its head, and then
-//! only the bytes behind those that heads and their prefixes have compared. Only these bytes are
-//! kept: none for most keys without a pattern, whose separators are shorter than a head.
+//! A search compares key bytes only if it ends at the head of a single key that is longer than its
+//! head. Then it needs the bytes after those that the heads and their prefixes have compared, and
+//! only these bytes are kept. For most keys without a pattern there are none, because their
+//! separators are shorter than a head.
 //!
 //! The separators themselves are in the file; code that needs one reads the partition.
 

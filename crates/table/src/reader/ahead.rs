@@ -1,12 +1,13 @@
 //! Read-ahead: several blocks of a table in one read of the file.
 //!
 //! An iterator that has read two consecutive blocks from the file is assumed to be a scan. From
-//! then on each read includes the blocks that follow, doubling in length up to a limit. Cached
-//! blocks between them do not end the scan and are read along: with direct I/O a read costs far
-//! more than its bytes. If most of the bytes read ahead were cached blocks, the next read is
-//! shorter. A compaction, which reads everything, starts at the limit. The bytes lie in a buffer of
-//! the iterator, and each block is checked and decoded when the iterator reaches it. An iterator
-//! that seeks elsewhere wastes the buffer: at most twice the bytes that it used.
+//! then on each read includes the following blocks and doubles in length up to a limit. Cached
+//! blocks among them do not end the scan and are read as well: with direct I/O a read costs far
+//! more than its bytes. If most of the bytes of a read were cached blocks, the next read is
+//! shorter. A compaction, which reads everything, starts at the limit. The bytes are in a buffer of
+//! the iterator; each block is checked and decoded when the iterator reaches it. If the iterator
+//! seeks elsewhere, the unused part of the buffer is wasted: at most twice the bytes that were
+//! used.
 //!
 //! Not here: the cache ([`crate::cache`]), which is searched before anything is read.
 
@@ -39,15 +40,16 @@ const GAP_MAX_BYTES: u64 = 4 << 10;
 /// Reading mode of an iterator over a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Walk {
-    /// Unknown: reads from the cache or the file, up to `ahead_bytes` at once after a scan was
-    /// detected.
+    /// Parts of the table, as lookups and scans do: reads from the cache or the file, up to
+    /// `ahead_bytes` at once after a scan was detected.
     Parts {
         /// Whether blocks that are read may be admitted to the cache.
         fill_cache: bool,
         /// Maximum bytes per read; 0 reads block by block.
         ahead_bytes: u64,
     },
-    /// Everything once, as compactions do: from the file, bypassing the cache, `bytes` at once.
+    /// The whole table once, as compactions do: from the file, bypassing the cache, `bytes` at
+    /// once.
     Whole {
         /// Bytes per read.
         bytes: u64,
@@ -151,8 +153,9 @@ impl ReadAhead {
         self.buffer.get(..self.filled)?.get(start..start.checked_add(handle.bytes as usize)?)
     }
 
-    /// Reads the frame at `handle` and the blocks after it into the buffer. Returns false, without
-    /// reading, if no block would follow, or if the memory budget has no room for the buffer.
+    /// Reads the frame at `handle` and the blocks after it into the buffer. Returns false without a
+    /// read if no block would follow, or if the memory limit of iterators does not allow the
+    /// buffer.
     fn read(
         &mut self,
         blocks: Blocks<'_>,
@@ -184,8 +187,8 @@ impl ReadAhead {
         if bytes > self.buffer.len() {
             let ledger = blocks.cached().ledger();
             let charge = self.charge.get_or_insert_with(|| Charge::new(ledger, walk_part(self.whole), 0));
-            // A compaction has memory set aside for the buffer; a scan without it reads block by
-            // block.
+            // The memory of a compaction's buffer is reserved in advance. A scan that gets no
+            // memory reads block by block.
             if self.whole {
                 charge.resize(bytes as u64);
             } else if !charge.try_resize(bytes as u64) {

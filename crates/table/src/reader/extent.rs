@@ -4,7 +4,7 @@
 //! is exact enough. Cuts are keys of the index, so partitions that are not in memory are read for
 //! them.
 //!
-//! Not here: how a compaction uses the pieces (crate `shamba`, `compaction::policy::slices`).
+//! Not here: how a compaction uses the pieces (crate `shamba-tree`, `compaction/policy/slices.rs`).
 
 use bytes::Bytes;
 use shamba_key::SeqNo;

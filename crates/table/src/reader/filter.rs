@@ -4,10 +4,11 @@
 //! [`TableFilter::hold`] makes the next one; the memory of dropped slices is freed (and their
 //! charge released) when the last holder of an earlier value is gone.
 //!
-//! A module that is not resident is *skipped*, which is always correct, or *fetched*: its slice is
-//! found in the block cache or read from the file for this one lookup ([`TableFilter::fetch`]). A
-//! resident module may be *dormant*: lookups skip it as if it were not resident, and reactivating
-//! it needs no read. The value contains which of these applies to each module ([`Unasked`]).
+//! A lookup *skips* a module that is not resident, which is always correct, or *fetches* it: finds
+//! the needed slice in the block cache or reads it from the file for this one lookup
+//! ([`TableFilter::fetch`]). A resident module may be *dormant*: lookups skip it as if it were not
+//! resident, and reactivating it needs no read. [`Unasked`] states for each module which of these
+//! applies.
 //!
 //! Invariant: whatever is resident, damaged or fetched, no key of the table is denied.
 //!

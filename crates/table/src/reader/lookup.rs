@@ -107,7 +107,7 @@ impl TableLookup<'_> {
         located: Located,
         io: &mut ReadCounters,
     ) -> Result<Option<Entry>> {
-        // Already held for this lookup, not read by it.
+        // Counts as a cache hit: this lookup reads nothing.
         io.cache_hits += 1;
         let payload = block.payload();
         note_reference(blocks, &located, payload.len());

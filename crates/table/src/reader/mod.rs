@@ -82,9 +82,8 @@ use crate::range::RangeTombstone;
 use crate::residency::{CacheUnit, CacheUnits, Residency};
 use crate::summary::TableSummary;
 
-/// Bytes of an open table besides its filter, its index and its keys: the reader, its path, its
-/// entries in the open files and in the cache, and the allocator's overhead for a dozen
-/// allocations.
+/// Bytes of an open table without filter, index and keys: the reader, its path, its entries in the
+/// list of open files and in the cache, and the allocator's overhead of a dozen allocations.
 pub(crate) const OPEN_BYTES: usize = size_of::<TableReader>() + 512;
 
 /// Options for opening a table.

@@ -2,11 +2,10 @@
 //! the cache, or in the file.
 //!
 //! The result of a search of the index ([`Located`]) is kept with the block, so that later steps of
-//! the same lookup do not search again; in particular, a lookup reads an absent partition only
-//! once. The partition is read into memory of the thread and searched in its stored form, without
-//! decoding. (It is read twice only if versions of the key continue in the next block, which is
-//! rare, or if the partition was resident when the block was found and was dropped before the block
-//! is read.)
+//! the same lookup do not search again. An absent partition is read into a buffer of the thread and
+//! searched in its stored form, without decoding. A lookup reads it only once, with two rare
+//! exceptions: the versions of the key continue in the next block, or a resident partition was
+//! dropped after the block was located and before the block is read.
 //!
 //! [`Partitions`] is a view of two parts of a reader, passed by value in two registers.
 //!

@@ -114,9 +114,9 @@ impl TableReader {
         index.hold_partition(file, number, &payload, self.cached.ledger())
     }
 
-    /// Drops partition `number` from memory; its memory is freed when the last lookup that uses it
-    /// ends. Its data blocks in the cache become unreachable, so their frames are freed at once for
-    /// other blocks. (A block that is published at the same moment may stay until the cache evicts
+    /// Drops partition `number` from memory. Its memory is freed when the last lookup that uses it
+    /// ends. The frame slots of its data blocks are lost, so their frames in the block cache are
+    /// freed at once. (A block that is published at the same moment may stay until the cache evicts
     /// it.)
     pub fn drop_partition(&self, number: usize) {
         let index = &self.loaded.index;

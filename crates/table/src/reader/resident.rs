@@ -130,9 +130,9 @@ impl ResidentFilter {
         modules.filter_map(|module| Some(bytes_of(self.slices.get(self.geometry.slices_of(module))?))).sum()
     }
 
-    /// The question to the first module; with `prefetch`, its line and the lines of the other
-    /// resident modules are prefetched. Without a resident line the question is not answerable.
-    /// [`Self::has_more`] says whether to go on.
+    /// Prepares the probe of the first module. With `prefetch`, prefetches its line and the lines
+    /// of the other resident modules. Without a resident line the probe is not answerable.
+    /// [`Self::has_more`] says whether other modules remain.
     #[inline(always)]
     pub fn ask(&self, digest: KeyDigest, prefetch: bool) -> Question<'_> {
         if !self.first_is_quick {

@@ -1,10 +1,10 @@
 //! The index for iterators: partition after partition, resident or not.
 //!
 //! An iterator looks up a resident partition each time it needs it, so the partition can be dropped
-//! in between. A partition that is not resident is read once for all its blocks, checked in full,
-//! and kept in its stored form until the iterator leaves it; it is charged to the iterator.
-//! Operations on a whole table (its check, its description, cuts for a compaction) likewise hold
-//! one partition at a time.
+//! in between. A partition that is not resident is read once and checked in full. The iterator
+//! keeps it in its stored form until it moves to another partition, and is charged for it.
+//! Operations on a whole table (its check, its description, cuts for a compaction) also hold one
+//! partition at a time.
 //!
 //! Not here: lookups ([`super::partitions`]).
 
@@ -161,7 +161,7 @@ pub(crate) struct ListedBlock<'a> {
     pub(crate) handle: Handle,
     /// Its separator; `None` if the partition is in decoded form.
     pub(crate) separator: Option<(&'a [u8], SeqNo)>,
-    /// The separator of the previous block; `None` likewise.
+    /// The separator of the previous block, if it is known.
     pub(crate) before: Option<(&'a [u8], SeqNo)>,
 }
 

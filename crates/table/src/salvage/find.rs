@@ -8,11 +8,12 @@
 //! try; what matches is then checked in full as a block.
 //!
 //! Bytes can be crafted so that a frame seems to begin at every place. An [`Allowance`] bounds the
-//! work: bytes that are hashed, walked and read are counted, at most [`ALLOWED_PER_BYTE`] for each
-//! byte of the file plus [`ALLOWED_FIRST`]. Tries beyond that are skipped and reported as damage,
-//! like every place at which no frame is found. Undamaged blocks of the writer need at most a
-//! quarter of the allowance: the search continues where a block ended, and among the zeros up to
-//! the next block few places look like the start of a frame. So each block is tried once, however
+//! work: the bytes that are hashed, walked and read are counted, and may be at most
+//! [`ALLOWED_PER_BYTE`] per byte of the file plus [`ALLOWED_FIRST`]. Tries beyond that are skipped
+//! and reported as damage, like every place at which no frame is found. An undamaged file needs at
+//! most a quarter of the allowance: the search continues at the end of each block, and few places
+//! among the zeros up to the next block look like the start of a frame. So each block is tried
+//! about once.
 //! many places there are.
 
 use std::hash::Hasher as _;

@@ -61,7 +61,7 @@ pub(crate) fn walk(file: &TableFile, start: u64, end: u64, damage: &mut Vec<Erro
     let mut stretch = Stretch::new(file, start, end, &mut cost);
     while stretch.peek(LENGTH_BYTES)?.iter().any(|byte| *byte != 0) {
         let Some(chunk_bytes) = stretch.chunk_bytes()? else {
-            damage.push(stretch.damaged("its length cannot be".to_owned()));
+            damage.push(stretch.damaged("its length is impossible".to_owned()));
             return Ok(None);
         };
         match stretch.sealed(chunk_bytes) {

@@ -120,5 +120,7 @@ impl Output {
 }
 
 fn wrong_length(got_bytes: u64, value_bytes: u64) -> Error {
-    Error::Invalid(format!("a value of {got_bytes} bytes or more came where {value_bytes} were said"))
+    Error::Invalid(format!(
+        "the source of a value returned {got_bytes} bytes or more, expected {value_bytes}"
+    ))
 }

@@ -6,9 +6,11 @@
 //! over them in key order records which are live, so that a lookup can select the k-th live key and
 //! no key is stored as text.
 //!
-//! Differences from the K-V-Workload-Generator: the share of unique existing keys (`--UE`) and the
-//! share of deletes of absent keys (`-z`) are applied (it parses but ignores them); updates go to
-//! live keys; a range with a share of 0 names an absent key twice.
+//! Differences from the K-V-Workload-Generator:
+//! - the share of unique existing keys (`--UE`) and the share of deletes of absent keys (`-z`) are
+//!   applied; the original parses but ignores them;
+//! - updates go to live keys;
+//! - a range with a share of 0 names an absent key twice.
 //!
 //! Not here: the order of the operations ([`super::interleave`]), and their distribution
 //! ([`super::spread`]).

@@ -2,8 +2,8 @@
 //! that all classes are spread over the whole mix.
 //!
 //! As in the K-V-Workload-Generator, operations other than inserts start after a part of the
-//! inserts. A class that is currently impossible is replaced by the one before it in the list, down
-//! to inserts.
+//! inserts. If a class is currently impossible, the class before it in the list is used instead,
+//! down to inserts.
 
 use fastrand::Rng;
 
@@ -22,7 +22,7 @@ impl Class {
     pub const ALL: [Self; 6] =
         [Self::Insert, Self::Update, Self::Delete, Self::RangeDelete, Self::Lookup, Self::Scan];
 
-    /// Part of the mix's inserts that must precede this class.
+    /// Fraction of the mix's inserts that must precede this class.
     fn threshold(self) -> f64 {
         match self {
             Self::Insert => 0.0,

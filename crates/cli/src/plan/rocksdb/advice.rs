@@ -1,10 +1,10 @@
 //! Search for better settings, and the effect of each change.
 //!
 //! The candidates are settings that RocksDB has: level style with whole size ratios, universal
-//! style with each number of runs, a ladder of write buffers, and filters in the remaining memory
-//! with the same bits per key everywhere. (RocksDB has no filters sized by run and no lazy
-//! leveling; the navigator covers these.) Each candidate is judged as the design that its settings,
-//! rounding included, describe, so that the prediction matches the patched file.
+//! style with each number of runs, several sizes of the write buffer, and filters with the same
+//! bits per key everywhere in the remaining memory. (RocksDB has no filters sized by run and no
+//! lazy leveling; the navigator covers these.) A candidate's costs are those of the design that its
+//! settings, after rounding, describe. So the prediction matches the patched file.
 //!
 //! The effect of a change is given twice: alone, with all other settings unchanged, and together
 //! with the changes before it. Some changes pay only together.
@@ -19,7 +19,8 @@ use crate::plan::options::{MAX_SPACE, max_space_text};
 use crate::plan::report::{digits, show_bytes};
 use crate::sizes::show_size;
 
-/// Minimum relative saving: cheaper candidates within this part of the least cost count as equal.
+/// Minimum relative saving: candidates whose costs differ by less than this fraction of the least
+/// cost are equal.
 const WORTH: f64 = 0.01;
 /// Maximum size ratio of level style; ratios are whole numbers.
 const SIZE_RATIO_MAX: u32 = 32;

@@ -1,17 +1,16 @@
 //! Conversion of RocksDB's settings to a design of the model.
 //!
-//! **Level style** is leveling. T is `max_bytes_for_level_multiplier`. The number of levels is what
-//! the data needs if the first holds `max_bytes_for_level_base`, which corresponds to the model's
-//! buffer times T. (Dynamic level sizes give the same number; they fill the levels from the last
-//! one up.) Level 0 gathers `level0_file_num_compaction_trigger` runs before a compaction. The
-//! model has no such level; a caveat states what its runs add to lookups.
+//! **Level style** is leveling. T is `max_bytes_for_level_multiplier`. The first level holds
+//! `max_bytes_for_level_base`, which is the model's buffer times T; the number of levels follows
+//! from the data. (Dynamic level sizes give the same number; they fill the levels from the last one
+//! up.) Level 0 gathers `level0_file_num_compaction_trigger` runs before a compaction. The model
+//! has no such level; a caveat states what its runs add to lookups.
 //!
 //! **Universal style** keeps at most `level0_file_num_compaction_trigger` runs in total, and merges
-//! runs of similar size. That is tiering with the largest whole T whose levels, T - 1 runs each,
-//! have no more runs. If even T = 2 has more, the runs are too few for the data, and each must be
-//! more than twice the one before. The design then has one run per level, and T is the
-//! corresponding root.
-//!
+//! runs of similar size. That is tiering with levels of T - 1 runs each, where T is the largest
+//! whole number whose levels have no more runs in total. If even T = 2 has more runs, there are too
+//! few runs for the data, and each must be more than twice as large as the one before. The design
+//! then has one run per level, and T is the corresponding root.
 //! RocksDB's picking, simulated over 1,000 flushes, merges each entry 3.8 times with 12 runs and
 //! 2.5 times with 20; the model predicts 4.0 and 3.3. With 4 runs it is 21 times, and the model
 //! predicts 9; a caveat then says that more will be merged. The effect of the bound on space

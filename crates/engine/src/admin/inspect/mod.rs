@@ -56,7 +56,7 @@ pub struct RecordDescription {
     pub bytes: u64,
     /// Number of frames.
     pub frames: u32,
-    /// "head", "batch", "edit", "promise" or "end".
+    /// "head", "batches", "edit", "promise" or "end".
     pub kind: &'static str,
     /// Everything in the file below this offset was synced before the record was written; 0 if the
     /// record is no promise.
@@ -141,20 +141,20 @@ impl fmt::Display for LogDescription {
             }
         }
         match &self.ending {
-            Ending::Clean => writeln!(f, "closed in order"),
+            Ending::Clean => writeln!(f, "closed cleanly"),
             Ending::Open => {
-                write!(f, "ends after a whole record; {promise} bytes are promised")?;
+                write!(f, "ends at a record boundary; synced up to {promise}")?;
                 let end = self.records.last().map_or(HEADER_BYTES, |record| record.offset + record.bytes);
                 match bytes.saturating_sub(end) {
                     0 => writeln!(f),
-                    zeros => writeln!(f, "; {zeros} bytes of zeros follow, reserved for more"),
+                    zeros => writeln!(f, "; followed by {zeros} zero bytes, allocated in advance"),
                 }
             }
             Ending::Torn { offset, bytes, detail } => {
                 writeln!(f, "torn tail: {bytes} bytes from offset {offset} on: {detail}")
             }
             Ending::Corrupt { offset, detail } => {
-                writeln!(f, "CORRUPT at offset {offset}: {detail}; {promise} bytes are promised")
+                writeln!(f, "CORRUPT at offset {offset}: {detail}; synced up to {promise}")
             }
         }
     }

@@ -39,9 +39,9 @@ pub fn wal_file(env: &Env, path: &Path) -> Result<LogDescription> {
     Ok(described)
 }
 
-/// The error that an open would report for log `number`, if the file has its name in a database:
-/// the manifest and the other logs may promise more of it than the log itself. `None` if they
-/// cannot be read, which is no fault of this log, or if a writer is changing them.
+/// The error that an open would report for log `number`, if `path` is that log's file in a database
+/// directory: the manifest and the other logs may promise more of the log than the log itself.
+/// `None` if they cannot be read, which is no fault of this log, or if a writer is changing them.
 fn damage_by_the_others(env: &Env, path: &Path, number: LogNo) -> Option<(u64, String)> {
     let (dir, name) = (path.parent()?, path.file_name()?);
     if name != log_file_name(number).as_str() {

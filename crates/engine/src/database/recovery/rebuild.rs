@@ -32,15 +32,15 @@ use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::version::manifest::ManifestState;
 use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
 
-/// The charge is ahead of the memtables' size by the write buffer divided by this.
+/// Divisor: replay charges memory in steps of this fraction of the write buffer.
 const STEP_PART: u64 = 16;
 
 /// Maximum length of a tail, in bytes of its operations, that is copied to the new log instead of
 /// written to tables. Each open copies it again, so it is bounded by the other costs of an open:
 /// writing 256 KiB takes about as long as the two syncs of an open.
 const TAIL_BYTES_MAX: usize = 256 << 10;
-/// A tail larger than the write buffer divided by this goes to tables: the next writes would soon
-/// flush it anyway.
+/// Divisor: a tail larger than this fraction of the write buffer is written to tables, because the
+/// next writes would soon flush it anyway.
 const TAIL_BUFFER_PART: u64 = 2;
 
 /// The batches of a short log tail, in order, which are copied to the new log with the same

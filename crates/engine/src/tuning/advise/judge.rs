@@ -1,13 +1,14 @@
 //! The judge: the cost of a design for the present database, in nanoseconds per operation. Pure.
 //!
-//! The cost model knows a design's *steady* tree: as full of runs as it gets under writes. A reader
-//! meets the *present* tree, which stays as it is while few writes come. Lookups and ranges are
-//! therefore judged on both trees, weighted by the share of the data that the writes of the next
-//! minutes will replace. Updates are judged by the model alone.
+//! The cost model knows a design's *steady* tree, which has as many runs as continuous writes
+//! produce. A reader meets the *present* tree, which changes little while there are few writes. The
+//! costs of lookups and ranges are therefore a weighted mean over both trees. The weight of the
+//! steady tree is the share of the data that writes will replace within [`HORIZON_S`]. Updates are
+//! judged by the model alone.
 //!
-//! Two inputs of the model are adapted to the engine. A *batch* of flushed runs is compacted at
-//! once, and counts as the model's buffer. Compactions read and write sequentially, so the cost of
-//! a page in them is measured as a whole and does not follow from the cost of a lookup's read.
+//! Two inputs of the model are adapted to the engine. Flushed runs are compacted in *batches*, so
+//! the model's write buffer is a batch. Compactions read and write sequentially, so their cost per
+//! page is measured separately and does not follow from the cost of a lookup's read.
 //!
 //! If the mix of operations changes from window to window, designs are compared by the worst mix
 //! within that divergence of the observed one ([`shamba_model::robust`]).
@@ -31,31 +32,33 @@ use crate::workload::Workload;
 
 /// Unit of a read.
 const PAGE_BYTES: u64 = 4096;
-/// CPU times: hashing a key; checking a run's fences and filter; searching an index and a block.
+/// CPU times in nanoseconds: hashing a key; checking fences and filter of a run; searching an index
+/// and a block.
 const HASH_NS: f64 = 20.0;
 const PROBE_NS: f64 = 60.0;
 const SEARCH_NS: f64 = 600.0;
-/// Fixed times of operations, independent of the design: a lookup, an update (with its log), a
-/// range.
+/// Fixed times of operations in nanoseconds, independent of the design: a lookup, an update (with
+/// its log record), a range.
 const LOOKUP_NS: f64 = 180.0;
 const UPDATE_NS: f64 = 700.0;
 const RANGE_NS: f64 = 3_000.0;
-/// Weight of the prior, as a part of all operations: lookups and ranges, half of the lookups empty,
-/// are added to the observed mix. It keeps a pure write workload from choosing a design under which
-/// a later reader meets hundreds of runs.
+/// Weight of the prior, as a fraction of all operations: lookups and ranges, half of the lookups
+/// empty, are added to the observed mix. Without it, a pure write workload would choose a design
+/// with hundreds of runs, which later reads would have to search.
 const PRIOR_PART: f64 = 0.02;
-/// A tree that is wholly replaced within this time is judged by its design alone.
+/// Time in seconds within which a tree must be replaced completely to be judged by its design
+/// alone.
 const HORIZON_S: f64 = 300.0;
 /// Maximum runs of a tiered level: each run is one more place to search, and at least one open
 /// table.
 const RUNS_MAX: f64 = 11.0;
 /// Maximum size ratio of leveled levels.
 const RATIO_MAX: f64 = 32.0;
-/// Minimum increase in filter bits per key that advice makes: other filters mean rewriting all
-/// tables. Advice never reduces the bits: the part of a filter that memory does not hold costs only
-/// disk space, and is available when lookups return.
+/// Minimum increase of filter bits per key that advice proposes, because other filters require a
+/// rewrite of all tables. Advice never reduces the bits. The part of a filter that is not in memory
+/// costs only disk space, and is available when lookups return.
 const BITS_STEP: f64 = 2.5;
-/// Maximum bits per key that advice chooses: more are never worth their memory.
+/// Maximum bits per key that advice proposes: more are never worth their memory.
 const BITS_MAX: f64 = 16.0;
 
 /// All inputs of a judgement.

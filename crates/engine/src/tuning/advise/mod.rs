@@ -39,7 +39,7 @@ use crate::workload::{Workload, WorkloadObserver};
 
 /// Minimum saving, as a part of an operation's time, that is worth a move.
 const GAIN_MIN: f64 = 0.1;
-/// A move must pay for itself within this many seconds of the present workload.
+/// Time in seconds within which a move must pay for itself under the present workload.
 const PAYS_WITHIN_S: f64 = 300.0;
 /// Maximum bytes written by a move per byte of data: all of it once, plus the overlap at the edges
 /// of tables.
@@ -51,7 +51,8 @@ const TIE: f64 = 0.03;
 const MOVE_NS_PER_BYTE: f64 = 12.0;
 /// Minimum operations per second for advice: fewer say nothing about the workload.
 const OPERATIONS_PER_S_MIN: f64 = 20.0;
-/// The smallest write buffer considered is this part of the largest that the budget allows.
+/// Divisor: the smallest write buffer considered is this fraction of the largest that the budget
+/// allows.
 const BUFFER_MIN_PART: u64 = 8;
 /// Minimum data for advice, in write buffers: less has no tree shape yet.
 const BUFFERS_MIN: u64 = 2;
@@ -70,7 +71,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// This way without the compactions that the present design would also run, for recent writes.
+    /// Subtracts the compactions of recent writes that the present design would run as well.
     #[must_use]
     pub fn beyond(self, staying: &Self) -> Self {
         Self { written_bytes: self.written_bytes.saturating_sub(staying.written_bytes), ..self }

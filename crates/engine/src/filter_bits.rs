@@ -88,7 +88,7 @@ impl FilterBits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::tests::Parts;
+    use crate::testing::Parts;
     use shamba_model::allocation::Allocation;
 
     #[test]

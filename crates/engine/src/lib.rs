@@ -159,6 +159,9 @@ mod tuning;
 mod admin;
 mod database;
 
+#[cfg(test)]
+mod testing;
+
 use shamba_env::{ranked, sync};
 
 /// A simulator of the merge policy without files, for comparisons with the formulas.

@@ -133,12 +133,6 @@ impl Filter {
             site.prefetch(self.lines(site.slice()));
         }
     }
-
-    /// Memory of the filter in bytes, including alignment and bookkeeping.
-    pub fn resident_bytes(&self) -> usize {
-        let content: usize = self.slices.iter().map(Lines::resident_bytes).sum();
-        content + size_of_val(&*self.slices) + size_of::<Self>()
-    }
 }
 
 impl fmt::Debug for Filter {

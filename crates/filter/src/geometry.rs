@@ -184,16 +184,6 @@ impl FilterGeometry {
         before..before + self.modules().get(module).map_or(0, |module| module.slices())
     }
 
-    /// The module of slice number `slice`; `None` beyond the last slice.
-    pub fn module_of(&self, slice: usize) -> Option<usize> {
-        (0..self.modules().len()).find(|module| self.slices_of(*module).contains(&slice))
-    }
-
-    /// The bytes of slice number `slice`; `None` beyond the last one.
-    pub fn slice_bytes(&self, slice: usize) -> Option<usize> {
-        self.module_of(slice).map(|module| self.modules[module].slice_bytes())
-    }
-
     /// The bytes of all slices, without checksums.
     pub fn total_bytes(&self) -> u64 {
         self.modules().iter().map(|module| module.total_bytes()).sum()

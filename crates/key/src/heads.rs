@@ -93,22 +93,15 @@ impl LayeredHeads {
         prefetch_slice(&self.targets);
     }
 
-    /// The number of the first key at or after `wanted`, or the number of keys if there is none.
-    /// `full` returns the key of a number and is called at most once.
-    #[inline]
-    pub fn lower_bound<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> usize {
-        self.equal_range(wanted, full).start
-    }
-
     /// The number of the first key after `wanted`, or the number of keys if there is none.
-    /// Otherwise as [`Self::lower_bound`].
+    /// `full` returns the key of a number and is called at most once.
     #[inline]
     pub fn upper_bound<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> usize {
         self.equal_range(wanted, full).end
     }
 
     /// The numbers of the keys equal to `wanted`: from its lower to its upper bound. Otherwise as
-    /// [`Self::lower_bound`].
+    /// [`Self::upper_bound`].
     #[inline]
     pub fn equal_range<'k>(&self, wanted: &[u8], full: impl FnOnce(usize) -> &'k [u8]) -> Range<usize> {
         self.equal_range_by_rest(wanted, |number, known| full(number).get(known..).unwrap_or_default())

@@ -6,7 +6,7 @@
 //! manifest records it, and the experiments and the command line compute with the same functions.
 //!
 //! - [`allocation`]: filter bits of each file. [`monkey`] has Monkey's closed forms, which
-//!   experiments and tests compare with; [`sharing`] has those of hash sharing.
+//!   experiments and tests compare with.
 //! - [`skip`]: the filter modules that are worth probing. [`joint`]: the modules and index
 //!   partitions that are worth their memory.
 //! - [`memory`]: the division of a memory budget between filters and indexes, the block cache and
@@ -14,8 +14,8 @@
 //! - [`miss_ratio`]: reads saved by the block cache under skewed lookups.
 //! - [`presets`]: defaults of other systems.
 //! - [`cost`]: the cost of a design in a situation. [`updates`] has the equations of writes and
-//!   ranges, [`split`] those of filters against the buffer, [`robust`] the worst costs near an
-//!   expected mix, and [`per_level`] trees with a size ratio and a run count per level.
+//!   ranges, [`robust`] the worst costs near an expected mix, and [`per_level`] trees with a size
+//!   ratio and a run count per level.
 //! - [`navigator`]: searches all designs for the best one. [`what_if`]: differences between two
 //!   cases.
 //!
@@ -32,7 +32,6 @@ pub mod updates;
 pub mod allocation;
 pub mod miss_ratio;
 pub mod price;
-pub mod sharing;
 mod sizing;
 pub mod skip;
 pub mod value;
@@ -46,7 +45,6 @@ pub mod presets;
 // The cost of a design.
 pub mod cost;
 pub mod robust;
-pub mod split;
 pub mod what_if;
 
 // The search for a design.

@@ -32,8 +32,8 @@
 //! Lookups of which some find their key are in `mixed.rs`.
 //!
 //! Not here: real trees ([`crate::allocation`]); updates and ranges, equations 10 and 11
-//! ([`crate::updates`]); throughput and filters against buffer, 21 to 28 ([`crate::cost`],
-//! [`crate::split`]).
+//! ([`crate::updates`]); throughput, 21 and 22 ([`crate::cost`]); filters against buffer, 25 to 28,
+//! which only the laboratory computes.
 
 mod mixed;
 

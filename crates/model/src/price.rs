@@ -62,11 +62,6 @@ impl ReadPrice {
         Self { latency_ns, ns_per_byte: share * self.ns_per_byte, ..self }
     }
 
-    /// Bandwidth in bytes per second, without the latency; `None` where bytes cost nothing.
-    pub fn bytes_per_second(&self) -> Option<f64> {
-        (self.ns_per_byte > 0.0).then(|| 1e9 / self.ns_per_byte)
-    }
-
     /// Checks that both parts are finite numbers of at least 0.
     ///
     /// # Errors
@@ -102,7 +97,6 @@ mod tests {
             (found.latency_ns - 1e5).abs() < 1e-6 && (found.ns_per_byte - 2.0).abs() < 1e-12,
             "{found:?}"
         );
-        assert_eq!(found.bytes_per_second(), Some(5e8));
         let half = found.expected(0.5, 10.0);
         assert!((half.ns(4_096) - (10.0 + device.ns(4_096) / 2.0)).abs() < 1e-6);
     }

@@ -112,14 +112,6 @@ pub struct FileProbes {
 }
 
 impl FileProbes {
-    /// The probes given as in the slides: an access frequency q, and the share of it that is empty.
-    pub fn of_share(probes_per_second: f64, empty_fraction: f64) -> Self {
-        Self {
-            empty_per_second: probes_per_second * empty_fraction,
-            found_per_second: probes_per_second * (1.0 - empty_fraction),
-        }
-    }
-
     /// Checks that both rates are finite numbers of at least 0.
     ///
     /// # Errors
@@ -149,34 +141,6 @@ impl FileProbes {
         let saved = |(passed, fpr): (f64, &f64)| self.empty_per_second * passed * (1.0 - fpr);
         Ok(passed(module_fprs).zip(module_fprs).map(saved).collect())
     }
-
-    /// The searches per second that remain when the first `consulted` modules are probed (the
-    /// slides' expected I/Os).
-    ///
-    /// # Errors
-    /// Rates that are NaN, infinite, negative or out of bounds.
-    pub fn searches_per_second(&self, module_fprs: &[f64], consulted: usize) -> Result<f64, String> {
-        check(self, module_fprs)?;
-        let passed: f64 = module_fprs.iter().take(consulted).product();
-        Ok(self.found_per_second + self.empty_per_second * passed)
-    }
-}
-
-/// The modules that an empty probe reads on average: the first, and each further one if all before
-/// it answer "maybe".
-///
-/// # Errors
-/// Rates that are NaN, infinite, negative or out of bounds.
-pub fn modules_per_empty_probe(module_fprs: &[f64]) -> Result<f64, String> {
-    FileProbes { empty_per_second: 1.0, found_per_second: 0.0 }
-        .reaching_per_second(module_fprs)
-        .map(|reaching| reaching.iter().sum())
-}
-
-/// The bits that an empty probe of a half-full Bloom filter of `probes` probes reads on average:
-/// 2 - 2^(1-k).
-pub fn bits_per_empty_probe(probes: u8) -> f64 {
-    (0..probes).map(|before| 0.5f64.powi(i32::from(before))).sum()
 }
 
 /// The share of empty probes that pass the modules before each module; 1 for the first.
@@ -210,22 +174,16 @@ mod tests {
     #[test]
     fn the_slides_formulas() {
         let (q, a, f) = (100.0, 0.8, 0.1);
-        let probes = FileProbes::of_share(q, a);
+        let probes = FileProbes { empty_per_second: q * a, found_per_second: q * (1.0 - a) };
         let fprs = [f; 3];
         let saved = probes.searches_saved_per_second(&fprs).unwrap();
         for d in 1..=3usize {
             let utility = q * a * f.powi(d as i32 - 1) * (1.0 - f);
             near(saved[d - 1], utility, 1e-9);
             let ios = |d: usize| q * ((1.0 - a) + a * f.powi(d as i32));
-            near(probes.searches_per_second(&fprs, d).unwrap(), ios(d), 1e-9);
             near(ios(d - 1) - ios(d), utility, 1e-9);
         }
         assert_eq!(probes.reaching_per_second(&[0.5, 0.25]).unwrap(), [100.0, 60.0]);
-        near(
-            probes.searches_per_second(&fprs, 99).unwrap(),
-            probes.searches_per_second(&fprs, 3).unwrap(),
-            0.0,
-        );
     }
 
     #[test]
@@ -233,9 +191,9 @@ mod tests {
         // Ten bits per key in D equal modules; by theory. Measured: 1.09, 1.25 and 1.99.
         for (modules, read) in [(1, 1.0), (2, 1.09), (3, 1.24), (7, 2.00)] {
             let fprs = vec![bloom_fpr(10.0 / f64::from(modules)); modules as usize];
-            near(modules_per_empty_probe(&fprs).unwrap(), read, 0.005);
+            let probes = FileProbes { empty_per_second: 1.0, found_per_second: 0.0 };
+            near(probes.reaching_per_second(&fprs).unwrap().iter().sum(), read, 0.005);
         }
-        assert_eq!([0, 1, 2, 7].map(bits_per_empty_probe), [0.0, 1.0, 1.5, 2.0 - 1.0 / 64.0]);
     }
 
     #[test]
@@ -266,15 +224,15 @@ mod tests {
 
     #[test]
     fn bad_input_is_refused_with_its_reason() {
-        let probes = FileProbes::of_share(1.0, 0.5);
+        let probes = FileProbes { empty_per_second: 0.5, found_per_second: 0.5 };
         let error = probes.searches_saved_per_second(&[0.5, 1.5]).unwrap_err();
         assert!(error.contains("module 1") && error.contains("1.5"), "{error}");
-        assert!(modules_per_empty_probe(&[f64::NAN]).unwrap_err().contains("module 0"));
+        assert!(probes.reaching_per_second(&[f64::NAN]).unwrap_err().contains("module 0"));
         for rate in [f64::NAN, -1.0, f64::INFINITY] {
             let probes = FileProbes { empty_per_second: rate, found_per_second: 0.0 };
             assert!(probes.reaching_per_second(&[]).unwrap_err().contains("empty probes"));
             let probes = FileProbes { empty_per_second: 0.0, found_per_second: rate };
-            assert!(probes.searches_per_second(&[], 0).unwrap_err().contains("find their key"));
+            assert!(probes.reaching_per_second(&[]).unwrap_err().contains("find their key"));
             assert!(Skipping::Full.modules_consulted(&[rate], &[0.0]).unwrap_err().contains("saving"));
             assert!(Skipping::Full.modules_consulted(&[0.0], &[rate]).unwrap_err().contains("threshold"));
         }
@@ -289,7 +247,7 @@ mod tests {
             let probes = FileProbes { empty_per_second: empty, found_per_second: found };
             let saved = probes.searches_saved_per_second(&fprs).unwrap();
             for d in 0..=fprs.len() {
-                let left = probes.searches_per_second(&fprs, d).unwrap();
+                let left = found + empty * fprs[..d].iter().product::<f64>();
                 prop_assert!((left + saved[..d].iter().sum::<f64>() - empty - found).abs() < 1e-6);
             }
             let consulted =

@@ -122,14 +122,9 @@ impl Ledger {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Maximum of the total since the ledger was created, or the peak was reset.
+    /// Maximum of the total since the ledger was created.
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
-    }
-
-    /// Resets the peak to the current total.
-    pub fn reset_peak(&self) {
-        self.peak.store(self.total(), Ordering::Relaxed);
     }
 }
 
@@ -201,8 +196,6 @@ mod tests {
         assert_eq!((ledger.bytes(LedgerPart::Indexes), ledger.total()), (0, 60));
         drop(filters);
         assert_eq!((ledger.total(), ledger.peak()), (0, 110));
-        ledger.reset_peak();
-        assert_eq!(ledger.peak(), 0);
     }
 
     #[test]

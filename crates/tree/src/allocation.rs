@@ -164,6 +164,7 @@ impl Surroundings {
             runs.push(Vec::new());
             runs.len() - 1
         });
+        assert!(target < runs.len(), "{job}: the outputs join run {target} of {}", runs.len());
         Self::new(rule, runs, target, expected_entries)
     }
 
@@ -181,6 +182,11 @@ impl Surroundings {
             run.iter().map(site).collect::<Vec<_>>()
         });
         tree.sites = sites.collect();
+        debug_assert_eq!(
+            tree.sites.len(),
+            tree.runs.iter().map(Vec::len).sum::<usize>(),
+            "a site for each table that stays"
+        );
         tree
     }
 
@@ -225,7 +231,9 @@ impl Surroundings {
 
 /// Bits per key that each table of a tree would get now, in lookup order.
 pub fn wanted(rule: Rule, version: &Version) -> Vec<f64> {
-    shares(rule, &Surroundings::at_rest(rule, version).sites)
+    let wanted = shares(rule, &Surroundings::at_rest(rule, version).sites);
+    assert_eq!(wanted.len(), version.tables().count(), "bits per key for each table");
+    wanted
 }
 
 /// Whether a filter is stale: its bits per key differ from the allocation by enough to report it.

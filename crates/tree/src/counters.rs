@@ -347,7 +347,10 @@ impl LookupCounters {
     /// sample, if any.
     #[inline]
     pub fn next_sampled(&self, lookups: u64) -> Option<u64> {
-        self.with_shard(|shard| shard.count_down(lookups, self.number)).flatten()
+        debug_assert!(lookups < DISTANCE_MIN, "{lookups} lookups may contain two samples");
+        let sampled = self.with_shard(|shard| shard.count_down(lookups, self.number)).flatten();
+        debug_assert!(sampled.is_none_or(|at| at < lookups), "lookup {sampled:?} of {lookups} is sampled");
+        sampled
     }
 
     #[inline]
@@ -374,6 +377,7 @@ impl LookupCounters {
                 claims.insert(0, Claim { counters: self.number, shard: self.free_shard() });
             }
         }
+        debug_assert_eq!(claims[0].counters, self.number, "a thread counts for another database");
         &claims[0].shard
     }
 

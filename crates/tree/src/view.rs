@@ -99,6 +99,8 @@ impl View {
             plans.iter().all(|plan| plan.probes.len() == plan.run.tables().len()),
             "one probe for each table of a run"
         );
+        debug_assert_eq!(plans.len(), version.run_count(), "one plan for each run of the version");
+        debug_assert!(plans.is_sorted_by_key(|plan| plan.level), "the plans are not in lookup order");
         let runs_have_range_deletes = plans.iter().any(|plan| plan.run.has_range_deletes());
         Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes }
     }
@@ -173,10 +175,17 @@ impl Places<'_> {
     /// `key` must be the key that [`View::places`] was called with.
     #[inline]
     pub fn number(self, place: usize, plan: &RunPlan, key: &[u8]) -> Option<usize> {
-        match self.0 {
+        let number = match self.0 {
             Some(row) => row.number(place),
             None => plan.run.number_for(key),
-        }
+        };
+        debug_assert_eq!(
+            number,
+            plan.run.number_for(key),
+            "run {}: another table holds {key:?}",
+            plan.run.id
+        );
+        number
     }
 }
 

@@ -5,6 +5,7 @@ mod breakdown;
 mod constants;
 mod depth;
 mod empty_share;
+mod equations;
 mod fig12;
 mod fig3;
 mod fig6;

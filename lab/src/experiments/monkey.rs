@@ -16,6 +16,7 @@ mod fig14;
 pub(in crate::experiments) mod grown;
 mod point;
 pub(in crate::experiments) mod setup;
+mod split;
 mod tables;
 
 use crate::experiment::Experiment;

@@ -10,15 +10,12 @@ use super::checkpoint::checkpoint;
 use super::verify::verify;
 use crate::error::ErrorKind;
 use crate::options::settings::Settings;
-use crate::workload::tests::Parts;
+use crate::testing::Parts;
 
 /// The parts of a database with a manifest and without tables.
 fn parts() -> Parts {
     let parts = Parts::new(Settings::default());
-    let mut state = ManifestState { next_id: 1, ..ManifestState::default() };
-    let keyspaces_created = vec![(KeyspaceId::DEFAULT, "default".to_owned(), Vec::new())];
-    let edit = ManifestEdit { keyspaces_created, ..ManifestEdit::default() };
-    parts.catalog.begin(&mut state, edit).expect("a manifest");
+    parts.begin();
     parts
 }
 

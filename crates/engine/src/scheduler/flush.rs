@@ -213,7 +213,7 @@ impl Flusher {
         level: u32,
         bits: Arc<JobBits>,
     ) -> OutputOptions {
-        let table_size = self.memory.table_size(self.settings.table_bytes());
+        let table_size = self.memory.table_size();
         let layout = self.filter_bits.layout();
         output_options(&self.settings, (keyspace, level), self.reads.digest(), (bits, layout), table_size)
     }

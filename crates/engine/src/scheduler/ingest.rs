@@ -58,11 +58,7 @@ impl Flusher {
             check_op(OpRef::Put { key, value: value.as_ref() })?;
             if count % SIZED_EVERY_PAIRS == 0 {
                 let (tables, bytes) = output.finished();
-                output.set_table_size(self.memory.table_size_beside(
-                    self.settings.table_bytes(),
-                    tables,
-                    bytes,
-                ));
+                output.set_table_size(self.memory.table_size_beside(tables, bytes));
             }
             output.add(key, None, seq, EntryKind::Put, value.as_ref())?;
             last_key = Some(key.to_vec());

@@ -17,6 +17,8 @@ use crate::table_files::output::OutputMemory;
 pub(super) struct MemoryLink {
     residency: Arc<ResidencyManager>,
     budget_bytes: u64,
+    /// The configured size of tables.
+    set_table_bytes: u64,
     /// Number of threads that build a table each.
     threads: usize,
 }
@@ -24,22 +26,22 @@ pub(super) struct MemoryLink {
 impl MemoryLink {
     /// The memory that `residency` shares, for this number of compaction threads.
     pub fn new(residency: Arc<ResidencyManager>, settings: &Settings, threads: usize) -> Self {
-        let budget_bytes = settings.memory_budget_bytes;
+        let (budget_bytes, set_table_bytes) = (settings.memory_budget_bytes, settings.table_bytes());
         // A small budget's second thread does not make tables smaller: it helps only where the
         // table size leaves memory.
         let threads = threads.min(unrestricted_compaction_threads(budget_bytes));
-        Self { residency, budget_bytes, threads }
+        Self { residency, budget_bytes, set_table_bytes, threads }
     }
 
-    /// Table size at which outputs are finished now; `set_bytes` is the configured one.
-    pub fn table_size(&self, set_bytes: u64) -> TableSize {
-        self.table_size_beside(set_bytes, 0, 0)
+    /// Table size at which outputs are finished now.
+    pub fn table_size(&self) -> TableSize {
+        self.table_size_beside(0, 0)
     }
 
     /// Table size, counting `count` written tables of `bytes` in total that are in no tree yet.
-    pub fn table_size_beside(&self, set_bytes: u64, count: u64, bytes: u64) -> TableSize {
+    pub fn table_size_beside(&self, count: u64, bytes: u64) -> TableSize {
         let tables = self.residency.memory().tables().and(count, bytes);
-        TableSize::new(set_bytes, tables, self.budget_bytes, self.threads)
+        TableSize::new(self.set_table_bytes, tables, self.budget_bytes, self.threads)
     }
 
     /// Loads the filters and indexes of tables that were just published, as far as there is memory.

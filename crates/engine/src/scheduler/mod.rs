@@ -183,7 +183,7 @@ impl Scheduler {
 
     /// Table size at which outputs are finished now.
     pub fn table_size(&self) -> TableSize {
-        self.memory.table_size(self.settings.table_bytes())
+        self.memory.table_size()
     }
 
     /// Number of compaction threads.
@@ -236,7 +236,7 @@ impl Scheduler {
         self.seal_old_tombstones();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
-            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_step() };
+            let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.run_next_step() };
             if !matches!(done, Ok(true)) {
                 return;
             }
@@ -296,7 +296,7 @@ impl Scheduler {
     }
 
     /// Does the next step of a compaction on the caller's thread; false if there is none.
-    fn compact_step(&self) -> Result<bool> {
+    fn run_next_step(&self) -> Result<bool> {
         self.next_step().map_or(Ok(false), |step| self.run(step).map(|()| true))
     }
 }

@@ -19,6 +19,7 @@ use shamba_tree::compaction::policy::{CompactionJob, Reason, Rules, Target, debt
 use shamba_tree::compaction::schedule::{
     Claims, Request, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
 };
+use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::{Version, live_entries};
 
 use super::job::{Job, Running};
@@ -219,8 +220,8 @@ impl Picker {
     ) -> Option<Step> {
         let Tree { keyspace, version, .. } = tree;
         debug_assert!(!score.is_nan(), "a job that begins has no score that can be compared");
-        let is_move = job.is_trivial_move(version) && !self.joins_tables(version, &job);
-        let size = self.memory.table_size(self.settings.table_bytes());
+        let size = self.memory.table_size();
+        let is_move = job.is_trivial_move(version) && !joins_tables(size, version, &job);
         let slice_memory_bytes = if is_move { 0 } else { size.building_bytes(amount(&job, version)) };
         if !state.memory.take(slice_memory_bytes) {
             return None;
@@ -259,25 +260,6 @@ impl Picker {
         Some(if is_move { Step::Move(job) } else { Step::Begin(job) })
     }
 
-    /// Whether flushed tables that could be moved unchanged are joined into fewer ones
-    /// (`TableSize::joins`). Not where tables of the target run lie between them: no output may
-    /// span those.
-    fn joins_tables(&self, version: &Version, job: &CompactionJob) -> bool {
-        let uses = job.uses(version);
-        let hull =
-            uses.iter().map(|(_, _, table)| table.range.clone()).reduce(|hull, range| hull.hull(&range));
-        let Some(hull) = hull.filter(|_| job.reason == Reason::Level0) else { return false };
-        let (bytes, entries) = uses.iter().fold((0u64, 0u64), |(bytes, entries), (_, _, table)| {
-            (bytes.saturating_add(table.live_bytes), entries.saturating_add(table.meta.entries))
-        });
-        let is_free = match job.target_run {
-            Target::New => true,
-            Target::Existing(id) => version.run(id).is_none_or(|(_, run)| run.overlapping(&hull).is_empty()),
-        };
-        is_free
-            && self.memory.table_size(self.settings.table_bytes()).joins(uses.len() as u64, bytes, entries)
-    }
-
     /// Whether nothing is left to flush or compact, level 0 included.
     pub fn is_idle(&self, state: &BackgroundState) -> bool {
         if !self.sealed.is_empty() || state.flushing || !state.running.is_empty() {
@@ -303,6 +285,23 @@ impl Picker {
         let unmerged = |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules);
         unflushed + keyspaces.values().map(unmerged).sum::<u64>()
     }
+}
+
+/// Whether flushed tables that could be moved unchanged are joined into fewer ones
+/// (`TableSize::joins`). Not where tables of the target run lie between them: no output may
+/// span those.
+fn joins_tables(size: TableSize, version: &Version, job: &CompactionJob) -> bool {
+    let uses = job.uses(version);
+    let hull = uses.iter().map(|(_, _, table)| table.range.clone()).reduce(|hull, range| hull.hull(&range));
+    let Some(hull) = hull.filter(|_| job.reason == Reason::Level0) else { return false };
+    let (bytes, entries) = uses.iter().fold((0u64, 0u64), |(bytes, entries), (_, _, table)| {
+        (bytes.saturating_add(table.live_bytes), entries.saturating_add(table.meta.entries))
+    });
+    let is_free = match job.target_run {
+        Target::New => true,
+        Target::Existing(id) => version.run(id).is_none_or(|(_, run)| run.overlapping(&hull).is_empty()),
+    };
+    is_free && size.joins(uses.len() as u64, bytes, entries)
 }
 
 /// Input bytes and entries of a job.

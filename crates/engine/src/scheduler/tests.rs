@@ -96,7 +96,7 @@ fn a_long_compaction_goes_on_while_others_compact_what_is_flushed() {
     let is_left = |input: &RunId| version.runs().any(|(_, run)| run.id == *input);
     let left: Vec<_> = long.job.inputs.iter().map(|input| input.run).filter(|run| is_left(run)).collect();
     assert!(left.len() <= 1, "all but the run that the others were merged into should be gone: {left:?}");
-    while core.scheduler.compact_step().expect("compacted") {}
+    while core.scheduler.run_next_step().expect("compacted") {}
     db.check_invariants().expect("the tree has its shape");
     // Each key was last written by the last number that maps to it.
     for number in next - KEYS..next {
@@ -134,7 +134,7 @@ fn tables_that_a_close_forestalls_are_removed() {
     // As `close` does first; the workers have not noticed it yet.
     core.lifecycle.close();
     core.scheduler.background.state.lock().requests.add_full(KeyspaceId::DEFAULT);
-    assert_eq!(core.scheduler.compact_step().expect_err("too late").kind(), ErrorKind::Closed);
+    assert_eq!(core.scheduler.run_next_step().expect_err("too late").kind(), ErrorKind::Closed);
     assert_eq!(core.scheduler.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
     core.reads.release_stale_views(&core.catalog);
     assert_eq!(files(), used);
@@ -211,7 +211,7 @@ fn what_a_merge_failed_with_is_forgotten_when_there_is_nothing_to_merge() {
         .lock()
         .compaction_failures
         .add(Error::new(ErrorKind::NoSpace, "a merge"));
-    assert!(!db.core().scheduler.compact_step().expect("nothing to do"));
+    assert!(!db.core().scheduler.run_next_step().expect("nothing to do"));
     assert!(trouble().error.is_none() && trouble().failures == 0);
 }
 

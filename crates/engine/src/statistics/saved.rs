@@ -131,7 +131,7 @@ mod tests {
     use shamba_tree::version::Version;
 
     use super::*;
-    use crate::workload::tests::Parts;
+    use crate::testing::Parts;
 
     fn saved(parts: &Parts, is_on: bool) -> SavedStatistics {
         let (catalog, telemetry) = (Arc::clone(&parts.catalog), Arc::clone(&parts.telemetry));

@@ -15,7 +15,7 @@ use super::history::RedesignedBy;
 use super::*;
 use crate::error::ErrorKind;
 use crate::options::settings::{Settings, Tuning};
-use crate::workload::tests::Parts;
+use crate::testing::Parts;
 
 /// A database in which nothing moves: counts what tuning asks for.
 #[derive(Default)]
@@ -61,11 +61,8 @@ impl Still {
 
 /// Tuning over the parts of an empty database, and what it moves.
 fn tuning(parts: &Parts) -> (DesignTuning, Arc<Still>) {
-    let mut state = ManifestState { next_id: 1, ..ManifestState::default() };
-    let keyspaces_created = vec![(KeyspaceId::DEFAULT, "default".to_owned(), Vec::new())];
-    let edit = ManifestEdit { keyspaces_created, ..ManifestEdit::default() };
-    parts.catalog.begin(&mut state, edit).expect("a manifest");
-    let tuning = over(parts, &state.settings);
+    parts.begin();
+    let tuning = over(parts, &BTreeMap::new());
     let still = Arc::new(Still::default());
     tuning.connect(Arc::clone(&still) as _, Arc::clone(&still) as _);
     (tuning, still)

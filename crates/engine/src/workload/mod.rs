@@ -19,7 +19,7 @@
 pub(crate) mod locality;
 mod observer;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use shamba_model::robust::OPERATIONS;
 

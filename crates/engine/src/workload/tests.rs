@@ -1,70 +1,17 @@
-//! Tests of windows and of the observer, and the lower parts of a database for tests.
+//! Tests of windows and of the observer.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use shamba_env::{Env, MemFs, Vfs};
-use shamba_key::{KeyspaceId, SeqNo};
-use shamba_memtable::ChunkedMemtable;
 use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_tree::version::Pairs;
 
 use super::observer::Observation;
 use super::*;
-use crate::catalog::{Catalog, KeyspaceCore};
-use crate::lifecycle::Lifecycle;
-use crate::memory::MemoryManager;
 use crate::metrics::WorkCounters;
 use crate::options::settings::Settings;
-use crate::reads::Reads;
-use crate::telemetry::{Observers, Telemetry};
-use crate::trace::Recorder;
-
-/// The lower parts of an empty database in memory, without the database.
-pub(crate) struct Parts {
-    pub env: Env,
-    pub settings: Arc<Settings>,
-    pub telemetry: Arc<Telemetry>,
-    pub lifecycle: Arc<Lifecycle>,
-    pub memory: Arc<MemoryManager>,
-    pub catalog: Arc<Catalog>,
-    pub reads: Arc<Reads>,
-}
+use crate::testing::Parts;
 
 impl Parts {
-    /// Parts with these settings, and the default keyspace.
-    pub fn new(settings: Settings) -> Self {
-        Self::over(Arc::new(MemFs::new()), settings)
-    }
-
-    /// [`Self::new`], with these files.
-    pub fn over(files: Arc<dyn Vfs>, settings: Settings) -> Self {
-        let (env, dir) = (Env::deterministic(files, 1), Path::new("/db"));
-        env.vfs.create_dir_all(dir).expect("a directory");
-        let settings = Arc::new(settings);
-        let observers = Observers { listener: None, info_log: false, times_lookups: false };
-        let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
-        let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
-        let (memory, id) =
-            (MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), 0), KeyspaceId::DEFAULT);
-        let (memtable, closed) = (ChunkedMemtable::new(false), Arc::clone(lifecycle.closed_flag()));
-        let keyspace = KeyspaceCore::new(id, "default".into(), Arc::default(), memtable, closed);
-        let keyspaces = [(id, Arc::new(keyspace))].into_iter().collect();
-        let told = (Arc::clone(&lifecycle), Arc::clone(&telemetry));
-        let catalog = Catalog::new(&env, dir, keyspaces, 1, told.0, told.1);
-        let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
-        let reads = Reads::new(
-            &env,
-            Arc::clone(&settings),
-            Arc::clone(memory.cache()),
-            Arc::clone(memory.iterators()),
-            SeqNo::ZERO,
-            (Arc::clone(&telemetry), recorder),
-        );
-        let (memory, catalog, reads) = (Arc::new(memory), Arc::new(catalog), Arc::new(reads));
-        Self { env, settings, telemetry, lifecycle, memory, catalog, reads }
-    }
-
     /// The observer of these parts, which begins with the workload in `recorded`.
     pub fn observer(&self, recorded: &Pairs) -> WorkloadObserver {
         let recorded = recorded.iter().cloned().collect();

@@ -14,25 +14,10 @@ use shamba_tree::version::ManifestEdit;
 use shamba_tree::version::manifest::{ManifestReader, ManifestState};
 
 use super::*;
-use crate::catalog::{DEFAULT_KEYSPACE, Keyspaces};
+use crate::catalog::DEFAULT_KEYSPACE;
 use crate::error::ErrorKind;
 use crate::sync::Mutex;
-use crate::telemetry::Observers;
-
-/// Memory without a limit, and memtables of a size that the test sets.
-struct Memory {
-    memtable_limit_bytes: AtomicU64,
-}
-
-impl WriterMemory for Memory {
-    fn charge(&self, charge: &mut Charge, bytes: u64) {
-        charge.resize(bytes);
-    }
-
-    fn memtable_limit_bytes(&self) -> u64 {
-        self.memtable_limit_bytes.load(Ordering::Relaxed)
-    }
-}
+use crate::testing::{MemtableLimit, Parts};
 
 /// Background work that only takes generations out of the queue.
 struct Flushes {
@@ -92,7 +77,7 @@ impl Background for Flushes {
 struct Alone {
     writer: Writer,
     flushes: Arc<Flushes>,
-    memory: Arc<Memory>,
+    memory: Arc<MemtableLimit>,
     catalog: Arc<Catalog>,
     reads: Arc<Reads>,
     telemetry: Arc<Telemetry>,
@@ -102,44 +87,14 @@ struct Alone {
 }
 
 fn alone(settings: Settings) -> Alone {
-    let (dir, first_log) = (Path::new("/db"), LogNo(1));
     let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
     let clock = Arc::new(ManualClock::new());
     let env = Env { clock: Arc::clone(&clock) as _, ..Env::deterministic(Arc::new(faults.clone()), 1) };
-    env.vfs.create_dir_all(dir).expect("created");
-    let settings = Arc::new(settings);
-    let ledger = Arc::new(Ledger::new());
-    let observers = Observers { listener: None, info_log: false, times_lookups: false };
-    let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
-    let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
-    let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
-    let mut state = ManifestState { next_id: 2, ..ManifestState::default() };
-    let created = vec![(KeyspaceId::DEFAULT, DEFAULT_KEYSPACE.to_owned(), Vec::new())];
-    let edit = ManifestEdit { keyspaces_created: created, first_log: Some(first_log), ..Default::default() };
-    let memtable = ChunkedMemtable::new(true);
-    let (name, closed) = (DEFAULT_KEYSPACE.to_owned(), Arc::clone(lifecycle.closed_flag()));
-    let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, closed);
-    let keyspaces = Keyspaces::from([(KeyspaceId::DEFAULT, Arc::new(keyspace))]);
-    let parts = (Arc::clone(&lifecycle), Arc::clone(&telemetry));
-    let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, 2, parts.0, parts.1));
-    catalog.begin(&mut state, edit).expect("a manifest");
-    let cache = Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger)));
-    let iterators = IterRegistry::new(Arc::clone(&ledger), 1 << 20, 1);
-    let watchers = (Arc::clone(&telemetry), Arc::clone(&recorder));
-    let reads = Arc::new(Reads::new(&env, Arc::clone(&settings), cache, iterators, SeqNo::ZERO, watchers));
-    let memory = Arc::new(Memory { memtable_limit_bytes: AtomicU64::new(u64::MAX) });
-    let no_wal = settings.no_wal;
-    let writer = Writer::new(
-        &env,
-        settings,
-        (Arc::clone(&memory) as Arc<dyn WriterMemory>, Arc::clone(&ledger)),
-        Arc::clone(&catalog),
-        Arc::clone(&reads),
-        (lifecycle, Arc::clone(&telemetry), recorder),
-        SeqNo::ZERO,
-    );
-    let wal = WalWriter::create(&env, dir, first_log, None, SeqNo::ZERO).expect("a log");
-    writer.begin(SeqNo::ZERO, (!no_wal).then_some(wal));
+    let parts = Parts::within(env, settings, None);
+    let memory = MemtableLimit::none();
+    let writer = parts.writer(Arc::clone(&memory) as Arc<dyn WriterMemory>);
+    let Parts { catalog, reads, telemetry, .. } = parts;
+    let ledger = Arc::clone(parts.memory.ledger());
     let flushes = Arc::new(Flushes {
         sealed: Arc::clone(&writer.sealed),
         catalog: Arc::clone(&catalog),
@@ -201,11 +156,11 @@ fn a_batch_is_logged_then_visible_and_durable_after_a_sync() {
 fn full_memtables_are_sealed_with_their_log_and_flushed_in_order() {
     let alone = alone(Settings::default());
     for _ in 0..3 {
-        alone.memory.memtable_limit_bytes.store(u64::MAX, Ordering::Relaxed);
+        alone.memory.0.store(u64::MAX, Ordering::Relaxed);
         alone.put("k", b"1", WriteOptions::new()).expect("written");
         assert!(alone.writer.sealed().is_empty());
         let active_bytes = alone.keyspace(DEFAULT_KEYSPACE).load().memtables[0].bytes();
-        alone.memory.memtable_limit_bytes.store(active_bytes + 1, Ordering::Relaxed);
+        alone.memory.0.store(active_bytes + 1, Ordering::Relaxed);
         alone.put("l", &[2; 8 << 10], WriteOptions::new()).expect("written");
     }
     assert_eq!(*lock(&alone.flushes.flushed), [2, 4, 6]);
@@ -220,7 +175,7 @@ fn full_memtables_are_sealed_with_their_log_and_flushed_in_order() {
 fn writes_stall_behind_failing_flushes_and_go_on_after_them() {
     let settings = Settings { immutable_memtables: 2, ..Settings::default() };
     let alone = alone(settings);
-    alone.memory.memtable_limit_bytes.store(1, Ordering::Relaxed);
+    alone.memory.0.store(1, Ordering::Relaxed);
     alone.flushes.fails.store(true, Ordering::Relaxed);
     for key in ["a", "b"] {
         alone.put(key, b"1", WriteOptions::new()).expect("there is room for two generations");

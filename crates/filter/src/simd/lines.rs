@@ -100,11 +100,6 @@ impl Lines {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         Line::bytes(&self.0)
     }
-
-    /// Memory of the slice in bytes.
-    pub(crate) fn resident_bytes(&self) -> usize {
-        size_of_val(&*self.0)
-    }
 }
 
 #[cfg(test)]
@@ -133,7 +128,6 @@ mod tests {
             let slice = Lines::of(&content);
             assert_eq!(slice.as_bytes(), content);
             assert_eq!(slice.as_bytes().as_ptr().align_offset(LINE_BYTES), 0);
-            assert_eq!(slice.resident_bytes(), content.len());
             assert_eq!((slice.is_absent(), slice.0.get(lines).is_none()), (lines == 0, true));
             // Kept alive, so that the allocator returns different addresses.
             slices.push((slice, content)); // Kept, so that the allocator gives other places.

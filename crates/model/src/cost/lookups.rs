@@ -77,7 +77,6 @@ mod tests {
     use super::*;
     use crate::MergePolicy;
     use crate::monkey::PaperTree;
-    use crate::sharing::LookupShape;
 
     fn near(value: f64, expected: f64, within: f64) {
         assert!((value - expected).abs() <= within, "{value} is not {expected}");
@@ -103,10 +102,10 @@ mod tests {
         let tree = PaperTree::new(MergePolicy::Leveling, 10.0, 12, 1 << 40).unwrap();
         let group = |level| RunGroup { runs: 1.0, entries: tree.level_entries(level), fpr: 0.00819 };
         let groups: Vec<RunGroup> = (1..=12).map(group).collect();
-        let shape =
-            LookupShape { tiering: false, size_ratio: 10.0, levels: 12, fpr: 0.00819, empty_fraction: 0.25 };
+        // With leveling it probes L - (1-e) / (T-1) filters.
+        let filters = 12.0 - (1.0 - 0.25) / (10.0 - 1.0);
         let work = LookupWork::mix(empty_lookup(&groups), found_lookup(&groups), 0.25);
-        near(work.filters, shape.filters_probed().unwrap(), 1e-9);
+        near(work.filters, filters, 1e-9);
         // Monkey assumes all found keys on the last level, which is 1 / (T-1) filters more.
         let fprs = [0.00819; 12];
         near(empty_lookup(&groups).searches, tree.zero_result_cost(&fprs), 1e-12);

@@ -167,13 +167,8 @@ impl ReuseSampler {
     }
 
     /// Records a reference to a block of `pages`, if it is sampled, and returns the threshold as
-    /// [`Self::below`] does.
-    pub fn note(&mut self, hash: u64, pages: u32) -> u64 {
-        self.note_for(hash, pages, 0)
-    }
-
-    /// The same for a reference that also represents `skipped` other references of sampled blocks,
-    /// which could not be recorded.
+    /// [`Self::below`] does. The reference also represents `skipped` other references of sampled
+    /// blocks, which could not be recorded.
     pub fn note_for(&mut self, hash: u64, pages: u32, skipped: u64) -> u64 {
         if hash >= self.below {
             return self.below;

@@ -191,9 +191,9 @@ fn a_bounded_sample_has_the_curve_of_the_stream() {
         let simulated = simulated(&mut Stream::new(alpha, seed), |block| {
             count += 1;
             let hash = ReuseSampler::hash(u64::from(block) | 7 << 32);
-            sampler.note(hash, 1);
+            sampler.note_for(hash, 1, 0);
             if random.next() < in_time.below() {
-                in_time.note(hash >> 5, 1);
+                in_time.note_for(hash >> 5, 1, 0);
             }
             assert!(sampler.tracked() <= TRACKED_MAX);
             if count % 1_000 == 0 {
@@ -226,7 +226,7 @@ fn a_sample_of_every_distance_is_exact() {
     let names: Vec<u64> = (1..).filter(|name| ReuseSampler::hash(*name) < sampler.below()).take(4).collect();
     for _ in 0..250 {
         for name in &names {
-            sampler.note(ReuseSampler::hash(*name), 1);
+            sampler.note_for(ReuseSampler::hash(*name), 1, 0);
         }
     }
     sampler.count_references(1_000 * 8);
@@ -249,7 +249,7 @@ fn blocks_of_several_pages_count_as_their_pages() {
     let blocks: Vec<(u64, u32)> = names(1).zip([1; 40].into_iter().chain([6; 10])).collect();
     for _ in 0..100 {
         for (hash, pages) in &blocks {
-            sampler.note(*hash, *pages);
+            sampler.note_for(*hash, *pages, 0);
         }
     }
     sampler.count_references(5_000 * 8);
@@ -275,7 +275,7 @@ fn blocks_that_are_gone_do_not_lower_the_threshold() {
         assert!((500..750).contains(&sampled.len()), "{}", sampled.len());
         for _ in 0..300 {
             for hash in &sampled {
-                sampler.note(*hash, 1);
+                sampler.note_for(*hash, 1, 0);
             }
             count += 5_000;
             sampler.count_references(count);
@@ -294,7 +294,7 @@ fn the_past_fades() {
     };
     // Every block once, then only two of them.
     for name in names(0).take(5_000) {
-        sampler.note(ReuseSampler::hash(name), 1);
+        sampler.note_for(ReuseSampler::hash(name), 1, 0);
     }
     count += 5_000 * 8;
     sampler.count_references(count);
@@ -304,7 +304,7 @@ fn the_past_fades() {
     for _ in 0..20 {
         for _ in 0..5_000 {
             for name in &two {
-                sampler.note(ReuseSampler::hash(*name), 1);
+                sampler.note_for(ReuseSampler::hash(*name), 1, 0);
             }
         }
         count += 10_000 * 8;
@@ -318,11 +318,11 @@ fn little_is_no_curve_and_bad_input_is_refused() {
     let mut sampler = ReuseSampler::new(0);
     assert_eq!(sampler.curve(1e3), None);
     for _ in 0..511 {
-        sampler.note(0, 1);
+        sampler.note_for(0, 1, 0);
     }
     sampler.count_references(511);
     assert_eq!(sampler.curve(1e3), None);
-    sampler.note(0, 1);
+    sampler.note_for(0, 1, 0);
     sampler.count_references(512);
     assert!(sampler.curve(1e3).is_some());
     for (alpha, entries, per_page, named) in [

@@ -115,7 +115,7 @@ impl PaperTree {
 
     /// Equations 19 and 20 without the term of the keys that are found, and with no bits: the false
     /// positives of this mix if rates above 1 were possible.
-    pub(crate) fn weighed_cost_without_bits(&self, empty_fraction: f64) -> f64 {
+    pub fn weighed_cost_without_bits(&self, empty_fraction: f64) -> f64 {
         let (t, weight) = (self.size_ratio, self.last_level_weight(empty_fraction));
         self.inner_runs.powf(1.0 / t) * (self.last_runs * weight).powf((t - 1.0) / t) * self.geometric()
     }

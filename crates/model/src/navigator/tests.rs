@@ -7,7 +7,6 @@ use crate::cost::tests::{any_count, any_float, any_situation};
 use crate::cost::{CpuTimes, DataSet, Device, FilterBits, Workload};
 use crate::design::Design;
 use crate::miss_ratio::MissRatioCurve;
-use crate::split::MemorySplit;
 use proptest::prelude::*;
 
 /// The setting in which designs are compared: 10 million entries of 116 bytes, memory 2 % of that,
@@ -351,36 +350,6 @@ fn fences_that_memory_cannot_hold_are_read() {
     // With 4 MB, 2 MB are fences: most searches first read a page of them.
     let (little, enough) = (reads(4_000_000), reads(16_000_000));
     assert!(little > enough + 0.7 * 0.6, "{little} {enough}");
-}
-
-#[test]
-fn equations_25_to_28_agree() {
-    let options = Options { tie: 0.0, sensitivity: false, ..Options::PAPER };
-    for mix in [[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.5, 0.0], [0.6, 0.2, 0.2, 0.0], [0.4, 0.1, 0.4, 0.1]] {
-        let situation = Situation {
-            data: DataSet { entries: 1 << 30, entry_bytes: 256.0, page_bytes: 4096 },
-            ..situation(mix)
-        };
-        let best = navigate(&situation, &memory(1 << 31), &options).unwrap();
-        let found = best.costs.cost_ns_per_op / situation.device.read_ns;
-        let memory_bits = (8u64 << 31) as f64;
-        // The design that was found fills whole levels, so the formula for fractional ones must
-        // agree with it...
-        let split = MemorySplit::new(&situation, &best.plan.design).unwrap();
-        let same = split.cost_ios(best.costs.filter_bytes * 8.0, memory_bits);
-        assert!((found / same - 1.0).abs() < 0.02, "{mix:?}: {found} I/Os, the closed form {same}");
-        // ...and whole levels cost slightly more than the best that fractional ones promise.
-        let mut least = f64::INFINITY;
-        for (policy, quarters) in
-            MergePolicy::ALL.into_iter().flat_map(|policy| (8..80).map(move |q| (policy, q)))
-        {
-            let design = Design::new(policy, f64::from(quarters) / 4.0, 1 << 20, 1.0);
-            let split = MemorySplit::new(&situation, &design).unwrap();
-            let filter_bits = split.best_filter_bits(memory_bits, 32768.0);
-            least = least.min(split.cost_ios(filter_bits, memory_bits));
-        }
-        assert!((0.95..1.4).contains(&(found / least)), "{mix:?}: {found} I/Os, at best {least}");
-    }
 }
 
 #[test]

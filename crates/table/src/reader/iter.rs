@@ -109,11 +109,6 @@ impl TableIter {
         partition.map(|(partition, _)| self.table.note_index_search(partition)).is_some()
     }
 
-    /// The table that it reads.
-    pub fn table(&self) -> &Arc<TableReader> {
-        &self.table
-    }
-
     /// Makes block `number` the current block; returns its number of entries, or `None` if there is
     /// no such block. No entry is current afterwards.
     fn enter(&mut self, number: BlockNo) -> Result<Option<usize>> {

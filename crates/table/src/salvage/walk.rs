@@ -117,11 +117,6 @@ impl SalvageWalk {
         }
     }
 
-    /// The table that it reads.
-    pub fn table(&self) -> &Arc<Salvage> {
-        &self.table
-    }
-
     /// The next entry; `None` at the end.
     ///
     /// # Errors

@@ -65,5 +65,10 @@ pub fn forecast_full(version: &Version, rules: &Rules, table_bytes: u64) -> Fore
         None => Ok(0),
     };
     let (written_bytes, is_whole) = (done.as_ref().copied().unwrap_or(0), done.is_ok());
+    debug_assert!(
+        !is_whole || projection.version.run_count() <= 1,
+        "a full compaction leaves {} runs",
+        projection.version.run_count()
+    );
     Forecast { written_bytes, tree_bytes: version.bytes(), tree: projection.version, last_id, is_whole }
 }

@@ -59,8 +59,13 @@ impl Projection {
         }
         let inputs: Vec<TableUse> =
             job.uses(&self.version).into_iter().map(|(_, _, table)| table.clone()).collect();
-        let bytes = inputs.iter().map(|table| table.live_bytes).sum();
+        let bytes = inputs.iter().fold(0u64, |sum, table| sum.saturating_add(table.live_bytes));
         let outputs = self.merged(inputs, table_bytes.max(1));
+        debug_assert_eq!(
+            outputs.iter().fold(0u64, |sum, table| sum.saturating_add(table.meta.file_bytes)),
+            bytes,
+            "{job}: the outputs hold other bytes than the inputs"
+        );
         // All slices at once: nothing happens between slices here.
         let all = KeyRange::everything();
         let live = |table: &TableUse, _: &KeyRange| table.live_bytes;
@@ -89,11 +94,17 @@ impl Projection {
             }
             let open = open.get_or_insert_with(|| Open::of(input));
             open.range = open.range.hull(&input.range);
-            open.bytes += input.live_bytes;
-            open.entries += live_entries(input);
-            open.deletes += input.meta.deletes + input.meta.range_deletes;
+            open.bytes = open.bytes.saturating_add(input.live_bytes);
+            open.entries = open.entries.saturating_add(live_entries(input));
+            open.deletes =
+                open.deletes.saturating_add(input.meta.deletes.saturating_add(input.meta.range_deletes));
         }
         outputs.extend(open.map(|open| self.table(open)));
+        debug_assert!(
+            outputs.windows(2).all(|pair| !pair[0].range.is_above(&pair[1].range.lower)),
+            "outputs share keys: {outputs:?}"
+        );
+        debug_assert!(outputs.iter().all(|output| !output.range.is_empty()), "an output without keys");
         outputs
     }
 

@@ -36,6 +36,10 @@ impl<'a> Retention<'a> {
     /// The decision for readers at `snapshots`, input range tombstones `tombstones`, and tables
     /// with the ranges `below` under the output.
     pub fn new(snapshots: &'a [SeqNo], tombstones: &'a FragmentedTombstones, below: &'a [KeyRange]) -> Self {
+        debug_assert!(
+            snapshots.is_sorted_by(|older, newer| older < newer),
+            "the live sequence numbers do not ascend: {snapshots:?}"
+        );
         Self { snapshots, tombstones, below, key: Vec::new(), has_key: false, last_stripe: None }
     }
 

@@ -269,6 +269,11 @@ impl<'a> Lookup<'a> {
                 gathered += 1;
             }
         }
+        debug_assert!(
+            gathered == candidates.len() || plans.len() == 0,
+            "a run is passed over: {gathered} candidates, {} runs are left",
+            plans.len()
+        );
         Ok(gathered)
     }
 
@@ -393,6 +398,7 @@ impl<'a> Lookup<'a> {
     ) -> Result<()> {
         let modules = filter.geometry().modules().len();
         debug_assert!(tested.maybe, "a denied key is tested further");
+        debug_assert!(tested.modules <= 1, "the first module was tested {} times", tested.modules);
         for module in tested.modules as usize..modules {
             let maybe = match filter.module(digest, module) {
                 Some(maybe) => {

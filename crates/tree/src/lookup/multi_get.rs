@@ -240,6 +240,14 @@ impl<'a> Group<'a> {
     /// Locates every key's block in its present candidate, and prefetches it if it is cached.
     fn locate(&mut self, counts: &mut LookupCounts) -> Result<()> {
         for pending in &mut self.pending {
+            debug_assert!(
+                pending.from < pending.to && pending.to <= self.candidates.len(),
+                "a key waits at candidate {} of {} to {}",
+                pending.from,
+                pending.to,
+                self.candidates.len()
+            );
+            debug_assert!(pending.verdict != Verdict::No, "a table is searched that cannot hold the key");
             let Some(candidate) = self.candidates.get(pending.from) else { continue };
             let Lookup { key, seq, .. } = pending.lookup;
             let mut io = pending.lookup.read_counters();

@@ -35,6 +35,8 @@ impl Recorder for Sampler {
     }
 
     fn searched(&mut self, plan: &RunPlan, number: usize, verdict: Verdict, found: bool) {
+        debug_assert!(verdict != Verdict::No, "table {number} of run {} was denied", plan.run.id);
+        debug_assert!(number < plan.run.tables().len(), "table {number} of run {}", plan.run.id);
         self.found |= found;
         let Some(table) = plan.run.tables().get(number) else { return };
         let statistics = &table.meta.statistics;

@@ -39,6 +39,7 @@ pub fn inherited(inputs: &[Input<'_>], stretch: &KeyRange, bytes_in: BytesIn<'_>
     bounds.push(stretch.lower.clone());
     bounds.sort_unstable();
     bounds.dedup();
+    debug_assert!(bounds.first() == Some(&stretch.lower), "no input divides the keys below {stretch:?}");
     let uppers = bounds.iter().skip(1).cloned().map(Some).chain([stretch.upper.clone()]);
     let pieces = bounds.iter().cloned().zip(uppers).map(|(lower, upper)| KeyRange { lower, upper });
     let of_piece = |piece: KeyRange| {
@@ -68,6 +69,11 @@ fn share_in(table: &TableUse, range: &KeyRange, bytes_in: BytesIn<'_>) -> f64 {
 
 /// The keys that each output answers for, in a slice whose outputs begin at `lowers`, ascending.
 pub fn stretches(slice: &KeyRange, lowers: &[Bytes]) -> Vec<KeyRange> {
+    debug_assert!(lowers.is_sorted(), "the outputs of {slice:?} do not ascend: {lowers:?}");
+    debug_assert!(
+        lowers.iter().all(|lower| slice.contains(lower)),
+        "an output of {slice:?} begins elsewhere: {lowers:?}"
+    );
     let begins = [slice.lower.clone()].into_iter().chain(lowers.iter().skip(1).cloned());
     let ends = lowers.iter().skip(1).cloned().map(Some).chain([slice.upper.clone()]);
     begins.zip(ends).take(lowers.len()).map(|(lower, upper)| KeyRange { lower, upper }).collect()

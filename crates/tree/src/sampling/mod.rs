@@ -162,6 +162,11 @@ impl TreeStatistics {
 
     fn fold_into(&self, folded: &mut Folded, version: &Version, now_us: u64) {
         let counted = self.counted();
+        debug_assert!(
+            counted.lookups >= folded.counted.lookups && counted.seeks >= folded.counted.seeks,
+            "counters went back from {:?} to {counted:?}",
+            folded.counted
+        );
         let fading = Decay::after(counted.since(folded.counted));
         folded.window = folded.window_at(counted, now_us);
         folded.counted = counted;

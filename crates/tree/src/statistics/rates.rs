@@ -32,6 +32,7 @@ impl Decay {
 
     /// Decay after these samples.
     pub fn after(samples: Samples) -> Self {
+        debug_assert!(samples.lookups >= 0.0 && samples.seeks >= 0.0, "negative samples: {samples:?}");
         Self {
             lookups: (-samples.lookups / HALF_LIFE).exp2(),
             seeks: (-samples.seeks / SEEK_HALF_LIFE).exp2(),
@@ -176,6 +177,7 @@ impl Window {
         if passed_us > 0.0 {
             // Before the first update there is no old rate.
             let old = if self.as_of_us == 0 { 0.0 } else { (-passed_us / RATE_HALF_LIFE_US).exp2() };
+            debug_assert!((0.0..=1.0).contains(&old), "an old rate weighs {old} after {passed_us} us");
             let rate = |before: f64, sampled: f64| {
                 before * old + sampled * SAMPLED_ONE_IN / (passed_us / 1e6) * (1.0 - old)
             };

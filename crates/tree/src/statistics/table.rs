@@ -49,6 +49,7 @@ impl TableStatistics {
     /// Decays the figures up to the last fold, adds the newer ones, and multiplies the sum by
     /// `share`.
     pub fn fold(&self, fading: Decay, share: f64) {
+        debug_assert!((0.0..=1.0).contains(&share), "a table keeps the share {share} of its figures");
         let mut folded = lock(&self.folded);
         let fresh = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed) as f64;
         let lookups = Probes::new(fresh(&self.empty), fresh(&self.found), fresh(&self.false_positives));

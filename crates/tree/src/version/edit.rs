@@ -145,6 +145,15 @@ pub struct VersionEdit {
     pub changes: Vec<Change>,
 }
 
+impl VersionEdit {
+    /// Whether a change concerns the run.
+    pub(super) fn names(&self, id: RunId) -> bool {
+        self.changes.iter().any(|change| match change {
+            Change::Add { run, .. } | Change::Remove { run, .. } | Change::Narrow { run, .. } => *run == id,
+        })
+    }
+}
+
 /// Settings as (name, value) text.
 pub type Pairs = Vec<(String, String)>;
 

@@ -61,7 +61,12 @@ impl KeyRange {
             Ordering::Less => other.upper.clone(),
             _ => self.upper.clone(),
         };
-        Self { lower, upper }
+        let hull = Self { lower, upper };
+        debug_assert!(
+            hull.covers(self) && hull.covers(other),
+            "{hull:?} lacks keys of {self:?} or {other:?}"
+        );
+        hull
     }
 }
 

@@ -65,7 +65,13 @@ impl Run {
             tables.iter().rev().skip(1).all(|table| table.range.upper.is_some()),
             "run {id}: a table that is not the last has no end"
         );
+        debug_assert!(
+            (1..count).all(|number| fence(&tables, number - 1) <= fence(&tables, number)),
+            "run {id}: the fences of its {} tables do not ascend",
+            tables.len()
+        );
         let fences = LayeredHeads::new(count, |number| fence(&tables, number));
+        debug_assert_eq!(fences.len(), count, "run {id}: a fence for each bound of its tables");
         Ok(Self {
             id,
             age,
@@ -117,7 +123,18 @@ impl Run {
     /// tables if all do.
     #[inline]
     pub fn first_reaching(&self, key: &[u8]) -> usize {
-        self.fences_up_to(key) / 2
+        let first = self.fences_up_to(key) / 2;
+        debug_assert!(
+            self.tables.get(first).is_none_or(|table| table.range.is_above(key)),
+            "run {}: table {first} lies below {key:?}",
+            self.id
+        );
+        debug_assert!(
+            first.checked_sub(1).is_none_or(|before| !self.tables[before].range.is_above(key)),
+            "run {}: a table before {first} reaches {key:?}",
+            self.id
+        );
+        first
     }
 
     /// Number of fences.
@@ -127,6 +144,7 @@ impl Run {
 
     /// The bound of fence `number`.
     pub fn fence(&self, number: usize) -> &[u8] {
+        debug_assert!(number < self.fence_count(), "fence {number} of {}", self.fence_count());
         fence(&self.tables, number)
     }
 

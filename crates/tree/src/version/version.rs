@@ -146,6 +146,21 @@ impl Version {
         }
         let next = Self { levels };
         next.check_order();
+        debug_assert!(
+            edit.changes.iter().all(|change| match change {
+                Change::Add { level, run, .. } | Change::Narrow { level, run, .. } => {
+                    next.run(*run).is_none_or(|(found, _)| found == *level)
+                }
+                Change::Remove { .. } => true,
+            }),
+            "a run is on another level than its edit says: {edit:?}"
+        );
+        debug_assert!(
+            self.runs().filter(|(_, run)| !edit.names(run.id)).all(|(level, run)| {
+                next.run(run.id).is_some_and(|(at, same)| at == level && Arc::ptr_eq(run, same))
+            }),
+            "a run that the edit does not name has changed: {edit:?}"
+        );
         Ok(next)
     }
 }

@@ -62,6 +62,12 @@ impl JoinedFences {
             // it.
             rows.extend(passed.iter().map(|fences| if fences % 2 == 1 { (fences / 2) as u16 } else { NONE }));
         }
+        assert_eq!(owners.len(), count, "each fence of {runs} runs has one owner");
+        assert_eq!(rows.len(), (count + 1) * runs, "a row for each gap between {count} fences");
+        debug_assert!(
+            plans.iter().zip(&passed).all(|(plan, passed)| plan.run.fence_count() == *passed as usize),
+            "the last row has not passed every fence"
+        );
         let heads = LayeredHeads::new(count, |number| key_of(plans, owners[number]));
         Some(Self { heads, owners: owners.into(), rows: rows.into(), runs })
     }
@@ -78,6 +84,8 @@ impl JoinedFences {
         let at = self.heads.upper_bound(key, |number| {
             self.owners.get(number).map_or(&[][..], |owner| key_of(plans, *owner))
         });
+        debug_assert_eq!(plans.len(), self.runs, "fences of another view");
+        debug_assert!(at <= self.owners.len(), "gap {at} of {} fences", self.owners.len());
         Row(self.rows.get(at * self.runs..(at + 1) * self.runs).unwrap_or_default())
     }
 }

@@ -6,9 +6,9 @@
 
 use shamba::DigestKind;
 use shamba_filter::measured;
-use shamba_model::sharing::{LookupShape, LookupTimes};
 
 use super::constants::constants;
+use super::equations::{LookupShape, LookupTimes};
 use super::gains::{NEAR_MODEL, PAPER_FPR, PROBE_NS, filters_over_llc, over_llc};
 use crate::lookups::compare;
 use crate::prelude::*;

@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use shamba_filter::Filter;
 use shamba_key::KeyDigest;
-use shamba_model::sharing::LookupTimes;
 use shamba_workload::mix2;
 
+use super::equations::LookupTimes;
 use super::gains::hash_of;
 use super::hashes::hash_ns;
 use super::table1::page_ns;

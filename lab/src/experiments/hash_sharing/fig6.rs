@@ -1,7 +1,6 @@
 //! Figure 6: the model's gain of one digest, by device and merge policy.
 
-use shamba_model::sharing::{LookupShape, LookupTimes};
-
+use super::equations::{LookupShape, LookupTimes};
 use super::gains::{PAPER_FPR, PROBE_NS};
 use super::hashes::{Hash, hash_ns};
 use crate::chart::Style;

@@ -6,10 +6,10 @@
 
 use shamba::DigestKind;
 use shamba_filter::measured;
-use shamba_model::sharing::{LookupShape, LookupTimes};
 use shamba_workload::Distribution;
 
 use super::constants::{constants, hash_here};
+use super::equations::{LookupShape, LookupTimes};
 use super::hashes::Hash;
 use crate::device::Device;
 use crate::facts::llc_bytes;

@@ -3,7 +3,6 @@
 use shamba_filter::sim::Numbers;
 use shamba_filter::{Filter, FilterLayout};
 use shamba_key::KeyDigest;
-use shamba_model::skip::bits_per_empty_probe;
 
 use crate::experiment::Experiment;
 use crate::lab::Lab;
@@ -104,6 +103,12 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
         }
     }
     Ok(rows)
+}
+
+/// The bits that an empty probe of a half-full Bloom filter of `probes` probes reads on average:
+/// 2 - 2^(1-k).
+fn bits_per_empty_probe(probes: u8) -> f64 {
+    (0..probes).map(|before| 0.5f64.powi(i32::from(before))).sum()
 }
 
 fn mean_bits(filter: &Filter, digests: impl Iterator<Item = KeyDigest>) -> f64 {

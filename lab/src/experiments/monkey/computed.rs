@@ -2,11 +2,12 @@
 //! buffer's part of memory.
 
 use shamba_model::cost::FilterBits;
-use shamba_model::{Design, MergePolicy, split::MemorySplit};
+use shamba_model::{Design, MergePolicy};
 
 use super::analysis::{
     BUFFER_BYTES, ENTRIES, GIB, PAGE_BYTES, POLICIES, SIDES, SIZE_RATIO, costs, fixed, situation,
 };
+use super::split::MemorySplit;
 use crate::prelude::*;
 
 /// GiB of filters: dense where curves are steep.

@@ -18,8 +18,8 @@ use crate::memory::{Consumer, MemoryManager};
 use crate::options::settings::Settings;
 use crate::residency::ResidencyManager;
 use crate::table_files::TableFiles;
+use crate::testing::Parts;
 use crate::workers::Waker;
-use crate::workload::tests::Parts;
 
 const BUDGET_BYTES: u64 = 4 << 20;
 const TABLES: u64 = 4;

@@ -5,36 +5,18 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use shamba_env::{FaultFs, MemFs, ThreadSpawner, Vfs};
-use shamba_key::{KeyspaceId, LogNo, SeqNo};
-use shamba_log::wal::{OpRef, WalWriter};
-use shamba_memtable::ChunkedMemtable;
-use shamba_table::{Charge, TableId};
-use shamba_tree::version::ManifestEdit;
-use shamba_tree::version::manifest::ManifestState;
+use shamba_key::KeyspaceId;
+use shamba_log::wal::OpRef;
+use shamba_table::TableId;
 
 use super::super::next::Step;
 use super::super::*;
-use crate::catalog::{DEFAULT_KEYSPACE, Keyspaces};
+use crate::catalog::DEFAULT_KEYSPACE;
 use crate::event::EventListener;
-use crate::memory::MemoryManager;
 use crate::residency::ResidencyManager;
-use crate::telemetry::Observers;
-use crate::trace::Recorder;
+use crate::testing::{MemtableLimit, Parts};
 use crate::workers::{Steps, Waker, Workers};
-use crate::writer::{WriteOptions, WriterMemory};
-
-/// Memory without a limit.
-struct Unlimited;
-
-impl WriterMemory for Unlimited {
-    fn charge(&self, charge: &mut Charge, bytes: u64) {
-        charge.resize(bytes);
-    }
-
-    fn memtable_limit_bytes(&self) -> u64 {
-        u64::MAX
-    }
-}
+use crate::writer::WriteOptions;
 
 /// A scheduler and the parts below it.
 pub(super) struct Alone {
@@ -64,31 +46,13 @@ pub(super) fn by_hand() -> Alone {
 
 /// A scheduler with these settings.
 pub(super) fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn EventListener>>) -> Alone {
-    let (dir, first_log) = (Path::new("/db"), LogNo(1));
     let faults = FaultFs::new(Arc::clone(&env.vfs), 1);
     let env = Env { vfs: Arc::new(faults.clone()), ..env };
-    env.vfs.create_dir_all(dir).expect("created");
-    let settings = Arc::new(settings);
-    let observers = Observers { listener, info_log: false, times_lookups: false };
-    let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
-    let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
-    let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
-    let mut state = ManifestState { next_id: 2, ..ManifestState::default() };
-    let created = vec![(KeyspaceId::DEFAULT, DEFAULT_KEYSPACE.to_owned(), Vec::new())];
-    let edit = ManifestEdit { keyspaces_created: created, first_log: Some(first_log), ..Default::default() };
-    let memtable = ChunkedMemtable::new(true);
-    let (name, closed) = (DEFAULT_KEYSPACE.to_owned(), Arc::clone(lifecycle.closed_flag()));
-    let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, closed);
-    let keyspaces = Keyspaces::from([(KeyspaceId::DEFAULT, Arc::new(keyspace))]);
-    let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
-    let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, 2, told().0, told().1));
-    catalog.begin(&mut state, edit).expect("a manifest");
-    let memory = Arc::new(MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), 0));
+    let parts = Parts::within(env, settings, listener);
+    let writer = Arc::new(parts.writer(MemtableLimit::none()));
+    let Parts { env, settings, telemetry, lifecycle, memory, catalog, reads, .. } = parts;
     let (cache, ledger) = (Arc::clone(memory.cache()), Arc::clone(memory.ledger()));
-    let iterators = Arc::clone(memory.iterators());
-    let watchers = (Arc::clone(&telemetry), Arc::clone(&recorder));
-    let reads = Reads::new(&env, Arc::clone(&settings), Arc::clone(&cache), iterators, SeqNo::ZERO, watchers);
-    let reads = Arc::new(reads);
+    let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
     let residency = Arc::new(ResidencyManager::new(
         &env,
         Arc::clone(&settings),
@@ -100,21 +64,10 @@ pub(super) fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn Event
     let table_files = TableFiles::new(
         &env,
         Arc::clone(&settings),
-        (cache, Arc::clone(&ledger)),
+        (cache, ledger),
         Arc::clone(&catalog),
         Arc::clone(&telemetry),
     );
-    let writer = Arc::new(Writer::new(
-        &env,
-        Arc::clone(&settings),
-        (Arc::new(Unlimited) as Arc<dyn WriterMemory>, ledger),
-        Arc::clone(&catalog),
-        Arc::clone(&reads),
-        (Arc::clone(&lifecycle), Arc::clone(&telemetry), recorder),
-        SeqNo::ZERO,
-    ));
-    let wal = WalWriter::create(&env, dir, first_log, None, SeqNo::ZERO).expect("a log");
-    writer.begin(SeqNo::ZERO, Some(wal));
     let filter_bits = FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog));
     let statistics = SavedStatistics::new(&env, false, Arc::clone(&catalog), told().0, told().1);
     let scheduler = Arc::new(Scheduler::new(

@@ -175,8 +175,6 @@ fn a_filter_read_back_is_the_filter_written() {
     for digest in keys.iter().copied().chain(Digests(8).take(100_000)) {
         assert_eq!(read.may_contain(digest), written.may_contain(digest));
     }
-    let content = shape.total_bytes() as usize;
-    assert!((content..content + content / 8 + 4096).contains(&read.resident_bytes()));
 }
 
 #[test]
@@ -189,7 +187,6 @@ fn an_absent_slice_denies_nothing_and_others_still_filter() {
     let partial = from_shape(shape(&whole), slices).unwrap();
     assert_eq!(partial.absent_slices(), 1);
     assert_eq!(partial.slices().count(), 3);
-    assert!(partial.resident_bytes() < whole.resident_bytes() * 4 / 5);
     let mut waved_through = 0;
     for digest in keys.iter().copied().chain(Digests(10).take(100_000)) {
         let absent = place(shape(&whole), digest).slice == 2;

@@ -61,7 +61,13 @@ const JOIN_RATIO_MAX: u64 = 2;
 /// the required shape. For forecasts and simulations in which nothing else runs.
 pub fn pick(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     let capacities = rules.capacities(version);
-    Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.pick()
+    let job = Down { version, rules, capacities: &capacities, deepest: version.deepest_level() }.pick();
+    debug_assert!(
+        job.as_ref().is_none_or(|job| job.check(version).is_ok()),
+        "{job:?} does not keep the versions of a key in order: {:?}",
+        job.as_ref().map(|job| job.check(version))
+    );
+    job
 }
 
 /// Estimated bytes that the policy still has to move: 0 exactly when [`pick`] returns `None`.
@@ -190,6 +196,12 @@ impl Arrival {
             self.ranges.push(table.range.clone());
             self.bytes = self.bytes.saturating_add(table.live_bytes);
         }
+        debug_assert!(!ids.is_empty(), "no table of run {} on level {level} leaves it", run.id);
+        debug_assert!(
+            self.inputs.last().is_none_or(|newer| newer.level <= level && newer.run != run.id),
+            "run {} of level {level} is collected out of lookup order",
+            run.id
+        );
         self.inputs.push(CompactionInput { level, run: run.id, tables: ids });
     }
 
@@ -197,6 +209,7 @@ impl Arrival {
     fn at(mut self, down: &Down<'_>, mut level: u32, reason: Reason) -> CompactionJob {
         let version = down.version;
         loop {
+            assert!(level <= MAX_LEVELS, "tables arrive on level {level}, the last is {MAX_LEVELS}");
             // A level beyond the deepest one becomes the last when tables arrive there.
             let allowed = down.rules.design.runs_allowed(level, down.deepest);
             let runs = version.level(level);
@@ -250,6 +263,8 @@ impl Arrival {
 
     /// The job that compacts the tables into `run`, or into a new run if there is none.
     fn into(mut self, run: Option<&Arc<Run>>, target_level: u32, reason: Reason) -> CompactionJob {
+        debug_assert!(!self.inputs.is_empty(), "nothing arrives on level {target_level}");
+        debug_assert!(target_level > 0, "a compaction brings tables to level 0");
         let Some(run) = run else {
             return CompactionJob { inputs: self.inputs, target_level, target_run: Target::New, reason };
         };
@@ -258,6 +273,11 @@ impl Arrival {
         // the run that no remaining input shares keys with are finished.
         let shared: HashSet<TableId> =
             self.ranges.iter().flat_map(|range| run.overlapping(range)).map(|table| table.meta.id).collect();
+        debug_assert!(
+            self.inputs.iter().all(|input| input.run != run.id),
+            "run {} is merged into itself",
+            run.id
+        );
         let tables: Vec<_> =
             run.tables().iter().map(|table| table.meta.id).filter(|id| shared.contains(id)).collect();
         if !tables.is_empty() {

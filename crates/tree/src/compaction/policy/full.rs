@@ -37,7 +37,14 @@ pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     inputs.extend(oldest.map(|run| input(target_level, run, |number, table| must_merge(run, number, table))));
     inputs.retain(|input| !input.tables.is_empty());
     let target_run = oldest.map_or(Target::New, |oldest| Target::Existing(oldest.id));
-    (!inputs.is_empty()).then_some(CompactionJob { inputs, target_level, target_run, reason: Reason::Manual })
+    assert!((1..=MAX_LEVELS).contains(&target_level), "everything is compacted into level {target_level}");
+    let job = CompactionJob { inputs, target_level, target_run, reason: Reason::Manual };
+    debug_assert!(
+        job.inputs.is_empty() || job.check(version).is_ok(),
+        "{job} does not keep the versions of a key in order: {:?}",
+        job.check(version)
+    );
+    (!job.inputs.is_empty()).then_some(job)
 }
 
 /// Whether a compaction could not make the table smaller: no tombstones, and the whole file is

@@ -115,6 +115,11 @@ impl CompactionJob {
             let tables = run.tables().iter().filter(|table| wanted.contains(&table.meta.id));
             uses.extend(tables.map(|table| (input.level, run, table)));
         }
+        debug_assert!(
+            uses.len() <= self.inputs.iter().map(|input| input.tables.len()).sum(),
+            "{self}: {} tables are used",
+            uses.len()
+        );
         uses
     }
 
@@ -243,6 +248,7 @@ impl<'v> Order<'v> {
             .iter()
             .flat_map(|input| input.tables.iter().map(|table| (input.run, *table)))
             .collect();
+        debug_assert!(target <= 2 * runs.len(), "{job}: place {target} among {} runs", runs.len());
         Self { runs, target, inputs }
     }
 
@@ -262,6 +268,7 @@ impl<'v> Order<'v> {
     /// Checks that `table` of the run at `at` can move to the target without passing other versions
     /// of its keys.
     fn check_way(&self, at: usize, table: &TableUse) -> Result<(), String> {
+        debug_assert!(at < self.runs.len(), "run {at} of {}", self.runs.len());
         let (from, to) = (place(at).min(self.target), place(at).max(self.target));
         for (other, run) in self.runs.iter().enumerate() {
             if other == at || !(from..=to).contains(&place(other)) {

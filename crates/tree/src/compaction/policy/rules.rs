@@ -68,6 +68,7 @@ impl Rules {
         // are where a tree does not grow.
         let largest = version.level(deepest).iter().map(|run| run.bytes()).max();
         if let (Some(last), Some(largest)) = (level_bytes.last_mut(), largest) {
+            debug_assert!(largest <= *last, "a run of {largest} bytes on a level of {last}");
             *last = largest;
         }
         let batch_bytes =
@@ -110,6 +111,7 @@ impl Rules {
     pub fn arrival_level(&self, version: &Version, capacities: &Capacities) -> u32 {
         let deepest = version.deepest_level();
         let in_use = (1..=deepest).find(|level| !version.level(*level).is_empty()).unwrap_or(1);
+        debug_assert!(capacities.arrival_level() > 0, "level 0 is compacted into itself");
         capacities.arrival_level().min(in_use)
     }
 }

@@ -42,6 +42,12 @@ fn cost(table: &TableUse, below: &[std::sync::Arc<Run>], oldest: SeqNo, newest: 
     } else {
         (meta.deletes as f64 / meta.entries.max(1) as f64).min(1.0)
     };
+    debug_assert!(
+        (oldest..=newest).contains(&meta.largest_seq),
+        "table {} is not of the run: it ends at {}, the run's tables from {oldest} to {newest}",
+        meta.id,
+        meta.largest_seq
+    );
     let since_oldest = meta.largest_seq.0.saturating_sub(oldest.0) as f64;
     let freshness = since_oldest / newest.0.saturating_sub(oldest.0).max(1) as f64;
     amplification * (1.0 - tombstones / 2.0) * (0.75 + freshness / 4.0)

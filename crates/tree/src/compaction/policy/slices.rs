@@ -46,7 +46,7 @@ pub fn slices(
     pieces.sort_by(|a, b| a.lower.cmp(&b.lower));
 
     let mut slices: Vec<KeyRange> = Vec::new();
-    let mut lower = hull.lower;
+    let mut lower = hull.lower.clone();
     let mut bytes = 0u64;
     let mut left_bytes = pieces.iter().fold(0u64, |sum, piece| sum.saturating_add(piece.bytes));
     for piece in pieces {
@@ -60,7 +60,17 @@ pub fn slices(
         }
         bytes = bytes.saturating_add(piece.bytes);
     }
-    slices.push(KeyRange { lower, upper: hull.upper });
+    slices.push(KeyRange { lower, upper: hull.upper.clone() });
+    assert!(slices.iter().all(|slice| !slice.is_empty()), "{job}: a slice without keys: {slices:?}");
+    assert!(
+        slices.windows(2).all(|pair| pair[0].upper.as_ref() == Some(&pair[1].lower)),
+        "{job}: a gap between slices: {slices:?}"
+    );
+    assert!(
+        slices.first().is_some_and(|first| first.lower == hull.lower)
+            && slices.last().is_some_and(|last| last.upper == hull.upper),
+        "{job}: the slices do not reach over the inputs, {hull}: {slices:?}"
+    );
     slices
 }
 
@@ -97,9 +107,18 @@ pub fn slice_edit(
     output_run: OutputRun,
     live: &dyn Fn(&TableUse, &KeyRange) -> u64,
 ) -> VersionEdit {
+    assert!(
+        outputs.iter().all(|output| slice.covers(&output.range)),
+        "{job}: an output of the slice {slice} has keys outside: {outputs:?}"
+    );
     let mut changes = Vec::new();
     for (level, run, use_) in job.uses(version) {
         let (run, table) = (run.id, use_.meta.id);
+        debug_assert!(
+            slice.lower <= use_.range.lower || !use_.range.overlaps(slice),
+            "{job}: the slice {slice} begins within table {table}, {}",
+            use_.range
+        );
         match &slice.upper {
             Some(end) if use_.range.is_above(end) => {
                 if use_.range.lower < *end {
@@ -123,6 +142,10 @@ pub fn move_edit(
     job: &CompactionJob,
     output_run: OutputRun,
 ) -> VersionEdit {
+    debug_assert!(
+        job.uses(version).iter().all(|(_, run, _)| run.id != output_run.run),
+        "{job}: a table moves into the run that it is in"
+    );
     let mut changes = Vec::new();
     for (level, run, table) in job.uses(version) {
         changes.push(Change::Remove { level, run: run.id, table: table.meta.id });
@@ -132,6 +155,11 @@ pub fn move_edit(
 }
 
 fn joining(job: &CompactionJob, output_run: OutputRun, table: TableUse) -> Change {
+    debug_assert!(
+        job.target_run == Target::New || job.target_run == Target::Existing(output_run.run),
+        "{job}: an output joins run {}",
+        output_run.run
+    );
     Change::Add { level: job.target_level, run: output_run.run, age: output_run.age, table }
 }
 

@@ -54,6 +54,7 @@ fn stretches<'r>(run: &'r Run, rules: &'r Rules) -> impl Iterator<Item = &'r [Ta
 }
 
 fn job(level: u32, run: &Arc<Run>, stretch: &[TableUse]) -> CompactionJob {
+    debug_assert!(stretch.len() > 1, "run {}: {} small tables are combined", run.id, stretch.len());
     let tables = stretch.iter().map(|table| table.meta.id).collect();
     CompactionJob {
         inputs: vec![CompactionInput { level, run: run.id, tables }],

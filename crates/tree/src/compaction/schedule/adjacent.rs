@@ -40,6 +40,11 @@ pub(super) fn merge_adjacent(
     if merged.len() < RUNS_MIN {
         return None;
     }
+    debug_assert!(bytes <= most_bytes, "runs of {bytes} bytes are merged, at most {most_bytes} may be");
+    debug_assert!(
+        merged.is_sorted_by(|newer, older| newer.age > older.age),
+        "runs of level 0 are merged out of their order"
+    );
     let oldest = merged.pop()?;
     let newer = || merged.iter().flat_map(|run| run.tables());
     let shared: HashSet<_> =

@@ -199,11 +199,13 @@ impl Claims {
             Target::Existing(run) => self.place_of(version, job.target_level, run)?,
             Target::New => Place::newest_of(job.target_level),
         });
-        Some(Span {
+        let span = Span {
             keys: keys?,
             newest: places.iter().copied().min()?,
             oldest: places.iter().copied().max()?,
-        })
+        };
+        debug_assert!(!span.keys.is_empty(), "{job} has tables and occupies no key");
+        Some(span)
     }
 
     /// The first claim that conflicts with a job of this span.
@@ -269,6 +271,31 @@ impl Claims {
         let number = self.claimed + 1;
         let claim = Claim { number, job, output, target, span, inputs, score, is_finished: false };
         claim.check(version).map_err(|why| Refused::Invalid(format!("{}: {why}", claim.job)))?;
+        assert!(
+            claim
+                .inputs
+                .iter()
+                .all(|input| { claim.span.has_place(input.place) && claim.span.keys.covers(&input.range) }),
+            "{}: an input lies outside the span {}",
+            claim.job,
+            claim.span
+        );
+        assert!(claim.span.has_place(claim.target), "{}: the target {target} lies outside", claim.job);
+        assert!(
+            self.conflict(&claim.span).is_none(),
+            "{}: the span grew into that of a running job when its place became known",
+            claim.job
+        );
+        assert!(
+            self.running.iter().all(|other| other.number < number),
+            "job {number} has the number of a running job"
+        );
+        debug_assert!(
+            claim.job.target_run != Target::New || version.run(claim.output.run).is_none(),
+            "{}: the new run {} exists already",
+            claim.job,
+            claim.output.run
+        );
         self.claimed = number;
         self.running.push(claim);
         Ok(&self.running[self.running.len() - 1])

@@ -27,4 +27,4 @@ mod tests;
 pub use claims::{Claim, Claims, Refused};
 pub use next::{Job, Request, RequestKind, Situation, TreeSituation, Work, next_jobs, running_score};
 pub use place::{Place, Span};
-pub use triggered::{Prices, Triggers, oldest_tombstone_age_ms, pick_triggered};
+pub use triggered::{Prices, Triggers, oldest_tombstone_age_ms};

@@ -151,8 +151,15 @@ pub fn next_jobs(situation: &Situation<'_>) -> Vec<Job> {
         let Some(Candidate { job, score }) = best[at].take() else { break };
         let keyspace = outlooks[at].tree.keyspace;
         best[at] = outlooks[at].begin(&job, score).ok().and_then(|()| outlooks[at].best());
+        debug_assert!(score >= 0.0, "{job} begins with a score of {score}");
         jobs.push(Job { work: Work::Compaction(keyspace, job), score });
     }
+    assert!(
+        jobs.len() <= situation.slots.saturating_add(1),
+        "{} jobs for a flush and {} slots",
+        jobs.len(),
+        situation.slots
+    );
     jobs
 }
 
@@ -218,6 +225,12 @@ impl<'a> Outlook<'a> {
         let output = claim.map_err(|why| why.to_string())?.output();
         self.projection.carry_out_into(job, output, table_bytes)?;
         self.chosen_requests += usize::from(job.reason == Reason::Manual);
+        debug_assert!(
+            self.chosen_requests <= self.tree.requests.len(),
+            "{} jobs for {} requests",
+            self.chosen_requests,
+            self.tree.requests.len()
+        );
         Ok(())
     }
 
@@ -231,6 +244,11 @@ impl<'a> Outlook<'a> {
             match self.span_now(&candidate.job) {
                 Some(span) if self.claims.conflict(&span).is_none() => {
                     if !reserved.iter().any(|other| other.intersects(&span)) {
+                        debug_assert!(
+                            !candidate.job.inputs.is_empty(),
+                            "a job without inputs may begin: {}",
+                            candidate.job
+                        );
                         return Some(candidate);
                     }
                 }

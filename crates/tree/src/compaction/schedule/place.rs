@@ -23,10 +23,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place above every run: the memtables. The span of an ingest into a deeper level begins
-    /// here.
-    pub const MEMTABLES: Self = Self { level: 0, age: Age(u64::MAX) };
-
     /// The place of a new run of `level` whose age is not known yet: above every run of the level.
     pub fn newest_of(level: u32) -> Self {
         Self { level, age: Age(u64::MAX - 1) }
@@ -69,6 +65,8 @@ pub struct Span {
 impl Span {
     /// Whether two jobs with these spans conflict: some key and some place lie in both.
     pub fn intersects(&self, other: &Self) -> bool {
+        debug_assert!(self.newest <= self.oldest, "a span upside down: {self}");
+        debug_assert!(other.newest <= other.oldest, "a span upside down: {other}");
         self.newest <= other.oldest && other.newest <= self.oldest && self.keys.overlaps(&other.keys)
     }
 
@@ -98,7 +96,7 @@ mod tests {
 
     #[test]
     fn places_are_in_lookup_order() {
-        let order = [Place::MEMTABLES, place(0, 9), place(0, 8), place(1, 20), place(1, 3), place(2, 90)];
+        let order = [Place::newest_of(0), place(0, 9), place(0, 8), place(1, 20), place(1, 3), place(2, 90)];
         assert!(order.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(Place::newest_of(1) < place(1, 20) && Place::newest_of(1) > place(0, 1));
     }

@@ -39,6 +39,7 @@ pub fn raw_score(version: &Version, rules: &Rules, capacities: &Capacities, leve
         return 0.0;
     }
     if level == 0 {
+        debug_assert!(rules.l0_urgent_runs() > 0, "level 0 is urgent without a run");
         return (runs / f64::from(rules.l0_urgent_runs())).powi(L0_EXPONENT).max(L0_SCORE_MIN);
     }
     if capacities.is_closed(level) {
@@ -46,6 +47,7 @@ pub fn raw_score(version: &Version, rules: &Rules, capacities: &Capacities, leve
     }
     let allowed = rules.design.runs_allowed(level, version.deepest_level()).max(1);
     let bytes = version.level_bytes(level) as f64 / capacities.level_bytes(level) as f64;
+    debug_assert!(bytes >= 0.0, "level {level} has {bytes} times its capacity");
     bytes.max(runs / f64::from(allowed))
 }
 
@@ -53,5 +55,6 @@ pub fn raw_score(version: &Version, rules: &Rules, capacities: &Capacities, leve
 /// `to`.
 pub fn job_score(from: f64, to: f64) -> f64 {
     // A closed level moves first, whatever its target holds.
+    debug_assert!(from >= 0.0 && to >= 0.0, "scores of levels are not negative: from {from} to {to}");
     if from.is_infinite() { from } else { from / to.max(1.0) }
 }

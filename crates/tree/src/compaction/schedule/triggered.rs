@@ -28,7 +28,7 @@
 
 use shamba_key::SeqNo;
 
-use crate::compaction::policy::{CompactionInput, CompactionJob, Down, Reason, Rules, Target};
+use crate::compaction::policy::{CompactionInput, CompactionJob, Down, Reason, Target};
 use crate::version::{Run, TableUse, Version};
 
 /// Score of a job that pays: before idle work, after levels at their bounds.
@@ -71,15 +71,6 @@ impl Prices {
     }
 }
 
-/// The most urgent triggered job of a tree.
-pub fn pick_triggered(version: &Version, rules: &Rules, triggers: &Triggers) -> Option<CompactionJob> {
-    let capacities = rules.capacities(version);
-    let down = Down { version, rules, capacities: &capacities, deepest: version.deepest_level() };
-    let jobs = triggered(&down, triggers);
-    // The first of equals, so that the choice depends on the tree alone.
-    jobs.into_iter().reduce(|best, other| if other.1 > best.1 { other } else { best }).map(|(job, _)| job)
-}
-
 /// Age of the oldest tombstone of a tree, in milliseconds; `None` if none has a known time.
 pub fn oldest_tombstone_age_ms(version: &Version, now_ms: u64) -> Option<u64> {
     let times = version.tables().filter_map(|(_, _, table)| table.meta.oldest_tombstone.unix_ms());
@@ -116,6 +107,10 @@ pub(super) fn triggered(down: &Down<'_>, triggers: &Triggers) -> Vec<(Compaction
     // Stable: of equally old ones the newest run is first.
     overdue.sort_by(|one, other| other.0.total_cmp(&one.0));
     overdue.truncate(OVERDUE_JOBS_MAX);
+    debug_assert!(
+        overdue.iter().all(|(score, ..)| *score >= 1.0),
+        "an overdue table has a score below that of a level at its bounds"
+    );
     jobs.extend(
         overdue.into_iter().map(|(score, level, run, table)| (step_down(down, level, run, table), score)),
     );
@@ -148,12 +143,11 @@ fn step_down(down: &Down<'_>, level: u32, run: &Run, table: &TableUse) -> Compac
         inputs.push(input(level, run, tables));
     }
     let (target_level, target_run) = inputs.last().map_or((level, run.id), |last| (last.level, last.run));
-    CompactionJob {
-        inputs,
-        target_level,
-        target_run: Target::Existing(target_run),
-        reason: Reason::Tombstones,
-    }
+    debug_assert!(target_level >= level, "tombstones of level {level} move up to level {target_level}");
+    let target_run = Target::Existing(target_run);
+    let job = CompactionJob { inputs, target_level, target_run, reason: Reason::Tombstones };
+    debug_assert_eq!(job.check(down.version), Ok(()), "{job}");
+    job
 }
 
 #[cfg(test)]
@@ -162,6 +156,7 @@ mod tests {
     use shamba_table::TableId;
 
     use super::*;
+    use crate::compaction::policy::Rules;
 
     const PRICES: Prices = Prices { run_ns: 500.0, tombstone_ns: 200.0, byte_ns: 20.0, horizon_s: 60.0 };
 
@@ -180,12 +175,6 @@ mod tests {
         let down = Down { version, rules: &rules, capacities: &capacities, deepest };
         let jobs = triggered(&down, triggers);
         jobs.iter().for_each(|(job, _)| job.check(version).expect("a job that keeps the order"));
-        let best = jobs.iter().map(|(_, score)| *score).fold(0.0, f64::max);
-        let chosen = pick_triggered(version, &rules, triggers);
-        assert_eq!(chosen.is_some(), !jobs.is_empty());
-        assert!(
-            jobs.iter().any(|(job, score)| Some(job) == chosen.as_ref() && *score == best) || best == 0.0
-        );
         jobs.into_iter().map(|(job, score)| format!("{score:.2}: {job}")).collect()
     }
 

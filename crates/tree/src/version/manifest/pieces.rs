@@ -48,6 +48,10 @@ impl Pieces {
         self.short.extend_from_slice(&other.short);
         self.long.extend(other.long.into_iter().map(|(at, key)| (at + moved, key)));
         self.long_bytes += other.long_bytes;
+        debug_assert!(
+            self.long.is_sorted_by_key(|(at, _)| *at),
+            "the long keys of a record are not in the order of their places"
+        );
     }
 
     /// The record's bytes, as consecutive parts.
@@ -60,6 +64,11 @@ impl Pieces {
             from = *at;
         }
         parts.push(self.short.get(from..).unwrap_or_default());
+        debug_assert_eq!(
+            parts.iter().map(|part| part.len()).sum::<usize>(),
+            self.len(),
+            "the parts of a record have another length than the record"
+        );
         parts
     }
 }

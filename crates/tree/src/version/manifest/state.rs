@@ -120,6 +120,11 @@ impl ManifestState {
                 edit.versions.push(VersionEdit { keyspace: id, changes });
             }
         }
+        debug_assert_eq!(
+            edit.versions.iter().map(|version| version.changes.len()).sum::<usize>(),
+            self.keyspaces.values().map(|keyspace| keyspace.version.tables().count()).sum::<usize>(),
+            "a snapshot adds each use of a table once"
+        );
         edit
     }
 }

@@ -83,8 +83,10 @@ impl ManifestWriter {
     /// reopen the edit may or may not be part of the state; if the writer [is out of
     /// space](Self::is_out_of_space), it is not.
     pub fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
+        let before = self.frames.offset();
         self.frames.append_record(&edit_pieces(edit).parts())?;
         self.frames.sync()?;
+        assert!(self.frames.offset() > before, "an edit took no byte of manifest {}", self.number);
         self.write_promise()
     }
 

@@ -37,7 +37,7 @@ order! {
     POOL = 12, "the pool of threads";
     /// The charge for trees. Held while room is made for it.
     TREE_CHARGE = 20, "the charge for trees";
-    /// What settlements know of tables. Held while they make room for what they read.
+    /// The knowledge of settlements about tables. Held while they make room for what they read.
     RESIDENCY = 21, "residency";
     /// The capacity of the block cache. Held while consumers shrink, which only try for residency.
     BALANCING = 22, "the balance of memory";

@@ -164,10 +164,6 @@ mod testing;
 
 use shamba_env::{ranked, sync};
 
-/// A simulator of the merge policy without files, for comparisons with the formulas.
-#[doc(hidden)]
-pub use shamba_tree::simulate::fill as simulate;
-
 pub use admin::inspect;
 pub use admin::repair::{Loss, LostRange, RepairReport, repair, repair_within};
 pub use admin::verify::{CheckReport, Problem, check_files};

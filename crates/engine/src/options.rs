@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 use crate::options::settings::LiveSettings;
 
 /// A change of the settings, made by an option that an open was given.
-pub(crate) type Change = Box<dyn Fn(&mut Settings) + Send>;
+pub(crate) type SettingChange = Box<dyn Fn(&mut Settings) + Send>;
 
 /// The recorded key of the order of keys, which is not an option: this build has one order.
 const COMPARATOR: (&str, &str) = ("comparator", "bytewise");
@@ -157,7 +157,7 @@ pub struct OptionInfo {
     /// Effect on other options when an open gives this one.
     supersedes: fn(&mut Settings),
     print: fn(&Settings) -> String,
-    parse: fn(&str) -> Option<Change>,
+    parse: fn(&str) -> Option<SettingChange>,
 }
 
 impl fmt::Debug for OptionInfo {
@@ -214,7 +214,7 @@ impl OptionInfo {
         self.range.check(text)
     }
 
-    fn parsed(&self, text: &str) -> std::result::Result<Change, String> {
+    fn parsed(&self, text: &str) -> std::result::Result<SettingChange, String> {
         (self.parse)(text).ok_or_else(|| format!("must be {}, not {text:?}", self.expected()))
     }
 
@@ -232,7 +232,7 @@ impl OptionInfo {
     }
 
     /// The change that giving this option makes, with its effect on other options.
-    fn given(&self, change: Change) -> Change {
+    fn given(&self, change: SettingChange) -> SettingChange {
         let supersedes = self.supersedes;
         Box::new(move |settings| {
             supersedes(settings);
@@ -252,7 +252,7 @@ pub fn find(name: &str) -> Option<&'static OptionInfo> {
 }
 
 /// The change that a method of the option `name` makes.
-pub(crate) fn given(name: &str, change: Change) -> Change {
+pub(crate) fn given(name: &str, change: SettingChange) -> SettingChange {
     match find(name) {
         Some(option) => option.given(change),
         None => change,
@@ -263,7 +263,7 @@ pub(crate) fn given(name: &str, change: Change) -> Change {
 ///
 /// # Errors
 /// `Invalid` for an unknown option, or for a value of wrong form or out of range.
-pub(crate) fn given_text(name: &str, text: &str) -> Result<Change> {
+pub(crate) fn given_text(name: &str, text: &str) -> Result<SettingChange> {
     if name == "modules" {
         // A short form of filter-layout, kept for callers of version 0.1.
         let shorthand = |_: Error| Error::invalid(format!("modules must be from 1 to 7, not {text:?}"));

@@ -21,7 +21,7 @@ use crate::memory::MemoryManager;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::telemetry::{Observers, Telemetry};
-use crate::trace::Recorder;
+use crate::trace::TraceRecorder;
 use crate::writer::{Writer, WriterMemory};
 
 /// The first log; files, runs and ages follow it.
@@ -33,7 +33,7 @@ pub(crate) struct Parts {
     pub settings: Arc<Settings>,
     pub telemetry: Arc<Telemetry>,
     pub lifecycle: Arc<Lifecycle>,
-    pub recorder: Arc<Recorder>,
+    pub recorder: Arc<TraceRecorder>,
     pub memory: Arc<MemoryManager>,
     pub catalog: Arc<Catalog>,
     pub reads: Arc<Reads>,
@@ -58,7 +58,7 @@ impl Parts {
         let observers = Observers { listener, info_log: false, times_lookups: false };
         let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
         let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
-        let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
+        let recorder = Arc::new(TraceRecorder::new(&env, Arc::clone(&telemetry)));
         let memory = MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), 0);
         let memtable = ChunkedMemtable::new(settings.memtable_index);
         let (name, closed) = (DEFAULT_KEYSPACE.to_owned(), Arc::clone(lifecycle.closed_flag()));
@@ -87,7 +87,8 @@ impl Parts {
         self.catalog.begin(&mut state, edit).expect("a manifest");
     }
 
-    /// [`Self::begin`], and a writer over these parts, with a log unless the settings say otherwise.
+    /// [`Self::begin`], and a writer over these parts, with a log unless the settings say
+    /// otherwise.
     pub fn writer(&self, memory: Arc<dyn WriterMemory>) -> Writer {
         self.begin();
         let writer = Writer::new(

@@ -44,7 +44,7 @@ use shamba_tree::iter::notes::{ScanObserver, ScanPart};
 pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 
 /// The recording of a database, if there is one.
-pub(crate) struct Recorder {
+pub(crate) struct TraceRecorder {
     env: Env,
     is_on: AtomicBool,
     open: Ranked<Option<Open>>,
@@ -106,7 +106,7 @@ impl Open {
     }
 }
 
-impl Recorder {
+impl TraceRecorder {
     /// No recording yet; its file is of `env`.
     pub fn new(env: &Env, telemetry: Arc<Telemetry>) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Recorder {
 
 /// A guard of the recording; no other thread records anything until it is dropped.
 pub(crate) struct Noting<'a> {
-    recorder: &'a Recorder,
+    recorder: &'a TraceRecorder,
     open: Option<RankedGuard<'a, Option<Open>>>,
 }
 
@@ -181,7 +181,7 @@ impl Drop for Noting<'_> {
     }
 }
 
-impl Recorder {
+impl TraceRecorder {
     /// Locks the recording, to record an operation in it.
     #[cold]
     pub fn noting(&self) -> Noting<'_> {
@@ -268,7 +268,7 @@ fn line_of(op: OpRef<'_>) -> Line<'_> {
 /// Dropping it finishes the recording; an error is then only a warning.
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording {
-    recorder: Arc<Recorder>,
+    recorder: Arc<TraceRecorder>,
     number: u64,
     is_finished: bool,
 }
@@ -337,7 +337,7 @@ impl Drop for Recording {
 
 /// Records the parts of the scans of an iterator or cursor, as long as the recording runs.
 struct ScanNotes {
-    recorder: Arc<Recorder>,
+    recorder: Arc<TraceRecorder>,
     keyspace: (KeyspaceId, String),
     /// The recording in which the scan began.
     number: u64,

@@ -37,7 +37,7 @@ mod encode;
 use crate::fpr::{best_probes, best_standard_probes};
 use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
 use crate::limits::MAX_BITS_PER_KEY;
-use crate::place::Place;
+use crate::place::BitPlace;
 use crate::question::Question;
 use crate::shape::{FilterFamily, FilterShape, check, cut};
 use crate::simd::Prober;
@@ -232,7 +232,7 @@ impl FilterGeometry {
         digest: KeyDigest,
     ) -> Site {
         let bits = digest.module(module);
-        let place = Place::at(bits, shape.slices_log2, u32::from(shape.lines_per_slice));
+        let place = BitPlace::at(bits, shape.slices_log2, u32::from(shape.lines_per_slice));
         Site {
             slice: first_slice + place.slice as u32,
             line: place.line as u32,

@@ -27,7 +27,7 @@ const PROBE_MULTIPLIER: u64 = 0x9fb2_1c65_1e98_df25;
 
 /// The position of a key's bits.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct BitPlace {
     /// The slice within the module.
     pub(crate) slice: usize,
     /// The line within the slice.
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     pub(crate) probe: u32,
 }
 
-impl Place {
+impl BitPlace {
     /// The place of a key whose remix for the module is `bits`.
     #[inline]
     pub(crate) fn at(bits: u64, slices_log2: u8, lines_per_slice: u32) -> Self {

@@ -42,7 +42,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use curve::{Measured, RateCurve, Theory};
-pub use rule::{FilterLoad, Limits, Shares, allocate, false_positives_per_second};
+pub use rule::{BitShares, FilterLoad, Limits, allocate, false_positives_per_second};
 #[cfg(test)]
 pub(crate) use rule::{Site, solve};
 

@@ -31,7 +31,7 @@ mod checked;
 mod lookups;
 mod remerged;
 
-pub use checked::Shares;
+pub use checked::OperationShares;
 use checked::finite;
 pub use lookups::{LookupWork, RunGroup, empty_lookup, found_lookup};
 

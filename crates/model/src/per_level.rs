@@ -43,7 +43,7 @@ pub struct Level {
 
 /// A tree whose levels have individual shapes, and a use of memory.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
+pub struct PerLevelPlan {
     /// Smallest level first; at least one, at most 64.
     pub levels: Vec<Level>,
     /// The write buffer.
@@ -56,7 +56,7 @@ pub struct Plan {
 
 /// The costs of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Costs {
+pub struct PerLevelCosts {
     /// Times of an empty lookup, a found lookup, an update and a range, in nanoseconds.
     pub operations_ns: [f64; OPERATIONS],
     /// The time of an operation of the workload; with an uncertainty, of the worst mix.
@@ -78,11 +78,11 @@ pub struct Costs {
 /// Input that is NaN or out of bounds, or costs that exceed the range of a float.
 pub fn predict(
     situation: &Situation,
-    plan: &Plan,
+    plan: &PerLevelPlan,
     merging: Merging,
     held_fences: f64,
     uncertainty: f64,
-) -> Result<Costs, String> {
+) -> Result<PerLevelCosts, String> {
     situation.validate()?;
     plan.validate()?;
     input::share("the share of the fences that is held", held_fences)?;
@@ -129,7 +129,7 @@ pub fn predict(
         merged_pages * (device.read_ns + device.write_ns),
         range_reads * device.read_ns + run_count * device.cpu.search_ns,
     ];
-    let costs = Costs {
+    let costs = PerLevelCosts {
         operations_ns,
         cost_ns_per_op: worst(&operations_ns, &workload.rates(), uncertainty)?.cost,
         lookup_reads: LookupWork::mix(empty, found, empty_fraction).searches * reads_per_search,
@@ -144,7 +144,7 @@ pub fn predict(
     }
 }
 
-impl Plan {
+impl PerLevelPlan {
     fn validate(&self) -> Result<(), String> {
         if !(1..=MAX_LEVELS as usize).contains(&self.levels.len()) {
             return Err(format!("levels must be from 1 to {MAX_LEVELS}, not {}", self.levels.len()));
@@ -174,11 +174,11 @@ fn capacities(levels: &[Level]) -> Vec<f64> {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
     /// The plan; the fluid one if no other is better.
-    pub plan: Plan,
+    pub plan: PerLevelPlan,
     /// Its costs.
-    pub costs: Costs,
+    pub costs: PerLevelCosts,
     /// The costs of the best fluid design, by the same functions.
-    pub fluid: Costs,
+    pub fluid: PerLevelCosts,
     /// The best fluid design.
     pub navigation: Navigation,
 }
@@ -228,7 +228,7 @@ pub fn best(
             starts.extend(search.start(plan, count));
         }
     }
-    let mut found: Vec<(State, Plan, Costs)> =
+    let mut found: Vec<(State, PerLevelPlan, PerLevelCosts)> =
         starts.into_iter().filter_map(|state| search.descend(state, &COARSE)).collect();
     found.sort_by(|a, b| a.2.cost_ns_per_op.total_cmp(&b.2.cost_ns_per_op));
     found.truncate(REFINED);
@@ -258,10 +258,10 @@ struct Search<'s> {
 
 impl Search<'_> {
     /// The fluid design as a plan of this module.
-    fn fluid(&self, plan: &crate::cost::Plan, count: u32) -> Result<(Plan, Costs), String> {
+    fn fluid(&self, plan: &crate::cost::Plan, count: u32) -> Result<(PerLevelPlan, PerLevelCosts), String> {
         let design = &plan.design;
         let level = |at| Level { size_ratio: design.size_ratio, runs: design.runs_allowed(at, count) };
-        let plan = Plan {
+        let plan = PerLevelPlan {
             levels: (1..=count).map(level).collect(),
             buffer_bytes: design.buffer_bytes,
             filter_bytes: plan.filters.bits(self.situation.data.entries)? / 8.0,
@@ -271,7 +271,7 @@ impl Search<'_> {
         Ok((plan, costs))
     }
 
-    fn predict(&self, plan: &Plan) -> Result<Costs, String> {
+    fn predict(&self, plan: &PerLevelPlan) -> Result<PerLevelCosts, String> {
         predict(self.situation, plan, self.options.merging, self.held, self.options.uncertainty)
     }
 
@@ -303,7 +303,7 @@ impl Search<'_> {
 
     /// The plan of a state, with the buffer that takes the data exactly, and its costs; `None`
     /// outside the bounds.
-    fn at(&self, state: &State) -> Option<(Plan, Costs)> {
+    fn at(&self, state: &State) -> Option<(PerLevelPlan, PerLevelCosts)> {
         let Self { situation, bounds, options, .. } = self;
         let first = state.levels.first()?.size_ratio;
         let buffers = first / (first - 1.0) + capacities(&state.levels).iter().sum::<f64>();
@@ -318,7 +318,7 @@ impl Search<'_> {
         let entries = situation.data.entries as f64;
         let filter_bytes = (state.bits_per_key * entries / 8.0).min(rest);
         let cache_bytes = if options.block_cache { (rest - filter_bytes) as u64 } else { 0 };
-        let plan = Plan { levels: state.levels.clone(), buffer_bytes, filter_bytes, cache_bytes };
+        let plan = PerLevelPlan { levels: state.levels.clone(), buffer_bytes, filter_bytes, cache_bytes };
         let costs = self.predict(&plan).ok()?;
         let keeps = |cost: f64, bound: Option<f64>| bound.is_none_or(|bound| cost <= bound);
         let is_allowed = keeps(costs.lookup_reads, bounds.max_lookup_ios)
@@ -328,7 +328,7 @@ impl Search<'_> {
     }
 
     /// Applies steps that save time, from large ones to small ones, until none does.
-    fn descend(&self, mut state: State, factors: &[f64]) -> Option<(State, Plan, Costs)> {
+    fn descend(&self, mut state: State, factors: &[f64]) -> Option<(State, PerLevelPlan, PerLevelCosts)> {
         let (mut plan, mut costs) = self.at(&state)?;
         for &factor in factors {
             loop {

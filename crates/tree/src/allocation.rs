@@ -38,8 +38,8 @@ use shamba_model::allocation::{Allocation, FilterLoad, FilterSite, Limits, Looku
 use shamba_table::TableId;
 
 use crate::compaction::policy::{CompactionJob, Target};
-use crate::sampling::inherit::{Input, inherited};
-use crate::statistics::{Probes, Window};
+use crate::sampling::inherit::{InputTable, inherited};
+use crate::statistics::{LookupWindow, Probes};
 use crate::version::{KeyRange, Run, TableUse, Version};
 use crate::version::{live_bytes, live_entries};
 use shamba_key::RunId;
@@ -78,7 +78,7 @@ pub struct Rule {
     /// Layout whose measured false-positive rates count.
     pub layout: FilterLayout,
     /// Statistics of the keyspace's lookups.
-    pub window: Window,
+    pub window: LookupWindow,
 }
 
 impl Rule {
@@ -87,7 +87,7 @@ impl Rule {
         allocation: Allocation::Monkey,
         budget: Budget::BitsPerKey(10.0),
         layout: FilterLayout::Blocked,
-        window: Window {
+        window: LookupWindow {
             lookups: 0.0,
             found: 0.0,
             lookups_per_second: 0.0,
@@ -416,7 +416,7 @@ impl JobBits {
             return rule.window.of_flush(entries, *expected_entries, tree_entries).empty;
         }
         let inputs =
-            self.inputs.iter().map(|(run, table, probes)| Input { run: run.0, table, probes: *probes });
+            self.inputs.iter().map(|(run, table, probes)| InputTable { run: run.0, table, probes: *probes });
         inherited(&inputs.collect::<Vec<_>>(), stretch, &live_bytes).empty
     }
 }

@@ -286,7 +286,7 @@ impl Shard {
 }
 
 /// A thread's claim on a shard; while it exists, no other thread writes to the shard.
-struct Claim {
+struct ShardClaim {
     /// Number of the counters that the shard belongs to.
     counters: u64,
     shard: Arc<Shard>,
@@ -294,7 +294,7 @@ struct Claim {
 
 thread_local! {
     /// The thread's claims, the last used one first.
-    static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
+    static CLAIMS: RefCell<Vec<ShardClaim>> = const { RefCell::new(Vec::new()) };
     /// The number, plus 1, of the counters whose next lookup on this thread is to be sampled; 0 if
     /// there are none. It duplicates a part of the countdown, so that a lookup need not access the
     /// shard twice. Two databases that one thread reads alternately may overwrite each other's
@@ -368,13 +368,13 @@ impl LookupCounters {
 
     /// Returns this thread's shard and moves its claim to the front of `claims`.
     #[cold]
-    fn claim<'c>(&self, claims: &'c mut Vec<Claim>) -> &'c Shard {
+    fn claim<'c>(&self, claims: &'c mut Vec<ShardClaim>) -> &'c Shard {
         match claims.iter().position(|claim| claim.counters == self.number) {
             Some(at) => claims.swap(0, at),
             None => {
                 // A shard without any other reference belongs to counters that were dropped.
                 claims.retain(|claim| Arc::strong_count(&claim.shard) > 1);
-                claims.insert(0, Claim { counters: self.number, shard: self.free_shard() });
+                claims.insert(0, ShardClaim { counters: self.number, shard: self.free_shard() });
             }
         }
         debug_assert_eq!(claims[0].counters, self.number, "a thread counts for another database");

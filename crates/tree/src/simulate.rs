@@ -39,7 +39,7 @@ const LOOKUPS_PER_JOB: u64 = 4;
 
 /// Settings of a simulation.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SimulationSettings {
     /// The design that the policy follows.
     pub design: Design,
     /// Source of the capacities.
@@ -77,7 +77,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Settings {
+impl SimulationSettings {
     /// A buffer of 16 entries, tables as large as level 1, and many more keys than a test writes.
     pub fn new(design: Design, seed: u64) -> Self {
         let entry_bytes = (design.buffer_bytes / 16).max(1);
@@ -153,7 +153,7 @@ struct Entry {
 /// A simulated tree.
 pub struct Simulation {
     /// May be changed at any time, as a caller may change options.
-    pub settings: Settings,
+    pub settings: SimulationSettings,
     /// The tree.
     pub version: Version,
     /// Counters so far.
@@ -169,7 +169,7 @@ pub struct Simulation {
 
 impl Simulation {
     /// An empty tree.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: SimulationSettings) -> Self {
         Self {
             rng: SeededRng::new(settings.seed),
             settings,
@@ -203,7 +203,7 @@ impl Simulation {
     }
 
     fn flush_keys(&mut self, next_key: impl Fn(&SeededRng, u64) -> u64) -> Result<(), String> {
-        let Settings { flush_entries, entry_bytes, delete_one_in, .. } = self.settings;
+        let SimulationSettings { flush_entries, entry_bytes, delete_one_in, .. } = self.settings;
         let mut buffer = BTreeMap::new();
         for _ in 0..flush_entries.max(1) {
             self.last_seq += 1;
@@ -253,7 +253,8 @@ impl Simulation {
     }
 
     fn rules(&self, is_draining: bool) -> Rules {
-        let Settings { design, sizing, l0_compaction_trigger, long_bytes, small_bytes, .. } = self.settings;
+        let SimulationSettings { design, sizing, l0_compaction_trigger, long_bytes, small_bytes, .. } =
+            self.settings;
         Rules {
             design,
             sizing,

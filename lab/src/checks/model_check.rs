@@ -22,7 +22,6 @@
 
 use std::path::{Path, PathBuf};
 
-use shamba::simulate::{FillPlan, fill};
 use shamba::{
     Allocation, Builder, Compression, Db, Design, Error, FilterLayout, MergePolicy, Residency, Sizing, Stats,
 };
@@ -32,6 +31,7 @@ use shamba_model::cost::{
 };
 use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::updates::Merging;
+use shamba_tree::simulate::fill::{FillPlan, fill};
 
 use crate::checks::monkey::{RunRate, run_rates};
 use crate::items::Items;

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use shamba_key::KeyspaceId;
-use shamba_tree::version::ManifestEdit;
-use shamba_tree::version::manifest::{ManifestReader, ManifestState};
+use shamba_tree::version::manifest::ManifestReader;
 
 use super::checkpoint::checkpoint;
 use super::verify::verify;

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::event::EventListener;
 use crate::options::experimental::Experimental;
 use crate::options::settings::{LiveSettings, Settings};
-use crate::options::{self, Change};
+use crate::options::{self, SettingChange};
 use crate::workers::Workers;
 
 /// Options of a database, and the ways to open it.
@@ -45,7 +45,7 @@ pub struct Builder {
     pub(crate) env: Env,
     pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) workers: Option<Workers>,
-    changes: Vec<Change>,
+    changes: Vec<SettingChange>,
 }
 
 impl std::fmt::Debug for Builder {

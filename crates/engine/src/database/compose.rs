@@ -29,7 +29,7 @@ use crate::scheduler::{Scheduler, Worth};
 use crate::statistics::SavedStatistics;
 use crate::table_files::TableFiles;
 use crate::telemetry::{Observers, Telemetry};
-use crate::trace::Recorder;
+use crate::trace::TraceRecorder;
 use crate::tuning::{DesignTuning, Moves};
 use crate::workers::{Waker, Workers};
 use crate::workload::WorkloadObserver;
@@ -57,7 +57,7 @@ pub(super) fn compose(
     let lifecycle = Arc::new(Lifecycle::new(settings.read_only, Arc::clone(&telemetry)));
     let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
     let waker = Waker::default();
-    let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
+    let recorder = Arc::new(TraceRecorder::new(&env, Arc::clone(&telemetry)));
     let sampled_blocks = sampled_blocks_max(settings.memory_budget_bytes);
     let memory = Arc::new(MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), sampled_blocks));
     let (cache, ledger) = (memory.cache(), memory.ledger());

@@ -25,7 +25,7 @@ use crate::scheduler::Scheduler;
 use crate::statistics::SavedStatistics;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
-use crate::trace::{BUFFER_BYTES, Recorder, Recording};
+use crate::trace::{BUFFER_BYTES, Recording, TraceRecorder};
 use crate::tuning::DesignTuning;
 use crate::workers::{Lane, Next, Steps, Waker, Workers};
 use crate::workload::WorkloadObserver;
@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pub settings: Arc<Settings>,
     pub telemetry: Arc<Telemetry>,
     pub lifecycle: Arc<Lifecycle>,
-    pub recorder: Arc<Recorder>,
+    pub recorder: Arc<TraceRecorder>,
     pub memory: Arc<MemoryManager>,
     pub catalog: Arc<Catalog>,
     pub reads: Arc<Reads>,

@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, KeyspaceCore};
 use crate::metrics::{LevelStats, Stats, TableStats};
 use crate::residency;
 use shamba_tree::compaction::schedule::oldest_tombstone_age_ms;
-use shamba_tree::statistics::{Probes, Window};
+use shamba_tree::statistics::{LookupWindow, Probes};
 use shamba_tree::version::{Run, Version};
 
 /// The counters of the database, with the levels of `keyspace`.
@@ -88,7 +88,7 @@ fn level_stats(
     level: u32,
     capacity_bytes: u64,
     runs: &[Arc<Run>],
-    window: Window,
+    window: LookupWindow,
     wanted: &mut impl Iterator<Item = f64>,
 ) -> LevelStats {
     let mut stats = LevelStats { level, capacity_bytes, runs: runs.len() as u64, ..LevelStats::default() };

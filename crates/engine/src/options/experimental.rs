@@ -8,7 +8,7 @@ use shamba_model::Design;
 use shamba_table::LargeValues;
 
 use crate::options::settings::Settings;
-use crate::options::{self, Change};
+use crate::options::{self, SettingChange};
 
 /// Options that few programs need, for
 /// [`Builder::experimental`](crate::Builder::experimental). An option that is not set keeps its
@@ -17,7 +17,7 @@ use crate::options::{self, Change};
 /// Names and meanings may change in any version. `docs/options.md` lists defaults and ranges.
 #[derive(Default)]
 pub struct Experimental {
-    changes: Vec<Change>,
+    changes: Vec<SettingChange>,
 }
 
 impl std::fmt::Debug for Experimental {
@@ -33,7 +33,7 @@ impl Experimental {
         self
     }
 
-    pub(crate) fn into_changes(self) -> Vec<Change> {
+    pub(crate) fn into_changes(self) -> Vec<SettingChange> {
         self.changes
     }
 

@@ -25,7 +25,7 @@ use shamba_tree::snapshot::{SnapshotGuard, SnapshotList};
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
-use crate::trace::Recorder;
+use crate::trace::TraceRecorder;
 
 /// A handle that keeps the database open, and from which scans get their owner.
 pub(crate) trait Keeper {
@@ -44,7 +44,7 @@ pub(crate) struct Reads {
     snapshots: Arc<SnapshotList>,
     iterators: Arc<IterRegistry>,
     pool: ReadPool,
-    recorder: Arc<Recorder>,
+    recorder: Arc<TraceRecorder>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -57,7 +57,7 @@ impl Reads {
         cache: Arc<BlockCache>,
         iterators: Arc<IterRegistry>,
         visible: SeqNo,
-        (telemetry, recorder): (Arc<Telemetry>, Arc<Recorder>),
+        (telemetry, recorder): (Arc<Telemetry>, Arc<TraceRecorder>),
     ) -> Self {
         Self {
             digest: DigestFn::new(settings.digest, settings.digest_seed),

@@ -21,7 +21,7 @@ use shamba_tree::counters::LookupCounts;
 use shamba_tree::iter::scan::ScanSource;
 use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
 use shamba_tree::lookup::get::{Lookup, LookupSettings};
-use shamba_tree::lookup::multi_get::{Samples, multi_get};
+use shamba_tree::lookup::multi_get::{KeySampling, multi_get};
 use shamba_tree::lookup::opened::OpenedTables;
 use shamba_tree::lookup::sampler::Sampler;
 use shamba_tree::slice::Slice;
@@ -182,7 +182,7 @@ impl ReadAt<'_> {
                 self.reads.settings.statistics.then(|| self.reads.telemetry.lookups().next_sampled(keys))?
             };
             let finish = |sampler| self.finish_sample(sampler, view);
-            let samples = Samples { next: &samples, finish: &finish };
+            let samples = KeySampling { next: &samples, finish: &finish };
             Ok(multi_get(view, settings, seq, &keys, reads, &samples, counts)?)
         })?;
         debug_assert_eq!(values.len(), keys.len(), "a key has no answer");

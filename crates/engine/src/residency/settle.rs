@@ -18,7 +18,7 @@ use shamba_model::joint::{JointPlan, Weighing, plan_jointly};
 use shamba_model::memory::PlanValue;
 use shamba_model::memory::constants::{KEEP_MARGIN, SHIFT_PART};
 use shamba_table::{Residency, TableId, TableReader, Unasked};
-use shamba_tree::statistics::Window;
+use shamba_tree::statistics::LookupWindow;
 use shamba_tree::view::View;
 
 use super::survey::{self, KnownTables, Survey, mask_of};
@@ -280,7 +280,7 @@ impl ResidencyManager {
     pub(super) fn survey(&self, known: &mut KnownTables) -> Survey {
         let now_us = self.clock.now_us();
         let keyspaces = self.catalog.keyspaces();
-        let views: Vec<(Arc<View>, Window)> = keyspaces
+        let views: Vec<(Arc<View>, LookupWindow)> = keyspaces
             .values()
             .map(|keyspace| (keyspace.load_full(), keyspace.statistics.window(now_us)))
             .collect();

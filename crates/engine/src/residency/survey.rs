@@ -18,7 +18,7 @@ use shamba_model::skip::{FileProbes, Skipping};
 use shamba_table::{Residency, ResidentFilter, TableId, TableReader};
 
 use super::prices::Prices;
-use shamba_tree::statistics::{Probes, Window};
+use shamba_tree::statistics::{LookupWindow, Probes};
 use shamba_tree::view::View;
 
 /// Modules of the tables surveyed before; they do not change.
@@ -38,7 +38,7 @@ pub(super) struct Survey {
 
 impl Survey {
     pub fn of(
-        views: &[(Arc<View>, Window)],
+        views: &[(Arc<View>, LookupWindow)],
         (prices, skipping): (Prices, Skipping),
         known: &mut KnownTables,
     ) -> Self {
@@ -123,7 +123,7 @@ impl Survey {
 /// Lookups per second. Without lookups and seeks the value is 1, because any rate will do. With
 /// seeks only, it is a small part of their rate, so that filters get only the memory that seeks do
 /// not need.
-fn per_second(window: Window) -> f64 {
+fn per_second(window: LookupWindow) -> f64 {
     let least = window.seeks_per_second * LOOKUPS_PER_SEEK_MIN;
     if window.lookups_per_second + least > 0.0 { window.lookups_per_second.max(least) } else { 1.0 }
 }
@@ -131,7 +131,7 @@ fn per_second(window: Window) -> f64 {
 /// Probes per second that reach a table. The prior of [`PRIOR_LOOKUPS`] lookups, uniform over all
 /// keys, is added to the samples; so a few samples do not decide, and a table without samples has a
 /// value. The table has the share `of_run` of its run's entries, and `of_tree` of all entries.
-fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FileProbes {
+fn probes(measured: Probes, window: LookupWindow, of_run: f64, of_tree: f64) -> FileProbes {
     debug_assert!((0.0..=1.0).contains(&of_run), "a table has {of_run} of the entries of its run");
     debug_assert!(of_tree <= of_run, "a table has more of its tree than of its run");
     let found_share = window.found_share();
@@ -149,7 +149,7 @@ fn probes(measured: Probes, window: Window, of_run: f64, of_tree: f64) -> FilePr
 
 /// Seeks per second that reach a table, with a prior of [`PRIOR_SEEKS`] seeks, uniform over all
 /// keys. Each seek reaches every run; the table has the share `of_run` of its run's entries.
-fn seeks_per_second(measured: Probes, window: Window, of_run: f64) -> f64 {
+fn seeks_per_second(measured: Probes, window: LookupWindow, of_run: f64) -> f64 {
     (measured.seeks + PRIOR_SEEKS * of_run) / (window.seeks + PRIOR_SEEKS) * window.seeks_per_second
 }
 
@@ -375,11 +375,12 @@ mod tests {
     fn samples_take_over_from_what_is_believed_without_any() {
         // A tenth of a run of half the tree; without samples, half of the lookups are assumed to be
         // found.
-        let unknown = probes(Probes::ZERO, Window::default(), 0.1, 0.05);
+        let unknown = probes(Probes::ZERO, LookupWindow::default(), 0.1, 0.05);
         assert!((unknown.found_per_second - 0.025).abs() < 1e-12, "{unknown:?}");
         assert!(unknown.empty_per_second > unknown.found_per_second && unknown.empty_per_second < 0.1);
         // A million samples, all empty, a quarter of them here, 1,000 lookups a second.
-        let window = Window { lookups: 1e6, lookups_per_second: 1000.0, as_of_us: 1, ..Window::default() };
+        let window =
+            LookupWindow { lookups: 1e6, lookups_per_second: 1000.0, as_of_us: 1, ..LookupWindow::default() };
         let known = probes(Probes::new(250_000.0, 0.0, 2_000.0), window, 0.1, 0.05);
         assert!((known.empty_per_second / 250.0 - 1.0).abs() < 1e-3, "{known:?}");
         assert_eq!(known.found_per_second, 0.0);
@@ -389,17 +390,17 @@ mod tests {
         // Seeks: with none in total, none here; with a million samples, half of them here, half of
         // the rate.
         assert_eq!(seeks_per_second(Probes::ZERO, window, 0.1), 0.0);
-        let window = Window { seeks: 1e6, seeks_per_second: 1000.0, ..window };
+        let window = LookupWindow { seeks: 1e6, seeks_per_second: 1000.0, ..window };
         let seeks = seeks_per_second(Probes::ZERO.with_seeks(500_000.0), window, 0.1);
         assert!((seeks / 500.0 - 1.0).abs() < 1e-3, "{seeks}");
         // With seeks only, filters have a small value, also when the rate is nearly 0.
-        let seeking = Window { lookups_per_second: 0.0, ..window };
-        let rested = Window { seeks_per_second: 1e-9, ..seeking };
+        let seeking = LookupWindow { lookups_per_second: 0.0, ..window };
+        let rested = LookupWindow { seeks_per_second: 1e-9, ..seeking };
         assert!(per_second(seeking) > 0.0 && per_second(seeking) < seeking.seeks_per_second / 100.0);
         assert!(per_second(rested) > 0.0 && per_second(rested) < rested.seeks_per_second / 100.0);
-        assert_eq!(per_second(Window::default()), 1.0);
+        assert_eq!(per_second(LookupWindow::default()), 1.0);
         // Few samples: the prior of uniform keys dominates.
-        let seeks = seeks_per_second(Probes::ZERO, Window { seeks: 1.0, ..window }, 0.1);
+        let seeks = seeks_per_second(Probes::ZERO, LookupWindow { seeks: 1.0, ..window }, 0.1);
         assert!((seeks / 100.0 - 1.0).abs() < 0.01, "{seeks}");
     }
 

@@ -12,7 +12,7 @@ use shamba_model::memory::constants::{HIT_RATE_CHANGE_MIN, IDLE_WINDOWS, SETTLE_
 
 use super::ResidencyManager;
 use crate::catalog::Catalog;
-use shamba_tree::statistics::Window;
+use shamba_tree::statistics::LookupWindow;
 
 /// Windows without a write between two searches for stale filters.
 const FILTER_CHECK_WINDOWS: u32 = 16;
@@ -133,7 +133,7 @@ fn look_for_shifts(catalog: &Catalog, now_us: u64) {
 
 /// Recent hit rate of each keyspace.
 fn found_lately(catalog: &Catalog, now_us: u64) -> Vec<Found> {
-    let of = |window: Window| Found { share: window.found_share(), samples: window.lookups };
+    let of = |window: LookupWindow| Found { share: window.found_share(), samples: window.lookups };
     let keyspaces = catalog.keyspaces();
     keyspaces.values().map(|keyspace| of(keyspace.statistics.window(now_us))).collect()
 }

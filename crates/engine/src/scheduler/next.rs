@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shamba_env::{Clock, Env};
 use shamba_tree::compaction::policy::{CompactionJob, Reason, Rules, Target, debt_bytes};
 use shamba_tree::compaction::schedule::{
-    Claims, Request, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
+    Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
 };
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::{Version, live_entries};
@@ -50,7 +50,7 @@ pub(super) enum Step {
 struct Tree {
     keyspace: Arc<KeyspaceCore>,
     version: Arc<Version>,
-    requests: Vec<Request>,
+    requests: Vec<JobRequest>,
     triggers: Triggers,
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use shamba_key::KeyspaceId;
 use shamba_table::TableId;
 use shamba_tree::compaction::policy::{CompactionJob, Reason, Rules, pick_filter_rewrite, pick_full};
-use shamba_tree::compaction::schedule::{Request, RequestKind};
+use shamba_tree::compaction::schedule::{JobRequest, RequestKind};
 use shamba_tree::version::Version;
 
 /// Maximum bytes of a filter-rewrite job of more than one table; more urgent compactions of the
@@ -24,7 +24,7 @@ const REWRITE_JOB_BYTES: u64 = 16 << 20;
 struct Queued {
     number: u64,
     keyspace: KeyspaceId,
-    request: Request,
+    request: JobRequest,
     /// The running job that serves it, if it takes one only.
     job: Option<u64>,
 }
@@ -54,7 +54,7 @@ impl Requests {
 
     fn add(&mut self, keyspace: KeyspaceId, kind: RequestKind) -> u64 {
         self.numbered += 1;
-        let request = Request { kind, passed_over: 0 };
+        let request = JobRequest { kind, passed_over: 0 };
         self.queue.push(Queued { number: self.numbered, keyspace, request, job: None });
         debug_assert!(
             self.queue.is_sorted_by(|one, next| one.number < next.number),
@@ -102,7 +102,7 @@ impl Requests {
 
     /// The requests of `keyspace` that need a job, oldest first. Those that no caller waits for are
     /// left out unless `with_unawaited`.
-    pub fn waiting(&self, keyspace: KeyspaceId, with_unawaited: bool) -> Vec<Request> {
+    pub fn waiting(&self, keyspace: KeyspaceId, with_unawaited: bool) -> Vec<JobRequest> {
         let is_waiting = |queued: &&Queued| {
             queued.keyspace == keyspace
                 && queued.job.is_none()
@@ -165,7 +165,7 @@ impl Requests {
     }
 }
 
-fn is_awaited(request: &Request) -> bool {
+fn is_awaited(request: &JobRequest) -> bool {
     !matches!(request.kind, RequestKind::Filters { is_awaited: false, .. })
 }
 

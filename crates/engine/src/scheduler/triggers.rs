@@ -4,7 +4,7 @@
 //! The choice itself is in [`shamba_tree::compaction::schedule::triggered`].
 
 use shamba_env::Clock;
-use shamba_tree::compaction::schedule::{Prices, Triggers};
+use shamba_tree::compaction::schedule::{TriggerPrices, Triggers};
 
 use crate::options::settings::Settings;
 use crate::reads::Reads;
@@ -30,7 +30,7 @@ pub(super) fn triggers(
 ) -> Triggers {
     Triggers {
         now_ms: clock.unix_ms(),
-        prices: Some(Prices {
+        prices: Some(TriggerPrices {
             run_ns: RUN_NS,
             tombstone_ns: TOMBSTONE_NS,
             byte_ns: measured_byte_ns.max(BYTE_NS),

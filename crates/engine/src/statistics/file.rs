@@ -26,7 +26,7 @@ use shamba_table::{BirthId, TableId, checksum};
 use crate::error::{Error, Result};
 use shamba_key::KeyspaceId;
 use shamba_log::framing::{Decoded, Decoder, FileHeader, FileKind, HEADER_BYTES, HeaderFault};
-use shamba_tree::statistics::{Probes, Window};
+use shamba_tree::statistics::{LookupWindow, Probes};
 
 /// Name of the file.
 pub(crate) const STATISTICS: &str = "STATISTICS";
@@ -37,7 +37,7 @@ pub(crate) const STATISTICS_TEMPORARY: &str = "STATISTICS.tmp";
 #[derive(Clone, Default, PartialEq, Debug)]
 pub(crate) struct TreeFigures {
     pub keyspace: KeyspaceId,
-    pub window: Window,
+    pub window: LookupWindow,
     pub tables: Vec<(TableId, BirthId, Probes)>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn encode(trees: &[TreeFigures], birth: BirthId) -> Vec<u8> {
     // The numbers of keyspaces and tables fit in 32 bits, or they would not fit in memory.
     bytes.extend_from_slice(&(trees.len() as u32).to_le_bytes());
     for tree in trees {
-        let Window { lookups, found, lookups_per_second, .. } = tree.window;
+        let LookupWindow { lookups, found, lookups_per_second, .. } = tree.window;
         bytes.extend_from_slice(&tree.keyspace.0.to_le_bytes());
         put_figures(&mut bytes, [lookups, found, lookups_per_second]);
         bytes.extend_from_slice(&(tree.tables.len() as u32).to_le_bytes());
@@ -88,7 +88,7 @@ fn decode_body(birth: BirthId, bytes: &[u8]) -> Decoded<Vec<TreeFigures>> {
     for _ in 0..keyspaces {
         let keyspace = KeyspaceId(decoder.u32()?);
         let [lookups, found, lookups_per_second] = figures(&mut decoder)?;
-        let window = Window { lookups, found, lookups_per_second, ..Window::default() };
+        let window = LookupWindow { lookups, found, lookups_per_second, ..LookupWindow::default() };
         let mut tree = TreeFigures { keyspace, window, tables: Vec::new() };
         for _ in 0..decoder.u32()? {
             let (id, birth) = (TableId(decoder.u64()?), BirthId(decoder.u64()?));
@@ -164,8 +164,12 @@ mod tests {
     use shamba_testkit::{HEADER_FIELDS, annotated};
 
     fn trees() -> Vec<TreeFigures> {
-        let window =
-            Window { lookups: 1_000.0, found: 250.0, lookups_per_second: 64_000.0, ..Window::default() };
+        let window = LookupWindow {
+            lookups: 1_000.0,
+            found: 250.0,
+            lookups_per_second: 64_000.0,
+            ..LookupWindow::default()
+        };
         let probes = Probes::new(600.0, 150.0, 6.5);
         vec![TreeFigures {
             keyspace: KeyspaceId(0),

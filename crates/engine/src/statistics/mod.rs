@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_tree::compaction::policy::CompactionJob;
-use shamba_tree::sampling::inherit::{Input, inherited, share_left, stretches};
+use shamba_tree::sampling::inherit::{InputTable, inherited, share_left, stretches};
 use shamba_tree::version::{KeyRange, TableMeta, TableUse, live_bytes};
 
 use crate::catalog::{Catalog, KeyspaceCore};
@@ -51,9 +51,9 @@ pub(crate) fn hand_over(
     let version = Arc::clone(&keyspace.load().version);
     // The current figures: earlier slices have taken their parts.
     let inputs = job.uses(&version);
-    let inputs: Vec<Input<'_>> = inputs
+    let inputs: Vec<InputTable<'_>> = inputs
         .into_iter()
-        .map(|(_, run, table)| Input { run: run.id.0, table, probes: table.meta.statistics.probes() })
+        .map(|(_, run, table)| InputTable { run: run.id.0, table, probes: table.meta.statistics.probes() })
         .collect();
     let lowers: Vec<Bytes> = outputs.iter().map(|output| output.range.lower.clone()).collect();
     debug_assert!(lowers.is_sorted_by(|one, next| one < next), "tables of a slice are not in order");
@@ -63,7 +63,7 @@ pub(crate) fn hand_over(
         output.meta.statistics.begin_with(inherited(&inputs, &stretch, &live_bytes));
     }
     let kept =
-        |input: &Input<'_>| (Arc::clone(&input.table.meta), share_left(input.table, slice, &live_bytes));
+        |input: &InputTable<'_>| (Arc::clone(&input.table.meta), share_left(input.table, slice, &live_bytes));
     let kept: Vec<_> = inputs.iter().map(kept).collect();
     debug_assert!(
         kept.iter().all(|(_, share)| (0.0..=1.0).contains(share)),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use shamba_env::Env;
 use shamba_table::{BirthId, TableId};
-use shamba_tree::statistics::{Probes, Window};
+use shamba_tree::statistics::{LookupWindow, Probes};
 
 use super::file::{STATISTICS, TreeFigures, encode, read, warning, write};
 use crate::catalog::Catalog;
@@ -80,7 +80,7 @@ impl SavedStatistics {
         let now_us = self.env.clock.now_us();
         for TreeFigures { keyspace, window, tables } in trees {
             let Some(keyspace) = self.catalog.keyspace(keyspace) else { continue };
-            keyspace.statistics.begin_with(Window { as_of_us: now_us, ..window });
+            keyspace.statistics.begin_with(LookupWindow { as_of_us: now_us, ..window });
             let known: HashMap<(TableId, BirthId), Probes> =
                 tables.into_iter().map(|(id, birth, probes)| ((id, birth), probes)).collect();
             for (_, _, table) in keyspace.load().version.tables() {

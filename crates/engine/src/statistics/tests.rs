@@ -7,7 +7,7 @@ use shamba_env::{Env, MemFs, append_all, read_file};
 
 use super::file::STATISTICS;
 use crate::database::Db;
-use shamba_tree::statistics::{Probes, Window};
+use shamba_tree::statistics::{LookupWindow, Probes};
 
 const DIR: &str = "/db";
 const KEYS: u32 = 20_000;
@@ -42,7 +42,7 @@ fn probes(db: &Db) -> Probes {
     version.tables().map(|(_, _, table)| table.meta.statistics.probes()).sum()
 }
 
-fn window(db: &Db) -> Window {
+fn window(db: &Db) -> LookupWindow {
     let keyspace = db.core().catalog.keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
     keyspace.statistics.window(0)
 }

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use shamba_key::KeyspaceId;
 use shamba_model::{Design, MergePolicy};
 use shamba_tree::compaction::policy::Rules;
-use shamba_tree::version::ManifestEdit;
-use shamba_tree::version::manifest::ManifestState;
 
 use super::advise::MovePrices;
 use super::history::RedesignedBy;

@@ -32,7 +32,7 @@ use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
 use crate::ranked::Ranked;
-use crate::trace::{Noting, Recorder};
+use crate::trace::{Noting, TraceRecorder};
 
 impl Groups for Writer {
     type State = Writing;
@@ -117,7 +117,7 @@ impl Groups for Writer {
 /// Records a group in the trace.
 #[cold]
 fn note<'r, 'a>(
-    recorder: &'r Recorder,
+    recorder: &'r TraceRecorder,
     catalog: &Catalog,
     shares: impl Iterator<Item = Share<'a>>,
 ) -> Noting<'r> {

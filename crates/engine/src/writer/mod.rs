@@ -57,7 +57,7 @@ use crate::options::settings::{Durability, Settings};
 use crate::ranked::Ranked;
 use crate::reads::Reads;
 use crate::telemetry::Telemetry;
-use crate::trace::Recorder;
+use crate::trace::TraceRecorder;
 
 /// The state that one group at a time changes.
 struct Writing {
@@ -84,7 +84,7 @@ pub(crate) struct Writer {
     catalog: Arc<Catalog>,
     reads: Arc<Reads>,
     lifecycle: Arc<Lifecycle>,
-    recorder: Arc<Recorder>,
+    recorder: Arc<TraceRecorder>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -97,7 +97,7 @@ impl Writer {
         (memory, ledger): (Arc<dyn WriterMemory>, Arc<Ledger>),
         catalog: Arc<Catalog>,
         reads: Arc<Reads>,
-        (lifecycle, telemetry, recorder): (Arc<Lifecycle>, Arc<Telemetry>, Arc<Recorder>),
+        (lifecycle, telemetry, recorder): (Arc<Lifecycle>, Arc<Telemetry>, Arc<TraceRecorder>),
         last_seq: SeqNo,
     ) -> Self {
         let sealed = Arc::new(SealedGenerations::default());

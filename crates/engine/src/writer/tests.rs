@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use shamba_env::{Effect, FaultFs, FaultRule, ManualClock, MemFs, OpKind, lock};
 use shamba_key::KeyspaceId;
-use shamba_memtable::ChunkedMemtable;
-use shamba_table::{BlockCache, Entry};
-use shamba_tree::iter::registry::IterRegistry;
+use shamba_table::Entry;
 use shamba_tree::version::ManifestEdit;
-use shamba_tree::version::manifest::{ManifestReader, ManifestState};
+use shamba_tree::version::manifest::ManifestReader;
 
 use super::*;
 use crate::catalog::DEFAULT_KEYSPACE;

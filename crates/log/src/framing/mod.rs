@@ -50,6 +50,6 @@ pub mod writer;
 
 pub use codec::{Decoded, Decoder};
 pub use header::{FileHeader, FileKind, HEADER_BYTES, HeaderFault};
-pub use reader::{FrameReader, Record, RecordKind, Step};
-pub use window::Window;
+pub use reader::{FrameReader, FrameStep, Record, RecordKind};
+pub use window::FileWindow;
 pub use writer::FrameWriter;

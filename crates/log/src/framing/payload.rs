@@ -11,7 +11,7 @@ use super::codec::Decoded;
 use super::frame::{FRAME_BYTES_MAX, FileIdentity, PAYLOAD_BYTES_MAX};
 use super::header::HEADER_BYTES;
 use super::reader::read_frame;
-use super::window::Window;
+use super::window::FileWindow;
 use crate::{Error, Result};
 
 /// The reason why a payload cannot be read further.
@@ -38,7 +38,7 @@ impl From<String> for Stop {
 /// A cursor that reads from the front of a record's payload.
 #[derive(Debug)]
 pub struct PayloadReader<'w> {
-    window: &'w mut Window,
+    window: &'w mut FileWindow,
     file: FileIdentity,
     /// Offset in the file of the record's first frame.
     record: u64,
@@ -54,7 +54,13 @@ pub struct PayloadReader<'w> {
 impl<'w> PayloadReader<'w> {
     /// Creates a reader of the record whose frames lie from `record` to `end` and hold `bytes`
     /// payload bytes.
-    pub(super) fn new(window: &'w mut Window, file: FileIdentity, record: u64, end: u64, bytes: u64) -> Self {
+    pub(super) fn new(
+        window: &'w mut FileWindow,
+        file: FileIdentity,
+        record: u64,
+        end: u64,
+        bytes: u64,
+    ) -> Self {
         assert!(record >= HEADER_BYTES, "a record at offset {record}, inside the file header");
         assert!(
             record < end && bytes < end - record,

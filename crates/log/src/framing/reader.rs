@@ -15,7 +15,7 @@ use super::codec::Decoded;
 use super::frame::{FRAME_HEADER_BYTES, FileIdentity, Frame, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX};
 use super::header::HEADER_BYTES;
 use super::payload::PayloadReader;
-use super::window::Window;
+use super::window::FileWindow;
 use crate::Result;
 
 /// Kind of a record.
@@ -54,7 +54,7 @@ pub struct Record {
 
 /// Result of reading on in a file.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum FrameStep {
     /// A complete record.
     Record(Record),
     /// The file ends here, at a record boundary, or only zeros follow: space that the writer
@@ -72,7 +72,7 @@ pub enum Step {
 /// Reads the records of one file in order.
 #[derive(Debug)]
 pub struct FrameReader {
-    window: Window,
+    window: FileWindow,
     file: FileIdentity,
     offset: u64,
     limit: u64,
@@ -81,7 +81,7 @@ pub struct FrameReader {
 
 impl FrameReader {
     /// Creates a reader that starts after the file header.
-    pub fn new(window: Window, number: u64, birth: BirthId) -> Self {
+    pub fn new(window: FileWindow, number: u64, birth: BirthId) -> Self {
         let limit = window.file_bytes();
         let (file, offset) = (FileIdentity { number, birth }, HEADER_BYTES);
         Self { window, file, offset, limit, held_bytes_max: u64::MAX }
@@ -121,10 +121,10 @@ impl FrameReader {
     /// # Errors
     /// A read failed. A read error is never taken for the end of the file.
     #[allow(clippy::should_implement_trait, reason = "it fails, or lends; an iterator can not")]
-    pub fn next(&mut self) -> Result<Step> {
+    pub fn next(&mut self) -> Result<FrameStep> {
         // Zeros are never the beginning of a frame.
         if self.window.is_zero(self.offset, self.limit)? {
-            return Ok(Step::End);
+            return Ok(FrameStep::End);
         }
         let start = self.offset;
         let mut payload = Vec::new();
@@ -134,7 +134,7 @@ impl FrameReader {
         loop {
             let (frame, end) = match read_frame(&mut self.window, self.file, at, self.limit) {
                 Ok(Ok(frame)) => frame,
-                Ok(Err(detail)) => return Ok(Step::Damage { offset: at, detail }),
+                Ok(Err(detail)) => return Ok(FrameStep::Damage { offset: at, detail }),
                 Err(error) => return Err(error),
             };
             assert!(at < end && end <= self.limit, "a frame from {at} to {end} in a file of {}", self.limit);
@@ -159,12 +159,12 @@ impl FrameReader {
                 (FrameKind::First, false) | (FrameKind::Middle, true) => {
                     let bytes = frame.payload.len();
                     let detail = format!("a frame of {bytes} bytes that is not the last of its record");
-                    return Ok(Step::Damage { offset: at, detail });
+                    return Ok(FrameStep::Damage { offset: at, detail });
                 }
                 (kind, inside) => {
                     let place = if inside { "inside" } else { "outside" };
                     let detail = format!("a frame of kind {} {place} a record", kind.name());
-                    return Ok(Step::Damage { offset: at, detail });
+                    return Ok(FrameStep::Damage { offset: at, detail });
                 }
             };
             if payload_bytes > self.held_bytes_max {
@@ -181,7 +181,7 @@ impl FrameReader {
                 payload.len()
             );
             self.offset = end;
-            return Ok(Step::Record(Record {
+            return Ok(FrameStep::Record(Record {
                 kind,
                 offset: start,
                 end,
@@ -201,7 +201,7 @@ impl FrameReader {
 /// # Errors
 /// A read failed. Malformed bytes are reported in the result, not as an error.
 pub(super) fn read_frame(
-    window: &mut Window,
+    window: &mut FileWindow,
     file: FileIdentity,
     at: u64,
     limit: u64,

@@ -10,7 +10,7 @@ use shamba_table::BirthId;
 use super::frame::{FileIdentity, PROMISE_BYTES, promise_at};
 use super::header::HEADER_BYTES;
 use super::reader::read_frame;
-use super::window::Window;
+use super::window::FileWindow;
 use crate::Result;
 
 /// Number of offsets searched per chunk.
@@ -22,7 +22,7 @@ const STRIDE_BYTES: usize = 128 << 10;
 ///
 /// # Errors
 /// A read failed.
-pub fn highest_promise(window: &mut Window, number: u64, birth: Option<BirthId>) -> Result<u64> {
+pub fn highest_promise(window: &mut FileWindow, number: u64, birth: Option<BirthId>) -> Result<u64> {
     let mut highest = 0;
     let mut at = HEADER_BYTES;
     let end = window.file_bytes();
@@ -39,7 +39,7 @@ pub fn highest_promise(window: &mut Window, number: u64, birth: Option<BirthId>)
 }
 
 /// Returns the highest synced offset of the promises that begin at or after `from`.
-fn look_ahead(window: &mut Window, from: u64, number: u64, birth: Option<BirthId>) -> Result<u64> {
+fn look_ahead(window: &mut FileWindow, from: u64, number: u64, birth: Option<BirthId>) -> Result<u64> {
     let mut highest = 0;
     let mut at = from;
     debug_assert!(from >= HEADER_BYTES, "the search begins at {from}, inside the file header");

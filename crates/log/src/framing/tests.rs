@@ -17,7 +17,7 @@ fn create(env: &Env) -> FrameWriter {
 }
 
 fn reader(env: &Env) -> FrameReader {
-    let mut window = Window::open(env, Path::new(PATH)).expect("opened");
+    let mut window = FileWindow::open(env, Path::new(PATH)).expect("opened");
     let header = window.at(0, HEADER_BYTES as usize).expect("read");
     let header = FileHeader::decode(FileKind::Wal, Some(7), header).expect("a header");
     FrameReader::new(window, 7, header.birth)
@@ -45,12 +45,12 @@ fn records_of_every_size_round_trip() {
     writer.sync().expect("synced");
     let mut reader = reader(&env);
     for size in sizes {
-        let Step::Record(got) = reader.next().expect("read") else { panic!("{size}: no record") };
+        let FrameStep::Record(got) = reader.next().expect("read") else { panic!("{size}: no record") };
         assert_eq!(got.kind, RecordKind::Data);
         assert!(got.payload == record(size), "{size} bytes differ");
         assert_eq!(got.frames as usize, size.div_ceil(PAYLOAD_BYTES_MAX).max(1));
     }
-    assert!(matches!(reader.next().expect("read"), Step::End));
+    assert!(matches!(reader.next().expect("read"), FrameStep::End));
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn what_joins_a_frame_shares_a_record_until_the_frame_is_full_or_flushed() {
     for expected in
         [[b">onetwo", &rest[..]].concat(), b">three".to_vec(), b">four".to_vec(), b"alone".to_vec()]
     {
-        let Step::Record(got) = reader.next().expect("read") else { panic!("no record") };
+        let FrameStep::Record(got) = reader.next().expect("read") else { panic!("no record") };
         assert!(got.payload == expected, "{} bytes, {} expected", got.payload.len(), expected.len());
     }
-    assert!(matches!(reader.next().expect("read"), Step::End));
+    assert!(matches!(reader.next().expect("read"), FrameStep::End));
     assert_eq!(reader.offset(), writer.flushed());
 }
 
@@ -98,7 +98,7 @@ fn a_promise_is_repeated_in_every_sector_once_there_is_one() {
     let mut reader = reader(&env);
     let mut promised = std::collections::BTreeSet::new();
     let mut begun = std::collections::BTreeSet::new();
-    while let Step::Record(record) = reader.next().expect("read") {
+    while let FrameStep::Record(record) = reader.next().expect("read") {
         let sector = record.offset / 512;
         match record.kind {
             RecordKind::Promise => {
@@ -125,7 +125,7 @@ fn a_reader_stays_at_damage_and_says_the_same_again() {
     append_all(env.vfs.create(Path::new(PATH)).expect("a file").as_mut(), &bytes).expect("written");
     let mut reader = reader(&env);
     for _ in 0..3 {
-        let Step::Damage { offset, .. } = reader.next().expect("read") else { panic!("not noticed") };
+        let FrameStep::Damage { offset, .. } = reader.next().expect("read") else { panic!("not noticed") };
         assert_eq!(offset, HEADER_BYTES + (FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64);
         assert_eq!(reader.offset(), HEADER_BYTES);
     }
@@ -148,7 +148,7 @@ fn a_promise_is_found_behind_any_hole() {
     let highest = |bytes: &[u8], birth: bool| {
         let env = new_env(2);
         append_all(env.vfs.create(Path::new(PATH)).expect("a file").as_mut(), bytes).expect("written");
-        let mut window = Window::open(&env, Path::new(PATH)).expect("opened");
+        let mut window = FileWindow::open(&env, Path::new(PATH)).expect("opened");
         survey::highest_promise(&mut window, 7, birth.then_some(writer.birth())).expect("read")
     };
     assert_eq!(highest(&good, true), promised);
@@ -166,7 +166,7 @@ fn a_promise_is_found_behind_any_hole() {
     bytes.drain(100..101);
     bytes.extend_from_slice(&good[100..]);
     assert_eq!(highest(&bytes, true), 0);
-    let mut window = Window::open(&env, Path::new(PATH)).expect("opened");
+    let mut window = FileWindow::open(&env, Path::new(PATH)).expect("opened");
     let stranger = Some(shamba_table::BirthId(writer.birth().0 ^ 1));
     assert_eq!(survey::highest_promise(&mut window, 7, stranger).expect("read"), 0);
 }

@@ -18,7 +18,7 @@ const _: () = assert!(CHUNK_BYTES >= FRAME_BYTES_MAX, "a frame is loaded at once
 
 /// A file and the chunk of it that is held in memory.
 #[derive(Debug)]
-pub struct Window {
+pub struct FileWindow {
     file: Arc<dyn RandomFile>,
     path: PathBuf,
     file_bytes: u64,
@@ -26,7 +26,7 @@ pub struct Window {
     chunk: Vec<u8>,
 }
 
-impl Window {
+impl FileWindow {
     /// Opens a file for reading.
     pub fn open(env: &Env, path: &Path) -> Result<Self> {
         let file = env.vfs.open_read(path).map_err(|error| Error::io(path, "open", error))?;

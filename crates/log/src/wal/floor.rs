@@ -13,7 +13,7 @@ use super::head::Head;
 use super::log_file_name;
 use crate::framing::codec::Decoded;
 use crate::framing::{
-    FileHeader, FileKind, FrameReader, HEADER_BYTES, HeaderFault, RecordKind, Step, Window, survey,
+    FileHeader, FileKind, FileWindow, FrameReader, FrameStep, HEADER_BYTES, HeaderFault, RecordKind, survey,
 };
 use crate::{Error, Result};
 use shamba_key::LogNo;
@@ -47,7 +47,7 @@ impl SurveyedLog {
     /// A read failed; `Unsupported` for a log of a newer version.
     pub fn survey(env: &Env, dir: &Path, number: LogNo) -> Result<Self> {
         let path = dir.join(log_file_name(number));
-        let mut window = Window::open(env, &path)?;
+        let mut window = FileWindow::open(env, &path)?;
         let file_bytes = window.file_bytes();
         let start = window.at(0, HEADER_BYTES as usize)?;
         let header = match FileHeader::decode(FileKind::Wal, Some(number.0), start) {
@@ -64,7 +64,7 @@ impl SurveyedLog {
             Some(birth) => {
                 let mut reader = FrameReader::new(window, number.0, birth);
                 let head = read_head(&mut reader, number)?;
-                let has_more = matches!(reader.next()?, Step::Record(_));
+                let has_more = matches!(reader.next()?, FrameStep::Record(_));
                 (head, has_more)
             }
             None => (Err("the file header is not readable".to_owned()), true),
@@ -82,12 +82,12 @@ impl SurveyedLog {
 
 fn read_head(reader: &mut FrameReader, number: LogNo) -> Result<Decoded<(Head, u64)>> {
     Ok(match reader.next()? {
-        Step::Record(record) if record.kind == RecordKind::Head => {
+        FrameStep::Record(record) if record.kind == RecordKind::Head => {
             Head::decode(&record.payload, number).map(|head| (head, record.end))
         }
-        Step::Record(_) => Err("the first record is not a head".to_owned()),
-        Step::End => Err("the log ends before its head".to_owned()),
-        Step::Damage { detail, .. } => Err(detail),
+        FrameStep::Record(_) => Err("the first record is not a head".to_owned()),
+        FrameStep::End => Err("the log ends before its head".to_owned()),
+        FrameStep::Damage { detail, .. } => Err(detail),
     })
 }
 

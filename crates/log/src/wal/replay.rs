@@ -48,7 +48,7 @@ use super::report::{ReplayReport, ReplayWarning, ReplayedLog};
 use super::stream::check;
 use super::value::ValueLog;
 use crate::framing::payload::Stop;
-use crate::framing::{FrameReader, HEADER_BYTES, Record, RecordKind, Step, Window};
+use crate::framing::{FileWindow, FrameReader, FrameStep, HEADER_BYTES, Record, RecordKind};
 use crate::{Error, Result};
 use shamba_key::LogNo;
 
@@ -270,7 +270,7 @@ impl<E: From<Error>> Replay<'_, E> {
             log.number
         );
         let (Ok(header), Ok((head, _))) = (&log.header, &log.head) else { return Ok(()) };
-        let window = Window::open(self.env, &log.path)?;
+        let window = FileWindow::open(self.env, &log.path)?;
         let mut reader = FrameReader::new(window, log.number.0, header.birth);
         reader.hold_one_frame();
         if let Some(stated) = self.stated_bytes(log.number) {
@@ -283,7 +283,7 @@ impl<E: From<Error>> Replay<'_, E> {
         loop {
             let at = reader.offset();
             match reader.next()? {
-                Step::Record(record) => {
+                FrameStep::Record(record) => {
                     self.record(log, &mut reader, &record, chained.clean)?;
                     if self.stopped {
                         break;
@@ -294,8 +294,8 @@ impl<E: From<Error>> Replay<'_, E> {
                     chained.last_checksum = record.checksum;
                     chained.end = record.end;
                 }
-                Step::End => break,
-                Step::Damage { offset, detail } => {
+                FrameStep::End => break,
+                FrameStep::Damage { offset, detail } => {
                     // Promises lie between records: one that covers the bad frame covers the whole
                     // record. A torn tail begins at the record; corruption is reported at the
                     // frame.

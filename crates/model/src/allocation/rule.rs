@@ -73,7 +73,7 @@ impl Limits {
 
 /// The bits of each filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shares {
+pub struct BitShares {
     /// The bits of each filter, in the order of the loads.
     pub bits: Vec<u64>,
     /// The bits that no filter can use. Their sum with `bits` is exactly the total.
@@ -90,7 +90,7 @@ pub fn allocate(
     curve: &impl RateCurve,
     total_bits: u64,
     limits: Limits,
-) -> Result<Shares, String> {
+) -> Result<BitShares, String> {
     limits.validate()?;
     let mut sites = Vec::with_capacity(filters.len());
     for (at, filter) in filters.iter().enumerate() {
@@ -210,7 +210,7 @@ fn sum(bits: &[u64]) -> u128 {
 
 /// Whole bits whose sum is exactly the total (or the most that fits): each filter's share is
 /// rounded down, and the remaining bits go one by one to the filters with the largest fractions.
-fn whole_bits(sites: &[Site], wanted: &[f64], least: &[u64], most: &[u64], total_bits: u64) -> Shares {
+fn whole_bits(sites: &[Site], wanted: &[f64], least: &[u64], most: &[u64], total_bits: u64) -> BitShares {
     let exact = |at: usize| sites[at].entries * wanted[at];
     let mut bits: Vec<u64> =
         (0..sites.len()).map(|at| (exact(at).floor() as u64).clamp(least[at], most[at])).collect();
@@ -236,5 +236,5 @@ fn whole_bits(sites: &[Site], wanted: &[f64], least: &[u64], most: &[u64], total
         spent -= u128::from(taken);
     }
     let unspent_bits = u64::try_from(u128::from(total_bits).saturating_sub(spent)).unwrap_or(0);
-    Shares { bits, unspent_bits }
+    BitShares { bits, unspent_bits }
 }

@@ -84,12 +84,12 @@ fn a_filter_that_does_not_pay_gets_nothing() {
     let filters = [load(1_000, 0.0), load(2_000, 3.0)];
     let limits = Limits { smallest_bits_per_key: 1.5, largest_bits_per_key: 20.0 };
     let shares = allocate(&filters, &Theory, 100_000, limits).unwrap();
-    assert_eq!(shares, Shares { bits: vec![1_500, 40_000], unspent_bits: 58_500 });
+    assert_eq!(shares, BitShares { bits: vec![1_500, 40_000], unspent_bits: 58_500 });
     let nobody = allocate(&[load(10, 0.0), load(20, 0.0)], &Theory, 500, Limits::default()).unwrap();
-    assert_eq!(nobody, Shares { bits: vec![0, 0], unspent_bits: 500 });
+    assert_eq!(nobody, BitShares { bits: vec![0, 0], unspent_bits: 500 });
     assert_eq!(
         allocate(&[], &Theory, 7, Limits::default()),
-        Ok(Shares { bits: Vec::new(), unspent_bits: 7 })
+        Ok(BitShares { bits: Vec::new(), unspent_bits: 7 })
     );
 }
 
@@ -173,7 +173,7 @@ fn a_measured_curve_of_theory_allocates_as_theory() {
         let total_bits = entries(&filters) * bits_per_key;
         let theory = allocate(&filters, &Theory, total_bits, Limits::default()).unwrap();
         let measured = allocate(&filters, &curve, total_bits, Limits::default()).unwrap();
-        let cost = |shares: &Shares| false_positives_per_second(&filters, &shares.bits, &Theory);
+        let cost = |shares: &BitShares| false_positives_per_second(&filters, &shares.bits, &Theory);
         assert!(cost(&measured) / cost(&theory) - 1.0 < 1e-4);
         assert_eq!(measured.bits.iter().sum::<u64>(), total_bits);
     }
@@ -188,7 +188,7 @@ fn measured_curves_end_bend_and_are_checked() {
         assert!((flat.fpr(bits) - rate).abs() < 1e-12, "{} at {bits}", flat.fpr(bits));
     }
     let shares = allocate(&[load(100, 1.0)], &flat, 5_000, Limits::default()).unwrap();
-    assert_eq!(shares, Shares { bits: vec![1_000], unspent_bits: 4_000 });
+    assert_eq!(shares, BitShares { bits: vec![1_000], unspent_bits: 4_000 });
     // Useless below 4 bits: no filter gets fewer bits than that at the expense of another.
     let step = Measured::new(&[(4.0, 1.0), (5.0, 0.1), (10.0, 0.01)]).unwrap();
     let shares = allocate(&[load(100, 3.0), load(100, 1.0)], &step, 500, Limits::default()).unwrap();

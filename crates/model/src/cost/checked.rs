@@ -9,7 +9,7 @@ use crate::monkey::levels_closed;
 
 /// Shares of a workload's operations; their sum is 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Shares {
+pub struct OperationShares {
     /// Lookups, found or not.
     pub lookups: f64,
     /// Updates.
@@ -107,13 +107,13 @@ impl Workload {
     }
 
     /// Share of each kind of operation.
-    pub fn shares(&self) -> Shares {
+    pub fn shares(&self) -> OperationShares {
         let largest = self.largest();
         let of = |rate: f64| if largest > 0.0 { rate / largest } else { 0.0 };
         let lookups = of(self.empty_lookups) + of(self.found_lookups);
         let (updates, ranges) = (of(self.updates), of(self.ranges));
         let all = (lookups + updates + ranges).max(1.0);
-        Shares { lookups: lookups / all, updates: updates / all, ranges: ranges / all }
+        OperationShares { lookups: lookups / all, updates: updates / all, ranges: ranges / all }
     }
 }
 

@@ -42,7 +42,7 @@ proptest! {
             levels: Some(count),
         };
         let level = |at| Level { size_ratio, runs: fluid.design.runs_allowed(at, count) };
-        let plan = Plan {
+        let plan = PerLevelPlan {
             levels: (1..=count).map(level).collect(),
             buffer_bytes: fluid.design.buffer_bytes,
             filter_bytes: bits * entries / 8.0,
@@ -69,7 +69,7 @@ proptest! {
         cache_bytes: u64, held in -0.1..1.1f64, uncertainty in -0.1..9.0f64,
     ) {
         let levels = levels.into_iter().map(|(size_ratio, runs)| Level { size_ratio, runs }).collect();
-        let plan = Plan { levels, buffer_bytes: 1 << 20, filter_bytes, cache_bytes };
+        let plan = PerLevelPlan { levels, buffer_bytes: 1 << 20, filter_bytes, cache_bytes };
         match predict(&situation([0.25; 4], CpuTimes::NONE), &plan, Merging::Following, held, uncertainty) {
             Ok(costs) => prop_assert!(costs.operations_ns.iter().all(|cost| cost.is_finite() && *cost >= 0.0)),
             Err(why) => prop_assert!(!why.is_empty()),

@@ -6,7 +6,7 @@ use shamba_model::allocation::{FilterLoad, Measured, RateCurve, false_positives_
 use shamba_model::{Design, MergePolicy, Sizing};
 
 use super::*;
-use crate::simulate::{Settings, Simulation};
+use crate::simulate::{Simulation, SimulationSettings};
 use shamba_key::KeyspaceId;
 
 fn rule(allocation: Allocation) -> Rule {
@@ -99,9 +99,14 @@ fn a_table_that_will_sink_gets_what_it_will_rest_with() {
 #[test]
 fn a_key_that_is_found_needs_no_filter_on_the_way_down_to_it() {
     let version = tree("L1: r1@1[1:a..z 1000]\n", |bytes| bytes * 1000);
-    let found = Window { lookups: 1e6, found: 1e6, ..Window::default() };
+    let found = LookupWindow { lookups: 1e6, found: 1e6, ..LookupWindow::default() };
     let with = |window| flushed(Rule { window, ..rule(Allocation::Monkey) }, &version, "b..y", 100_000);
-    assert!(with(found) > with(Window::default()) + 1.0, "{} {}", with(found), with(Window::default()));
+    assert!(
+        with(found) > with(LookupWindow::default()) + 1.0,
+        "{} {}",
+        with(found),
+        with(LookupWindow::default())
+    );
 }
 
 #[test]
@@ -110,7 +115,7 @@ fn what_is_asked_for_gets_more_than_what_is_not() {
     for (table, empty) in version.tables().map(|(_, _, table)| table).zip([100_000.0, 10.0]) {
         table.meta.statistics.begin_with(Probes::new(empty, 0.0, 0.0));
     }
-    let window = Window { lookups: 100_010.0, ..Window::default() };
+    let window = LookupWindow { lookups: 100_010.0, ..LookupWindow::default() };
     let bits = wanted(Rule { window, ..rule(Allocation::Workload) }, &version);
     assert!(bits[0] > bits[1] + 2.0 && bits[1] > 0.0, "{bits:?}");
     assert!((bits[0] + bits[1] - 20.0).abs() < 1e-2, "the mean is kept: {bits:?}");
@@ -182,7 +187,7 @@ fn mean_and_excess(version: &Version, rule: Rule) -> (f64, f64) {
 fn grown(allocation: Allocation, policy: MergePolicy, size_ratio: f64, sizing: Sizing) -> (f64, f64, f64) {
     let rule = rule(allocation);
     let design = Design::new(policy, size_ratio, 1600, 10.0);
-    let settings = Settings { rule: Some(rule), sizing, ..Settings::new(design, 11) };
+    let settings = SimulationSettings { rule: Some(rule), sizing, ..SimulationSettings::new(design, 11) };
     let mut simulation = Simulation::new(settings);
     let flushes = if size_ratio < 4.0 { 120 } else { 400 };
     let (mut farthest, mut excess, mut worst) = (0.0f64, Vec::new(), 0.0f64);

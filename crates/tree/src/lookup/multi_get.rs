@@ -65,7 +65,7 @@ struct Pending<'a> {
 }
 
 /// Sampling of keys for statistics.
-pub struct Samples<'a> {
+pub struct KeySampling<'a> {
     /// Given a number of keys, returns the index among them of the key to sample, if one is.
     pub next: &'a dyn Fn(u64) -> Option<u64>,
     /// Called with the sample of a key that no memtable answered.
@@ -88,7 +88,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
     seq: SeqNo,
     keys: &[K],
     reads: Option<&ReadPool>,
-    samples: &Samples<'_>,
+    samples: &KeySampling<'_>,
     counts: &mut LookupCounts,
 ) -> Result<Vec<Option<Slice>>> {
     let mut answers = Vec::with_capacity(keys.len());

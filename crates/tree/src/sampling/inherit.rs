@@ -15,7 +15,7 @@ use crate::statistics::Probes;
 use crate::version::{KeyRange, TableUse};
 
 /// An input table.
-pub struct Input<'a> {
+pub struct InputTable<'a> {
     /// Identifies the run of the table.
     pub run: u64,
     /// The table; its figures cover its live part.
@@ -29,11 +29,11 @@ pub type BytesIn<'a> = &'a dyn Fn(&TableUse, &KeyRange) -> u64;
 
 /// The figures of the table that answers for the keys of `stretch`. The inputs are grouped by run,
 /// in lookup order.
-pub fn inherited(inputs: &[Input<'_>], stretch: &KeyRange, bytes_in: BytesIn<'_>) -> Probes {
+pub fn inherited(inputs: &[InputTable<'_>], stretch: &KeyRange, bytes_in: BytesIn<'_>) -> Probes {
     let inputs = inputs.iter().filter(|input| input.table.range.overlaps(stretch));
-    let inputs: Vec<&Input<'_>> = inputs.collect();
+    let inputs: Vec<&InputTable<'_>> = inputs.collect();
     let bounds_of =
-        |input: &&Input<'_>| [Some(input.table.range.lower.clone()), input.table.range.upper.clone()];
+        |input: &&InputTable<'_>| [Some(input.table.range.lower.clone()), input.table.range.upper.clone()];
     let mut bounds: Vec<Bytes> = inputs.iter().flat_map(bounds_of).flatten().collect();
     bounds.retain(|bound| stretch.contains(bound));
     bounds.push(stretch.lower.clone());
@@ -45,7 +45,7 @@ pub fn inherited(inputs: &[Input<'_>], stretch: &KeyRange, bytes_in: BytesIn<'_>
     let of_piece = |piece: KeyRange| {
         let there: Vec<_> = inputs.iter().filter(|input| input.table.range.overlaps(&piece)).collect();
         let runs = there.chunk_by(|left, right| left.run == right.run);
-        let of_run = |run: &[&&Input<'_>]| -> Probes {
+        let of_run = |run: &[&&InputTable<'_>]| -> Probes {
             run.iter().map(|input| input.probes.scaled(share_in(input.table, &piece, bytes_in))).sum()
         };
         Probes::merged(runs.map(of_run))
@@ -112,8 +112,8 @@ mod tests {
     fn an_output_takes_the_part_of_the_keys_that_it_takes() {
         let (newer, older) = (table(100, 300), table(0, 400));
         let inputs = [
-            Input { run: 2, table: &newer, probes: Probes::new(180.0, 20.0, 18.0).with_seeks(50.0) },
-            Input { run: 1, table: &older, probes: Probes::new(360.0, 40.0, 36.0).with_seeks(100.0) },
+            InputTable { run: 2, table: &newer, probes: Probes::new(180.0, 20.0, 18.0).with_seeks(50.0) },
+            InputTable { run: 1, table: &older, probes: Probes::new(360.0, 40.0, 36.0).with_seeks(100.0) },
         ];
         let of = |lower, upper| inherited(&inputs, &range(lower, upper), &bytes_in);
         // Where only the older one is, its figures; where both are, as many lookups as reached the
@@ -157,13 +157,13 @@ mod tests {
                 let (lower, upper) = (slice[0], slice[1]);
                 let slice = range(lower, upper);
                 let inputs = left.iter().enumerate().flat_map(|(run, tables)| {
-                    tables.iter().map(move |(table, probes)| Input {
+                    tables.iter().map(move |(table, probes)| InputTable {
                         run: run as u64,
                         table,
                         probes: *probes,
                     })
                 });
-                let inputs: Vec<Input<'_>> = inputs.collect();
+                let inputs: Vec<InputTable<'_>> = inputs.collect();
                 let begins: Vec<Bytes> = outputs
                     .iter()
                     .filter(|output| (lower..upper).contains(*output))
@@ -196,8 +196,8 @@ mod tests {
         let tables = [table(0, 250), table(300, 900)];
         let probes =
             [Probes::new(50.0, 3.0, 1.0).with_seeks(9.0), Probes::new(7.0, 70.0, 0.5).with_seeks(2.0)];
-        let inputs: Vec<Input<'_>> =
-            tables.iter().zip(probes).map(|(table, probes)| Input { run: 1, table, probes }).collect();
+        let inputs: Vec<InputTable<'_>> =
+            tables.iter().zip(probes).map(|(table, probes)| InputTable { run: 1, table, probes }).collect();
         let lowers = ["000", "100", "270", "640"].map(|key| Bytes::from_static(key.as_bytes()));
         let whole = KeyRange::everything();
         let taken: Probes =

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shamba_env::{lock, try_lock};
 
 use self::shift::{Oscillation, Shift};
-use crate::statistics::Window;
+use crate::statistics::LookupWindow;
 use crate::statistics::rates::{Decay, Samples};
 use crate::sync::Mutex;
 use crate::version::{TableUse, Version};
@@ -81,7 +81,7 @@ impl Counted {
 /// Decayed, up to the last fold.
 #[derive(Debug, Default)]
 struct Folded {
-    window: Window,
+    window: LookupWindow,
     /// Counters at the last fold.
     counted: Counted,
     /// Counters at the start of the samples that are checked for a shift.
@@ -93,7 +93,7 @@ struct Folded {
 
 impl Folded {
     /// The window at these counter values.
-    fn window_at(&self, counted: Counted, now_us: u64) -> Window {
+    fn window_at(&self, counted: Counted, now_us: u64) -> LookupWindow {
         self.window.next(counted.since(self.counted), now_us)
     }
 }
@@ -138,18 +138,18 @@ impl TreeStatistics {
     }
 
     /// The current figures.
-    pub fn window(&self, now_us: u64) -> Window {
+    pub fn window(&self, now_us: u64) -> LookupWindow {
         self.window_and(now_us, || ()).0
     }
 
     /// The current figures, and the result of `also`, which runs under the same lock.
-    pub fn window_and<T>(&self, now_us: u64, also: impl FnOnce() -> T) -> (Window, T) {
+    pub fn window_and<T>(&self, now_us: u64, also: impl FnOnce() -> T) -> (LookupWindow, T) {
         let folded = lock(&self.folded);
         (folded.window_at(self.counted(), now_us), also())
     }
 
     /// Continues with figures of an earlier process.
-    pub fn begin_with(&self, window: Window) {
+    pub fn begin_with(&self, window: LookupWindow) {
         lock(&self.folded).window = window;
     }
 

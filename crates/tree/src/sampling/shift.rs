@@ -17,7 +17,7 @@
 //! Not here: keys that become hot or cold while the hit rate stays the same; those figures decay as
 //! usual.
 
-use crate::statistics::{Probes, Window};
+use crate::statistics::{LookupWindow, Probes};
 
 /// Minimum number of samples that can show a shift.
 pub(super) const SAMPLES_MIN: f64 = 16.0;
@@ -88,7 +88,7 @@ impl Shift {
     /// Detects a shift between the last `lookups` samples of a keyspace, `found` of which found
     /// their key, and the older ones, whose weight is multiplied by `weight`. `window` contains all
     /// samples.
-    pub fn seen(window: Window, (lookups, found): (f64, f64), weight: f64) -> Option<Self> {
+    pub fn seen(window: LookupWindow, (lookups, found): (f64, f64), weight: f64) -> Option<Self> {
         let before = (window.lookups - lookups).max(0.0);
         let kept = (lookups * OLD_WEIGHT_RATIO).max(OLD_WEIGHT_MIN) * weight;
         // New samples soon outweigh this few.
@@ -105,10 +105,10 @@ impl Shift {
     }
 
     /// The keyspace's window after the shift.
-    pub fn of_window(self, window: Window) -> Window {
+    pub fn of_window(self, window: LookupWindow) -> LookupWindow {
         let lookups = self.lookups * self.keep;
         debug_assert!(self.keep <= 1.0, "a shift keeps {} of what was known", self.keep);
-        Window { lookups, found: lookups * self.to, ..window }
+        LookupWindow { lookups, found: lookups * self.to, ..window }
     }
 
     /// A table's probes after the shift. The table has the share `of_tree` of the keyspace's
@@ -138,8 +138,8 @@ mod tests {
     use super::*;
     use crate::statistics::rates::Samples;
 
-    fn window(lookups: f64, found: f64) -> Window {
-        Window { lookups, found, lookups_per_second: 10_000.0, as_of_us: 9, ..Window::default() }
+    fn window(lookups: f64, found: f64) -> LookupWindow {
+        LookupWindow { lookups, found, lookups_per_second: 10_000.0, as_of_us: 9, ..LookupWindow::default() }
     }
 
     /// The result for 100,000 lookups with the hit rate `share`, followed by `samples` with the hit
@@ -163,7 +163,7 @@ mod tests {
         let few_before = |before: f64| Shift::seen(window(before + 64.0, before), (64.0, 0.0), 1.0);
         assert!(few_before(1_024.0).is_none(), "so many are outweighed soon");
         assert!(few_before(1_100.0).is_some());
-        assert!(Shift::seen(Window::default(), (64.0, 0.0), 1.0).is_none());
+        assert!(Shift::seen(LookupWindow::default(), (64.0, 0.0), 1.0).is_none());
     }
 
     #[test]

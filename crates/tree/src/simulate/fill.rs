@@ -4,7 +4,7 @@
 
 use shamba_model::{Design, Sizing};
 
-use super::{Settings, Simulation};
+use super::{Simulation, SimulationSettings};
 
 /// A fill of a tree: each flush is followed by all compactions that it makes due.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -49,14 +49,14 @@ pub struct Filled {
 pub fn fill(plan: &FillPlan) -> Result<Filled, String> {
     let entry_bytes = plan.entry_bytes.max(1);
     let table_entries = (plan.table_bytes / entry_bytes).max(1);
-    let mut simulation = Simulation::new(Settings {
+    let mut simulation = Simulation::new(SimulationSettings {
         sizing: plan.sizing,
         l0_compaction_trigger: plan.l0_compaction_trigger,
         flush_entries: plan.flush_entries.max(1),
         entry_bytes,
         table_entries: table_entries as usize,
         slice_bytes: plan.table_bytes.saturating_mul(4),
-        ..Settings::new(plan.design, plan.seed)
+        ..SimulationSettings::new(plan.design, plan.seed)
     });
     let (mut sums, mut most): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for _ in 0..plan.flushes {

@@ -16,7 +16,7 @@ use super::{Entry, JOBS_PER_FLUSH_MAX, Simulation};
 use crate::allocation::JobBits;
 use crate::compaction::policy::{CompactionJob, OutputRun, Reason, debt_bytes, move_edit, pick_full};
 use crate::compaction::schedule::{
-    Claims, Request, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
+    Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
 };
 use crate::version::{KeyRange, Version};
 use shamba_key::{Age, RunId};
@@ -62,7 +62,7 @@ pub struct Parallel {
     claims: Claims,
     running: Vec<Running>,
     building: Vec<Building>,
-    requests: Vec<Request>,
+    requests: Vec<JobRequest>,
     /// Counters so far.
     pub report: ParallelReport,
 }
@@ -82,7 +82,7 @@ impl Parallel {
 
     /// Requests a full compaction.
     pub fn request_full(&mut self) {
-        self.requests.push(Request { kind: RequestKind::Full, passed_over: 0 });
+        self.requests.push(JobRequest { kind: RequestKind::Full, passed_over: 0 });
     }
 
     /// Runs jobs until none is due, and checks the shape. With `is_draining`, level 0 is emptied.

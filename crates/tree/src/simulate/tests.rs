@@ -41,7 +41,7 @@ fn theory(design: &Design, levels: u32) -> f64 {
 /// these factors of theory.
 fn grows_in_shape(policy: MergePolicy, factors: RangeInclusive<f64>) {
     for size_ratio in [2.0, 2.5, 3.0, 3.7, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0] {
-        let mut simulation = Simulation::new(Settings::new(design(policy, size_ratio), 42));
+        let mut simulation = Simulation::new(SimulationSettings::new(design(policy, size_ratio), 42));
         while simulation.version.deepest_level() < 5 {
             must(&mut simulation, flush_and_settle);
         }
@@ -77,7 +77,7 @@ fn lazy_leveling_grows_in_shape() {
 fn tiering_counts_like_an_odometer() {
     // With T = 4 three runs stay on a level, and the fourth arrival moves all of them to the next:
     // digits to base 4.
-    let mut simulation = Simulation::new(Settings::new(design(MergePolicy::Tiering, 4.0), 1));
+    let mut simulation = Simulation::new(SimulationSettings::new(design(MergePolicy::Tiering, 4.0), 1));
     for flushes in 1..=255u32 {
         must(&mut simulation, flush_and_settle);
         let digits: u32 = (0..4).map(|level| flushes >> (2 * level) & 3).sum();
@@ -97,13 +97,17 @@ fn any_design(simulation: &Simulation) -> Design {
     }
 }
 
-fn auto(design: Design, seed: u64) -> Settings {
-    Settings { sizing: Sizing::Auto, l0_compaction_trigger: 4, ..Settings::new(design, seed) }
+fn auto(design: Design, seed: u64) -> SimulationSettings {
+    SimulationSettings {
+        sizing: Sizing::Auto,
+        l0_compaction_trigger: 4,
+        ..SimulationSettings::new(design, seed)
+    }
 }
 
 /// Write amplification of `flushes` buffers with a drain at the end, and the number of runs after
 /// it.
-fn fill(settings: Settings, flushes: u32) -> (f64, usize) {
+fn fill(settings: SimulationSettings, flushes: u32) -> (f64, usize) {
     let mut simulation = Simulation::new(settings);
     for _ in 0..flushes {
         must(&mut simulation, flush_and_settle);
@@ -119,7 +123,7 @@ fn auto_fills_with_a_fraction_of_manuals_writes() {
     // (buffers, maximum bytes written per byte including the flush, maximum runs at the end)
     for (flushes, most, runs) in [(20, 4.5, 1), (43, 6.0, 1), (100, 9.0, 2), (400, 11.5, 2)] {
         let (amplification, left) = fill(auto(leveling, 42), flushes);
-        let (manual, _) = fill(Settings::new(leveling, 42), flushes);
+        let (manual, _) = fill(SimulationSettings::new(leveling, 42), flushes);
         assert!(
             amplification <= most && amplification <= manual * 0.7,
             "{flushes} buffers: each byte written {amplification:.2} times, manual {manual:.2}"
@@ -138,7 +142,7 @@ fn auto_writes_less_where_levels_are_leveled() {
         for size_ratio in [2.0, 2.5, 4.0, 7.0, 10.0] {
             let design = design(policy, size_ratio);
             let (amplification, _) = fill(auto(design, 7), 150);
-            let (manual, _) = fill(Settings::new(design, 7), 150);
+            let (manual, _) = fill(SimulationSettings::new(design, 7), 150);
             assert!(
                 amplification <= manual * most,
                 "{policy}, T={size_ratio}: each byte written {amplification:.2} times, manual {manual:.2}"
@@ -169,7 +173,7 @@ fn auto_keeps_the_last_level_t_times_the_others() {
 
 #[test]
 fn auto_closes_levels_when_the_data_shrinks() {
-    let settings = Settings { key_count: 4_000, ..auto(design(MergePolicy::Leveling, 4.0), 9) };
+    let settings = SimulationSettings { key_count: 4_000, ..auto(design(MergePolicy::Leveling, 4.0), 9) };
     let mut simulation = Simulation::new(settings);
     for _ in 0..400 {
         must(&mut simulation, flush_and_settle);
@@ -186,8 +190,8 @@ fn auto_closes_levels_when_the_data_shrinks() {
 }
 
 /// Settings that differ from seed to seed in sizes, designs and bounds.
-pub(super) fn random_settings(seed: u64) -> Settings {
-    Settings {
+pub(super) fn random_settings(seed: u64) -> SimulationSettings {
+    SimulationSettings {
         sizing: Sizing::ALL[(seed % 2) as usize],
         l0_compaction_trigger: 1 + (seed % 3) as u32,
         table_entries: 24,
@@ -197,7 +201,7 @@ pub(super) fn random_settings(seed: u64) -> Settings {
         flush_one_in: [0, 1, 3][(seed / 2 % 3) as usize],
         long_bytes: [u64::MAX, 4_000, 12_000][(seed / 3 % 3) as usize],
         small_bytes: [0, 300, 600][(seed / 5 % 3) as usize],
-        ..Settings::new(design(MergePolicy::ALL[(seed % 3) as usize], 3.0), seed)
+        ..SimulationSettings::new(design(MergePolicy::ALL[(seed % 3) as usize], 3.0), seed)
     }
 }
 
@@ -205,7 +209,7 @@ pub(super) fn random_settings(seed: u64) -> Settings {
 /// order.
 fn lives(seed: u64) -> Report {
     let crash_one_in = [2 + seed % 4, 40][(seed / 7 % 2) as usize];
-    let settings = Settings { crash_one_in, ..random_settings(seed) };
+    let settings = SimulationSettings { crash_one_in, ..random_settings(seed) };
     let mut simulation = Simulation::new(settings);
     for _ in 0..120 {
         match simulation.rng.next_u64() % 16 {
@@ -242,12 +246,12 @@ fn any_life_keeps_order_and_shape() {
 #[test]
 fn tiering_writes_little_where_the_data_does_not_grow() {
     let steady = |policy| {
-        let settings = Settings {
+        let settings = SimulationSettings {
             sizing: Sizing::Auto,
             l0_compaction_trigger: 4,
             table_entries: 24,
             key_count: 84 * 16,
-            ..Settings::new(design(policy, 10.0), 7)
+            ..SimulationSettings::new(design(policy, 10.0), 7)
         };
         let mut simulation = Simulation::new(settings);
         let (mut bytes, mut flushes) = (0, 0);
@@ -277,8 +281,12 @@ fn tiering_writes_little_where_the_data_does_not_grow() {
 #[test]
 fn a_crash_after_every_slice_still_ends() {
     for (policy, sizing) in MergePolicy::ALL.into_iter().flat_map(|policy| Sizing::ALL.map(|s| (policy, s))) {
-        let settings =
-            Settings { sizing, crash_one_in: 1, slice_bytes: 3_000, ..Settings::new(design(policy, 3.0), 7) };
+        let settings = SimulationSettings {
+            sizing,
+            crash_one_in: 1,
+            slice_bytes: 3_000,
+            ..SimulationSettings::new(design(policy, 3.0), 7)
+        };
         let mut simulation = Simulation::new(settings);
         for _ in 0..200 {
             must(&mut simulation, flush_and_settle);
@@ -292,7 +300,7 @@ fn a_crash_after_every_slice_still_ends() {
 #[test]
 fn sorted_input_is_never_rewritten_by_leveling() {
     // With ordered input, any rewrite shows in the counters.
-    let mut simulation = Simulation::new(Settings::new(design(MergePolicy::Leveling, 4.0), 3));
+    let mut simulation = Simulation::new(SimulationSettings::new(design(MergePolicy::Leveling, 4.0), 3));
     for _ in 0..300 {
         must(&mut simulation, |simulation| {
             simulation.flush_ascending()?;
@@ -319,7 +327,11 @@ fn a_forecast_is_what_the_merges_then_write() {
     let (mut forecast_bytes, mut written_bytes, mut changes) = (0.0, 0.0, 0);
     for seed in 0..24u64 {
         let policy = MergePolicy::ALL[seed as usize % 3];
-        let sizing = if seed % 2 == 0 { auto as fn(Design, u64) -> Settings } else { Settings::new };
+        let sizing = if seed % 2 == 0 {
+            auto as fn(Design, u64) -> SimulationSettings
+        } else {
+            SimulationSettings::new
+        };
         let mut simulation = Simulation::new(sizing(design(policy, 2.0 + seed as f64 % 5.0), seed));
         for _ in 0..60 + seed {
             must(&mut simulation, flush_and_settle);

@@ -9,5 +9,5 @@
 pub mod rates;
 mod table;
 
-pub use rates::{Probes, Window};
+pub use rates::{LookupWindow, Probes};
 pub use table::TableStatistics;

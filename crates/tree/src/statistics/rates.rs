@@ -142,7 +142,7 @@ impl std::iter::Sum for Probes {
 
 /// Sampled lookups of a keyspace that no memtable answered, and its sampled seeks.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
-pub struct Window {
+pub struct LookupWindow {
     /// Sampled lookups; decayed.
     pub lookups: f64,
     /// The part of `lookups` that a table answered; decayed alike.
@@ -157,7 +157,7 @@ pub struct Window {
     pub as_of_us: u64,
 }
 
-impl Window {
+impl LookupWindow {
     /// Share of lookups that a table answered; one half before the first lookup.
     pub fn found_share(self) -> f64 {
         if self.lookups > 0.0 { (self.found / self.lookups).min(1.0) } else { 0.5 }
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_window_knows_shares_by_lookups_and_rates_by_time() {
-        let mut window = Window { as_of_us: 1, ..Window::default() };
+        let mut window = LookupWindow { as_of_us: 1, ..LookupWindow::default() };
         for second in 1..=60 {
             let samples = Samples { lookups: 1_000.0, found: 250.0, seeks: 10.0 };
             window = window.next(samples, 1 + second * 1_000_000);
@@ -246,7 +246,7 @@ mod tests {
         // by zero.
         let more = Samples { lookups: 5.0, found: 1.0, seeks: 1.0 };
         assert!(morning.next(more, morning.as_of_us).lookups_per_second.is_finite());
-        assert_eq!(Window::default().per_second(3.0), 0.0);
+        assert_eq!(LookupWindow::default().per_second(3.0), 0.0);
     }
 
     #[test]
@@ -268,11 +268,11 @@ mod tests {
 
     #[test]
     fn a_flush_begins_with_what_all_of_the_tree_gets() {
-        let window = Window { lookups: 1_000.0, found: 400.0, seeks: 8.0, ..Window::default() };
+        let window = LookupWindow { lookups: 1_000.0, found: 400.0, seeks: 8.0, ..LookupWindow::default() };
         // Half of a flush of 100 entries into a tree of 900.
         assert_eq!(window.of_flush(50, 100, 1_000), Probes::new(480.0, 20.0, 0.0).with_seeks(4.0));
         let parts: Probes = [30, 70].into_iter().map(|part| window.of_flush(part, 100, 1_000)).sum();
         assert!((parts.lookups() - 1_000.0).abs() < 1e-9 && (parts.found - 40.0).abs() < 1e-9, "{parts:?}");
-        assert_eq!(Window::default().of_flush(1, 0, 0), Probes::ZERO);
+        assert_eq!(LookupWindow::default().of_flush(1, 0, 0), Probes::ZERO);
     }
 }

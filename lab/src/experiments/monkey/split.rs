@@ -17,7 +17,7 @@
 //! Z are those of [`shamba_model::monkey`].
 //!
 //! It assumes a filter on every level and does not round the number of levels.
-//! [`shamba_model::navigator`] therefore searches the real costs instead; the tests compare the two.
+//! [`shamba_model::navigator`] therefore searches the real costs instead; the tests compare them.
 //!
 //! Not here: the division of the engine's memory ([`shamba_model::memory`]).
 

@@ -39,12 +39,12 @@ pub struct Section {
 #[derive(Debug)]
 struct Statement {
     name: String,
-    value: Place,
+    value: TextPlace,
 }
 
 /// Position of a value in the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct TextPlace {
     /// Its line number, from 1.
     pub line: usize,
     bytes: Range<usize>,
@@ -56,7 +56,7 @@ pub enum Edit {
     /// Replaces a value.
     Replace {
         /// The old value's place.
-        place: Place,
+        place: TextPlace,
         /// The new value, escaped for its place.
         value: String,
         /// The reason, in one line.
@@ -128,7 +128,7 @@ impl OptionsFile {
             }
             let section = sections.last_mut().ok_or_else(|| wrong("before the first section"))?;
             let after = inside.start + name.len() + 1;
-            let value = Place { line: number, bytes: trimmed(&text[after..inside.end], after) };
+            let value = TextPlace { line: number, bytes: trimmed(&text[after..inside.end], after) };
             section.statements.push(Statement { name: name.trim().to_owned(), value });
             section.end = start;
         }
@@ -146,7 +146,7 @@ impl OptionsFile {
     }
 
     /// The first value of `name` in a section.
-    pub fn find(&self, section: usize, name: &str) -> Option<Place> {
+    pub fn find(&self, section: usize, name: &str) -> Option<TextPlace> {
         let statements = &self.sections.get(section)?.statements;
         Some(statements.iter().find(|statement| statement.name == name)?.value.clone())
     }
@@ -156,7 +156,7 @@ impl OptionsFile {
     ///
     /// # Errors
     /// The line and the problem with the braces.
-    pub fn find_inside(&self, place: &Place, name: &str) -> Result<Option<Place>, String> {
+    pub fn find_inside(&self, place: &TextPlace, name: &str) -> Result<Option<TextPlace>, String> {
         let inside = self.inside(place)?;
         Ok(inside.into_iter().find_map(|(found, place)| (found == name).then_some(place)))
     }
@@ -166,7 +166,7 @@ impl OptionsFile {
     ///
     /// # Errors
     /// The line and the problem with the braces.
-    pub fn inside(&self, place: &Place) -> Result<Vec<(&str, Place)>, String> {
+    pub fn inside(&self, place: &TextPlace) -> Result<Vec<(&str, TextPlace)>, String> {
         let value = self.raw(place);
         let wrong = |what: &str| Err(format!("line {}: {what}: {}", place.line, shown(value)));
         let (inside, offset) = match (value.strip_prefix('{'), value.strip_suffix('}')) {
@@ -197,18 +197,18 @@ impl OptionsFile {
             let (name, _) = inside[part.clone()].split_once('=')?;
             let after = part.start + name.len() + 1;
             let bytes = trimmed(&inside[after..part.end], base + after);
-            Some((name.trim(), Place { line: place.line, bytes }))
+            Some((name.trim(), TextPlace { line: place.line, bytes }))
         };
         Ok(ends.into_iter().filter_map(statement).collect())
     }
 
     /// A value as written in the file.
-    pub fn raw(&self, place: &Place) -> &str {
+    pub fn raw(&self, place: &TextPlace) -> &str {
         &self.text[place.bytes.clone()]
     }
 
     /// A value without its escapes.
-    pub fn value(&self, place: &Place) -> String {
+    pub fn value(&self, place: &TextPlace) -> String {
         unescaped(self.raw(place))
     }
 

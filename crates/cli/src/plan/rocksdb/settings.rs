@@ -9,7 +9,7 @@
 
 use shamba_model::MAX_BITS_PER_KEY;
 
-use super::file::{OptionsFile, Place};
+use super::file::{OptionsFile, TextPlace};
 use super::universal::Universal;
 
 /// Title of a column family's section.
@@ -108,7 +108,7 @@ impl<'a> Family<'a> {
     }
 
     /// Position of a setting of the column family.
-    pub fn place(&self, name: &str) -> Option<Place> {
+    pub fn place(&self, name: &str) -> Option<TextPlace> {
         self.file.find(self.options, name)
     }
 
@@ -117,7 +117,7 @@ impl<'a> Family<'a> {
     ///
     /// # Errors
     /// Braces that do not match.
-    pub fn table_place(&self, name: &str) -> Result<Option<Place>, String> {
+    pub fn table_place(&self, name: &str) -> Result<Option<TextPlace>, String> {
         if let Some(place) = self.table.and_then(|table| self.file.find(table, name)) {
             return Ok(Some(place));
         }
@@ -130,7 +130,7 @@ impl<'a> Family<'a> {
     fn read<T>(
         &self,
         name: &str,
-        place: Option<Place>,
+        place: Option<TextPlace>,
         default: T,
         parse: impl Fn(&str) -> Option<T>,
         what: &str,

@@ -30,7 +30,7 @@
 //! Not here: the design for a number of runs (`tree.rs`); the choice of options and runs
 //! (`advice.rs`).
 
-use super::file::Place;
+use super::file::TextPlace;
 use super::settings::{Family, number};
 use shamba_model::MAX_RUNS;
 
@@ -197,13 +197,13 @@ pub fn space_percent(max_space: f64, runs_max: u64, buffers: f64) -> Option<u32>
     (percent >= PERCENT_MIN).then_some(percent as u32)
 }
 
-fn count(family: &Family<'_>, name: &str, place: &Place) -> Result<u32, String> {
+fn count(family: &Family<'_>, name: &str, place: &TextPlace) -> Result<u32, String> {
     let value = family.file.value(place);
     let read = number(&value).and_then(|count| u32::try_from(count).ok());
     read.ok_or_else(|| wrong(place, name, &value, "a whole number"))
 }
 
-fn wrong(place: &Place, name: &str, value: &str, what: &str) -> String {
+fn wrong(place: &TextPlace, name: &str, value: &str, what: &str) -> String {
     format!("line {}: {name} in {NAME} is {value:?}, not {what}", place.line)
 }
 

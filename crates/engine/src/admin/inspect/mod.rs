@@ -18,7 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::tuning::history::{History, Redesigned};
 use shamba_log::framing::codec::Decoded;
 use shamba_log::framing::{
-    FileHeader, FileKind, FrameReader, HEADER_BYTES, HeaderFault, Record, RecordKind, Step, Window, survey,
+    FileHeader, FileKind, FileWindow, FrameReader, FrameStep, HEADER_BYTES, HeaderFault, Record, RecordKind,
+    survey,
 };
 
 mod manifest;
@@ -167,7 +168,7 @@ fn describe_file(
     kind: FileKind,
     describe: &mut dyn FnMut(&mut FrameReader, &Record, u64) -> Result<Described>,
 ) -> Result<LogDescription> {
-    let mut window = Window::open(env, path)?;
+    let mut window = FileWindow::open(env, path)?;
     let start = window.at(0, HEADER_BYTES as usize)?;
     let header = FileHeader::decode(kind, None, start).map_err(|fault| match fault {
         HeaderFault::Damaged(detail) => Error::corruption(path, 0, kind.header_structure(), detail),
@@ -190,7 +191,7 @@ fn describe_file(
     let ending = loop {
         let at = reader.offset();
         let (offset, detail) = match reader.next()? {
-            Step::Record(record) => {
+            FrameStep::Record(record) => {
                 ended = record.kind == RecordKind::End;
                 match describe(&mut reader, &record, header.number)? {
                     Ok((kind, fields)) => records.push(RecordDescription {
@@ -205,10 +206,10 @@ fn describe_file(
                 }
                 continue;
             }
-            Step::End if at < promise || snapshot_is_due(&records) => (at, "it ends here".to_owned()),
-            Step::End if ended => break Ending::Clean,
-            Step::End => break Ending::Open,
-            Step::Damage { offset, detail } => (offset, detail),
+            FrameStep::End if at < promise || snapshot_is_due(&records) => (at, "it ends here".to_owned()),
+            FrameStep::End if ended => break Ending::Clean,
+            FrameStep::End => break Ending::Open,
+            FrameStep::Damage { offset, detail } => (offset, detail),
         };
         break match at < promise {
             true => Ending::Corrupt { offset, detail },

@@ -36,7 +36,7 @@ use shamba_tree::version::KeyRange;
 type Broken = (PathBuf, Error);
 
 /// A key of a keyspace; the order in which operations are returned.
-type Place = (KeyspaceId, Vec<u8>);
+type KeyOfKeyspace = (KeyspaceId, Vec<u8>);
 
 type Tombstones = BTreeMap<KeyspaceId, Vec<RangeTombstone>>;
 
@@ -67,25 +67,25 @@ impl LogValue {
 
 /// The newest operations on a range of keys, as many as fit in memory.
 #[derive(Default)]
-struct Window {
-    entries: BTreeMap<Place, (SeqNo, LogValue)>,
+struct NewestOperations {
+    entries: BTreeMap<KeyOfKeyspace, (SeqNo, LogValue)>,
     bytes: usize,
     /// Keys before this one were returned already.
-    from: Option<Place>,
+    from: Option<KeyOfKeyspace>,
     /// Keys from this one on did not fit.
-    until: Option<Place>,
+    until: Option<KeyOfKeyspace>,
 }
 
-impl Window {
+impl NewestOperations {
     fn takes(&self, id: KeyspaceId, key: &[u8]) -> bool {
-        let is_from = |place: &Place| (place.0, place.1.as_slice()) <= (id, key);
+        let is_from = |place: &KeyOfKeyspace| (place.0, place.1.as_slice()) <= (id, key);
         self.from.as_ref().is_none_or(is_from) && !self.until.as_ref().is_some_and(is_from)
     }
 
     /// Keeps an operation that is newer than those before it; evicts the last keys if the window is
     /// too large.
-    fn keep(&mut self, place: Place, seq: SeqNo, value: LogValue, bytes_max: usize) {
-        let cost = |place: &Place, value: &LogValue| ENTRY_BYTES + place.1.len() + value.bytes();
+    fn keep(&mut self, place: KeyOfKeyspace, seq: SeqNo, value: LogValue, bytes_max: usize) {
+        let cost = |place: &KeyOfKeyspace, value: &LogValue| ENTRY_BYTES + place.1.len() + value.bytes();
         self.bytes += cost(&place, &value);
         if let Some((place, (_, before))) = self.entries.remove_entry(&place) {
             self.bytes -= cost(&place, &before);
@@ -110,7 +110,7 @@ pub(super) struct LogContent<'a> {
     flushed: Option<BTreeMap<KeyspaceId, SeqNo>>,
     tombstones: Tombstones,
     values: ValueLogs,
-    window: Window,
+    window: NewestOperations,
     /// Maximum size of the window.
     bytes_max: usize,
     /// The last sequence number in the logs.
@@ -154,7 +154,7 @@ impl<'a> LogContent<'a> {
             flushed: found.is_whole.then(|| flushed.collect()),
             tombstones: Tombstones::new(),
             values: ValueLogs::default(),
-            window: Window::default(),
+            window: NewestOperations::default(),
             bytes_max,
             last_seq: SeqNo::ZERO,
         };
@@ -273,7 +273,7 @@ impl<'a> LogContent<'a> {
                 continue;
             }
             let from = self.window.until.take_if(|(id, _)| *id <= keyspace)?;
-            self.window = Window { from: Some(from), ..Window::default() };
+            self.window = NewestOperations { from: Some(from), ..NewestOperations::default() };
             if let Err(error) = self.replay(&mut |_, _, _, _| {}) {
                 // The first replay succeeded, so this is a read error.
                 lose_writes(self.dir, &error, report);
@@ -372,11 +372,12 @@ mod tests {
     #[test]
     fn windows_one_after_the_other_hold_the_newest_operation_on_every_key() {
         let place = |number: u32| (KeyspaceId(number % 3), format!("k{:03}", number % 50).into_bytes());
-        let log: Vec<(Place, u64)> = (1..400u32).map(|seq| (place(seq * 7), u64::from(seq))).collect();
+        let log: Vec<(KeyOfKeyspace, u64)> =
+            (1..400u32).map(|seq| (place(seq * 7), u64::from(seq))).collect();
         let mut newest = BTreeMap::new();
         log.iter().for_each(|(place, seq)| _ = newest.insert(place.clone(), *seq));
         for bytes_max in [1, 400, 5_000, 1 << 20] {
-            let (mut told, mut window, mut passes) = (BTreeMap::new(), Window::default(), 0);
+            let (mut told, mut window, mut passes) = (BTreeMap::new(), NewestOperations::default(), 0);
             loop {
                 for (place, seq) in &log {
                     if window.takes(place.0, &place.1) {
@@ -390,7 +391,7 @@ mod tests {
                     assert_eq!(told.insert(place, seq.0), None);
                 }
                 let Some(from) = window.until.take() else { break };
-                window = Window { from: Some(from), ..Window::default() };
+                window = NewestOperations { from: Some(from), ..NewestOperations::default() };
             }
             assert_eq!(told, newest, "{bytes_max}");
             assert!((passes == 1) == (bytes_max == 1 << 20), "{bytes_max}: {passes} passes");

@@ -149,7 +149,7 @@ struct Source {
 }
 
 /// The order of versions: by key, then newest first.
-type Place = Reverse<(Vec<u8>, Reverse<SeqNo>, usize)>;
+type VersionPlace = Reverse<(Vec<u8>, Reverse<SeqNo>, usize)>;
 
 /// All versions of a keyspace, in internal order.
 struct Merged<'a, 'l> {
@@ -163,7 +163,7 @@ struct Merged<'a, 'l> {
     /// Maximum number of bytes that each search holds between two entries.
     window_bytes: usize,
     current: Vec<Option<Content>>,
-    heap: BinaryHeap<Place>,
+    heap: BinaryHeap<VersionPlace>,
 }
 
 impl<'a, 'l> Merged<'a, 'l> {

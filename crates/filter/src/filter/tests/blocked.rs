@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::fpr::{best_probes, blocked_fpr};
-use crate::place::Place;
+use crate::place::BitPlace;
 use crate::shape::FilterShape;
 use shamba_key::{DigestFn, DigestKind};
 use std::fmt::Write;
@@ -36,8 +36,8 @@ fn shape(filter: &Filter) -> FilterShape {
     FilterShape::decode(&filter.geometry().encode()).unwrap()
 }
 
-fn place(shape: FilterShape, digest: KeyDigest) -> Place {
-    Place::at(digest.module(0), shape.slices_log2, shape.lines_per_slice)
+fn place(shape: FilterShape, digest: KeyDigest) -> BitPlace {
+    BitPlace::at(digest.module(0), shape.slices_log2, shape.lines_per_slice)
 }
 
 fn from_shape(shape: FilterShape, slices: Vec<Option<Box<[u8]>>>) -> Result<Filter, String> {

@@ -7,7 +7,7 @@ use shamba_table::{BirthId, Reads};
 
 use super::*;
 use crate::framing::frame::{FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::framing::{FrameReader, Record, RecordKind, Step, Window};
+use crate::framing::{FileWindow, FrameReader, FrameStep, Record, RecordKind};
 use crate::wal::{LargeRecord, OpRef, ValueLog, ValueLogs, ValuePlace, WalWriter, encode_op};
 use shamba_key::LogNo;
 use shamba_testkit::memory_env as new_env;
@@ -59,7 +59,7 @@ fn log_of(env: &Env, ops: &[(KeyspaceId, OpRef<'_>)]) -> (BirthId, LargeRecord) 
 }
 
 fn reader_of(env: &Env, birth: BirthId) -> FrameReader {
-    let mut reader = FrameReader::new(Window::open(env, Path::new(PATH)).expect("opened"), 7, birth);
+    let mut reader = FrameReader::new(FileWindow::open(env, Path::new(PATH)).expect("opened"), 7, birth);
     reader.hold_one_frame();
     reader
 }
@@ -68,9 +68,9 @@ fn reader_of(env: &Env, birth: BirthId) -> FrameReader {
 fn data_record(reader: &mut FrameReader) -> Option<Record> {
     loop {
         match reader.next().expect("read") {
-            Step::Record(record) if record.kind == RecordKind::Data => return Some(record),
-            Step::Record(_) => {}
-            Step::End | Step::Damage { .. } => return None,
+            FrameStep::Record(record) if record.kind == RecordKind::Data => return Some(record),
+            FrameStep::Record(_) => {}
+            FrameStep::End | FrameStep::Damage { .. } => return None,
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use super::place::Place;
+use super::place::RunPlace;
 use crate::compaction::policy::{CompactionInput, CompactionJob, Reason, Target};
 use crate::version::Version;
 
@@ -22,10 +22,10 @@ const SIZE_RATIO_MAX: u64 = 2;
 /// most `most_bytes`. `None` if there are fewer than [`RUNS_MIN`].
 pub(super) fn merge_adjacent(
     version: &Version,
-    is_free: impl Fn(Place) -> bool,
+    is_free: impl Fn(RunPlace) -> bool,
     most_bytes: u64,
 ) -> Option<CompactionJob> {
-    let free = |age| is_free(Place { level: 0, age });
+    let free = |age| is_free(RunPlace { level: 0, age });
     let runs = version.level(0).iter().skip_while(|run| !free(run.age)).take_while(|run| free(run.age));
     let mut merged = Vec::new();
     let mut bytes = 0u64;

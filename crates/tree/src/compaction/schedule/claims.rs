@@ -22,7 +22,7 @@ use std::fmt;
 use bytes::Bytes;
 use shamba_table::TableId;
 
-use super::place::{Place, Span};
+use super::place::{RunPlace, Span};
 use crate::compaction::policy::{CompactionJob, OutputRun, Target};
 use crate::version::{KeyRange, Version};
 use shamba_key::{Age, RunId};
@@ -33,7 +33,7 @@ pub struct Claim {
     number: u64,
     job: CompactionJob,
     output: OutputRun,
-    target: Place,
+    target: RunPlace,
     span: Span,
     inputs: Vec<ClaimedTable>,
     score: f64,
@@ -43,7 +43,7 @@ pub struct Claim {
 /// An input table as it was when its job was claimed.
 #[derive(Clone, Debug)]
 struct ClaimedTable {
-    place: Place,
+    place: RunPlace,
     run: RunId,
     table: TableId,
     range: KeyRange,
@@ -111,7 +111,8 @@ impl Claim {
             return Ok(());
         }
         let is_input: HashSet<_> = self.inputs.iter().map(|input| (input.run, input.table)).collect();
-        let runs: Vec<_> = version.runs().map(|(level, run)| (Place { level, age: run.age }, run)).collect();
+        let runs: Vec<_> =
+            version.runs().map(|(level, run)| (RunPlace { level, age: run.age }, run)).collect();
         for ClaimedTable { place, run: id, table, range } in &self.inputs {
             let rest = KeyRange { lower: self.span.keys.lower.clone(), upper: None };
             let Some(rest) = range.intersection(&rest) else { continue };
@@ -166,14 +167,14 @@ impl Claims {
     }
 
     /// The place of a run that exists or is being built on `level`.
-    fn place_of(&self, version: &Version, level: u32, run: RunId) -> Option<Place> {
+    fn place_of(&self, version: &Version, level: u32, run: RunId) -> Option<RunPlace> {
         let existing = version.level(level).iter().find(|other| other.id == run).map(|run| run.age);
         let built = || {
             let claim =
                 self.running.iter().find(|claim| claim.output.run == run && claim.target.level == level);
             claim.map(|claim| claim.output.age)
         };
-        existing.or_else(built).map(|age| Place { level, age })
+        existing.or_else(built).map(|age| RunPlace { level, age })
     }
 
     /// Keys and places that `job` would occupy. A new target run counts as newer than every run of
@@ -183,7 +184,7 @@ impl Claims {
         let mut keys: Option<KeyRange> = None;
         for input in &job.inputs {
             let run = version.level(input.level).iter().find(|run| run.id == input.run)?;
-            places.push(Place { level: input.level, age: run.age });
+            places.push(RunPlace { level: input.level, age: run.age });
             let wanted: HashSet<_> = input.tables.iter().copied().collect();
             let tables = run.tables().iter().filter(|table| wanted.contains(&table.meta.id));
             let mut found = 0;
@@ -197,7 +198,7 @@ impl Claims {
         }
         places.push(match job.target_run {
             Target::Existing(run) => self.place_of(version, job.target_level, run)?,
-            Target::New => Place::newest_of(job.target_level),
+            Target::New => RunPlace::newest_of(job.target_level),
         });
         let span = Span {
             keys: keys?,
@@ -235,7 +236,7 @@ impl Claims {
         }
         let target = match job.target_run {
             Target::Existing(run) => self.place_of(version, job.target_level, run),
-            Target::New => Some(Place { level: job.target_level, age }),
+            Target::New => Some(RunPlace { level: job.target_level, age }),
         };
         let target = target.ok_or_else(|| invalid("the target is missing"))?;
         let output = match job.target_run {
@@ -251,7 +252,7 @@ impl Claims {
             }
         };
         let inputs = job.uses(version).into_iter().map(|(level, run, table)| ClaimedTable {
-            place: Place { level, age: run.age },
+            place: RunPlace { level, age: run.age },
             run: run.id,
             table: table.meta.id,
             range: table.range.clone(),

@@ -25,6 +25,6 @@ pub mod triggered;
 mod tests;
 
 pub use claims::{Claim, Claims, Refused};
-pub use next::{Job, Request, RequestKind, Situation, TreeSituation, Work, next_jobs, running_score};
-pub use place::{Place, Span};
-pub use triggered::{Prices, Triggers, oldest_tombstone_age_ms};
+pub use next::{JobRequest, NextJob, RequestKind, Situation, TreeSituation, Work, next_jobs, running_score};
+pub use place::{RunPlace, Span};
+pub use triggered::{TriggerPrices, Triggers, oldest_tombstone_age_ms};

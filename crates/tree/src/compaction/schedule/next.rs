@@ -77,7 +77,7 @@ pub struct TreeSituation<'a> {
     /// Its running jobs.
     pub claims: &'a Claims,
     /// Requests of callers and of the engine, oldest first.
-    pub requests: &'a [Request],
+    pub requests: &'a [JobRequest],
     /// Reads and tombstones that compactions may pay for.
     pub triggers: &'a Triggers,
     /// Whether compactions begin without a request.
@@ -86,7 +86,7 @@ pub struct TreeSituation<'a> {
 
 /// A job that the shape of the tree does not ask for.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct JobRequest {
     /// Its kind.
     pub kind: RequestKind,
     /// Jobs of this database that began since the request was made. Its score grows with them, so
@@ -94,7 +94,7 @@ pub struct Request {
     pub passed_over: u32,
 }
 
-/// Kinds of [`Request`].
+/// Kinds of [`JobRequest`].
 #[derive(Clone, Debug)]
 pub enum RequestKind {
     /// Everything becomes one run: a caller waits.
@@ -121,7 +121,7 @@ pub enum Work {
 
 /// A job that may begin now.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Job {
+pub struct NextJob {
     /// The work.
     pub work: Work,
     /// Its priority: larger first.
@@ -130,10 +130,10 @@ pub struct Job {
 
 /// The jobs to begin now, the most urgent first. Together with the running ones they have no
 /// conflicts; claim them in this order.
-pub fn next_jobs(situation: &Situation<'_>) -> Vec<Job> {
+pub fn next_jobs(situation: &Situation<'_>) -> Vec<NextJob> {
     let mut jobs = Vec::new();
     if situation.flushing == 0 && situation.sealed > 0 {
-        jobs.push(Job { work: Work::Flush, score: f64::INFINITY });
+        jobs.push(NextJob { work: Work::Flush, score: f64::INFINITY });
     }
     let quiet_us = if situation.sealed == 0 { situation.quiet_us } else { 0 };
     let mut outlooks: Vec<_> =
@@ -148,11 +148,11 @@ pub fn next_jobs(situation: &Situation<'_>) -> Vec<Job> {
         else {
             break;
         };
-        let Some(Candidate { job, score }) = best[at].take() else { break };
+        let Some(DueJob { job, score }) = best[at].take() else { break };
         let keyspace = outlooks[at].tree.keyspace;
         best[at] = outlooks[at].begin(&job, score).ok().and_then(|()| outlooks[at].best());
         debug_assert!(score >= 0.0, "{job} begins with a score of {score}");
-        jobs.push(Job { work: Work::Compaction(keyspace, job), score });
+        jobs.push(NextJob { work: Work::Compaction(keyspace, job), score });
     }
     assert!(
         jobs.len() <= situation.slots.saturating_add(1),
@@ -185,7 +185,7 @@ pub fn running_score(version: &Version, rules: &Rules, claim: &Claim) -> f64 {
 
 /// A job that could begin, if nothing is in its way.
 #[derive(Clone, Debug)]
-struct Candidate {
+struct DueJob {
     job: CompactionJob,
     score: f64,
 }
@@ -235,7 +235,7 @@ impl<'a> Outlook<'a> {
     }
 
     /// The best candidate that may begin now.
-    fn best(&self) -> Option<Candidate> {
+    fn best(&self) -> Option<DueJob> {
         let mut candidates = self.candidates();
         // A stable sort: of equals, the deeper level goes first, to make space for the others.
         candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -281,7 +281,7 @@ impl<'a> Outlook<'a> {
     }
 
     /// The jobs of all levels beyond their bounds, and of all requests. Deeper levels come first.
-    fn candidates(&self) -> Vec<Candidate> {
+    fn candidates(&self) -> Vec<DueJob> {
         let (version, rules) = (&self.projection.version, &self.tree.rules);
         let capacities = rules.capacities(version);
         let deepest = version.deepest_level();
@@ -294,7 +294,7 @@ impl<'a> Outlook<'a> {
                 let to = if job.target_level == level { 0.0 } else { raw(job.target_level) };
                 let score =
                     if job.is_trivial_move(version) { f64::INFINITY } else { job_score(raw(level), to) };
-                found.push(Candidate { job, score });
+                found.push(DueJob { job, score });
             }
             let is_quiet = |job: &CompactionJob| {
                 let bytes = job.input_bytes(version);
@@ -303,23 +303,23 @@ impl<'a> Outlook<'a> {
             if rules.is_l0_due(version, &capacities) {
                 let job = down.l0();
                 let score = job_score(raw(0), raw(job.target_level));
-                found.push(Candidate { job, score });
+                found.push(DueJob { job, score });
             } else if !version.level(0).is_empty() && self.quiet_us > 0 {
                 let job = Some(down.l0()).filter(is_quiet);
-                found.extend(job.map(|job| Candidate { job, score: IDLE_SCORE }));
+                found.extend(job.map(|job| DueJob { job, score: IDLE_SCORE }));
             }
             let triggered = triggered(&down, self.tree.triggers);
-            found.extend(triggered.into_iter().map(|(job, score)| Candidate { job, score }));
+            found.extend(triggered.into_iter().map(|(job, score)| DueJob { job, score }));
             if found.is_empty() {
                 let job = pick_small(version, rules);
-                found.extend(job.map(|job| Candidate { job, score: IDLE_SCORE }));
+                found.extend(job.map(|job| DueJob { job, score: IDLE_SCORE }));
             }
         }
         found.extend(self.requested());
         found
     }
 
-    fn requested(&self) -> impl Iterator<Item = Candidate> + '_ {
+    fn requested(&self) -> impl Iterator<Item = DueJob> + '_ {
         let mut full = 0;
         self.tree.requests.iter().filter_map(move |request| {
             let version = &self.projection.version;
@@ -337,12 +337,12 @@ impl<'a> Outlook<'a> {
                     (job, if *is_awaited { awaited } else { IDLE_SCORE })
                 }
             };
-            job.map(|job| Candidate { job, score })
+            job.map(|job| DueJob { job, score })
         })
     }
 
     /// The merge of the newest runs of level 0 whose job is blocked.
-    fn merge_l0(&self, blocked: &Candidate, span: Option<&Span>, reserved: &[Span]) -> Option<Candidate> {
+    fn merge_l0(&self, blocked: &DueJob, span: Option<&Span>, reserved: &[Span]) -> Option<DueJob> {
         let (version, rules) = (self.tree.version, &self.tree.rules);
         if !rules.is_l0_urgent(version) {
             return None;
@@ -357,7 +357,7 @@ impl<'a> Outlook<'a> {
         let is_allowed = self.claims.conflict(&merged).is_none()
             && !reserved.iter().any(|other| other.intersects(&merged))
             && rest_bytes >= job.input_bytes(version).saturating_mul(BLOCKED_RATIO_MIN);
-        is_allowed.then_some(Candidate { job, score: blocked.score })
+        is_allowed.then_some(DueJob { job, score: blocked.score })
     }
 }
 

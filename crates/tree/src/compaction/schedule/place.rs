@@ -15,34 +15,34 @@ use crate::version::KeyRange;
 
 /// Position of a run in lookup order, whether the run exists or is being built.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place {
+pub struct RunPlace {
     /// Level of the run.
     pub level: u32,
     /// Age of the run among those of its level.
     pub age: Age,
 }
 
-impl Place {
+impl RunPlace {
     /// The place of a new run of `level` whose age is not known yet: above every run of the level.
     pub fn newest_of(level: u32) -> Self {
         Self { level, age: Age(u64::MAX - 1) }
     }
 }
 
-impl Ord for Place {
+impl Ord for RunPlace {
     /// Newer places are less.
     fn cmp(&self, other: &Self) -> Ordering {
         self.level.cmp(&other.level).then_with(|| other.age.cmp(&self.age))
     }
 }
 
-impl PartialOrd for Place {
+impl PartialOrd for RunPlace {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RunPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.age {
             Age(age) if age >= u64::MAX - 1 => write!(f, "L{}@new", self.level),
@@ -57,9 +57,9 @@ pub struct Span {
     /// Hull of the keys.
     pub keys: KeyRange,
     /// The first place in lookup order.
-    pub newest: Place,
+    pub newest: RunPlace,
     /// The last place in lookup order.
-    pub oldest: Place,
+    pub oldest: RunPlace,
 }
 
 impl Span {
@@ -71,7 +71,7 @@ impl Span {
     }
 
     /// Whether `place` lies between the newest and the oldest place.
-    pub fn has_place(&self, place: Place) -> bool {
+    pub fn has_place(&self, place: RunPlace) -> bool {
         (self.newest..=self.oldest).contains(&place)
     }
 }
@@ -86,19 +86,20 @@ impl fmt::Display for Span {
 mod tests {
     use super::*;
 
-    fn place(level: u32, age: u64) -> Place {
-        Place { level, age: Age(age) }
+    fn place(level: u32, age: u64) -> RunPlace {
+        RunPlace { level, age: Age(age) }
     }
 
-    fn span(keys: &str, newest: Place, oldest: Place) -> Span {
+    fn span(keys: &str, newest: RunPlace, oldest: RunPlace) -> Span {
         Span { keys: keys.parse().expect("a range"), newest, oldest }
     }
 
     #[test]
     fn places_are_in_lookup_order() {
-        let order = [Place::newest_of(0), place(0, 9), place(0, 8), place(1, 20), place(1, 3), place(2, 90)];
+        let order =
+            [RunPlace::newest_of(0), place(0, 9), place(0, 8), place(1, 20), place(1, 3), place(2, 90)];
         assert!(order.windows(2).all(|pair| pair[0] < pair[1]));
-        assert!(Place::newest_of(1) < place(1, 20) && Place::newest_of(1) > place(0, 1));
+        assert!(RunPlace::newest_of(1) < place(1, 20) && RunPlace::newest_of(1) > place(0, 1));
     }
 
     #[test]

@@ -38,8 +38,8 @@ struct World {
     rules: Rules,
     version: Version,
     claims: Claims,
-    requests: Vec<Request>,
-    next: Vec<Job>,
+    requests: Vec<JobRequest>,
+    next: Vec<NextJob>,
     last_id: u64,
 }
 
@@ -88,7 +88,7 @@ impl World {
                     trees: &[tree],
                     slots: option(words, "slots").map_or(Ok(1), number)?,
                 });
-                let line = |next: &Job| match &next.work {
+                let line = |next: &NextJob| match &next.work {
                     Work::Flush => "a flush".to_owned(),
                     Work::Compaction(_, job) => format!("{:.2}: {job}", next.score),
                 };
@@ -126,7 +126,7 @@ impl World {
                     },
                 };
                 let passed_over = option(words, "passed").map_or(Ok(0), number)?;
-                self.requests.push(Request { kind, passed_over });
+                self.requests.push(JobRequest { kind, passed_over });
                 Ok(format!("{} pending", self.requests.len()))
             }
             _ => Err(format!("unknown command {name:?}")),

@@ -1,9 +1,9 @@
 //! Compactions that no shape rule asks for: reads pay for them, or tombstones are too old.
 //!
 //! A compaction that drains level 0 pays if the time that it saves readers within
-//! [`Prices::horizon_s`] is more than the time that its bytes take. One that removes tombstones is
-//! due when scans have already lost more time with the tombstones of the table than the compaction
-//! takes:
+//! [`TriggerPrices::horizon_s`] is more than the time that its bytes take. One that removes
+//! tombstones is due when scans have already lost more time with the tombstones of the table than
+//! the compaction takes:
 //!
 //! ```text
 //! level 0      saves seeks/s * (runs that go away) * run_ns * horizon_s
@@ -42,7 +42,7 @@ pub struct Triggers {
     /// Time now, in milliseconds since 1970-01-01 UTC.
     pub now_ms: u64,
     /// Prices; `None`: no compaction is picked because it pays.
-    pub prices: Option<Prices>,
+    pub prices: Option<TriggerPrices>,
     /// Seeks per second.
     pub seeks_per_second: f64,
     /// Maximum age of a tombstone in milliseconds; `None` for no bound.
@@ -53,7 +53,7 @@ pub struct Triggers {
 
 /// Prices of reads and of compaction.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Prices {
+pub struct TriggerPrices {
     /// Cost of one more run to a seek, in nanoseconds.
     pub run_ns: f64,
     /// Cost of passing a tombstone in a scan, in nanoseconds.
@@ -64,7 +64,7 @@ pub struct Prices {
     pub horizon_s: f64,
 }
 
-impl Prices {
+impl TriggerPrices {
     /// Whether readers who lost `lost_ns` pay for compacting `bytes`.
     fn pays(&self, lost_ns: f64, bytes: u64) -> bool {
         lost_ns > bytes as f64 * self.byte_ns
@@ -158,7 +158,8 @@ mod tests {
     use super::*;
     use crate::compaction::policy::Rules;
 
-    const PRICES: Prices = Prices { run_ns: 500.0, tombstone_ns: 200.0, byte_ns: 20.0, horizon_s: 60.0 };
+    const PRICES: TriggerPrices =
+        TriggerPrices { run_ns: 500.0, tombstone_ns: 200.0, byte_ns: 20.0, horizon_s: 60.0 };
 
     /// Table 9 has the tombstones of a queue, which stands in the levels below.
     const QUEUE: &str = "L0: r9@9[9:a..c 1000 n=10 del=9 seq=90-99 oldest=400] r8@8[8:x..z 1000 seq=80-89]\n\

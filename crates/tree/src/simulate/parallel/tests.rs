@@ -5,7 +5,7 @@ use shamba_env::Rng;
 use shamba_model::{Design, MergePolicy, Sizing};
 
 use super::super::tests::{BUFFER_BYTES, design, random_settings};
-use super::super::{Report, Settings, Simulation};
+use super::super::{Report, Simulation, SimulationSettings};
 use super::{Parallel, ParallelReport};
 
 /// A simulation with workers.
@@ -15,7 +15,7 @@ struct Life {
 }
 
 impl Life {
-    fn new(settings: Settings, workers: usize) -> Self {
+    fn new(settings: SimulationSettings, workers: usize) -> Self {
         Self { simulation: Simulation::new(settings), parallel: Parallel::new(workers) }
     }
 
@@ -55,7 +55,7 @@ fn any_design(simulation: &Simulation) -> Design {
 
 /// Flushes, jobs in parallel, crashes in the middle of them, full compactions and new designs.
 fn lives(seed: u64) -> (Report, ParallelReport) {
-    let settings = Settings {
+    let settings = SimulationSettings {
         crash_one_in: [4 + seed % 4, 40][(seed / 7 % 2) as usize],
         flushes_between: [3, 12][(seed / 5 % 2) as usize],
         ..random_settings(seed)
@@ -95,19 +95,19 @@ fn any_interleaving_keeps_order_and_shape() {
     assert!(merges > 2_000 && crashes > 300 && at_once > 20 && l0_merges > 0);
 }
 
-fn auto(settings: Settings) -> Settings {
-    Settings { sizing: Sizing::Auto, l0_compaction_trigger: 4, ..settings }
+fn auto(settings: SimulationSettings) -> SimulationSettings {
+    SimulationSettings { sizing: Sizing::Auto, l0_compaction_trigger: 4, ..settings }
 }
 
 /// A load under which level 0 always has many runs: after each slice another buffer.
-fn crowded(policy: MergePolicy, size_ratio: f64, key_count: u64, flush_one_in: u64) -> Settings {
-    auto(Settings {
+fn crowded(policy: MergePolicy, size_ratio: f64, key_count: u64, flush_one_in: u64) -> SimulationSettings {
+    auto(SimulationSettings {
         slice_bytes: 6 * BUFFER_BYTES,
         table_entries: 64,
         flush_one_in,
         flushes_between: 1_000,
         key_count,
-        ..Settings::new(design(policy, size_ratio), 5)
+        ..SimulationSettings::new(design(policy, size_ratio), 5)
     })
 }
 
@@ -131,10 +131,10 @@ fn write_amplification(life: &mut Life, before: u64, flushes: u64, change: Optio
 fn scores_write_about_as_much_as_compaction_credit() {
     use MergePolicy::{LazyLeveling, Leveling, Tiering};
     let steady = |policy, size_ratio| {
-        auto(Settings {
+        auto(SimulationSettings {
             table_entries: 24,
             key_count: 84 * 16,
-            ..Settings::new(design(policy, size_ratio), 7)
+            ..SimulationSettings::new(design(policy, size_ratio), 7)
         })
     };
     let leveling_12 = Some(design(Leveling, 12.0));
@@ -167,7 +167,7 @@ fn scores_write_about_as_much_as_compaction_credit() {
         ),
         (
             "lazy leveling T=6, growing, crowded, long jobs",
-            Settings { long_bytes: 40 * BUFFER_BYTES, ..crowded(LazyLeveling, 6.0, 2_000_000, 1) },
+            SimulationSettings { long_bytes: 40 * BUFFER_BYTES, ..crowded(LazyLeveling, 6.0, 2_000_000, 1) },
             0,
             1_500,
             None,
@@ -211,7 +211,7 @@ fn a_full_level_0_costs_no_more_than_one_with_space() {
         let run = |flush_one_in| {
             let l0_compaction_trigger = if sizing == Sizing::Auto { 4 } else { 1 };
             let full = crowded(MergePolicy::Leveling, size_ratio, key_count, flush_one_in);
-            let mut life = Life::new(Settings { sizing, l0_compaction_trigger, ..full }, 1);
+            let mut life = Life::new(SimulationSettings { sizing, l0_compaction_trigger, ..full }, 1);
             life.flush_until(flushes);
             life.simulation.report.write_amplification()
         };
@@ -229,7 +229,7 @@ fn long_compactions_do_not_block_level_0() {
         .into_iter()
         .flat_map(|policy| Sizing::ALL.map(|sizing| (policy, sizing)))
     {
-        let settings = Settings {
+        let settings = SimulationSettings {
             sizing,
             l0_compaction_trigger: if sizing == Sizing::Auto { 4 } else { 1 },
             slice_bytes: 10 * BUFFER_BYTES,
@@ -239,7 +239,7 @@ fn long_compactions_do_not_block_level_0() {
             // No stalls: the test measures how many runs level 0 would have.
             l0_runs_max: usize::MAX,
             long_bytes: 40 * BUFFER_BYTES,
-            ..Settings::new(design(policy, 6.0), 11)
+            ..SimulationSettings::new(design(policy, 6.0), 11)
         };
         let mut life = Life::new(settings, 1);
         life.flush_until(1_500);

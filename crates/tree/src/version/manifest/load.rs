@@ -12,7 +12,7 @@ use crate::version::Result;
 use crate::version::current::{CURRENT, read_current};
 use shamba_log::framing::header::HEADER_BYTES;
 use shamba_log::framing::{
-    FileHeader, FileKind, FrameReader, HeaderFault, Record, RecordKind, Step, Window, survey,
+    FileHeader, FileKind, FileWindow, FrameReader, FrameStep, HeaderFault, Record, RecordKind, survey,
 };
 
 /// The result of loading a manifest.
@@ -96,7 +96,7 @@ pub fn read_edits(
     expected: Option<FileHeader>,
     take: &mut dyn FnMut(&Record, ManifestEdit) -> Result<()>,
 ) -> Result<Option<TornEdit>> {
-    let mut window = Window::open(env, path)?;
+    let mut window = FileWindow::open(env, path)?;
     let start = window.at(0, HEADER_BYTES as usize)?;
     let header = match FileHeader::decode(FileKind::Manifest, Some(number), start) {
         Ok(header) => header,
@@ -118,7 +118,7 @@ pub fn read_edits(
     loop {
         let at = reader.offset();
         let (offset, detail) = match reader.next()? {
-            Step::Record(record) => {
+            FrameStep::Record(record) => {
                 match record.kind {
                     RecordKind::Data => {
                         let edit = decode_edit(&record.payload).map_err(|fault| match fault {
@@ -138,9 +138,9 @@ pub fn read_edits(
                 }
                 continue;
             }
-            Step::End if at >= promise && edits > 0 => return Ok(None),
-            Step::End => (at, "it ends here".to_owned()),
-            Step::Damage { offset, detail } => (offset, detail),
+            FrameStep::End if at >= promise && edits > 0 => return Ok(None),
+            FrameStep::End => (at, "it ends here".to_owned()),
+            FrameStep::Damage { offset, detail } => (offset, detail),
         };
         if at < promise || edits == 0 {
             let why = match edits {

@@ -85,8 +85,8 @@ impl ManifestWriter {
     pub fn append(&mut self, edit: &ManifestEdit) -> Result<()> {
         let before = self.frames.offset();
         self.frames.append_record(&edit_pieces(edit).parts())?;
-        self.frames.sync()?;
         assert!(self.frames.offset() > before, "an edit took no byte of manifest {}", self.number);
+        self.frames.sync()?;
         self.write_promise()
     }
 

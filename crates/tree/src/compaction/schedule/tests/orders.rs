@@ -15,7 +15,7 @@ use shamba_table::{BirthId, TableId};
 use crate::compaction::policy::{
     CompactionInput, CompactionJob, OutputRun, Reason, Target, slice_edit, slices,
 };
-use crate::compaction::schedule::{Claims, Place};
+use crate::compaction::schedule::{Claims, RunPlace};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 
 const KEYS: std::ops::Range<u8> = b'a'..b'u';
@@ -135,10 +135,10 @@ impl World {
         if target_level < level {
             return None;
         }
-        let place = |level, age| Place { level, age };
+        let place = |level, age| RunPlace { level, age };
         let target = match target_run {
             Target::Existing(id) => place(target_level, self.version.run(id)?.1.age),
-            Target::New => Place::newest_of(target_level),
+            Target::New => RunPlace::newest_of(target_level),
         };
         let first = rng.usize(..source.tables().len());
         let count = rng.usize(1..=(source.tables().len() - first).min(3));

@@ -2,9 +2,9 @@
 //! part of a buffer.
 //!
 //! Short values are stored in the [`Value`] itself, without an allocation. Longer ones are in a
-//! buffer that clones share. A value that is part of a larger buffer (a block) is copied out of it
-//! up to [`COPY_UP_TO_BYTES`] and shares it above that, since sharing keeps the whole buffer alive.
-//! The thresholds are measured: `docs/decisions/0006-values.md`.
+//! buffer that clones share. A value of up to [`COPY_UP_TO_BYTES`] that is part of a larger buffer
+//! (a block) is copied out of it, because sharing keeps the whole buffer alive; a longer one shares
+//! it. The thresholds are measured: `docs/decisions/0006-values.md`.
 //!
 //! Not here: the slice that callers of the database see (package `shamba`), which adds conversions.
 

@@ -2,9 +2,10 @@
 //! them.
 //!
 //! A part holds references to lower parts only. A lower part that has to notify a higher one gets a
-//! weak reference to it here, as a trait that the lower part defines: [`InstallObserver`] for
-//! installs, [`Consumer`] for requests to free memory, `Background` for sealed memtables that need
-//! a flush.
+//! weak reference to it here, as a trait that the lower part defines:
+//! - [`InstallObserver`]: versions were installed;
+//! - [`Consumer`]: memory is needed;
+//! - `Background`: sealed memtables need a flush, or failed work should be retried.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};

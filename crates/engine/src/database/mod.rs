@@ -392,9 +392,9 @@ impl Db {
         self.core().scheduler.flusher().ingest(&self.keyspace, 0, pairs)
     }
 
-    /// Closes the database in order: writes the memory contents to the log and syncs it, with an
-    /// end marker (without a log: writes them to tables), stops the workers and releases the lock.
-    /// Clones return `Closed` from now on.
+    /// Closes the database in order: stops the workers, syncs the log and writes an end marker to
+    /// it, and releases the lock. Without a log, all memtables are flushed to tables first. Clones
+    /// return `Closed` from now on.
     ///
     /// # Errors
     /// The error of writing or syncing the log; the database is closed all the same.

@@ -11,9 +11,9 @@ use std::fmt;
 pub struct MemoryReport {
     /// The budget that was set.
     pub budget_bytes: u64,
-    /// Size at which memtables are sealed according to the settings: the design's write buffer, or
-    /// the limit that the budget allows. The division of memory then moves it between a quarter and
-    /// twice this size, depending on how much memory writes and reads need.
+    /// Size at which the settings seal memtables: the design's write buffer, or the limit that the
+    /// budget allows. The arbiter then seals them at a quarter to twice this size, as writes and
+    /// reads need memory.
     pub memtable_bytes: u64,
     /// Parts and their bytes.
     pub parts: Vec<(String, u64)>,

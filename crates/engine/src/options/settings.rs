@@ -181,11 +181,11 @@ impl Settings {
         self.memtable_bytes() / 4
     }
 
-    /// The filter family for a tree whose filters take `filter_bytes`. Filters that fit into memory
-    /// easily are blocked: a probe costs one cache line and nothing else. Others have modules, some
-    /// of which can stay out of memory. Three modules: at 10 bits, their rates with fewer modules
-    /// loaded come near the best possible for that number of bits, more often than those of two or
-    /// four modules ([`shamba_filter::measured`]).
+    /// The filter family for a tree whose filters take `filter_bytes`. Filters that easily fit into
+    /// memory are blocked: a probe costs one cache line. Others have three modules, some of which
+    /// can stay out of memory. With some of its modules loaded, a filter's rate should be near the
+    /// best rate for the loaded bits. At 10 bits per key, three modules come near it more often
+    /// than two or four ([`shamba_filter::measured`]).
     pub fn filter_layout_for(&self, filter_bytes: u64) -> FilterLayout {
         let modular = Modules::equal(AUTO_MODULES).map_or(FilterLayout::Blocked, FilterLayout::Modular);
         let fits = filter_bytes <= self.memory_budget_bytes / AUTO_BLOCKED_PART;

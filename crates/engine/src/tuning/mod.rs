@@ -1,8 +1,9 @@
 //! Tuning: which design would be better, whether the move is worth it, and the move itself.
 //!
 //! [`DesignTuning`] owns the history of redesigns and the state of the tuner. It computes advice
-//! from the observed workload, the trees and the memory ([`advise`]), moves the database to another
-//! design ([`redesign`]), and does so by itself where the options say so ([`worker`], [`tuner`]).
+//! from the observed workload, the trees and the memory ([`advise`]) and moves the database to
+//! another design ([`redesign`]). With [`Tuning::Auto`](crate::Tuning::Auto) it makes such moves by
+//! itself ([`worker`], [`tuner`]).
 //!
 //! It moves no table itself. Compactions do, by the rules of the design in force. A [`Mover`] is
 //! notified of a new design, and [`MovePrices`] state the cost of a move; [`Moves`] implements

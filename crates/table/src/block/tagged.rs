@@ -24,9 +24,10 @@
 //! ```
 //!
 //! A key is the common prefix, its group's prefix and its suffix; a value ends where the next entry
-//! starts. A hit touches the line of header and tags, the offset and the entry; a miss touches only
-//! the tags. The tags are one byte wide, two in blocks of more than 100 entries (where one byte
-//! would often be equal by chance), or absent: then the search is binary, by key.
+//! starts. A search that finds the key reads the cache line of header and tags, the offset and the
+//! entry; one that does not reads only the tags. Tags are one byte wide, or two in blocks of more
+//! than 100 entries, where one byte would often be equal by chance. In blocks without tags the
+//! search is binary, by key.
 //!
 //! Not here: the choice of the widths ([`super::builder`]).
 
@@ -48,8 +49,8 @@ pub(super) const FLAG_WIDE: u8 = 1;
 /// Positions of the tag width and the suffix-length width in the flags.
 pub(super) const TAG_WIDTH_SHIFT: u32 = 1;
 pub(super) const SUFFIX_WIDTH_SHIFT: u32 = 3;
-/// Bits of the first half of the header with a fixed value: the layout, unknown flags, the upper
-/// half of the group shift.
+/// Bits of the first half of the header that have a fixed value: the layout, the unknown flags, and
+/// the upper half of the group shift.
 const HEAD_KNOWN: u64 = 0xff | 0xe0 << 8 | 0xf0 << 24;
 /// The lower bit of each of the two width fields in the flags: a width of 3 is invalid.
 const HEAD_WIDTH_OF_3: u64 = 1 << (8 + TAG_WIDTH_SHIFT) | 1 << (8 + SUFFIX_WIDTH_SHIFT);
@@ -58,8 +59,8 @@ const KIND_MAX: u8 = EntryKind::PutWithExpiry as u8;
 /// Maximum width of a sequence delta.
 const SEQ_WIDTH_MAX: usize = 8;
 
-/// Approximate number of lines that a search prefetches at once: as many as a core can have in
-/// flight.
+/// Number of cache lines that a search prefetches at once: about as many misses as a core can have
+/// in flight.
 const ASKED_FOR: usize = 16;
 
 /// Mask of a number, by its width in bytes.
@@ -107,7 +108,7 @@ struct Places {
     entries_at: usize,
 }
 
-/// An entry's suffix and value in place, and its start.
+/// Start of an entry in the payload, and its suffix and value.
 #[derive(Clone, Copy)]
 struct Lying<'a> {
     start: usize,
@@ -498,7 +499,7 @@ impl<'a> Tagged<'a> {
         Ok(())
     }
 
-    /// Prefetches the entries that a search may look at next, all at once: their loads overlap.
+    /// Prefetches all entries that a search may read next, so that their cache misses overlap.
     #[inline]
     fn ask_for(&self, at: &Places, numbers: impl Iterator<Item = usize>) {
         for number in numbers {

@@ -10,9 +10,8 @@
 //!   was counted while its phase was current.
 //! - The phase advances from p to p + 1 only when the count of phase p - 1 is zero (p + 1 uses the
 //!   same count). So while the phase is p, readers belong to p or p - 1.
-//! - A frame that became unreachable in phase p can be held only by readers of p and p - 1: a
-//!   reader that saw phase p + 1 also saw the frame's removal. At phase p + 2 all of those have
-//!   left.
+//! - A frame that became unreachable in phase p can be held only by readers of p and p - 1, because
+//!   a reader that saw phase p + 1 also saw the removal. At phase p + 2 all of those have left.
 //!
 //! No thread waits: a phase that cannot advance yet is tried again later. Nothing depends on time,
 //! and threads need no registration. The choice of a cell affects contention, never correctness.

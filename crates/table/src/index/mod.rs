@@ -214,8 +214,8 @@ impl Index {
         }
     }
 
-    /// Calls `each` with slices of the slots that are in memory, and the number of the first slot
-    /// of each slice in the cache's keys; the numbers are consecutive within a slice.
+    /// Calls `each` with every slice of frame slots that is in memory. Its first argument is the
+    /// cache's number of the first slot; the numbers are consecutive within a slice.
     pub(crate) fn each_slots(&self, mut each: impl FnMut(u32, &[FrameSlot])) {
         if let HeldPartitions::Cached(slots) = &self.held {
             each(0, &slots.blocks);

@@ -1,8 +1,8 @@
 //! One partition of the index in its stored form: searched in place, or decoded into memory.
 //!
-//! If the [decoded form](super::partition) of a partition is not in memory, the partition is read,
-//! its checksum compared, and the few separators that a search needs are taken from the bytes. The
-//! checksum vouches for order and structure, as for data blocks. Partitions are
+//! If the [decoded form](super::partition) of a partition is not in memory, a search reads the
+//! partition, verifies its checksum, and decodes only the separators that it compares. The checksum
+//! vouches for order and structure, as for data blocks. Partitions are
 //! [checked](StoredPartition::check) in full when a table is opened, when a partition becomes
 //! resident, when an iterator keeps one, and by [`crate::TableReader::verify`]. Every access checks
 //! its own bounds, whatever the bytes are.

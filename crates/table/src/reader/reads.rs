@@ -171,10 +171,10 @@ impl TableReader {
         Extent::new(&self.loaded, &self.summary).split_keys(every_bytes)
     }
 
-    /// Reads every byte of every section and reports all damage: checksums, structure, padding,
-    /// order of entries and separators, sequence bounds, key bounds, counts, content digest, and
-    /// that every key passes the filter. Empty if there is none. Hashes every key, so it is not for
-    /// use inside a counted lookup.
+    /// Reads every byte of every section and reports all damage; empty if there is none. It checks
+    /// checksums, structure, padding, the order of entries and separators, sequence and key bounds,
+    /// counts, the content digest, and that every key passes the filter. Hashes every key, so it is
+    /// not for use inside a counted lookup.
     pub fn verify(&self) -> Vec<Error> {
         let (loaded, summary, filter) = (&self.loaded, &self.summary, self.filter.as_ref());
         CheckedTable { loaded, summary, digest: self.digest, filter }.damage()

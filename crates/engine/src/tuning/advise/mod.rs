@@ -373,8 +373,9 @@ fn size(run: &Arc<Run>) -> (u64, u64) {
     (run.tables().iter().map(live_entries).sum(), run.bytes())
 }
 
-/// Entries and bytes of a tree without those made obsolete by newer runs, estimated by what
-/// compactions drop: the tree's size in the long run, independent of the compactions pending now.
+/// Estimated entries and bytes of a tree without those made obsolete by newer runs: the size of the
+/// tree in the long run, whichever compactions are pending now. `overwritten_share` is the share of
+/// entries that compactions drop.
 fn distinct(runs: &[(u64, u64)], overwritten_share: f64) -> (u64, u64) {
     let largest = runs.iter().copied().max_by_key(|(_, bytes)| *bytes).unwrap_or_default();
     let all = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));

@@ -69,16 +69,17 @@ fn few_newer_entries_are_found_among_many_older_ones() {
         let table: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(true));
         let key = |number: usize| (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let older = 1 + dice.below(20_000);
-        for number in 0..older {
-            insert(&*table, &Row::put(&key(number), number as u64 + 1));
-        }
         let floor = SeqNo(older as u64);
         let mut newer = Vec::new();
-        for number in 0..dice.below(30) {
-            // Some replace older ones, others lie between them.
-            let row = Row::put(&key(dice.below(2 * older)), older as u64 + 1 + number as u64);
-            insert(&*table, &row);
-            newer.push(row);
+        for number in 0..older {
+            insert(&*table, &Row::put(&key(number), number as u64 + 1));
+            // Inserted before older ones, so that they lie in chunks. Some replace older ones, others
+            // lie between them.
+            if dice.one_in(1 + older / 20) {
+                let row = Row::put(&key(dice.below(2 * older)), floor.0 + 1 + number as u64);
+                insert(&*table, &row);
+                newer.push(row);
+            }
         }
         sort(&mut newer);
         let mut found = Vec::new();

@@ -48,6 +48,14 @@ impl EntryIter for InLogIter {
         self.iter.prev()
     }
 
+    fn skip_hidden(&mut self, end: Option<&[u8]>, floor: SeqNo) -> Result<()> {
+        self.iter.skip_hidden(end, floor)
+    }
+
+    fn skip_hidden_back(&mut self, start: &[u8], floor: SeqNo) -> Result<()> {
+        self.iter.skip_hidden_back(start, floor)
+    }
+
     fn valid(&self) -> bool {
         self.iter.valid()
     }

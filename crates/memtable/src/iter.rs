@@ -6,6 +6,10 @@
 //! so that a change of direction costs nothing. Windows start small, since short scans are common,
 //! and grow.
 //!
+//! A range tombstone is passed over lane by lane: each goes to its next entry that is newer than the
+//! tombstone or beyond its end. The lanes are then no longer between the same two entries, which
+//! does not matter for going on; a change of direction places them anew.
+//!
 //! The snapshot is taken at the first seek and kept. Entries inserted later are newer than anything
 //! that a reader of that time may see.
 //!
@@ -18,7 +22,7 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{EntryIter, Result};
 
 use super::arena::{Entries, EntryRef, EntryView};
-use super::order::{Direction, Snapshot, Tournament};
+use super::order::{Direction, Snapshot, Tournament, Winner};
 
 const FIRST_WINDOW: usize = 4;
 const WINDOW_MAX: usize = 64;
@@ -45,6 +49,9 @@ pub(super) struct ChunkedIter<S> {
     tournament: Tournament,
     /// The direction in which the tournament last moved, if it can continue.
     going: Option<Direction>,
+    /// The direction in which entries were passed over, if the lanes are only good for going on in
+    /// it.
+    skipped: Option<Direction>,
     window: Vec<EntryRef>,
     at: usize,
     window_entries: usize,
@@ -71,6 +78,7 @@ impl<S: Source> ChunkedIter<S> {
             lanes: Vec::new(),
             tournament: Tournament::default(),
             going: None,
+            skipped: None,
             window: Vec::new(),
             at: 0,
             window_entries: FIRST_WINDOW,
@@ -88,12 +96,67 @@ impl<S: Source> ChunkedIter<S> {
             let at = place(snapshot, lane);
             Lane { low: at, high: at }
         }));
-        self.going = None;
+        (self.going, self.skipped) = (None, None);
         self.window_entries = FIRST_WINDOW;
+    }
+
+    /// Whether entries were passed over in the direction other than this one: the window may lack
+    /// some.
+    #[inline]
+    fn turns(&self, direction: Direction) -> bool {
+        self.skipped.is_some_and(|skipped| skipped != direction)
+    }
+
+    /// Places the lanes around the current entry, if entries were passed over in the direction
+    /// other than this one.
+    fn turn(&mut self, direction: Direction) {
+        if !self.turns(direction) {
+            return;
+        }
+        let (Some(snapshot), Some(entry)) = (&self.snapshot, self.window.get(self.at)) else { return };
+        let (entries, EntryView { key, seq, .. }) = (self.entries, self.entries.get(*entry));
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            let at = match direction {
+                Direction::Forward => snapshot.upper_bound(entries, number, key, seq),
+                Direction::Backward => snapshot.lower_bound(entries, number, key, seq),
+            };
+            *lane = Lane { low: at, high: at };
+        }
+        (self.going, self.skipped) = (None, None);
+    }
+
+    /// Moves every lane on to its first entry after the window that is newer than `floor` or not
+    /// below `end`, and loads the entries from there.
+    fn skip_after(&mut self, end: Option<&[u8]>, floor: SeqNo) {
+        self.turn(Direction::Forward);
+        let Some(snapshot) = &self.snapshot else { return };
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            let count = snapshot.refs(number).len();
+            let end = end.map_or(count, |end| snapshot.lower_bound(self.entries, number, end, SeqNo::MAX));
+            lane.high = snapshot.first_newer(self.entries, number, lane.high..end.max(lane.high), floor);
+        }
+        (self.going, self.skipped) = (None, Some(Direction::Forward));
+        self.window_entries = FIRST_WINDOW;
+        self.load_after();
+    }
+
+    /// Moves every lane back to its last entry before the window that is newer than `floor` or
+    /// below `start`, and loads the entries from there.
+    fn skip_before(&mut self, start: &[u8], floor: SeqNo) {
+        self.turn(Direction::Backward);
+        let Some(snapshot) = &self.snapshot else { return };
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            let start = snapshot.lower_bound(self.entries, number, start, SeqNo::MAX);
+            lane.low = snapshot.after_last_newer(self.entries, number, start.min(lane.low)..lane.low, floor);
+        }
+        (self.going, self.skipped) = (None, Some(Direction::Backward));
+        self.window_entries = FIRST_WINDOW;
+        self.load_before();
     }
 
     /// Loads the entries after the window, and moves to the first of them.
     fn load_after(&mut self) {
+        self.turn(Direction::Forward);
         self.window.clear();
         let Some(snapshot) = &self.snapshot else { return };
         debug_assert_eq!(self.lanes.len(), snapshot.lanes(), "the lanes belong to another snapshot");
@@ -110,7 +173,7 @@ impl<S: Source> ChunkedIter<S> {
                 self.going = Some(Direction::Forward);
             }
             while self.window.len() < self.window_entries {
-                let Some((number, entry, _)) = self.tournament.winner() else { break };
+                let Some(Winner { lane: number, entry, .. }) = self.tournament.winner() else { break };
                 self.window.push(entry);
                 let (refs, lane) = (snapshot.refs(number), &mut self.lanes[number]);
                 lane.high += 1;
@@ -127,6 +190,7 @@ impl<S: Source> ChunkedIter<S> {
 
     /// Loads the entries before the window, and moves to the last of them.
     fn load_before(&mut self) {
+        self.turn(Direction::Backward);
         self.window.clear();
         let Some(snapshot) = &self.snapshot else { return };
         debug_assert_eq!(self.lanes.len(), snapshot.lanes(), "the lanes belong to another snapshot");
@@ -145,7 +209,7 @@ impl<S: Source> ChunkedIter<S> {
                 self.going = Some(Direction::Backward);
             }
             while self.window.len() < self.window_entries {
-                let Some((number, entry, _)) = self.tournament.winner() else { break };
+                let Some(Winner { lane: number, entry, .. }) = self.tournament.winner() else { break };
                 self.window.push(entry);
                 let (refs, lane) = (snapshot.refs(number), &mut self.lanes[number]);
                 lane.low -= 1;
@@ -220,7 +284,7 @@ impl<S: Source> EntryIter for ChunkedIter<S> {
         if self.current.is_none() {
             return Ok(());
         }
-        if self.at + 1 < self.window.len() {
+        if self.at + 1 < self.window.len() && !self.turns(Direction::Forward) {
             if let Some(later) = self.window.get(self.at + 1 + PREFETCH_AHEAD) {
                 self.entries.prefetch(*later);
             }
@@ -236,9 +300,39 @@ impl<S: Source> EntryIter for ChunkedIter<S> {
         if self.current.is_none() {
             return Ok(());
         }
-        match self.at.checked_sub(1) {
+        match self.at.checked_sub(1).filter(|_| !self.turns(Direction::Backward)) {
             Some(before) => self.stand_at(before),
             None => self.load_before(),
+        }
+        Ok(())
+    }
+
+    fn skip_hidden(&mut self, end: Option<&[u8]>, floor: SeqNo) -> Result<()> {
+        let is_hidden = |entry: &EntryView<'_>| entry.seq <= floor && end.is_none_or(|end| entry.key < end);
+        while self.current.as_ref().is_some_and(is_hidden) {
+            if self.at + 1 < self.window.len() && !self.turns(Direction::Forward) {
+                self.stand_at(self.at + 1);
+            } else {
+                self.skip_after(end, floor);
+                debug_assert!(!self.current.as_ref().is_some_and(is_hidden), "a lane was moved too little");
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_hidden_back(&mut self, start: &[u8], floor: SeqNo) -> Result<()> {
+        let is_hidden = |entry: &EntryView<'_>| entry.seq <= floor && start <= entry.key;
+        while self.current.as_ref().is_some_and(is_hidden) {
+            match self.at.checked_sub(1).filter(|_| !self.turns(Direction::Backward)) {
+                Some(before) => self.stand_at(before),
+                None => {
+                    self.skip_before(start, floor);
+                    debug_assert!(
+                        !self.current.as_ref().is_some_and(is_hidden),
+                        "a lane was moved too little"
+                    );
+                }
+            }
         }
         Ok(())
     }

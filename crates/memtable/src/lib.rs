@@ -118,4 +118,6 @@ impl dyn Memtable {
 }
 
 #[cfg(test)]
+mod order_tests;
+#[cfg(test)]
 mod tests;

@@ -70,6 +70,30 @@ pub trait EntryIter: Send {
     /// # Errors
     /// As [`Self::seek_to_first`].
     fn prev(&mut self) -> Result<()>;
+    /// Moves forward past entries that a range tombstone hides: to the first entry from the current
+    /// one on that is newer than `floor` or not below `end` (`None`: no end). Moves on from there
+    /// may leave out further entries below `end` that are not newer than `floor`, until a seek or a
+    /// change of direction. Only when valid (else it has no effect).
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    fn skip_hidden(&mut self, end: Option<&[u8]>, floor: SeqNo) -> Result<()> {
+        while self.valid() && self.seq() <= floor && end.is_none_or(|end| self.key() < end) {
+            self.next()?;
+        }
+        Ok(())
+    }
+    /// Moves backward past entries that a range tombstone hides: to the last entry up to the current
+    /// one that is newer than `floor` or below `start`. Otherwise as [`Self::skip_hidden`].
+    ///
+    /// # Errors
+    /// As [`Self::seek_to_first`].
+    fn skip_hidden_back(&mut self, start: &[u8], floor: SeqNo) -> Result<()> {
+        while self.valid() && self.seq() <= floor && start <= self.key() {
+            self.prev()?;
+        }
+        Ok(())
+    }
     /// Notes that a reader passes the current entry, a tombstone. Iterators over tables count it
     /// for the table; others ignore it.
     fn note_tombstone(&mut self) {}

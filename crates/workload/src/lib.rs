@@ -36,6 +36,8 @@ pub mod trace;
 // The measuring loops.
 mod ops;
 mod replay;
+mod scans;
+
 mod run;
 
 pub use dist::{Distribution, Picker, Zipf};

@@ -65,6 +65,9 @@ impl Default for Options {
 /// Maximum length of a value in the engine.
 const VALUE_BYTES_MAX: usize = 256 << 20;
 
+/// Maximum number of scans over deleted items: each may take milliseconds.
+const DELETED_SCANS_MAX: u64 = 100;
+
 impl Options {
     /// Checks that `workload` can run with these options, before a caller creates a database.
     ///
@@ -73,6 +76,11 @@ impl Options {
     pub fn check(&self, workload: Workload) -> Result<(), Error> {
         if workload == Workload::Replay {
             self.trace()?;
+        }
+        let is_alone = matches!(workload, Workload::ScanDeletedRange | Workload::ScanDeletedKeys);
+        if is_alone && self.threads > 1 {
+            let name = workload.name();
+            return Err(Error::Options(format!("{name} deletes all items: --threads must be 1")));
         }
         self.keys(workload).map(|_| ())
     }
@@ -120,6 +128,7 @@ impl Options {
     pub(crate) fn ops(&self, workload: Workload) -> u64 {
         match workload {
             Workload::FillSeq | Workload::FillRandom | Workload::Overwrite | Workload::Queue => self.num,
+            Workload::ScanDeletedRange | Workload::ScanDeletedKeys => self.reads.min(DELETED_SCANS_MAX),
             _ => self.reads,
         }
     }

@@ -19,6 +19,7 @@ use crate::permute::Permutation;
 use crate::progress::Progress;
 use crate::replay::replay;
 use crate::result::BenchResult;
+use crate::scans::Scans;
 use crate::sorted::sorted_items;
 use crate::totals::Totals;
 use crate::values::Values;
@@ -145,6 +146,9 @@ impl<'a> Job<'a> {
         let result = match self.workload {
             Workload::ReadSeq | Workload::ReadReverse => self.walk(thread, &mut meter),
             Workload::Queue => self.queue(thread, &mut meter),
+            Workload::SeekAfterPuts | Workload::ScanDeletedRange | Workload::ScanDeletedKeys => {
+                self.scan(thread, &mut meter)
+            }
             _ => self.batches(thread, &mut meter),
         };
         if result.is_err() {
@@ -274,6 +278,24 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
+    fn scan(&self, thread: u64, meter: &mut Meter) -> Result<(), Error> {
+        let Self { db, keys, values, stop, progress, .. } = self;
+        let scans = Scans { db, keys: *keys, values, stop, progress };
+        let share = self.share(thread);
+        let count = share.end - share.start;
+        match self.workload {
+            Workload::SeekAfterPuts => {
+                let mut picker = self.picker(thread, self.options.distribution);
+                scans.seek_after_puts(count, || picker.pick(self.options.num), meter)?;
+            }
+            workload => {
+                let by_range = workload == Workload::ScanDeletedRange;
+                scans.scan_deleted(self.options.num, by_range, count, meter)?;
+            }
+        }
+        Ok(())
+    }
+
     fn picker(&self, thread: u64, distribution: Distribution) -> Picker {
         let Options { num, seed, turn, .. } = *self.options;
         Picker::new(distribution, num, mix2(mix2(seed, turn), thread), seed)
@@ -330,9 +352,13 @@ impl<'a> Requests<'a> {
                 self.or_insert(0.95, Verb::Scan(entries))
             }
             Workload::YcsbF => self.either(0.5, Verb::Get, Verb::Update),
-            Workload::ReadSeq | Workload::ReadReverse | Workload::Queue | Workload::Replay => {
-                unreachable!("walks, queues and replays have their own loops")
-            }
+            Workload::ReadSeq
+            | Workload::ReadReverse
+            | Workload::Queue
+            | Workload::SeekAfterPuts
+            | Workload::ScanDeletedRange
+            | Workload::ScanDeletedKeys
+            | Workload::Replay => unreachable!("they have their own loops"),
         }
     }
 

@@ -46,12 +46,20 @@ workloads! {
     ReadReverse = "readreverse",
     /// Seeks a new cursor to `reads` keys, and reads the entry there and the `seek_nexts` after it.
     SeekRandom = "seekrandom",
+    /// `reads` times: puts 20 items, then seeks a new cursor to another one. An operation is the
+    /// seek.
+    SeekAfterPuts = "seekafterputs",
     /// `ReadRandom` while one more thread overwrites continuously.
     ReadWhileWriting = "readwhilewriting",
     /// Deletes `reads` items.
     DeleteRandom = "deleterandom",
     /// First in, first out: `num` puts at the tail, and the same number of takes from the head.
     Queue = "queue",
+    /// Puts all items, deletes them by one range tombstone, puts one entry behind them, and reads
+    /// the first entry with up to 100 new iterators. An operation is the read.
+    ScanDeletedRange = "scandeletedrange",
+    /// Like `ScanDeletedRange`, with a delete of each item.
+    ScanDeletedKeys = "scandeletedkeys",
     /// Executes the operations of a trace, in order.
     Replay = "replay",
     /// YCSB A: 50 % gets, 50 % updates, zipf.
@@ -103,7 +111,7 @@ impl Workload {
 
     /// Whether it may delete items.
     pub fn deletes(self) -> bool {
-        matches!(self, Self::DeleteRandom | Self::Replay)
+        matches!(self, Self::DeleteRandom | Self::ScanDeletedRange | Self::ScanDeletedKeys | Self::Replay)
     }
 }
 

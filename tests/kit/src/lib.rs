@@ -159,6 +159,9 @@ fn last_up_to(rows: &[Row], key: &[u8], seq: SeqNo) -> Option<usize> {
 /// Compares random calls of `iter` with an index into `rows`, the complete expected entries.
 pub fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: usize) {
     let mut at: Option<usize> = None;
+    // Ranges that were passed over since the last seek or turn, with their floors, and the direction.
+    let mut skips = Vec::new();
+    let mut forward = true;
     for call in 0..calls {
         let (key, seq) = match rows.len() {
             count if count > 0 && !dice.one_in(3) => {
@@ -167,7 +170,24 @@ pub fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: us
             }
             _ => (dice.key(), [SeqNo::MAX, SeqNo::ZERO, SeqNo(dice.below(50) as u64)][dice.below(3)]),
         };
-        let choice = dice.below(12);
+        let choice = dice.below(14);
+        // A range that is passed over: forward up to `bound`, backward down to it.
+        let floor = SeqNo(dice.below(rows.len() + 2) as u64);
+        let bound = (!dice.one_in(8)).then(|| key.clone());
+        let is_hidden = |row: &Row| match choice {
+            12 => row.seq <= floor && bound.as_ref().is_none_or(|end| row.key < *end),
+            _ => row.seq <= floor && bound.as_ref().is_none_or(|start| *start <= row.key),
+        };
+        let is_skip = matches!(choice, 12 | 13) && at.is_some();
+        let passes = is_skip && at.is_some_and(|at| is_hidden(&rows[at]));
+        // At an entry that is not hidden such a call has no effect.
+        if !is_skip || passes {
+            let goes_forward = matches!(choice, 4..8 | 12);
+            if at.is_none() || choice < 4 || goes_forward != forward {
+                skips.clear();
+            }
+            forward = goes_forward;
+        }
         match (choice, at) {
             (0, _) => {
                 iter.seek_to_first().expect("a healthy source");
@@ -177,17 +197,25 @@ pub fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: us
                 iter.seek_to_last().expect("a healthy source");
                 at = rows.len().checked_sub(1);
             }
-            (2, _) | (3..12, None) if call % 2 == 0 => {
+            (2, _) | (3..14, None) if call % 2 == 0 => {
                 iter.seek(&key, seq).expect("a healthy source");
                 at = Some(first_from(rows, &key, seq));
             }
-            (2 | 3, _) | (4..12, None) => {
+            (2 | 3, _) | (4..14, None) => {
                 iter.seek_for_prev(&key, seq).expect("a healthy source");
                 at = last_up_to(rows, &key, seq);
             }
             (4..8, Some(index)) => {
                 iter.next().expect("a healthy source");
                 at = Some(index + 1);
+            }
+            (12, Some(index)) => {
+                iter.skip_hidden(bound.as_deref(), floor).expect("a healthy source");
+                at = rows[index..].iter().position(|row| !is_hidden(row)).map(|passed| index + passed);
+            }
+            (13, Some(index)) => {
+                iter.skip_hidden_back(bound.as_deref().unwrap_or_default(), floor).expect("a healthy source");
+                at = rows[..=index].iter().rposition(|row| !is_hidden(row));
             }
             (_, Some(index)) => {
                 iter.prev().expect("a healthy source");
@@ -197,7 +225,22 @@ pub fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: us
         }
         at = at.filter(|&at| at < rows.len());
         let got = iter.valid().then(|| current(iter));
+        // Entries of earlier ranges may be left out of the moves that follow.
+        let may_lack = |row: &Row| {
+            skips.iter().any(|(is_forward, bound, floor): &(bool, Option<Vec<u8>>, SeqNo)| {
+                let is_inside = |bound: &Vec<u8>| (row.key < *bound) == *is_forward;
+                row.seq <= *floor && bound.as_ref().is_none_or(is_inside)
+            })
+        };
+        while let Some(index) =
+            at.filter(|&index| got.as_ref() != Some(&rows[index]) && may_lack(&rows[index]))
+        {
+            at = if forward { Some(index + 1) } else { index.checked_sub(1) }.filter(|&at| at < rows.len());
+        }
         assert_eq!(got.as_ref(), at.map(|at| &rows[at]), "call {call} of kind {choice}");
+        if passes {
+            skips.push((choice == 12, bound, floor));
+        }
     }
 }
 
@@ -271,6 +314,14 @@ impl<F: FnMut(Move, &mut dyn EntryIter) -> Result<()> + Send> EntryIter for Watc
 
     fn prev(&mut self) -> Result<()> {
         self.after(Move::Prev)?.prev()
+    }
+
+    fn skip_hidden(&mut self, end: Option<&[u8]>, floor: SeqNo) -> Result<()> {
+        self.after(Move::Seek)?.skip_hidden(end, floor)
+    }
+
+    fn skip_hidden_back(&mut self, start: &[u8], floor: SeqNo) -> Result<()> {
+        self.after(Move::Seek)?.skip_hidden_back(start, floor)
     }
 
     fn valid(&self) -> bool {

@@ -25,8 +25,8 @@ pub struct BenchArgs {
     /// The database; created if missing
     db: PathBuf,
     /// Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, multireadrandom,
-    /// multireadmissing, readseq, readreverse, seekrandom, readwhilewriting, deleterandom, queue,
-    /// replay, ycsb-a to ycsb-f
+    /// multireadmissing, readseq, readreverse, seekrandom, seekafterputs, readwhilewriting,
+    /// deleterandom, queue, scandeletedrange, scandeletedkeys, replay, ycsb-a to ycsb-f
     #[arg(required = true, value_name = "NAME", value_parser = str::parse::<Workload>)]
     names: Vec<Workload>,
     /// Number of items in the database, or to fill it with

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{Dir, run};
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 22] = [
     "fillrandom",
     "overwrite",
     "readrandom",
@@ -14,6 +14,7 @@ const NAMES: [&str; 19] = [
     "readseq",
     "readreverse",
     "seekrandom",
+    "seekafterputs",
     "readwhilewriting",
     "ycsb-a",
     "ycsb-b",
@@ -24,6 +25,8 @@ const NAMES: [&str; 19] = [
     "queue",
     "deleterandom",
     "readseq",
+    "scandeletedrange",
+    "scandeletedkeys",
 ];
 const FIELDS: [&str; 36] = [
     "schema",
@@ -91,6 +94,7 @@ fn all_workloads_in_order_with_all_fields() {
     assert_eq!((share(4), share(5)), (Some(1.0), Some(0.0)), "many at a time, too");
     assert!(objects[0]["idle_seconds"].as_f64() >= objects[0]["seconds"].as_f64(), "{}", objects[0]);
     assert!(objects[0]["write_amplification"].as_f64() > Some(1.0), "{}", objects[0]);
+    assert_eq!((share(20), share(21)), (Some(1.0), Some(1.0)), "the entry behind the deleted ones");
     assert_eq!(objects[2]["hashes_per_get"], 1.0);
     assert!(objects[2]["levels"].as_u64() >= Some(2), "{}", objects[2]);
 }

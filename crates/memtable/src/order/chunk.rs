@@ -3,20 +3,24 @@
 //! A chunk takes 4 bytes per entry, and 1 more for the heads. A head is stored for every eighth
 //! entry: eight bytes of the key, after the *prefix* that all keys of the memtable had in common
 //! when the chunk was made. A search looks at the heads first and reads entries only between two of
-//! them, or where heads are equal.
+//! them, or where heads are equal. The [`Summary`] tells where entries are that are newer than a
+//! range tombstone. The sorted copy of a tail has the heads of all entries.
 //!
-//! Chunks are made in `super` and [`super::merge`].
+//! Chunks are made in [`super::tail`] and [`super::merge`].
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use shamba_key::{SeqNo, head};
 use shamba_table::internal_cmp;
 
 use super::super::arena::{Entries, EntryRef};
+use super::summary::{CHUNK_GROUP, Summary, SummaryBuilder};
 
 /// One head is stored per this many entries. With 8 a search among 450,000 entries reads three or
 /// four of them.
 const SAMPLE_EVERY: usize = 8;
+const _: () = assert!(CHUNK_GROUP % SAMPLE_EVERY == 0, "a group ends where a head is stored");
 /// Eight-byte pieces of keys that a sort compares before it compares whole keys.
 const SORT_LAYERS: usize = 8;
 /// Groups of equal heads up to this length are sorted by whole keys at once.
@@ -27,35 +31,93 @@ pub(super) struct Chunk {
     refs: Box<[EntryRef]>,
     /// Number of first bytes that all keys share; heads are taken after them.
     prefix: usize,
-    /// Heads of entries 0, 8, 16, ..; empty in a small chunk.
+    /// Heads of entries 0, `sample_every`, 2 * `sample_every`, ..
     samples: Box<[u64]>,
+    sample_every: usize,
+    summary: Summary,
     /// The merge that has claimed the chunk; 0 if none.
     pub claim: AtomicU8,
 }
 
 impl Chunk {
-    /// A chunk of sorted references that is searched without heads.
-    pub fn plain(refs: Vec<EntryRef>) -> Self {
-        assert!(!refs.is_empty(), "a chunk without entries has no size class");
-        Self { refs: refs.into(), prefix: 0, samples: Box::default(), claim: AtomicU8::new(0) }
+    /// A chunk of sorted references, whose keys are equal in their first `prefix` bytes.
+    pub fn new(entries: Entries<'_>, refs: Vec<EntryRef>, prefix: usize) -> Self {
+        let samples = refs.iter().step_by(SAMPLE_EVERY).map(|entry| entries.head(*entry, prefix)).collect();
+        let mut summary = SummaryBuilder::with_capacity(refs.len());
+        for (number, entry) in refs.iter().enumerate() {
+            if number > 0 {
+                summary.note_count(number);
+            }
+            summary.push(entries.get(*entry).seq);
+        }
+        let summary = summary.finish(refs.len());
+        Self::sampled(refs, prefix, samples, summary)
     }
 
-    /// A chunk of sorted references and the heads of every [`SAMPLE_EVERY`]th.
-    pub fn sampled(refs: Vec<EntryRef>, prefix: usize, samples: Vec<u64>) -> Self {
+    /// As [`Self::new`], with a head of every [`SAMPLE_EVERY`]th entry and a summary.
+    pub fn sampled(refs: Vec<EntryRef>, prefix: usize, samples: Vec<u64>, summary: Summary) -> Self {
+        Self::with_samples(refs, prefix, samples, SAMPLE_EVERY, summary)
+    }
+
+    /// As [`Self::new`], with the head of every entry and only the largest sequence number.
+    pub fn with_all_heads(entries: Entries<'_>, refs: Vec<EntryRef>, prefix: usize) -> Self {
+        let samples = refs.iter().map(|entry| entries.head(*entry, prefix)).collect();
+        let largest = refs.iter().map(|entry| entries.get(*entry).seq).max().unwrap_or(SeqNo::ZERO);
+        Self::with_samples(refs, prefix, samples, 1, Summary::of_one_group(largest))
+    }
+
+    fn with_samples(
+        refs: Vec<EntryRef>,
+        prefix: usize,
+        samples: Vec<u64>,
+        sample_every: usize,
+        summary: Summary,
+    ) -> Self {
         assert!(!refs.is_empty(), "a chunk without entries has no size class");
-        let due = refs.len().div_ceil(SAMPLE_EVERY);
+        let due = refs.len().div_ceil(sample_every);
         assert_eq!(samples.len(), due, "the number of heads of a chunk of {} entries", refs.len());
         debug_assert!(samples.is_sorted(), "the heads after {prefix} bytes are not in order: {samples:x?}");
-        Self { refs: refs.into(), prefix, samples: samples.into(), claim: AtomicU8::new(0) }
+        let (refs, samples) = (refs.into(), samples.into());
+        Self { refs, prefix, samples, sample_every, summary, claim: AtomicU8::new(0) }
     }
 
-    /// The same references, with heads.
-    pub fn with_heads(&self, entries: Entries<'_>, prefix: usize) -> Self {
-        let samples = self.refs.iter().step_by(SAMPLE_EVERY).map(|entry| entries.head(*entry, prefix));
-        Self::sampled(self.refs.to_vec(), prefix, samples.collect())
+    /// The entries of this chunk, which has all heads, and `added`, which are in order, as a chunk
+    /// with all heads. All keys are equal in the prefix of this chunk.
+    pub fn with_added(&self, entries: Entries<'_>, added: &[EntryRef]) -> Self {
+        debug_assert!(self.sample_every == 1, "a chunk with every {}th head", self.sample_every);
+        let count = self.refs.len() + added.len();
+        let (mut refs, mut samples) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut own_refs, mut own_samples) = (&*self.refs, &*self.samples);
+        let mut largest = self.summary.largest();
+        for entry in added {
+            let head = entries.head(*entry, self.prefix);
+            largest = largest.max(entries.get(*entry).seq);
+            let mut before = own_samples.partition_point(|other| *other < head);
+            while own_samples.get(before) == Some(&head) && entries.cmp(own_refs[before], *entry).is_lt() {
+                before += 1;
+            }
+            refs.extend_from_slice(&own_refs[..before]);
+            samples.extend_from_slice(&own_samples[..before]);
+            refs.push(*entry);
+            samples.push(head);
+            (own_refs, own_samples) = (&own_refs[before..], &own_samples[before..]);
+        }
+        refs.extend_from_slice(own_refs);
+        samples.extend_from_slice(own_samples);
+        debug_assert!(
+            refs.is_sorted_by(|entry, next| entries.cmp(*entry, *next).is_lt()),
+            "{count} entries are not in order after {} were added",
+            added.len()
+        );
+        Self::with_samples(refs, self.prefix, samples, 1, Summary::of_one_group(largest))
     }
 
-    /// Whether the head of entry number `index` is stored.
+    /// Number of first bytes that the keys of all entries shared when the chunk was made.
+    pub fn prefix(&self) -> usize {
+        self.prefix
+    }
+
+    /// Whether a sampled chunk stores the head of entry number `index`.
     #[inline]
     pub fn is_sampled(index: usize) -> bool {
         index % SAMPLE_EVERY == 0
@@ -69,7 +131,7 @@ impl Chunk {
 
     /// Memory of the chunk.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.refs) + size_of_val(&*self.samples)
+        size_of::<Self>() + size_of_val(&*self.refs) + size_of_val(&*self.samples) + self.summary.bytes()
     }
 
     /// Claims the chunk for merge `by`; false if another merge has it.
@@ -94,11 +156,23 @@ impl Chunk {
         })
     }
 
+    /// Number of the first entry of `range` that is newer than `floor`; the end of `range` if there
+    /// is none.
+    pub fn first_newer(&self, entries: Entries<'_>, range: Range<usize>, floor: SeqNo) -> usize {
+        self.summary.first_newer(range, floor, |number| entries.get(self.refs[number]).seq)
+    }
+
+    /// Number after the last entry of `range` that is newer than `floor`; the start of `range` if
+    /// there is none.
+    pub fn after_last_newer(&self, entries: Entries<'_>, range: Range<usize>, floor: SeqNo) -> usize {
+        self.summary.after_last_newer(range, floor, |number| entries.get(self.refs[number]).seq)
+    }
+
     /// Number of entries for which `is_before` is true. It must be true for all entries of smaller
     /// keys and false for all of larger ones.
     fn partition(&self, entries: Entries<'_>, key: &[u8], is_before: impl Fn(EntryRef) -> bool) -> usize {
         let (mut from, mut to) = (0, self.refs.len());
-        if let (Some(first), false) = (self.refs.first(), self.samples.is_empty()) {
+        if let Some(first) = self.refs.first() {
             let shared = &entries.get(*first).key[..self.prefix];
             let Some(rest) = key.strip_prefix(shared) else {
                 return if key < shared { 0 } else { to };
@@ -108,8 +182,8 @@ impl Chunk {
             // for larger ones.
             let smaller = self.samples.partition_point(|sample| *sample < wanted);
             let not_larger = smaller + self.samples[smaller..].partition_point(|sample| *sample == wanted);
-            from = smaller.checked_sub(1).map_or(0, |last| last * SAMPLE_EVERY + 1);
-            to = to.min(not_larger * SAMPLE_EVERY);
+            from = smaller.checked_sub(1).map_or(0, |last| last * self.sample_every + 1);
+            to = to.min(not_larger * self.sample_every);
         }
         debug_assert!(from <= to, "the heads bound the search by {from} and {to}");
         let at = from + self.refs[from..to].partition_point(|entry| is_before(*entry));

@@ -6,8 +6,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::super::arena::{Entries, EntryRef};
+use shamba_key::{SeqNo, head};
+
+use super::super::arena::{Entries, EntryRef, EntryView};
 use super::chunk::Chunk;
+use super::summary::SummaryBuilder;
 
 /// Distance in entries at which a merge prefetches.
 const PREFETCH_AHEAD: usize = 4;
@@ -35,6 +38,25 @@ pub(in super::super) struct Tournament {
 struct Contender {
     head: u64,
     entry: EntryRef,
+    seq: SeqNo,
+}
+
+impl Contender {
+    #[inline]
+    fn new(entries: Entries<'_>, entry: EntryRef, prefix: usize) -> Self {
+        let EntryView { key, seq, .. } = entries.get(entry);
+        Self { head: head(&key[prefix..]), entry, seq }
+    }
+}
+
+/// The entry that is first in order.
+pub(in super::super) struct Winner {
+    /// Its lane.
+    pub lane: usize,
+    pub entry: EntryRef,
+    /// The head of its key after the common prefix.
+    pub head: u64,
+    pub seq: SeqNo,
 }
 
 impl Tournament {
@@ -48,9 +70,7 @@ impl Tournament {
     ) {
         (self.prefix, self.backward) = (prefix, direction == Direction::Backward);
         self.lanes.clear();
-        self.lanes.extend(
-            next.map(|entry| entry.map(|entry| Contender { head: entries.head(entry, prefix), entry })),
-        );
+        self.lanes.extend(next.map(|entry| entry.map(|entry| Contender::new(entries, entry, prefix))));
         let count = self.lanes.len();
         // Winners of all games, last game first; their losers stay in the tree.
         self.tree.clear();
@@ -77,12 +97,12 @@ impl Tournament {
         );
     }
 
-    /// The lane that is first in order, its entry and the entry's head.
+    /// The entry that is first in order.
     #[inline]
-    pub fn winner(&self) -> Option<(usize, EntryRef, u64)> {
+    pub fn winner(&self) -> Option<Winner> {
         let lane = *self.tree.first()? as usize;
-        let Contender { head, entry } = self.lanes[lane]?;
-        Some((lane, entry, head))
+        let Contender { head, entry, seq } = self.lanes[lane]?;
+        Some(Winner { lane, entry, head, seq })
     }
 
     /// Replaces the winner's entry by the next one of its lane.
@@ -94,8 +114,7 @@ impl Tournament {
             self.follows(entries, self.lanes[winner as usize].map(|winner| winner.entry), next),
             "lane {winner} is not in order: {next:?} does not follow its winner"
         );
-        self.lanes[winner as usize] =
-            next.map(|entry| Contender { head: entries.head(entry, prefix), entry });
+        self.lanes[winner as usize] = next.map(|entry| Contender::new(entries, entry, prefix));
         let mut place = (self.lanes.len() + winner as usize) / 2;
         while place > 0 {
             let other = self.tree[place];
@@ -139,6 +158,7 @@ pub(super) struct Merge {
     prefix: usize,
     refs: Vec<EntryRef>,
     samples: Vec<u64>,
+    summary: SummaryBuilder,
     entries: usize,
 }
 
@@ -156,6 +176,7 @@ impl Merge {
             prefix,
             refs: Vec::with_capacity(count),
             samples: Vec::new(),
+            summary: SummaryBuilder::with_capacity(count),
             entries: count,
         }
     }
@@ -163,10 +184,16 @@ impl Merge {
     /// Moves up to `budget` entries. Returns the unused part of the budget.
     pub fn advance(&mut self, entries: Entries<'_>, budget: usize) -> usize {
         for moved in 0..budget {
-            let Some((lane, entry, head)) = self.tournament.winner() else { return budget - moved };
+            let Some(Winner { lane, entry, head, seq }) = self.tournament.winner() else {
+                return budget - moved;
+            };
             if Chunk::is_sampled(self.refs.len()) {
                 self.samples.push(head);
+                if !self.refs.is_empty() {
+                    self.summary.note_count(self.refs.len());
+                }
             }
+            self.summary.push(seq);
             debug_assert!(
                 self.refs.last().is_none_or(|last| entries.cmp(*last, entry).is_lt()),
                 "entry {} of a merge, from input {lane}, is not after the one before it",
@@ -197,6 +224,6 @@ impl Merge {
     /// The merged chunk.
     pub fn finish(self) -> Chunk {
         assert_eq!(self.refs.len(), self.entries, "a merge ends before all entries were moved");
-        Chunk::sampled(self.refs, self.prefix, self.samples)
+        Chunk::sampled(self.refs, self.prefix, self.samples, self.summary.finish(self.entries))
     }
 }

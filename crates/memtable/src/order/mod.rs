@@ -3,8 +3,8 @@
 //! The writer appends to the *tail*. When that is full (1,024 entries, fewer in a small memtable)
 //! the writer sorts it, which takes some tens of microseconds, and starts another. Eight chunks of
 //! like size are merged into one, a few entries at each insert, so that no insert waits for a
-//! merge. A reader works on a *snapshot*: the chunks of the moment and a private sorted copy of the
-//! tail. The next reader reuses that copy if nothing was inserted since.
+//! merge. A reader works on a *snapshot*: the chunks of the moment and a sorted copy of the tail,
+//! which readers share: each adds what was inserted since the last one ([`tail`]).
 //!
 //! The cost of a snapshot grows with the number of chunks, so taking one also does a share of a
 //! merge that reduces it, in proportion to that number. Scans of a memtable that is no longer
@@ -16,22 +16,26 @@
 //!
 //! Iteration over a snapshot is in [`super::iter`].
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use shamba_key::SeqNo;
 
 use super::arena::{Entries, EntryRef};
 
 mod chunk;
 mod merge;
+mod summary;
+mod tail;
 
-use chunk::{Chunk, sort};
+use chunk::Chunk;
 use merge::Merge;
+use tail::Tail;
 
 use crate::sync::{Mutex, MutexGuard, TryLockError};
-pub(super) use merge::{Direction, Tournament};
+pub(super) use merge::{Direction, Tournament, Winner};
 
 /// Maximum tail. Sorting 1,024 entries takes about 40 us, which is the longest that an insert may
 /// take.
@@ -47,7 +51,7 @@ const MOVES_PER_INSERT: usize = 5;
 
 /// Entries that a reader moves for each chunk beyond the first. That costs about as much as a seek
 /// in a chunk.
-const MOVES_PER_CHUNK: usize = 24;
+const MOVES_PER_CHUNK: usize = 8;
 
 const BY_WRITER: u8 = 1;
 const BY_READERS: u8 = 2;
@@ -73,79 +77,6 @@ pub(super) struct OrderWriter {
 struct State {
     chunks: Vec<Arc<Chunk>>,
     tail: Arc<Tail>,
-}
-
-/// Entries in the order of their insertion.
-struct Tail {
-    refs: Box<[AtomicU32]>,
-    len: AtomicUsize,
-    /// A sorted copy of the first entries.
-    sorted: ArcSwapOption<Chunk>,
-}
-
-impl Tail {
-    fn new(capacity: usize) -> Arc<Self> {
-        let refs = (0..capacity).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Self { refs, len: AtomicUsize::new(0), sorted: ArcSwapOption::empty() })
-    }
-
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.refs)
-    }
-
-    /// The first `len` entries in order.
-    fn sorted(&self, entries: Entries<'_>, len: usize, prefix: usize) -> Arc<Chunk> {
-        debug_assert!(0 < len && len <= self.refs.len(), "{len} entries of a tail of {}", self.refs.len());
-        let before = self.sorted.load_full();
-        let known = before.as_ref().map_or(&[][..], |chunk| chunk.refs());
-        if let (Some(chunk), true) = (&before, known.len() == len) {
-            return Arc::clone(chunk);
-        }
-        let read = |range: &[AtomicU32]| -> Vec<EntryRef> {
-            range.iter().filter_map(|bits| EntryRef::from_bits(bits.load(Ordering::Relaxed))).collect()
-        };
-        let refs = match self.refs.get(known.len()..len) {
-            // A few more entries: each is inserted at its place. If the sorted copy is longer than
-            // `len`, another reader has made it meanwhile; this one does not wait for it and sorts
-            // for itself.
-            Some(added) if added.len() * 8 < len => {
-                let mut added = read(added);
-                sort(entries, &mut added, prefix);
-                insert_into(entries, known, &added)
-            }
-            _ => {
-                let mut refs = read(&self.refs[..len]);
-                sort(entries, &mut refs, prefix);
-                refs
-            }
-        };
-        assert_eq!(refs.len(), len, "the sorted copy of a tail has another number of entries");
-        let is_more = known.len() < len;
-        let chunk = Arc::new(Chunk::plain(refs));
-        if is_more {
-            self.sorted.store(Some(Arc::clone(&chunk)));
-        }
-        chunk
-    }
-}
-
-/// Merges both lists, in order.
-fn insert_into(entries: Entries<'_>, mut known: &[EntryRef], added: &[EntryRef]) -> Vec<EntryRef> {
-    let mut both = Vec::with_capacity(known.len() + added.len());
-    for entry in added {
-        let before = known.partition_point(|other| entries.cmp(*other, *entry).is_lt());
-        both.extend_from_slice(&known[..before]);
-        both.push(*entry);
-        known = &known[before..];
-    }
-    both.extend_from_slice(known);
-    debug_assert!(
-        both.is_sorted_by(|entry, next| entries.cmp(*entry, *next).is_lt()),
-        "{} entries are not in order after {} were inserted",
-        both.len(),
-        added.len()
-    );
-    both
 }
 
 impl Order {
@@ -178,13 +109,10 @@ impl Order {
             "{key:?} does not begin with the prefix of all keys, {:?}",
             writer.common
         );
-        let at = writer.tail.len.load(Ordering::Relaxed);
-        writer.tail.refs[at].store(entry.bits(), Ordering::Relaxed);
-        // Readers that see this length also see the entries before it, and a prefix that holds for
-        // them.
-        writer.tail.len.store(at + 1, Ordering::Release);
+        // After the prefix: readers that see the entry see a prefix that holds for it.
+        let at = writer.tail.push(entry);
         writer.inserts += 1;
-        if at + 1 == writer.tail.refs.len() {
+        if at + 1 == writer.tail.capacity() {
             self.seal(writer, entries);
         } else if writer.is_merging && at % STEP_INSERTS == 0 {
             self.step(writer, entries);
@@ -204,10 +132,7 @@ impl Order {
     #[cold]
     fn seal(&self, writer: &mut OrderWriter, entries: Entries<'_>) {
         let prefix = self.prefix.load(Ordering::Relaxed);
-        let len = writer.tail.refs.len();
-        debug_assert_eq!(writer.tail.len.load(Ordering::Relaxed), len, "a tail is sealed before it is full");
-        let sorted = writer.tail.sorted(entries, len, prefix);
-        let chunk = Arc::new(sorted.with_heads(entries, prefix));
+        let chunk = Arc::new(writer.tail.seal(entries, prefix));
         let tail = Tail::new(writer.inserts.clamp(TAIL_ENTRIES_MIN, TAIL_ENTRIES_MAX));
         self.bytes.fetch_add(chunk.bytes() + tail.bytes(), Ordering::Relaxed);
         self.bytes.fetch_sub(writer.tail.bytes(), Ordering::Relaxed);
@@ -306,10 +231,12 @@ impl Order {
     pub fn snapshot(&self, entries: Entries<'_>) -> Snapshot {
         self.help(entries);
         let state = self.state.load_full();
-        let len = state.tail.len.load(Ordering::Acquire);
+        let len = state.tail.len();
         // Loaded after the length, so that it holds for all keys up to there.
         let prefix = self.prefix.load(Ordering::Acquire);
         let tail = (len > 0).then(|| state.tail.sorted(entries, len, prefix));
+        // The copy of another reader may have more entries, and is then of a shorter prefix.
+        let prefix = tail.as_ref().map_or(prefix, |tail| prefix.min(tail.prefix()));
         Snapshot { state, tail, prefix }
     }
 
@@ -357,6 +284,24 @@ impl Snapshot {
     /// Number of entries of a lane before or at `(key, seq)`.
     pub fn upper_bound(&self, entries: Entries<'_>, lane: usize, key: &[u8], seq: SeqNo) -> usize {
         self.lane(lane).map_or(0, |chunk| chunk.upper_bound(entries, key, seq))
+    }
+
+    /// Number of the first entry in `range` of a lane that is newer than `floor`; the end of the
+    /// range if there is none.
+    pub fn first_newer(&self, entries: Entries<'_>, lane: usize, range: Range<usize>, floor: SeqNo) -> usize {
+        self.lane(lane).map_or(range.end, |chunk| chunk.first_newer(entries, range.clone(), floor))
+    }
+
+    /// Number after the last entry in `range` of a lane that is newer than `floor`; the start of
+    /// the range if there is none.
+    pub fn after_last_newer(
+        &self,
+        entries: Entries<'_>,
+        lane: usize,
+        range: Range<usize>,
+        floor: SeqNo,
+    ) -> usize {
+        self.lane(lane).map_or(range.start, |chunk| chunk.after_last_newer(entries, range.clone(), floor))
     }
 }
 

@@ -33,6 +33,16 @@ pub struct MergeIter {
     direction: Direction,
 }
 
+/// The entries of a source that range tombstones hide, from its current one on in the direction of
+/// travel.
+pub struct Hidden<'h> {
+    /// The end of the keys: forward the first key after them, `None` if there is none; backward the
+    /// first of them.
+    pub bound: Option<&'h [u8]>,
+    /// The largest sequence number of a hidden entry; `None`: every entry is hidden.
+    pub floor: Option<SeqNo>,
+}
+
 struct Child {
     iter: Source,
     /// Whether the child is at an entry that has not been returned.
@@ -121,36 +131,40 @@ impl MergeIter {
         }
     }
 
-    /// Moves the `chosen` children (numbered as given) past a range that holds nothing to return.
-    ///
-    /// Going forward, those below `bound` go to the first key at or after it, or to their end if it
-    /// is `None`. Going backward, those at or above `bound` go to the last key below it. Returns
-    /// whether any child moved.
-    pub fn skip(&mut self, bound: Option<&[u8]>, chosen: impl Fn(usize) -> bool) -> Result<bool> {
+    /// Moves the children past entries that range tombstones hide. `hidden` returns which ones of
+    /// child number `n` (numbered as given) are. Each child that is at a hidden entry goes to the
+    /// next one that is not, in the direction of travel.
+    pub fn skip_hidden<'h>(&mut self, hidden: impl Fn(usize) -> Hidden<'h>) -> Result<()> {
         let direction = self.direction;
-        let mut moved = false;
         let done = self.for_each_child(|number, child| {
-            if !child.live || !chosen(number) {
+            let Hidden { bound, floor } = hidden(number);
+            if !child.live || floor.is_some_and(|floor| child.seq > floor) {
                 return Ok(());
             }
-            match bound {
-                Some(bound) if direction == Direction::Forward && child.iter.key() < bound => {
-                    child.iter.seek(bound, SeqNo::MAX)?;
+            match (direction, floor, bound) {
+                (Direction::Forward, Some(floor), end) => child.iter.skip_hidden(end, floor)?,
+                (Direction::Forward, None, Some(end)) if child.iter.key() < end => {
+                    child.iter.seek(end, SeqNo::MAX)?;
                 }
-                Some(bound) if direction == Direction::Backward && child.iter.key() >= bound => {
-                    child.iter.seek_for_prev(bound, SeqNo::MAX)?;
+                (Direction::Forward, None, Some(_)) => {}
+                (Direction::Forward, None, None) => {
+                    child.live = false;
+                    return Ok(());
                 }
-                Some(_) => return Ok(()),
-                None => {}
+                (Direction::Backward, Some(floor), start) => {
+                    child.iter.skip_hidden_back(start.unwrap_or_default(), floor)?;
+                }
+                (Direction::Backward, None, start) => {
+                    let start = start.unwrap_or_default();
+                    if child.iter.key() >= start {
+                        child.iter.seek_for_prev(start, SeqNo::MAX)?;
+                    }
+                }
             }
-            moved = true;
             child.refresh();
-            // Without a bound nothing remains to be returned, wherever the child is.
-            child.live &= bound.is_some();
             Ok(())
         });
-        self.rebalance(done, direction)?;
-        Ok(moved)
+        self.rebalance(done, direction)
     }
 
     /// Positions every child by `place` and starts again in `direction`.

@@ -220,6 +220,13 @@ impl<L: TableList> RunIter<L> {
         Ok(())
     }
 
+    /// The current table, if the current entry is not newer than `floor`.
+    #[inline]
+    fn hidden_at(&self, floor: SeqNo) -> Option<usize> {
+        let open = self.open.as_ref().filter(|_| self.valid)?;
+        (open.iter.seq() <= floor).then_some(open.index)
+    }
+
     #[inline]
     fn at_entry(&self) -> &TableIter {
         debug_assert!(self.valid, "an iterator without a position is read");
@@ -309,6 +316,42 @@ impl<L: TableList> EntryIter for RunIter<L> {
         debug_assert!(open.index != usize::MAX, "a released iterator is moved");
         let before = open.index;
         self.seek_back_from(before, None)
+    }
+
+    fn skip_hidden(&mut self, end: Option<&[u8]>, floor: SeqNo) -> Result<()> {
+        let is_before_end = |key: &[u8]| end.is_none_or(|end| key < end);
+        while let Some(index) = self.hidden_at(floor).filter(|_| is_before_end(self.key())) {
+            let tables = self.tables.tables();
+            // Tables without a newer entry are not read.
+            let is_passed = |table: &TableUse| {
+                let ends = end.is_none_or(|end| table.range.upper.as_ref().is_some_and(|upper| upper <= end));
+                ends && table.meta.largest_seq <= floor
+            };
+            let passed = tables[index..].iter().take_while(|table| is_passed(table)).count();
+            match end {
+                _ if passed > 0 => self.seek_from(index + passed, None)?,
+                Some(end) if tables[index].meta.largest_seq <= floor => return self.seek(end, SeqNo::MAX),
+                _ => self.next()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_hidden_back(&mut self, start: &[u8], floor: SeqNo) -> Result<()> {
+        while let Some(index) = self.hidden_at(floor).filter(|_| start <= self.key()) {
+            let tables = self.tables.tables();
+            let is_passed =
+                |table: &TableUse| start <= table.range.lower.as_ref() && table.meta.largest_seq <= floor;
+            let passed = tables[..=index].iter().rev().take_while(|table| is_passed(table)).count();
+            if passed > 0 {
+                self.seek_back_from(index + 1 - passed, None)?;
+            } else if tables[index].meta.largest_seq <= floor {
+                return self.seek_for_prev(start, SeqNo::MAX);
+            } else {
+                self.prev()?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]

@@ -69,6 +69,14 @@ impl EntryIter for Source {
         each!(self, iter => iter.prev(), Ok(()))
     }
 
+    fn skip_hidden(&mut self, end: Option<&[u8]>, floor: SeqNo) -> Result<()> {
+        each!(self, iter => iter.skip_hidden(end, floor), Ok(()))
+    }
+
+    fn skip_hidden_back(&mut self, start: &[u8], floor: SeqNo) -> Result<()> {
+        each!(self, iter => iter.skip_hidden_back(start, floor), Ok(()))
+    }
+
     #[inline]
     fn note_tombstone(&mut self) {
         each!(self, iter => iter.note_tombstone(), ());

@@ -12,9 +12,9 @@
 //! - after a *backward* call, at the last entry before all of `k`'s (there may be none).
 //!
 //! Two rules bound the number of steps. Versions of one key are stepped over only
-//! `STEPS_BEFORE_SEEK` times, then the iterator seeks past them. Below a range tombstone, sources
-//! that hold nothing newer than it seek to its end: one seek instead of a step for each entry it
-//! covers.
+//! `STEPS_BEFORE_SEEK` times, then the iterator seeks past them. After as many keys below a range
+//! tombstone, every source goes on to its next entry that is newer than the tombstone or beyond its
+//! end, without a step for each entry that it covers ([`EntryIter::skip_hidden`]).
 //!
 //! The bounds that callers write are in `key_range`. What an idle scan keeps is decided in
 //! [`super::scan`].
@@ -26,7 +26,7 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{EntryIter, Walk};
 
 use super::batch::Batch;
-use super::merge::MergeIter;
+use super::merge::{Hidden, MergeIter};
 use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::{Error, Result};
@@ -200,7 +200,7 @@ impl VisibleIter {
     /// Finds visible keys forward from the current entry until `out` is full.
     fn find_forward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Forward;
-        let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
+        let mut covered = 0;
         loop {
             if self.tombstones.lists.is_empty() && self.find_plain(out)? {
                 return Ok(true);
@@ -232,13 +232,10 @@ impl VisibleIter {
                 return Err(unsupported(kind, &self.key));
             } else {
                 covered += 1;
-                if covered == patience {
+                if covered == STEPS_BEFORE_SEEK {
                     covered = 0;
-                    let reach = self.tombstones.reach_forward(&self.key, floor, &self.view);
-                    if self.skip(reach)? {
-                        continue;
-                    }
-                    patience *= 2;
+                    self.skip(floor)?;
+                    continue;
                 }
             }
             self.leave_forward()?;
@@ -322,18 +319,27 @@ impl VisibleIter {
         Ok(self.merge.seek(&self.key, self.seq)?)
     }
 
-    /// Moves sources that are hidden within `reach` past it. Returns whether any moved.
-    fn skip(&mut self, reach: Option<Reach>) -> Result<bool> {
-        let Some(Reach { end, floor }) = reach else { return Ok(false) };
+    /// Moves all sources past what range tombstones hide from the current key on. The newest one
+    /// over it is `floor`.
+    fn skip(&mut self, floor: SeqNo) -> Result<()> {
         debug_assert!(floor <= self.seq, "a reader at {} skips by the newer tombstone {floor}", self.seq);
+        let near = self.tombstones.reach(self.came, &self.key, floor);
+        // Sources that a tombstone hides altogether go on together below all tombstones that do.
+        let lowest = self.tombstones.lowest_like(floor, &self.view);
+        let wide = lowest.map(|lowest| (lowest, self.tombstones.reach(self.came, &self.key, lowest)));
         let tombstones = &self.tombstones;
-        Ok(self.merge.skip(end.as_deref(), |source| tombstones.crosses(source, floor))?)
+        Ok(self.merge.skip_hidden(|source| match &wide {
+            Some((lowest, bound)) if tombstones.crosses(source, *lowest) => {
+                Hidden { bound: bound.as_deref(), floor: None }
+            }
+            _ => Hidden { bound: near.as_deref(), floor: Some(floor) },
+        })?)
     }
 
     /// Finds visible keys backward from the current entry until `out` is full.
     fn find_backward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Backward;
-        let (mut covered, mut patience) = (0, STEPS_BEFORE_SEEK);
+        let mut covered = 0;
         while self.merge.valid() && self.range.lower.as_ref() <= self.merge.key() {
             self.key.clear();
             self.key.extend_from_slice(self.merge.key());
@@ -349,12 +355,9 @@ impl VisibleIter {
             match newest? {
                 Some((seq, _)) if seq <= floor => {
                     covered += 1;
-                    if covered == patience {
+                    if covered == STEPS_BEFORE_SEEK {
                         covered = 0;
-                        let reach = self.tombstones.reach_backward(&self.key, floor, &self.view);
-                        if !self.skip(reach)? {
-                            patience *= 2;
-                        }
+                        self.skip(floor)?;
                     }
                 }
                 Some((seq, EntryKind::ValueRef)) => {
@@ -453,15 +456,6 @@ struct Tombstones {
     largest: Vec<SeqNo>,
 }
 
-/// The range below tombstones that sources may skip.
-struct Reach {
-    /// Forward: the first key that may be visible again, `None` if there is none. Backward: the
-    /// first key of the range.
-    end: Option<Bytes>,
-    /// Every entry of the range with a smaller sequence number is hidden.
-    floor: SeqNo,
-}
-
 impl Tombstones {
     fn of(view: &View, visible: SeqNo) -> Self {
         let memtables = view.memtables.iter().filter(|memtable| memtable.has_range_deletes());
@@ -486,11 +480,12 @@ impl Tombstones {
 
     /// Whether tombstones of at least `floor` hide all entries of a source.
     fn crosses(&self, source: usize, floor: SeqNo) -> bool {
-        self.largest.get(source).is_some_and(|&largest| largest < floor)
+        self.largest.get(source).is_some_and(|&largest| largest <= floor)
     }
 
     /// The smallest sequence number of a tombstone that hides the same sources as `floor`. Ranges
-    /// below such tombstones can be skipped together. `None` when `floor` hides no source.
+    /// below such tombstones can be skipped together. `None` when `floor` hides no source that has
+    /// entries.
     fn lowest_like(&mut self, floor: SeqNo, view: &View) -> Option<SeqNo> {
         if self.largest.is_empty() {
             let memtables = view.memtables.iter().map(|memtable| memtable.largest_seq());
@@ -499,38 +494,26 @@ impl Tombstones {
             });
             self.largest = memtables.chain(runs).collect();
         }
-        self.largest.iter().filter(|&&largest| largest < floor).max().map(|largest| largest.next())
+        self.largest.iter().copied().filter(|&largest| SeqNo::ZERO < largest && largest <= floor).max()
     }
 
-    /// The range from `key` on that sources may skip forward; `key` lies below the tombstone
-    /// `floor`.
-    fn reach_forward(&mut self, key: &[u8], floor: SeqNo, view: &View) -> Option<Reach> {
-        let floor = self.lowest_like(floor, view)?;
-        let mut end = cover_of(&self.lists, key, self.visible).upper;
+    /// The bound of the keys from `key` on, in a direction, over which tombstones of at least
+    /// `floor` lie without a gap. Forward it is the first key after them, `None` if there is none;
+    /// backward the first of them. A bound before that after many tombstones.
+    fn reach(&self, direction: Came, key: &[u8], floor: SeqNo) -> Option<Bytes> {
+        let mut cover = cover_of(&self.lists, key, self.visible);
+        debug_assert!(cover.floor >= floor, "{:?} lies below {}, not {floor}", key, cover.floor);
         for _ in 0..COVERS_PER_SKIP {
-            let Some(at) = &end else { break };
-            let beyond = cover_of(&self.lists, at, self.visible);
-            if beyond.floor < floor {
-                break;
+            let beyond = match direction {
+                Came::Forward => cover.upper.as_ref().map(|end| cover_of(&self.lists, end, self.visible)),
+                Came::Backward => cover_before(&self.lists, &cover.lower, self.visible),
+            };
+            match beyond {
+                Some(beyond) if beyond.floor >= floor => cover = beyond,
+                _ => break,
             }
-            end = beyond.upper;
         }
-        Some(Reach { end, floor })
-    }
-
-    /// The range down from `key` that sources may skip backward; `key` lies below the tombstone
-    /// `floor`.
-    fn reach_backward(&mut self, key: &[u8], floor: SeqNo, view: &View) -> Option<Reach> {
-        let floor = self.lowest_like(floor, view)?;
-        let mut start = cover_of(&self.lists, key, self.visible).lower;
-        for _ in 0..COVERS_PER_SKIP {
-            let Some(before) = cover_before(&self.lists, &start, self.visible) else { break };
-            if before.floor < floor {
-                break;
-            }
-            start = before.lower;
-        }
-        Some(Reach { end: Some(start), floor })
+        if direction == Came::Forward { cover.upper } else { Some(cover.lower) }
     }
 }
 
@@ -554,5 +537,7 @@ fn cover_before(lists: &[Arc<FragmentedTombstones>], bound: &[u8], visible: SeqN
     Some(cover)
 }
 
+#[cfg(test)]
+mod hidden_tests;
 #[cfg(test)]
 mod tests;

@@ -53,31 +53,43 @@ fn of_equal_entries_the_newest_childs_is_given_once_both_ways() {
 }
 
 #[test]
-fn a_skip_moves_only_the_chosen_children() {
+fn a_skip_moves_the_children_past_what_is_hidden_in_each() {
     let newer = (b'a'..=b'z').map(|letter| Row::put(&[letter], 100)).collect::<Vec<_>>();
     let older = (b'a'..=b'z').map(|letter| Row::put(&[letter], 1)).collect::<Vec<_>>();
     let mut merge = merge_of(vec![newer[..3].to_vec(), older.clone()]);
     let shown = |merge: &MergeIter| merge.valid().then(|| (merge.key()[0], merge.seq().0));
+    // Everything in the second child; of the first what is not newer than a floor.
+    let up_to = |bound: Option<&'static [u8]>, floor: u64| {
+        move |child: usize| Hidden { bound, floor: (child == 0).then_some(SeqNo(floor)) }
+    };
 
     merge.seek(b"b", SeqNo::MAX).expect("rows");
-    assert!(merge.skip(Some(b"m"), |child| child == 1).expect("rows"));
+    merge.skip_hidden(up_to(Some(b"m"), 99)).expect("rows");
     assert_eq!(shown(&merge), Some((b'b', 100)));
     merge.next().expect("rows");
     assert_eq!(shown(&merge), Some((b'c', 100)));
     merge.next().expect("rows");
     assert_eq!(shown(&merge), Some((b'm', 1)));
-    assert!(!merge.skip(Some(b"m"), |_| true).expect("rows"), "nothing lies below");
+    merge.skip_hidden(up_to(Some(b"m"), 100)).expect("rows");
+    assert_eq!(shown(&merge), Some((b'm', 1)), "nothing lies below");
     merge.prev().expect("rows");
     assert_eq!(shown(&merge), Some((b'l', 1)), "turning round sees what was skipped");
 
-    assert!(merge.skip(Some(b"c"), |child| child == 1).expect("rows"));
+    merge.skip_hidden(up_to(Some(b"c"), 99)).expect("rows");
     assert_eq!(shown(&merge), Some((b'c', 100)));
     merge.prev().expect("rows");
     assert_eq!(shown(&merge), Some((b'b', 1)));
+    merge.seek_for_prev(b"c", SeqNo(1)).expect("rows");
+    merge.skip_hidden(up_to(Some(b"b"), 100)).expect("rows");
+    assert_eq!(shown(&merge), Some((b'a', 1)));
 
     merge.seek(b"x", SeqNo::MAX).expect("rows");
-    assert!(merge.skip(None, |child| child == 1).expect("rows"));
+    merge.skip_hidden(up_to(None, 99)).expect("rows");
     assert_eq!(shown(&merge), None);
+    merge.seek(b"a", SeqNo::MAX).expect("rows");
+    merge.skip_hidden(|_| Hidden { bound: Some(b"q"), floor: Some(SeqNo(1)) }).expect("rows");
+    merge.skip_hidden(|_| Hidden { bound: Some(b"q"), floor: Some(SeqNo(100)) }).expect("rows");
+    assert_eq!(shown(&merge), Some((b'q', 1)), "floors of each child");
 }
 
 /// A source that fails at its n-th move.

@@ -224,6 +224,24 @@ fn what_a_tombstone_of_the_same_source_does_not_hide_is_never_sought_over() {
 }
 
 #[test]
+fn a_range_tombstone_in_the_memtable_of_its_keys_costs_a_seek_not_a_walk() {
+    let bench = Bench::new(2);
+    for number in 0..20_000 {
+        bench.add((number % 2) as usize, key(number).as_bytes(), 1 + number, EntryKind::Put);
+    }
+    bench.delete_range(0, &key(10), Some(&key(19_990)), 30_000);
+    // Newer entries within it and beyond: the memtable is not wholly older than the tombstone.
+    bench.add(0, key(20_000).as_bytes(), 30_001, EntryKind::Put);
+    bench.add(0, key(7_000).as_bytes(), 30_002, EntryKind::Put);
+    let expected: Vec<String> = (0..10).chain([7_000]).chain(19_990..20_001).map(key).collect();
+    let (keys, forward, backward) = bench.walk(SeqNo::MAX);
+    assert_eq!(keys, expected);
+    assert!(forward < 300 && backward < 300, "{forward} and {backward} moves");
+    let (keys, ..) = bench.walk(SeqNo(20_000));
+    assert_eq!(keys.len(), 20_000, "older readers see all of it");
+}
+
+#[test]
 fn many_versions_of_a_key_cost_a_seek_not_a_walk() {
     let bench = Bench::new(1);
     bench.add(0, b"a", 1, EntryKind::Put);

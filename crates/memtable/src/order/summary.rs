@@ -1,0 +1,166 @@
+//! Summaries of sorted entries: the largest sequence number of each group.
+//!
+//! A scan below a range tombstone wants the next entry that is newer than the tombstone. Groups
+//! whose largest sequence number is not above the tombstone's are passed over without a look at
+//! their entries, and chunks without any newer entry at once.
+
+use std::ops::Range;
+
+use shamba_key::SeqNo;
+
+/// Entries of a group in a chunk. With 64, a chunk of 500,000 entries has 8,000 groups, which take
+/// some microseconds to look through and an eighth of a byte per entry.
+pub(super) const CHUNK_GROUP: usize = 64;
+const _: () = assert!(CHUNK_GROUP.is_power_of_two(), "the group of an entry is found by a shift");
+
+/// The largest sequence number of each group of some entries.
+#[derive(Debug)]
+pub(super) struct Summary {
+    /// Binary logarithm of the number of entries of a group.
+    bits: u32,
+    groups: Box<[SeqNo]>,
+    /// Largest of all.
+    largest: SeqNo,
+}
+
+/// A summary of groups of a chunk that is being made.
+#[derive(Default)]
+pub(super) struct SummaryBuilder {
+    groups: Vec<SeqNo>,
+    /// The largest of the group in progress.
+    current: SeqNo,
+}
+
+impl Summary {
+    /// A summary of one group with all entries.
+    pub fn of_one_group(largest: SeqNo) -> Self {
+        Self { bits: usize::BITS - 1, groups: Box::new([largest]), largest }
+    }
+
+    /// The largest sequence number of all entries.
+    pub fn largest(&self) -> SeqNo {
+        self.largest
+    }
+
+    /// Memory besides the struct itself.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.groups)
+    }
+
+    /// Number of the first entry of `range` that is newer than `floor`; the end of `range` if there
+    /// is none. `seq` returns the sequence number of an entry.
+    pub fn first_newer(&self, range: Range<usize>, floor: SeqNo, seq: impl Fn(usize) -> SeqNo) -> usize {
+        let mut at = range.start;
+        while at < range.end && self.largest > floor {
+            let group = at >> self.bits;
+            let Some(passed) = self.groups[group..].iter().position(|largest| *largest > floor) else {
+                break;
+            };
+            let from = at.max((group + passed) << self.bits);
+            at = range.end.min((group + passed + 1) << self.bits);
+            if let Some(found) = (from..at).find(|number| seq(*number) > floor) {
+                return found;
+            }
+        }
+        range.end
+    }
+
+    /// Number after the last entry of `range` that is newer than `floor`; the start of `range` if
+    /// there is none. `seq` returns the sequence number of an entry.
+    pub fn after_last_newer(&self, range: Range<usize>, floor: SeqNo, seq: impl Fn(usize) -> SeqNo) -> usize {
+        let mut end = range.end;
+        while end > range.start && self.largest > floor {
+            let groups = ((end - 1) >> self.bits) + 1;
+            let Some(group) = self.groups[..groups].iter().rposition(|largest| *largest > floor) else {
+                break;
+            };
+            let to = end.min((group + 1) << self.bits);
+            end = range.start.max(group << self.bits);
+            if let Some(found) = (end..to).rev().find(|number| seq(*number) > floor) {
+                return found + 1;
+            }
+        }
+        range.start
+    }
+}
+
+impl SummaryBuilder {
+    /// A builder with room for `entries` entries.
+    pub fn with_capacity(entries: usize) -> Self {
+        Self { groups: Vec::with_capacity(entries.div_ceil(CHUNK_GROUP)), current: SeqNo::ZERO }
+    }
+
+    /// Adds an entry.
+    #[inline]
+    pub fn push(&mut self, seq: SeqNo) {
+        self.current = self.current.max(seq);
+    }
+
+    /// Notes that `entries` entries have been added and more will be. To be called at least at every
+    /// multiple of [`CHUNK_GROUP`] above 0.
+    #[inline]
+    pub fn note_count(&mut self, entries: usize) {
+        if entries % CHUNK_GROUP == 0 {
+            self.groups.push(std::mem::replace(&mut self.current, SeqNo::ZERO));
+        }
+    }
+
+    /// The summary of all `entries` entries.
+    pub fn finish(mut self, entries: usize) -> Summary {
+        if self.groups.len() < entries.div_ceil(CHUNK_GROUP) {
+            self.groups.push(self.current);
+        }
+        assert_eq!(self.groups.len(), entries.div_ceil(CHUNK_GROUP), "groups of {entries} entries");
+        let largest = self.groups.iter().copied().max().unwrap_or(SeqNo::ZERO);
+        Summary { bits: CHUNK_GROUP.ilog2(), groups: self.groups.into(), largest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shamba_testkit::Dice;
+
+    use super::*;
+
+    #[test]
+    fn the_next_newer_entry_is_the_one_that_a_walk_finds() {
+        for seed in 0..300 {
+            println!("seed {seed}");
+            let dice = Dice::new(seed);
+            let count = 1 + dice.below(500);
+            // Few newer entries, so that whole groups have none.
+            let rare = 1 + dice.below(200);
+            let seqs: Vec<SeqNo> = (0..count)
+                .map(|_| SeqNo(dice.below(10) as u64 + if dice.one_in(rare) { 100 } else { 0 }))
+                .collect();
+            let mut grouped = SummaryBuilder::with_capacity(count);
+            for (number, seq) in seqs.iter().enumerate() {
+                if number > 0 {
+                    grouped.note_count(number);
+                }
+                grouped.push(*seq);
+            }
+            for summary in
+                [grouped.finish(count), Summary::of_one_group(seqs.iter().copied().max().expect("one"))]
+            {
+                for _ in 0..100 {
+                    let end = dice.below(count + 1);
+                    let range = dice.below(end + 1)..end;
+                    let floor = SeqNo(dice.below(112) as u64);
+                    let newer = |number: &usize| seqs[*number] > floor;
+                    let seq = |number: usize| seqs[number];
+                    assert_eq!(
+                        summary.first_newer(range.clone(), floor, seq),
+                        range.clone().find(newer).unwrap_or(range.end),
+                        "first in {range:?} above {floor}"
+                    );
+                    assert_eq!(
+                        summary.after_last_newer(range.clone(), floor, seq),
+                        range.clone().rev().find(newer).map_or(range.start, |last| last + 1),
+                        "last in {range:?} above {floor}"
+                    );
+                }
+            }
+        }
+    }
+}

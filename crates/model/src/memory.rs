@@ -51,6 +51,7 @@
 
 pub mod constants;
 mod consumers;
+pub mod databases;
 mod moves;
 mod parts;
 

@@ -149,6 +149,15 @@ constants! {
          many.",
         "Chosen, not measured.";
 
+    // The division of a budget that databases share.
+    FILLED_PART: u64 = 2, "1/target",
+        "A database that holds less than this part of its target takes no step: it does not use what it has.",
+        "Chosen, not measured. The test a_database_that_does_not_fill_its_share_gets_no_more holds the rule.";
+    WRITTEN_MEMTABLES: u64 = 3, "memtables",
+        "Memtables that a database needs at a high rate of writes: one that takes writes and two that wait for \
+         their flush.",
+        "A bound: the limit of sealed memtables, with the active one.";
+
     // Memory on demand: shedding, tolerance of the cache's size, early loading.
     SLACK_PART: u64 = 64, "1/budget",
         "The cache's capacity is not raised while it is within this part of the budget below its share.",

@@ -24,6 +24,7 @@
 //! ([`shamba_table::Ledger`]).
 
 mod balance;
+mod reserve;
 mod shares;
 mod tables;
 #[cfg(test)]
@@ -39,6 +40,8 @@ use shamba_tree::iter::registry::IterRegistry;
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
 
+pub(crate) use self::reserve::Reservation;
+use self::reserve::Reservations;
 use self::shares::Division;
 use self::tables::TreeMemory;
 use crate::options::settings::Settings;
@@ -70,6 +73,8 @@ pub(crate) struct MemoryManager {
     consumers: Mutex<Vec<Weak<dyn Consumer>>>,
     /// Held while memory is moved between the block cache and others.
     balancing: Mutex<()>,
+    /// Memory that is promised and not charged yet.
+    reserved: Arc<Reservations>,
     division: Division,
     trees: TreeMemory,
     /// The warning that the memory budget leaves nothing to the block cache was emitted.
@@ -92,6 +97,7 @@ impl MemoryManager {
             iterators,
             consumers: Mutex::new(Vec::new()),
             balancing: Mutex::new(()),
+            reserved: Arc::default(),
             division: Division::default(),
             trees: TreeMemory::new(&ledger),
             has_warned_budget_full: AtomicBool::new(false),
@@ -138,7 +144,7 @@ impl MemoryManager {
 
     /// Chooses which of `tables` stay open; one flag per table, in the same order.
     pub fn tables_to_open(&self, tables: &[&TableMeta]) -> Vec<bool> {
-        self.trees.to_open(self.settings.memory_budget_bytes, tables)
+        self.trees.to_open(self.settings.budget_bytes(), tables)
     }
 
     /// Whether the budget keeps some tables closed, which are opened for one use each time.
@@ -156,7 +162,7 @@ impl MemoryManager {
     pub fn charge_trees(&self, views: &[Arc<View>]) {
         let bytes = views.iter().map(|view| view.metadata_bytes() as u64).sum();
         self.charge(&mut self.trees.charge(), bytes);
-        let warning = self.trees.changed(self.settings.memory_budget_bytes, views);
+        let warning = self.trees.changed(self.settings.budget_bytes(), views);
         warning.into_iter().for_each(|warning| self.telemetry.warn(warning));
     }
 }

@@ -150,7 +150,7 @@ impl MemoryManager {
 
     /// Filters and indexes, the block cache, and the write buffer.
     fn competing(&self, plan: &PlanValue, cache_gain: f64, buffer: WriteBuffer) -> [memory::Consumer; 3] {
-        let (settings, budget_bytes) = (&self.settings, self.settings.memory_budget_bytes);
+        let (settings, budget_bytes) = (&self.settings, self.settings.budget_bytes());
         let floor_bytes = self.consumers().iter().map(|consumer| consumer.floor()).sum();
         let consumers_max = settings.resident_bytes_max.unwrap_or(u64::MAX);
         [
@@ -175,7 +175,7 @@ impl MemoryManager {
     fn decide(&self, competing: &[memory::Consumer], last: Option<&Window>) -> Shares {
         let others_bytes = self.others_bytes() + self.kept_bytes();
         let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
-        let (budget_bytes, others_bytes) = (self.settings.memory_budget_bytes, others_bytes.max(peak_bytes));
+        let (budget_bytes, others_bytes) = (self.settings.budget_bytes(), others_bytes.max(peak_bytes));
         let shares = memory::decide(&Inputs { budget_bytes, others_bytes, consumers: competing, last });
         debug_assert!(
             shares.bytes[CONSUMERS].saturating_add(shares.bytes[CACHE])

@@ -64,7 +64,7 @@ impl ResidencyManager {
             LedgerPart::ALL.iter().map(|part| (part.name().to_owned(), ledger.bytes(*part))).collect();
         let ledger_bytes = parts.iter().map(|(_, bytes)| bytes).sum();
         MemoryReport {
-            budget_bytes: self.settings.memory_budget_bytes,
+            budget_bytes: self.settings.budget_bytes(),
             memtable_bytes: self.settings.memtable_bytes(),
             parts,
             ledger_bytes,
@@ -101,7 +101,7 @@ impl ResidencyManager {
         let partitions: Vec<u32> =
             survey.readers.iter().map(|reader| held_partitions(reader) as u32).collect();
         let others_bytes = self.memory.others_bytes() + survey.fixed_bytes;
-        let left_bytes = self.settings.memory_budget_bytes.saturating_sub(others_bytes);
+        let left_bytes = self.settings.budget_bytes().saturating_sub(others_bytes);
         let fetched: Vec<usize> = survey.readers.iter().map(|reader| fetched_of(reader)).collect();
         let now = survey.reads_per_lookup(&slices, &partitions, &fetched)?;
         Ok((now, survey.best_reads_per_lookup(left_bytes)?))

@@ -20,7 +20,6 @@
 //! Locks: the state of background work ([`state`]) is taken after the writer's lock and never with
 //! the catalog's install lock held, nor is that taken under it.
 
-mod budget;
 mod compact;
 mod execute;
 mod filter_rewrite;
@@ -47,7 +46,6 @@ use shamba_tree::compaction::policy::Rules;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::Version;
 
-use self::budget::SliceMemory;
 use self::compact::Compactor;
 pub(crate) use self::filter_rewrite::Worth;
 pub(crate) use self::flush::Flusher;
@@ -104,9 +102,8 @@ impl Scheduler {
         (residency, waker): (Arc<ResidencyManager>, Waker),
     ) -> Self {
         let threads = threads::compaction_threads(env.spawner.as_ref(), &settings);
-        let memory = Arc::new(MemoryLink::new(residency, &settings, threads));
+        let memory = Arc::new(MemoryLink::new(residency, Arc::clone(&settings), threads));
         let background = Arc::new(BackgroundWork { waker, ..BackgroundWork::default() });
-        lock(&background.state).memory = SliceMemory::of_budget(settings.memory_budget_bytes);
         let sealed = Arc::clone(writer.sealed());
         let picker = Picker::new(
             env,

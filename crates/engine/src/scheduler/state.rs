@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use shamba_key::KeyspaceId;
 use shamba_tree::compaction::schedule::Claims;
 
-use super::budget::SliceMemory;
 use super::job::Running;
 use super::queue::Requests;
 use crate::sync::{Condvar, Mutex};
@@ -24,8 +23,6 @@ pub(super) struct BackgroundState {
     pub running: Vec<Running>,
     /// Compactions that have begun so far.
     pub jobs_begun: u64,
-    /// Memory of the slices that are being built.
-    pub memory: SliceMemory,
     pub requests: Requests,
     /// Number of callers that wait until no compaction is pending.
     pub drainers: u32,

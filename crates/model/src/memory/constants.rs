@@ -87,6 +87,13 @@ constants! {
         "Jobs whose memory is kept free while writes come: one flush and one compaction.",
         "results/memory.md, Overload: the ledger exceeded budgets of 16 and 64 MiB by 0.65 MiB before all of \
          this memory was kept free, and by 0 after.";
+    JOBS_PART: u64 = 3, "1/budget",
+        "Maximum memory that compactions which run at the same time reserve together. One that runs alone may \
+         always begin.",
+        "Chosen, not measured. It admits as many slices of small tables as the rule before it, a quarter of the \
+         budget for digests alone (decision 25).";
+    READ_AHEAD_PART: u64 = 64, "1/budget", "Read buffers of all inputs of a compaction together.",
+        "Chosen, not measured.";
     ITERATOR_PART: u64 = 8, "1/budget", "Memory of all open iterators, up to ITERATOR_BYTES_ROOMY.",
         "Chosen, not measured.";
     ITERATOR_BYTES_ROOMY: u64 = 32 << 20, "bytes",

@@ -11,23 +11,30 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shamba_env::lock;
+use shamba_env::{lock, try_lock};
 use shamba_model::memory;
 use shamba_table::{BlockCache, Charge, Ledger, LedgerPart, Residency};
 
 use super::MemoryManager;
+use super::budget::Member;
 use super::reserve::{Reservation, Reservations, Room};
 use crate::options::settings::Settings;
 
 /// The block cache of an open with these settings.
-pub(super) fn new_cache(settings: &Settings, ledger: &Arc<Ledger>, sampled_blocks: usize) -> BlockCache {
-    let cache_bytes = |kept_bytes| {
-        memory::shared_bytes(settings.budget_bytes(), kept_bytes)
-            .min(settings.cache_bytes_max.unwrap_or(u64::MAX))
+pub(super) fn new_cache(
+    settings: &Settings,
+    member: Option<&Member>,
+    ledger: &Arc<Ledger>,
+    sampled_blocks: usize,
+) -> BlockCache {
+    let cache_bytes = |budget_bytes, kept_bytes| {
+        memory::shared_bytes(budget_bytes, kept_bytes).min(settings.cache_bytes_max.unwrap_or(u64::MAX))
     };
+    let budget_bytes = settings.budget_bytes();
+    let budget_bytes_max = member.map_or(budget_bytes, Member::total_bytes);
     // Created for the maximum capacity, then reduced to the initial one.
-    let cache = BlockCache::new(cache_bytes(0), Arc::clone(ledger));
-    cache.set_capacity_bytes(cache_bytes(settings.work_bytes()));
+    let cache = BlockCache::new(cache_bytes(budget_bytes_max, 0), Arc::clone(ledger));
+    cache.set_capacity_bytes(cache_bytes(budget_bytes, settings.work_bytes()));
     let cache = cache.observing_reuse(sampled_blocks);
     let cache = if settings.cache_units().is_any_whole() { cache.admitting_any_size() } else { cache };
     if settings.count_ios { cache.admitting_all() } else { cache }
@@ -69,8 +76,7 @@ impl MemoryManager {
     /// Limits of what jobs reserve: all that is not held by others, or that can be evicted.
     fn room(&self) -> Room {
         let work_bytes = self.settings.work_bytes();
-        let evicted_bytes: u64 =
-            self.consumers().iter().map(|of| of.held().saturating_sub(of.floor())).sum();
+        let evicted_bytes: u64 = self.consumers().iter().map(|of| of.held().saturating_sub(of.floor())).sum();
         let cached_bytes = self.ledger.bytes(LedgerPart::BlockCache);
         let at_work_bytes = self.ledger.bytes(LedgerPart::WriteBuffers);
         let fixed_bytes = self.ledger.total().saturating_add(self.reserved.coming_bytes());
@@ -85,6 +91,35 @@ impl MemoryManager {
     pub fn balance(&self) {
         let _balancing = lock(&self.balancing);
         self.balance_for(0);
+    }
+
+    /// Follows the target of a shared budget: evicts down to it and returns what is no longer held,
+    /// or takes what is free. Returns whether the memtables must be flushed before the database
+    /// holds less than its target.
+    pub fn follow_budget(&self) -> bool {
+        let Some(member) = &self.member else { return false };
+        let Some(_following) = try_lock(&self.following) else { return false };
+        let (target_bytes, granted_bytes) = (member.target_bytes(), member.granted_bytes());
+        if target_bytes >= granted_bytes {
+            self.set_budget_bytes(member.grow());
+            return false;
+        }
+        self.set_budget_bytes(target_bytes);
+        let held_bytes = self.ledger.total().saturating_add(self.kept_bytes());
+        member.shrink_to(held_bytes.max(target_bytes));
+        let memtables_bytes = self.ledger.bytes(LedgerPart::Memtables);
+        held_bytes > target_bytes && memtables_bytes > memory::memtable_bytes_max(target_bytes) / 2
+    }
+
+    /// Sets the limit of what this database holds, and evicts down to it.
+    fn set_budget_bytes(&self, bytes: u64) {
+        if self.settings.budget_bytes() != bytes {
+            self.settings.live.set_budget_bytes(bytes);
+            self.ledger.limit(LedgerPart::Iterators, self.settings.iterator_bytes() / 2);
+            self.iterators.set_limit_bytes(self.settings.iterator_bytes());
+        }
+        // Also without a change: consumers may not have been able to shrink before.
+        self.balance();
     }
 
     /// Memory kept free for a flush and for compactions, less what running ones hold already.

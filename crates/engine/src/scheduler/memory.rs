@@ -62,6 +62,11 @@ impl MemoryLink {
         self.residency.memory().balance();
     }
 
+    /// Follows the target of a shared budget; true if memtables must be flushed for that.
+    pub fn follow_budget(&self) -> bool {
+        self.residency.memory().follow_budget()
+    }
+
     /// Whether no write has come for a while.
     pub fn writes_idle(&self) -> bool {
         self.residency.memory().writes_idle()

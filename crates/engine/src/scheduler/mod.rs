@@ -215,12 +215,20 @@ impl Scheduler {
         // The thread that holds the lock does this work too.
         let Ok(_guard) = self.inline_work.try_lock() else { return };
         self.seal_old_tombstones();
+        self.follow_budget();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
             let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.compact_step() };
             if !matches!(done, Ok(true)) {
                 return;
             }
+        }
+    }
+
+    /// Follows the target of a shared budget. Seals the memtables if they must be flushed for that.
+    pub fn follow_budget(&self) {
+        if self.memory.follow_budget() && self.sealed.is_empty() {
+            self.writer.seal_for_memory();
         }
     }
 

@@ -212,8 +212,7 @@ impl Picker {
     ) -> Option<Step> {
         let Tree { keyspace, version, .. } = tree;
         let is_move = job.is_trivial_move(version) && !self.joins_tables(version, &job);
-        let slice_memory_bytes =
-            self.memory.slice_bytes(self.settings.table_bytes(), amount(&job, version));
+        let slice_memory_bytes = self.memory.slice_bytes(self.settings.table_bytes(), amount(&job, version));
         let reservation = if is_move { None } else { Some(self.memory.reserve(slice_memory_bytes)?) };
         let claims = state.claims.entry(keyspace.id).or_default();
         let claim = claims.claim(version, job.clone(), self.catalog.new_run(), score);

@@ -46,7 +46,7 @@ impl Parts {
         let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
         let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
         let (memory, id) =
-            (MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), 0), KeyspaceId::DEFAULT);
+            (MemoryManager::new(Arc::clone(&settings), None, Arc::clone(&telemetry), 0), KeyspaceId::DEFAULT);
         let (memtable, closed) = (ChunkedMemtable::new(false), Arc::clone(lifecycle.closed_flag()));
         let keyspace = KeyspaceCore::new(id, "default".into(), Arc::default(), memtable, closed);
         let keyspaces = [(id, Arc::new(keyspace))].into_iter().collect();

@@ -160,6 +160,9 @@ constants! {
     FILLED_PART: u64 = 2, "1/target",
         "A database that holds less than this part of its target takes no step: it does not use what it has.",
         "Chosen, not measured. The test a_database_that_does_not_fill_its_share_gets_no_more holds the rule.";
+    CACHE_SMALL_PART: u64 = 16, "1/budget",
+        "A block cache of at most this part counts as having nothing to give to another database.",
+        "Chosen, not measured.";
     WRITTEN_MEMTABLES: u64 = 3, "memtables",
         "Memtables that a database needs at a high rate of writes: one that takes writes and two that wait for \
          their flush.",

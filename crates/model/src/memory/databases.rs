@@ -138,10 +138,7 @@ pub fn divide(inputs: &Inputs<'_>) -> Division {
     if let Some(last) = last {
         step(step_bytes(budget_bytes), &last.standings, &standings, &mut bytes);
     }
-    debug_assert!(
-        bytes.iter().sum::<u64>() <= budget_bytes,
-        "targets {bytes:?} exceed {budget_bytes} bytes"
-    );
+    debug_assert!(bytes.iter().sum::<u64>() <= budget_bytes, "targets {bytes:?} exceed {budget_bytes} bytes");
     Division { outcome: Outcome::Divided, bytes, window: Window { standings } }
 }
 

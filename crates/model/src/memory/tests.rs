@@ -409,7 +409,11 @@ fn parts_of_the_budget() {
     }
     assert_eq!(work_bytes(256 * MIB, 16 * MIB), 2 * ((384 << 10) + 4 * MIB));
     assert_eq!(
-        (kept_free_bytes(10, 0, 4, false), kept_free_bytes(10, 0, 11, false), kept_free_bytes(10, 0, 0, true)),
+        (
+            kept_free_bytes(10, 0, 4, false),
+            kept_free_bytes(10, 0, 11, false),
+            kept_free_bytes(10, 0, 0, true)
+        ),
         (6, 0, 0)
     );
     assert_eq!(memtable_charge(6400, 800, 50), (800 + 100 + 100 + 96, 1096 + 100));

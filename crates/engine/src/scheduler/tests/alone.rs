@@ -83,7 +83,7 @@ pub(super) fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn Event
     let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
     let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, 2, told().0, told().1));
     catalog.begin(&mut state, edit).expect("a manifest");
-    let memory = Arc::new(MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), 0));
+    let memory = Arc::new(MemoryManager::new(Arc::clone(&settings), None, Arc::clone(&telemetry), 0));
     let (cache, ledger) = (Arc::clone(memory.cache()), Arc::clone(memory.ledger()));
     let iterators = Arc::clone(memory.iterators());
     let watchers = (Arc::clone(&telemetry), Arc::clone(&recorder));

@@ -54,8 +54,7 @@ fn targets_never_exceed_the_budget_and_floors_hold() {
         let budget_bytes = dice.bytes();
         let (newcomer_bytes, mut last) = (dice.bytes(), None);
         for _ in 0..4 {
-            let inputs =
-                Inputs { budget_bytes, newcomer_bytes, databases: &databases, last: last.as_ref() };
+            let inputs = Inputs { budget_bytes, newcomer_bytes, databases: &databases, last: last.as_ref() };
             let division = divide(&inputs);
             assert_eq!(division, divide(&inputs), "seed {seed}: the same inputs");
             let sum = division.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();

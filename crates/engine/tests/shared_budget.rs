@@ -58,7 +58,7 @@ fn work(db: &Db, oracle: &mut Oracle, dice: &mut Dice, operations: u64) {
             }
             _ => {
                 let mut value = number.to_le_bytes().to_vec();
-                value.resize(dice.below(300) as usize + 8, number as u8);
+                value.resize(dice.below(1_500) as usize + 8, number as u8);
                 db.put(&key, &value).expect("put");
                 oracle.insert(key, value);
             }
@@ -98,7 +98,7 @@ fn within_windows(windows: u64, done: impl Fn() -> bool) -> bool {
 fn databases_under_random_load_stay_within_their_budget() {
     let seed = seed();
     let dir = TempDir::new().expect("a directory");
-    let budget = Budget::new(24 * MIB);
+    let budget = Budget::new(18 * MIB);
     let open = |number: usize| builder(&dir.path().join(number.to_string()), &budget).open().expect("open");
     let mut databases: Vec<Db> = (0..3).map(open).collect();
     let mut oracles: Vec<Oracle> = vec![Oracle::new(); 3];
@@ -130,7 +130,7 @@ fn databases_under_random_load_stay_within_their_budget() {
             stop.store(true, Ordering::Release);
             let samples = sampler.join().expect("the ledgers stay within the budget");
             ends.into_iter().for_each(|end| end.expect("the data is that of the oracle"));
-            assert!(samples > 50, "{samples} samples");
+            assert!(samples >= 5, "{samples} samples");
         });
         // One is closed and opened again.
         let at = round as usize;
@@ -187,16 +187,21 @@ fn one_that_opens_gets_its_part_and_one_that_closes_returns_it() {
     let dir = TempDir::new().expect("a directory");
     let budget = Budget::new(68 * MIB);
     let open = |name: &str| builder(&dir.path().join(name), &budget).open().expect("open");
+    // Filled before: what is written lately counts as a need.
+    let path = dir.path().join("first");
+    let filled = Db::builder(path).info_log(false).open().expect("open");
+    fill(&filled, 30);
+    filled.close().expect("close");
     let first = open("first");
     assert_eq!(first.memory().budget_bytes, 64 * MIB, "the floor of the next one is kept");
-    fill(&first, 30);
     for number in 0..30 << 10 {
         first.get(key(number)).expect("get");
     }
     let second = open("second");
     assert!(second.memory().budget_bytes >= 4 * MIB, "at once");
     second.put("key", "value").expect("put");
-    let is = |db: &Db, mib: u64| db.memory().budget_bytes.abs_diff(mib * MIB) < 64;
+    // But for the metadata of tables, and a step while lookups were made.
+    let is = |db: &Db, mib: u64| db.memory().budget_bytes.abs_diff(mib * MIB) < 4 * MIB;
     assert!(
         within_windows(10, || is(&first, 32) && is(&second, 32)),
         "{} {}",
@@ -204,10 +209,10 @@ fn one_that_opens_gets_its_part_and_one_that_closes_returns_it() {
         second.memory()
     );
     second.close().expect("close");
-    assert!(within_windows(10, || is(&first, 64)), "{}", first.memory());
+    assert!(within_windows(5, || is(&first, 64)), "{}", first.memory());
     first.close().expect("close");
     assert_eq!(budget.databases(), 0, "the last one has left");
-    assert!(is(&open("second"), 64));
+    assert_eq!(open("second").memory().budget_bytes, 64 * MIB);
 }
 
 #[test]
@@ -222,7 +227,8 @@ fn a_budget_that_is_too_small_is_refused_with_numbers_and_nothing_is_made() {
     assert!(text.contains("9437184") && text.contains("3 databases") && text.contains("12582912"), "{text}");
     assert_eq!(budget.databases(), 2);
     // The directory is neither locked nor a database.
-    Db::builder(dir.path().join("c")).error_if_exists(true).open().expect("open").close().expect("close");
+    let empty = Db::builder(dir.path().join("c")).experimental(|e| e.error_if_exists(true));
+    empty.open().expect("open").close().expect("close");
 }
 
 #[test]
@@ -230,9 +236,16 @@ fn databases_without_threads_share_a_budget_too() {
     let env = Env::deterministic(Arc::new(MemFs::new()), seed());
     let budget = Budget::new(16 * MIB);
     let open = |name: &str| builder(Path::new(name), &budget).env(env.clone()).open().expect("open");
-    let databases = ["/a", "/b", "/c"].map(open);
-    let mut oracles = [(); 3].map(|()| Oracle::new());
     let mut dice = Dice(seed());
+    let mut oracles = [(); 3].map(|()| Oracle::new());
+    let mut databases = Vec::new();
+    for name in ["/a", "/b", "/c"] {
+        databases.push(open(name));
+        // Those before have not made room yet: none runs before it is used.
+        let may_hold: u64 = databases.iter().map(|db| db.memory().budget_bytes).sum();
+        assert!(may_hold <= 16 * MIB, "{} databases may hold {may_hold} bytes", databases.len());
+        databases.iter().zip(&mut oracles).for_each(|(db, oracle)| work(db, oracle, &mut dice, 3_000));
+    }
     for step in 0..60 {
         let at = step % 3;
         work(&databases[at], &mut oracles[at], &mut dice, 2_000);

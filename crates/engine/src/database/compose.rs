@@ -55,8 +55,9 @@ pub(super) fn compose(
     let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
     let waker = Waker::default();
     let recorder = Arc::new(Recorder::new(&env, Arc::clone(&telemetry)));
-    let budget_bytes_max = member.as_ref().map_or(settings.memory_budget_bytes, Member::total_bytes);
-    let sampled_blocks = sampled_blocks_max(budget_bytes_max);
+    // Not of a whole shared budget: each of its databases has a sample.
+    let budget_bytes = member.as_ref().map_or(settings.memory_budget_bytes, Member::granted_bytes);
+    let sampled_blocks = sampled_blocks_max(budget_bytes);
     let memory = MemoryManager::new(Arc::clone(&settings), member, Arc::clone(&telemetry), sampled_blocks);
     let memory = Arc::new(memory);
     let (cache, ledger) = (memory.cache(), memory.ledger());

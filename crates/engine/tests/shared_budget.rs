@@ -80,7 +80,7 @@ fn held_bytes(databases: &[Db]) -> u64 {
     databases.iter().map(|db| db.memory().ledger_bytes).sum()
 }
 
-/// Waits until `done`, at most as long as so many windows of a second take.
+/// Waits until `done`, at most for this number of windows of a second.
 fn within_windows(windows: u64, done: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     while !done() {

@@ -134,8 +134,8 @@ impl Builder {
         self
     }
 
-    /// Memory budget that several databases share ([`Budget`]); [`Self::memory_budget`] has no effect
-    /// then. Default: each database has a budget of its own.
+    /// Memory budget that several databases share ([`Budget`]); [`Self::memory_budget`] then has no
+    /// effect. Default: each database has a budget of its own.
     ///
     /// ```
     /// # fn main() -> shamba::Result<()> {

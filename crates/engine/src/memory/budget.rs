@@ -5,8 +5,8 @@
 //! ([`shamba_model::memory::databases`]) sets a *target* per database. Each database follows its
 //! own target on its own upkeep thread ([`super::MemoryManager::follow_budget`]). Above the target
 //! it evicts, and returns what it no longer holds. Below, it takes what is free. So no thread calls
-//! into another database, and a database that cannot shrink at once delays the growth of others, not
-//! the limit.
+//! into another database. One that cannot shrink at once delays the growth of others; the limit
+//! holds.
 //!
 //! A database that joins is granted its floor at once: the division keeps that much free for the
 //! next one. Its target is an equal part. A database that is dropped returns its grant.
@@ -91,7 +91,7 @@ struct Seat {
     granted_bytes: AtomicU64,
 }
 
-/// What a database tells of itself at the end of a window.
+/// Measurements of a database at the end of a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Report {
     /// Bytes that it holds, with those that it keeps free for work.

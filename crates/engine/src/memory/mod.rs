@@ -16,12 +16,12 @@
 //! only a flush frees. With budgeted residency it is lent out while no writes come. Compactions
 //! reserve what they take, or do not begin ([`reserve`]).
 //!
-//! Shares follow what memory saves in each place ([`shares`]). A budget may serve several databases,
-//! each with a manager of its own ([`budget`]).
+//! Shares follow what memory saves in each place ([`shares`]). A budget may serve several
+//! databases, each with a manager of its own ([`budget`]).
 //!
 //! Locks: a change of the cache's capacity is made under a lock, which is taken after the writer's
-//! lock and the install lock, and held while consumers shrink. One more is held while the grant of a
-//! shared budget is followed, and is taken before that. The other locks here are leaves.
+//! lock and the install lock, and held while consumers shrink. One more is held while the grant of
+//! a shared budget is followed, and is taken before that. The other locks here are leaves.
 //!
 //! Not here: the arithmetic and its constants ([`shamba_model::memory`]); the accounting
 //! ([`shamba_table::Ledger`]).

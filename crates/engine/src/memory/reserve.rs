@@ -27,7 +27,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Room {
     /// Maximum of what all jobs reserve together.
     pub limit_bytes: u64,
-    /// What a job that runs alone gets in any case.
+    /// Minimum that a job which runs alone gets in any case.
     pub alone_bytes: u64,
 }
 

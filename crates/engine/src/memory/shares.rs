@@ -121,7 +121,7 @@ impl MemoryManager {
         }
     }
 
-    /// What a shared budget must know of this database at the end of a window.
+    /// Measurements of the last window for the division of a shared budget.
     fn report(&self, plan: &PlanValue) -> Report {
         let cache_gain = self.cache_gain_per_byte();
         let is_cache_small = self.cache.capacity_bytes() <= self.settings.budget_bytes() / CACHE_SMALL_PART;

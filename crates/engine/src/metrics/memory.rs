@@ -9,8 +9,8 @@ use std::fmt;
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// The budget that was set, or the part of a shared [`Budget`](crate::Budget) that this database
-    /// may hold now.
+    /// The budget that was set, or the part of a shared [`Budget`](crate::Budget) that this
+    /// database may hold now.
     pub budget_bytes: u64,
     /// The part of a shared budget that it should hold, which it follows within a window; otherwise
     /// [`Self::budget_bytes`].

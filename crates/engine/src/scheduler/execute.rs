@@ -189,7 +189,7 @@ impl Scheduler {
         self.build(Building { scheduler: self, job: Some(Arc::clone(&job)), slice }, job, reservation)
     }
 
-    /// Builds a slice. Its reservation has ended before others are woken, which may need the memory.
+    /// Builds a slice. Its reservation ends before others are woken, which may need the memory.
     fn build(&self, building: Building<'_>, job: Arc<Job>, reservation: Reservation) -> Result<()> {
         let result = self.compactor.build_slice(&job, building.slice, reservation);
         let result = result.map_err(|error| self.stop_of(&job, error));

@@ -33,8 +33,9 @@
 //! assert_eq!(first.bytes, [32 * MIB; 2]);
 //! // The second one is read from, and the first one is not.
 //! let busy = Database { gain_per_byte: 9.0, loss_per_byte: 9.0, ..database(2) };
-//! let mut databases = [database(1), busy].map(|of| Database { share_bytes: Some(32 * MIB), ..of });
-//! databases.iter_mut().for_each(|of| of.held_bytes = 32 * MIB);
+//! let bytes = 32 * MIB;
+//! let databases = [database(1), busy]
+//!     .map(|of| Database { share_bytes: Some(bytes), held_bytes: bytes, ..of });
 //! let second = divide(&Inputs { databases: &databases, ..inputs });
 //! let third = divide(&Inputs { databases: &databases, last: Some(&second.window), ..inputs });
 //! assert!(third.bytes[0] < 32 * MIB && third.bytes[1] > 32 * MIB);

@@ -43,8 +43,8 @@ pub fn job_bytes_min(work_bytes: u64) -> u64 {
     work_bytes / WORK_JOBS
 }
 
-/// Memory that a compaction reserves when it builds tables whose digests take `building_bytes`: that,
-/// read-ahead of its inputs, and the fixed memory of building a table.
+/// Memory that a compaction reserves when it builds tables whose digests take `building_bytes`:
+/// these, read-ahead of its inputs, and the fixed memory of building a table.
 pub fn job_bytes(budget_bytes: u64, work_bytes: u64, building_bytes: u64) -> u64 {
     let fixed_bytes = read_ahead_bytes(budget_bytes) + WORK_BYTES_MIN.min(budget_bytes / WORK_PART);
     building_bytes.saturating_add(fixed_bytes).max(job_bytes_min(work_bytes))
@@ -62,9 +62,9 @@ pub fn jobs_bytes_max(budget_bytes: u64, work_bytes: u64, fixed_bytes: u64) -> u
     shared_bytes(budget_bytes, fixed_bytes.saturating_add(for_flush_bytes)).min(budget_bytes / JOBS_PART)
 }
 
-/// Memory kept free for a flush and for compactions, which have reserved `reserved_bytes`, less what
-/// running work holds already. While no compaction runs, memory for one is kept. While `is_lent`
-/// only reserved memory is kept: no writes come, and what uses the rest can be evicted at once.
+/// Memory kept free for a flush and for compactions, which have reserved `reserved_bytes`, less
+/// what running work holds already. While no compaction runs, memory for one is kept. While
+/// `is_lent` only reserved memory is kept: no writes come, and what uses the rest can be evicted.
 pub fn kept_free_bytes(work_bytes: u64, reserved_bytes: u64, at_work_bytes: u64, is_lent: bool) -> u64 {
     let with_flush_bytes = job_bytes_min(work_bytes).saturating_add(reserved_bytes);
     let all_bytes = if is_lent { reserved_bytes } else { with_flush_bytes.max(work_bytes) };

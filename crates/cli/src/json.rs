@@ -101,6 +101,8 @@ pub fn memory(report: &MemoryReport) -> Value {
         report.parts.iter().map(|(name, bytes)| (name.clone(), json!(bytes))).collect();
     json!({
         "budget_bytes": report.budget_bytes,
+        "budget_target_bytes": report.budget_target_bytes,
+        "budget_total_bytes": report.budget_total_bytes,
         "ledger_bytes": report.ledger_bytes,
         "peak_bytes": report.peak_bytes,
         "rss_bytes": report.rss_bytes,

@@ -173,6 +173,7 @@ pub use database::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use event::{Event, EventListener};
 pub use key_range::KeyRange;
+pub use memory::Budget;
 pub use metrics::{LevelMemory, LevelStats, MemoryPrices, MemoryReport, Stats, TableStats};
 pub use options::experimental::Experimental;
 pub use options::settings::{Durability, Tuning};

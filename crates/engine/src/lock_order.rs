@@ -21,6 +21,8 @@ order! {
     TUNER = 1, "the tuner";
     /// Observations of residency. Held while it settles and requests filter rewrites.
     RESIDENCY_LOOK = 2, "the observations of residency";
+    /// The grant of a shared budget. Held while memory is returned or taken.
+    FOLLOWING = 4, "the grant of a shared budget";
     /// Active log, sequence numbers, active memtables. Held while edits are installed.
     WRITING = 5, "the writer";
     /// The redesigns. Held while another design is installed.
@@ -57,6 +59,8 @@ order! {
     OBSOLETE_TABLES = 35, "the obsolete tables";
     /// Other obsolete files. Held while they are deleted.
     OBSOLETE_FILES = 36, "the obsolete files";
+    /// Reports and targets of the databases that share a budget.
+    BUDGET_MEMBERS = 39, "the members of a shared budget";
     /// The observed workload.
     WORKLOAD = 40, "the observed workload";
     /// The last plan of residency in figures.

@@ -59,7 +59,7 @@ impl Parts {
         let telemetry = Arc::new(Telemetry::new(&env, dir, observers, 1));
         let lifecycle = Arc::new(Lifecycle::new(false, Arc::clone(&telemetry)));
         let recorder = Arc::new(TraceRecorder::new(&env, Arc::clone(&telemetry)));
-        let memory = MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), 0);
+        let memory = MemoryManager::new(Arc::clone(&settings), None, Arc::clone(&telemetry), 0);
         let memtable = ChunkedMemtable::new(settings.memtable_index);
         let (name, closed) = (DEFAULT_KEYSPACE.to_owned(), Arc::clone(lifecycle.closed_flag()));
         let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, closed);

@@ -51,6 +51,7 @@
 
 pub mod constants;
 mod consumers;
+pub mod databases;
 mod moves;
 mod parts;
 
@@ -60,9 +61,10 @@ pub use consumers::{
 };
 pub use moves::Move;
 pub use parts::{
-    budget_bytes_min, decayed_peak_bytes, early_bytes, is_capacity_changed, iterator_bytes, kept_free_bytes,
-    memtable_bytes_max, memtable_charge, missing_bytes, recent_ratio, shared_bytes, shed_bytes, slack_bytes,
-    table_metadata_bytes, tables_bytes_max, work_bytes,
+    budget_bytes_min, decayed_peak_bytes, early_bytes, is_capacity_changed, iterator_bytes, job_bytes,
+    job_bytes_min, jobs_bytes_max, kept_free_bytes, memtable_bytes_max, memtable_charge, missing_bytes,
+    read_ahead_bytes, recent_ratio, shared_bytes, shed_bytes, slack_bytes, table_metadata_bytes,
+    tables_bytes_max, work_bytes,
 };
 
 use self::constants::{MARGIN, MOVING_NS_PER_BYTE, PAYBACK_SECONDS, STEP_PART};

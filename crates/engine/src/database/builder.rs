@@ -17,6 +17,7 @@ use shamba_env::{Env, SlowFs, UnmappedLogs};
 use crate::database::Db;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
+use crate::memory::Budget;
 use crate::options::experimental::Experimental;
 use crate::options::settings::{LiveSettings, Settings};
 use crate::options::{self, SettingChange};
@@ -45,6 +46,7 @@ pub struct Builder {
     pub(crate) env: Env,
     pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) workers: Option<Workers>,
+    pub(crate) budget: Option<Budget>,
     changes: Vec<SettingChange>,
 }
 
@@ -61,6 +63,7 @@ impl Builder {
             env: Env::real(),
             listener: None,
             workers: None,
+            budget: None,
             changes: Vec::new(),
         }
     }
@@ -127,6 +130,28 @@ impl Builder {
     #[must_use]
     pub fn workers(mut self, workers: &Workers) -> Self {
         self.workers = Some(workers.clone());
+        self
+    }
+
+    /// Memory budget that several databases share ([`Budget`]); [`Self::memory_budget`] then has no
+    /// effect. Default: each database has a budget of its own.
+    ///
+    /// ```
+    /// # fn main() -> shamba::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    /// let budget = shamba::Budget::new(1 << 30);
+    /// let users = shamba::Db::builder(a).budget(&budget).open()?;
+    /// let events = shamba::Db::builder(b).budget(&budget).open()?;
+    /// # users.close()?;
+    /// # events.close()
+    /// # }
+    /// ```
+    ///
+    /// The open fails with `Invalid` if the budget is less than 4 MiB per open database.
+    #[must_use]
+    pub fn budget(mut self, budget: &Budget) -> Self {
+        self.budget = Some(budget.clone());
         self
     }
 

@@ -21,7 +21,7 @@ use crate::directory::file_number;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
-use crate::memory::{Consumer, MemoryManager};
+use crate::memory::{Consumer, Member, MemoryManager};
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -43,7 +43,7 @@ pub(super) fn compose(
     builder: &Builder,
     env: Env,
     dir: &Path,
-    settings: Settings,
+    (settings, member): (Settings, Option<Member>),
     state: &ManifestState,
     files: &[String],
     file_lock: Box<dyn FileLock>,
@@ -59,8 +59,11 @@ pub(super) fn compose(
     let told = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
     let waker = Waker::default();
     let recorder = Arc::new(TraceRecorder::new(&env, Arc::clone(&telemetry)));
-    let sampled_blocks = sampled_blocks_max(settings.memory_budget_bytes);
-    let memory = Arc::new(MemoryManager::new(Arc::clone(&settings), Arc::clone(&telemetry), sampled_blocks));
+    // Not of a whole shared budget: each of its databases has a sample.
+    let budget_bytes = member.as_ref().map_or(settings.memory_budget_bytes, Member::granted_bytes);
+    let sampled_blocks = sampled_blocks_max(budget_bytes);
+    let memory = MemoryManager::new(Arc::clone(&settings), member, Arc::clone(&telemetry), sampled_blocks);
+    let memory = Arc::new(memory);
     let (cache, ledger) = (memory.cache(), memory.ledger());
 
     let keyspaces = keyspaces(state, &settings, &lifecycle);

@@ -71,7 +71,8 @@ impl Core {
             scheduler: Arc::clone(&self.scheduler),
             residency: Arc::clone(&self.residency),
             tuning: Arc::clone(&self.tuning),
-            holds_filters: self.settings.filter_residency != Residency::Pinned,
+            holds_filters: self.settings.filter_residency != Residency::Pinned
+                || self.memory.member().is_some(),
             is_read_only: self.lifecycle.is_read_only(),
         });
         // If the start fails, the threads stop: otherwise they would hold the parts and their files
@@ -129,7 +130,7 @@ struct DatabaseSteps {
     scheduler: Arc<Scheduler>,
     residency: Arc<ResidencyManager>,
     tuning: Arc<DesignTuning>,
-    /// Whether filters and indexes compete for memory.
+    /// Whether filters and indexes, or databases, compete for memory.
     holds_filters: bool,
     is_read_only: bool,
 }
@@ -146,6 +147,7 @@ impl Steps for DatabaseSteps {
         match lane {
             Lane::Flush | Lane::Compaction => self.scheduler.step(lane),
             Lane::Upkeep => {
+                self.scheduler.follow_budget();
                 let memory = self.holds_filters.then(|| self.residency.look());
                 let tuning = (!self.is_read_only).then(|| self.tuning.look());
                 Next::After(memory.into_iter().chain(tuning).min().unwrap_or(Duration::MAX))

@@ -31,6 +31,7 @@ use crate::database::builder::Builder;
 use crate::directory::{file_number, sync_names_above};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::memory::{Budget, Member};
 use crate::options::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::writer::parse_side_file_name;
@@ -44,6 +45,11 @@ use shamba_tree::version::{ManifestEdit, OpenTables, Pairs, TableMeta};
 
 use self::locking::lock_directory;
 use self::rebuild::{Rebuilt, Tail};
+
+/// Longest wait of an open for its floor in a shared budget; then it begins with what is free.
+const FLOOR_WAIT_US: u64 = 2_000_000;
+/// Time between two looks at what is free.
+const FLOOR_POLL_US: u64 = 5_000;
 
 /// Opens the database that the builder describes.
 pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
@@ -80,7 +86,8 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     // at a later open.
     let given = if settings.record { settings.given_over(&recorded) } else { Vec::new() };
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
-    let core = Arc::new(compose(&builder, env, &dir, settings, &state, &files, file_lock));
+    let member = builder.budget.as_ref().map(|budget| join_budget(&env, budget)).transpose()?;
+    let core = Arc::new(compose(&builder, env, &dir, (settings, member), &state, &files, file_lock));
     open_tables(&core, &state)?;
     date_tombstones(&core, &state);
     core.statistics.load();
@@ -97,6 +104,21 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let path = core.catalog.dir().to_path_buf();
     core.telemetry.emit(Event::Opened { path, tables, replayed_batches: report.batches });
     Ok(core)
+}
+
+/// A part of a shared budget, with at least the floor as soon as other databases have made room.
+fn join_budget(env: &Env, budget: &Budget) -> Result<Member> {
+    let member = budget.join()?;
+    let begin_us = env.clock.now_us();
+    // Their upkeep threads look several times a second. Without threads nobody makes room now.
+    while !member.has_floor()
+        && !env.spawner.is_inline()
+        && env.clock.now_us().saturating_sub(begin_us) < FLOOR_WAIT_US
+    {
+        env.clock.sleep_us(FLOOR_POLL_US);
+        member.grow();
+    }
+    Ok(member)
 }
 
 /// The initial state of a new database.

@@ -11,19 +11,24 @@
 //! a warning says so, and reads go on uncached. An open whose tables would take more than half of
 //! the budget keeps some of them closed ([`tables`]).
 //!
-//! Memory for one flush and one compaction is kept free
+//! Memory for one flush and one compaction is set aside
 //! ([`crate::options::settings::Settings::work_bytes`]), so a flush never waits for memory that
-//! only a flush frees. With budgeted residency it is lent out while no writes come.
+//! only a flush frees. With budgeted residency it is lent out while no writes come. Compactions
+//! reserve what they take, or do not begin ([`reserve`]).
 //!
-//! Shares follow what memory saves in each place ([`shares`]).
+//! Shares follow what memory saves in each place ([`shares`]). A budget may serve several
+//! databases, each with a manager of its own ([`budget`]).
 //!
 //! Locks: a change of the cache's capacity is made under a lock, which is taken after the writer's
-//! lock and the install lock, and held while consumers shrink. The other locks here are leaves.
+//! lock and the install lock, and held while consumers shrink. One more is held while the grant of
+//! a shared budget is followed, and is taken before that. The other locks here are leaves.
 //!
 //! Not here: the arithmetic and its constants ([`shamba_model::memory`]); the accounting
 //! ([`shamba_table::Ledger`]).
 
 mod balance;
+mod budget;
+mod reserve;
 mod shares;
 mod tables;
 #[cfg(test)]
@@ -38,6 +43,10 @@ use shamba_tree::iter::registry::IterRegistry;
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
 
+pub use self::budget::Budget;
+pub(crate) use self::budget::Member;
+pub(crate) use self::reserve::Reservation;
+use self::reserve::Reservations;
 use self::shares::Division;
 use self::tables::TreeMemory;
 use crate::lock_order;
@@ -67,9 +76,15 @@ pub(crate) struct MemoryManager {
     ledger: Arc<Ledger>,
     cache: Arc<BlockCache>,
     iterators: Arc<IterRegistry>,
+    /// This database's part of a budget that it shares with others.
+    member: Option<Member>,
+    /// Held while the grant of `member` is followed.
+    following: Ranked<()>,
     consumers: Ranked<Vec<Weak<dyn Consumer>>>,
     /// Held while memory is moved between the block cache and others.
     balancing: Ranked<()>,
+    /// Memory that is promised and not charged yet.
+    reserved: Arc<Reservations>,
     division: Division,
     trees: TreeMemory,
     /// The warning that the memory budget leaves nothing to the block cache was emitted.
@@ -77,21 +92,32 @@ pub(crate) struct MemoryManager {
 }
 
 impl MemoryManager {
-    /// The memory of the budget in `settings`. The cache samples the reuse of up to
-    /// `sampled_blocks` blocks.
-    pub fn new(settings: Arc<Settings>, telemetry: Arc<Telemetry>, sampled_blocks: usize) -> Self {
+    /// The memory of the budget in `settings`, or of a part of a shared budget. The cache samples
+    /// the reuse of up to `sampled_blocks` blocks.
+    pub fn new(
+        settings: Arc<Settings>,
+        member: Option<Member>,
+        telemetry: Arc<Telemetry>,
+        sampled_blocks: usize,
+    ) -> Self {
+        if let Some(member) = &member {
+            settings.live.set_budget_bytes(member.granted_bytes());
+        }
         let ledger = Arc::new(Ledger::new());
         // Read-ahead is the first memory that iterators give up, so it gets half of their share.
         ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
         let iterators =
             IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
-        let cache = Arc::new(balance::new_cache(&settings, &ledger, sampled_blocks));
+        let cache = Arc::new(balance::new_cache(&settings, member.as_ref(), &ledger, sampled_blocks));
         Self {
             telemetry,
             cache,
             iterators,
+            member,
+            following: Ranked::new(lock_order::FOLLOWING, ()),
             consumers: Ranked::new(lock_order::CONSUMERS, Vec::new()),
             balancing: Ranked::new(lock_order::BALANCING, ()),
+            reserved: Arc::default(),
             division: Division::default(),
             trees: TreeMemory::new(&ledger),
             has_warned_budget_full: AtomicBool::new(false),
@@ -108,6 +134,11 @@ impl MemoryManager {
     /// The block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
+    }
+
+    /// The part of a budget that this database shares with others.
+    pub fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
     }
 
     /// The registry of all scans, which release what idle ones hold.
@@ -138,7 +169,7 @@ impl MemoryManager {
 
     /// Chooses which of `tables` stay open; one flag per table, in the same order.
     pub fn tables_to_open(&self, tables: &[&TableMeta]) -> Vec<bool> {
-        self.trees.to_open(self.settings.memory_budget_bytes, tables)
+        self.trees.to_open(self.settings.budget_bytes(), tables)
     }
 
     /// Whether the budget keeps some tables closed, which are opened for one use each time.
@@ -157,7 +188,7 @@ impl MemoryManager {
         let _events = self.telemetry.hold_events();
         let bytes = views.iter().map(|view| view.metadata_bytes() as u64).sum();
         self.charge(&mut self.trees.charge(), bytes);
-        let warning = self.trees.changed(self.settings.memory_budget_bytes, views);
+        let warning = self.trees.changed(self.settings.budget_bytes(), views);
         warning.into_iter().for_each(|warning| self.telemetry.warn(warning));
     }
 }

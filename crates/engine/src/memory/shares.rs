@@ -16,11 +16,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use shamba_model::memory::constants::{CACHE_SMALL_PART, WRITTEN_MEMTABLES};
 use shamba_model::memory::{self, Inputs, Measured, PlanValue, Shares, Window};
 use shamba_model::value::WriteBuffer;
-use shamba_table::Residency;
+use shamba_table::{LedgerPart, Residency};
 
 use super::MemoryManager;
+use super::budget::Report;
 use crate::lock_order;
 use crate::ranked::Ranked;
 
@@ -37,6 +39,8 @@ pub(super) struct Division {
     memtable_bytes: AtomicU64,
     /// Recent peak of the bytes of all but block cache and consumers, with the memory kept free.
     pub(super) others_peak_bytes: AtomicU64,
+    /// Bytes flushed in about the last eight windows.
+    written_bytes: AtomicU64,
     /// Nothing was written for some windows, so no memory is kept free for a flush or compaction.
     writes_idle: AtomicBool,
     last: Ranked<LastWindow>,
@@ -48,6 +52,7 @@ impl Default for Division {
             cache_bytes: AtomicU64::new(0),
             memtable_bytes: AtomicU64::new(0),
             others_peak_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
             writes_idle: AtomicBool::new(false),
             last: Ranked::new(lock_order::DIVISION, LastWindow::default()),
         }
@@ -118,7 +123,34 @@ impl MemoryManager {
     pub fn end_window(&self, now_us: u64, read_ns: f64, plan: &PlanValue) {
         let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
         self.division.others_peak_bytes.store(memory::decayed_peak_bytes(peak_bytes), Ordering::Relaxed);
+        let buffer_bytes_before = self.division.last.lock().written_bytes;
         self.decide_anew(now_us, read_ns, plan);
+        let written_bytes = self.division.last.lock().written_bytes.saturating_sub(buffer_bytes_before);
+        let recent_bytes = memory::decayed_peak_bytes(self.division.written_bytes.load(Ordering::Relaxed));
+        self.division.written_bytes.store(recent_bytes.saturating_add(written_bytes), Ordering::Relaxed);
+        if let Some(member) = &self.member {
+            member.report(self.report(plan));
+        }
+    }
+
+    /// Measurements of the last window for the division of a shared budget.
+    fn report(&self, plan: &PlanValue) -> Report {
+        let cache_gain = self.cache_gain_per_byte();
+        let is_cache_small = self.cache.capacity_bytes() <= self.settings.budget_bytes() / CACHE_SMALL_PART;
+        let memtable_bytes =
+            self.settings.live.buffer_bytes().min(self.division.written_bytes.load(Ordering::Relaxed));
+        let fixed_bytes: u64 = self.consumers().iter().map(|consumer| consumer.floor()).sum();
+        let fixed_bytes = fixed_bytes.saturating_add(self.ledger.bytes(LedgerPart::TableMeta));
+        Report {
+            held_bytes: self.ledger.total().saturating_add(self.kept_bytes()),
+            demand_bytes: memtable_bytes.saturating_mul(WRITTEN_MEMTABLES).saturating_add(fixed_bytes),
+            gain_per_byte: cache_gain.max(plan.gain_per_byte),
+            loss_per_byte: if is_cache_small {
+                plan.loss_per_byte
+            } else {
+                cache_gain.min(plan.loss_per_byte)
+            },
+        }
     }
 
     /// Measures the window and decides.
@@ -161,7 +193,7 @@ impl MemoryManager {
 
     /// Filters and indexes, the block cache, and the write buffer.
     fn competing(&self, plan: &PlanValue, cache_gain: f64, buffer: WriteBuffer) -> [memory::Consumer; 3] {
-        let (settings, budget_bytes) = (&self.settings, self.settings.memory_budget_bytes);
+        let (settings, budget_bytes) = (&self.settings, self.settings.budget_bytes());
         let floor_bytes = self.consumers().iter().map(|consumer| consumer.floor()).sum();
         let consumers_max = settings.resident_bytes_max.unwrap_or(u64::MAX);
         [
@@ -186,7 +218,7 @@ impl MemoryManager {
     fn decide(&self, competing: &[memory::Consumer], last: Option<&Window>) -> Shares {
         let others_bytes = self.others_bytes() + self.kept_bytes();
         let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
-        let (budget_bytes, others_bytes) = (self.settings.memory_budget_bytes, others_bytes.max(peak_bytes));
+        let (budget_bytes, others_bytes) = (self.settings.budget_bytes(), others_bytes.max(peak_bytes));
         let shares = memory::decide(&Inputs { budget_bytes, others_bytes, consumers: competing, last });
         debug_assert!(
             shares.bytes[CONSUMERS].saturating_add(shares.bytes[CACHE])

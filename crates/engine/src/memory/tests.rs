@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Env, MemFs, lock};
 use shamba_key::KeyspaceId;
-use shamba_model::memory::constants::{BUDGET_BYTES_MIN, WINDOW_US};
-use shamba_model::memory::{PlanValue, shared_bytes};
+use shamba_model::memory::constants::{BUDGET_BYTES_MIN, JOBS_PART, WINDOW_US};
+use shamba_model::memory::databases::convergence_windows;
+use shamba_model::memory::{PlanValue, job_bytes_min, shared_bytes};
 use shamba_table::{Charge, Residency};
 use shamba_tree::version::Version;
 
@@ -19,10 +20,19 @@ const BUDGET_BYTES: u64 = 16 * MIB;
 
 /// The memory of a budget under these settings.
 fn manager(settings: Settings) -> MemoryManager {
+    member_with(settings, None)
+}
+
+/// The memory of a database in a shared budget.
+fn in_budget(budget: &Budget) -> MemoryManager {
+    member_with(Settings::default(), Some(budget.join().expect("it has room for one more")))
+}
+
+fn member_with(settings: Settings, member: Option<Member>) -> MemoryManager {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
     let observers = Observers { listener: None, info_log: false, times_lookups: false };
     let telemetry = Arc::new(Telemetry::new(&env, Path::new("/"), observers, 1));
-    MemoryManager::new(Arc::new(settings), telemetry, 0)
+    MemoryManager::new(Arc::new(settings), member, telemetry, 0)
 }
 
 fn of_budget(memory_budget_bytes: u64) -> MemoryManager {
@@ -45,6 +55,14 @@ impl Filters {
         let weak: Weak<Self> = Arc::downgrade(&filters);
         memory.register(weak);
         filters
+    }
+
+    /// Loads `bytes` more, as residency does: room first.
+    fn load(&self, memory: &MemoryManager, bytes: u64) {
+        let _room = memory.make_room(bytes);
+        let mut charge = lock(&self.charge);
+        let bytes = charge.bytes() + bytes;
+        charge.resize(bytes);
     }
 
     fn shrunk(&self) -> u64 {
@@ -240,4 +258,247 @@ fn trees_are_charged_and_too_many_tables_are_warned_of_once() {
         memory.tables_to_open(&metas[..10]).iter().all(|is_open| *is_open) && !memory.has_closed_tables()
     );
     assert!(memory.tables_to_open(&metas).contains(&false) && memory.has_closed_tables());
+}
+
+#[test]
+fn jobs_begin_while_there_is_memory_and_one_alone_always_does() {
+    let memory = of_budget(BUDGET_BYTES);
+    let all_bytes = BUDGET_BYTES / JOBS_PART;
+    let first = memory.reserve(all_bytes - MIB).expect("the memory is free");
+    assert_eq!(first.bytes(), all_bytes - MIB);
+    assert!(memory.reserve(2 * MIB).is_none(), "the jobs have their part of the budget");
+    let second = memory.reserve(MIB / 2).expect("there is half a MiB more than that");
+    drop(first);
+    let third = memory.reserve(2 * MIB).expect("the first one has ended");
+    drop((second, third));
+    // Memory that cannot be evicted leaves nothing for jobs, but one that runs alone gets what is
+    // set aside for it.
+    let mut charge = memtables(&memory);
+    memory.charge(&mut charge, BUDGET_BYTES);
+    let mut alone = memory.reserve(u64::MAX).expect("it is the only one");
+    let alone_bytes = job_bytes_min(memory.settings.work_bytes());
+    assert_eq!(alone.bytes(), alone_bytes);
+    assert!(memory.reserve(1).is_none());
+    assert!(!memory.extend(&mut alone, alone_bytes + 1), "its tables must end earlier");
+    drop(charge);
+    assert!(memory.extend(&mut alone, 2 * MIB) && alone.bytes() == 2 * MIB);
+    drop(alone);
+    assert_eq!(memory.reserved.jobs_bytes(), 0, "all is returned");
+}
+
+#[test]
+fn filters_are_evicted_for_what_a_job_reserves_before_it_takes_it() {
+    let memory = of_budget(BUDGET_BYTES);
+    let filters = Filters::of(&memory, 10 * MIB, MIB);
+    let mut charge = memtables(&memory);
+    memory.charge(&mut charge, 2 * MIB);
+    let within = || memory.ledger().total() + memory.kept_bytes() <= BUDGET_BYTES;
+    assert!(within());
+    let job = memory.reserve(4 * MIB).expect("filters can be evicted");
+    assert_eq!(filters.shrunk(), 0, "only when the job begins");
+    memory.balance();
+    assert!(filters.shrunk() > 0 && within());
+    let held_bytes = filters.held();
+    let mut building = Charge::new(memory.ledger(), LedgerPart::WriteBuffers, 0);
+    for bytes in (0..=4 * MIB).step_by(1 << 16) {
+        memory.charge(&mut building, bytes);
+        assert!(within(), "{bytes}");
+    }
+    assert_eq!(filters.held(), held_bytes, "the memory was there");
+    drop((building, job));
+    // A table that is about to be opened counts before it is charged.
+    let coming = memory.make_room(5 * MIB);
+    assert!(memory.ledger().total() + 5 * MIB + memory.kept_bytes() <= BUDGET_BYTES);
+    drop(coming);
+    assert_eq!(memory.reserved.coming_bytes(), 0);
+}
+
+#[test]
+fn threads_that_reserve_at_once_never_get_more_than_there_is() {
+    let memory = of_budget(BUDGET_BYTES);
+    let most_bytes = AtomicU64::new(0);
+    // One job is never alone, so none gets more than the limit.
+    let _first = memory.reserve(MIB).expect("the first");
+    std::thread::scope(|scope| {
+        for thread in 1..5u64 {
+            let (memory, most_bytes) = (&memory, &most_bytes);
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for turn in 0..2_000u64 {
+                    match memory.reserve((turn * thread * 7_919) % (2 * MIB)) {
+                        Some(reservation) => held.push(reservation),
+                        None => held.truncate(held.len() / 2),
+                    }
+                    most_bytes.fetch_max(memory.reserved.jobs_bytes(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let most_bytes = most_bytes.load(Ordering::Relaxed);
+    assert!(most_bytes <= BUDGET_BYTES / JOBS_PART && most_bytes > BUDGET_BYTES / JOBS_PART / 2);
+    assert_eq!(memory.reserved.jobs_bytes(), MIB);
+}
+
+const FLOOR: u64 = BUDGET_BYTES_MIN;
+
+/// Bytes that all of `members` may hold.
+fn granted_bytes(members: &[MemoryManager]) -> u64 {
+    members.iter().filter_map(|memory| memory.member()).map(Member::granted_bytes).sum()
+}
+
+#[test]
+fn a_budget_too_small_for_another_database_names_its_numbers() {
+    let budget = Budget::new(3 * FLOOR - 1);
+    let first = in_budget(&budget);
+    let second = in_budget(&budget);
+    let error = budget.join().map(|_| ()).expect_err("no room for three floors");
+    assert_eq!(error.kind(), crate::ErrorKind::Invalid);
+    let text = error.to_string();
+    for number in [3 * FLOOR - 1, 3, FLOOR, 3 * FLOOR] {
+        assert!(text.contains(&number.to_string()), "{number} is missing: {text}");
+    }
+    assert_eq!(budget.databases(), 2, "nobody has joined");
+    drop(first);
+    let _third = in_budget(&budget);
+    drop(second);
+    assert_eq!(budget.databases(), 1);
+    assert!(Budget::new(FLOOR - 1).join().is_err());
+}
+
+#[test]
+fn a_newcomer_has_its_floor_at_once_and_its_part_when_others_have_made_room() {
+    let budget = Budget::new(64 * MIB);
+    let mut members = vec![in_budget(&budget)];
+    let filters = Filters::of(&members[0], 40 * MIB, 0);
+    assert_eq!(granted_bytes(&members), 60 * MIB, "all but the floor of the next one");
+    members.push(in_budget(&budget));
+    assert_eq!(granted_bytes(&members[1..]), FLOOR);
+    assert_eq!((filters.held(), filters.shrunk()), (40 * MIB, 0), "nobody else takes its memory");
+    assert!(!members[1].follow_budget());
+    assert_eq!(granted_bytes(&members[1..]), FLOOR, "nothing is free");
+    assert!(!members[0].follow_budget(), "filters need no flush");
+    assert!(filters.held() <= 30 * MIB && granted_bytes(&members[..1]) == 30 * MIB);
+    members[1].follow_budget();
+    assert_eq!(granted_bytes(&members[1..]), 30 * MIB);
+    assert_eq!(members[1].settings.budget_bytes(), 30 * MIB, "its sizes follow");
+    let third = in_budget(&budget);
+    assert_eq!(third.member().map(Member::granted_bytes), Some(FLOOR));
+    // One that is dropped returns its part.
+    members.remove(0);
+    members.push(third);
+    (0..2).for_each(|_| members.iter().for_each(|memory| _ = memory.follow_budget()));
+    assert_eq!(granted_bytes(&members), 60 * MIB);
+    assert!(members.iter().all(|memory| memory.settings.budget_bytes() == 30 * MIB));
+    drop(members);
+    assert_eq!(granted_bytes(&[in_budget(&budget)]), 60 * MIB, "the last one has returned all");
+}
+
+#[test]
+fn a_database_keeps_its_grant_until_its_memtables_are_flushed() {
+    let budget = Budget::new(64 * MIB);
+    let first = in_budget(&budget);
+    let mut charge = memtables(&first);
+    first.charge(&mut charge, 40 * MIB);
+    let second = in_budget(&budget);
+    assert!(first.follow_budget(), "a flush is asked for");
+    let held_bytes = first.ledger().total() + first.kept_bytes();
+    assert_eq!(first.member().map(Member::granted_bytes), Some(held_bytes));
+    second.follow_budget();
+    assert!(second.settings.budget_bytes() + held_bytes <= 64 * MIB);
+    charge.resize(0);
+    assert!(!first.follow_budget());
+    second.follow_budget();
+    assert_eq!((first.settings.budget_bytes(), second.settings.budget_bytes()), (30 * MIB, 30 * MIB));
+}
+
+/// Ends a window of all databases; the busy one gains by more memory.
+fn end_windows(members: &[MemoryManager], now_us: u64, busy: usize) {
+    for (at, memory) in members.iter().enumerate() {
+        let per_byte = if at == busy { 9.0 } else { 0.0 };
+        let plan = PlanValue {
+            gain_per_byte: per_byte,
+            loss_per_byte: per_byte,
+            useful_bytes: u64::MAX,
+            ..PlanValue::default()
+        };
+        memory.end_window(now_us, 1_000.0, &plan);
+        memory.follow_budget();
+    }
+}
+
+#[test]
+fn idle_databases_give_their_memory_to_a_busy_one_within_the_stated_windows() {
+    let budget = Budget::new(64 * MIB);
+    let members: Vec<_> = (0..3).map(|_| in_budget(&budget)).collect();
+    let filters: Vec<_> = members.iter().map(|memory| Filters::of(memory, 2 * MIB, 0)).collect();
+    let (mut now_us, mut busy) = (0, 0);
+    for _ in 0..3 {
+        // Reports are of the window before, and followed in the one after.
+        for _ in 0..convergence_windows(3) + 3 {
+            now_us += WINDOW_US;
+            // The busy one loads filters as it can.
+            let room_bytes = members[busy].consumers_room_bytes();
+            filters[busy].load(&members[busy], room_bytes);
+            end_windows(&members, now_us, busy);
+            assert!(granted_bytes(&members) <= 64 * MIB);
+        }
+        for (at, memory) in members.iter().enumerate() {
+            let bytes = memory.settings.budget_bytes();
+            let is_right = if at == busy { bytes > 48 * MIB } else { bytes < FLOOR + (64 << 10) };
+            assert!(is_right, "database {at} of the busy {busy} may hold {bytes} bytes");
+        }
+        busy = (busy + 1) % 3;
+    }
+}
+
+#[test]
+fn ledgers_together_stay_within_a_shared_budget_whatever_is_charged() {
+    let seed = 0x5eed;
+    let mut state = seed;
+    let mut below = |bound: u64| {
+        state = u64::wrapping_mul(state, 6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound.max(1)
+    };
+    let budget = Budget::new(48 * MIB);
+    let total = |members: &[(MemoryManager, Arc<Filters>, Charge)]| {
+        members.iter().map(|(memory, ..)| memory.ledger().total()).sum::<u64>()
+    };
+    let mut members = Vec::new();
+    for step in 0..20_000u64 {
+        let at = below(members.len() as u64) as usize;
+        match below(40) {
+            0 if members.len() < 8 => {
+                let memory = in_budget(&budget);
+                let filters = Filters::of(&memory, 0, 0);
+                let charge = memtables(&memory);
+                members.push((memory, filters, charge));
+            }
+            1 if members.len() > 1 => {
+                let (memory, filters, charge) = members.swap_remove(at);
+                drop((filters, charge, memory));
+            }
+            _ => {}
+        }
+        let at = below(members.len() as u64) as usize;
+        let Some((memory, filters, charge)) = members.get_mut(at) else { continue };
+        match below(5) {
+            // As the writer does, and as a flush does after it.
+            0 | 1 => memory.charge(charge, below(memory.settings.memtable_bytes() * 2)),
+            2 => filters.load(memory, below(memory.consumers_room_bytes() + 1)),
+            3 => {
+                if let Some(job) = memory.reserve(below(8 * MIB)) {
+                    memory.balance();
+                    let mut building = Charge::new(memory.ledger(), LedgerPart::WriteBuffers, 0);
+                    memory.charge(&mut building, below(job.bytes() + 1));
+                }
+            }
+            _ => {
+                if memory.follow_budget() {
+                    charge.resize(0);
+                }
+            }
+        }
+        let bytes = total(&members);
+        assert!(bytes <= 48 * MIB, "seed {seed}, step {step}: {bytes} bytes of {} databases", members.len());
+    }
 }

@@ -9,8 +9,14 @@ use std::fmt;
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// The budget that was set.
+    /// The budget that was set, or the part of a shared [`Budget`](crate::Budget) that this
+    /// database may hold now.
     pub budget_bytes: u64,
+    /// The part of a shared budget that it should hold, which it follows within a window; otherwise
+    /// [`Self::budget_bytes`].
+    pub budget_target_bytes: u64,
+    /// The whole budget, shared or not.
+    pub budget_total_bytes: u64,
     /// Size at which the settings seal memtables: the design's write buffer, or the limit that the
     /// budget allows. The arbiter then seals them at a quarter to twice this size, as writes and
     /// reads need memory.

@@ -101,6 +101,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Memory budget of this database: the option, or what a shared budget grants it now.
+    pub fn budget_bytes(&self) -> u64 {
+        self.live.budget_bytes().unwrap_or(self.memory_budget_bytes)
+    }
+
     /// Units in which the block cache holds filters and indexes.
     pub fn cache_units(&self) -> CacheUnits {
         CacheUnits { filter: self.filter_partition, index: self.index_partition }
@@ -162,17 +167,17 @@ impl Settings {
 
     /// Size of the largest memtable that the budget allows.
     pub fn memtable_bytes_max(&self) -> u64 {
-        shamba_model::memtable_bytes_max(self.memory_budget_bytes)
+        shamba_model::memtable_bytes_max(self.budget_bytes())
     }
 
     /// Memory for one flush and one compaction, which is kept free while writes come.
     pub fn work_bytes(&self) -> u64 {
-        shamba_model::memory::work_bytes(self.memory_budget_bytes, self.table_bytes())
+        shamba_model::memory::work_bytes(self.budget_bytes(), self.table_bytes())
     }
 
     /// Approximate limit of the memory of all open iterators.
     pub fn iterator_bytes(&self) -> u64 {
-        shamba_model::memory::iterator_bytes(self.memory_budget_bytes)
+        shamba_model::memory::iterator_bytes(self.budget_bytes())
     }
 
     /// Values longer than this stay in the log until they are flushed, so that a few of them do not
@@ -188,13 +193,13 @@ impl Settings {
     /// than two or four ([`shamba_filter::measured`]).
     pub fn filter_layout_for(&self, filter_bytes: u64) -> FilterLayout {
         let modular = Modules::equal(AUTO_MODULES).map_or(FilterLayout::Blocked, FilterLayout::Modular);
-        let fits = filter_bytes <= self.memory_budget_bytes / AUTO_BLOCKED_PART;
+        let fits = filter_bytes <= self.budget_bytes() / AUTO_BLOCKED_PART;
         self.filter_layout.unwrap_or(if fits { FilterLayout::Blocked } else { modular })
     }
 
     /// Target size of tables, unless memory needs larger ones
     /// ([`shamba_tree::compaction::table_size`]).
     pub fn table_bytes(&self) -> u64 {
-        self.file_bytes.unwrap_or_else(|| (self.memory_budget_bytes / 16).clamp(TABLE_BYTES_MIN, 64 << 20))
+        self.file_bytes.unwrap_or_else(|| (self.budget_bytes() / 16).clamp(TABLE_BYTES_MIN, 64 << 20))
     }
 }

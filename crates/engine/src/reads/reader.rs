@@ -222,7 +222,7 @@ impl ReadAt<'_> {
             views: Arc::clone(self.keyspace) as Arc<dyn ViewSource>,
             owner: self.keeper.owner(),
             seq,
-            walk: self.options.walk(self.reads.settings.memory_budget_bytes),
+            walk: self.options.walk(self.reads.settings.budget_bytes()),
             samples: self.reads.settings.statistics,
             notes: if self.reads.recorder.is_on() { self.reads.scan_notes(self.keyspace) } else { None },
         }

@@ -183,7 +183,7 @@ impl ResidencyManager {
             self.shed(kept_bytes);
         }
         let is_room_for_all = whole_bytes <= self.memory.consumers_room_bytes();
-        let margin_bytes = memory::early_bytes(self.settings.memory_budget_bytes);
+        let margin_bytes = memory::early_bytes(self.settings.budget_bytes());
         // New filters may exceed the limit until the next plan finds less valuable pieces. The
         // filter of a new run spares every lookup a search, as nothing else of that size does.
         let beyond_bytes = || (self.held() + filter_bytes).saturating_sub(self.memory.consumers_bytes_max());
@@ -197,7 +197,7 @@ impl ResidencyManager {
                 return Ok(());
             }
         }
-        self.memory.make_room(if is_room_for_all { whole_bytes } else { filter_bytes });
+        let _room = self.memory.make_room(if is_room_for_all { whole_bytes } else { filter_bytes });
         let held = reader.hold_whole_filter()?;
         held.warnings.into_iter().for_each(|warning| self.telemetry.warn(warning));
         let partitions = if is_room_for_all { reader.index_partitions() } else { 0 };

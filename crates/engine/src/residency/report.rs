@@ -8,6 +8,7 @@ use shamba_table::{LedgerPart, Residency, TableReader};
 use super::survey::{KnownTables, asked_slices, fetched_of, held_partitions};
 use super::{PlanPrices, ResidencyManager};
 use crate::catalog::Catalog;
+use crate::memory::Member;
 use crate::metrics::{LevelMemory, MemoryPrices, MemoryReport};
 
 /// Adds the filter and the index of a table.
@@ -63,8 +64,12 @@ impl ResidencyManager {
         let parts: Vec<(String, u64)> =
             LedgerPart::ALL.iter().map(|part| (part.name().to_owned(), ledger.bytes(*part))).collect();
         let ledger_bytes = parts.iter().map(|(_, bytes)| bytes).sum();
+        let budget_bytes = self.settings.budget_bytes();
+        let member = self.memory.member();
         MemoryReport {
-            budget_bytes: self.settings.memory_budget_bytes,
+            budget_bytes,
+            budget_target_bytes: member.map_or(budget_bytes, Member::target_bytes),
+            budget_total_bytes: member.map_or(budget_bytes, Member::total_bytes),
             memtable_bytes: self.settings.memtable_bytes(),
             parts,
             ledger_bytes,
@@ -101,7 +106,7 @@ impl ResidencyManager {
         let partitions: Vec<u32> =
             survey.readers.iter().map(|reader| held_partitions(reader) as u32).collect();
         let others_bytes = self.memory.others_bytes() + survey.fixed_bytes;
-        let left_bytes = self.settings.memory_budget_bytes.saturating_sub(others_bytes);
+        let left_bytes = self.settings.budget_bytes().saturating_sub(others_bytes);
         let fetched: Vec<usize> = survey.readers.iter().map(|reader| fetched_of(reader)).collect();
         let now = survey.reads_per_lookup(&slices, &partitions, &fetched)?;
         Ok((now, survey.best_reads_per_lookup(left_bytes)?))

@@ -181,7 +181,7 @@ impl ResidencyManager {
                 if !reader.is_partition_resident(number)
                     && bytes <= self.memory.consumers_room_bytes() + bytes / 8
                 {
-                    self.memory.make_room(bytes);
+                    let _room = self.memory.make_room(bytes);
                     // A failure does not affect the others.
                     outcome = outcome.and(reader.hold_partition(number));
                 }
@@ -235,7 +235,7 @@ impl ResidencyManager {
         if bytes == 0 || bytes > self.memory.consumers_room_bytes() + bytes / 8 {
             return Ok(());
         }
-        self.memory.make_room(bytes);
+        let _room = self.memory.make_room(bytes);
         let held = reader.hold_filter(wanted, unasked)?;
         held.warnings.into_iter().for_each(|warning| self.telemetry.warn(warning));
         if held.changed {

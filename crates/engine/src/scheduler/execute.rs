@@ -17,6 +17,7 @@ use super::next::Step;
 use super::state::BackgroundState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::memory::Reservation;
 use crate::metrics::WorkCounters;
 use crate::workers::Next;
 
@@ -135,8 +136,8 @@ impl Scheduler {
         self.compactor.pace.begin_work();
         let outcome = match step {
             Step::Move(job) => self.run_move(job),
-            Step::Begin(job) => self.run_first_slice(job),
-            Step::Slice(job, slice) => self.run_slice(job, slice),
+            Step::Begin(job, reservation) => self.run_first_slice(job, reservation),
+            Step::Slice(job, slice, reservation) => self.run_slice(job, slice, reservation),
             Step::End(number) => {
                 let ended = self.background.state.lock().take_over(number);
                 ended.map_or(Ok(()), |running| self.end_job(running, false))
@@ -158,7 +159,6 @@ impl Scheduler {
             Err(error) => self.stop_of(&job, error),
         };
         let mut state = self.background.state.lock();
-        state.memory.give_back(job.slice_memory_bytes);
         assert!(job.prepared.get().is_none(), "the slices of a move were planned");
         drop(job);
         if let Some(running) = state.running(number) {
@@ -169,7 +169,7 @@ impl Scheduler {
         ended.map_or(Ok(()), |running| self.end_job(running, is_moved))
     }
 
-    fn run_first_slice(&self, job: Arc<Job>) -> Result<()> {
+    fn run_first_slice(&self, job: Arc<Job>, reservation: Reservation) -> Result<()> {
         let building = Building { scheduler: self, job: Some(Arc::clone(&job)), slice: 0 };
         let may_go_on = !job.is_stopped() && !self.background.is_stopping() && {
             self.compactor.prepare(&job);
@@ -177,20 +177,21 @@ impl Scheduler {
             state.running(job.number).is_some_and(Running::take_first)
         };
         if !may_go_on {
-            drop(job);
+            drop((job, reservation));
             return building.hand_in(Err(Stop::Closing));
         }
         // Others may take the slices after the first one.
         self.background.wake();
-        self.build(building, job)
+        self.build(building, job, reservation)
     }
 
-    fn run_slice(&self, job: Arc<Job>, slice: usize) -> Result<()> {
-        self.build(Building { scheduler: self, job: Some(Arc::clone(&job)), slice }, job)
+    fn run_slice(&self, job: Arc<Job>, slice: usize, reservation: Reservation) -> Result<()> {
+        self.build(Building { scheduler: self, job: Some(Arc::clone(&job)), slice }, job, reservation)
     }
 
-    fn build(&self, building: Building<'_>, job: Arc<Job>) -> Result<()> {
-        let result = self.compactor.build_slice(&job, building.slice);
+    /// Builds a slice. Its reservation ends before others are woken, which may need the memory.
+    fn build(&self, building: Building<'_>, job: Arc<Job>, reservation: Reservation) -> Result<()> {
+        let result = self.compactor.build_slice(&job, building.slice, reservation);
         let result = result.map_err(|error| self.stop_of(&job, error));
         drop(job);
         building.hand_in(result)
@@ -206,7 +207,6 @@ impl Scheduler {
     ) -> Result<()> {
         let number = job.number;
         let mut state = self.background.state.lock();
-        state.memory.give_back(job.slice_memory_bytes);
         debug_assert!(state.running(number).is_some(), "job {number} ended before its slice {slice}");
         if let Some(running) = state.running(number) {
             running.finish(slice, result);

@@ -9,6 +9,7 @@ use shamba_tree::version::TableMeta;
 
 use super::threads::unrestricted_compaction_threads;
 use crate::error::Result;
+use crate::memory::Reservation;
 use crate::options::settings::Settings;
 use crate::residency::ResidencyManager;
 use crate::table_files::output::OutputMemory;
@@ -16,21 +17,18 @@ use crate::table_files::output::OutputMemory;
 /// The memory that flushes and compactions take and free.
 pub(super) struct MemoryLink {
     residency: Arc<ResidencyManager>,
-    budget_bytes: u64,
-    /// The configured size of tables.
-    set_table_bytes: u64,
+    settings: Arc<Settings>,
     /// Number of threads that build a table each.
     threads: usize,
 }
 
 impl MemoryLink {
     /// The memory that `residency` shares, for this number of compaction threads.
-    pub fn new(residency: Arc<ResidencyManager>, settings: &Settings, threads: usize) -> Self {
-        let (budget_bytes, set_table_bytes) = (settings.memory_budget_bytes, settings.table_bytes());
+    pub fn new(residency: Arc<ResidencyManager>, settings: Arc<Settings>, threads: usize) -> Self {
         // A small budget's second thread does not make tables smaller: it helps only where the
         // table size leaves memory.
-        let threads = threads.min(unrestricted_compaction_threads(budget_bytes));
-        Self { residency, budget_bytes, set_table_bytes, threads }
+        let threads = threads.min(unrestricted_compaction_threads(settings.budget_bytes()));
+        Self { residency, settings, threads }
     }
 
     /// Table size at which outputs are finished now.
@@ -41,7 +39,17 @@ impl MemoryLink {
     /// Table size, counting `count` written tables of `bytes` in total that are in no tree yet.
     pub fn table_size_beside(&self, count: u64, bytes: u64) -> TableSize {
         let tables = self.residency.memory().tables().and(count, bytes);
-        TableSize::new(self.set_table_bytes, tables, self.budget_bytes, self.threads)
+        TableSize::new(self.settings.table_bytes(), tables, self.settings.budget_bytes(), self.threads)
+    }
+
+    /// Memory for one slice of a compaction of `bytes` and `entries`.
+    pub fn slice_bytes(&self, amount: (u64, u64)) -> u64 {
+        self.residency.memory().job_bytes(self.table_size().building_bytes(amount))
+    }
+
+    /// Reserves `bytes` for a slice; `None` if it must not begin now.
+    pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        self.residency.memory().reserve(bytes)
     }
 
     /// Loads the filters and indexes of tables that were just published, as far as there is memory.
@@ -52,6 +60,11 @@ impl MemoryLink {
     /// Gives the block cache the memory that a job has freed.
     pub fn balance(&self) {
         self.residency.memory().balance();
+    }
+
+    /// Follows the target of a shared budget; true if memtables must be flushed for that.
+    pub fn follow_budget(&self) -> bool {
+        self.residency.memory().follow_budget()
     }
 
     /// Whether no write has come for a while.
@@ -65,8 +78,12 @@ impl OutputMemory for MemoryLink {
         self.residency.memory().charge(charge, bytes);
     }
 
-    fn make_room(&self, bytes: u64) {
-        self.residency.memory().make_room(bytes);
+    fn make_room(&self, bytes: u64) -> Reservation {
+        self.residency.memory().make_room(bytes)
+    }
+
+    fn extend(&self, reservation: &mut Reservation, bytes: u64) -> bool {
+        self.residency.memory().extend(reservation, bytes)
     }
 
     fn hold_early(&self, reader: &TableReader) -> Result<()> {

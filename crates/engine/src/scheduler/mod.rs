@@ -20,7 +20,6 @@
 //! Locks: the state of background work ([`state`]) is taken after the writer's lock and never with
 //! the catalog's install lock held, nor is that taken under it.
 
-mod budget;
 mod compact;
 mod execute;
 mod filter_rewrite;
@@ -48,7 +47,6 @@ use shamba_tree::compaction::policy::Rules;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::Version;
 
-use self::budget::SliceMemory;
 use self::compact::Compactor;
 pub(crate) use self::filter_rewrite::Worth;
 pub(crate) use self::flush::Flusher;
@@ -114,9 +112,8 @@ impl Scheduler {
         (residency, waker): (Arc<ResidencyManager>, Waker),
     ) -> Self {
         let threads = threads::compaction_threads(env.spawner.as_ref(), &settings);
-        let memory = Arc::new(MemoryLink::new(residency, &settings, threads));
-        let background =
-            Arc::new(BackgroundWork::new(waker, SliceMemory::of_budget(settings.memory_budget_bytes)));
+        let memory = Arc::new(MemoryLink::new(residency, Arc::clone(&settings), threads));
+        let background = Arc::new(BackgroundWork::new(waker));
         let sealed = Arc::clone(writer.sealed());
         let picker = Picker::new(
             env,
@@ -234,12 +231,20 @@ impl Scheduler {
     pub fn run_inline(&self) {
         let Some(_work) = self.begin_inline() else { return };
         self.seal_old_tombstones();
+        self.follow_budget();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
             let done = if has_flush { self.flush_oldest().map(|()| true) } else { self.run_next_step() };
             if !matches!(done, Ok(true)) {
                 return;
             }
+        }
+    }
+
+    /// Follows the target of a shared budget. Seals the memtables if they must be flushed for that.
+    pub fn follow_budget(&self) {
+        if self.memory.follow_budget() && self.sealed.is_empty() {
+            self.writer.seal_for_memory();
         }
     }
 

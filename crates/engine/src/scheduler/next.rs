@@ -29,6 +29,7 @@ use super::state::BackgroundState;
 use super::threads::compaction_threads;
 use super::triggers::triggers;
 use crate::catalog::{Catalog, KeyspaceCore};
+use crate::memory::Reservation;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::telemetry::Telemetry;
@@ -39,9 +40,9 @@ pub(super) enum Step {
     /// The tables of a job change runs without being rewritten.
     Move(Arc<Job>),
     /// A job that was just claimed: its slices are planned, and the first one is built.
-    Begin(Arc<Job>),
+    Begin(Arc<Job>, Reservation),
     /// The slice of this number is built.
-    Slice(Arc<Job>, usize),
+    Slice(Arc<Job>, usize, Reservation),
     /// The job of this number ends: a new design has stopped it while no thread worked on it.
     End(u64),
 }
@@ -204,10 +205,8 @@ impl Picker {
         let running = state.running.get_mut(at)?;
         debug_assert!(running.is_open(self.workers), "a slice is taken of a job that has none to take");
         let job = Arc::clone(&running.job);
-        if !state.memory.take(job.slice_memory_bytes) {
-            return None;
-        }
-        Some(Step::Slice(job, running.take_slice()))
+        let reservation = self.memory.reserve(job.slice_memory_bytes)?;
+        Some(Step::Slice(job, running.take_slice(), reservation))
     }
 
     /// Claims `job` for the caller.
@@ -220,12 +219,9 @@ impl Picker {
     ) -> Option<Step> {
         let Tree { keyspace, version, .. } = tree;
         debug_assert!(!score.is_nan(), "a job that begins has no score that can be compared");
-        let size = self.memory.table_size();
-        let is_move = job.is_trivial_move(version) && !joins_tables(size, version, &job);
-        let slice_memory_bytes = if is_move { 0 } else { size.building_bytes(amount(&job, version)) };
-        if !state.memory.take(slice_memory_bytes) {
-            return None;
-        }
+        let is_move = job.is_trivial_move(version) && !joins_tables(self.memory.table_size(), version, &job);
+        let slice_memory_bytes = self.memory.slice_bytes(amount(&job, version));
+        let reservation = if is_move { None } else { Some(self.memory.reserve(slice_memory_bytes)?) };
         let claims = state.claims.entry(keyspace.id).or_default();
         let claim = claims.claim(version, job.clone(), self.catalog.new_run(), score);
         let (claim, output) = match claim {
@@ -234,7 +230,6 @@ impl Picker {
                 // The scheduling rules name only jobs that can be claimed; nothing is lost without
                 // this one.
                 debug_assert!(false, "{why}");
-                state.memory.give_back(slice_memory_bytes);
                 return None;
             }
         };
@@ -257,7 +252,10 @@ impl Picker {
             since,
         ));
         state.running.push(Running::new(Arc::clone(&job)));
-        Some(if is_move { Step::Move(job) } else { Step::Begin(job) })
+        Some(match reservation {
+            None => Step::Move(job),
+            Some(reservation) => Step::Begin(job, reservation),
+        })
     }
 
     /// Whether nothing is left to flush or compact, level 0 included.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use shamba_model::memory::read_ahead_bytes;
 use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
 use shamba_tree::compaction::reading::read_bytes;
 use shamba_tree::compaction::retention::Retention;
@@ -17,23 +18,30 @@ use super::compact::Compactor;
 use super::flush::output_options;
 use super::job::{BuiltSlice, Job};
 use crate::error::{Error, Result};
+use crate::memory::Reservation;
 use crate::table_files::output::{Output, OutputOptions};
 
-/// The read buffers of all inputs of a slice take this part of the budget (1/64).
-const READ_PART: u64 = 64;
 /// Entries between two checks of the rate limit and of shutdown.
 const CHECK_EVERY_ENTRIES: u64 = 256;
 
 impl Compactor {
-    /// Compacts the entries of the inputs whose keys lie in the slice `number` of `job`.
+    /// Compacts the entries of the inputs whose keys lie in the slice `number` of `job`, in the
+    /// memory of `reservation`.
     ///
     /// # Errors
     /// Of reading and writing; `Closed` when the job was stopped. No table is left.
-    pub(super) fn build_slice(&self, job: &Job, number: usize) -> Result<BuiltSlice> {
+    pub(super) fn build_slice(
+        &self,
+        job: &Job,
+        number: usize,
+        reservation: Reservation,
+    ) -> Result<BuiltSlice> {
         let (Some(prepared), Some(slice)) = (job.prepared.get(), job.slices().get(number)) else {
             return Err(Error::closed());
         };
         let (plan, Job { version, job, .. }) = (job, job);
+        // Evicts for the reservation, before anything is charged to it.
+        self.memory.balance();
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut input_entries = 0.0;
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
@@ -68,7 +76,7 @@ impl Compactor {
         }
         let input_bytes: Vec<u64> = inputs.iter().map(|(_, bytes)| *bytes).collect();
         let bytes_read = input_bytes.iter().sum();
-        let read_bytes = read_bytes(self.settings.memory_budget_bytes / READ_PART, &input_bytes);
+        let read_bytes = read_bytes(read_ahead_bytes(self.settings.budget_bytes()), &input_bytes);
         assert_eq!(read_bytes.len(), inputs.len(), "an input of a slice has no share of the read-ahead");
         debug_assert!(
             inputs.iter().flat_map(|(tables, _)| tables).all(|table| table.range.overlaps(slice)),
@@ -96,8 +104,9 @@ impl Compactor {
         let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
         // Tombstones that stay may be the oldest of any input.
         let options = OutputOptions { oldest_tombstone_ms, ..options };
-        let mut output =
+        let output =
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
+        let mut output = output.within(reservation, read_ahead_bytes);
         let input_entries = input_entries as u64;
         let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
         let mut merged = MergeIter::new(sources);

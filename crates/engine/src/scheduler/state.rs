@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use shamba_key::KeyspaceId;
 use shamba_tree::compaction::schedule::Claims;
 
-use super::budget::SliceMemory;
 use super::job::Running;
 use super::queue::Requests;
 use crate::lock_order;
@@ -26,8 +25,6 @@ pub(super) struct BackgroundState {
     pub running: Vec<Running>,
     /// Compactions that have begun so far.
     pub jobs_begun: u64,
-    /// Memory of the slices that are being built.
-    pub memory: SliceMemory,
     pub requests: Requests,
     /// Number of callers that wait until no compaction is pending.
     pub drainers: u32,
@@ -93,10 +90,10 @@ pub(super) struct BackgroundWork {
 }
 
 impl BackgroundWork {
-    /// No work yet; slices will take their memory from `memory`.
-    pub fn new(waker: Waker, memory: SliceMemory) -> Self {
+    /// No work yet.
+    pub fn new(waker: Waker) -> Self {
         Self {
-            state: Ranked::new(lock_order::BACKGROUND, BackgroundState { memory, ..Default::default() }),
+            state: Ranked::new(lock_order::BACKGROUND, BackgroundState::default()),
             is_stopping: AtomicBool::new(false),
             waker,
             progress: Condvar::new(),

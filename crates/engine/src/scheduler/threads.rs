@@ -32,7 +32,7 @@ pub(super) fn compaction_threads(spawner: &dyn Spawner, settings: &Settings) -> 
     let wanted = settings
         .background_threads
         .map_or_else(|| spawner.parallelism().min(COMPACTION_THREADS_MAX), |threads| threads as usize);
-    let threads = wanted.min(compaction_threads_max(settings.memory_budget_bytes));
+    let threads = wanted.min(compaction_threads_max(settings.budget_bytes()));
     debug_assert!(threads > 0, "no thread runs compactions: {wanted} are wanted");
     threads
 }

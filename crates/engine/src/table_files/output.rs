@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::TableFiles;
 use super::syncing::Syncing;
 use crate::error::{Error, Result};
+use crate::memory::Reservation;
 use bytes::Bytes;
 use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
@@ -61,8 +62,11 @@ pub(crate) trait OutputMemory {
     /// Charges `bytes` in place of what `charge` held, after making room for them.
     fn charge(&self, charge: &mut Charge, bytes: u64);
 
-    /// Makes room for `bytes` that opening a table will charge.
-    fn make_room(&self, bytes: u64);
+    /// Makes room for `bytes` that opening a table will charge, until the reservation is dropped.
+    fn make_room(&self, bytes: u64) -> Reservation;
+
+    /// Raises a job's reservation to `bytes`; false if there is no memory for that.
+    fn extend(&self, reservation: &mut Reservation, bytes: u64) -> bool;
 
     /// Loads the filter and index of a table that was just opened, as far as there is memory.
     ///
@@ -93,6 +97,8 @@ pub(crate) struct Output<'a> {
     installed: bool,
     /// Memory of the table being built.
     charge: Charge,
+    /// Limit of `charge`, and the bytes of it that others charge; `None` if memory is set aside.
+    reservation: Option<(Reservation, u64)>,
 }
 
 impl<'a> Output<'a> {
@@ -121,6 +127,24 @@ impl<'a> Output<'a> {
             syncing: Vec::new(),
             installed: false,
             charge,
+            reservation: None,
+        }
+    }
+
+    /// Keeps the memory of tables being built within `reservation`, of which the caller takes
+    /// `other_bytes`. A table ends where its memory would exceed it and it cannot be extended.
+    pub fn within(mut self, reservation: Reservation, other_bytes: u64) -> Self {
+        self.reservation = Some((reservation, other_bytes));
+        self
+    }
+
+    /// Whether the reservation allows a charge of `bytes`.
+    fn may_charge(&mut self, bytes: u64) -> bool {
+        match &mut self.reservation {
+            Some((reservation, other_bytes)) => {
+                self.memory.extend(reservation, bytes.saturating_add(*other_bytes))
+            }
+            None => true,
         }
     }
 
@@ -156,14 +180,22 @@ impl<'a> Output<'a> {
     fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let (size, empty_bytes) = (self.options.table_size, self.empty_bytes);
         let left_bytes = || self.left_bytes();
+        let may_cut = |writer: &TableWriter| writer.last_key() != Some(key);
         let is_full = |writer: &TableWriter| {
-            let may_cut = writer.last_key() != Some(key);
             let file_bytes = writer.file_bytes().saturating_sub(empty_bytes);
-            may_cut && size.is_reached(file_bytes, writer.entries(), left_bytes)
+            may_cut(writer) && size.is_reached(file_bytes, writer.entries(), left_bytes)
         };
         debug_assert!(self.stretch.contains(key), "an entry lies outside of the range of its output");
         debug_assert!(self.part_lower <= key, "an entry comes after its table is finished");
         if self.writer.as_ref().is_some_and(is_full) {
+            self.finish_table(Some(Bytes::copy_from_slice(key)))?;
+        }
+        // A table without memory for more entries ends too.
+        let needed_bytes = self.writer.as_ref().map_or(0, soon_bytes);
+        if needed_bytes > self.charge.bytes()
+            && self.writer.as_ref().is_some_and(may_cut)
+            && !self.may_charge(needed_bytes)
+        {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
         if self.writer.is_none() {
@@ -172,11 +204,9 @@ impl<'a> Output<'a> {
             self.writer = Some(writer);
         }
         let Some(writer) = &mut self.writer else { return Err(Error::closed()) };
-        if writer.entries() % TableWriter::SOON_ENTRIES as u64 == 0 {
-            let soon_bytes = writer.memory_bytes_soon();
-            if soon_bytes > self.charge.bytes() {
-                self.memory.charge(&mut self.charge, soon_bytes);
-            }
+        let needed_bytes = soon_bytes(writer);
+        if needed_bytes > self.charge.bytes() {
+            self.memory.charge(&mut self.charge, needed_bytes);
         }
         Ok(writer)
     }
@@ -279,7 +309,7 @@ impl<'a> Output<'a> {
             // Memory for the heads and separators of its blocks, and its bounds.
             let bounds = (&summary.smallest, summary.upper.as_ref());
             let bounds_bytes = (bounds.0.len() + bounds.1.map_or(0, Bytes::len)) as u64;
-            self.memory.make_room(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
+            let _room = self.memory.make_room(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
             let reader = self.files.open(summary.id, summary.birth, bounds)?;
             self.memory.hold_early(&reader)?;
             if self.options.verify {
@@ -322,6 +352,12 @@ impl Drop for Output<'_> {
             }
         }
     }
+}
+
+/// Memory that a table being built will need with its next entries; 0 between two looks at it.
+fn soon_bytes(writer: &TableWriter) -> u64 {
+    let is_due = writer.entries() % TableWriter::SOON_ENTRIES as u64 == 0;
+    if is_due { writer.memory_bytes_soon() } else { 0 }
 }
 
 /// Manifest metadata of a table that was just written.

@@ -63,7 +63,7 @@ impl Groups for Writer {
         let bytes = shares.clone().map(|share| share.writes.bytes() as u64).sum::<u64>();
         let in_log_bytes = in_log.as_ref().map_or(0, InLog::bytes);
         let held_bytes = bytes.saturating_sub(in_log_bytes);
-        writing.active.reserve(held_bytes, self.settings.memory_budget_bytes, self.memory.as_ref());
+        writing.active.reserve(held_bytes, self.settings.budget_bytes(), self.memory.as_ref());
         // Nothing fails from here on. `noting` holds the recording's lock until the sequence number
         // is published, so a read that sees the group is recorded after it.
         let noting = self.recorder.is_on().then(|| note(&self.recorder, &self.catalog, shares.clone()));

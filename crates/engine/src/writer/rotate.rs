@@ -78,6 +78,14 @@ impl Writer {
         writing.active.oldest_tombstone_ms().is_some_and(is_old) && self.seal_active(&mut writing).is_ok()
     }
 
+    /// Seals the active memtables to free their memory. Does not wait for the writer's lock; does
+    /// nothing if it is taken, or on failure.
+    pub fn seal_for_memory(&self) {
+        if let Some(mut writing) = try_lock(&self.writing) {
+            let _ = self.seal_active(&mut writing); // A write meets the same failure.
+        }
+    }
+
     fn seal_active(&self, writing: &mut Writing) -> Result<()> {
         self.lifecycle.check_writable()?;
         if writing.active.is_empty() { Ok(()) } else { self.rotate(writing) }

@@ -87,6 +87,13 @@ constants! {
         "Jobs whose memory is kept free while writes come: one flush and one compaction.",
         "results/memory.md, Overload: the ledger exceeded budgets of 16 and 64 MiB by 0.65 MiB before all of \
          this memory was kept free, and by 0 after.";
+    JOBS_PART: u64 = 3, "1/budget",
+        "Maximum memory that compactions which run at the same time reserve together. One that runs alone may \
+         always begin.",
+        "Chosen, not measured. It admits as many slices of small tables as the rule before it, a quarter of the \
+         budget for digests alone (decision 25).";
+    READ_AHEAD_PART: u64 = 64, "1/budget", "Read buffers of all inputs of a compaction together.",
+        "Chosen, not measured.";
     ITERATOR_PART: u64 = 8, "1/budget", "Memory of all open iterators, up to ITERATOR_BYTES_ROOMY.",
         "Chosen, not measured.";
     ITERATOR_BYTES_ROOMY: u64 = 32 << 20, "bytes",
@@ -148,6 +155,18 @@ constants! {
         "Cost of writing a page in addition to reading it: a copy to the system's page cache, with one sync for \
          many.",
         "Chosen, not measured.";
+
+    // The division of a budget that databases share.
+    FILLED_PART: u64 = 2, "1/target",
+        "A database that holds less than this part of its target takes no step: it does not use what it has.",
+        "Chosen, not measured. The test a_database_that_does_not_fill_its_share_gets_no_more holds the rule.";
+    CACHE_SMALL_PART: u64 = 16, "1/budget",
+        "A block cache of at most this part counts as having nothing to give to another database.",
+        "Chosen, not measured.";
+    WRITTEN_MEMTABLES: u64 = 3, "memtables",
+        "Memtables that a database needs at a high rate of writes: one that takes writes and two that wait for \
+         their flush.",
+        "A bound: the limit of sealed memtables, with the active one.";
 
     // Memory on demand: shedding, tolerance of the cache's size, early loading.
     SLACK_PART: u64 = 64, "1/budget",

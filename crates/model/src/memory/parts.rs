@@ -7,10 +7,10 @@
 
 use super::constants::{
     BLOCKS_MIN, BUDGET_BYTES_MIN, EARLY_PART, INDEX_TOP_ENTRY_BYTES, INDEX_TOP_EVERY_BYTES,
-    ITERATOR_BYTES_ROOMY, ITERATOR_LARGE_PART, ITERATOR_PART, MEMTABLE_ENTRY_BYTES, MEMTABLE_GROWTH_PART,
-    MEMTABLE_LARGE_BUDGET_BYTES, MEMTABLE_LARGE_PART, MEMTABLE_SMALL_PART, MEMTABLE_STEP_PART,
-    OTHERS_DECAY_PART, SHED_PART, SLACK_PART, SLACK_SHARE_PART, TABLE_BYTES, TABLES_PART, UNSHARED_PART,
-    WORK_BYTES_MIN, WORK_JOBS, WORK_PART, WORK_TABLE_PART,
+    ITERATOR_BYTES_ROOMY, ITERATOR_LARGE_PART, ITERATOR_PART, JOBS_PART, MEMTABLE_ENTRY_BYTES,
+    MEMTABLE_GROWTH_PART, MEMTABLE_LARGE_BUDGET_BYTES, MEMTABLE_LARGE_PART, MEMTABLE_SMALL_PART,
+    MEMTABLE_STEP_PART, OTHERS_DECAY_PART, READ_AHEAD_PART, SHED_PART, SLACK_PART, SLACK_SHARE_PART,
+    TABLE_BYTES, TABLES_PART, UNSHARED_PART, WORK_BYTES_MIN, WORK_JOBS, WORK_PART, WORK_TABLE_PART,
 };
 
 /// Memory that is divided between filters, indexes and the block cache when everything else takes
@@ -38,10 +38,37 @@ pub fn work_bytes(budget_bytes: u64, table_bytes: u64) -> u64 {
     WORK_JOBS * (WORK_BYTES_MIN.min(budget_bytes / WORK_PART) + table_bytes / WORK_TABLE_PART)
 }
 
-/// Memory kept free for a flush and a compaction, less what running ones hold already. None while
-/// `is_lent`: no writes come, and what uses the memory can be evicted at once.
-pub fn kept_free_bytes(work_bytes: u64, at_work_bytes: u64, is_lent: bool) -> u64 {
-    if is_lent { 0 } else { work_bytes.saturating_sub(at_work_bytes) }
+/// The part of [`work_bytes`] for one job.
+pub fn job_bytes_min(work_bytes: u64) -> u64 {
+    work_bytes / WORK_JOBS
+}
+
+/// Memory that a compaction reserves when it builds tables whose digests take `building_bytes`:
+/// these, read-ahead of its inputs, and the fixed memory of building a table.
+pub fn job_bytes(budget_bytes: u64, work_bytes: u64, building_bytes: u64) -> u64 {
+    let fixed_bytes = read_ahead_bytes(budget_bytes) + WORK_BYTES_MIN.min(budget_bytes / WORK_PART);
+    building_bytes.saturating_add(fixed_bytes).max(job_bytes_min(work_bytes))
+}
+
+/// Read-ahead of all inputs of a compaction.
+pub fn read_ahead_bytes(budget_bytes: u64) -> u64 {
+    budget_bytes / READ_AHEAD_PART
+}
+
+/// Maximum memory that compactions which run at the same time reserve together, where
+/// `fixed_bytes` cannot be evicted for them.
+pub fn jobs_bytes_max(budget_bytes: u64, work_bytes: u64, fixed_bytes: u64) -> u64 {
+    let for_flush_bytes = job_bytes_min(work_bytes);
+    shared_bytes(budget_bytes, fixed_bytes.saturating_add(for_flush_bytes)).min(budget_bytes / JOBS_PART)
+}
+
+/// Memory kept free for a flush and for compactions, which have reserved `reserved_bytes`, less
+/// what running work holds already. While no compaction runs, memory for one is kept. While
+/// `is_lent` only reserved memory is kept: no writes come, and what uses the rest can be evicted.
+pub fn kept_free_bytes(work_bytes: u64, reserved_bytes: u64, at_work_bytes: u64, is_lent: bool) -> u64 {
+    let with_flush_bytes = job_bytes_min(work_bytes).saturating_add(reserved_bytes);
+    let all_bytes = if is_lent { reserved_bytes } else { with_flush_bytes.max(work_bytes) };
+    all_bytes.saturating_sub(at_work_bytes)
 }
 
 /// Approximate limit of the memory of all open iterators; above it idle iterators release what they

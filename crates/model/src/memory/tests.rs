@@ -12,22 +12,22 @@ const OTHERS: u64 = 14 * MIB;
 const SHARED: u64 = 48 * MIB;
 
 /// SplitMix64: reproducible numbers without a dependency.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ z >> 31) % bound.max(1)
     }
 
-    fn share(&mut self) -> f64 {
+    pub(super) fn share(&mut self) -> f64 {
         self.below(1_000_001) as f64 / 1e6
     }
 
     /// A number of any magnitude; in one case of eight an extreme one.
-    fn bytes(&mut self) -> u64 {
+    pub(super) fn bytes(&mut self) -> u64 {
         match self.below(8) {
             0 => [0, 1, u64::MAX, u64::MAX / 2][self.below(4) as usize],
             _ => {
@@ -38,7 +38,7 @@ impl Dice {
     }
 
     /// A value per byte, in one case of eight not a valid one.
-    fn value(&mut self) -> f64 {
+    pub(super) fn value(&mut self) -> f64 {
         match self.below(8) {
             0 => [f64::NAN, f64::INFINITY, -1.0, f64::MAX][self.below(4) as usize],
             _ => self.share() * 10.0,
@@ -409,7 +409,11 @@ fn parts_of_the_budget() {
     }
     assert_eq!(work_bytes(256 * MIB, 16 * MIB), 2 * ((384 << 10) + 4 * MIB));
     assert_eq!(
-        (kept_free_bytes(10, 4, false), kept_free_bytes(10, 11, false), kept_free_bytes(10, 0, true)),
+        (
+            kept_free_bytes(10, 0, 4, false),
+            kept_free_bytes(10, 0, 11, false),
+            kept_free_bytes(10, 0, 0, true)
+        ),
         (6, 0, 0)
     );
     assert_eq!(memtable_charge(6400, 800, 50), (800 + 100 + 100 + 96, 1096 + 100));

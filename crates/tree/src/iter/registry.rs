@@ -63,7 +63,7 @@ pub struct IterRegistry {
     revoked: AtomicU64,
     ledger: Arc<Ledger>,
     /// Maximum that iterators may hold together.
-    limit_bytes: u64,
+    limit_bytes: AtomicU64,
     /// Estimate of what the iterators in the slots hold, blocks included.
     live_bytes: Arc<AtomicU64>,
     /// Bytes for which memory was last requested.
@@ -147,13 +147,22 @@ impl IterRegistry {
             shards: std::array::from_fn(|_| Mutex::default()),
             revoked: AtomicU64::new(0),
             ledger,
-            limit_bytes,
+            limit_bytes: AtomicU64::new(limit_bytes),
             live_bytes: Arc::default(),
             room_bytes: AtomicU64::new(0),
             make_room: OnceLock::new(),
             next_seed: AtomicU64::new(seed),
             next_relieved: AtomicUsize::new(0),
         })
+    }
+
+    /// Changes the limit of what iterators may hold together.
+    pub fn set_limit_bytes(&self, bytes: u64) {
+        self.limit_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
     }
 
     /// Revokes the view and the blocks of every idle iterator whose view is `stale`. Iterators in
@@ -173,8 +182,8 @@ impl IterRegistry {
     /// other than that of `own`, until they hold half of it.
     #[inline]
     pub fn relieve(&self, own: &Arc<Slot>) {
-        if self.live_bytes.load(Ordering::Relaxed) > self.limit_bytes {
-            self.take_from_others(Some(own), self.limit_bytes / 2);
+        if self.live_bytes.load(Ordering::Relaxed) > self.limit_bytes() {
+            self.take_from_others(Some(own), self.limit_bytes() / 2);
         }
         if self.ledger.bytes(LedgerPart::Iterators) > self.room_bytes.load(Ordering::Relaxed) {
             if let Some(make_room) = self.make_room.get() {
@@ -195,7 +204,7 @@ impl IterRegistry {
         let bytes = self.ledger.bytes(LedgerPart::Iterators);
         let (most, least) = AHEAD_PARTS;
         debug_assert!(most <= least, "the room grows by 1/{least} to 1/{most} of the limit");
-        let room_bytes = bytes + (bytes / 2).clamp(self.limit_bytes / least, self.limit_bytes / most);
+        let room_bytes = bytes + (bytes / 2).clamp(self.limit_bytes() / least, self.limit_bytes() / most);
         self.room_bytes.store(room_bytes, Ordering::Relaxed);
         room_bytes
     }
@@ -232,7 +241,7 @@ impl IterRegistry {
     /// ahead.
     #[inline]
     pub fn is_crowded(&self) -> bool {
-        self.ledger.bytes(LedgerPart::Iterators) > self.limit_bytes
+        self.ledger.bytes(LedgerPart::Iterators) > self.limit_bytes()
     }
 
     /// A charge for the entries that a scan has found.

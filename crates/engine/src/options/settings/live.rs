@@ -40,12 +40,15 @@ pub(crate) struct Live {
     settings: ArcSwap<LiveSettings>,
     /// The design's write buffer, separate so that writers need one load.
     buffer_bytes: AtomicU64,
+    /// Bytes that a shared budget grants; 0 without one. [`crate::memory`] changes it.
+    budget_bytes: AtomicU64,
 }
 
 impl Live {
     pub fn new(settings: LiveSettings) -> Self {
         let buffer_bytes = settings.design.buffer_bytes.into();
-        Self { settings: ArcSwap::from_pointee(settings), buffer_bytes }
+        let settings = ArcSwap::from_pointee(settings);
+        Self { settings, buffer_bytes, budget_bytes: AtomicU64::new(0) }
     }
 
     /// The settings in force.
@@ -62,6 +65,16 @@ impl Live {
     /// Write buffer of the design.
     pub fn buffer_bytes(&self) -> u64 {
         self.buffer_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that a shared budget grants; `None` without one.
+    pub fn budget_bytes(&self) -> Option<u64> {
+        Some(self.budget_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    /// Sets the bytes that a shared budget grants.
+    pub fn set_budget_bytes(&self, bytes: u64) {
+        self.budget_bytes.store(bytes.max(1), Ordering::Relaxed);
     }
 
     /// Changes the settings in force. Not atomic: callers must not run it concurrently.

@@ -33,7 +33,7 @@ fn seeks_pay_for_draining_level_0_while_writes_go_on() {
         keyspace.statistics.fold_in_time(&keyspace.load().version, clock.now_us());
     }
     let step = alone.next();
-    let Step::Begin(job) = &step else { panic!("a compaction") };
+    let Step::Begin(job, _) = &step else { panic!("a compaction") };
     assert_eq!((job.job.reason, job.job.target_level), (Reason::Reads, 1));
     drop(keyspace);
     alone.scheduler.run(step).expect("done");
@@ -58,7 +58,7 @@ fn tombstones_that_scans_pass_are_collected() {
     meta.statistics.add_tombstones_passed(1 << 20);
     clock.advance_us(1_000_000);
     let step = alone.next();
-    let Step::Begin(job) = &step else { panic!("a compaction") };
+    let Step::Begin(job, _) = &step else { panic!("a compaction") };
     assert_eq!(job.job.reason, Reason::Tombstones);
     alone.scheduler.run(step).expect("done");
     alone.finish();

@@ -17,8 +17,8 @@ use crate::sync::{Condvar, Mutex};
 
 fn number_of(step: &Step) -> (u64, Option<usize>) {
     match step {
-        Step::Move(job) | Step::Begin(job) => (job.number, None),
-        Step::Slice(job, slice) => (job.number, Some(*slice)),
+        Step::Move(job) | Step::Begin(job, _) => (job.number, None),
+        Step::Slice(job, slice, _) => (job.number, Some(*slice)),
         Step::End(number) => (*number, None),
     }
 }

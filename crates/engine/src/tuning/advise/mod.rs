@@ -272,7 +272,7 @@ impl Advisor {
             entries,
             bytes,
             memory_bytes: shamba_model::memory::shared_bytes(
-                settings.memory_budget_bytes,
+                settings.budget_bytes(),
                 others_bytes.saturating_add(settings.work_bytes()),
             ),
             buffer_bytes: (most / BUFFER_MIN_PART, most),

@@ -6,9 +6,9 @@
 //! so that a change of direction costs nothing. Windows start small, since short scans are common,
 //! and grow.
 //!
-//! A range tombstone is passed over lane by lane: each goes to its next entry that is newer than the
-//! tombstone or beyond its end. The lanes are then no longer between the same two entries, which
-//! does not matter for going on; a change of direction places them anew.
+//! A range tombstone is passed over lane by lane: each goes to its next entry that is newer than
+//! the tombstone or beyond its end. The lanes are then no longer between the same two entries,
+//! which does not matter for going on; a change of direction places them anew.
 //!
 //! The snapshot is taken at the first seek and kept. Entries inserted later are newer than anything
 //! that a reader of that time may see.

@@ -73,8 +73,8 @@ fn few_newer_entries_are_found_among_many_older_ones() {
         let mut newer = Vec::new();
         for number in 0..older {
             insert(&*table, &Row::put(&key(number), number as u64 + 1));
-            // Inserted before older ones, so that they lie in chunks. Some replace older ones, others
-            // lie between them.
+            // Inserted before older ones, so that they lie in chunks. Some replace older ones,
+            // others lie between them.
             if dice.one_in(1 + older / 20) {
                 let row = Row::put(&key(dice.below(2 * older)), floor.0 + 1 + number as u64);
                 insert(&*table, &row);

@@ -83,8 +83,9 @@ pub trait EntryIter: Send {
         }
         Ok(())
     }
-    /// Moves backward past entries that a range tombstone hides: to the last entry up to the current
-    /// one that is newer than `floor` or below `start`. Otherwise as [`Self::skip_hidden`].
+    /// Moves backward past entries that a range tombstone hides: to the last entry up to the
+    /// current one that is newer than `floor` or below `start`. Otherwise as
+    /// [`Self::skip_hidden`].
     ///
     /// # Errors
     /// As [`Self::seek_to_first`].

@@ -98,6 +98,22 @@ fn deletes_overwrites_and_queues_change_what_is_there() {
 }
 
 #[test]
+fn scans_of_memtables_find_their_entry() {
+    let db = open();
+    run_on(&db, Workload::FillRandom, &options());
+    let seeks = run_on(&db, Workload::SeekAfterPuts, &options());
+    assert_eq!((seeks.ops, seeks.found_share), (2000, 1.0));
+    assert_eq!(db.iter().count(), 3000, "all of its puts are of existing items");
+    for workload in [Workload::ScanDeletedRange, Workload::ScanDeletedKeys] {
+        let scans = run_on(&db, workload, &options());
+        assert_eq!((scans.ops, scans.found_share), (100, 1.0), "{workload}");
+        assert_eq!(db.iter().count(), 1, "{workload} leaves the entry behind the deleted ones");
+        let refused = Options { threads: 2, ..options() }.check(workload).expect_err("two threads");
+        assert!(refused.to_string().contains("--threads"), "{refused}");
+    }
+}
+
+#[test]
 fn ycsb_mixes_are_what_they_say() {
     let db = open();
     run_on(&db, Workload::FillRandom, &options());

@@ -159,7 +159,8 @@ fn last_up_to(rows: &[Row], key: &[u8], seq: SeqNo) -> Option<usize> {
 /// Compares random calls of `iter` with an index into `rows`, the complete expected entries.
 pub fn check_laws(iter: &mut dyn EntryIter, rows: &[Row], dice: &Dice, calls: usize) {
     let mut at: Option<usize> = None;
-    // Ranges that were passed over since the last seek or turn, with their floors, and the direction.
+    // Ranges that were passed over since the last seek or turn, with their floors; and the
+    // direction.
     let mut skips = Vec::new();
     let mut forward = true;
     for call in 0..calls {

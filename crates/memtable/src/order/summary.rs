@@ -96,8 +96,8 @@ impl SummaryBuilder {
         self.current = self.current.max(seq);
     }
 
-    /// Notes that `entries` entries have been added and more will be. To be called at least at every
-    /// multiple of [`CHUNK_GROUP`] above 0.
+    /// Notes that `entries` entries have been added and more will be. To be called at least at
+    /// every multiple of [`CHUNK_GROUP`] above 0.
     #[inline]
     pub fn note_count(&mut self, entries: usize) {
         if entries % CHUNK_GROUP == 0 {

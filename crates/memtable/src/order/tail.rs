@@ -12,7 +12,8 @@ use arc_swap::ArcSwapOption;
 use super::super::arena::{Entries, EntryRef};
 use super::chunk::{Chunk, sort};
 
-/// Memory of an entry: its reference here, and its reference and head in the sorted copy. It is counted from the start, so that a memtable does not grow when it is scanned.
+/// Memory of an entry: its reference here, and its reference and head in the sorted copy. It is
+/// counted from the start, so that a memtable does not grow when it is scanned.
 const ENTRY_BYTES: usize = size_of::<AtomicU32>() + size_of::<EntryRef>() + size_of::<u64>();
 
 /// Entries in the order of their insertion.

@@ -76,7 +76,8 @@ impl Compactor {
         }
         let input_bytes: Vec<u64> = inputs.iter().map(|(_, bytes)| *bytes).collect();
         let bytes_read = input_bytes.iter().sum();
-        let read_bytes = read_bytes(read_ahead_bytes(self.settings.budget_bytes()), &input_bytes);
+        let read_ahead_bytes = read_ahead_bytes(self.settings.budget_bytes());
+        let read_bytes = read_bytes(read_ahead_bytes, &input_bytes);
         assert_eq!(read_bytes.len(), inputs.len(), "an input of a slice has no share of the read-ahead");
         debug_assert!(
             inputs.iter().flat_map(|(tables, _)| tables).all(|table| table.range.overlaps(slice)),

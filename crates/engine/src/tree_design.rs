@@ -44,6 +44,10 @@ impl LiveSettings {
         let runs = (design.inner_runs, design.last_runs);
         let named = self.policy.filter(|policy| policy.runs(design.size_ratio) == runs);
         let policy = named.or_else(|| design.policy());
+        debug_assert!(
+            policy.is_none_or(|policy| policy.runs(design.size_ratio) == runs),
+            "a redesign names a policy with other runs"
+        );
         Self { design, policy, filter_allocation: allocation, filter_memory_bytes }
     }
 }

@@ -141,7 +141,10 @@ impl Batch {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        self.db.core().writer.commit(&mut self.operations, options.into())?;
+        let count = self.operations.tally.count;
+        let outcome = self.db.core().writer.commit(&mut self.operations, options.into());
+        assert_eq!(self.operations.tally.count, count, "a commit lost operations of its batch");
+        outcome?;
         self.operations.clear();
         Ok(())
     }

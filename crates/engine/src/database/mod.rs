@@ -407,7 +407,9 @@ impl Db {
         core.reads.iterators().revoke_idle(|_| true);
         core.reads.release_stale_views(&core.catalog);
         core.telemetry.emit(Event::Closed);
-        core.file_lock.lock().take();
+        debug_assert!(core.lifecycle.is_closed(), "the lock of a database is released that can be used");
+        let file_lock = core.file_lock.lock().take();
+        assert!(file_lock.is_some(), "the lock of a database was released before its close");
         outcome
     }
 }

@@ -294,6 +294,7 @@ fn begin(
             None
         }
     };
+    assert!(core.catalog.manifest_number().is_some(), "a database accepts writes without a manifest");
     core.writer.begin(last_seq, wal);
     remove_left_overs(core, &state, log, files);
     Ok(())

@@ -218,6 +218,7 @@ impl ReadAt<'_> {
             Some(snapshot) => Arc::clone(snapshot),
             None => self.reads.snapshot(),
         };
+        debug_assert!(seq.seq() <= self.reads.visible(), "a scan reads what is not visible");
         ScanSource {
             views: Arc::clone(self.keyspace) as Arc<dyn ViewSource>,
             owner: self.keeper.owner(),

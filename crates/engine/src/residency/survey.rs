@@ -286,6 +286,7 @@ pub(super) fn filter_bytes(reader: &TableReader) -> u64 {
 
 /// Bytes of the slices that the plan adds.
 pub(super) fn missing_bytes(reader: &TableReader, filter: &ResidentFilter, wanted: &[u32]) -> u64 {
+    debug_assert_eq!(wanted.len(), held_slices(filter).len(), "the plan has other modules than the filter");
     let modules = reader.filter_module_bytes().into_iter().zip(held_slices(filter)).zip(wanted);
     let missing = |((all, held), wanted): (((u64, u32), u32), &u32)| {
         let (bytes, slices) = all;

@@ -248,6 +248,11 @@ impl Scheduler {
         let Some(running) = state.running(job.number) else { return };
         let slice = running.note_installed(installed).cloned();
         let is_last = running.is_done();
+        debug_assert!(
+            state.claims.get(&job.keyspace.id).is_some_and(|claims| claims.get(job.claim).is_some()),
+            "a slice of job {} was installed without a claim",
+            job.number
+        );
         if let (Some(slice), Some(claims)) = (slice, state.claims.get_mut(&job.keyspace.id)) {
             claims.install(job.claim, slice.upper.as_ref().filter(|_| !is_last));
         }

@@ -65,6 +65,11 @@ impl Flusher {
             count += 1;
         }
         let uses = output.finish()?;
+        assert_eq!(
+            uses.iter().map(|table| table.meta.entries).sum::<u64>(),
+            count,
+            "the tables of an ingest have another number of entries than it has pairs"
+        );
         let (run, age) = self.catalog.new_run();
         let new: Vec<_> = uses.iter().map(|table| Arc::clone(&table.meta)).collect();
         let beginning = uses.clone();

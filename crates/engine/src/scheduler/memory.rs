@@ -28,6 +28,7 @@ impl MemoryLink {
         // A small budget's second thread does not make tables smaller: it helps only where the
         // table size leaves memory.
         let threads = threads.min(unrestricted_compaction_threads(settings.budget_bytes()));
+        assert!(threads > 0, "no thread has memory for a compaction");
         Self { residency, settings, threads }
     }
 

@@ -147,7 +147,9 @@ impl Picker {
         let is_quiet = !self.is_inline && state.drainers == 0 && !state.flushing;
         let quiet_us = if is_quiet { now_us.saturating_sub(state.quiet_since_us) } else { 0 };
         let found = self.choose(state, trees, rules, quiet_us)?;
-        let tree = trees.iter().find(|tree| tree.keyspace.id == found.0)?;
+        let tree = trees.iter().find(|tree| tree.keyspace.id == found.0);
+        debug_assert!(tree.is_some(), "a job was chosen in keyspace {}, which has no tree", found.0);
+        let tree = tree?;
         Some((tree, found.1, found.2))
     }
 

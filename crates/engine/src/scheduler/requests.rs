@@ -94,6 +94,10 @@ impl Scheduler {
         wanted: Vec<(KeyspaceId, BTreeSet<TableId>)>,
         has_waiter: bool,
     ) -> Vec<u64> {
+        debug_assert!(
+            wanted.iter().all(|(_, tables)| !tables.is_empty()),
+            "filters of no table are rewritten"
+        );
         let keyspaces = self.catalog.keyspaces();
         let mut numbers = Vec::new();
         for (keyspace, tables) in wanted {

@@ -183,6 +183,7 @@ impl<'a> Line<'a> {
 
     /// Appends the line, with its line end, to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
         match self {
             Self::Insert { key, value } => put(out, b'I', key, value),
             Self::Update { key, value } => put(out, b'U', key, value),
@@ -213,6 +214,11 @@ impl<'a> Line<'a> {
             }
             Self::Comment => out.push(b'#'),
         }
+        debug_assert!(!out[begin..].contains(&b'\n'), "{self:?} takes several lines");
+        debug_assert!(
+            Line::parse(&out[begin..]).is_ok(),
+            "{self:?} is written as a line that cannot be read"
+        );
         out.push(b'\n');
     }
 

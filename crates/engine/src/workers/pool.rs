@@ -84,6 +84,7 @@ struct Turn {
 
 impl Pool {
     pub fn new(compaction_threads: usize, grows: bool) -> Self {
+        assert!(compaction_threads > 0, "a pool has no thread for compactions");
         let state = State {
             members: Vec::new(),
             members_so_far: 0,

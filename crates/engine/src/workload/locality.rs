@@ -25,7 +25,12 @@ const BLOCKS_MAX: u64 = 8_192;
 pub(crate) fn sampled_blocks_max(budget_bytes: u64) -> usize {
     let of_one = (ReuseSampler::bytes_max(1) - ReuseSampler::bytes_max(0)) as u64;
     let others = ReuseSampler::bytes_max(0) as u64;
-    ((budget_bytes / BUDGET_PART).saturating_sub(others) / of_one).min(BLOCKS_MAX) as usize
+    let blocks = ((budget_bytes / BUDGET_PART).saturating_sub(others) / of_one).min(BLOCKS_MAX) as usize;
+    debug_assert!(
+        blocks == 0 || ReuseSampler::bytes_max(blocks) as u64 <= budget_bytes / BUDGET_PART,
+        "{blocks} sampled blocks take more than their part of {budget_bytes} bytes"
+    );
+    blocks
 }
 
 #[cfg(test)]

@@ -59,6 +59,7 @@ impl Writer {
         let keyspace = Arc::new(KeyspaceCore::new(id, name.to_owned(), version, memtable, closed));
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
+        assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");
         Ok(keyspace)
     }
 
@@ -90,6 +91,11 @@ impl Writer {
         }
         self.catalog.remove_keyspace(keyspace.id);
         writing.active.renew(&self.catalog);
+        assert!(
+            writing.active.get(keyspace.id).is_none(),
+            "keyspace {} takes writes after its drop",
+            keyspace.id
+        );
         if let Some(background) = self.background.get() {
             background.forget(keyspace.id);
         }
@@ -198,6 +204,7 @@ impl Writer {
         if let Some(cause) = self.lifecycle.failure() {
             return Err(cause);
         }
+        assert!(self.lifecycle.is_closed(), "the log ends before the database is closed");
         let promise = writing.log.finish()?;
         if promise.is_none() && !self.settings.no_wal {
             return Ok(());

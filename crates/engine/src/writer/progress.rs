@@ -37,6 +37,7 @@ impl Failures {
         self.error = Some(error);
         self.failures = self.failures.saturating_add(1);
         self.failures_total = self.failures_total.saturating_add(1);
+        assert!(self.failures <= self.failures_total, "there are more failures in a row than in all");
     }
 
     /// Records a success, or that the work is no longer needed.

@@ -293,6 +293,7 @@ impl Rebuilt<'_> {
     /// read-only.
     pub(super) fn show(self) {
         let core = self.core;
+        assert!(self.written.is_empty(), "a replay wrote tables that no manifest will name");
         for (id, memtables) in self.memtables {
             let Some(keyspace) = core.catalog.keyspace(id) else { continue };
             keyspace

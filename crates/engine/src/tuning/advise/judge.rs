@@ -214,6 +214,7 @@ impl Scene {
         let lookup_ns = time_of(work);
         let range_ns = pages * (1.0 - steady.cached_share) * device.read_ns + runs * device.cpu.search_ns;
         let part = self.steady_part();
+        debug_assert!((0.0..=1.0).contains(&part), "a tree is in {part} of its steady state");
         let blend = |steady: f64, real: f64| steady * part + real * (1.0 - part);
         let per_byte_ns = self.move_ns_per_byte * self.entry_bytes();
         let prediction = Prediction {

@@ -13,7 +13,7 @@ use shamba_env::Env;
 
 use crate::catalog::LogFile;
 use crate::error::Result;
-use shamba_key::LogNo;
+use shamba_key::{LogNo, MAX_VALUE_BYTES};
 use shamba_log::framing::{FileKind, FrameWriter};
 use shamba_log::wal::{ValueLog, ValuePlace};
 
@@ -52,6 +52,7 @@ impl SideFile {
     /// # Errors
     /// Errors of the file system; nothing more can be appended after one.
     pub fn append(&mut self, value: &[u8]) -> Result<ValuePlace> {
+        assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes is written unchecked", value.len());
         let record = self.frames.append_record(&[value])?;
         self.frames.flush()?;
         // At most 256 MiB: its length was checked.

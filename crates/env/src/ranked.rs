@@ -119,7 +119,7 @@ mod held {
     use std::cell::RefCell;
 
     use super::Rank;
-    use crate::sync::IS_EXPLORED;
+    use crate::sync::{IS_EXPLORED, thread_local};
 
     thread_local! {
         static RANKS: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
@@ -135,8 +135,7 @@ mod held {
         }
 
         /// Panics if the thread holds a lock that must not be held while it waits for this one.
-        /// Threads of an explored schedule share one thread of the system: there is nothing to
-        /// check.
+        /// Threads of a loom exploration share one thread of the system: there is nothing to check.
         pub fn check(self) {
             if IS_EXPLORED {
                 return;

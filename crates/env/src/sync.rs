@@ -12,6 +12,9 @@ pub use std::sync::{
     Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
+/// State of one thread.
+pub use std::thread_local;
+
 /// Atomics that synchronization protocols use.
 pub mod atomic {
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -20,7 +20,7 @@ use shamba_env::{Env, WriteFile, append_all};
 use crate::event::{Event, EventListener};
 use crate::lock_order;
 use crate::ranked::{Ranked, assert_unlocked};
-use crate::sync::IS_EXPLORED;
+use crate::sync::thread_local;
 
 thread_local! {
     /// Number of [`HeldEvents`] of this thread.
@@ -64,7 +64,7 @@ impl Events {
             waiting.push_back(event);
             self.has_waiting.store(true, Ordering::Relaxed);
         }
-        if HOLDS.get() == 0 {
+        if HOLDS.with(Cell::get) == 0 {
             assert_unlocked("an event is delivered");
             self.deliver();
         }
@@ -73,7 +73,7 @@ impl Events {
     /// Holds the events that this thread emits, until the result is dropped.
     #[inline]
     pub fn hold(&self) -> HeldEvents<'_> {
-        HOLDS.set(HOLDS.get() + 1);
+        HOLDS.with(|holds| holds.set(holds.get() + 1));
         HeldEvents(self)
     }
 
@@ -82,17 +82,16 @@ impl Events {
     fn deliver(&self) {
         let Some(listener) = &self.listener else { return };
         let own = std::ptr::from_ref(self).addr();
-        // Threads of an explored schedule share one thread of the system.
-        if DELIVERS.get() == own && !IS_EXPLORED {
+        if DELIVERS.with(Cell::get) == own {
             return;
         }
-        let before = DELIVERS.replace(own);
+        let before = DELIVERS.with(|delivers| delivers.replace(own));
         while let Some(event) = self.next_waiting() {
             if catch_unwind(AssertUnwindSafe(|| listener.event(&event))).is_err() {
                 self.listener_panics.fetch_add(1, Ordering::Relaxed);
             }
         }
-        DELIVERS.set(before);
+        DELIVERS.with(|delivers| delivers.set(before));
     }
 
     fn next_waiting(&self) -> Option<Event> {
@@ -117,9 +116,9 @@ pub(crate) struct HeldEvents<'a>(&'a Events);
 impl Drop for HeldEvents<'_> {
     #[inline]
     fn drop(&mut self) {
-        let holds = HOLDS.get();
+        let holds = HOLDS.with(Cell::get);
         debug_assert!(holds > 0, "held events are released more often than held");
-        HOLDS.set(holds - 1);
+        HOLDS.with(|count| count.set(holds - 1));
         if holds == 1 && self.0.has_waiting.load(Ordering::Relaxed) {
             assert_unlocked("held events are delivered");
             self.0.deliver();

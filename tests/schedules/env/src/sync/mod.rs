@@ -19,6 +19,9 @@ pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+/// State of one thread of a schedule.
+pub use shuttle::thread_local;
+
 /// Atomics that synchronization protocols use.
 pub mod atomic {
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -262,7 +262,7 @@ impl<'a> Life<'a> {
                         self.failures += 1;
                         return Ok(());
                     }
-                    self.rebalance().map_err(step_failed)?;
+                    self.resolve_unknown().map_err(step_failed)?;
                 }
             }
         }
@@ -314,7 +314,7 @@ impl<'a> Life<'a> {
     /// Checks that exactly the acked writes are visible; a read may fail instead while faults
     /// continue.
     fn read(&mut self) -> Result<(), String> {
-        self.rebalance()?;
+        self.resolve_unknown()?;
         let Some(spaces) = &self.spaces else { return Ok(()) };
         // The expected state is unknown until a read of the uncertain writes succeeds.
         if self.unsettled.iter().any(|at| self.may_be_gone(*at)) {
@@ -339,7 +339,7 @@ impl<'a> Life<'a> {
 
     /// After an open, a write of unknown outcome is either present or absent. If the read that
     /// determines it fails, it is repeated before the next comparison.
-    fn rebalance(&mut self) -> Result<(), String> {
+    fn resolve_unknown(&mut self) -> Result<(), String> {
         let Some(spaces) = &self.spaces else { return Ok(()) };
         for at in std::mem::take(&mut self.unsettled) {
             let Ok(found) = spaces.db.contains_key(marker(at)) else {
@@ -377,7 +377,7 @@ impl<'a> Life<'a> {
         self.faulty.clear_rules();
         self.sim.forget_single_sync_failures();
         if !self.syncs_still_fail() {
-            self.rebalance().map_err(|error| format!("open, after the fault is gone: {error}"))?;
+            self.resolve_unknown().map_err(|error| format!("open, after the fault is gone: {error}"))?;
         }
         let power_cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
         self.power_cut(&power_cut).map_err(|error| format!("after a power cut: {error}"))?;
@@ -397,7 +397,7 @@ impl<'a> Life<'a> {
             return Ok(());
         }
         self.open().map_err(|error| format!("reopen after the fault is gone: {error:?}"))?;
-        self.rebalance().map_err(|error| format!("after a kill: {error}"))?;
+        self.resolve_unknown().map_err(|error| format!("after a kill: {error}"))?;
         if let Some(at) = self.unsettled.first() {
             return Err(format!("after a kill: nothing fails any more, and write {at} cannot be read"));
         }

@@ -79,13 +79,13 @@ pub fn fpr_table(arguments: &[String]) -> Result<(), String> {
         let departure_in_errors = rate.departure_in_errors(fpr_in_table, error_in_table);
         let is_violation = departure_in_errors.is_nan() || departure_in_errors > ERRORS_MAX;
         violations += u32::from(is_violation);
-        let Rate { fpr, error, strangers } = rate;
+        let Rate { fpr, error, absent_keys } = rate;
         let modules = layout.modules().count();
         let theory = fpr::layout_fpr(layout, bits_per_key);
         points.push(format!(
             "{{\"layout\":\"{layout}\",\"modules\":{modules},\"bits_per_key\":{bits_per_key},\
              \"fpr_in_theory\":{theory:.4e},\"fpr_in_table\":{fpr_in_table:.4e},\"fpr\":{fpr:.4e},\
-             \"error\":{error:.1e},\"strangers\":{strangers},\
+             \"error\":{error:.1e},\"absent_keys\":{absent_keys},\
              \"departure_in_errors\":{departure_in_errors:.2},\"violation\":{is_violation}}}"
         ));
     };

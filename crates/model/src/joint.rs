@@ -463,7 +463,7 @@ fn next_modules(
         bytes += bytes_of(&file.modules[end - 1..end]);
         if end > file.asked_modules {
             // Modules that must not be skipped are probed anyway.
-            probes += rates.reaching(end - 1); // The others are asked anyway.
+            probes += rates.reaching(end - 1);
         }
         let (spared, probed) = (before - rates.whole_cost(file, end, index_held), probes * weighing.probe_ns);
         let more = 1.0 + weighing.margin;

@@ -126,14 +126,14 @@ pub trait EntryIter: Send {
     /// # Errors
     /// `Corruption` when the reference to a large value is invalid.
     fn value_bytes_len(&self) -> Result<u64> {
-        if self.is_large() { Err(homeless()) } else { Ok(self.value().len() as u64) }
+        if self.is_large() { Err(large_value_unreadable()) } else { Ok(self.value().len() as u64) }
     }
     /// Passes the current entry's value to `sink`, a large one in pieces: it is never held whole.
     ///
     /// # Errors
     /// Errors of reading, or of `sink`, which then got only a part of the value.
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        if self.is_large() { Err(homeless()) } else { sink(self.value()) }
+        if self.is_large() { Err(large_value_unreadable()) } else { sink(self.value()) }
     }
     /// The digest of the current key if the source has kept it, so that it need not be hashed
     /// again.
@@ -143,6 +143,6 @@ pub trait EntryIter: Send {
 }
 
 /// The error for a large value in a source that cannot hold any.
-fn homeless() -> Error {
+fn large_value_unreadable() -> Error {
     Error::Invalid("a large value in a source that cannot read it".to_owned())
 }

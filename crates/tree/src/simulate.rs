@@ -235,11 +235,11 @@ impl Simulation {
     ///
     /// # Errors
     /// Description of a violation.
-    pub fn rebalance(&mut self) -> Result<(), String> {
+    pub fn run_due_jobs(&mut self) -> Result<(), String> {
         self.settle_by(false)
     }
 
-    /// As [`Self::rebalance`], but also empties level 0.
+    /// As [`Self::run_due_jobs`], but also empties level 0.
     ///
     /// # Errors
     /// Description of a violation.

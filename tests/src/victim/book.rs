@@ -54,7 +54,7 @@ impl Book {
     ///
     /// # Errors
     /// The state is none of the legal ones.
-    pub fn rebalance(&mut self, sent: &[Sent], floor: usize, found: &State) -> Result<usize, String> {
+    pub fn reconcile(&mut self, sent: &[Sent], floor: usize, found: &State) -> Result<usize, String> {
         let mut at = self.state.clone();
         let last_acked = sent.iter().rposition(|commit| commit.outcome == Outcome::Acked);
         let mut taken = 0;
@@ -185,7 +185,7 @@ mod tests {
         use Outcome::{Acked, Rejected, Unanswered, Unknown};
         let judge = |outcomes: &[Outcome], floor: usize, numbers: &[usize]| {
             let sent = sent(outcomes);
-            Book::new().rebalance(&sent, floor, &state(&sent, numbers))
+            Book::new().reconcile(&sent, floor, &state(&sent, numbers))
         };
         let all = [Acked, Acked, Unanswered, Unanswered];
         assert_eq!(judge(&all, 2, &[0, 1]), Ok(2));
@@ -202,7 +202,7 @@ mod tests {
         assert!(judge(&[Unknown, Acked], 2, &[0, 1]).is_err(), "the log went on without it");
         let mut half = state(&sent(&all), &[0, 1]);
         half.entry(SPACES[0].into()).or_default().remove(b"key1".as_slice());
-        let error = Book::new().rebalance(&sent(&all), 2, &half).expect_err("half a batch");
+        let error = Book::new().reconcile(&sent(&all), 2, &half).expect_err("half a batch");
         assert!(error.contains("key1") && error.contains("nothing is there"), "{error}");
     }
 

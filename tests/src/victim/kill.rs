@@ -110,7 +110,7 @@ fn cycle(at: &mut Databases<'_>, seed: u64, life: u64, tally: &mut Tally) -> Res
         _ => victim.look(),
     };
     let found = found.map_err(told)?;
-    let kept = at.book.rebalance(&ended.sent, ended.floor, &found).map_err(told)?;
+    let kept = at.book.reconcile(&ended.sent, ended.floor, &found).map_err(told)?;
     let acked = ended.count(Outcome::Acked);
     tally.add("commits kept, not acknowledged", kept.saturating_sub(acked) as u64);
     tally.add("commits lost, as their option allows", acked.saturating_sub(kept) as u64);

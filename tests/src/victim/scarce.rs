@@ -294,7 +294,7 @@ fn full_once(
     }
     let mut book = Book::new();
     let found = victim.look()?;
-    book.rebalance(&puts.sent, puts.sent.len(), &found)?;
+    book.reconcile(&puts.sent, puts.sent.len(), &found)?;
     let recovered = victim.recover()?;
     if recovered != found {
         return Err("recovery found another state than a look before it".to_owned());
@@ -351,7 +351,7 @@ pub fn few_descriptors(binary: &Path, dir: &Path, descriptors: u32) -> Result<Ta
                 ended.status, ended.stderr
             ));
         }
-        book.rebalance(&ended.sent, ended.floor, &victim.look()?)?;
+        book.reconcile(&ended.sent, ended.floor, &victim.look()?)?;
         // Reads of everything, during which tables are opened and closed all the time.
         let asks = gets(book.state());
         let ended = victim.live(&book, &Options::fixed(&[]), &asks, End::Input)?;

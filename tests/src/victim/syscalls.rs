@@ -276,7 +276,7 @@ impl Sweep {
         tally.add("commits acknowledged", ended.count(Outcome::Acked) as u64);
         tally.add(&format!("outcome: {}", self.judge(&ended)?), 1);
         let found = victim.look().map_err(|error| format!("a look after it: {error}"))?;
-        book.rebalance(&ended.sent, ended.floor, &found)?;
+        book.reconcile(&ended.sent, ended.floor, &found)?;
         let recovered = victim.recover().map_err(|error| format!("recovery after it: {error}"))?;
         if recovered != found {
             return Err("recovery found another state than a look before it".to_owned());

@@ -257,7 +257,7 @@ fn begin(
         return Ok(());
     }
     let edit = ManifestEdit { settings: given, last_seq: Some(last_seq), ..Default::default() };
-    let (mut edit, tail) = replayed.rebalance(last_seq, edit)?;
+    let (mut edit, tail) = replayed.finish(last_seq, edit)?;
     let log = core.catalog.new_log_no();
     edit.first_log = Some(log);
     let wal = if is_new {

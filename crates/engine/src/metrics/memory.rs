@@ -18,8 +18,8 @@ pub struct MemoryReport {
     /// The whole budget, shared or not.
     pub budget_total_bytes: u64,
     /// Size at which the settings seal memtables: the design's write buffer, or the limit that the
-    /// budget allows. The arbiter then seals them at a quarter to twice this size, as writes and
-    /// reads need memory.
+    /// budget allows. The division of memory moves it between a quarter and twice this size, as
+    /// writes and reads need memory.
     pub memtable_bytes: u64,
     /// Parts and their bytes.
     pub parts: Vec<(String, u64)>,

@@ -83,7 +83,7 @@ impl Flusher {
                     self.catalog
                         .mark_tables_obsolete(outputs.into_values().flatten().map(|table| table.meta));
                     // A failed sync must still turn writes off.
-                    let _ = self.end_log_sync(log_sync); // Its failure must not go unnoticed.
+                    let _ = self.end_log_sync(log_sync);
                     return Err(error);
                 }
             }

@@ -28,7 +28,7 @@ pub(super) enum Op {
     /// The same for a sync of a directory.
     SyncDir(DirId, Option<FsyncFailure>),
     /// All pending calls become durable.
-    Settle,
+    WriteBack,
 }
 
 /// A change of one file's content.
@@ -109,7 +109,7 @@ impl Disk {
             }
             Op::SyncFile(file, failure) => self.sync_file(*file, *failure),
             Op::SyncDir(dir, failure) => self.sync_dir(*dir, *failure),
-            Op::Settle => {
+            Op::WriteBack => {
                 for pending in std::mem::take(&mut self.pending) {
                     self.apply(&pending);
                 }

@@ -155,8 +155,8 @@ impl SimFs {
     }
 
     /// Makes all pending calls durable, as write-back does after some time. Counts as one call.
-    pub fn rebalance(&self) {
-        self.state().record(Op::Settle);
+    pub fn write_back(&self) {
+        self.state().record(Op::WriteBack);
     }
 
     /// Makes the `nth` sync since the creation of this file system fail (0-based, files and
@@ -291,7 +291,7 @@ fn trace_op(trace: &mut ImageHash, op: &Op) {
         }
         Op::SyncFile(file, failure) => trace.numbers(&[4, file.0, u64::from(failure.is_some())]),
         Op::SyncDir(dir, failure) => trace.numbers(&[5, dir.0, u64::from(failure.is_some())]),
-        Op::Settle => trace.number(6),
+        Op::WriteBack => trace.number(6),
     }
 }
 
@@ -315,7 +315,7 @@ fn describe(op: &Op) -> String {
         }
         Op::SyncFile(file, failure) => format!("sync file {}{}", file.0, describe_failure(*failure)),
         Op::SyncDir(dir, failure) => format!("sync directory {}{}", dir.0, describe_failure(*failure)),
-        Op::Settle => "settle".to_owned(),
+        Op::WriteBack => "settle".to_owned(),
     }
 }
 

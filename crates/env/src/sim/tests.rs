@@ -326,7 +326,7 @@ fn settling_makes_everything_durable_and_calls_have_words() {
     let mut file = fs.create(at("/a")).expect("created");
     append_all(file.as_mut(), b"xyz").expect("appended");
     assert_eq!(fs.pending_count(fs.op_count()), 2);
-    fs.rebalance();
+    fs.write_back();
     assert_eq!(fs.pending_count(fs.op_count()), 0);
     assert_eq!(text(&now(&fs, CrashPolicy::None), "/a").as_deref(), Some("xyz"));
     assert!(fs.describe_op(1).is_some_and(|words| words.contains("+a")));

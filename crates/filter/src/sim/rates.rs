@@ -24,16 +24,20 @@ pub struct Effort {
     /// of absent keys that this needs.
     pub passes_wanted: f64,
     /// Maximum number of absent keys that are probed, over all filters.
-    pub strangers_max: u64,
+    pub absent_keys_max: u64,
 }
 
 impl Effort {
     /// The effort of the checked-in table: errors of 0.4 % up to 14 bits per key.
-    pub const FULL: Self =
-        Self { filters: 16, keys_per_filter: 409_600, passes_wanted: 100_000.0, strangers_max: 150_000_000 };
+    pub const FULL: Self = Self {
+        filters: 16,
+        keys_per_filter: 409_600,
+        passes_wanted: 100_000.0,
+        absent_keys_max: 150_000_000,
+    };
     /// A measurement that takes seconds: errors of some 2 %.
     pub const QUICK: Self =
-        Self { filters: 16, keys_per_filter: 40_960, passes_wanted: 5_000.0, strangers_max: 1_500_000 };
+        Self { filters: 16, keys_per_filter: 40_960, passes_wanted: 5_000.0, absent_keys_max: 1_500_000 };
 }
 
 /// A measured false-positive rate.
@@ -44,7 +48,7 @@ pub struct Rate {
     /// Its standard error.
     pub error: f64,
     /// Number of absent keys probed.
-    pub strangers: u64,
+    pub absent_keys: u64,
 }
 
 impl Rate {
@@ -59,8 +63,8 @@ impl Rate {
 /// The rate of `layout` at `bits_per_key`; 1 when there are no bits.
 pub fn measure(layout: FilterLayout, bits_per_key: f64, seed: u64, effort: Effort) -> Rate {
     let filters = effort.filters.max(2);
-    let strangers = effort.passes_wanted / layout_fpr(layout, bits_per_key);
-    let per_filter = (strangers.min(effort.strangers_max as f64) / f64::from(filters)).max(1000.0) as u64;
+    let absent_keys = effort.passes_wanted / layout_fpr(layout, bits_per_key);
+    let per_filter = (absent_keys.min(effort.absent_keys_max as f64) / f64::from(filters)).max(1000.0) as u64;
     let rates: Vec<f64> = (0..filters)
         .map(|number| {
             // One stream for keys and absent keys, so that no two are the same.
@@ -76,5 +80,5 @@ pub fn measure(layout: FilterLayout, bits_per_key: f64, seed: u64, effort: Effor
     let count = f64::from(filters);
     let mean = rates.iter().sum::<f64>() / count;
     let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    Rate { fpr: mean, error: (variance / count).sqrt(), strangers: per_filter * u64::from(filters) }
+    Rate { fpr: mean, error: (variance / count).sqrt(), absent_keys: per_filter * u64::from(filters) }
 }

@@ -97,8 +97,8 @@ mod tests {
         let mut filter = RawFilter::new(keys.len(), 10.0, 7, probing);
         keys.iter().for_each(|key| filter.insert(key));
         assert!(keys.iter().all(|key| filter.may_contain(key)));
-        let strangers = 1_000_000;
-        (0..strangers).filter(|_| filter.may_contain(&key())).count() as f64 / f64::from(strangers)
+        let absent_keys = 1_000_000;
+        (0..absent_keys).filter(|_| filter.may_contain(&key())).count() as f64 / f64::from(absent_keys)
     }
 
     #[test]

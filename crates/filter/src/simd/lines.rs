@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(slice.as_bytes().as_ptr().align_offset(LINE_BYTES), 0);
             assert_eq!((slice.is_absent(), slice.0.get(lines).is_none()), (lines == 0, true));
             // Kept alive, so that the allocator returns different addresses.
-            slices.push((slice, content)); // Kept, so that the allocator gives other places.
+            slices.push((slice, content));
         }
         for (slice, content) in slices {
             for (number, line) in content.chunks(LINE_BYTES).enumerate() {

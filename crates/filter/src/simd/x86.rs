@@ -75,7 +75,7 @@ unsafe fn set_avx2(line: &Line, probe: u32, step: usize) -> u8 {
         let (low, high) = halves(line);
         let numbers = bit_numbers(probe, step);
         // 0 to 15: the lowest three bits select within a half.
-        let words = _mm256_srli_epi32::<WORD_SHIFT>(numbers); // 0 to 15: the lowest three bits pick in a half.
+        let words = _mm256_srli_epi32::<WORD_SHIFT>(numbers);
         let of_low = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, words));
         let of_high = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, words));
         // The fourth bit, moved to the sign, selects the half.

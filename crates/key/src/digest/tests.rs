@@ -86,7 +86,7 @@ fn every_digest_is_counted_once_on_its_own_thread() {
     for key in 0..1000u32 {
         let digest = digests.digest(&key.to_le_bytes());
         // Remixes are not hashes.
-        let _ = (digest.memtable_slot(), digest.block_tag(), digest.module(0)); // Remixes are no hashes.
+        let _ = (digest.memtable_slot(), digest.block_tag(), digest.module(0));
     }
     assert_eq!(hashes_on_this_thread() - before, 1000);
     let elsewhere = std::thread::scope(|scope| {

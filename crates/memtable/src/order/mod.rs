@@ -185,7 +185,7 @@ impl Order {
         let free = state.chunks.iter().filter(|chunk| chunk.claim.load(Ordering::Relaxed) == 0);
         let mut inputs = pick(free.cloned().collect());
         // The other kind of merge may have claimed a chunk first.
-        inputs.retain(|chunk| chunk.claim(by)); // The other kind of merge may have been quicker.
+        inputs.retain(|chunk| chunk.claim(by));
         // Loaded after the chunks, so that it holds for all their keys.
         let prefix = self.prefix.load(Ordering::Acquire);
         (!inputs.is_empty()).then(|| Merge::new(entries, inputs, prefix))

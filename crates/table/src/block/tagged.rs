@@ -110,7 +110,7 @@ struct Places {
 
 /// Start of an entry in the payload, and its suffix and value.
 #[derive(Clone, Copy)]
-struct Lying<'a> {
+struct LocatedEntry<'a> {
     start: usize,
     suffix: &'a [u8],
     value: &'a [u8],
@@ -247,7 +247,7 @@ impl<'a> Tagged<'a> {
 
     /// Entry `number`; `None` if it is damaged or past the end.
     #[inline(always)]
-    fn lying(&self, at: &Places, number: usize) -> Option<Lying<'a>> {
+    fn located(&self, at: &Places, number: usize) -> Option<LocatedEntry<'a>> {
         if number >= at.count {
             return None;
         }
@@ -261,11 +261,11 @@ impl<'a> Tagged<'a> {
         // If `end` is wrong, the bytes before the suffix may lie beyond it; then the suffix does
         // too, and this is `None`.
         let (suffix, value) = self.bytes.get(suffix_at..end)?.split_at_checked(suffix_bytes)?;
-        Some(Lying { start, suffix, value })
+        Some(LocatedEntry { start, suffix, value })
     }
 
     #[inline(always)]
-    fn seq(&self, at: &Places, entry: &Lying<'a>) -> Option<SeqNo> {
+    fn seq(&self, at: &Places, entry: &LocatedEntry<'a>) -> Option<SeqNo> {
         if at.seq_width == 0 {
             return Some(SeqNo(at.base_seq));
         }
@@ -274,7 +274,7 @@ impl<'a> Tagged<'a> {
     }
 
     #[inline(always)]
-    fn parts(&self, at: &Places, entry: &Lying<'a>) -> Option<EntryParts<'a>> {
+    fn parts(&self, at: &Places, entry: &LocatedEntry<'a>) -> Option<EntryParts<'a>> {
         let kind = match at.kind {
             0 => *self.bytes.get(entry.start + at.seq_width)?,
             kind => kind,
@@ -334,7 +334,7 @@ impl<'a> Tagged<'a> {
     #[inline(always)]
     fn matched(&self, number: usize, key: &[u8], seq: SeqNo) -> Option<Option<EntryParts<'a>>> {
         let at = self.places()?;
-        let entry = self.lying(&at, number)?;
+        let entry = self.located(&at, number)?;
         // While the key is loaded: prefetches the value's end, which may be on another line.
         if let Some(last) = entry.value.last() {
             prefetch_address(last);
@@ -421,7 +421,7 @@ impl<'a> Tagged<'a> {
     /// Compares entry `number`, without its prefixes, with `(rest, seq)`.
     #[inline(always)]
     fn order(&self, at: &Places, number: usize, rest: &[u8], seq: SeqNo) -> Option<Ordering> {
-        let entry = self.lying(at, number)?;
+        let entry = self.located(at, number)?;
         // The first eight bytes usually decide, without a call.
         if let (Some(a), Some(b)) = (entry.suffix.first_chunk::<8>(), rest.first_chunk::<8>()) {
             if a != b {
@@ -449,7 +449,7 @@ impl<'a> Tagged<'a> {
     pub(super) fn append(&self, number: usize, keys: &mut Vec<u8>) -> Result<EntryParts<'a>, String> {
         let mut assemble = || {
             let at = self.places()?;
-            let entry = self.lying(&at, number)?;
+            let entry = self.located(&at, number)?;
             keys.extend_from_slice(self.common(&at)?);
             keys.extend_from_slice(self.group_prefix(&at, number)?);
             keys.extend_from_slice(entry.suffix);
@@ -473,7 +473,7 @@ impl<'a> Tagged<'a> {
         let (mut before, mut shared) = (0, 0);
         for number in numbers.clone() {
             let mut assemble = || {
-                let entry = self.lying(&at, number)?;
+                let entry = self.located(&at, number)?;
                 let start = keys.len();
                 if number == numbers.start || (at.group_shift > 0 && number & in_group == 0) {
                     let prefix = self.group_prefix(&at, number)?;
@@ -524,7 +524,7 @@ impl<'a> Tagged<'a> {
             if start != expected {
                 return Err(format!("entry {number} does not start where the one before it ends"));
             }
-            let entry = self.lying(&at, number).ok_or_else(|| malformed(number))?;
+            let entry = self.located(&at, number).ok_or_else(|| malformed(number))?;
             if self.parts(&at, &entry).is_none() || self.group_prefix(&at, number).is_none() {
                 return Err(malformed(number));
             }

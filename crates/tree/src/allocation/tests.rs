@@ -192,7 +192,7 @@ fn grown(allocation: Allocation, policy: MergePolicy, size_ratio: f64, sizing: S
     let flushes = if size_ratio < 4.0 { 120 } else { 400 };
     let (mut farthest, mut excess, mut worst) = (0.0f64, Vec::new(), 0.0f64);
     for _ in 0..flushes {
-        simulation.flush().and_then(|()| simulation.rebalance()).unwrap_or_else(|why| panic!("{why}"));
+        simulation.flush().and_then(|()| simulation.run_due_jobs()).unwrap_or_else(|why| panic!("{why}"));
         if simulation.version.deepest_level() < 2 {
             continue;
         }

@@ -164,7 +164,7 @@ impl MergeIter {
             child.refresh();
             Ok(())
         });
-        self.rebalance(done, direction)
+        self.sort_children(done, direction)
     }
 
     /// Positions every child by `place` and starts again in `direction`.
@@ -178,7 +178,7 @@ impl MergeIter {
             child.refresh();
             Ok(())
         });
-        self.rebalance(placed, direction)
+        self.sort_children(placed, direction)
     }
 
     fn for_each_child(&mut self, mut visit: impl FnMut(usize, &mut Child) -> Result<()>) -> Result<()> {
@@ -186,7 +186,7 @@ impl MergeIter {
     }
 
     /// Sorts the children after they have moved. After an error there is no position.
-    fn rebalance(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
+    fn sort_children(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
         debug_assert!(u32::try_from(self.children.len()).is_ok(), "{} sources", self.children.len());
         self.direction = direction;
         self.order.clear();

@@ -230,7 +230,7 @@ impl IterRegistry {
                 if let Some(taken) = slot.take_idle() {
                     // Dropped outside the lock: these may be the last references to files and
                     // memtables.
-                    drop(taken); // Perhaps the last hold on files and memtables: outside the lock.
+                    drop(taken);
                     self.revoked.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -179,7 +179,7 @@ impl<'a> Lookup<'a> {
             let mut candidates = [None; CANDIDATES];
             // The cache misses of all candidates overlap; the tests below go from the newest to the
             // oldest.
-            let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?; // All cache misses at once...
+            let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?;
             debug_assert!(gathered <= CANDIDATES, "{gathered} candidates of a round of {CANDIDATES}");
             for candidate in candidates.iter().take(gathered).flatten() {
                 let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
@@ -290,7 +290,7 @@ impl<'a> Lookup<'a> {
     /// filter line.
     // Inlined: a candidate returned through memory would be copied, and the copy waits for that
     // memory.
-    #[inline(always)] // A candidate that came back through memory would be copied, and the copy waits for it.
+    #[inline(always)]
     pub fn candidate<R: Recorder>(
         &self,
         plan: &'a RunPlan,
@@ -430,7 +430,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Hashes the key again, and makes the question depend on that hash.
-    #[inline(never)] // It is the baseline's alone.
+    #[inline(never)] // Only the baseline without hash sharing runs it.
     fn hash_anew(&self, question: Question<'a>) -> (Question<'a>, KeyDigest) {
         let digest = self.settings.digest.digest(self.key);
         (question.asked_by(self.digest, digest), digest)
@@ -465,7 +465,7 @@ impl<'a> Lookup<'a> {
     /// Searches the candidate's index and block.
     // Not inlined: most lookups do not get here, and it would lengthen the code of those that do
     // not.
-    #[inline(never)] // The path that most lookups do not take: it would only spread the other apart.
+    #[inline(never)]
     fn search<R: Recorder>(
         &self,
         candidate: &Candidate<'_>,

@@ -370,7 +370,7 @@ impl Pending<'_> {
         );
         if self.state == BlockState::Loaded {
             // The read that filled the cache has been counted as a read.
-            io.cache_hits = io.cache_hits.saturating_sub(1); // It counts as the read that it was.
+            io.cache_hits = io.cache_hits.saturating_sub(1);
         }
         counts.add_reads(&io);
         let entry = found?;

@@ -61,7 +61,7 @@ pub fn fill(plan: &FillPlan) -> Result<Filled, String> {
     let (mut sums, mut most): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for _ in 0..plan.flushes {
         simulation.flush()?;
-        simulation.rebalance()?;
+        simulation.run_due_jobs()?;
         for level in 0..=simulation.version.deepest_level() {
             let (at, runs) = (level as usize, simulation.version.level(level).len());
             if sums.len() <= at {

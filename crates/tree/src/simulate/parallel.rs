@@ -89,7 +89,7 @@ impl Parallel {
     ///
     /// # Errors
     /// Description of a violation.
-    pub fn rebalance(&mut self, simulation: &mut Simulation, is_draining: bool) -> Result<(), String> {
+    pub fn run_due_jobs(&mut self, simulation: &mut Simulation, is_draining: bool) -> Result<(), String> {
         let begun = self.report.jobs;
         loop {
             while self.building.len() < self.workers && self.assign(simulation, is_draining)? {

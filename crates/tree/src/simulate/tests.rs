@@ -22,7 +22,7 @@ fn must(simulation: &mut Simulation, step: impl FnOnce(&mut Simulation) -> Resul
 
 fn flush_and_settle(simulation: &mut Simulation) -> Result<(), String> {
     simulation.flush()?;
-    simulation.rebalance()
+    simulation.run_due_jobs()
 }
 
 /// Write amplification by Monkey's equation 10, plus the flush, which the equation leaves out.
@@ -223,7 +223,7 @@ fn lives(seed: u64) -> Report {
             _ => must(&mut simulation, flush_and_settle),
         }
     }
-    must(&mut simulation, Simulation::rebalance);
+    must(&mut simulation, Simulation::run_due_jobs);
     must(&mut simulation, |simulation| simulation.check_all_keys());
     simulation.report
 }
@@ -304,7 +304,7 @@ fn sorted_input_is_never_rewritten_by_leveling() {
     for _ in 0..300 {
         must(&mut simulation, |simulation| {
             simulation.flush_ascending()?;
-            simulation.rebalance()
+            simulation.run_due_jobs()
         });
     }
     assert!(simulation.version.deepest_level() >= 4);
@@ -313,7 +313,7 @@ fn sorted_input_is_never_rewritten_by_leveling() {
     for _ in 0..300 {
         must(&mut simulation, |simulation| {
             simulation.flush_ascending()?;
-            simulation.rebalance()
+            simulation.run_due_jobs()
         });
     }
     assert!(simulation.version.deepest_level() >= 2);

@@ -13,7 +13,8 @@ const HALF_LIFE: f64 = (1u64 << 17) as f64;
 /// Half-life in sampled seeks, which are fewer and slower: about a million seeks.
 const SEEK_HALF_LIFE: f64 = (1u64 << 14) as f64;
 
-/// Half-life in microseconds of the rates per second: the time that the memory arbiter looks back.
+/// Half-life in microseconds of the rates per second: the time that the division of memory looks
+/// back.
 const RATE_HALF_LIFE_US: f64 = 10e6;
 
 /// Number of lookups that one sampled lookup stands for.

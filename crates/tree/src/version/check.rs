@@ -154,7 +154,7 @@ pub fn deep_check(version: &Version) -> Result<(), String> {
     let mut walks = Vec::new();
     for (_, run) in version.runs() {
         let mut walk = Walk { name: run.id.to_string(), tables: run.tables(), iter: None };
-        walk.rebalance()?;
+        walk.skip_unused()?;
         walks.push(walk);
     }
     loop {
@@ -195,12 +195,12 @@ impl Walk<'_> {
         let Some(iter) = &mut self.iter else { return Err("the iteration has ended".to_owned()) };
         let seq = iter.seq();
         iter.next().map_err(|error| error.chain())?;
-        self.rebalance()?;
+        self.skip_unused()?;
         Ok(seq)
     }
 
     /// Moves the iterator to the next entry in use, or the walk to its end.
-    fn rebalance(&mut self) -> Result<(), String> {
+    fn skip_unused(&mut self) -> Result<(), String> {
         loop {
             let Some((table, rest)) = self.tables.split_first() else { return Ok(()) };
             let iter = match &mut self.iter {

@@ -15,7 +15,7 @@ fn a_killed_repair_leaves_no_database_and_the_next_one_takes_its_place() {
         let subject = subject(&mut rng, index as usize);
         let sim = SimFs::new();
         put_files(&sim, &subject.files);
-        sim.rebalance();
+        sim.write_back();
         let before = sim.op_count();
         let env = Env::deterministic(Arc::new(sim.clone()), 2);
         let repair = |env: &Env| shamba::repair_within(env, Path::new(HOME), Path::new(OUT), LITTLE_BYTES);

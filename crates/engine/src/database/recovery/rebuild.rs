@@ -256,7 +256,7 @@ impl Rebuilt<'_> {
     ///
     /// # Errors
     /// Errors of writing tables; the tables written so far are removed.
-    pub(super) fn rebalance(
+    pub(super) fn finish(
         mut self,
         last_seq: SeqNo,
         mut edit: ManifestEdit,

@@ -32,7 +32,7 @@ fn filled(env: &Env, dice: &Dice, memory_budget_bytes: u64) -> Db {
         }
     }
     // A compaction between two readings of the counters would change them.
-    db.wait_idle().expect("idle"); // A merge between two readings of the counters would change them.
+    db.wait_idle().expect("idle");
     db
 }
 

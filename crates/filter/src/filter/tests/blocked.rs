@@ -71,12 +71,12 @@ fn no_false_negative_at_any_size() {
 }
 
 /// The share of absent keys that pass, for `count` keys.
-fn measured(count: usize, bits_per_key: f64, strangers: usize) -> f64 {
+fn measured(count: usize, bits_per_key: f64, absent_keys: usize) -> f64 {
     let mut numbers = Digests(bits_per_key.to_bits() ^ count as u64);
     let keys: Vec<KeyDigest> = numbers.by_ref().take(count).collect();
     let filter = build(&keys, bits_per_key).unwrap();
     // Digests are a bijection of a counter, so the ones that follow are all absent.
-    numbers.take(strangers).filter(|digest| filter.may_contain(*digest)).count() as f64 / strangers as f64
+    numbers.take(absent_keys).filter(|digest| filter.may_contain(*digest)).count() as f64 / absent_keys as f64
 }
 
 #[test]
@@ -193,7 +193,10 @@ fn an_absent_slice_denies_nothing_and_others_still_filter() {
         assert_eq!(partial.may_contain(digest), absent || whole.may_contain(digest));
         waved_through += u32::from(absent && !whole.may_contain(digest));
     }
-    assert!(waved_through > 20_000, "a quarter of the strangers, less the false positives: {waved_through}");
+    assert!(
+        waved_through > 20_000,
+        "a quarter of the absent keys, less the false positives: {waved_through}"
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! - `run [slice=100] [stop=1]`: carries out the last job, in slices of `slice` bytes and at most
 //!   `stop` of them; prints the tree
 //! - `slices slice=100`: the slices of the last job
-//! - `rebalance [slice=100]`: jobs until there is none, and the tree, whose shape is checked
+//! - `run_due_jobs [slice=100]`: jobs until there is none, and the tree, whose shape is checked
 //! - `capacities`: of the levels of this tree, and the target level of level 0
 //!
 //! The simulated compactions keep every byte, and a narrowed table keeps half of its bytes.
@@ -81,7 +81,7 @@ impl World {
                 let slices = slices(job, &self.version, slice_bytes(&words)?, &|_, _| Vec::new());
                 Ok(slices.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
             }
-            "settle" => self.rebalance(slice_bytes(&words)?),
+            "settle" => self.run_due_jobs(slice_bytes(&words)?),
             "capacities" => {
                 let arrival = self.rules.arrival_level(&self.version, &self.rules.capacities(&self.version));
                 let levels = self.capacities(&self.version, self.version.deepest_level().max(1));
@@ -140,7 +140,7 @@ impl World {
         Ok(format!("{job}\n{how} of {} bytes", job.input_bytes(&self.version)))
     }
 
-    fn rebalance(&mut self, slice_bytes: u64) -> Result<String, String> {
+    fn run_due_jobs(&mut self, slice_bytes: u64) -> Result<String, String> {
         let mut out = String::new();
         for _ in 0..JOBS_MAX {
             self.job = pick(&self.version, &self.rules);

@@ -25,18 +25,18 @@ impl Life {
         }
     }
 
-    fn rebalance(&mut self, is_draining: bool) -> Result<(), String> {
-        self.parallel.rebalance(&mut self.simulation, is_draining)
+    fn run_due_jobs(&mut self, is_draining: bool) -> Result<(), String> {
+        self.parallel.run_due_jobs(&mut self.simulation, is_draining)
     }
 
-    fn flush_and_rebalance(&mut self) -> Result<(), String> {
+    fn flush_and_run_due_jobs(&mut self) -> Result<(), String> {
         self.simulation.flush()?;
-        self.rebalance(false)
+        self.run_due_jobs(false)
     }
 
     fn flush_until(&mut self, flushes: u64) {
         while self.simulation.report.flushes < flushes {
-            self.must(Self::flush_and_rebalance);
+            self.must(Self::flush_and_run_due_jobs);
         }
         self.must(|life| life.simulation.check_all_keys());
     }
@@ -66,14 +66,14 @@ fn lives(seed: u64) -> (Report, ParallelReport) {
             0 => life.simulation.settings.design = any_design(&life.simulation),
             1 => {
                 life.parallel.request_full();
-                life.must(|life| life.rebalance(false));
+                life.must(|life| life.run_due_jobs(false));
             }
-            2 => life.must(|life| life.rebalance(true)),
+            2 => life.must(|life| life.run_due_jobs(true)),
             3..8 => life.must(|life| life.simulation.flush()),
-            _ => life.must(Life::flush_and_rebalance),
+            _ => life.must(Life::flush_and_run_due_jobs),
         }
     }
-    life.must(|life| life.rebalance(false));
+    life.must(|life| life.run_due_jobs(false));
     life.must(|life| life.simulation.check_all_keys());
     (life.simulation.report, life.parallel.report)
 }

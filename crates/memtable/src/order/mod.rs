@@ -40,7 +40,8 @@ pub(super) use merge::{Direction, Tournament, Winner};
 /// Maximum tail. Sorting 1,024 entries takes about 40 us, which is the longest that an insert may
 /// take.
 const TAIL_ENTRIES_MAX: usize = 1024;
-/// Minimum tail: with its sorted copy 256 bytes, so that a memtable of a kilobyte still holds entries.
+/// Minimum tail: with its sorted copy 256 bytes, so that a memtable of a kilobyte still holds
+/// entries.
 const TAIL_ENTRIES_MIN: usize = 16;
 
 /// Number of chunks of like size that the writer merges into one.

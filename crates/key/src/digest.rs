@@ -128,6 +128,12 @@ impl KeyDigest {
         (remix(self.0, 0xc2b2_ae3d_27d4_eb4f) >> 48) as u16
     }
 
+    /// The bits for the index of the record cache.
+    #[inline]
+    pub fn record_slot(self) -> u64 {
+        remix(self.0, 0xa076_1d64_78bd_642f)
+    }
+
     /// The bits for filter module `module`.
     #[inline]
     pub fn module(self, module: u8) -> u64 {

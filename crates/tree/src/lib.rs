@@ -18,6 +18,7 @@ pub mod version;
 
 // What one reader sees.
 pub mod counters;
+pub mod records;
 pub mod snapshot;
 pub mod view;
 

@@ -1,0 +1,252 @@
+//! The record cache: the newest entry of single keys, and proven absences, below the memtables.
+//!
+//! A block cache holds 4 KiB for each record that is asked for, so it is wasteful where hot keys
+//! are scattered. This cache holds the record alone. A lookup that no memtable answers asks it by
+//! the digest that it has, when the first filter does not deny the key; so absent keys cost
+//! nothing.
+//!
+//! **Validity.** A record is the newest entry of its key in the tables, or the proof that they hold
+//! none. Compactions do not change that; flushes, ingests and range tombstones do. They are *edits*
+//! ([`RecordCache::begin_edit`]): an edit erases the records of the keys that it brings before its
+//! view is published, and no record is written while an edit is under way. With two counters of
+//! edits, begun and ended, the rules are:
+//!
+//! 1. A reader takes the number of ended edits *before* its view. So its view contains all of them.
+//! 2. It writes a record only if no other edit has begun since, which is checked under the lock of
+//!    the shard under which edits erase. So a record never shows a state older than an edit.
+//! 3. It uses a record only if the record's reader had seen no more edits than it has itself. So
+//!    the record shows nothing newer than its view, and keys that are read together agree.
+//! 4. It uses a record only if the record's sequence number is at most its own: then no version of
+//!    the key is between the two. The sequence number of an absence is that of the tombstone that
+//!    caused it. A range tombstone over the key, which each lookup looks for first, hides a record
+//!    as it hides an entry.
+//!
+//! Readers at a snapshot use records and write none, since what they find need not be the newest
+//! entry.
+//!
+//! **Locks.** A shard has a mutex, which is a leaf. Lookups only try it: if another thread holds
+//! it, they go on to the tables.
+//!
+//! Not here: the capacity, which its owner sets; large values, which stay in their chunks; lookups,
+//! which do not ask the cache yet.
+
+mod index;
+mod shard;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use shamba_env::{lock, try_lock};
+use shamba_key::{KeyDigest, KeyspaceId, SeqNo};
+use shamba_table::{Charge, Value};
+
+use self::shard::{CAPACITY_MIN_BYTES, NotHeld, Record, Shard};
+use crate::sync::Mutex;
+use crate::version::KeyRange;
+
+/// Maximum number of shards: enough that threads seldom meet in one.
+const SHARDS_MAX: usize = 64;
+/// Bytes of the largest cache for each shard, so that a much smaller one still fills its shards.
+const SHARD_BYTES: usize = 32 * CAPACITY_MIN_BYTES;
+
+/// A number of edits, in the order in which they ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Edits(u64);
+
+/// The records of a database.
+pub struct RecordCache {
+    shards: Box<[Mutex<Shard>]>,
+    /// The whole capacity, whether or not it is filled: lookups that fill it must not have to make
+    /// room elsewhere. Locked while the capacity changes.
+    charge: Mutex<Charge>,
+    capacity_bytes: AtomicUsize,
+    /// Edits that have begun.
+    begun: AtomicU64,
+    /// Edits that have ended.
+    ended: AtomicU64,
+}
+
+/// The answer of the cache to a lookup.
+#[derive(Clone, Debug)]
+pub enum Cached {
+    /// The newest entry of the key in the tables is a value.
+    Value {
+        /// Sequence number of the entry.
+        seq: SeqNo,
+        /// The value.
+        value: Value,
+    },
+    /// The tables hold no value of the key.
+    Absent,
+    /// The cache does not know the key, or its record is not for this reader.
+    Unknown {
+        /// Whether the key is worth a record: it was asked for not long ago.
+        is_wanted: bool,
+    },
+}
+
+/// The record cache as one reader uses it.
+#[derive(Clone, Copy)]
+pub struct RecordAccess<'a> {
+    cache: &'a RecordCache,
+    edits: Edits,
+    may_write: bool,
+}
+
+/// An edit that is under way. It ends when this is dropped, which must be after the views that
+/// contain it are published and its sequence numbers are visible.
+#[must_use]
+pub struct RecordEdit<'a>(&'a RecordCache);
+
+impl RecordCache {
+    /// A cache that may hold nothing yet, with shards for up to `bytes_max` bytes. `charge` is
+    /// empty, and is resized with the capacity.
+    pub fn new(charge: Charge, bytes_max: usize) -> Self {
+        assert_eq!(charge.bytes(), 0, "a cache that holds nothing is charged");
+        let shards = (bytes_max / SHARD_BYTES).clamp(1, SHARDS_MAX).next_power_of_two();
+        Self {
+            shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            charge: Mutex::new(charge),
+            capacity_bytes: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the bytes that it may hold; records beyond them are dropped. A capacity that is too
+    /// small for a few chunks in each shard is none.
+    pub fn set_capacity(&self, bytes: usize) {
+        let of_shard = bytes / self.shards.len();
+        let of_shard = if of_shard < CAPACITY_MIN_BYTES { 0 } else { of_shard };
+        let capacity_bytes = of_shard * self.shards.len();
+        let mut charge = lock(&self.charge);
+        if capacity_bytes as u64 > charge.bytes() {
+            charge.resize(capacity_bytes as u64);
+        }
+        self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
+        self.shards.iter().for_each(|shard| lock(shard).set_capacity(of_shard));
+        charge.resize(capacity_bytes as u64);
+    }
+
+    /// Bytes that it may hold.
+    pub fn capacity_bytes(&self) -> usize {
+        self.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).held_bytes()).sum()
+    }
+
+    /// Number of records.
+    pub fn records(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// The cache for a reader that has *not yet* loaded its view; `None` while it holds nothing. A
+    /// reader of the newest state may write records, one at a snapshot may not.
+    #[inline]
+    pub fn access(&self, may_write: bool) -> Option<RecordAccess<'_>> {
+        if self.capacity_bytes.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(RecordAccess { cache: self, edits: Edits(self.ended.load(Ordering::Acquire)), may_write })
+    }
+
+    /// Begins an edit. No record is written until it ends.
+    pub fn begin_edit(&self) -> RecordEdit<'_> {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        RecordEdit(self)
+    }
+
+    /// The shard of a digest, and the tag of its records there.
+    #[inline]
+    fn shard(&self, digest: KeyDigest) -> (&Mutex<Shard>, u32) {
+        let bits = digest.record_slot();
+        let shard = (bits >> u32::BITS) as usize & (self.shards.len() - 1);
+        (&self.shards[shard], bits as u32)
+    }
+}
+
+impl RecordEdit<'_> {
+    /// Erases the records with this digest.
+    pub fn erase(&self, digest: KeyDigest) {
+        if self.0.capacity_bytes() > 0 {
+            let (shard, tag) = self.0.shard(digest);
+            lock(shard).erase(tag);
+        }
+    }
+
+    /// Erases the records of these keys of a keyspace. Looks at every record.
+    pub fn erase_range(&self, keyspace: KeyspaceId, range: &KeyRange) {
+        if self.0.capacity_bytes() > 0 {
+            self.0.shards.iter().for_each(|shard| lock(shard).erase_range(keyspace, range));
+        }
+    }
+}
+
+impl Drop for RecordEdit<'_> {
+    fn drop(&mut self) {
+        let ended = self.0.ended.fetch_add(1, Ordering::AcqRel) + 1;
+        debug_assert!(ended <= self.0.begun.load(Ordering::Acquire), "{ended} edits ended");
+    }
+}
+
+impl RecordAccess<'_> {
+    /// Asks for the newest entry of a key below the memtables, for a reader at `seq`. Entries at or
+    /// below `floor` are deleted.
+    #[inline]
+    pub fn ask(
+        &self,
+        keyspace: KeyspaceId,
+        digest: KeyDigest,
+        key: &[u8],
+        (seq, floor): (SeqNo, SeqNo),
+    ) -> Cached {
+        let (shard, tag) = self.cache.shard(digest);
+        let Some(mut shard) = try_lock(shard) else { return Cached::Unknown { is_wanted: false } };
+        match shard.find(tag, keyspace, key) {
+            Ok(record) if record.edits > self.edits || record.seq > seq => {
+                Cached::Unknown { is_wanted: false }
+            }
+            Ok(Record { seq, value: Some(value), .. }) if seq > floor => {
+                Cached::Value { seq, value: Value::copy_of(value) }
+            }
+            Ok(_) => Cached::Absent,
+            Err(NotHeld { is_repeated }) => Cached::Unknown { is_wanted: is_repeated && self.may_write },
+        }
+    }
+
+    /// Writes the record of a key: what this reader has found in the tables of its view. `seq` is
+    /// the sequence number of the entry; for an absence that of the tombstone, or `ZERO` if nothing
+    /// was found. Does nothing if an edit has begun since the view was loaded, or if the record is
+    /// too long.
+    pub fn write(
+        &self,
+        keyspace: KeyspaceId,
+        digest: KeyDigest,
+        key: &[u8],
+        seq: SeqNo,
+        value: Option<&[u8]>,
+    ) {
+        assert!(self.may_write, "a reader at a snapshot writes a record");
+        if !Shard::may_hold(key, value) {
+            return;
+        }
+        let (shard, tag) = self.cache.shard(digest);
+        let Some(mut shard) = try_lock(shard) else { return };
+        // Under the lock under which edits erase: an edit that begins after this erases the record.
+        if self.cache.begun.load(Ordering::Acquire) == self.edits.0 {
+            shard.insert(&Record { seq, edits: self.edits, tag, keyspace, key, value });
+        }
+    }
+}
+
+impl fmt::Debug for RecordCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordCache").field("capacity_bytes", &self.capacity_bytes()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

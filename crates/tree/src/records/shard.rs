@@ -1,0 +1,297 @@
+//! One shard of the record cache: records in a queue of chunks, with an index.
+//!
+//! A record is appended to the newest chunk. When there is no memory for another chunk, the oldest
+//! one is emptied and used again: the records that lookups have used since they were written move
+//! to its front, up to half of it, and the others are dropped (CLOCK in the order of writing, as in
+//! FIFO with reinsertion). A record that was replaced or erased leaves a hole, which goes with its
+//! chunk.
+//!
+//! A chunk is a plain buffer, so the memory of a shard is exact: chunks, slots of the index, and
+//! one mark of two bytes per slot. The marks remember the keys that were asked for and not found: a
+//! key is worth caching when it is asked for a second time before its mark is overwritten.
+//!
+//! Invariant: every slot of the index names a whole record of a chunk in the queue.
+
+use std::collections::VecDeque;
+
+use shamba_key::{KeyspaceId, SeqNo};
+
+use super::Edits;
+use super::index::{Index, Place, Slot};
+use crate::version::KeyRange;
+
+/// Bytes of a chunk.
+const CHUNK_BYTES: usize = 16 << 10;
+/// Maximum bytes of a record, with its header: an eighth of a chunk, so that a record always fits
+/// into a chunk that was emptied to a half.
+const RECORD_BYTES_MAX: usize = CHUNK_BYTES / 8;
+/// Length of a record's header: sequence number (8), number of edits (8), tag (4), keyspace (4),
+/// length of the key (2), and length of the value (2).
+const HEADER_BYTES: usize = 28;
+/// In place of the length of a value: the key is absent.
+const ABSENT: u16 = u16::MAX;
+/// Records begin at multiples of it.
+const ALIGN_BYTES: usize = 4;
+/// Minimum capacity of a shard that holds records: a few chunks, so that dropping one is dropping a
+/// small part.
+pub(super) const CAPACITY_MIN_BYTES: usize = 4 * CHUNK_BYTES;
+/// Length of a record before there are enough of them to know: a key of 16 bytes and a value of
+/// 100.
+const RECORD_BYTES_ASSUMED: usize = 144;
+/// Records from which their mean length is taken.
+const RECORDS_FOR_MEAN: usize = 64;
+/// Shorter records are counted as this long, so that slots leave half of the memory to records.
+const RECORD_BYTES_SMALL: usize = 64;
+
+const _: () = assert!(CHUNK_BYTES <= u16::MAX as usize, "an offset has two bytes");
+const _: () = assert!(RECORD_BYTES_MAX < ABSENT as usize, "a length is not mistaken for an absence");
+
+/// A chunk: records one after the other.
+struct Chunk {
+    bytes: Box<[u8]>,
+    /// Bytes in use, from the start.
+    used: usize,
+}
+
+/// A record, in the bytes of its chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Record<'a> {
+    /// Sequence number of the entry; of an absence, of the tombstone that causes it, or 0.
+    pub seq: SeqNo,
+    /// The edits that the record's reader had seen.
+    pub edits: Edits,
+    pub tag: u32,
+    pub keyspace: KeyspaceId,
+    pub key: &'a [u8],
+    /// `None`: the key is absent.
+    pub value: Option<&'a [u8]>,
+}
+
+/// The answer of a shard that holds no record of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NotHeld {
+    /// Whether the key was asked for before, not long ago.
+    pub is_repeated: bool,
+}
+
+/// Records of the keys whose digests belong to this shard.
+#[derive(Default)]
+pub(super) struct Shard {
+    index: Index,
+    /// One mark for each slot of the index.
+    marks: Vec<u16>,
+    /// Oldest first.
+    chunks: VecDeque<Chunk>,
+    /// Number of the oldest chunk; the next ones follow.
+    first_chunk: u32,
+    /// Number of chunks that it may have.
+    chunks_max: usize,
+}
+
+impl Shard {
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK_BYTES + self.index.held_bytes() + size_of_val::<[u16]>(&self.marks)
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Sets the bytes that it may hold, and drops the oldest records until it holds no more. With
+    /// less than [`CAPACITY_MIN_BYTES`] it holds nothing.
+    pub fn set_capacity(&mut self, bytes: usize) {
+        let slots = if bytes < CAPACITY_MIN_BYTES { 0 } else { self.slots_for(bytes) };
+        let index_bytes = slots * (Index::SLOT_BYTES + size_of::<u16>());
+        assert!(index_bytes <= bytes / 2, "{slots} slots leave no memory for records within {bytes} bytes");
+        self.chunks_max = if slots == 0 { 0 } else { (bytes - index_bytes) / CHUNK_BYTES };
+        while self.chunks.len() > self.chunks_max || self.len() * 4 > slots * 3 {
+            self.empty_oldest(0);
+        }
+        if slots != self.index.slots() {
+            self.index.rebuild(slots, |_| true);
+            self.marks = vec![0; slots];
+        }
+        debug_assert!(self.held_bytes() <= bytes, "{} bytes are held within {bytes}", self.held_bytes());
+    }
+
+    /// Slots within this capacity, for records of the length that those held have on average: half
+    /// as many again as records, so that searches are short. Today's number is kept while it is
+    /// near that, because with another number all slots move.
+    fn slots_for(&self, capacity_bytes: usize) -> usize {
+        let used_bytes = self.chunks.iter().map(|chunk| chunk.used).sum::<usize>();
+        let mean_bytes =
+            if self.len() < RECORDS_FOR_MEAN { RECORD_BYTES_ASSUMED } else { used_bytes / self.len() };
+        let wanted = capacity_bytes / mean_bytes.clamp(RECORD_BYTES_SMALL, RECORD_BYTES_MAX) * 3 / 2;
+        let today = self.index.slots();
+        if (wanted / 4 * 3..=wanted / 2 * 3).contains(&today) { today } else { wanted }
+    }
+
+    /// The record of a key, which is then marked as used.
+    pub fn find(&mut self, tag: u32, keyspace: KeyspaceId, key: &[u8]) -> Result<Record<'_>, NotHeld> {
+        let (chunks, first) = (&self.chunks, self.first_chunk);
+        let is_it = |place| record_at(chunks, first, place).is_some_and(|it| it.is_of(keyspace, key));
+        let Some(slot) = self.index.find(tag, is_it) else {
+            return Err(NotHeld { is_repeated: self.mark(tag) });
+        };
+        slot.was_used = true;
+        let place = slot.place();
+        record_at(&self.chunks, self.first_chunk, place).ok_or(NotHeld { is_repeated: false })
+    }
+
+    /// Marks a key that was asked for; returns whether its mark was there.
+    fn mark(&mut self, tag: u32) -> bool {
+        let place = (u64::from(tag) * self.marks.len() as u64) >> u32::BITS;
+        let mark = tag as u16 | 1; // Not 0, which is no mark.
+        self.marks.get_mut(place as usize).is_some_and(|marked| std::mem::replace(marked, mark) == mark)
+    }
+
+    /// Whether a record of these lengths can be held.
+    pub fn may_hold(key: &[u8], value: Option<&[u8]>) -> bool {
+        record_bytes(key.len(), value.map_or(0, <[u8]>::len)) <= RECORD_BYTES_MAX
+    }
+
+    /// Writes a record; the key's earlier one, if there is one, is forgotten.
+    pub fn insert(&mut self, record: &Record<'_>) {
+        assert!(Self::may_hold(record.key, record.value), "a record that is too long for a chunk");
+        if self.chunks_max == 0 {
+            return;
+        }
+        let (chunks, first) = (&self.chunks, self.first_chunk);
+        let is_it =
+            |place| record_at(chunks, first, place).is_some_and(|it| it.is_of(record.keyspace, record.key));
+        if let Some(place) = self.index.find(record.tag, is_it).map(|slot| slot.place()) {
+            self.index.remove(record.tag, place);
+        }
+        while self.index.is_full() {
+            self.empty_oldest(0);
+        }
+        let place = self.append(record);
+        self.index.insert(record.tag, place);
+    }
+
+    /// Appends a record to the newest chunk that has room.
+    fn append(&mut self, record: &Record<'_>) -> Place {
+        let length = record_bytes(record.key.len(), record.value.map_or(0, <[u8]>::len));
+        if self.chunks.back().is_none_or(|chunk| chunk.used + length > CHUNK_BYTES) {
+            if self.chunks.len() < self.chunks_max {
+                self.chunks.push_back(Chunk { bytes: vec![0; CHUNK_BYTES].into(), used: 0 });
+            } else if let Some(chunk) = self.empty_oldest(CHUNK_BYTES / 2) {
+                self.chunks.push_back(chunk);
+            }
+        }
+        let number = self.first_chunk.wrapping_add(self.chunks.len() as u32).wrapping_sub(1);
+        let Some(chunk) = self.chunks.back_mut() else { unreachable!("a chunk was pushed") };
+        let offset = chunk.used;
+        assert!(offset + length <= CHUNK_BYTES, "a record at {offset} goes beyond its chunk");
+        record.write(&mut chunk.bytes[offset..offset + length]);
+        chunk.used += length;
+        Place { chunk: number, offset: offset as u16 }
+    }
+
+    /// Takes the oldest chunk out of the queue. Up to `kept_bytes` of its records that were used
+    /// are moved to its front, with slots for the place that it has once it is the newest chunk;
+    /// the others are dropped.
+    fn empty_oldest(&mut self, kept_bytes: usize) -> Option<Chunk> {
+        let mut chunk = self.chunks.pop_front()?;
+        let number = self.first_chunk;
+        self.first_chunk = number.wrapping_add(1);
+        let as_newest = self.first_chunk.wrapping_add(self.chunks.len() as u32);
+        let (mut from, mut into) = (0, 0);
+        while from < chunk.used {
+            let Some(Record { tag, key, value, .. }) = Record::read(&chunk.bytes[from..chunk.used]) else {
+                unreachable!("a chunk holds whole records");
+            };
+            let length = record_bytes(key.len(), value.map_or(0, <[u8]>::len));
+            // Without a slot it was replaced or erased.
+            let slot = self.index.remove(tag, Place { chunk: number, offset: from as u16 });
+            if slot.is_some_and(|slot| slot.was_used) && into + length <= kept_bytes {
+                chunk.bytes.copy_within(from..from + length, into);
+                self.index.insert(tag, Place { chunk: as_newest, offset: into as u16 });
+                into += length;
+            }
+            from += length;
+        }
+        chunk.used = into;
+        Some(chunk)
+    }
+
+    /// Forgets all records with this tag: those of one key, and perhaps of others.
+    pub fn erase(&mut self, tag: u32) {
+        while self.index.remove_any(tag).is_some() {}
+    }
+
+    /// Forgets the records of these keys of a keyspace.
+    pub fn erase_range(&mut self, keyspace: KeyspaceId, range: &KeyRange) {
+        let (chunks, first) = (&self.chunks, self.first_chunk);
+        let is_outside = |slot: &Slot| {
+            record_at(chunks, first, slot.place())
+                .is_some_and(|it| it.keyspace != keyspace || !range.contains(it.key))
+        };
+        self.index.rebuild(self.index.slots(), is_outside);
+    }
+}
+
+/// The record at a place.
+fn record_at(chunks: &VecDeque<Chunk>, first_chunk: u32, place: Place) -> Option<Record<'_>> {
+    let chunk = chunks.get(place.chunk.wrapping_sub(first_chunk) as usize)?;
+    Record::read(chunk.bytes.get(usize::from(place.offset)..chunk.used)?)
+}
+
+/// Bytes that a record takes in its chunk.
+fn record_bytes(key_bytes: usize, value_bytes: usize) -> usize {
+    (HEADER_BYTES + key_bytes + value_bytes).next_multiple_of(ALIGN_BYTES)
+}
+
+impl<'a> Record<'a> {
+    fn is_of(&self, keyspace: KeyspaceId, key: &[u8]) -> bool {
+        self.key == key && self.keyspace == keyspace
+    }
+
+    /// The record at the front of `bytes`.
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (seq, rest) = bytes.split_first_chunk()?;
+        let (edits, rest) = rest.split_first_chunk()?;
+        let (tag, rest) = rest.split_first_chunk()?;
+        let (keyspace, rest) = rest.split_first_chunk()?;
+        let (key_bytes, rest) = rest.split_first_chunk()?;
+        let (value_bytes, rest) = rest.split_first_chunk()?;
+        let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_bytes)))?;
+        let value = match u16::from_le_bytes(*value_bytes) {
+            ABSENT => None,
+            length => Some(rest.get(..usize::from(length))?),
+        };
+        Some(Self {
+            seq: SeqNo(u64::from_le_bytes(*seq)),
+            edits: Edits(u64::from_le_bytes(*edits)),
+            tag: u32::from_le_bytes(*tag),
+            keyspace: KeyspaceId(u32::from_le_bytes(*keyspace)),
+            key,
+            value,
+        })
+    }
+
+    /// Writes the record to the front of `bytes`, which are as long as it.
+    fn write(&self, bytes: &mut [u8]) {
+        let value_bytes = self.value.map_or(ABSENT, |value| value.len() as u16);
+        let parts: [&[u8]; 8] = [
+            &self.seq.0.to_le_bytes(),
+            &self.edits.0.to_le_bytes(),
+            &self.tag.to_le_bytes(),
+            &self.keyspace.0.to_le_bytes(),
+            &(self.key.len() as u16).to_le_bytes(),
+            &value_bytes.to_le_bytes(),
+            self.key,
+            self.value.unwrap_or_default(),
+        ];
+        let mut at = 0;
+        for part in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! The engine's `sync` module with loom's locks and atomics, and with the mutations.
 
 pub use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
-pub use std::thread_local;
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+pub use std::thread_local;
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;

@@ -8,7 +8,6 @@
 //! - `latest` does not scramble: its newest items are the hot ones.
 //! - `normal` and `beta` do not scramble: their hot items are neighbours.
 //! - `zipf-local` scrambles contiguous parts of the items instead of single items.
-//! single items.
 
 use std::fmt;
 use std::str::FromStr;

@@ -150,7 +150,7 @@ impl ReuseSampler {
         self.weight = 1.0 / self.rate();
     }
 
-    /// The hash of a block's name, for [`Self::note`]. It is injective.
+    /// The hash of a block's name, under which the sampler knows it. It is injective.
     #[inline]
     pub fn hash(name: u64) -> u64 {
         name.wrapping_mul(MULTIPLIER)

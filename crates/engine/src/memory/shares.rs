@@ -123,9 +123,7 @@ impl MemoryManager {
     pub fn end_window(&self, now_us: u64, read_ns: f64, plan: &PlanValue) {
         let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
         self.division.others_peak_bytes.store(memory::decayed_peak_bytes(peak_bytes), Ordering::Relaxed);
-        let buffer_bytes_before = self.division.last.lock().written_bytes;
-        self.decide_anew(now_us, read_ns, plan);
-        let written_bytes = self.division.last.lock().written_bytes.saturating_sub(buffer_bytes_before);
+        let written_bytes = self.decide_anew(now_us, read_ns, plan);
         let recent_bytes = memory::decayed_peak_bytes(self.division.written_bytes.load(Ordering::Relaxed));
         self.division.written_bytes.store(recent_bytes.saturating_add(written_bytes), Ordering::Relaxed);
         if let Some(member) = &self.member {
@@ -153,15 +151,18 @@ impl MemoryManager {
         }
     }
 
-    /// Measures the window and decides.
-    pub(super) fn decide_anew(&self, now_us: u64, read_ns: f64, plan: &PlanValue) {
+    /// Measures the window and decides. Returns the bytes flushed in it.
+    pub(super) fn decide_anew(&self, now_us: u64, read_ns: f64, plan: &PlanValue) -> u64 {
         let mut last = self.division.last.lock();
         let (measured, is_first) = self.measure(&mut last, now_us, read_ns);
         last.cache_gains_per_byte = [measured.cache_gain_per_byte(), last.cache_gains_per_byte[0]];
+        let written_bytes = measured.written_bytes;
         if is_first || self.settings.filter_residency != Residency::Budgeted {
-            return;
+            return written_bytes;
         }
-        let Ok(buffer) = measured.write_buffer(&self.settings.live.get().design) else { return };
+        let Ok(buffer) = measured.write_buffer(&self.settings.live.get().design) else {
+            return written_bytes;
+        };
         let competing = self.competing(plan, last.cache_gains_per_byte[0], buffer);
         let shares = self.decide(&competing, last.window.as_ref());
         // Only a share that moved: others may leave less memory than the cache's share for a while,
@@ -173,6 +174,7 @@ impl MemoryManager {
             self.division.memtable_bytes.store(bytes, Ordering::Relaxed);
         }
         last.window = Some(shares.window);
+        written_bytes
     }
 
     /// Measurements since the last window; true for the first one.

@@ -43,9 +43,10 @@ impl MemoryLink {
         TableSize::new(self.settings.table_bytes(), tables, self.settings.budget_bytes(), self.threads)
     }
 
-    /// Memory for one slice of a compaction of `bytes` and `entries`.
-    pub fn slice_bytes(&self, amount: (u64, u64)) -> u64 {
-        self.residency.memory().job_bytes(self.table_size().building_bytes(amount))
+    /// Memory for one slice of a compaction into tables of this size, of an amount in bytes and
+    /// entries.
+    pub fn slice_bytes(&self, size: TableSize, amount: (u64, u64)) -> u64 {
+        self.residency.memory().job_bytes(size.building_bytes(amount))
     }
 
     /// Reserves `bytes` for a slice; `None` if it must not begin now.

@@ -221,8 +221,9 @@ impl Picker {
     ) -> Option<Step> {
         let Tree { keyspace, version, .. } = tree;
         debug_assert!(!score.is_nan(), "a job that begins has no score that can be compared");
-        let is_move = job.is_trivial_move(version) && !joins_tables(self.memory.table_size(), version, &job);
-        let slice_memory_bytes = self.memory.slice_bytes(amount(&job, version));
+        let size = self.memory.table_size();
+        let is_move = job.is_trivial_move(version) && !joins_tables(size, version, &job);
+        let slice_memory_bytes = self.memory.slice_bytes(size, amount(&job, version));
         let reservation = if is_move { None } else { Some(self.memory.reserve(slice_memory_bytes)?) };
         let claims = state.claims.entry(keyspace.id).or_default();
         let claim = claims.claim(version, job.clone(), self.catalog.new_run(), score);

@@ -44,14 +44,8 @@ impl Chunk {
     pub fn new(entries: Entries<'_>, refs: Vec<EntryRef>, prefix: usize) -> Self {
         let samples = refs.iter().step_by(SAMPLE_EVERY).map(|entry| entries.head(*entry, prefix)).collect();
         let mut summary = SummaryBuilder::with_capacity(refs.len());
-        for (number, entry) in refs.iter().enumerate() {
-            if number > 0 {
-                summary.note_count(number);
-            }
-            summary.push(entries.get(*entry).seq);
-        }
-        let summary = summary.finish(refs.len());
-        Self::sampled(refs, prefix, samples, summary)
+        refs.iter().for_each(|entry| summary.push(entries.get(*entry).seq));
+        Self::sampled(refs, prefix, samples, summary.finish())
     }
 
     /// As [`Self::new`], with a head of every [`SAMPLE_EVERY`]th entry and a summary.

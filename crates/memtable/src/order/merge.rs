@@ -189,9 +189,6 @@ impl Merge {
             };
             if Chunk::is_sampled(self.refs.len()) {
                 self.samples.push(head);
-                if !self.refs.is_empty() {
-                    self.summary.note_count(self.refs.len());
-                }
             }
             self.summary.push(seq);
             debug_assert!(
@@ -224,6 +221,6 @@ impl Merge {
     /// The merged chunk.
     pub fn finish(self) -> Chunk {
         assert_eq!(self.refs.len(), self.entries, "a merge ends before all entries were moved");
-        Chunk::sampled(self.refs, self.prefix, self.samples, self.summary.finish(self.entries))
+        Chunk::sampled(self.refs, self.prefix, self.samples, self.summary.finish())
     }
 }

@@ -27,8 +27,8 @@ pub(super) struct Summary {
 #[derive(Default)]
 pub(super) struct SummaryBuilder {
     groups: Vec<SeqNo>,
-    /// The largest of the group in progress.
-    current: SeqNo,
+    /// Entries added.
+    entries: usize,
 }
 
 impl Summary {
@@ -87,30 +87,23 @@ impl Summary {
 impl SummaryBuilder {
     /// A builder with room for `entries` entries.
     pub fn with_capacity(entries: usize) -> Self {
-        Self { groups: Vec::with_capacity(entries.div_ceil(CHUNK_GROUP)), current: SeqNo::ZERO }
+        Self { groups: Vec::with_capacity(entries.div_ceil(CHUNK_GROUP)), entries: 0 }
     }
 
     /// Adds an entry.
     #[inline]
     pub fn push(&mut self, seq: SeqNo) {
-        self.current = self.current.max(seq);
+        match self.groups.last_mut().filter(|_| self.entries % CHUNK_GROUP != 0) {
+            Some(largest) => *largest = (*largest).max(seq),
+            None => self.groups.push(seq),
+        }
+        self.entries += 1;
     }
 
-    /// Notes that `entries` entries have been added and more will be. To be called at least at
-    /// every multiple of [`CHUNK_GROUP`] above 0.
-    #[inline]
-    pub fn note_count(&mut self, entries: usize) {
-        if entries % CHUNK_GROUP == 0 {
-            self.groups.push(std::mem::replace(&mut self.current, SeqNo::ZERO));
-        }
-    }
-
-    /// The summary of all `entries` entries.
-    pub fn finish(mut self, entries: usize) -> Summary {
-        if self.groups.len() < entries.div_ceil(CHUNK_GROUP) {
-            self.groups.push(self.current);
-        }
-        assert_eq!(self.groups.len(), entries.div_ceil(CHUNK_GROUP), "groups of {entries} entries");
+    /// The summary of all entries added.
+    pub fn finish(self) -> Summary {
+        let (groups, entries) = (self.groups.len(), self.entries);
+        assert_eq!(groups, entries.div_ceil(CHUNK_GROUP), "groups of {entries} entries");
         let largest = self.groups.iter().copied().max().unwrap_or(SeqNo::ZERO);
         Summary { bits: CHUNK_GROUP.ilog2(), groups: self.groups.into(), largest }
     }
@@ -134,14 +127,8 @@ mod tests {
                 .map(|_| SeqNo(dice.below(10) as u64 + if dice.one_in(rare) { 100 } else { 0 }))
                 .collect();
             let mut grouped = SummaryBuilder::with_capacity(count);
-            for (number, seq) in seqs.iter().enumerate() {
-                if number > 0 {
-                    grouped.note_count(number);
-                }
-                grouped.push(*seq);
-            }
-            for summary in
-                [grouped.finish(count), Summary::of_one_group(seqs.iter().copied().max().expect("one"))]
+            seqs.iter().for_each(|seq| grouped.push(*seq));
+            for summary in [grouped.finish(), Summary::of_one_group(seqs.iter().copied().max().expect("one"))]
             {
                 for _ in 0..100 {
                     let end = dice.below(count + 1);

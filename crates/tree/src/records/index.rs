@@ -7,7 +7,7 @@
 //!
 //! Invariant: between the home of a slot and the slot itself no slot is empty.
 
-/// Where a record is: its chunk, and its place in it.
+/// Address of a record: its chunk, and its offset there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     /// Number of the chunk; numbers are given in ascending order and wrap.
@@ -31,7 +31,7 @@ pub(super) struct Slot {
 const _: () = assert!(size_of::<Option<Slot>>() == 12);
 
 impl Slot {
-    /// Where the record is.
+    /// The address of its record.
     pub fn place(&self) -> Place {
         Place { chunk: self.chunk, offset: self.offset }
     }

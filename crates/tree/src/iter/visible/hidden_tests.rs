@@ -61,7 +61,7 @@ fn walk(iter: &mut VisibleIter, from: Option<&[u8]>, backward: bool, dice: &Dice
     found
 }
 
-/// Where the entries and tombstones of a history lie.
+/// The sources that hold the entries and tombstones of a history.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Sources {
     Memtable,

@@ -174,7 +174,10 @@ impl fmt::Display for Event {
 pub trait EventListener: Send + Sync {
     /// Called for each event after it happened, without any lock of the database. As a rule it is
     /// called on the thread where the event happened, by several threads at a time if events happen
-    /// on several. It may read the database, ask for its statistics, and open others. It should
-    /// return quickly, and not write: a write may wait for work that this very thread would do.
+    /// on several. Each thread reports its own events in order, before its call returns; one that
+    /// waited for work of another thread may return before that thread has reported it.
+    ///
+    /// A listener may read the database, ask for its statistics, and open others. It should return
+    /// quickly, and not write: a write may wait for work that this very thread would do.
     fn event(&self, event: &Event);
 }

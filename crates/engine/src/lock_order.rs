@@ -85,10 +85,8 @@ order! {
     FAILURE = 50, "the failure";
     /// The warnings since the open.
     WARNINGS = 51, "the warnings";
-    /// Events that the listener has not been told yet.
-    EVENTS = 52, "the events";
     /// The info log. Held while a line is written to it.
-    INFO_LOG = 53, "the info log";
+    INFO_LOG = 52, "the info log";
 }
 
 #[cfg(test)]

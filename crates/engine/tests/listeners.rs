@@ -98,21 +98,23 @@ fn open(env: &Env, listener: &Arc<Curious>, set: impl FnOnce(Builder) -> Builder
     db
 }
 
-/// Waits for calls of the listener that have begun: another thread may be in one.
+/// Waits until the listener has been told of what is expected and has returned from all calls:
+/// another thread may be about to call it when the work that it did for a caller has ended.
 fn check(listener: &Curious, expected: &[&'static str]) {
+    let is_told = || {
+        let seen = listener.seen.lock().expect("no panic");
+        expected.iter().all(|name| seen.contains(name))
+    };
     let calls = || (listener.begun.load(Ordering::Relaxed), listener.done.load(Ordering::Relaxed));
-    for _ in 0..1_000 {
-        if calls().0 == calls().1 {
+    for _ in 0..6_000 {
+        if is_told() && calls().0 == calls().1 {
             break;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    assert!(is_told(), "not all of {expected:?} are among {:?}", listener.seen.lock().expect("no panic"));
     let (begun, done) = calls();
     assert_eq!(begun, done, "calls of a listener panicked");
-    let seen = listener.seen.lock().expect("no panic").clone();
-    for name in expected {
-        assert!(seen.contains(name), "no {name} among {seen:?}");
-    }
 }
 
 /// Rotations, flushes, compactions, redesigns, ingests, keyspaces and the close.

@@ -20,6 +20,7 @@ use super::edits::{check_edited, new_tables, obsolete_tables};
 use super::{Catalog, Installing, Member};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::WorkCounters;
+use crate::telemetry::hold_events;
 
 /// Maximum bytes of edits in a manifest; beyond it a snapshot of the state replaces it.
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
@@ -40,7 +41,7 @@ impl Catalog {
         new: Vec<Arc<TableMeta>>,
         build: impl FnOnce(&ManifestState) -> Result<ManifestEdit>,
     ) -> Result<()> {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let mut guard = self.installing.lock();
         let Some(installing) = guard.as_mut() else {
             return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
@@ -167,7 +168,7 @@ impl Catalog {
     /// # Errors
     /// `NoSpace`: the edit is not in force. Any other failure turns writes off.
     pub fn append(&self, edit: &ManifestEdit) -> Result<()> {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         match self.installing.lock().as_mut() {
             Some(installing) => self.append_edit(installing, edit),
             None => Ok(()),

@@ -18,6 +18,7 @@ use super::MemoryManager;
 use super::budget::Member;
 use super::reserve::{Reservation, Reservations, Room};
 use crate::options::settings::Settings;
+use crate::telemetry::hold_events;
 
 /// The block cache of an open with these settings.
 pub(super) fn new_cache(
@@ -43,7 +44,7 @@ impl MemoryManager {
     /// Charges `bytes` in place of what `charge` held, after the cache and the consumers have made
     /// room. Never fails and waits for no I/O; beyond the budget if nobody has memory to give.
     pub fn charge(&self, charge: &mut Charge, bytes: u64) {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let _balancing = self.balancing.lock();
         self.balance_for(bytes.saturating_sub(charge.bytes()));
         charge.resize(bytes);
@@ -89,7 +90,7 @@ impl MemoryManager {
 
     /// Gives the block cache the memory that the other parts leave.
     pub fn balance(&self) {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let _balancing = self.balancing.lock();
         self.balance_for(0);
     }

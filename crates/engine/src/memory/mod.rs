@@ -52,7 +52,7 @@ use self::tables::TreeMemory;
 use crate::lock_order;
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, hold_events};
 
 /// A part that holds memory which it can give up: together these parts have the memory that the
 /// block cache leaves.
@@ -185,7 +185,7 @@ impl MemoryManager {
     /// Charges the memory of these newest views and their trees. An older view that a reader still
     /// holds is not counted: it shares nearly everything with the newest one.
     pub fn charge_trees(&self, views: &[Arc<View>]) {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let bytes = views.iter().map(|view| view.metadata_bytes() as u64).sum();
         self.charge(&mut self.trees.charge(), bytes);
         let warning = self.trees.changed(self.settings.budget_bytes(), views);

@@ -48,7 +48,7 @@ use crate::memory::{Consumer, MemoryManager};
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, hold_events};
 use crate::workers::{Lane, Waker};
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
@@ -135,7 +135,7 @@ impl ResidencyManager {
     /// Settles if it is time to. Called by one thread at a time; returns the time until the next
     /// call.
     pub fn look(&self) -> Duration {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let now_us = self.clock.now_us();
         if !self.is_stopping() {
             let mut seen = self.seen.lock();

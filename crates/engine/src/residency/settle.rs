@@ -24,6 +24,7 @@ use shamba_tree::view::View;
 use super::survey::{self, KnownTables, Survey, mask_of};
 use super::{PlanPrices, ResidencyManager};
 use crate::error::{Error, Result};
+use crate::telemetry::hold_events;
 
 /// State that residency keeps between settlements.
 #[derive(Default)]
@@ -61,7 +62,7 @@ impl ResidencyManager {
 
     /// Settles, unless another thread does so.
     pub(super) fn settle_by(&self, mode: Mode) {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let Some(mut state) = self.state.try_lock() else {
             self.wanted.store(true, Ordering::Release);
             return;

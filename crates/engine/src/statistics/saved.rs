@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::ranked::Ranked;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, hold_events};
 
 /// Sampled lookups after which a flush or compaction saves the statistics: some two million
 /// lookups.
@@ -97,7 +97,7 @@ impl SavedStatistics {
         if self.lifecycle.is_read_only() || !self.is_on || self.lifecycle.has_failed() {
             return;
         }
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let mut saved = self.saved.lock();
         let keyspaces = self.catalog.keyspaces();
         let sampled: u64 = keyspaces.values().map(|keyspace| keyspace.statistics.sampled()).sum();

@@ -1,19 +1,22 @@
 //! Passes events to the listener and to the info log.
 //!
 //! The listener is code of the user, which may call the database. So it is never called under a
-//! lock: events that happen under locks wait until the thread has released them ([`HeldEvents`]).
-//! They are delivered in the order in which they happened.
+//! lock: events that happen under locks wait, in a queue of their thread, until the thread has
+//! released them ([`HeldEvents`]). The events of one thread are delivered in the order in which
+//! they happened; two threads may call a listener at the same time.
 //!
 //! A panic in the listener is caught and counted. The info log writes one line per event to the
 //! file `LOG`. Each open appends to it; it is rotated at 4 MiB, and three old files are kept.
 //! Failures of the info log never fail an operation.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Env, WriteFile, append_all};
 
@@ -22,22 +25,34 @@ use crate::lock_order;
 use crate::ranked::{Ranked, assert_unlocked};
 use crate::sync::thread_local;
 
+/// The state of a thread that decides when its events are delivered.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// Number of [`HeldEvents`].
+    holds: u32,
+    has_waiting: bool,
+    /// Whether it is in a listener.
+    is_delivering: bool,
+}
+
+type Waiting = VecDeque<(Arc<Sink>, Event)>;
+
 thread_local! {
-    /// Number of [`HeldEvents`] of this thread.
-    static HOLDS: Cell<usize> = const { Cell::new(0) };
-    /// Address of the [`Events`] whose listener this thread is in; 0 if there is none.
-    static DELIVERS: Cell<usize> = const { Cell::new(0) };
+    static STATE: Cell<State> = const { Cell::new(State { holds: 0, has_waiting: false, is_delivering: false }) };
+    /// Events that listeners have not been told yet, oldest first. The queue is never dropped, so
+    /// that a database may be closed while a thread ends; when it is empty it has no memory.
+    static WAITING: ManuallyDrop<RefCell<Waiting>> = const { ManuallyDrop::new(RefCell::new(VecDeque::new())) };
 }
 
 /// Passes events to the listener and the info log.
 pub(crate) struct Events {
-    listener: Option<Arc<dyn EventListener>>,
-    /// Events that the listener has not been told yet, oldest first.
-    waiting: Ranked<VecDeque<Event>>,
-    /// Whether there may be any, read without the lock.
-    has_waiting: AtomicBool,
+    sink: Option<Arc<Sink>>,
     log: Option<Ranked<InfoLog>>,
-    listener_panics: AtomicU64,
+}
+
+struct Sink {
+    listener: Arc<dyn EventListener>,
+    panics: AtomicU64,
 }
 
 impl Events {
@@ -45,11 +60,8 @@ impl Events {
     pub fn new(env: &Env, dir: &Path, listener: Option<Arc<dyn EventListener>>, log: bool) -> Self {
         let info_log = || InfoLog { env: env.clone(), dir: dir.to_path_buf(), file: None, bytes: 0 };
         Self {
-            listener,
-            waiting: Ranked::new(lock_order::EVENTS, VecDeque::new()),
-            has_waiting: AtomicBool::new(false),
+            sink: listener.map(|listener| Arc::new(Sink { listener, panics: AtomicU64::new(0) })),
             log: log.then(|| Ranked::new(lock_order::INFO_LOG, info_log())),
-            listener_panics: AtomicU64::new(0),
         }
     }
 
@@ -59,70 +71,77 @@ impl Events {
         if let Some(log) = &self.log {
             log.lock().write(&event);
         }
-        if self.listener.is_some() {
-            let mut waiting = self.waiting.lock();
-            waiting.push_back(event);
-            self.has_waiting.store(true, Ordering::Relaxed);
+        if let Some(sink) = &self.sink {
+            WAITING.with(|waiting| waiting.borrow_mut().push_back((Arc::clone(sink), event)));
+            let state = State { has_waiting: true, ..STATE.with(Cell::get) };
+            STATE.with(|cell| cell.set(state));
+            deliver_if_free(state);
         }
-        if HOLDS.with(Cell::get) == 0 {
-            assert_unlocked("an event is delivered");
-            self.deliver();
-        }
-    }
-
-    /// Holds the events that this thread emits, until the result is dropped.
-    #[inline]
-    pub fn hold(&self) -> HeldEvents<'_> {
-        HOLDS.with(|holds| holds.set(holds.get() + 1));
-        HeldEvents(self)
-    }
-
-    /// Tells the listener what waits. Events that it causes itself are told after it has returned.
-    #[cold]
-    fn deliver(&self) {
-        let Some(listener) = &self.listener else { return };
-        let own = std::ptr::from_ref(self).addr();
-        if DELIVERS.with(Cell::get) == own {
-            return;
-        }
-        let before = DELIVERS.with(|delivers| delivers.replace(own));
-        while let Some(event) = self.next_waiting() {
-            if catch_unwind(AssertUnwindSafe(|| listener.event(&event))).is_err() {
-                self.listener_panics.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        DELIVERS.with(|delivers| delivers.set(before));
-    }
-
-    fn next_waiting(&self) -> Option<Event> {
-        let mut waiting = self.waiting.lock();
-        let event = waiting.pop_front();
-        self.has_waiting.store(!waiting.is_empty(), Ordering::Relaxed);
-        event
     }
 
     /// Number of caught panics of the listener.
     #[cfg(test)]
     pub fn listener_panics(&self) -> u64 {
-        self.listener_panics.load(Ordering::Relaxed)
+        self.sink.as_ref().map_or(0, |sink| sink.panics.load(Ordering::Relaxed))
     }
+}
+
+#[inline]
+fn deliver_if_free(state: State) {
+    if state.holds == 0 && state.has_waiting && !state.is_delivering {
+        deliver(state);
+    }
+}
+
+/// Tells the listeners what waits. Events that they cause themselves are told after they have
+/// returned.
+#[cold]
+fn deliver(state: State) {
+    assert_unlocked("an event is delivered");
+    STATE.with(|cell| cell.set(State { is_delivering: true, ..state }));
+    while let Some((sink, event)) = next_waiting() {
+        if catch_unwind(AssertUnwindSafe(|| sink.listener.event(&event))).is_err() {
+            sink.panics.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    STATE.with(|cell| cell.set(State::default()));
+}
+
+fn next_waiting() -> Option<(Arc<Sink>, Event)> {
+    WAITING.with(|waiting| {
+        let mut waiting = waiting.borrow_mut();
+        let next = waiting.pop_front();
+        if next.is_none() {
+            drop(take(&mut *waiting));
+        }
+        next
+    })
 }
 
 /// Holds events while this thread has locks: what it emits is delivered when the last of these is
 /// dropped. To be made before a lock is taken, so that it is dropped after the lock.
 #[must_use = "events are held until this is dropped"]
-pub(crate) struct HeldEvents<'a>(&'a Events);
+pub(crate) struct HeldEvents {
+    /// It stays on its thread.
+    _of_thread: PhantomData<*const ()>,
+}
 
-impl Drop for HeldEvents<'_> {
+/// Holds the events that this thread emits, in any database, until the result is dropped.
+#[inline]
+pub(crate) fn hold_events() -> HeldEvents {
+    let state = STATE.with(Cell::get);
+    STATE.with(|cell| cell.set(State { holds: state.holds + 1, ..state }));
+    HeldEvents { _of_thread: PhantomData }
+}
+
+impl Drop for HeldEvents {
     #[inline]
     fn drop(&mut self) {
-        let holds = HOLDS.with(Cell::get);
-        debug_assert!(holds > 0, "held events are released more often than held");
-        HOLDS.with(|count| count.set(holds - 1));
-        if holds == 1 && self.0.has_waiting.load(Ordering::Relaxed) {
-            assert_unlocked("held events are delivered");
-            self.0.deliver();
-        }
+        let before = STATE.with(Cell::get);
+        debug_assert!(before.holds > 0, "held events are released more often than held");
+        let state = State { holds: before.holds - 1, ..before };
+        STATE.with(|cell| cell.set(state));
+        deliver_if_free(state);
     }
 }
 
@@ -194,6 +213,74 @@ mod tests {
         events.emit(Event::Closed);
         events.emit(Event::Closed);
         assert_eq!(events.listener_panics(), 2);
+    }
+
+    /// Writes down what it is told.
+    #[derive(Default)]
+    struct Recorder(std::sync::Mutex<Vec<Event>>);
+    impl EventListener for Recorder {
+        fn event(&self, event: &Event) {
+            self.0.lock().unwrap().push(event.clone());
+        }
+    }
+
+    fn recorded(env: &Env) -> (Arc<Recorder>, Events) {
+        let recorder = Arc::new(Recorder::default());
+        let listener = Arc::clone(&recorder) as Arc<dyn EventListener>;
+        (recorder, Events::new(env, Path::new("db"), Some(listener), false))
+    }
+
+    #[test]
+    fn held_events_of_two_databases_are_told_in_order_when_the_last_hold_ends() {
+        let env = Env::deterministic(Arc::new(shamba_env::MemFs::new()), 1);
+        let ((told, one), (told_other, other)) = (recorded(&env), recorded(&env));
+        let warning = |text: &str| Event::Warning(text.to_owned());
+        let (outer, inner) = (hold_events(), hold_events());
+        one.emit(warning("a"));
+        other.emit(warning("b"));
+        one.emit(warning("c"));
+        drop(outer);
+        assert!(told.0.lock().unwrap().is_empty(), "told while events are held");
+        drop(inner);
+        assert_eq!(*told.0.lock().unwrap(), [warning("a"), warning("c")]);
+        assert_eq!(*told_other.0.lock().unwrap(), [warning("b")]);
+    }
+
+    /// A thread that holds its events keeps no other thread from telling its own.
+    #[test]
+    fn a_thread_tells_its_own_events_before_its_call_returns() {
+        let env = Env::deterministic(Arc::new(shamba_env::MemFs::new()), 1);
+        let (told, events) = recorded(&env);
+        let _held = hold_events();
+        events.emit(Event::Closed);
+        let other = || {
+            events.emit(Event::Warning("other".to_owned()));
+            told.0.lock().unwrap().clone()
+        };
+        let seen = std::thread::scope(|scope| scope.spawn(other).join().unwrap());
+        assert_eq!(seen, [Event::Warning("other".to_owned())]);
+    }
+
+    /// Emits an event as its thread ends.
+    struct LastWords(std::cell::OnceCell<Events>);
+    impl Drop for LastWords {
+        fn drop(&mut self) {
+            let _held = hold_events();
+            self.0.take().unwrap().emit(Event::Closed);
+        }
+    }
+
+    #[test]
+    fn a_database_may_be_closed_while_a_thread_ends() {
+        thread_local! { static LAST: LastWords = const { LastWords(std::cell::OnceCell::new()) }; }
+        let env = Env::deterministic(Arc::new(shamba_env::MemFs::new()), 1);
+        let (told, events) = recorded(&env);
+        std::thread::spawn(move || {
+            LAST.with(|last| assert!(last.0.set(events).is_ok()));
+        })
+        .join()
+        .unwrap();
+        assert_eq!(*told.0.lock().unwrap(), [Event::Closed]);
     }
 
     fn names(env: &Env, dir: &Path) -> Vec<String> {

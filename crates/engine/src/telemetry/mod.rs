@@ -3,7 +3,7 @@
 //! [`Telemetry`] owns the counters of lookups and of background work, the timer of lookups, the
 //! warnings, and the way of events to the listener and the info log. Every other part may use it;
 //! it uses none. Its locks are leaves. Where an event may happen under a lock, the events of the
-//! thread are held before that lock is taken ([`Telemetry::hold_events`]).
+//! thread are held before that lock is taken ([`hold_events`]).
 
 mod events;
 
@@ -15,7 +15,8 @@ use shamba_env::Env;
 use shamba_tree::counters::LookupCounters;
 use shamba_tree::lookup::get::Timer;
 
-use self::events::{Events, HeldEvents};
+use self::events::Events;
+pub(crate) use self::events::hold_events;
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, EventListener};
 use crate::lock_order;
@@ -72,13 +73,6 @@ impl Telemetry {
     /// Passes an event to the listener and the info log.
     pub fn emit(&self, event: Event) {
         self.events.emit(event);
-    }
-
-    /// Holds the events that this thread emits, until the result is dropped: to be made before a
-    /// lock under which an event may happen.
-    #[inline]
-    pub fn hold_events(&self) -> HeldEvents<'_> {
-        self.events.hold()
     }
 
     /// Reports a problem that affects no answer, and remembers it.

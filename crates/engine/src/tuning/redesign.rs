@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::metrics::WorkCounters;
 use crate::options::settings::Settings;
+use crate::telemetry::hold_events;
 use crate::tree_design::TreeDesign;
 
 impl DesignTuning {
@@ -38,7 +39,7 @@ impl DesignTuning {
     /// `Invalid` for an invalid design; otherwise the error of recording it, and it is not in
     /// force.
     pub fn redesign(&self, target: &TreeDesign, by: RedesignedBy, reason: &str) -> Result<()> {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let event = self.redesign_locked(&mut self.history.lock(), target, by, reason)?;
         self.begin_move(event);
         Ok(())
@@ -49,7 +50,7 @@ impl DesignTuning {
     /// # Errors
     /// `Invalid` if there is none, or if it was undone already; errors of [`Self::redesign`].
     pub fn undo_redesign(&self) -> Result<TreeDesign> {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let mut history = self.history.lock();
         let last = history.last().filter(|last| last.by != RedesignedBy::Undo);
         let last = last.ok_or_else(|| Error::invalid("there is no redesign to undo"))?;

@@ -11,6 +11,7 @@ use super::history::RedesignedBy;
 use super::tuner::{Decision, Tuner, is_overruled};
 use crate::event::Event;
 use crate::options::settings::Tuning;
+use crate::telemetry::hold_events;
 use crate::workload::WINDOW_US;
 
 /// Time between two looks for the end of a window.
@@ -20,7 +21,7 @@ impl DesignTuning {
     /// Observes the workload and, at the end of a window, tunes the design if [`Tuning`] asks for
     /// it. Called by one thread at a time; returns the time until the next call.
     pub fn look(&self) -> Duration {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let is_stopping = || self.is_stopping.load(Ordering::Acquire);
         if !is_stopping() && self.workload.observe() && self.settings.tuning != Tuning::Off && !is_stopping()
         {

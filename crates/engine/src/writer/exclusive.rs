@@ -11,6 +11,7 @@ use shamba_tree::version::{ManifestEdit, Pairs, Version};
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry::hold_events;
 
 impl Writer {
     /// Calls `action` between two commit groups.
@@ -40,7 +41,7 @@ impl Writer {
                 ),
             ));
         }
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         // One creation at a time, and no concurrent rotation.
         let mut writing = self.writing.lock();
         if let Some(keyspace) = find()? {
@@ -73,7 +74,7 @@ impl Writer {
         if name == DEFAULT_KEYSPACE {
             return Err(Error::invalid("the default keyspace cannot be dropped"));
         }
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let mut writing = self.writing.lock();
         let found = self.catalog.named(name);
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
@@ -128,7 +129,7 @@ impl Writer {
     ) -> Result<u64> {
         // Most memtables are flushed before writers have to wait.
         self.flush()?;
-        let events = self.telemetry.hold_events();
+        let events = hold_events();
         let mut writing = self.writing.lock();
         self.lifecycle.check_writable()?;
         keyspace.check_usable()?;
@@ -179,7 +180,7 @@ impl Writer {
         let flush_first = self.settings.no_wal && self.lifecycle.check_writable().is_ok();
         // Most of the flush is done while writes go on.
         let flushed = if flush_first { self.flush() } else { Ok(()) };
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         // Under the lock no write can come between the last flush and the close: it would be
         // acknowledged and lost.
         let mut writing = self.writing.lock();
@@ -199,7 +200,7 @@ impl Writer {
         if self.lifecycle.is_read_only() {
             return Ok(());
         }
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let mut writing = self.writing.lock();
         if let Some(cause) = self.lifecycle.failure() {
             return Err(cause);

@@ -56,7 +56,7 @@ use crate::lock_order;
 use crate::options::settings::{Durability, Settings};
 use crate::ranked::Ranked;
 use crate::reads::Reads;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, hold_events};
 use crate::trace::TraceRecorder;
 
 /// The state that one group at a time changes.
@@ -201,7 +201,7 @@ impl Writer {
             "a write without a log is to be {durability:?}"
         );
         let outcome = {
-            let _events = self.telemetry.hold_events();
+            let _events = hold_events();
             self.commits.commit(self, own, durability)
         };
         if self.is_inline {
@@ -247,14 +247,14 @@ impl Writer {
             return Err(Error::invalid("the database is open without a log: flush instead of sync"));
         }
         self.lifecycle.check_writable()?;
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         self.writing.lock().log.sync()
     }
 
     /// Syncs the log whenever the interval of a write has passed, until [`Self::stop_syncs`].
     pub fn run_syncs(&self) {
         while self.schedule.wait(self.clock.as_ref()) {
-            let _events = self.telemetry.hold_events();
+            let _events = hold_events();
             self.writing.lock().log.sync_if_due();
         }
     }

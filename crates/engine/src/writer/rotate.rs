@@ -11,6 +11,7 @@ use super::memtables::Sealed;
 use super::sealed::Generation;
 use super::{Writer, Writing};
 use crate::error::{Error, Result};
+use crate::telemetry::hold_events;
 
 impl Writer {
     /// Whether the active memtables, of which `limit_bytes` are to be sealed, or their log are
@@ -59,7 +60,7 @@ impl Writer {
     /// # Errors
     /// `Closed` or `ReadOnly`; of creating the next log.
     pub fn seal(&self) -> Result<SeqNo> {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let mut writing = self.writing.lock();
         // A close may have come first: no log may be created after it.
         self.seal_active(&mut writing)?;
@@ -71,7 +72,7 @@ impl Writer {
     /// compaction can reach it. Returns whether it sealed them. Does not wait for the writer's
     /// lock: its holder may wait for the flush that asks, and the caller asks again.
     pub fn seal_old_tombstones(&self, age_max_ms: u64) -> bool {
-        let _events = self.telemetry.hold_events();
+        let _events = hold_events();
         let Some(mut writing) = self.writing.try_lock() else { return false };
         let now_ms = self.clock.unix_ms();
         let is_old = |unix_ms: u64| now_ms.saturating_sub(unix_ms) > age_max_ms;

@@ -168,19 +168,14 @@ impl History {
 }
 
 fn design_to_text(design: &TreeDesign) -> String {
-    let live = LiveSettings {
-        design: design.design,
-        policy: None,
-        filter_allocation: design.allocation,
-        filter_memory_bytes: design.filter_memory_bytes,
-    };
+    let live = LiveSettings { tree: *design, policy: None };
     let pairs = live.to_pairs().into_iter().filter(|(name, _)| name != "policy");
     pairs.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 fn design_from_text(text: &str) -> Option<TreeDesign> {
     let pairs: Vec<(&str, &str)> = text.split(' ').filter_map(|pair| pair.split_once('=')).collect();
-    LiveSettings::from_pairs(&pairs).ok().map(|live| live.tree_design())
+    LiveSettings::from_pairs(&pairs).ok().map(|live| live.tree)
 }
 
 #[cfg(test)]

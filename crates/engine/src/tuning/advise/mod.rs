@@ -287,7 +287,7 @@ impl Advisor {
             read_ns: self.prices()?.read_ns(PAGE_BYTES),
             move_ns_per_byte: workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE),
             shared_digest: settings.hash_sharing,
-            in_force: settings.live.get().tree_design(),
+            in_force: settings.live.get().tree,
             locality: self.workload.locality(bytes),
         })
     }

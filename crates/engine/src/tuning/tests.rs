@@ -111,7 +111,8 @@ fn a_redesign_that_cannot_be_recorded_is_not_in_force() {
     let parts = Parts::new(Settings::default());
     let (tuning, still) = tuning(&parts);
     let before = parts.settings.live.get();
-    let wrong = TreeDesign { design: Design { size_ratio: 0.5, ..before.design }, ..target(&parts, 4.0) };
+    let wrong =
+        TreeDesign { design: Design { size_ratio: 0.5, ..before.tree.design }, ..target(&parts, 4.0) };
     let refused = tuning.redesign(&wrong, RedesignedBy::Caller, "a test").expect_err("no size ratio");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     // A database without a manifest of its own.

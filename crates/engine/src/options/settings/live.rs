@@ -122,10 +122,8 @@ mod tests {
     fn a_named_policy_stays_while_it_gives_the_runs_of_the_target() {
         let of = |design| TreeDesign { design, ..TreeDesign::default() };
         let named = |policy, size_ratio| Design::new(policy, size_ratio, 1 << 20, 10.0);
-        let before = LiveSettings {
-            tree: of(named(MergePolicy::Tiering, 4.0)),
-            policy: Some(MergePolicy::Tiering),
-        };
+        let before =
+            LiveSettings { tree: of(named(MergePolicy::Tiering, 4.0)), policy: Some(MergePolicy::Tiering) };
         let after = before.redesigned(&of(named(MergePolicy::Tiering, 6.0)));
         assert_eq!(after.policy, Some(MergePolicy::Tiering));
         assert_eq!(after.tree, of(named(MergePolicy::Tiering, 6.0)));

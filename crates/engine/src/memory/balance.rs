@@ -99,7 +99,7 @@ impl MemoryManager {
     /// holds less than its target.
     pub fn follow_budget(&self) -> bool {
         let Some(member) = &self.member else { return false };
-        let Some(_following) = self.following.try_lock() else { return false };
+        let Some(_following) = self.following.begin() else { return false };
         let (target_bytes, granted_bytes) = (member.target_bytes(), member.granted_bytes());
         if target_bytes >= granted_bytes {
             self.set_budget_bytes(member.grow());

@@ -20,8 +20,7 @@
 //! databases, each with a manager of its own ([`budget`]).
 //!
 //! Locks: a change of the cache's capacity is made under a lock, which is taken after the writer's
-//! lock and the install lock, and held while consumers shrink. One more is held while the grant of
-//! a shared budget is followed, and is taken before that. The other locks here are leaves.
+//! lock and the install lock, and held while consumers shrink. The other locks here are leaves.
 //!
 //! Not here: the arithmetic and its constants ([`shamba_model::memory`]); the accounting
 //! ([`shamba_table::Ledger`]).
@@ -49,6 +48,7 @@ pub(crate) use self::reserve::Reservation;
 use self::reserve::Reservations;
 use self::shares::Division;
 use self::tables::TreeMemory;
+use crate::busy::BusyFlag;
 use crate::lock_order;
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
@@ -78,8 +78,8 @@ pub(crate) struct MemoryManager {
     iterators: Arc<IterRegistry>,
     /// This database's part of a budget that it shares with others.
     member: Option<Member>,
-    /// Held while the grant of `member` is followed.
-    following: Ranked<()>,
+    /// Set while the grant of `member` is followed.
+    following: BusyFlag,
     consumers: Ranked<Vec<Weak<dyn Consumer>>>,
     /// Held while memory is moved between the block cache and others.
     balancing: Ranked<()>,
@@ -114,7 +114,7 @@ impl MemoryManager {
             cache,
             iterators,
             member,
-            following: Ranked::new(lock_order::FOLLOWING, ()),
+            following: BusyFlag::default(),
             consumers: Ranked::new(lock_order::CONSUMERS, Vec::new()),
             balancing: Ranked::new(lock_order::BALANCING, ()),
             reserved: Arc::default(),

@@ -229,16 +229,17 @@ impl Member {
     /// anew first.
     pub(super) fn report(&self, report: Report) {
         let mut members = self.shared.members.lock();
-        let is_reported = members.list.iter().any(|entry| entry.seat.id == self.seat.id && entry.is_reported);
-        if is_reported {
+        let own = members.list.iter().position(|entry| entry.seat.id == self.seat.id);
+        debug_assert!(own.is_some(), "database {} is no member of its budget", self.seat.id);
+        let Some(own) = own else { return };
+        if members.list[own].is_reported {
             members.divide(self.shared.total_bytes, true);
         }
-        if let Some(entry) = members.list.iter_mut().find(|entry| entry.seat.id == self.seat.id) {
-            let Report { held_bytes, demand_bytes, gain_per_byte, loss_per_byte } = report;
-            entry.database =
-                Database { held_bytes, demand_bytes, gain_per_byte, loss_per_byte, ..entry.database };
-            entry.is_reported = true;
-        }
+        let entry = &mut members.list[own];
+        let Report { held_bytes, demand_bytes, gain_per_byte, loss_per_byte } = report;
+        entry.database =
+            Database { held_bytes, demand_bytes, gain_per_byte, loss_per_byte, ..entry.database };
+        entry.is_reported = true;
     }
 }
 

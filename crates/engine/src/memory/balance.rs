@@ -108,6 +108,12 @@ impl MemoryManager {
         self.set_budget_bytes(target_bytes);
         let held_bytes = self.ledger.total().saturating_add(self.kept_bytes());
         member.shrink_to(held_bytes.max(target_bytes));
+        debug_assert!(
+            self.settings.budget_bytes() <= member.granted_bytes().max(1),
+            "a database may hold {} bytes and was granted {}",
+            self.settings.budget_bytes(),
+            member.granted_bytes()
+        );
         let memtables_bytes = self.ledger.bytes(LedgerPart::Memtables);
         held_bytes > target_bytes && memtables_bytes > memory::memtable_bytes_max(target_bytes) / 2
     }

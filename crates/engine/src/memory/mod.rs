@@ -148,7 +148,12 @@ impl MemoryManager {
 
     /// Adds a consumer, which gives memory up after those that were added before it.
     pub fn register(&self, consumer: Weak<dyn Consumer>) {
-        self.consumers.lock().push(consumer);
+        let mut consumers = self.consumers.lock();
+        debug_assert!(
+            !consumers.iter().any(|other| other.ptr_eq(&consumer)),
+            "a consumer is registered twice, so that its memory counts twice"
+        );
+        consumers.push(consumer);
     }
 
     /// The consumers that live. Their methods are called without the list's lock.

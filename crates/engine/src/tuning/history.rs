@@ -186,7 +186,9 @@ mod tests {
 
     fn redesigned(number: u64) -> Redesigned {
         let design = Design::new(MergePolicy::Tiering, 2.5 + number as f64 / 3.0, 1 << 20, 7.25);
-        let from = TreeDesign { design, filter_memory_bytes: Some(number), allocation: Allocation::Workload };
+        let shape = TreeDesign { design, ..TreeDesign::default() };
+        let from =
+            TreeDesign { filter_memory_bytes: Some(number), allocation: Allocation::Workload, ..shape };
         let to = TreeDesign { filter_memory_bytes: None, ..from };
         Redesigned { unix_ms: number, by: RedesignedBy::Tuner, from, to, reason: format!("because {number}") }
     }

@@ -57,8 +57,8 @@ use crate::telemetry::Telemetry;
 /// A part that holds memory which it can give up: together these parts have the memory that the
 /// block cache leaves. What more of it saves is the value of filters and indexes ([`shares`]).
 ///
-/// Before it grows it calls [`MemoryManager::make_room`], and changes its charge itself. It holds no
-/// lock that `held` or `shrink` takes, because room is made by calling all consumers.
+/// Before it grows it calls [`MemoryManager::make_room`], and changes its charge itself. It then
+/// holds no lock that `held` or `shrink` takes, because room is made by calling all consumers.
 pub(crate) trait Consumer: Send + Sync {
     /// Bytes that it holds.
     fn held(&self) -> u64;

@@ -16,7 +16,7 @@ use crate::tree_design::TreeDesign;
 /// Settings that can change while the database is open.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct LiveSettings {
-    /// What a redesign changes.
+    /// The design, which a redesign changes.
     pub tree: TreeDesign,
     /// The rule that sets K and Z from T; `None` where they were given directly.
     pub policy: Option<MergePolicy>,

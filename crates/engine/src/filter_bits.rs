@@ -31,7 +31,7 @@ impl FilterBits {
 
     /// Allocation rule of a keyspace under the current design.
     pub fn rule(&self, keyspace: &KeyspaceCore) -> Rule {
-        self.rule_under(keyspace, &self.settings.live.get().tree_design())
+        self.rule_under(keyspace, &self.settings.live.get().tree)
     }
 
     /// Allocation rule of a keyspace under the design `target`.
@@ -50,7 +50,7 @@ impl FilterBits {
 
     /// Filter layout of new tables.
     pub fn layout(&self) -> FilterLayout {
-        let live = self.settings.live.get();
+        let live = self.settings.live.get().tree;
         let bytes = live.filter_memory_bytes.unwrap_or_else(|| {
             let entries = |keyspace: &Arc<KeyspaceCore>| -> u64 {
                 keyspace.load().version.tables().map(|(_, _, table)| table.meta.entries).sum()
@@ -96,7 +96,7 @@ mod tests {
         let parts = Parts::new(Settings::default());
         let bits = FilterBits::new(&parts.env, Arc::clone(&parts.settings), Arc::clone(&parts.catalog));
         let keyspace = Arc::clone(parts.catalog.keyspaces().values().next().expect("the default one"));
-        let now = parts.settings.live.get().tree_design();
+        let now = parts.settings.live.get().tree;
         assert_eq!(bits.rule(&keyspace).budget, Budget::BitsPerKey(now.design.bits_per_key));
         // All of the memory, where there are no entries by which to share it.
         let target = TreeDesign { filter_memory_bytes: Some(1_000), allocation: Allocation::Uniform, ..now };

@@ -115,7 +115,8 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-// Types of the interface: errors, events, options, statistics.
+// Types of the interface: errors, events, options, statistics. Locks and flags.
+mod busy;
 mod error;
 mod event;
 mod key_range;

@@ -21,8 +21,6 @@ order! {
     TUNER = 1, "the tuner";
     /// Observations of residency. Held while it settles and requests filter rewrites.
     RESIDENCY_LOOK = 2, "the observations of residency";
-    /// The grant of a shared budget. Held while memory is returned or taken.
-    FOLLOWING = 4, "the grant of a shared budget";
     /// Active log, sequence numbers, active memtables. Held while edits are installed.
     WRITING = 5, "the writer";
     /// The redesigns. Held while another design is installed.

@@ -132,7 +132,7 @@ fn everything(env: Env) {
     db.ingest((0..100u8).map(|n| ([b'z', n], [n; 50]))).expect("ingested");
     db.compact().expect("compacted");
     let design = Design::new(MergePolicy::Tiering, 4.0, 8 << 10, 6.5);
-    let target = TreeDesign { design, filter_memory_bytes: None, allocation: shamba::Allocation::Uniform };
+    let target = TreeDesign { design, allocation: shamba::Allocation::Uniform, ..TreeDesign::default() };
     db.redesign(&target).expect("redesigned");
     db.undo_redesign().expect("undone");
     db.put_with("key 000", "synced", Durability::Sync).expect("written");

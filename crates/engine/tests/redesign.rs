@@ -28,7 +28,7 @@ fn first(builder: Builder) -> Builder {
 
 fn target(policy: MergePolicy, size_ratio: f64, buffer_bytes: u64) -> TreeDesign {
     let design = Design::new(policy, size_ratio, buffer_bytes, 6.5);
-    TreeDesign { design, filter_memory_bytes: None, allocation: Allocation::Uniform }
+    TreeDesign { design, allocation: Allocation::Uniform, ..TreeDesign::default() }
 }
 
 #[test]

@@ -12,52 +12,56 @@ use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A consumer of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LedgerPart {
+/// Declares the parts of the ledger, each once with its name in output.
+macro_rules! parts {
+    ($($(#[doc = $doc:literal])+ $part:ident = $name:literal,)+) => {
+        /// A consumer of memory.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum LedgerPart {
+            $($(#[doc = $doc])+ $part,)+
+        }
+
+        impl LedgerPart {
+            /// All parts.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$part),+];
+
+            /// The name in output.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$part => $name,)+
+                }
+            }
+        }
+    };
+}
+
+parts! {
     /// Entries not yet in tables.
-    Memtables,
+    Memtables = "memtables",
     /// Blocks in the block cache.
-    BlockCache,
+    BlockCache = "block cache",
     /// Resident filter slices.
-    Filters,
+    Filters = "filters",
     /// Resident index partitions.
-    Indexes,
+    Indexes = "indexes",
     /// Open tables: bounds, properties, range tombstones.
-    TableMeta,
+    TableMeta = "table metadata",
     /// Running flushes and compactions: read-ahead of compactions; write buffers, digests, filters
     /// and separators of tables being built.
-    WriteBuffers,
+    WriteBuffers = "write buffers",
     /// Open iterators: their state, their read-ahead, and blocks without a frame in the cache.
-    Iterators,
+    Iterators = "iterators",
     /// Log records not yet written to the operating system.
-    Logs,
+    Logs = "logs",
 }
 
 impl LedgerPart {
-    /// All parts.
-    pub const ALL: [Self; 8] = [
-        Self::Memtables,
-        Self::BlockCache,
-        Self::Filters,
-        Self::Indexes,
-        Self::TableMeta,
-        Self::WriteBuffers,
-        Self::Iterators,
-        Self::Logs,
-    ];
-
-    /// The name in output.
-    pub fn name(self) -> &'static str {
+    /// Whether its memory is divided by what it saves there. Other parts take what they need, and
+    /// no design changes that.
+    pub fn is_divided(self) -> bool {
         match self {
-            Self::Memtables => "memtables",
-            Self::BlockCache => "block cache",
-            Self::Filters => "filters",
-            Self::Indexes => "indexes",
-            Self::TableMeta => "table metadata",
-            Self::WriteBuffers => "write buffers",
-            Self::Iterators => "iterators",
-            Self::Logs => "logs",
+            Self::Memtables | Self::BlockCache | Self::Filters | Self::Indexes => true,
+            Self::TableMeta | Self::WriteBuffers | Self::Iterators | Self::Logs => false,
         }
     }
 }

@@ -58,7 +58,7 @@ impl Db {
 
     /// The current design.
     pub fn design(&self) -> Design {
-        self.core().settings.live.get().design
+        self.core().settings.live.get().tree.design
     }
 
     /// Every option and its value in this open, by the names of [`crate::options`].
@@ -98,7 +98,7 @@ impl Db {
 
     /// The design in force and the plan of its filters: what [`Self::redesign`] changes.
     pub fn tree_design(&self) -> TreeDesign {
-        self.core().settings.live.get().tree_design()
+        self.core().settings.live.get().tree
     }
 
     /// Moves the live database permanently to another design: when this returns, the design is

@@ -100,7 +100,7 @@ impl MemoryManager {
     /// holds less than its target.
     pub fn follow_budget(&self) -> bool {
         let Some(member) = &self.member else { return false };
-        let Some(_following) = self.following.try_lock() else { return false };
+        let Some(_following) = self.following.begin() else { return false };
         let (target_bytes, granted_bytes) = (member.target_bytes(), member.granted_bytes());
         if target_bytes >= granted_bytes {
             self.set_budget_bytes(member.grow());
@@ -109,6 +109,12 @@ impl MemoryManager {
         self.set_budget_bytes(target_bytes);
         let held_bytes = self.ledger.total().saturating_add(self.kept_bytes());
         member.shrink_to(held_bytes.max(target_bytes));
+        debug_assert!(
+            self.settings.budget_bytes() <= member.granted_bytes().max(1),
+            "a database may hold {} bytes and was granted {}",
+            self.settings.budget_bytes(),
+            member.granted_bytes()
+        );
         let memtables_bytes = self.ledger.bytes(LedgerPart::Memtables);
         held_bytes > target_bytes && memtables_bytes > memory::memtable_bytes_max(target_bytes) / 2
     }

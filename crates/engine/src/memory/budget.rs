@@ -167,6 +167,7 @@ impl Members {
             last: last.as_ref(),
         });
         debug_assert_eq!(division.outcome, Outcome::Divided, "no database joins without a floor");
+        debug_assert_eq!(division.bytes.len(), self.list.len(), "each database has one target");
         for (entry, bytes) in self.list.iter_mut().zip(division.bytes) {
             entry.database.share_bytes = Some(bytes);
             entry.seat.target_bytes.store(bytes, Ordering::Relaxed);
@@ -213,6 +214,11 @@ impl Member {
             Some(granted_bytes + more(granted_bytes)).filter(|_| more(granted_bytes) > 0)
         });
         let more_bytes = taken.map_or(0, more);
+        debug_assert!(
+            granted_bytes.load(Ordering::Relaxed) <= total_bytes,
+            "{} bytes are granted of a budget of {total_bytes}",
+            granted_bytes.load(Ordering::Relaxed)
+        );
         self.seat.granted_bytes.fetch_add(more_bytes, Ordering::Relaxed) + more_bytes
     }
 
@@ -220,7 +226,8 @@ impl Member {
     pub fn shrink_to(&self, bytes: u64) {
         let before = self.seat.granted_bytes.load(Ordering::Relaxed);
         let less_bytes = before.saturating_sub(bytes);
-        self.seat.granted_bytes.store(before - less_bytes, Ordering::Relaxed);
+        let unchanged = self.seat.granted_bytes.swap(before - less_bytes, Ordering::Relaxed);
+        debug_assert_eq!(unchanged, before, "two threads change the grant of a database at once");
         let all_before = self.shared.granted_bytes.fetch_sub(less_bytes, Ordering::Relaxed);
         debug_assert!(all_before >= less_bytes, "{less_bytes} of {all_before} granted bytes are returned");
     }
@@ -229,16 +236,17 @@ impl Member {
     /// anew first.
     pub(super) fn report(&self, report: Report) {
         let mut members = self.shared.members.lock();
-        let is_reported = members.list.iter().any(|entry| entry.seat.id == self.seat.id && entry.is_reported);
-        if is_reported {
+        let own = members.list.iter().position(|entry| entry.seat.id == self.seat.id);
+        debug_assert!(own.is_some(), "database {} is no member of its budget", self.seat.id);
+        let Some(own) = own else { return };
+        if members.list[own].is_reported {
             members.divide(self.shared.total_bytes, true);
         }
-        if let Some(entry) = members.list.iter_mut().find(|entry| entry.seat.id == self.seat.id) {
-            let Report { held_bytes, demand_bytes, gain_per_byte, loss_per_byte } = report;
-            entry.database =
-                Database { held_bytes, demand_bytes, gain_per_byte, loss_per_byte, ..entry.database };
-            entry.is_reported = true;
-        }
+        let entry = &mut members.list[own];
+        let Report { held_bytes, demand_bytes, gain_per_byte, loss_per_byte } = report;
+        entry.database =
+            Database { held_bytes, demand_bytes, gain_per_byte, loss_per_byte, ..entry.database };
+        entry.is_reported = true;
     }
 }
 

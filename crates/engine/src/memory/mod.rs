@@ -20,8 +20,7 @@
 //! databases, each with a manager of its own ([`budget`]).
 //!
 //! Locks: a change of the cache's capacity is made under a lock, which is taken after the writer's
-//! lock and the install lock, and held while consumers shrink. One more is held while the grant of
-//! a shared budget is followed, and is taken before that. The other locks here are leaves.
+//! lock and the install lock, and held while consumers shrink. The other locks here are leaves.
 //!
 //! Not here: the arithmetic and its constants ([`shamba_model::memory`]); the accounting
 //! ([`shamba_table::Ledger`]).
@@ -49,13 +48,17 @@ pub(crate) use self::reserve::Reservation;
 use self::reserve::Reservations;
 use self::shares::Division;
 use self::tables::TreeMemory;
+use crate::busy::BusyFlag;
 use crate::lock_order;
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::telemetry::{Telemetry, hold_events};
 
 /// A part that holds memory which it can give up: together these parts have the memory that the
-/// block cache leaves.
+/// block cache leaves. What more of it saves is the value of filters and indexes ([`shares`]).
+///
+/// Before it grows it calls [`MemoryManager::make_room`], and changes its charge itself. It then
+/// holds no lock that `held` or `shrink` takes, because room is made by calling all consumers.
 pub(crate) trait Consumer: Send + Sync {
     /// Bytes that it holds.
     fn held(&self) -> u64;
@@ -78,8 +81,8 @@ pub(crate) struct MemoryManager {
     iterators: Arc<IterRegistry>,
     /// This database's part of a budget that it shares with others.
     member: Option<Member>,
-    /// Held while the grant of `member` is followed.
-    following: Ranked<()>,
+    /// Set while the grant of `member` is followed.
+    following: BusyFlag,
     consumers: Ranked<Vec<Weak<dyn Consumer>>>,
     /// Held while memory is moved between the block cache and others.
     balancing: Ranked<()>,
@@ -114,7 +117,7 @@ impl MemoryManager {
             cache,
             iterators,
             member,
-            following: Ranked::new(lock_order::FOLLOWING, ()),
+            following: BusyFlag::default(),
             consumers: Ranked::new(lock_order::CONSUMERS, Vec::new()),
             balancing: Ranked::new(lock_order::BALANCING, ()),
             reserved: Arc::default(),
@@ -148,7 +151,12 @@ impl MemoryManager {
 
     /// Adds a consumer, which gives memory up after those that were added before it.
     pub fn register(&self, consumer: Weak<dyn Consumer>) {
-        self.consumers.lock().push(consumer);
+        let mut consumers = self.consumers.lock();
+        debug_assert!(
+            !consumers.iter().any(|other| other.ptr_eq(&consumer)),
+            "a consumer is registered twice, so that its memory counts twice"
+        );
+        consumers.push(consumer);
     }
 
     /// The consumers that live. Their methods are called without the list's lock.

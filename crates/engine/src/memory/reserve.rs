@@ -84,6 +84,7 @@ impl Reservations {
             grant(held_bytes).map(|bytes| held_bytes.saturating_add(bytes))
         });
         let bytes = taken.ok().and_then(grant)?;
+        debug_assert!(bytes > 0, "a job reserves nothing, so the next one takes itself to be alone");
         Some(Reservation { of: Arc::clone(of), kind: Kind::Job, bytes })
     }
 
@@ -103,11 +104,13 @@ impl Reservation {
     /// Raises the reservation of a job to `bytes`; false, without a change, if there is no room.
     #[must_use]
     pub fn extend(&mut self, bytes: u64, room: Room) -> bool {
+        debug_assert_eq!(self.kind, Kind::Job, "only jobs ask for more than they have reserved");
         let own_bytes = self.bytes;
         let Some(more_bytes) = bytes.checked_sub(own_bytes).filter(|more_bytes| *more_bytes > 0) else {
             return true;
         };
         let fits = |held_bytes: u64| {
+            debug_assert!(held_bytes >= own_bytes, "{own_bytes} bytes of {held_bytes} are this job's");
             let all_bytes = held_bytes.saturating_add(more_bytes);
             let is_alone = held_bytes <= own_bytes;
             all_bytes <= if is_alone { room.alone_bytes_max() } else { room.limit_bytes }

@@ -160,7 +160,7 @@ impl MemoryManager {
         if is_first || self.settings.filter_residency != Residency::Budgeted {
             return written_bytes;
         }
-        let Ok(buffer) = measured.write_buffer(&self.settings.live.get().design) else {
+        let Ok(buffer) = measured.write_buffer(&self.settings.live.get().tree.design) else {
             return written_bytes;
         };
         let competing = self.competing(plan, last.cache_gains_per_byte[0], buffer);

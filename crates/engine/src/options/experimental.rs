@@ -58,7 +58,7 @@ impl Experimental {
         self.give("design", move |settings| {
             settings.live.change(|live| {
                 live.policy = design.policy();
-                live.design = design;
+                live.tree.design = design;
             });
         })
     }

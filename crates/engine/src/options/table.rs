@@ -71,7 +71,7 @@ declare_options! {
         ///
         /// With [`Sizing::Manual`] the limit applies to memtables only, and levels follow the
         /// option.
-        "write-buffer" => write_buffer(bytes: u64) live design.buffer_bytes: u64 = 64 << 20;
+        "write-buffer" => write_buffer(bytes: u64) live tree.design.buffer_bytes: u64 = 64 << 20;
         {
             value: "SIZE", unit: "bytes", range: FILE_BYTES,
             recorded: Recorded::Required("buffer_bytes"), has_flag: true,
@@ -92,7 +92,7 @@ declare_options! {
         ///
         /// A larger ratio means fewer levels to read, more compaction under leveling, and more runs
         /// under tiering.
-        "size-ratio" => size_ratio(size_ratio: f64) live design.size_ratio: f64 = 10.0;
+        "size-ratio" => size_ratio(size_ratio: f64) live tree.design.size_ratio: f64 = 10.0;
         {
             value: "T", range: Range::Real(2.0, MAX_SIZE_RATIO),
             recorded: Recorded::Required("size_ratio"), has_flag: true,
@@ -102,11 +102,11 @@ declare_options! {
         ///
         /// [`Experimental::filter_allocation`] distributes them over the tables. Replaces
         /// [`Experimental::filter_memory`].
-        "bits-per-key" => bits_per_key(bits: f64) live design.bits_per_key: f64 = 10.0;
+        "bits-per-key" => bits_per_key(bits: f64) live tree.design.bits_per_key: f64 = 10.0;
         {
             value: "BITS", unit: "bits", range: Range::Real(0.0, MAX_BITS_PER_KEY),
             recorded: Recorded::Required("bits_per_key"), has_flag: true, excludes: Some("filter-memory"),
-            supersedes: |settings| settings.live.change(|live| live.filter_memory_bytes = None),
+            supersedes: |settings| settings.live.change(|live| live.tree.filter_memory_bytes = None),
         }
 
         /// Self-tuning of the design: off, advise (report better designs) or auto (move to them).
@@ -185,7 +185,7 @@ declare_options! {
     experimental {
         /// K, the maximum number of runs on inner levels, instead of the number of the merge
         /// policy.
-        "inner-runs" => inner_runs(runs: u32) live design.inner_runs: u32 = 1;
+        "inner-runs" => inner_runs(runs: u32) live tree.design.inner_runs: u32 = 1;
         {
             value: "COUNT", range: RUNS, recorded: Recorded::Required("inner_runs"),
             default_note: "by the merge policy",
@@ -194,7 +194,7 @@ declare_options! {
 
         /// Z, the maximum number of runs on the last level, instead of the number of the merge
         /// policy.
-        "last-runs" => last_runs(runs: u32) live design.last_runs: u32 = 1;
+        "last-runs" => last_runs(runs: u32) live tree.design.last_runs: u32 = 1;
         {
             value: "COUNT", range: RUNS, recorded: Recorded::Required("last_runs"),
             default_note: "by the merge policy",
@@ -202,7 +202,7 @@ declare_options! {
         }
 
         /// Total size of all filters, up to 26 bits per key, instead of bits-per-key.
-        "filter-memory" => filter_memory(bytes: u64) live filter_memory_bytes: Option<u64> = None;
+        "filter-memory" => filter_memory(bytes: u64) live tree.filter_memory_bytes: Option<u64> = None;
         {
             value: "SIZE|auto", unit: "bytes", range: Range::Bytes(0, 1 << 50),
             recorded: Recorded::AtCreation("filter-memory"), has_flag: true, default_note: "by bits-per-key",
@@ -214,7 +214,7 @@ declare_options! {
         /// Monkey minimizes false positives for evenly spread lookups. Workload needs
         /// [`Self::statistics`]. Existing tables keep their filters.
         "allocation" => filter_allocation(allocation: Allocation)
-            live filter_allocation: Allocation = Allocation::Monkey;
+            live tree.allocation: Allocation = Allocation::Monkey;
         { value: "uniform|monkey|workload", recorded: Recorded::AtCreation("allocation"), has_flag: true, }
 
         /// Filter family: blocked (one cache line per probe), modular:D (D blocked modules that

@@ -151,6 +151,11 @@ fn names_keys_and_methods_are_unique_and_help_is_plain() {
         let summary = option.summary();
         assert!(!summary.is_empty() && !summary.contains('['), "{}: {summary}", option.name);
         assert!(!option.value.is_empty(), "{}", option.name);
+        assert!(
+            !option.is_live || option.recorded.key().is_some(),
+            "{}: a redesign is recorded, so a live option needs a recorded key",
+            option.name
+        );
         if let Some(other) = option.excludes {
             assert!(find(other).is_some(), "{other}");
         }
@@ -200,14 +205,14 @@ fn a_manifest_without_its_design_or_with_other_text_is_refused() {
 #[test]
 fn an_option_supersedes_the_one_that_it_replaces() {
     let memory = Db::builder("/db").experimental(|e| e.filter_memory(1 << 20));
-    assert_eq!(memory.given().live.get().filter_memory_bytes, Some(1 << 20));
+    assert_eq!(memory.given().live.get().tree.filter_memory_bytes, Some(1 << 20));
     let bits = Db::builder("/db").experimental(|e| e.filter_memory(1 << 20)).bits_per_key(5.0);
-    assert_eq!(bits.given().live.get().filter_memory_bytes, None);
+    assert_eq!(bits.given().live.get().tree.filter_memory_bytes, None);
     let runs = Db::builder("/db").set_option("inner-runs", "3").expect("valid").given().live.get();
-    assert_eq!((runs.policy, runs.design.inner_runs), (None, 3));
+    assert_eq!((runs.policy, runs.tree.design.inner_runs), (None, 3));
     let policy = Db::builder("/db").experimental(|e| e.inner_runs(3)).set_option("policy", "tiering");
     let policy = policy.expect("valid").given().live.get();
-    assert_eq!(policy.design.inner_runs, 9, "T - 1 runs");
+    assert_eq!(policy.tree.design.inner_runs, 9, "T - 1 runs");
 }
 
 #[test]

@@ -39,7 +39,6 @@ mod threads;
 mod triggers;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use shamba_env::{Clock, Env, Spawner};
 use shamba_model::Design;
@@ -54,6 +53,7 @@ use self::memory::MemoryLink;
 use self::next::Picker;
 use self::pace::Pace;
 use self::state::BackgroundWork;
+use crate::busy::{Busy, BusyFlag};
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
@@ -62,20 +62,10 @@ use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::residency::ResidencyManager;
 use crate::statistics::SavedStatistics;
-use crate::sync::atomic::AtomicBool;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
 use crate::workers::Waker;
 use crate::writer::{SealedGenerations, Writer};
-
-/// Background work on a caller's thread, until it is dropped.
-struct InlineWork<'a>(&'a AtomicBool);
-
-impl Drop for InlineWork<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
 
 /// Runs the flushes, compactions and filter rewrites of a database.
 pub(crate) struct Scheduler {
@@ -97,7 +87,7 @@ pub(crate) struct Scheduler {
     flusher: Flusher,
     compactor: Compactor,
     /// Whether background work runs on a caller's thread. No lock, because nobody waits for it.
-    is_working_inline: AtomicBool,
+    inline_work: BusyFlag,
 }
 
 impl Scheduler {
@@ -164,7 +154,7 @@ impl Scheduler {
             picker,
             flusher,
             compactor,
-            is_working_inline: AtomicBool::new(false),
+            inline_work: BusyFlag::default(),
         }
     }
 
@@ -222,9 +212,8 @@ impl Scheduler {
 
     /// Reserves background work for the caller's thread; `None` while another call does it, which
     /// does the caller's work too.
-    fn begin_inline(&self) -> Option<InlineWork<'_>> {
-        let is_free = !self.is_working_inline.swap(true, Ordering::Acquire);
-        is_free.then(|| InlineWork(&self.is_working_inline))
+    fn begin_inline(&self) -> Option<Busy<'_>> {
+        self.inline_work.begin()
     }
 
     /// Runs all due work on the caller's thread, until nothing is left or a step fails.

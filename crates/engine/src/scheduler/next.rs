@@ -88,7 +88,7 @@ impl Picker {
     /// The step that a free thread should do now, with all that it takes claimed; `None` if there
     /// is nothing to do, or not enough memory for it.
     pub fn next_step(&self, state: &mut BackgroundState) -> Option<Step> {
-        let design = self.settings.live.get().design;
+        let design = self.settings.live.get().tree.design;
         state.running.iter_mut().for_each(|running| running.check_design(&design));
         if let Some(running) = state.running.iter().find(|running| running.is_over()) {
             return Some(Step::End(running.job.number));
@@ -250,7 +250,7 @@ impl Picker {
             Arc::clone(version),
             job,
             output,
-            self.settings.live.get().design,
+            self.settings.live.get().tree.design,
             slice_memory_bytes,
             since,
         ));

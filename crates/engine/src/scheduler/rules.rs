@@ -17,7 +17,7 @@ const SMALL_TABLE_PART: u64 = 4;
 
 /// The policy's rules now. With `is_draining`, even a single run in level 0 is compacted.
 pub(super) fn rules(settings: &Settings, is_draining: bool) -> Rules {
-    rules_of(settings, settings.live.get().design, is_draining)
+    rules_of(settings, settings.live.get().tree.design, is_draining)
 }
 
 /// The policy's rules under `design`.

@@ -168,19 +168,14 @@ impl History {
 }
 
 fn design_to_text(design: &TreeDesign) -> String {
-    let live = LiveSettings {
-        design: design.design,
-        policy: None,
-        filter_allocation: design.allocation,
-        filter_memory_bytes: design.filter_memory_bytes,
-    };
+    let live = LiveSettings { tree: *design, policy: None };
     let pairs = live.to_pairs().into_iter().filter(|(name, _)| name != "policy");
     pairs.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 fn design_from_text(text: &str) -> Option<TreeDesign> {
     let pairs: Vec<(&str, &str)> = text.split(' ').filter_map(|pair| pair.split_once('=')).collect();
-    LiveSettings::from_pairs(&pairs).ok().map(|live| live.tree_design())
+    LiveSettings::from_pairs(&pairs).ok().map(|live| live.tree)
 }
 
 #[cfg(test)]
@@ -191,7 +186,9 @@ mod tests {
 
     fn redesigned(number: u64) -> Redesigned {
         let design = Design::new(MergePolicy::Tiering, 2.5 + number as f64 / 3.0, 1 << 20, 7.25);
-        let from = TreeDesign { design, filter_memory_bytes: Some(number), allocation: Allocation::Workload };
+        let shape = TreeDesign { design, ..TreeDesign::default() };
+        let from =
+            TreeDesign { filter_memory_bytes: Some(number), allocation: Allocation::Workload, ..shape };
         let to = TreeDesign { filter_memory_bytes: None, ..from };
         Redesigned { unix_ms: number, by: RedesignedBy::Tuner, from, to, reason: format!("because {number}") }
     }

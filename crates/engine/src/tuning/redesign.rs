@@ -54,7 +54,7 @@ impl DesignTuning {
         let mut history = self.history.lock();
         let last = history.last().filter(|last| last.by != RedesignedBy::Undo);
         let last = last.ok_or_else(|| Error::invalid("there is no redesign to undo"))?;
-        let (target, now) = (last.from, self.settings.live.get().tree_design());
+        let (target, now) = (last.from, self.settings.live.get().tree);
         if last.to != now {
             return Err(Error::invalid(format!(
                 "the current design, {now}, was set by an open after the last redesign"
@@ -93,7 +93,7 @@ impl DesignTuning {
         if next == before {
             return Ok(None);
         }
-        let (from, to) = (before.tree_design(), next.tree_design());
+        let (from, to) = (before.tree, next.tree);
         let workload = self.workload.workload();
         let way = self.advisor.way(&to, &workload)?.beyond(&self.advisor.way(&from, &workload)?);
         let mut after = history.clone();

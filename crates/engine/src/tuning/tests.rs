@@ -77,17 +77,17 @@ fn over(parts: &Parts, recorded: &BTreeMap<String, String>) -> DesignTuning {
 
 fn target(of: &Parts, size_ratio: f64) -> TreeDesign {
     let design = Design::new(MergePolicy::Tiering, size_ratio, 1 << 20, 8.0);
-    TreeDesign { design, ..of.settings.live.get().tree_design() }
+    TreeDesign { design, ..of.settings.live.get().tree }
 }
 
 #[test]
 fn a_redesign_is_recorded_before_it_is_in_force_and_can_be_undone_once() {
     let parts = Parts::new(Settings::default());
     let (tuning, still) = tuning(&parts);
-    let before = parts.settings.live.get().tree_design();
+    let before = parts.settings.live.get().tree;
     let after = target(&parts, 4.0);
     tuning.redesign(&after, RedesignedBy::Caller, "a test").expect("redesigned");
-    assert_eq!(parts.settings.live.get().tree_design(), after);
+    assert_eq!(parts.settings.live.get().tree, after);
     assert_eq!(still.counts(), (1, 1));
     tuning.redesign(&after, RedesignedBy::Caller, "a test").expect("in force already");
     assert_eq!((still.counts(), tuning.redesigns().len()), ((1, 1), 1), "nothing to do");
@@ -95,10 +95,10 @@ fn a_redesign_is_recorded_before_it_is_in_force_and_can_be_undone_once() {
     let recorded = parts.catalog.state().expect("a manifest").settings;
     let reopened = over(&parts, &recorded);
     assert_eq!(reopened.redesigns(), tuning.redesigns());
-    assert_eq!(Settings::from_pairs(&recorded).expect("settings").live.get().tree_design(), after);
+    assert_eq!(Settings::from_pairs(&recorded).expect("settings").live.get().tree, after);
 
     assert_eq!(tuning.undo_redesign().expect("undone"), before);
-    assert_eq!(parts.settings.live.get().tree_design(), before);
+    assert_eq!(parts.settings.live.get().tree, before);
     assert_eq!(still.counts(), (2, 2));
     let twice = tuning.undo_redesign().expect_err("undone already");
     assert_eq!(twice.kind(), ErrorKind::Invalid);
@@ -111,7 +111,8 @@ fn a_redesign_that_cannot_be_recorded_is_not_in_force() {
     let parts = Parts::new(Settings::default());
     let (tuning, still) = tuning(&parts);
     let before = parts.settings.live.get();
-    let wrong = TreeDesign { design: Design { size_ratio: 0.5, ..before.design }, ..target(&parts, 4.0) };
+    let wrong =
+        TreeDesign { design: Design { size_ratio: 0.5, ..before.tree.design }, ..target(&parts, 4.0) };
     let refused = tuning.redesign(&wrong, RedesignedBy::Caller, "a test").expect_err("no size ratio");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     // A database without a manifest of its own.

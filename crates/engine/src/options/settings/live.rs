@@ -9,29 +9,39 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use shamba_model::allocation::Allocation;
 use shamba_model::{Design, MergePolicy};
+
+use crate::tree_design::TreeDesign;
 
 /// Settings that can change while the database is open.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct LiveSettings {
-    /// Size ratio, runs per level, write buffer, filter bits.
-    pub design: Design,
+    /// The design, which a redesign changes.
+    pub tree: TreeDesign,
     /// The rule that sets K and Z from T; `None` where they were given directly.
     pub policy: Option<MergePolicy>,
-    /// How filter bits are distributed over tables as they are built.
-    pub filter_allocation: Allocation,
-    /// Bytes of all filters together; `None`: by the design's bits per key.
-    pub filter_memory_bytes: Option<u64>,
 }
 
 impl LiveSettings {
     /// Sets K and Z by the policy. A policy is a rule: it applies to whatever T is now.
     pub fn apply_policy(&mut self) {
         if let Some(policy) = self.policy {
-            let design = &self.design;
-            self.design = Design::new(policy, design.size_ratio, design.buffer_bytes, design.bits_per_key);
+            let design = &mut self.tree.design;
+            *design = Design::new(policy, design.size_ratio, design.buffer_bytes, design.bits_per_key);
         }
+    }
+
+    /// The settings with another design. The named policy stays while it gives the target's (K, Z).
+    pub fn redesigned(&self, target: &TreeDesign) -> Self {
+        let design = &target.design;
+        let runs = (design.inner_runs, design.last_runs);
+        let named = self.policy.filter(|policy| policy.runs(design.size_ratio) == runs);
+        let policy = named.or_else(|| design.policy());
+        debug_assert!(
+            policy.is_none_or(|policy| policy.runs(design.size_ratio) == runs),
+            "a redesign names a policy with other runs"
+        );
+        Self { tree: *target, policy }
     }
 }
 
@@ -46,7 +56,7 @@ pub(crate) struct Live {
 
 impl Live {
     pub fn new(settings: LiveSettings) -> Self {
-        let buffer_bytes = settings.design.buffer_bytes.into();
+        let buffer_bytes = settings.tree.design.buffer_bytes.into();
         let settings = ArcSwap::from_pointee(settings);
         Self { settings, buffer_bytes, budget_bytes: AtomicU64::new(0) }
     }
@@ -59,7 +69,7 @@ impl Live {
     /// Puts new settings in force.
     pub fn set(&self, settings: LiveSettings) {
         self.settings.store(settings.into());
-        self.buffer_bytes.store(settings.design.buffer_bytes, Ordering::Relaxed);
+        self.buffer_bytes.store(settings.tree.design.buffer_bytes, Ordering::Relaxed);
     }
 
     /// Write buffer of the design.
@@ -101,5 +111,25 @@ impl PartialEq for Live {
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_policy_stays_while_it_gives_the_runs_of_the_target() {
+        let of = |design| TreeDesign { design, ..TreeDesign::default() };
+        let named = |policy, size_ratio| Design::new(policy, size_ratio, 1 << 20, 10.0);
+        let before =
+            LiveSettings { tree: of(named(MergePolicy::Tiering, 4.0)), policy: Some(MergePolicy::Tiering) };
+        let after = before.redesigned(&of(named(MergePolicy::Tiering, 6.0)));
+        assert_eq!(after.policy, Some(MergePolicy::Tiering));
+        assert_eq!(after.tree, of(named(MergePolicy::Tiering, 6.0)));
+        let leveled = before.redesigned(&of(named(MergePolicy::Leveling, 10.0)));
+        assert_eq!(leveled.policy, Some(MergePolicy::Leveling));
+        let between = Design { inner_runs: 2, last_runs: 3, ..named(MergePolicy::Tiering, 10.0) };
+        assert_eq!(before.redesigned(&of(between)).policy, None, "no policy has these runs");
     }
 }

@@ -187,7 +187,7 @@ fn a_new_design_stops_a_job_after_its_slice() {
     alone.scheduler.run(first).expect("the first slice");
     let second = alone.next();
     let mut live = alone.scheduler.settings.live.get();
-    live.design.size_ratio += 1.0;
+    live.tree.design.size_ratio += 1.0;
     alone.scheduler.settings.live.set(live);
     let slices = alone.slices();
     assert!(alone.scheduler.next_step().is_none(), "it takes no more slices, and occupies the tree");
@@ -206,7 +206,7 @@ fn a_new_design_ends_a_job_that_no_thread_works_on() {
     let job = number_of(&first).0;
     alone.scheduler.run(first).expect("the first slice");
     let mut live = alone.scheduler.settings.live.get();
-    live.design.size_ratio += 1.0;
+    live.tree.design.size_ratio += 1.0;
     alone.scheduler.settings.live.set(live);
     let end = alone.next();
     assert!(matches!(end, Step::End(number) if number == job), "nobody else would end it");

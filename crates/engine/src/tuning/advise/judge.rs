@@ -312,11 +312,11 @@ impl Scene {
         let buffer_bytes = rounded(flushed).clamp(least, most.max(least));
         let bits = plan.filters.bits(self.entries.max(1)).unwrap_or(0.0) / self.entries.max(1) as f64;
         let bits = (bits.min(BITS_MAX) * 2.0).round() / 2.0;
-        let TreeDesign { design: now, filter_memory_bytes, allocation } = self.in_force;
+        let TreeDesign { design: now, filter_memory_bytes, .. } = self.in_force;
         let keeps_bits = filter_memory_bytes.is_some() || bits < now.bits_per_key + BITS_STEP;
         let bits = if keeps_bits { now.bits_per_key } else { bits };
         let design = Design::new(policy, (size_ratio * 2.0).round() / 2.0, buffer_bytes, bits);
-        TreeDesign { design, filter_memory_bytes, allocation }
+        TreeDesign { design, ..self.in_force }
     }
 }
 
@@ -333,6 +333,5 @@ pub(crate) fn is_alike(one: &TreeDesign, other: &TreeDesign) -> bool {
         && near(a.size_ratio, b.size_ratio, 1.35)
         && near(a.buffer_bytes as f64, b.buffer_bytes as f64, 1.6)
         && (a.bits_per_key - b.bits_per_key).abs() < BITS_STEP
-        && one.filter_memory_bytes == other.filter_memory_bytes
-        && one.allocation == other.allocation
+        && TreeDesign { design: one.design, ..*other } == *one
 }

@@ -259,10 +259,8 @@ impl Advisor {
             entries += of_entries;
             bytes += of_bytes;
         }
-        let shared =
-            [LedgerPart::BlockCache, LedgerPart::Filters, LedgerPart::Indexes, LedgerPart::Memtables];
-        let shared_bytes: u64 = shared.into_iter().map(|part| self.ledger.bytes(part)).sum();
-        let others_bytes = self.ledger.total().saturating_sub(shared_bytes);
+        let others = LedgerPart::ALL.into_iter().filter(|part| !part.is_divided());
+        let others_bytes: u64 = others.map(|part| self.ledger.bytes(part)).sum();
         let latest = self.workload.latest_window();
         let most = settings.memtable_bytes_max();
         Ok(Scene {
@@ -287,7 +285,7 @@ impl Advisor {
             read_ns: self.prices()?.read_ns(PAGE_BYTES),
             move_ns_per_byte: workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE),
             shared_digest: settings.hash_sharing,
-            in_force: settings.live.get().tree_design(),
+            in_force: settings.live.get().tree,
             locality: self.workload.locality(bytes),
         })
     }

@@ -1,13 +1,12 @@
 //! Tests of judgements, on synthetic databases.
 
 use super::*;
-use shamba_model::allocation::Allocation;
 use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::{Design, MergePolicy};
 
 fn design(policy: MergePolicy, size_ratio: f64) -> TreeDesign {
     let design = Design::new(policy, size_ratio, 2 << 20, 10.0);
-    TreeDesign { design, filter_memory_bytes: None, allocation: Allocation::Monkey }
+    TreeDesign { design, ..TreeDesign::default() }
 }
 
 fn asked(puts: f64, empty_lookups: f64, found_lookups: f64, ranges: f64) -> Workload {

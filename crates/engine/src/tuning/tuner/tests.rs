@@ -2,12 +2,11 @@
 
 use super::*;
 use crate::tuning::advise::Prediction;
-use shamba_model::allocation::Allocation;
 use shamba_model::{Design, MergePolicy};
 
 fn design(policy: MergePolicy, size_ratio: f64) -> TreeDesign {
     let design = Design::new(policy, size_ratio, 2 << 20, 10.0);
-    TreeDesign { design, filter_memory_bytes: None, allocation: Allocation::Monkey }
+    TreeDesign { design, ..TreeDesign::default() }
 }
 
 const LEVELING: MergePolicy = MergePolicy::Leveling;

@@ -32,11 +32,13 @@ pub enum LedgerPart {
     Iterators,
     /// Log records not yet written to the operating system.
     Logs,
+    /// The record cache.
+    Records,
 }
 
 impl LedgerPart {
     /// All parts.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Memtables,
         Self::BlockCache,
         Self::Filters,
@@ -45,6 +47,7 @@ impl LedgerPart {
         Self::WriteBuffers,
         Self::Iterators,
         Self::Logs,
+        Self::Records,
     ];
 
     /// The name in output.
@@ -58,6 +61,7 @@ impl LedgerPart {
             Self::WriteBuffers => "write buffers",
             Self::Iterators => "iterators",
             Self::Logs => "logs",
+            Self::Records => "record cache",
         }
     }
 }

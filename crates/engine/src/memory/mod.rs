@@ -37,9 +37,10 @@ mod tests;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use shamba_table::{BlockCache, Ledger, LedgerPart};
+use shamba_table::{BlockCache, Charge, Ledger, LedgerPart};
 use shamba_tree::compaction::table_size::Tables;
 use shamba_tree::iter::registry::IterRegistry;
+use shamba_tree::records::RecordCache;
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
 
@@ -76,6 +77,7 @@ pub(crate) struct MemoryManager {
     ledger: Arc<Ledger>,
     cache: Arc<BlockCache>,
     iterators: Arc<IterRegistry>,
+    records: Arc<RecordCache>,
     /// This database's part of a budget that it shares with others.
     member: Option<Member>,
     /// Held while the grant of `member` is followed.
@@ -108,11 +110,18 @@ impl MemoryManager {
         ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
         let iterators =
             IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let records = RecordCache::new(
+            Charge::new(&ledger, LedgerPart::Records, 0),
+            bytes(settings.record_cache_bytes),
+        );
+        records.set_capacity(bytes(settings.record_bytes()));
         let cache = Arc::new(balance::new_cache(&settings, member.as_ref(), &ledger, sampled_blocks));
         Self {
             telemetry,
             cache,
             iterators,
+            records: Arc::new(records),
             member,
             following: Ranked::new(lock_order::FOLLOWING, ()),
             consumers: Ranked::new(lock_order::CONSUMERS, Vec::new()),
@@ -134,6 +143,11 @@ impl MemoryManager {
     /// The block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
+    }
+
+    /// The record cache.
+    pub fn records(&self) -> &Arc<RecordCache> {
+        &self.records
     }
 
     /// The part of a budget that this database shares with others.
@@ -169,7 +183,7 @@ impl MemoryManager {
 
     /// Chooses which of `tables` stay open; one flag per table, in the same order.
     pub fn tables_to_open(&self, tables: &[&TableMeta]) -> Vec<bool> {
-        self.trees.to_open(self.settings.budget_bytes(), tables)
+        self.trees.to_open(self.settings.rest_bytes(), tables)
     }
 
     /// Whether the budget keeps some tables closed, which are opened for one use each time.
@@ -188,7 +202,7 @@ impl MemoryManager {
         let _events = self.telemetry.hold_events();
         let bytes = views.iter().map(|view| view.metadata_bytes() as u64).sum();
         self.charge(&mut self.trees.charge(), bytes);
-        let warning = self.trees.changed(self.settings.budget_bytes(), views);
+        let warning = self.trees.changed(self.settings.rest_bytes(), views);
         warning.into_iter().for_each(|warning| self.telemetry.warn(warning));
     }
 }

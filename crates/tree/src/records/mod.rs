@@ -27,21 +27,21 @@
 //! **Locks.** A shard has a mutex, which is a leaf. Lookups only try it: if another thread holds
 //! it, they go on to the tables.
 //!
-//! Not here: the capacity, which its owner sets; large values, which stay in their chunks; lookups,
-//! which do not ask the cache yet.
+//! Not here: the capacity, which its owner sets; large values, which stay in their chunks; which
+//! lookups ask ([`crate::lookup::get`]).
 
 mod index;
 mod shard;
 
-use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
 use shamba_env::{lock, try_lock};
 use shamba_key::{KeyDigest, KeyspaceId, SeqNo};
 use shamba_table::{Charge, Value};
+use std::fmt;
+use std::sync::atomic::AtomicUsize;
 
 use self::shard::{CAPACITY_MIN_BYTES, NotHeld, Record, Shard};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::version::KeyRange;
 
 /// Maximum number of shards: enough that threads seldom meet in one.
@@ -76,8 +76,13 @@ pub enum Cached {
         /// The value.
         value: Value,
     },
-    /// The tables hold no value of the key.
-    Absent,
+    /// The tables hold no value of the key that the reader can see.
+    Absent {
+        /// Sequence number of the newest entry, which is deleted; `ZERO` if there is none.
+        seq: SeqNo,
+        /// Whether the entry is a tombstone; otherwise a range tombstone hides it.
+        is_tombstone: bool,
+    },
     /// The cache does not know the key, or its record is not for this reader.
     Unknown {
         /// Whether the key is worth a record: it was asked for not long ago.
@@ -99,6 +104,9 @@ pub struct RecordAccess<'a> {
 pub struct RecordEdit<'a>(&'a RecordCache);
 
 impl RecordCache {
+    /// Minimum capacity of a cache that holds records.
+    pub const CAPACITY_BYTES_MIN: u64 = CAPACITY_MIN_BYTES as u64;
+
     /// A cache that may hold nothing yet, with shards for up to `bytes_max` bytes. `charge` is
     /// empty, and is resized with the capacity.
     pub fn new(charge: Charge, bytes_max: usize) -> Self {
@@ -123,14 +131,15 @@ impl RecordCache {
         if capacity_bytes as u64 > charge.bytes() {
             charge.resize(capacity_bytes as u64);
         }
-        self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
         self.shards.iter().for_each(|shard| lock(shard).set_capacity(of_shard));
+        // Last: edits erase nothing while it is 0, and a reader that began earlier still asks.
+        self.capacity_bytes.store(capacity_bytes, Ordering::Release);
         charge.resize(capacity_bytes as u64);
     }
 
     /// Bytes that it may hold.
     pub fn capacity_bytes(&self) -> usize {
-        self.capacity_bytes.load(Ordering::Relaxed)
+        self.capacity_bytes.load(Ordering::Acquire)
     }
 
     /// Bytes that it holds.
@@ -212,7 +221,9 @@ impl RecordAccess<'_> {
             Ok(Record { seq, value: Some(value), .. }) if seq > floor => {
                 Cached::Value { seq, value: Value::copy_of(value) }
             }
-            Ok(_) => Cached::Absent,
+            Ok(Record { seq, value, .. }) => {
+                Cached::Absent { seq, is_tombstone: value.is_none() && seq > SeqNo::ZERO }
+            }
             Err(NotHeld { is_repeated }) => Cached::Unknown { is_wanted: is_repeated && self.may_write },
         }
     }

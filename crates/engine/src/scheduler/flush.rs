@@ -110,7 +110,7 @@ impl Flusher {
         // detected.
         let log_promise = self.writer.log_promise().or(log_promise);
         let new = outputs.values().flatten().map(|table| Arc::clone(&table.meta)).collect();
-        let _edit = self.erase_records(generation).inspect_err(|_| {
+        let records = self.erase_records(generation).inspect_err(|_| {
             let tables = outputs.values().flatten().map(|table| Arc::clone(&table.meta));
             self.catalog.mark_tables_obsolete(tables);
         })?;
@@ -136,6 +136,7 @@ impl Flusher {
             }
             Ok(edit)
         })?;
+        drop(records);
         for log in &generation.log_files {
             self.catalog.mark_log_obsolete(log.clone());
         }

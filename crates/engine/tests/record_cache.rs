@@ -13,11 +13,13 @@ use shamba::{Budget, Builder, Db, Design, ErrorKind, MergePolicy, Outcome, Place
 
 const MIB: u64 = 1 << 20;
 
+/// Without filters, so that every lookup of a key in the range of a table asks the cache.
 fn builder(env: &Env) -> Builder {
     Db::builder("/db")
         .env(env.clone())
         .info_log(false)
         .memory_budget(16 * MIB)
+        .bits_per_key(0.0)
         .experimental(|e| e.record_cache(MIB))
 }
 
@@ -90,9 +92,7 @@ fn many_keys_at_once_are_recorded_too() {
 
 #[test]
 fn an_absence_is_recorded_where_no_filter_denies_the_key() {
-    let db = builder(&in_memory()).bits_per_key(0.0).open().expect("a new database");
-    ["a", "deleted", "z"].iter().for_each(|key| put(&db, key, "1"));
-    db.flush().expect("flushed");
+    let db = flushed(&[("a", "1"), ("deleted", "1"), ("z", "1")]);
     db.delete("deleted").expect("deleted");
     db.flush().expect("flushed");
     for key in ["absent", "deleted"] {
@@ -148,10 +148,10 @@ fn a_range_tombstone_in_a_memtable_hides_records() {
 #[test]
 fn a_flush_replaces_records() {
     let db = flushed(&[("put", "1"), ("deleted", "1"), ("in a range", "1"), ("kept", "1")]);
-    let keys = ["put", "deleted", "in a range", "kept", "absent"];
+    let keys = ["put", "deleted", "in a range", "kept", "missing"];
     keys.iter().for_each(|key| _ = warmed(&db, key));
     put(&db, "put", "2");
-    put(&db, "absent", "2");
+    put(&db, "missing", "2");
     db.delete("deleted").expect("deleted");
     db.delete_range("in".."in b").expect("deleted");
     db.flush().expect("flushed");

@@ -155,7 +155,7 @@ impl Flusher {
     /// writers publish and seal under one lock, so the edit may end with the install.
     fn erase_records(&self, generation: &Generation) -> Result<RecordEdit<'_>> {
         let edit = self.reads.records().begin_edit();
-        if self.reads.records().capacity_bytes() > 0 {
+        if self.reads.records().may_hold() {
             for (keyspace, memtable) in &generation.members {
                 let mut entries = Arc::clone(memtable).entries_iter();
                 entries.seek_to_first()?;

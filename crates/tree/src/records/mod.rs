@@ -56,6 +56,8 @@ pub struct Edits(u64);
 /// The records of a database.
 pub struct RecordCache {
     shards: Box<[Mutex<Shard>]>,
+    /// Maximum capacity.
+    bytes_max: usize,
     /// The whole capacity, whether or not it is filled: lookups that fill it must not have to make
     /// room elsewhere. Locked while the capacity changes.
     charge: Mutex<Charge>,
@@ -114,6 +116,7 @@ impl RecordCache {
         let shards = (bytes_max / SHARD_BYTES).clamp(1, SHARDS_MAX).next_power_of_two();
         Self {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            bytes_max,
             charge: Mutex::new(charge),
             capacity_bytes: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
@@ -121,25 +124,29 @@ impl RecordCache {
         }
     }
 
-    /// Sets the bytes that it may hold; records beyond them are dropped. A capacity that is too
-    /// small for a few chunks in each shard is none.
+    /// Sets the bytes that it may hold, at most the maximum; records beyond them are dropped. A
+    /// capacity that is too small for a few chunks in each shard is none.
     pub fn set_capacity(&self, bytes: usize) {
-        let of_shard = bytes / self.shards.len();
+        let of_shard = bytes.min(self.bytes_max) / self.shards.len();
         let of_shard = if of_shard < CAPACITY_MIN_BYTES { 0 } else { of_shard };
         let capacity_bytes = of_shard * self.shards.len();
         let mut charge = lock(&self.charge);
         if capacity_bytes as u64 > charge.bytes() {
             charge.resize(capacity_bytes as u64);
         }
+        self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
         self.shards.iter().for_each(|shard| lock(shard).set_capacity(of_shard));
-        // Last: edits erase nothing while it is 0, and a reader that began earlier still asks.
-        self.capacity_bytes.store(capacity_bytes, Ordering::Release);
         charge.resize(capacity_bytes as u64);
+    }
+
+    /// Whether it may ever hold a record. Otherwise an edit need not name its keys.
+    pub fn may_hold(&self) -> bool {
+        self.bytes_max > 0
     }
 
     /// Bytes that it may hold.
     pub fn capacity_bytes(&self) -> usize {
-        self.capacity_bytes.load(Ordering::Acquire)
+        self.capacity_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that it holds.
@@ -180,17 +187,13 @@ impl RecordCache {
 impl RecordEdit<'_> {
     /// Erases the records with this digest.
     pub fn erase(&self, digest: KeyDigest) {
-        if self.0.capacity_bytes() > 0 {
-            let (shard, tag) = self.0.shard(digest);
-            lock(shard).erase(tag);
-        }
+        let (shard, tag) = self.0.shard(digest);
+        lock(shard).erase(tag);
     }
 
     /// Erases the records of these keys of a keyspace. Looks at every record.
     pub fn erase_range(&self, keyspace: KeyspaceId, range: &KeyRange) {
-        if self.0.capacity_bytes() > 0 {
-            self.0.shards.iter().for_each(|shard| lock(shard).erase_range(keyspace, range));
-        }
+        self.0.shards.iter().for_each(|shard| lock(shard).erase_range(keyspace, range));
     }
 }
 

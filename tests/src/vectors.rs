@@ -80,6 +80,8 @@ pub struct Vector {
     pub large_values: Option<(usize, usize)>,
     /// Memory budget; `None` for the engine's default.
     pub memory_budget: Option<u64>,
+    /// Memory of the record cache; 0 without one.
+    pub record_cache: u64,
     /// Allocation of filter bits to levels.
     pub allocation: Allocation,
     /// Whether data blocks have tags.
@@ -124,6 +126,7 @@ impl Vector {
             large_values: None,
             // The minimum: it makes an open fastest, and suites open thousands of disks.
             memory_budget: Some(4 << 20),
+            record_cache: 0,
             allocation: Allocation::Monkey,
             block_tags: true,
             memtable_index: true,
@@ -192,6 +195,8 @@ impl Vector {
             resident_limit: (rng.u8(..2) == 0).then(|| rng.u64(..4 << 10)),
             // The minimum, somewhat more, and the default.
             memory_budget: [None, Some(4 << 20), Some(7 << 20), None, Some(16 << 20)][index / 4 % 5],
+            // The smallest that holds records, which soon drops some, and one that seldom does.
+            record_cache: [0, 64 << 10, 400 << 10, 64 << 10][index % 4],
             allocation: Allocation::ALL[index / 2 % Allocation::ALL.len()],
             block_tags: index % 7 != 3,
             memtable_index: index % 11 != 5,
@@ -223,6 +228,7 @@ impl Vector {
                     .memtable_index(self.memtable_index)
                     .statistics(self.statistics)
                     .no_wal(self.no_wal)
+                    .record_cache(self.record_cache)
             })
             .durability(self.durability);
         builder = match self.shape {

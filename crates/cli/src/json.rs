@@ -62,6 +62,7 @@ pub fn lookup_counters(stats: &Stats) -> Value {
         "lookups": stats.lookups,
         "found": stats.found,
         "memtable_hits": stats.memtable_hits,
+        "record_hits": stats.record_hits,
         "hashes": stats.hashes,
         "filters_consulted": stats.filters_consulted,
         "modules_tested": stats.modules_tested,
@@ -201,6 +202,7 @@ fn module(module: &ModuleStep) -> Value {
 fn step(step: &Step) -> Value {
     let place = match &step.place {
         Place::Memtable { number } => json!({ "place": "memtable", "memtable": number }),
+        Place::Records => json!({ "place": "record cache" }),
         Place::Run { level, run } => json!({ "place": "run", "level": level, "run": run }),
         Place::Table { level, run, table } => {
             json!({ "place": "table", "level": level, "run": run, "table": table })
@@ -209,6 +211,7 @@ fn step(step: &Step) -> Value {
     };
     let action = match &step.action {
         Action::MemtableSearched { entries } => json!({ "action": "memtable searched", "entries": entries }),
+        Action::RecordFound => json!({ "action": "record found" }),
         Action::OutOfRange => json!({ "action": "out of range" }),
         Action::NoFilter => json!({ "action": "no filter" }),
         Action::FilterProbed { maybe, modules } => {

@@ -54,6 +54,8 @@ macro_rules! work_counters {
             pub cache_hits: u64,
             /// Lookups answered by a memtable.
             pub memtable_hits: u64,
+            /// Lookups answered by the record cache.
+            pub record_hits: u64,
             /// Lookups that found a value.
             pub found: u64,
             /// Scans that were positioned and have ended.
@@ -140,6 +142,7 @@ macro_rules! work_counters {
                 lookup_fields!(modules_skipped);
                 lookup_fields!(cache_hits);
                 lookup_fields!(memtable_hits);
+                lookup_fields!(record_hits);
                 lookup_fields!(found);
                 lookup_fields!(ranges);
                 lookup_fields!(range_entries);
@@ -300,6 +303,7 @@ impl Stats {
             modules_skipped: total.modules_skipped,
             cache_hits: total.cache_hits,
             memtable_hits: total.memtable_hits,
+            record_hits: total.record_hits,
             found: total.found,
             hash_ns: total.hash_ns,
             probe_ns: total.probe_ns,

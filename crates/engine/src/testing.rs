@@ -69,7 +69,7 @@ impl Parts {
         let reads = Reads::new(
             &env,
             Arc::clone(&settings),
-            Arc::clone(memory.cache()),
+            (Arc::clone(memory.cache()), Arc::clone(memory.records())),
             Arc::clone(memory.iterators()),
             SeqNo::ZERO,
             (Arc::clone(&telemetry), Arc::clone(&recorder)),

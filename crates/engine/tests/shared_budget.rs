@@ -99,7 +99,10 @@ fn databases_under_random_load_stay_within_their_budget() {
     let seed = seed();
     let dir = TempDir::new().expect("a directory");
     let budget = Budget::new(18 * MIB);
-    let open = |number: usize| builder(&dir.path().join(number.to_string()), &budget).open().expect("open");
+    let open = |number: usize| {
+        let builder = builder(&dir.path().join(number.to_string()), &budget);
+        builder.experimental(|e| e.record_cache(2 * MIB)).open().expect("open")
+    };
     let mut databases: Vec<Db> = (0..3).map(open).collect();
     let mut oracles: Vec<Oracle> = vec![Oracle::new(); 3];
     for round in 0..3u64 {

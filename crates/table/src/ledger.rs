@@ -53,6 +53,8 @@ parts! {
     Iterators = "iterators",
     /// Log records not yet written to the operating system.
     Logs = "logs",
+    /// The record cache.
+    Records = "record cache",
 }
 
 impl LedgerPart {
@@ -61,7 +63,7 @@ impl LedgerPart {
     pub fn is_divided(self) -> bool {
         match self {
             Self::Memtables | Self::BlockCache | Self::Filters | Self::Indexes => true,
-            Self::TableMeta | Self::WriteBuffers | Self::Iterators | Self::Logs => false,
+            Self::TableMeta | Self::WriteBuffers | Self::Iterators | Self::Logs | Self::Records => false,
         }
     }
 }

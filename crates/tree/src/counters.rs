@@ -81,7 +81,7 @@ macro_rules! lookup_counts {
 // The first `OFTEN` fields are those that most lookups change.
 lookup_counts! {
     lookups, hashes, filters, modules, found,
-    memtable_hits, cache_hits, false_positives, filter_hits, modules_skipped,
+    memtable_hits, record_hits, cache_hits, false_positives, filter_hits, modules_skipped,
     filter_reads, filter_bytes, filter_pages, filter_pages_touched,
     index_reads, index_bytes, index_pages, index_pages_touched,
     data_reads, data_bytes, data_pages, data_pages_touched,

@@ -14,7 +14,7 @@ use shamba_tests::tally::Tally;
 use shamba_tests::{pool, runner};
 use shuttle::thread;
 
-use scheduled::{open, read_only, run};
+use scheduled::{open, open_with_records, read_only, run};
 
 mod scheduled;
 
@@ -26,6 +26,9 @@ const AT_ONCE: u64 = 50;
 /// The name of the count of followers' batches: the purpose of group commit.
 const FOLLOWERS: &str = "batches that another writer wrote";
 
+/// The name of the count of lookups that the record cache answered.
+const RECORD_HITS: &str = "answers of the record cache";
+
 /// Total work of all schedules of a scenario.
 struct Done {
     flushes: AtomicU64,
@@ -33,16 +36,19 @@ struct Done {
     /// Batches that another writer wrote.
     followers: AtomicU64,
     stalls: AtomicU64,
+    /// Lookups that the record cache answered.
+    records: AtomicU64,
 }
 
 static WRITES: Done = Done::new();
 static CLOSES: Done = Done::new();
 static SUMS: Done = Done::new();
+static RECORDS: Done = Done::new();
 
 impl Done {
     const fn new() -> Self {
-        let [flushes, compactions, followers, stalls] = [const { AtomicU64::new(0) }; 4];
-        Self { flushes, compactions, followers, stalls }
+        let [flushes, compactions, followers, stalls, records] = [const { AtomicU64::new(0) }; 5];
+        Self { flushes, compactions, followers, stalls, records }
     }
 
     fn note(&self, db: &Db) {
@@ -51,6 +57,7 @@ impl Done {
         self.compactions.fetch_add(stats.compactions, Ordering::Relaxed);
         self.followers.fetch_add(stats.batches - stats.commit_groups, Ordering::Relaxed);
         self.stalls.fetch_add(stats.stalls, Ordering::Relaxed);
+        self.records.fetch_add(stats.record_hits, Ordering::Relaxed);
     }
 
     fn tally(&self) -> Tally {
@@ -59,6 +66,7 @@ impl Done {
             ("compactions", &self.compactions),
             (FOLLOWERS, &self.followers),
             ("stalls", &self.stalls),
+            (RECORD_HITS, &self.records),
         ];
         Tally::of(&counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))))
     }
@@ -234,6 +242,51 @@ fn readers_beside_merges() {
     reader.join().expect("no panic");
     SUMS.note(&db);
     db.close().expect("close");
+}
+
+/// Two keys are written together, flushed and compacted while two readers, whose lookups are
+/// answered by the record cache at times, must find them equal and never older than before.
+fn pairs_beside_flushes() {
+    let db = open_with_records(&files()).expect("open");
+    let pair = |round: u8| {
+        let mut batch = db.batch();
+        batch.put("left", [round; 150]).put("right", [round; 150]);
+        batch.commit().expect("commit");
+    };
+    pair(0);
+    db.flush().expect("flush");
+    let readers = [0, 1].map(|_| {
+        let db = db.clone();
+        thread::spawn(move || {
+            let mut last = 0;
+            for _ in 0..8 {
+                let values = db.multi_get(["left", "right"]).expect("multi_get");
+                let [left, right] = [&values[0], &values[1]].map(|value| value.as_ref().expect("a value")[0]);
+                assert_eq!(left, right, "two keys that were written together");
+                assert!(left >= last, "{left} after {last}");
+                last = db.get("left").expect("get").expect("a value")[0];
+                assert!(left <= last, "{last} after {left}");
+            }
+        })
+    });
+    for round in 1..=3 {
+        pair(round);
+        db.flush().expect("flush");
+    }
+    db.compact().expect("compact");
+    readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+    RECORDS.note(&db);
+    db.close().expect("close");
+}
+
+#[test]
+fn pairs_in_the_record_cache() {
+    explore(
+        "pairs_in_the_record_cache",
+        pairs_beside_flushes,
+        &RECORDS,
+        &[("flushes", 300), ("compactions", 50), (RECORD_HITS, 100)],
+    );
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(super) fn compose(
     let reads = Arc::new(Reads::new(
         &env,
         Arc::clone(&settings),
-        Arc::clone(cache),
+        (Arc::clone(cache), Arc::clone(memory.records())),
         Arc::clone(memory.iterators()),
         state.last_seq,
         (Arc::clone(&telemetry), Arc::clone(&recorder)),

@@ -34,7 +34,8 @@ pub(super) fn new_cache(
     let budget_bytes_max = member.map_or(budget_bytes, Member::total_bytes);
     // Created for the maximum capacity, then reduced to the initial one.
     let cache = BlockCache::new(cache_bytes(budget_bytes_max, 0), Arc::clone(ledger));
-    cache.set_capacity_bytes(cache_bytes(budget_bytes, settings.work_bytes()));
+    let others_bytes = ledger.total(); // The record cache.
+    cache.set_capacity_bytes(cache_bytes(budget_bytes, settings.work_bytes().saturating_add(others_bytes)));
     let cache = cache.observing_reuse(sampled_blocks);
     let cache = if settings.cache_units().is_any_whole() { cache.admitting_any_size() } else { cache };
     if settings.count_ios { cache.admitting_all() } else { cache }
@@ -125,9 +126,20 @@ impl MemoryManager {
             self.settings.live.set_budget_bytes(bytes);
             self.ledger.limit(LedgerPart::Iterators, self.settings.iterator_bytes() / 2);
             self.iterators.set_limit_bytes(self.settings.iterator_bytes());
+            self.resize_records();
         }
         // Also without a change: consumers may not have been able to shrink before.
         self.balance();
+    }
+
+    /// Sets the capacity of the record cache for the present budget.
+    fn resize_records(&self) {
+        let bytes = self.settings.record_bytes();
+        let capacity_bytes = self.records.capacity_bytes() as u64;
+        if bytes != capacity_bytes {
+            let _room = self.make_room(bytes.saturating_sub(capacity_bytes));
+            self.records.set_capacity(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
     }
 
     /// Memory kept free for a flush and for compactions, less what running ones hold already.

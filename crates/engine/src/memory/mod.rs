@@ -11,6 +11,9 @@
 //! a warning says so, and reads go on uncached. An open whose tables would take more than half of
 //! the budget keeps some of them closed ([`tables`]).
 //!
+//! The record cache has the capacity of its option, which is charged whole. The limits of memtables,
+//! iterators and tables follow from the rest of the budget.
+//!
 //! Memory for one flush and one compaction is set aside
 //! ([`crate::options::settings::Settings::work_bytes`]), so a flush never waits for memory that
 //! only a flush frees. With budgeted residency it is lent out while no writes come. Compactions
@@ -36,9 +39,10 @@ mod tests;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use shamba_table::{BlockCache, Ledger, LedgerPart};
+use shamba_table::{BlockCache, Charge, Ledger, LedgerPart};
 use shamba_tree::compaction::table_size::Tables;
 use shamba_tree::iter::registry::IterRegistry;
+use shamba_tree::records::RecordCache;
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
 
@@ -79,6 +83,7 @@ pub(crate) struct MemoryManager {
     ledger: Arc<Ledger>,
     cache: Arc<BlockCache>,
     iterators: Arc<IterRegistry>,
+    records: Arc<RecordCache>,
     /// This database's part of a budget that it shares with others.
     member: Option<Member>,
     /// Set while the grant of `member` is followed.
@@ -111,11 +116,18 @@ impl MemoryManager {
         ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
         let iterators =
             IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let records = RecordCache::new(
+            Charge::new(&ledger, LedgerPart::Records, 0),
+            bytes(settings.record_cache_bytes),
+        );
+        records.set_capacity(bytes(settings.record_bytes()));
         let cache = Arc::new(balance::new_cache(&settings, member.as_ref(), &ledger, sampled_blocks));
         Self {
             telemetry,
             cache,
             iterators,
+            records: Arc::new(records),
             member,
             following: BusyFlag::default(),
             consumers: Ranked::new(lock_order::CONSUMERS, Vec::new()),
@@ -137,6 +149,11 @@ impl MemoryManager {
     /// The block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
+    }
+
+    /// The record cache.
+    pub fn records(&self) -> &Arc<RecordCache> {
+        &self.records
     }
 
     /// The part of a budget that this database shares with others.
@@ -177,7 +194,7 @@ impl MemoryManager {
 
     /// Chooses which of `tables` stay open; one flag per table, in the same order.
     pub fn tables_to_open(&self, tables: &[&TableMeta]) -> Vec<bool> {
-        self.trees.to_open(self.settings.budget_bytes(), tables)
+        self.trees.to_open(self.settings.rest_bytes(), tables)
     }
 
     /// Whether the budget keeps some tables closed, which are opened for one use each time.
@@ -196,7 +213,7 @@ impl MemoryManager {
         let _events = hold_events();
         let bytes = views.iter().map(|view| view.metadata_bytes() as u64).sum();
         self.charge(&mut self.trees.charge(), bytes);
-        let warning = self.trees.changed(self.settings.budget_bytes(), views);
+        let warning = self.trees.changed(self.settings.rest_bytes(), views);
         warning.into_iter().for_each(|warning| self.telemetry.warn(warning));
     }
 }

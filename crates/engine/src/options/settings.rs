@@ -14,8 +14,10 @@ mod tuning;
 use shamba_filter::{FilterLayout, Modules};
 use shamba_model::{Design, Sizing};
 use shamba_table::{CacheUnits, Compression};
+use shamba_tree::records::RecordCache;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::value::size_text;
 
 pub(crate) use self::live::{Live, LiveSettings};
 pub use self::tuning::Tuning;
@@ -95,6 +97,20 @@ impl Settings {
                 ),
             ));
         }
+        if self.record_cache_bytes > 0 && self.record_cache_bytes < RecordCache::CAPACITY_BYTES_MIN {
+            return Err(Error::invalid(format!(
+                "record-cache ({}) must be 0 or at least {}",
+                size_text(self.record_cache_bytes, " "),
+                size_text(RecordCache::CAPACITY_BYTES_MIN, " ")
+            )));
+        }
+        if self.record_cache_bytes > self.memory_budget_bytes / 2 {
+            return Err(Error::invalid(format!(
+                "record-cache ({}) must be at most half of memory-budget ({})",
+                size_text(self.record_cache_bytes, " "),
+                size_text(self.memory_budget_bytes, " ")
+            )));
+        }
         if self.no_wal && !matches!(self.durability, Durability::NoSync) {
             return Err(Error::invalid("no-wal keeps no log, so sync must be never (`Durability::NoSync`)"));
         }
@@ -104,6 +120,16 @@ impl Settings {
     /// Memory budget of this database: the option, or what a shared budget grants it now.
     pub fn budget_bytes(&self) -> u64 {
         self.live.budget_bytes().unwrap_or(self.memory_budget_bytes)
+    }
+
+    /// Capacity of the record cache: the option, and at most half of what a shared budget grants.
+    pub fn record_bytes(&self) -> u64 {
+        self.record_cache_bytes.min(self.budget_bytes() / 2)
+    }
+
+    /// The budget without the record cache, from which the limits of other parts follow.
+    pub fn rest_bytes(&self) -> u64 {
+        self.budget_bytes().saturating_sub(self.record_bytes())
     }
 
     /// Units in which the block cache holds filters and indexes.
@@ -167,7 +193,7 @@ impl Settings {
 
     /// Size of the largest memtable that the budget allows.
     pub fn memtable_bytes_max(&self) -> u64 {
-        shamba_model::memtable_bytes_max(self.budget_bytes())
+        shamba_model::memtable_bytes_max(self.rest_bytes())
     }
 
     /// Memory for one flush and one compaction, which is kept free while writes come.
@@ -177,7 +203,7 @@ impl Settings {
 
     /// Approximate limit of the memory of all open iterators.
     pub fn iterator_bytes(&self) -> u64 {
-        shamba_model::memory::iterator_bytes(self.budget_bytes())
+        shamba_model::memory::iterator_bytes(self.rest_bytes())
     }
 
     /// Values longer than this stay in the log until they are flushed, so that a few of them do not

@@ -274,6 +274,17 @@ declare_options! {
             for_readers: true,
         }
 
+        /// Memory of the record cache, which keeps single records that are read repeatedly; 0 is
+        /// off.
+        ///
+        /// It is at least 64 KiB and at most half of the memory budget, and pays where few of many
+        /// keys are read often and lie scattered over the blocks.
+        "record-cache" => record_cache(bytes: u64) field record_cache_bytes: u64 = 0;
+        {
+            value: "SIZE", unit: "bytes", recorded: Recorded::OnRequest("record-cache"),
+            for_readers: true, has_flag: true,
+        }
+
         /// Divides memory by saved 4 KiB page reads, as in the papers, instead of by saved time.
         ///
         /// CPU time then costs nothing, and the block cache admits every block that is read;

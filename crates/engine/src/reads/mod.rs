@@ -3,7 +3,7 @@
 //! [`Reads`] owns the sequence number that is visible, the snapshots, the registry of scans, and
 //! the threads for cold reads of many keys. A reader loads a keyspace's view *first* and the
 //! visible sequence number second ([`reader`]), so that nothing visible is missing from the view.
-//! Readers take no lock.
+//! Readers wait for no lock.
 
 pub(crate) mod cursor;
 pub(crate) mod options;
@@ -20,6 +20,7 @@ use shamba_tree::iter::registry::{IterRegistry, Owner};
 use shamba_tree::lookup::get::LookupSettings;
 use shamba_tree::lookup::opened::OpenedTables;
 use shamba_tree::lookup::pool::ReadPool;
+use shamba_tree::records::{RecordAccess, RecordCache};
 use shamba_tree::snapshot::{SnapshotGuard, SnapshotList};
 
 use crate::catalog::{Catalog, KeyspaceCore};
@@ -39,6 +40,7 @@ pub(crate) struct Reads {
     settings: Arc<Settings>,
     clock: Arc<dyn Clock>,
     cache: Arc<BlockCache>,
+    records: Arc<RecordCache>,
     /// The last sequence number visible to readers.
     visible_seq: AtomicU64,
     snapshots: Arc<SnapshotList>,
@@ -49,12 +51,12 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Readers of tables through `cache`, with the scans in `iterators`, that see the writes up to
-    /// `visible`.
+    /// Readers of tables through the block cache and the record cache, with the scans in
+    /// `iterators`, that see the writes up to `visible`.
     pub fn new(
         env: &Env,
         settings: Arc<Settings>,
-        cache: Arc<BlockCache>,
+        (cache, records): (Arc<BlockCache>, Arc<RecordCache>),
         iterators: Arc<IterRegistry>,
         visible: SeqNo,
         (telemetry, recorder): (Arc<Telemetry>, Arc<TraceRecorder>),
@@ -67,6 +69,7 @@ impl Reads {
             visible_seq: AtomicU64::new(visible.0),
             snapshots: SnapshotList::new(),
             iterators,
+            records,
             pool: ReadPool::new(env),
             recorder,
             telemetry,
@@ -105,6 +108,11 @@ impl Reads {
         &self.iterators
     }
 
+    /// The record cache.
+    pub fn records(&self) -> &RecordCache {
+        &self.records
+    }
+
     /// Takes outdated views from idle scans. The files that only those views named can be deleted
     /// then ([`Catalog::remove_obsolete_files`]).
     pub fn revoke_stale_views(&self, catalog: &Catalog) {
@@ -126,9 +134,15 @@ impl Reads {
         catalog.remove_obsolete_files();
     }
 
-    fn lookup_settings<'a>(&'a self, timed: bool, opened: &'a OpenedTables) -> LookupSettings<'a> {
+    fn lookup_settings<'a>(
+        &'a self,
+        timed: bool,
+        opened: &'a OpenedTables,
+        records: Option<RecordAccess<'a>>,
+    ) -> LookupSettings<'a> {
         LookupSettings {
             opened,
+            records,
             digest: self.digest,
             hash_sharing: self.settings.hash_sharing,
             prefetch: self.settings.prefetch,

@@ -2,7 +2,8 @@
 //!
 //! All read methods of the handles are built on [`ReadAt`]. Without a snapshot each call reads at
 //! the newest sequence number. The view is loaded *first* and the number second, so that nothing
-//! visible at that number is missing from the view.
+//! visible at that number is missing from the view. The record cache is
+//! entered before both ([`shamba_tree::records`]).
 
 use std::sync::Arc;
 
@@ -53,6 +54,7 @@ impl ReadAt<'_> {
         body: impl FnOnce(&View, SeqNo, LookupSettings<'_>, &mut LookupCounts) -> Result<T>,
     ) -> Result<T> {
         self.keyspace.check_usable()?;
+        let records = self.reads.records.access(self.snapshot.is_none());
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
         debug_assert!(
@@ -60,7 +62,7 @@ impl ReadAt<'_> {
             "a snapshot reads what is not visible"
         );
         let opened = OpenedTables::default();
-        let settings = self.reads.lookup_settings(self.reads.telemetry.times_lookups(), &opened);
+        let settings = self.reads.lookup_settings(self.reads.telemetry.times_lookups(), &opened, records);
         let mut counts = LookupCounts::default();
         let begin_ns = settings.now_ns();
         let hashes_before = hashes_on_this_thread();
@@ -196,10 +198,11 @@ impl ReadAt<'_> {
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
         self.keyspace.check_usable()?;
         check_key(key)?;
+        let records = self.reads.records.access(self.snapshot.is_none());
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
         let opened = OpenedTables::default();
-        let settings = self.reads.lookup_settings(true, &opened);
+        let settings = self.reads.lookup_settings(true, &opened, records);
         let mut counts = LookupCounts::default();
         let mut trace = Trace::default();
         let begin_ns = settings.now_ns();

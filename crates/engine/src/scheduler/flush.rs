@@ -31,6 +31,7 @@ use shamba_memtable::Memtable;
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::retention::Retention;
 use shamba_tree::compaction::table_size::TableSize;
+use shamba_tree::records::RecordEdit;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
 
 /// Writes new entries as tables: those of memtables, and of ingests ([`super::ingest`]).
@@ -109,6 +110,10 @@ impl Flusher {
         // detected.
         let log_promise = self.writer.log_promise().or(log_promise);
         let new = outputs.values().flatten().map(|table| Arc::clone(&table.meta)).collect();
+        let records = self.erase_records(generation).inspect_err(|_| {
+            let tables = outputs.values().flatten().map(|table| Arc::clone(&table.meta));
+            self.catalog.mark_tables_obsolete(tables);
+        })?;
         self.catalog.install(&generation.members, new, |state| {
             let mut edit = ManifestEdit {
                 first_log: Some(generation.next_log),
@@ -131,6 +136,7 @@ impl Flusher {
             }
             Ok(edit)
         })?;
+        drop(records);
         for log in &generation.log_files {
             self.catalog.mark_log_obsolete(log.clone());
         }
@@ -142,6 +148,28 @@ impl Flusher {
         WorkCounters::add(&self.telemetry.work().flush_us, duration_us);
         self.telemetry.emit(Event::FlushEnd { tables, bytes, duration_us });
         Ok(())
+    }
+
+    /// Begins an edit of the record cache and erases the records of keys for which the generation
+    /// has an entry or a range tombstone. All entries of a sealed memtable are visible, since
+    /// writers publish and seal under one lock, so the edit may end with the install.
+    fn erase_records(&self, generation: &Generation) -> Result<RecordEdit<'_>> {
+        let edit = self.reads.records().begin_edit();
+        if self.reads.records().may_hold() {
+            for (keyspace, memtable) in &generation.members {
+                let mut entries = Arc::clone(memtable).entries_iter();
+                entries.seek_to_first()?;
+                while entries.valid() {
+                    edit.erase(entries.digest().unwrap_or_else(|| self.reads.digest().digest(entries.key())));
+                    entries.next()?;
+                }
+                for tombstone in memtable.range_tombstones().iter() {
+                    let (lower, upper) = (tombstone.start.clone(), tombstone.end.clone());
+                    edit.erase_range(keyspace.id, &KeyRange { lower, upper });
+                }
+            }
+        }
+        Ok(edit)
     }
 
     /// Starts a sync of the generation's log. Its result is the log's number and its synced length.

@@ -12,6 +12,7 @@ use crate::ranked::beyond_ranks;
 use crate::table_files::output::Output;
 use crate::writer::operations::check_op;
 use shamba_log::wal::OpRef;
+use shamba_tree::records::RecordEdit;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 
 /// An ingest recomputes its table size after this many pairs.
@@ -32,14 +33,15 @@ impl Flusher {
     }
 
     /// Writes the pairs of an ingest as a run of `level`, with the sequence number `seq`, and
-    /// installs it. Returns their number.
+    /// installs it. Returns their number, and the edit of the record cache, which must end after
+    /// the pairs are visible.
     fn add_run<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         keyspace: &Arc<KeyspaceCore>,
         level: u32,
         pairs: impl IntoIterator<Item = (K, V)>,
         seq: SeqNo,
-    ) -> Result<u64> {
+    ) -> Result<(u64, RecordEdit<'_>)> {
         let bits = Arc::new(self.filter_bits.of_flush(keyspace, 0));
         let options = self.output_options(keyspace, level, bits);
         let mut output =
@@ -75,6 +77,10 @@ impl Flusher {
         let beginning = uses.clone();
         let changes = uses.into_iter().map(|table| Change::Add { level, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };
+        let records = self.reads.records().begin_edit();
+        for table in &beginning {
+            records.erase_range(keyspace.id, &table.range);
+        }
         self.catalog.install(&[], new, |state| {
             // A compaction may have run meanwhile.
             if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {
@@ -83,7 +89,7 @@ impl Flusher {
             crate::statistics::begin(keyspace, &beginning, self.env.clock.now_us());
             Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
         })?;
-        Ok(count)
+        Ok((count, records))
     }
 }
 

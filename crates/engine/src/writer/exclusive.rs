@@ -114,18 +114,18 @@ impl Writer {
     /// Adds entries to `keyspace` as tables, under one new sequence number. `check` is called when
     /// all earlier entries are in tables, and `add` then builds and installs the tables with the
     /// sequence number. Returns the number of entries that `add` returned. They become visible
-    /// together; no write runs meanwhile.
+    /// together; no write runs meanwhile. The other value that `add` returned is dropped after that.
     ///
     /// An operation without effect reserves the sequence number in the log, so that recovery sees
     /// no gap.
     ///
     /// # Errors
     /// Those of `check` and `add`, with which nothing is visible; of the flush and of the log.
-    pub fn add_tables(
+    pub fn add_tables<T>(
         &self,
         keyspace: &KeyspaceCore,
         check: impl FnOnce() -> Result<()>,
-        add: impl FnOnce(SeqNo) -> Result<u64>,
+        add: impl FnOnce(SeqNo) -> Result<(u64, T)>,
     ) -> Result<u64> {
         // Most memtables are flushed before writers have to wait.
         self.flush()?;
@@ -141,7 +141,7 @@ impl Writer {
         // From the install on a compaction may read the entries. Until they are visible it must
         // keep the versions that they hide, for snapshots taken in between.
         let before = self.reads.snapshot();
-        let count = add(seq)?;
+        let (count, kept) = add(seq)?;
         let noting = self.recorder.is_on().then(|| {
             let mut noting = self.recorder.noting();
             noting.ingested(count);
@@ -149,6 +149,7 @@ impl Writer {
         });
         assert_eq!(writing.last_seq, seq, "a write ran while tables were added");
         self.reads.publish(seq);
+        drop(kept);
         drop(noting);
         drop(before);
         drop(writing);

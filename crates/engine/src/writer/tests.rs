@@ -259,7 +259,7 @@ fn added_tables_are_newer_than_every_write_before_them() {
     let alone = alone(Settings::default());
     let keyspace = alone.keyspace(DEFAULT_KEYSPACE);
     alone.put("a", b"1", WriteOptions::new()).expect("written");
-    let refused = alone.writer.add_tables(&keyspace, || Err(Error::invalid("no place")), |_| Ok(1));
+    let refused = alone.writer.add_tables(&keyspace, || Err(Error::invalid("no place")), |_| Ok((1, ())));
     assert_eq!(Alone::kind(refused.map(drop)), Some(ErrorKind::Invalid));
     assert_eq!(*lock(&alone.flushes.flushed), [1], "memtables are flushed before the check");
     let added = alone.writer.add_tables(
@@ -267,7 +267,7 @@ fn added_tables_are_newer_than_every_write_before_them() {
         || Ok(()),
         |seq| {
             assert_eq!(alone.reads.visible(), SeqNo(1), "not visible yet");
-            Ok(seq.0)
+            Ok((seq.0, ()))
         },
     );
     assert_eq!(added.expect("added"), 2);

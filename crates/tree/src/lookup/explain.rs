@@ -10,6 +10,7 @@ use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader, Value};
 
 use super::get::{Lookup, Verdict};
 use crate::counters::{LookupCounts, ReadsByKind};
+use crate::records::Cached;
 use crate::slice::Slice;
 use crate::version::Run;
 use crate::view::RunPlan;
@@ -36,6 +37,9 @@ pub trait Recorder {
     /// whether it holds an entry of the key.
     #[inline(always)]
     fn searched(&mut self, _plan: &RunPlan, _number: usize, _verdict: Verdict, _found: bool) {}
+    /// The record cache answered in place of the tables, which hold an entry of the key if `found`.
+    #[inline(always)]
+    fn recorded(&mut self, _found: bool) {}
     /// The search read index partition `number` of this table.
     #[inline(always)]
     fn partition(&mut self, _reader: &TableReader, _number: usize) {}
@@ -72,7 +76,7 @@ impl Recorder for Trace {
         let modules = std::mem::take(&mut self.modules);
         self.steps.push(Step::filter(plan, number, verdict, modules));
     }
-    // `searched` and `partition` are not recorded: the step of the search holds more.
+    // `searched`, `recorded` and `partition` are not kept: the steps hold more.
 }
 
 /// The place of a step of a lookup.
@@ -84,6 +88,8 @@ pub enum Place {
         /// Its position among the memtables, newest first.
         number: usize,
     },
+    /// The record cache.
+    Records,
     /// A run.
     Run {
         /// Its level.
@@ -111,6 +117,9 @@ pub enum Action {
         /// Number of entries in it.
         entries: u64,
     },
+    /// The record cache had the newest entry of the key in the tables, or the proof that there is
+    /// none; no table was searched.
+    RecordFound,
     /// No table of the run has the key in its range: nothing was touched.
     OutOfRange,
     /// The table has no filter (none was written, or it is damaged): it must be searched.
@@ -254,6 +263,17 @@ impl Step {
         Self { place: Place::Memtable { number }, action, found: Self::found_of(entry) }
     }
 
+    /// The record cache answered the lookup.
+    pub fn record(cached: &Cached) -> Self {
+        let (seq, is_tombstone) = match cached {
+            Cached::Value { seq, .. } => (*seq, false),
+            Cached::Absent { seq, is_tombstone } => (*seq, *is_tombstone),
+            Cached::Unknown { .. } => (SeqNo::ZERO, false),
+        };
+        let found = (seq > SeqNo::ZERO).then_some((seq.0, is_tombstone));
+        Self { place: Place::Records, action: Action::RecordFound, found }
+    }
+
     /// The key lies outside every table of the run.
     pub fn outside(level: u32, run: &Run) -> Self {
         Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
@@ -376,12 +396,17 @@ impl fmt::Display for Step {
         match &self.place {
             Place::Memtable { number: 0 } => f.write_str("memtable (active)")?,
             Place::Memtable { number } => write!(f, "memtable {number} (sealed)")?,
+            Place::Records => f.write_str("record cache")?,
             Place::Run { level, run } => write!(f, "level {level}, run {run}")?,
             Place::Table { level, run, table } => write!(f, "level {level}, run {run}, table {table}")?,
         }
         f.write_str(": ")?;
         match &self.action {
             Action::MemtableSearched { entries } => write!(f, "searched among {entries} entries")?,
+            Action::RecordFound if self.found.is_some() => {
+                f.write_str("has the newest entry of the tables; nothing read")?
+            }
+            Action::RecordFound => f.write_str("knows that the tables have no entry")?,
             Action::OutOfRange => f.write_str("no table has the key in its range; nothing read")?,
             Action::NoFilter => f.write_str("no filter, so it must be searched")?,
             Action::FilterProbed { maybe, modules } => {

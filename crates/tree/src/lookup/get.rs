@@ -7,7 +7,8 @@
 //! 2. The memtables are searched, newest first.
 //! 3. In every run the one table that may hold the key becomes a candidate, and the first filter
 //!    lines of all candidates are prefetched.
-//! 4. The filters are tested and the tables searched, newest first, until an entry is found.
+//! 4. The filters are tested and the tables searched, newest first, until an entry is found. Before
+//!    the first search the record cache is asked ([`crate::records`]), if it is on.
 //!
 //! With `hash_sharing` off each filter after the first hashes the key again just before its test,
 //! and the test depends on that hash. This is the baseline and differs in nothing else: its filter
@@ -32,6 +33,7 @@ use super::explain::{ModuleStep, Recorder, Step};
 use super::opened::OpenedTables;
 use crate::counters::LookupCounts;
 use crate::error::{Error, Result};
+use crate::records::{Cached, RecordAccess};
 use crate::view::{Places, Probe, RunPlan, View};
 use shamba_memtable::Memtable;
 
@@ -48,6 +50,8 @@ pub struct LookupSettings<'a> {
     pub timer: Option<&'a Timer>,
     /// Tables that were closed in the view and have been opened for this lookup.
     pub opened: &'a OpenedTables,
+    /// The record cache, from before the view was loaded; `None` while it is off.
+    pub records: Option<RecordAccess<'a>>,
 }
 
 /// Times the parts of lookups, without the time that reading the clock takes.
@@ -175,6 +179,8 @@ impl<'a> Lookup<'a> {
         let places = self.view.places(self.key);
         let mut plans = self.view.plans().iter().enumerate();
         let mut consulted = 0; // Filters tested so far, over all rounds.
+        let mut records = self.settings.records; // Asked once.
+        let mut is_wanted = false; // Whether the answer is worth a record.
         loop {
             let mut candidates = [None; CANDIDATES];
             // The cache misses of all candidates overlap; the tests below go from the newest to the
@@ -184,12 +190,25 @@ impl<'a> Lookup<'a> {
             for candidate in candidates.iter().take(gathered).flatten() {
                 let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
                 if verdict != Verdict::No {
+                    if let Some(access) = records.take() {
+                        match self.ask_records(access, floor, counts, recorder) {
+                            Cached::Value { value, .. } => return Ok(Some(value)),
+                            Cached::Absent { .. } => return Ok(None),
+                            Cached::Unknown { is_wanted: wanted } => is_wanted = wanted,
+                        }
+                    }
                     if let Some(entry) = self.search(candidate, verdict, counts, recorder)? {
+                        if is_wanted {
+                            self.write_record(Some(&entry), floor);
+                        }
                         return visible_above(entry, floor, candidate.home(), self.mode, counts);
                     }
                 }
             }
             if gathered < CANDIDATES {
+                if is_wanted {
+                    self.write_record(None, floor);
+                }
                 return Ok(None);
             }
         }
@@ -244,6 +263,45 @@ impl<'a> Lookup<'a> {
             }
         }
         None
+    }
+
+    /// Asks the record cache for the newest entry of the key in the tables.
+    #[inline(never)] // The cache is off in most databases.
+    pub fn ask_records<R: Recorder>(
+        &self,
+        access: RecordAccess<'_>,
+        floor: SeqNo,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Cached {
+        let cached = access.ask(self.view.keyspace, self.digest, self.key, (self.seq, floor));
+        let found = match &cached {
+            Cached::Value { .. } => true,
+            Cached::Absent { seq, .. } => *seq > SeqNo::ZERO,
+            Cached::Unknown { .. } => return cached,
+        };
+        counts.record_hits += 1;
+        recorder.recorded(found);
+        recorder.step(|| Step::record(&cached));
+        cached
+    }
+
+    /// Writes the record of the key, for which the tables hold this entry, or none. Only what does
+    /// not depend on a range tombstone is written: the tombstone would have to outlive the record.
+    #[inline(never)]
+    pub fn write_record(&self, entry: Option<&Entry>, floor: SeqNo) {
+        let Some(access) = self.settings.records else { return };
+        let write = |seq, value| access.write(self.view.keyspace, self.digest, self.key, seq, value);
+        match entry {
+            None if floor == SeqNo::ZERO => write(SeqNo::ZERO, None),
+            Some(entry) if entry.seq > floor => match entry.kind {
+                EntryKind::Put if self.mode != ValueMode::Absent => write(entry.seq, Some(&entry.value)),
+                EntryKind::Delete => write(entry.seq, None),
+                // Large values stay where they are; the other kinds are not single entries.
+                _ => {}
+            },
+            _ => {}
+        }
     }
 
     /// Fills `candidates` from `plans` and prefetches their filter lines. Returns their number.

@@ -8,7 +8,8 @@
 //! Phases: digests, and prefetch of the memtables' lines; memtables; candidates of all runs, and
 //! prefetch of their filter lines. Then in rounds, until every key has its answer:
 //!
-//! 1. filter tests, newest first, for each key up to its first "maybe";
+//! 1. filter tests, newest first, for each key up to its first "maybe"; in the first round, the
+//!    record cache for the keys that are left;
 //! 2. index searches, and prefetch of the first lines of cached blocks;
 //! 3. reads of the blocks that are not cached, in parallel if reads have been slow
 //!    ([`super::pool`]);
@@ -29,6 +30,7 @@ use super::pool::ReadPool;
 use super::sampler::Sampler;
 use crate::counters::LookupCounts;
 use crate::error::Result;
+use crate::records::Cached;
 use crate::slice::Slice;
 use crate::sync::Mutex;
 use crate::view::View;
@@ -60,6 +62,8 @@ struct Pending<'a> {
     /// That block, if it was read and the cache does not keep it.
     loaded: Option<LoadedBlock>,
     state: BlockState,
+    /// Whether its answer is worth a record in the record cache.
+    is_wanted: bool,
     /// Set for the key that is sampled.
     sampler: Option<Sampler>,
 }
@@ -113,6 +117,9 @@ pub fn multi_get<K: AsRef<[u8]>>(
             group.ask_memtables(&mut answers, counts)?;
             group.gather(view)?;
             group.test_filters(counts)?;
+            if settings.records.is_some() {
+                group.ask_records(&mut answers, counts);
+            }
             while !group.pending.is_empty() {
                 group.locate(counts)?;
                 if let Some(reads) = reads {
@@ -175,6 +182,7 @@ impl<'a> Group<'a> {
                 block: None,
                 loaded: None,
                 state: BlockState::Cached,
+                is_wanted: false,
                 sampler: None,
             });
         }
@@ -219,6 +227,29 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
+    /// Asks the record cache for the keys that a table may hold. Keys that it answers leave the group.
+    fn ask_records(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) {
+        let sampled = &mut self.sampled;
+        self.pending.retain_mut(|pending| {
+            let Some(access) = pending.lookup.settings.records else { return true };
+            let lookup = pending.lookup;
+            let cached = match &mut pending.sampler {
+                None => lookup.ask_records(access, pending.floor, counts, &mut Silent),
+                Some(sampler) => lookup.ask_records(access, pending.floor, counts, sampler),
+            };
+            match cached {
+                Cached::Value { value, .. } => answers[pending.place] = Some(value),
+                Cached::Absent { .. } => {}
+                Cached::Unknown { is_wanted } => {
+                    pending.is_wanted = is_wanted;
+                    return true;
+                }
+            }
+            *sampled = pending.sampler.or(*sampled);
+            false
+        });
+    }
+
     /// Moves every key to its first candidate that may hold it. Keys without one leave the group.
     fn test_filters(&mut self, counts: &mut LookupCounts) -> Result<()> {
         let (candidates, sampled) = (&self.candidates, &mut self.sampled);
@@ -226,6 +257,9 @@ impl<'a> Group<'a> {
         self.pending.retain_mut(|pending| match pending.advance(candidates, counts) {
             Ok(true) => true,
             Ok(false) => {
+                if pending.is_wanted {
+                    pending.lookup.write_record(None, pending.floor);
+                }
                 *sampled = pending.sampler.or(*sampled);
                 false
             }
@@ -334,6 +368,9 @@ impl<'a> Group<'a> {
             let Some(candidate) = self.candidates.get(pending.from) else { return false };
             match pending.search(candidate, counts) {
                 Ok(Some(entry)) => {
+                    if pending.is_wanted {
+                        pending.lookup.write_record(Some(&entry), pending.floor);
+                    }
                     *sampled = pending.sampler.or(*sampled);
                     match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy, counts) {
                         Ok(value) => answers[pending.place] = value,

@@ -15,7 +15,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Whether a table held the key.
+    /// Whether a table held the key, by a search or by the record cache.
     pub fn found(&self) -> bool {
         self.found
     }
@@ -28,6 +28,10 @@ impl Recorder for Sampler {
                 table.meta.statistics.count_empty();
             }
         }
+    }
+
+    fn recorded(&mut self, found: bool) {
+        self.found |= found;
     }
 
     fn partition(&mut self, reader: &TableReader, number: usize) {

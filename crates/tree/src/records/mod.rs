@@ -27,21 +27,21 @@
 //! **Locks.** A shard has a mutex, which is a leaf. Lookups only try it: if another thread holds
 //! it, they go on to the tables.
 //!
-//! Not here: the capacity, which its owner sets; large values, which stay in their chunks; lookups,
-//! which do not ask the cache yet.
+//! Not here: the capacity, which its owner sets; large values, which stay in their chunks; which
+//! lookups ask ([`crate::lookup::get`]).
 
 mod index;
 mod shard;
 
-use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
 use shamba_env::{lock, try_lock};
 use shamba_key::{KeyDigest, KeyspaceId, SeqNo};
 use shamba_table::{Charge, Value};
+use std::fmt;
+use std::sync::atomic::AtomicUsize;
 
 use self::shard::{CAPACITY_MIN_BYTES, NotHeld, Record, Shard};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::version::KeyRange;
 
 /// Maximum number of shards: enough that threads seldom meet in one.
@@ -56,6 +56,8 @@ pub struct Edits(u64);
 /// The records of a database.
 pub struct RecordCache {
     shards: Box<[Mutex<Shard>]>,
+    /// Maximum capacity.
+    bytes_max: usize,
     /// The whole capacity, whether or not it is filled: lookups that fill it must not have to make
     /// room elsewhere. Locked while the capacity changes.
     charge: Mutex<Charge>,
@@ -76,8 +78,13 @@ pub enum Cached {
         /// The value.
         value: Value,
     },
-    /// The tables hold no value of the key.
-    Absent,
+    /// The tables hold no value of the key that the reader can see.
+    Absent {
+        /// Sequence number of the newest entry, which is deleted; `ZERO` if there is none.
+        seq: SeqNo,
+        /// Whether the entry is a tombstone; otherwise a range tombstone hides it.
+        is_tombstone: bool,
+    },
     /// The cache does not know the key, or its record is not for this reader.
     Unknown {
         /// Whether the key is worth a record: it was asked for not long ago.
@@ -99,6 +106,9 @@ pub struct RecordAccess<'a> {
 pub struct RecordEdit<'a>(&'a RecordCache);
 
 impl RecordCache {
+    /// Minimum capacity of a cache that holds records.
+    pub const CAPACITY_BYTES_MIN: u64 = CAPACITY_MIN_BYTES as u64;
+
     /// A cache that may hold nothing yet, with shards for up to `bytes_max` bytes. `charge` is
     /// empty, and is resized with the capacity.
     pub fn new(charge: Charge, bytes_max: usize) -> Self {
@@ -106,6 +116,7 @@ impl RecordCache {
         let shards = (bytes_max / SHARD_BYTES).clamp(1, SHARDS_MAX).next_power_of_two();
         Self {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            bytes_max,
             charge: Mutex::new(charge),
             capacity_bytes: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
@@ -113,10 +124,10 @@ impl RecordCache {
         }
     }
 
-    /// Sets the bytes that it may hold; records beyond them are dropped. A capacity that is too
-    /// small for a few chunks in each shard is none.
+    /// Sets the bytes that it may hold, at most the maximum; records beyond them are dropped. A
+    /// capacity that is too small for a few chunks in each shard is none.
     pub fn set_capacity(&self, bytes: usize) {
-        let of_shard = bytes / self.shards.len();
+        let of_shard = bytes.min(self.bytes_max) / self.shards.len();
         let of_shard = if of_shard < CAPACITY_MIN_BYTES { 0 } else { of_shard };
         let capacity_bytes = of_shard * self.shards.len();
         let mut charge = lock(&self.charge);
@@ -126,6 +137,11 @@ impl RecordCache {
         self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
         self.shards.iter().for_each(|shard| lock(shard).set_capacity(of_shard));
         charge.resize(capacity_bytes as u64);
+    }
+
+    /// Whether it may ever hold a record. Otherwise an edit need not name its keys.
+    pub fn may_hold(&self) -> bool {
+        self.bytes_max > 0
     }
 
     /// Bytes that it may hold.
@@ -171,17 +187,13 @@ impl RecordCache {
 impl RecordEdit<'_> {
     /// Erases the records with this digest.
     pub fn erase(&self, digest: KeyDigest) {
-        if self.0.capacity_bytes() > 0 {
-            let (shard, tag) = self.0.shard(digest);
-            lock(shard).erase(tag);
-        }
+        let (shard, tag) = self.0.shard(digest);
+        lock(shard).erase(tag);
     }
 
     /// Erases the records of these keys of a keyspace. Looks at every record.
     pub fn erase_range(&self, keyspace: KeyspaceId, range: &KeyRange) {
-        if self.0.capacity_bytes() > 0 {
-            self.0.shards.iter().for_each(|shard| lock(shard).erase_range(keyspace, range));
-        }
+        self.0.shards.iter().for_each(|shard| lock(shard).erase_range(keyspace, range));
     }
 }
 
@@ -212,7 +224,9 @@ impl RecordAccess<'_> {
             Ok(Record { seq, value: Some(value), .. }) if seq > floor => {
                 Cached::Value { seq, value: Value::copy_of(value) }
             }
-            Ok(_) => Cached::Absent,
+            Ok(Record { seq, value, .. }) => {
+                Cached::Absent { seq, is_tombstone: value.is_none() && seq > SeqNo::ZERO }
+            }
             Err(NotHeld { is_repeated }) => Cached::Unknown { is_wanted: is_repeated && self.may_write },
         }
     }

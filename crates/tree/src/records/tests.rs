@@ -16,7 +16,7 @@ fn digest(key: &[u8]) -> KeyDigest {
 }
 
 fn charge(ledger: &Arc<Ledger>) -> Charge {
-    Charge::new(ledger, LedgerPart::BlockCache, 0)
+    Charge::new(ledger, LedgerPart::Records, 0)
 }
 
 fn cache(capacity_bytes: usize) -> RecordCache {
@@ -39,7 +39,10 @@ fn asked(access: RecordAccess<'_>, key: &str, seq: u64, floor: u64) -> String {
     let key = key.as_bytes();
     match access.ask(KEYSPACE, digest(key), key, (SeqNo(seq), SeqNo(floor))) {
         Cached::Value { seq, value } => format!("{}@{}", value.escape_ascii(), seq.0),
-        Cached::Absent => "absent".to_owned(),
+        Cached::Absent { seq: SeqNo::ZERO, .. } => "absent".to_owned(),
+        Cached::Absent { seq, is_tombstone } => {
+            format!("{}@{}", if is_tombstone { "tombstone" } else { "hidden" }, seq.0)
+        }
         Cached::Unknown { is_wanted } => if is_wanted { "wanted" } else { "unknown" }.to_owned(),
     }
 }
@@ -62,13 +65,14 @@ fn a_record_is_for_readers_that_see_its_entry() {
     write(&cache, "put", 5, Some("v"));
     write(&cache, "gone", 5, None);
     write(&cache, "never", 0, None);
-    for (seq, put, gone) in [(4, "unknown", "unknown"), (5, "v@5", "absent"), (9, "v@5", "absent")] {
+    for (seq, put, gone) in [(4, "unknown", "unknown"), (5, "v@5", "tombstone@5"), (9, "v@5", "tombstone@5")]
+    {
         assert_eq!(asked(reader(&cache), "put", seq, 0), put, "at {seq}");
         assert_eq!(asked(reader(&cache), "gone", seq, 0), gone, "at {seq}");
         assert_eq!(asked(reader(&cache), "never", seq, 0), "absent", "at {seq}");
     }
     assert_eq!(asked(reader(&cache), "put", 9, 4), "v@5", "an older range tombstone");
-    assert_eq!(asked(reader(&cache), "put", 9, 5), "absent", "a range tombstone over the entry");
+    assert_eq!(asked(reader(&cache), "put", 9, 5), "hidden@5", "a range tombstone over the entry");
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn without_capacity_it_holds_nothing() {
     cache.set_capacity(1);
     assert!(cache.access(true).is_none(), "too little for a chunk");
     cache.set_capacity(ROOMY_BYTES);
-    assert_eq!(ledger.bytes(LedgerPart::BlockCache), ROOMY_BYTES as u64);
+    assert_eq!(ledger.bytes(LedgerPart::Records), ROOMY_BYTES as u64);
     write(&cache, "k", 5, Some("v"));
     let late = reader(&cache);
     cache.set_capacity(0);
@@ -233,7 +237,7 @@ fn answers_are_those_of_the_views() {
                 assert_eq!(Some((seq.0, value.as_ref())), expected, "step {step}, key {key}");
                 answered += 1;
             }
-            Cached::Absent => {
+            Cached::Absent { .. } => {
                 assert!(
                     entry.is_none_or(|(_, value)| value.is_none()),
                     "step {step}: key {key} is {entry:?}"

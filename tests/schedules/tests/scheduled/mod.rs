@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use shamba::env::sync::time;
 use shamba::env::{Env, Vfs};
-use shamba::{Db, MergePolicy};
+use shamba::{Builder, Db, MergePolicy};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
@@ -71,6 +71,18 @@ pub fn read_only(vfs: &Arc<dyn Vfs>) -> shamba::Result<Db> {
 /// # Errors
 /// If the open fails.
 pub fn open(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> shamba::Result<Db> {
+    builder(vfs, policy).open()
+}
+
+/// As [`open`], with a record cache.
+///
+/// # Errors
+/// If the open fails.
+pub fn open_with_records(vfs: &Arc<dyn Vfs>) -> shamba::Result<Db> {
+    builder(vfs, MergePolicy::Tiering).experimental(|e| e.record_cache(64 << 10)).open()
+}
+
+fn builder(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> Builder {
     Db::builder(Path::new("/db"))
         .env(Env::scheduled(Arc::clone(vfs), 7))
         .info_log(false)
@@ -81,5 +93,4 @@ pub fn open(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> shamba::Result<Db> {
         .merge_policy(policy)
         .experimental(|e| e.sizing(shamba::Sizing::Manual))
         .background_threads(2)
-        .open()
 }

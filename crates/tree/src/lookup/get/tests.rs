@@ -43,6 +43,7 @@ fn reading_the_clock_is_charged_to_no_part() {
         hash_sharing: true,
         prefetch: true,
         timer: Some(&timer),
+        records: None,
     };
     assert_eq!(settings.clock_read_ns(), 40);
     let begin_ns = settings.now_ns();

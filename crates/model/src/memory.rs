@@ -13,8 +13,8 @@
 //! The write buffer is a [`Role::Limit`]: its memory counts as held by others while memtables hold
 //! entries, and its share only says when they are sealed.
 //!
-//! All numbers are in one table, [`constants`]. [`filters_and_indexes`], [`block_cache`] and
-//! [`write_buffer`] compute the consumers of the engine from measurements; another consumer is one
+//! All numbers are in one table, [`constants`]. [`filters_and_indexes`], [`block_cache`],
+//! [`record_cache`] and [`write_buffer`] compute the consumers of the engine from measurements; another consumer is one
 //! more [`Consumer`] in the list.
 //!
 //! Invariants: the shares of the shared memory never exceed it; with [`Outcome::Divided`] every
@@ -56,8 +56,8 @@ mod moves;
 mod parts;
 
 pub use consumers::{
-    Measured, PlanValue, block_cache, filters_and_indexes, is_cache_worth_moving, write_buffer,
-    write_buffer_bytes,
+    Measured, PlanValue, RecordLookups, block_cache, filters_and_indexes, is_cache_worth_moving,
+    record_cache, record_sample_bytes, write_buffer, write_buffer_bytes,
 };
 pub use moves::Move;
 pub use parts::{

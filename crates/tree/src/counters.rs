@@ -179,6 +179,11 @@ impl LookupCounts {
         self.value_pages_touched += io.value.pages_touched;
     }
 
+    /// The number of reads from files that found the entry: not those of large values.
+    pub fn searching_reads(&self) -> u64 {
+        self.filter_reads + self.index_reads + self.data_reads
+    }
+
     /// The reads from files.
     pub fn reads(&self) -> ReadsByKind {
         ReadsByKind {

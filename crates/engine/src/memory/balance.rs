@@ -1,8 +1,8 @@
 //! Charges, and the capacity of the block cache that follows from them.
 //!
 //! The cache has what the others leave. It shrinks before something else is charged, and grows when
-//! memory was freed. Three things happen in this order when memory is missing: the cache shrinks,
-//! consumers shrink, idle iterators release the blocks that they pin.
+//! memory was freed. These things happen in this order when memory is missing: the cache shrinks,
+//! the record cache and the consumers shrink, idle iterators release the blocks that they pin.
 //!
 //! A charge always succeeds ([`MemoryManager::charge`]): its callers, the writer among them, cannot
 //! go on without the memory. Growth that may be left undone asks for room first
@@ -126,20 +126,10 @@ impl MemoryManager {
             self.settings.live.set_budget_bytes(bytes);
             self.ledger.limit(LedgerPart::Iterators, self.settings.iterator_bytes() / 2);
             self.iterators.set_limit_bytes(self.settings.iterator_bytes());
-            self.resize_records();
+            self.fit_records();
         }
         // Also without a change: consumers may not have been able to shrink before.
         self.balance();
-    }
-
-    /// Sets the capacity of the record cache for the present budget.
-    fn resize_records(&self) {
-        let bytes = self.settings.record_bytes();
-        let capacity_bytes = self.records.capacity_bytes() as u64;
-        if bytes != capacity_bytes {
-            let _room = self.make_room(bytes.saturating_sub(capacity_bytes));
-            self.records.set_capacity(usize::try_from(bytes).unwrap_or(usize::MAX));
-        }
     }
 
     /// Memory kept free for a flush and for compactions, less what running ones hold already.
@@ -171,12 +161,14 @@ impl MemoryManager {
             coming_bytes.saturating_add(iterators_ahead_bytes).saturating_add(self.reserved.coming_bytes());
         let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
         let kept_bytes = self.kept_bytes();
-        self.note_others_bytes(other_bytes.saturating_sub(self.consumed_bytes()) + kept_bytes);
+        let shared_bytes = self.consumed_bytes() + self.shared_record_bytes();
+        self.note_others_bytes(other_bytes.saturating_sub(shared_bytes) + kept_bytes);
         let share_of =
             |other_bytes: u64| memory::shared_bytes(budget_bytes, other_bytes.saturating_add(kept_bytes));
         let mut share_bytes = share_of(other_bytes);
         let missing_bytes = memory::missing_bytes(budget_bytes, other_bytes.saturating_add(kept_bytes));
-        if share_bytes == 0 && missing_bytes > 0 && self.shrink_consumers(missing_bytes) {
+        let must_shrink = share_bytes == 0 && missing_bytes > 0;
+        if must_shrink && (self.shrink_records(missing_bytes) | self.shrink_consumers(missing_bytes)) {
             let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
             share_bytes = share_of(other_bytes);
         }

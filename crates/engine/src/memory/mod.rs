@@ -11,8 +11,9 @@
 //! a warning says so, and reads go on uncached. An open whose tables would take more than half of
 //! the budget keeps some of them closed ([`tables`]).
 //!
-//! The record cache has the capacity of its option, which is charged whole. The limits of memtables,
-//! iterators and tables follow from the rest of the budget.
+//! The record cache has the capacity of its option, or a share like the block cache ([`records`]);
+//! it is charged whole. The limits of memtables, iterators and tables follow from the budget without
+//! a fixed capacity.
 //!
 //! Memory for one flush and one compaction is set aside
 //! ([`crate::options::settings::Settings::work_bytes`]), so a flush never waits for memory that
@@ -30,6 +31,7 @@
 
 mod balance;
 mod budget;
+mod records;
 mod reserve;
 mod shares;
 mod tables;
@@ -39,7 +41,7 @@ mod tests;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use shamba_table::{BlockCache, Charge, Ledger, LedgerPart};
+use shamba_table::{BlockCache, Ledger, LedgerPart};
 use shamba_tree::compaction::table_size::Tables;
 use shamba_tree::iter::registry::IterRegistry;
 use shamba_tree::records::RecordCache;
@@ -116,12 +118,7 @@ impl MemoryManager {
         ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
         let iterators =
             IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
-        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let records = RecordCache::new(
-            Charge::new(&ledger, LedgerPart::Records, 0),
-            bytes(settings.record_cache_bytes),
-        );
-        records.set_capacity(bytes(settings.record_bytes()));
+        let records = records::new_cache(&settings, member.as_ref(), &ledger);
         let cache = Arc::new(balance::new_cache(&settings, member.as_ref(), &ledger, sampled_blocks));
         Self {
             telemetry,
@@ -186,9 +183,10 @@ impl MemoryManager {
         self.consumers().iter().map(|consumer| consumer.held()).sum()
     }
 
-    /// Bytes of all but consumers and the block cache.
+    /// Bytes of all that has no share of the divided memory.
     pub fn others_bytes(&self) -> u64 {
-        let own_bytes = self.consumed_bytes() + self.ledger.bytes(LedgerPart::BlockCache);
+        let caches_bytes = self.ledger.bytes(LedgerPart::BlockCache) + self.shared_record_bytes();
+        let own_bytes = self.consumed_bytes() + caches_bytes;
         self.ledger.total().saturating_sub(own_bytes)
     }
 

@@ -2,7 +2,8 @@
 //! [`shamba_model::memory::decide`].
 //!
 //! Filters and indexes are valued by their plan, the block cache by its ghost entries (misses that
-//! a larger cache would not have had), the write buffer by the compaction work that a larger one
+//! a larger cache would not have had), the record cache by what it saves or would save
+//! ([`super::records`]), the write buffer by the compaction work that a larger one
 //! spares. The decision moves memory between them in steps; the write buffer takes part once a
 //! minute.
 //!
@@ -20,21 +21,26 @@ use shamba_model::memory::constants::{CACHE_SMALL_PART, WRITTEN_MEMTABLES};
 use shamba_model::memory::{self, Inputs, Measured, PlanValue, Shares, Window};
 use shamba_model::value::WriteBuffer;
 use shamba_table::{LedgerPart, Residency};
+use shamba_tree::records::Asked;
 
 use super::MemoryManager;
 use super::budget::Report;
 use crate::lock_order;
 use crate::ranked::Ranked;
 
-/// Index of filters and indexes among the consumers, of the block cache, and of the write buffer.
+/// Index of filters and indexes among the consumers, of the block cache, of the record cache, and of
+/// the write buffer.
 const CONSUMERS: usize = 0;
 const CACHE: usize = 1;
-const WRITE_BUFFER: usize = 2;
+const RECORDS: usize = 2;
+const WRITE_BUFFER: usize = 3;
 
 /// The division of memory as it was last decided, and what the next decision depends on.
 pub(super) struct Division {
     /// Bytes reserved for the block cache; 0 before the first decision.
     cache_bytes: AtomicU64,
+    /// Share of the record cache; 0 before the first decision, and for its floor.
+    record_bytes: AtomicU64,
     /// Memtable size limit; 0 for the configured one.
     memtable_bytes: AtomicU64,
     /// Recent peak of the bytes of all but block cache and consumers, with the memory kept free.
@@ -50,6 +56,7 @@ impl Default for Division {
     fn default() -> Self {
         Self {
             cache_bytes: AtomicU64::new(0),
+            record_bytes: AtomicU64::new(0),
             memtable_bytes: AtomicU64::new(0),
             others_peak_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -68,6 +75,18 @@ struct LastWindow {
     written_bytes: u64,
     /// Of the last window and of the one before.
     cache_gains_per_byte: [f64; 2],
+    records_asked: Asked,
+    /// Time that the record cache saved in the last window.
+    records_saved_ns: f64,
+}
+
+/// Values of memory in one window, in nanoseconds per second per byte.
+struct Values {
+    /// Gain of the block cache.
+    cache: f64,
+    /// Gain and loss of the record cache.
+    records: (f64, f64),
+    buffer: WriteBuffer,
 }
 
 /// A share that was decided; 0 stands for none.
@@ -123,7 +142,10 @@ impl MemoryManager {
     pub fn end_window(&self, now_us: u64, read_ns: f64, plan: &PlanValue) {
         let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
         self.division.others_peak_bytes.store(memory::decayed_peak_bytes(peak_bytes), Ordering::Relaxed);
-        let written_bytes = self.decide_anew(now_us, read_ns, plan);
+        let (written_bytes, record_bytes) = self.decide_anew(now_us, read_ns, plan);
+        if self.settings.record_share_bytes_max() > 0 {
+            record_bytes.into_iter().for_each(|bytes| self.set_record_share(bytes));
+        }
         let recent_bytes = memory::decayed_peak_bytes(self.division.written_bytes.load(Ordering::Relaxed));
         self.division.written_bytes.store(recent_bytes.saturating_add(written_bytes), Ordering::Relaxed);
         if let Some(member) = &self.member {
@@ -151,30 +173,50 @@ impl MemoryManager {
         }
     }
 
-    /// Measures the window and decides. Returns the bytes flushed in it.
-    pub(super) fn decide_anew(&self, now_us: u64, read_ns: f64, plan: &PlanValue) -> u64 {
+    /// Measures the window and decides. Returns the bytes flushed in it, and the share of the record
+    /// cache if there was a decision.
+    pub(super) fn decide_anew(&self, now_us: u64, read_ns: f64, plan: &PlanValue) -> (u64, Option<u64>) {
         let mut last = self.division.last.lock();
         let (measured, is_first) = self.measure(&mut last, now_us, read_ns);
         last.cache_gains_per_byte = [measured.cache_gain_per_byte(), last.cache_gains_per_byte[0]];
         let written_bytes = measured.written_bytes;
         if is_first || self.settings.filter_residency != Residency::Budgeted {
-            return written_bytes;
+            return (written_bytes, None);
         }
         let Ok(buffer) = measured.write_buffer(&self.settings.live.get().tree.design) else {
-            return written_bytes;
+            return (written_bytes, None);
         };
-        let competing = self.competing(plan, last.cache_gains_per_byte[0], buffer);
+        let saved_ns = std::mem::replace(&mut last.records_saved_ns, measured.records_save_ns());
+        if !measured.records.is_sample && saved_ns.max(last.records_saved_ns) < 0.0 {
+            self.division.record_bytes.store(0, Ordering::Relaxed);
+        }
+        let values =
+            Values { cache: last.cache_gains_per_byte[0], records: self.record_value(&measured), buffer };
+        let competing = self.competing(plan, values);
         let shares = self.decide(&competing, last.window.as_ref());
-        // Only a share that moved: others may leave less memory than the cache's share for a while,
-        // which must not change the share.
-        if let Some(bytes) = shares.moved(CACHE) {
-            self.division.cache_bytes.store(bytes.max(1), Ordering::Relaxed);
+        // Only shares that moved: others may leave less memory than such a share for a while, which
+        // must not change it.
+        let moved_shares = [
+            (CACHE, &self.division.cache_bytes),
+            (RECORDS, &self.division.record_bytes),
+            (WRITE_BUFFER, &self.division.memtable_bytes),
+        ];
+        for (at, share) in moved_shares {
+            if let Some(bytes) = shares.moved(at) {
+                share.store(bytes.max(1), Ordering::Relaxed);
+            }
         }
-        if let Some(bytes) = shares.moved(WRITE_BUFFER) {
-            self.division.memtable_bytes.store(bytes, Ordering::Relaxed);
-        }
+        let record_bytes = shares.bytes.get(RECORDS).copied();
         last.window = Some(shares.window);
-        written_bytes
+        (written_bytes, record_bytes)
+    }
+
+    /// Value of one more byte to the record cache, and of its last one.
+    fn record_value(&self, measured: &Measured) -> (f64, f64) {
+        let budget_bytes = self.settings.budget_bytes();
+        let gain_per_byte = measured.record_gain_per_byte(budget_bytes);
+        let held_bytes = self.shared_record_bytes();
+        (gain_per_byte, measured.record_loss_per_byte(budget_bytes, held_bytes))
     }
 
     /// Measurements since the last window; true for the first one.
@@ -187,14 +229,15 @@ impl MemoryManager {
             ghost_hits: ghost_hits.saturating_sub(last.ghost_hits),
             ghost_bytes,
             written_bytes: written_bytes.saturating_sub(last.written_bytes),
+            records: self.record_lookups(&mut last.records_asked),
         };
         let is_first = last.ended_us == 0;
         (last.ended_us, last.ghost_hits, last.written_bytes) = (now_us, ghost_hits, written_bytes);
         (measured, is_first)
     }
 
-    /// Filters and indexes, the block cache, and the write buffer.
-    fn competing(&self, plan: &PlanValue, cache_gain: f64, buffer: WriteBuffer) -> [memory::Consumer; 3] {
+    /// The consumers, in the order of their indexes.
+    fn competing(&self, plan: &PlanValue, values: Values) -> [memory::Consumer; 4] {
         let (settings, budget_bytes) = (&self.settings, self.settings.budget_bytes());
         let floor_bytes = self.consumers().iter().map(|consumer| consumer.floor()).sum();
         let consumers_max = settings.resident_bytes_max.unwrap_or(u64::MAX);
@@ -204,13 +247,19 @@ impl MemoryManager {
                 budget_bytes,
                 decided(&self.division.cache_bytes),
                 settings.cache_bytes_max.unwrap_or(u64::MAX),
-                cache_gain,
+                values.cache,
+            ),
+            memory::record_cache(
+                budget_bytes,
+                decided(&self.division.record_bytes),
+                settings.record_share_bytes_max(),
+                values.records,
             ),
             memory::write_buffer(
                 budget_bytes,
                 decided(&self.division.memtable_bytes),
                 settings.memtable_bytes(),
-                buffer,
+                values.buffer,
                 settings.read_only,
             ),
         ]
@@ -223,7 +272,7 @@ impl MemoryManager {
         let (budget_bytes, others_bytes) = (self.settings.budget_bytes(), others_bytes.max(peak_bytes));
         let shares = memory::decide(&Inputs { budget_bytes, others_bytes, consumers: competing, last });
         debug_assert!(
-            shares.bytes[CONSUMERS].saturating_add(shares.bytes[CACHE])
+            shares.bytes[..WRITE_BUFFER].iter().sum::<u64>()
                 <= memory::shared_bytes(budget_bytes, others_bytes),
             "shares exceed what is shared: {shares:?}"
         );
@@ -233,7 +282,8 @@ impl MemoryManager {
     /// Present shares of the consumers, and of the block cache, in bytes. Values decide only on
     /// moves, so none are needed.
     pub(super) fn shares_bytes(&self) -> (u64, u64) {
-        let competing = self.competing(&PlanValue::default(), 0.0, WriteBuffer::WORTHLESS);
+        let worthless = Values { cache: 0.0, records: (0.0, 0.0), buffer: WriteBuffer::WORTHLESS };
+        let competing = self.competing(&PlanValue::default(), worthless);
         let shares = self.decide(&competing, None);
         let bytes_of = |at: usize| shares.bytes.get(at).copied().unwrap_or_default();
         (bytes_of(CONSUMERS), bytes_of(CACHE))

@@ -12,8 +12,9 @@ pub(crate) mod live;
 mod tuning;
 
 use shamba_filter::{FilterLayout, Modules};
+use shamba_model::memory::constants::RECORDS_MAX_PART;
 use shamba_model::{Design, Sizing};
-use shamba_table::{CacheUnits, Compression};
+use shamba_table::{CacheUnits, Compression, Residency};
 use shamba_tree::records::RecordCache;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -97,17 +98,18 @@ impl Settings {
                 ),
             ));
         }
-        if self.record_cache_bytes > 0 && self.record_cache_bytes < RecordCache::CAPACITY_BYTES_MIN {
+        let record_bytes = self.record_cache_bytes.unwrap_or(0);
+        if record_bytes > 0 && record_bytes < RecordCache::CAPACITY_BYTES_MIN {
             return Err(Error::invalid(format!(
                 "record-cache ({}) must be 0 or at least {}",
-                size_text(self.record_cache_bytes, " "),
+                size_text(record_bytes, " "),
                 size_text(RecordCache::CAPACITY_BYTES_MIN, " ")
             )));
         }
-        if self.record_cache_bytes > self.memory_budget_bytes / 2 {
+        if record_bytes > self.memory_budget_bytes / RECORDS_MAX_PART {
             return Err(Error::invalid(format!(
                 "record-cache ({}) must be at most half of memory-budget ({})",
-                size_text(self.record_cache_bytes, " "),
+                size_text(record_bytes, " "),
                 size_text(self.memory_budget_bytes, " ")
             )));
         }
@@ -122,12 +124,23 @@ impl Settings {
         self.live.budget_bytes().unwrap_or(self.memory_budget_bytes)
     }
 
-    /// Capacity of the record cache: the option, and at most half of what a shared budget grants.
+    /// Fixed capacity of the record cache: the option, and at most half of what a shared budget
+    /// grants. 0 where it is off or has a share of the divided memory.
     pub fn record_bytes(&self) -> u64 {
-        self.record_cache_bytes.min(self.budget_bytes() / 2)
+        self.record_cache_bytes.unwrap_or(0).min(self.budget_bytes() / RECORDS_MAX_PART)
     }
 
-    /// The budget without the record cache, from which the limits of other parts follow.
+    /// Maximum share of the record cache in the divided memory; 0 where it has none.
+    pub fn record_share_bytes_max(&self) -> u64 {
+        let is_divided = self.filter_residency == Residency::Budgeted && !self.count_ios;
+        if self.record_cache_bytes.is_none() && is_divided {
+            self.budget_bytes() / RECORDS_MAX_PART
+        } else {
+            0
+        }
+    }
+
+    /// The budget without a record cache of fixed capacity, from which the limits of other parts follow.
     pub fn rest_bytes(&self) -> u64 {
         self.budget_bytes().saturating_sub(self.record_bytes())
     }

@@ -275,13 +275,15 @@ declare_options! {
         }
 
         /// Memory of the record cache, which keeps single records that are read repeatedly; 0 is
-        /// off.
+        /// off, auto is as much as saves more there than elsewhere.
         ///
         /// It is at least 64 KiB and at most half of the memory budget, and pays where few of many
-        /// keys are read often and lie scattered over the blocks.
-        "record-cache" => record_cache(bytes: u64) field record_cache_bytes: u64 = 0;
+        /// keys are read often and lie scattered over the blocks. With `auto` a small cache for one
+        /// key in eight tells what a larger one would save; it needs budgeted residency.
+        "record-cache" => record_cache(bytes: impl Into<Option<u64>>)
+            field record_cache_bytes: Option<u64> = Some(0);
         {
-            value: "SIZE", unit: "bytes", recorded: Recorded::OnRequest("record-cache"),
+            value: "SIZE|auto", unit: "bytes", recorded: Recorded::OnRequest("record-cache"),
             for_readers: true, has_flag: true,
         }
 

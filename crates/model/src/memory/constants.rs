@@ -134,6 +134,21 @@ constants! {
         "Minimum share of the block cache, which scans and flushes need.",
         "results/memory.md, No thrash: at 8 MiB absent keys are within 13 % of the best division, this floor \
          included.";
+    RECORDS_COVER: u32 = 8, "digests",
+        "A record cache that has only its floor covers one digest in this many, so that lookups seldom ask it.",
+        "Chosen, not measured.";
+    RECORDS_FLOOR_PART: u64 = 256, "1/budget",
+        "Minimum share of the record cache. Times RECORDS_COVER it is a step, so the sample tells what a step \
+         would save.",
+        "By definition: 1/STEP_PART, divided by RECORDS_COVER.";
+    RECORDS_FLOOR_BYTES: u64 = 64 << 10, "bytes", "Minimum share of the record cache under a small budget.",
+        "A bound: a shard of the cache has four chunks (crate shamba-tree).";
+    RECORDS_MAX_PART: u64 = 2, "1/budget", "Maximum share of the record cache.", "Chosen, not measured.";
+    RECORD_ASK_NS: f64 = 60.0, "ns", "Cost of asking the record cache: two misses of the processor's caches.",
+        "Chosen, not measured.";
+    RECORD_SAVED_NS: f64 = 350.0, "ns",
+        "CPU time that a record saves: index and block are not searched.",
+        "results/speed.md: a hit with everything in memory takes 834 ns, 162 of them for the filters.";
     MOVING_NS_PER_BYTE: f64 = 1.0, "ns/byte",
         "Cost of moving a byte: reading one in and evicting another.",
         "Chosen, not measured. 4 us for a block of 4 KiB: a read from the page cache costs 1 us (READ_NS), from \

@@ -1,5 +1,5 @@
-//! The value of memory to each consumer of the engine: filters and indexes, block cache, write
-//! buffer.
+//! The value of memory to each consumer of the engine: filters and indexes, block cache, record
+//! cache, write buffer.
 //!
 //! Each function turns measurements into a [`Consumer`]. All values are in one currency, expected
 //! nanoseconds saved per second and byte.
@@ -9,7 +9,8 @@
 
 use super::constants::{
     BUFFER_MAX_TIMES, BUFFER_MIN_PART, BUFFER_WINDOWS, CACHE_FIRST_PART, CACHE_FLOOR_PART,
-    MOVING_NS_PER_BYTE, PAYBACK_SECONDS, WRITE_NS,
+    MOVING_NS_PER_BYTE, PAYBACK_SECONDS, RECORD_ASK_NS, RECORD_SAVED_NS, RECORDS_COVER, RECORDS_FLOOR_BYTES,
+    RECORDS_FLOOR_PART, WRITE_NS,
 };
 use super::{Consumer, Role, step_bytes};
 use crate::design::Design;
@@ -29,6 +30,25 @@ pub struct Measured {
     pub ghost_bytes: u64,
     /// Bytes flushed into the tree.
     pub written_bytes: u64,
+    /// Lookups that asked the record cache.
+    pub records: RecordLookups,
+}
+
+/// Lookups that asked the record cache in one window.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct RecordLookups {
+    /// All,
+    pub asked: u64,
+    /// those that a record answered,
+    pub hits: u64,
+    /// and those that a record would have answered if the cache had been larger by `repeat_bytes`.
+    pub repeats: u64,
+    /// Reads of table files that the repeats took.
+    pub repeat_reads: u64,
+    /// Memory for which the cache remembers lookups.
+    pub repeat_bytes: u64,
+    /// Whether the cache has its floor and covers one key in [`RECORDS_COVER`].
+    pub is_sample: bool,
 }
 
 impl Measured {
@@ -40,6 +60,42 @@ impl Measured {
     /// Saving of a larger block cache, in nanoseconds per second per byte.
     pub fn cache_gain_per_byte(&self) -> f64 {
         self.per_second(self.ghost_hits as f64) * self.read_ns / self.ghost_bytes.max(1) as f64
+    }
+
+    /// Time that a record saves the lookup that it answers, in nanoseconds. Reads are taken to be as
+    /// many as repeats took.
+    fn record_saves_ns(&self) -> f64 {
+        let reads = self.records.repeat_reads as f64 / self.records.repeats.max(1) as f64;
+        RECORD_SAVED_NS + reads * self.read_ns
+    }
+
+    /// Time that the record cache saves, less the time of asking it, in nanoseconds per second.
+    pub fn records_save_ns(&self) -> f64 {
+        let RecordLookups { asked, hits, .. } = self.records;
+        self.per_second(hits as f64 * self.record_saves_ns() - asked as f64 * RECORD_ASK_NS)
+    }
+
+    /// Saving of a larger record cache, in nanoseconds per second per byte. A sample tells what a
+    /// step of memory would save in all, a cache that covers every key what one byte more saves.
+    pub fn record_gain_per_byte(&self, budget_bytes: u64) -> f64 {
+        if self.records.is_sample {
+            let all_ns = self.records_save_ns() * f64::from(RECORDS_COVER);
+            return all_ns / step_bytes(budget_bytes) as f64;
+        }
+        let saved_ns = self.per_second(self.records.repeats as f64) * self.record_saves_ns();
+        saved_ns / self.records.repeat_bytes.max(1) as f64
+    }
+
+    /// Loss of a smaller record cache, alike. One that would become a sample loses all that it
+    /// saves; a larger one loses what it would gain from more.
+    pub fn record_loss_per_byte(&self, budget_bytes: u64, held_bytes: u64) -> f64 {
+        let gain_per_byte = self.record_gain_per_byte(budget_bytes);
+        let is_small = held_bytes < 2 * step_bytes(budget_bytes);
+        if is_small {
+            gain_per_byte.max(self.records_save_ns() / held_bytes.max(1) as f64)
+        } else {
+            gain_per_byte
+        }
     }
 
     /// Value of the write buffer of a tree of this design.
@@ -113,6 +169,32 @@ pub fn block_cache(
         // The next frames to be evicted are taken to be worth what the next ones would be. Where
         // the cache's savings change by more than the margin within a step, memory may return.
         loss_per_byte: gain_per_byte,
+    }
+}
+
+/// Bytes of a record cache that may have `bytes_max` and is only a sample.
+pub fn record_sample_bytes(budget_bytes: u64, bytes_max: u64) -> u64 {
+    (budget_bytes / RECORDS_FLOOR_PART).max(RECORDS_FLOOR_BYTES).min(bytes_max)
+}
+
+/// The record cache, with its share of the last decision. Gain and loss are below 0 if it costs more
+/// than it saves.
+pub fn record_cache(
+    budget_bytes: u64,
+    share_bytes: Option<u64>,
+    bytes_max: u64,
+    (gain_per_byte, loss_per_byte): (f64, f64),
+) -> Consumer {
+    let floor_bytes = record_sample_bytes(budget_bytes, bytes_max);
+    Consumer {
+        role: Role::Share { first_part: u64::MAX },
+        share_bytes,
+        floor_bytes,
+        bytes_max,
+        useful_bytes: u64::MAX,
+        every_windows: u64::from(bytes_max > floor_bytes),
+        gain_per_byte: gain_per_byte.max(0.0),
+        loss_per_byte: loss_per_byte.max(0.0),
     }
 }
 

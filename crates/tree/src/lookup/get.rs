@@ -180,7 +180,7 @@ impl<'a> Lookup<'a> {
         let mut plans = self.view.plans().iter().enumerate();
         let mut consulted = 0; // Filters tested so far, over all rounds.
         let mut records = self.settings.records; // Asked once.
-        let mut is_wanted = false; // Whether the answer is worth a record.
+        let mut reads_before = None; // If the answer is worth a record.
         loop {
             let mut candidates = [None; CANDIDATES];
             // The cache misses of all candidates overlap; the tests below go from the newest to the
@@ -194,20 +194,22 @@ impl<'a> Lookup<'a> {
                         match self.ask_records(access, floor, counts, recorder) {
                             Cached::Value { value, .. } => return Ok(Some(value)),
                             Cached::Absent { .. } => return Ok(None),
-                            Cached::Unknown { is_wanted: wanted } => is_wanted = wanted,
+                            Cached::Unknown { is_wanted } => {
+                                reads_before = is_wanted.then(|| counts.searching_reads())
+                            }
                         }
                     }
                     if let Some(entry) = self.search(candidate, verdict, counts, recorder)? {
-                        if is_wanted {
-                            self.write_record(Some(&entry), floor);
+                        if let Some(before) = reads_before {
+                            self.write_record(Some(&entry), floor, counts.searching_reads() - before);
                         }
                         return visible_above(entry, floor, candidate.home(), self.mode, counts);
                     }
                 }
             }
             if gathered < CANDIDATES {
-                if is_wanted {
-                    self.write_record(None, floor);
+                if let Some(before) = reads_before {
+                    self.write_record(None, floor, counts.searching_reads() - before);
                 }
                 return Ok(None);
             }
@@ -288,10 +290,13 @@ impl<'a> Lookup<'a> {
 
     /// Writes the record of the key, for which the tables hold this entry, or none. Only what does
     /// not depend on a range tombstone is written: the tombstone would have to outlive the record.
+    /// The search took this many `reads`.
     #[inline(never)]
-    pub fn write_record(&self, entry: Option<&Entry>, floor: SeqNo) {
+    pub fn write_record(&self, entry: Option<&Entry>, floor: SeqNo, reads: u64) {
         let Some(access) = self.settings.records else { return };
-        let write = |seq, value| access.write(self.view.keyspace, self.digest, self.key, seq, value);
+        let write = |seq, value| {
+            access.write(self.view.keyspace, (self.digest, self.key), (seq, value), reads);
+        };
         match entry {
             None if floor == SeqNo::ZERO => write(SeqNo::ZERO, None),
             Some(entry) if entry.seq > floor => match entry.kind {

@@ -258,7 +258,7 @@ impl<'a> Group<'a> {
             Ok(true) => true,
             Ok(false) => {
                 if pending.is_wanted {
-                    pending.lookup.write_record(None, pending.floor);
+                    pending.lookup.write_record(None, pending.floor, pending.reads());
                 }
                 *sampled = pending.sampler.or(*sampled);
                 false
@@ -369,7 +369,7 @@ impl<'a> Group<'a> {
             match pending.search(candidate, counts) {
                 Ok(Some(entry)) => {
                     if pending.is_wanted {
-                        pending.lookup.write_record(Some(&entry), pending.floor);
+                        pending.lookup.write_record(Some(&entry), pending.floor, pending.reads());
                     }
                     *sampled = pending.sampler.or(*sampled);
                     match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy, counts) {
@@ -394,6 +394,11 @@ impl<'a> Group<'a> {
 }
 
 impl Pending<'_> {
+    /// Reads of the present candidate's block: one, or none if the block was cached.
+    fn reads(&self) -> u64 {
+        u64::from(self.state != BlockState::Cached)
+    }
+
     /// Searches the present candidate's block.
     fn search(&mut self, candidate: &Candidate<'_>, counts: &mut LookupCounts) -> Result<Option<Entry>> {
         let mut io = self.lookup.read_counters();

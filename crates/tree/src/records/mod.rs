@@ -24,6 +24,12 @@
 //! Readers at a snapshot use records and write none, since what they find need not be the newest
 //! entry.
 //!
+//! **Sampling.** A cache may cover a share of the digests only ([`RecordCache::set_cover`]). A small
+//! cache that covers an eighth of the keys is asked as seldom, and answers as large a part of what
+//! it is asked as one of eight times its size that covers all (Waldspurger, Saemundsson, Ahmad and
+//! Park, *Cache Modeling and Optimization using Miniature Simulations*, USENIX ATC 2017). So its
+//! counts ([`Asked`]) tell what a large cache would save, for nearly nothing.
+//!
 //! **Locks.** A shard has a mutex, which is a leaf. Lookups only try it: if another thread holds
 //! it, they go on to the tables.
 //!
@@ -37,7 +43,7 @@ use shamba_env::{lock, try_lock};
 use shamba_key::{KeyDigest, KeyspaceId, SeqNo};
 use shamba_table::{Charge, Value};
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 use self::shard::{CAPACITY_MIN_BYTES, NotHeld, Record, Shard};
 use crate::sync::Mutex;
@@ -47,7 +53,10 @@ use crate::version::KeyRange;
 /// Maximum number of shards: enough that threads seldom meet in one.
 const SHARDS_MAX: usize = 64;
 /// Bytes of the largest cache for each shard, so that a much smaller one still fills its shards.
-const SHARD_BYTES: usize = 32 * CAPACITY_MIN_BYTES;
+const SHARD_BYTES: usize = 128 * CAPACITY_MIN_BYTES;
+
+/// The digests of a cache that covers all.
+const COVER_ALL: u32 = 1 << 16;
 
 /// A number of edits, in the order in which they ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -62,10 +71,45 @@ pub struct RecordCache {
     /// room elsewhere. Locked while the capacity changes.
     charge: Mutex<Charge>,
     capacity_bytes: AtomicUsize,
+    /// Digests whose bits are below this take part.
+    covered_below: AtomicU32,
     /// Edits that have begun.
     begun: AtomicU64,
     /// Edits that have ended.
     ended: AtomicU64,
+}
+
+/// Counts of lookups that asked the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Asked {
+    /// Lookups of covered keys,
+    pub lookups: u64,
+    /// of which these were answered by a record,
+    pub hits: u64,
+    /// and these had been asked for not long ago and were not held: hits of a larger cache.
+    pub repeats: u64,
+    /// Reads of table files that the repeats took.
+    pub repeat_reads: u64,
+}
+
+impl Asked {
+    /// The counts since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            lookups: self.lookups.saturating_sub(earlier.lookups),
+            hits: self.hits.saturating_sub(earlier.hits),
+            repeats: self.repeats.saturating_sub(earlier.repeats),
+            repeat_reads: self.repeat_reads.saturating_sub(earlier.repeat_reads),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.lookups += other.lookups;
+        self.hits += other.hits;
+        self.repeats += other.repeats;
+        self.repeat_reads += other.repeat_reads;
+    }
 }
 
 /// The answer of the cache to a lookup.
@@ -113,12 +157,13 @@ impl RecordCache {
     /// empty, and is resized with the capacity.
     pub fn new(charge: Charge, bytes_max: usize) -> Self {
         assert_eq!(charge.bytes(), 0, "a cache that holds nothing is charged");
-        let shards = (bytes_max / SHARD_BYTES).clamp(1, SHARDS_MAX).next_power_of_two();
+        let shards = 1 << (bytes_max / SHARD_BYTES).clamp(1, SHARDS_MAX).ilog2();
         Self {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
             bytes_max,
             charge: Mutex::new(charge),
             capacity_bytes: AtomicUsize::new(0),
+            covered_below: AtomicU32::new(COVER_ALL),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
         }
@@ -142,6 +187,33 @@ impl RecordCache {
     /// Whether it may ever hold a record. Otherwise an edit need not name its keys.
     pub fn may_hold(&self) -> bool {
         self.bytes_max > 0
+    }
+
+    /// Covers one digest in this many from now on; 1 covers all. Records of other digests stay until
+    /// others take their place.
+    ///
+    /// # Panics
+    /// If `one_in` is 0 or above 65,536.
+    pub fn set_cover(&self, one_in: u32) {
+        assert!((1..=COVER_ALL).contains(&one_in), "one digest in {one_in} is covered");
+        self.covered_below.store(COVER_ALL / one_in, Ordering::Relaxed);
+    }
+
+    /// Whether it covers a part of the digests only.
+    pub fn is_sample(&self) -> bool {
+        self.covered_below.load(Ordering::Relaxed) < COVER_ALL
+    }
+
+    /// The counts of all lookups, and the bytes of the records for which the cache remembers that
+    /// they were asked for.
+    pub fn asked(&self) -> (Asked, u64) {
+        let (mut asked, mut remembered_bytes) = (Asked::default(), 0);
+        for shard in &self.shards {
+            let shard = lock(shard);
+            asked.add(shard.asked);
+            remembered_bytes += shard.remembered_bytes();
+        }
+        (asked, remembered_bytes)
     }
 
     /// Bytes that it may hold.
@@ -173,6 +245,13 @@ impl RecordCache {
     pub fn begin_edit(&self) -> RecordEdit<'_> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         RecordEdit(self)
+    }
+
+    /// Whether lookups with this digest take part.
+    #[inline]
+    fn covers(&self, digest: KeyDigest) -> bool {
+        // Bits that choose neither a shard nor a slot.
+        ((digest.record_slot() >> 48) as u32) < self.covered_below.load(Ordering::Relaxed)
     }
 
     /// The shard of a digest, and the tag of its records there.
@@ -215,6 +294,9 @@ impl RecordAccess<'_> {
         key: &[u8],
         (seq, floor): (SeqNo, SeqNo),
     ) -> Cached {
+        if !self.cache.covers(digest) {
+            return Cached::Unknown { is_wanted: false };
+        }
         let (shard, tag) = self.cache.shard(digest);
         let Some(mut shard) = try_lock(shard) else { return Cached::Unknown { is_wanted: false } };
         match shard.find(tag, keyspace, key) {
@@ -234,14 +316,13 @@ impl RecordAccess<'_> {
     /// Writes the record of a key: what this reader has found in the tables of its view. `seq` is
     /// the sequence number of the entry; for an absence that of the tombstone, or `ZERO` if nothing
     /// was found. Does nothing if an edit has begun since the view was loaded, or if the record is
-    /// too long.
+    /// too long. The lookup took this many `reads` of table files.
     pub fn write(
         &self,
         keyspace: KeyspaceId,
-        digest: KeyDigest,
-        key: &[u8],
-        seq: SeqNo,
-        value: Option<&[u8]>,
+        (digest, key): (KeyDigest, &[u8]),
+        (seq, value): (SeqNo, Option<&[u8]>),
+        reads: u64,
     ) {
         assert!(self.may_write, "a reader at a snapshot writes a record");
         if !Shard::may_hold(key, value) {
@@ -249,6 +330,8 @@ impl RecordAccess<'_> {
         }
         let (shard, tag) = self.cache.shard(digest);
         let Some(mut shard) = try_lock(shard) else { return };
+        shard.asked.repeats += 1;
+        shard.asked.repeat_reads += reads;
         // Under the lock under which edits erase: an edit that begins after this erases the record.
         if self.cache.begun.load(Ordering::Acquire) == self.edits.0 {
             shard.insert(&Record { seq, edits: self.edits, tag, keyspace, key, value });

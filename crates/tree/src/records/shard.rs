@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 
 use shamba_key::{KeyspaceId, SeqNo};
 
-use super::Edits;
 use super::index::{Index, Place, Slot};
+use super::{Asked, Edits};
 use crate::version::KeyRange;
 
 /// Bytes of a chunk.
@@ -86,6 +86,8 @@ pub(super) struct Shard {
     first_chunk: u32,
     /// Number of chunks that it may have.
     chunks_max: usize,
+    /// Lookups that asked it.
+    pub asked: Asked,
 }
 
 impl Shard {
@@ -120,22 +122,35 @@ impl Shard {
     /// as many again as records, so that searches are short. Today's number is kept while it is
     /// near that, because with another number all slots move.
     fn slots_for(&self, capacity_bytes: usize) -> usize {
-        let used_bytes = self.chunks.iter().map(|chunk| chunk.used).sum::<usize>();
-        let mean_bytes =
-            if self.len() < RECORDS_FOR_MEAN { RECORD_BYTES_ASSUMED } else { used_bytes / self.len() };
-        let wanted = capacity_bytes / mean_bytes.clamp(RECORD_BYTES_SMALL, RECORD_BYTES_MAX) * 3 / 2;
+        let wanted = capacity_bytes / self.mean_bytes() * 3 / 2;
         let today = self.index.slots();
         if (wanted / 4 * 3..=wanted / 2 * 3).contains(&today) { today } else { wanted }
     }
 
+    /// The mean length of the records that are held, without their slots.
+    fn mean_bytes(&self) -> usize {
+        let used_bytes = self.chunks.iter().map(|chunk| chunk.used).sum::<usize>();
+        let mean_bytes =
+            if self.len() < RECORDS_FOR_MEAN { RECORD_BYTES_ASSUMED } else { used_bytes / self.len() };
+        mean_bytes.clamp(RECORD_BYTES_SMALL, RECORD_BYTES_MAX)
+    }
+
+    /// Bytes that the records of all marks would take, with their slots.
+    pub fn remembered_bytes(&self) -> u64 {
+        let slot_bytes = (Index::SLOT_BYTES + size_of::<u16>()) * 3 / 2;
+        (self.marks.len() * (self.mean_bytes() + slot_bytes)) as u64
+    }
+
     /// The record of a key, which is then marked as used.
     pub fn find(&mut self, tag: u32, keyspace: KeyspaceId, key: &[u8]) -> Result<Record<'_>, NotHeld> {
+        self.asked.lookups += 1;
         let (chunks, first) = (&self.chunks, self.first_chunk);
         let is_it = |place| record_at(chunks, first, place).is_some_and(|it| it.is_of(keyspace, key));
         let Some(slot) = self.index.find(tag, is_it) else {
             return Err(NotHeld { is_repeated: self.mark(tag) });
         };
         slot.was_used = true;
+        self.asked.hits += 1;
         let place = slot.place();
         record_at(&self.chunks, self.first_chunk, place).ok_or(NotHeld { is_repeated: false })
     }

@@ -31,7 +31,7 @@ fn reader(cache: &RecordCache) -> RecordAccess<'_> {
 
 fn write(cache: &RecordCache, key: &str, seq: u64, value: Option<&str>) {
     let key = key.as_bytes();
-    reader(cache).write(KEYSPACE, digest(key), key, SeqNo(seq), value.map(str::as_bytes));
+    reader(cache).write(KEYSPACE, (digest(key), key), (SeqNo(seq), value.map(str::as_bytes)), 0);
 }
 
 /// The answer for a reader at `seq` with `floor`, as text.
@@ -89,7 +89,7 @@ fn an_edit_erases_and_refuses() {
     write(&cache, "a", 6, Some("while it is under way"));
     drop(edit);
     for stale in [early, during] {
-        stale.write(KEYSPACE, digest(b"a"), b"a", SeqNo(5), Some(b"old"));
+        stale.write(KEYSPACE, (digest(b"a"), b"a"), (SeqNo(5), Some(b"old")), 0);
     }
     assert!(!asked(reader(&cache), "a", 9, 0).contains('@'), "a record of before the edit");
     write(&cache, "a", 6, Some("new"));
@@ -126,7 +126,7 @@ fn without_capacity_it_holds_nothing() {
     cache.set_capacity(0);
     assert_eq!((cache.records(), cache.held_bytes()), (0, 0));
     assert_eq!(ledger.total(), 0);
-    late.write(KEYSPACE, digest(b"k"), b"k", SeqNo(5), Some(b"v"));
+    late.write(KEYSPACE, (digest(b"k"), b"k"), (SeqNo(5), Some(b"v")), 0);
     assert_eq!((cache.records(), cache.held_bytes()), (0, 0), "a reader that was late");
 }
 
@@ -149,7 +149,7 @@ fn equal_digests_are_not_equal_keys() {
     let digest = |number: u64| KeyDigest::from_raw(number % 16);
     for number in 0..200u64 {
         let key = number.to_be_bytes();
-        reader(&cache).write(KEYSPACE, digest(number), &key, SeqNo(number + 1), Some(&key));
+        reader(&cache).write(KEYSPACE, (digest(number), &key), (SeqNo(number + 1), Some(&key)), 0);
     }
     for number in 0..200u64 {
         let key = number.to_be_bytes();
@@ -230,7 +230,7 @@ fn answers_are_those_of_the_views() {
             Cached::Unknown { .. } => {
                 let (seq, value) = entry.cloned().unwrap_or((0, None));
                 let value = value.as_deref().map(str::as_bytes);
-                access.write(KEYSPACE, digest(&bytes), &bytes, SeqNo(seq), value);
+                access.write(KEYSPACE, (digest(&bytes), &bytes), (SeqNo(seq), value), 0);
             }
             Cached::Value { seq, value } => {
                 let expected = entry.and_then(|(at, value)| Some((*at, value.as_deref()?.as_bytes())));
@@ -248,4 +248,34 @@ fn answers_are_those_of_the_views() {
         assert!(step % 97 != 0 || cache.held_bytes() <= cache.capacity_bytes().max(1 << 20));
     }
     assert!(answered > 1000, "{answered} answers of the cache");
+}
+
+/// A small cache that covers one key in eight is hit as often, of what it is asked, as one of eight
+/// times its size.
+#[test]
+fn a_cache_that_covers_a_part_of_the_keys_is_a_model_of_a_larger_one() {
+    let share = |one_in: u32| {
+        let cache = cache(8 * CAPACITY_MIN_BYTES / one_in as usize);
+        cache.set_cover(one_in);
+        let mut random = 1u64;
+        for _ in 0..200_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // The square makes low numbers frequent.
+            let number = ((random >> 48) * (random >> 48) >> 18).to_le_bytes();
+            let access = reader(&cache);
+            if let Cached::Unknown { is_wanted: true } =
+                access.ask(KEYSPACE, digest(&number), &number, (SeqNo(1), SeqNo::ZERO))
+            {
+                access.write(KEYSPACE, (digest(&number), &number), (SeqNo(1), Some(&[7; 100])), 1);
+            }
+        }
+        let (asked, remembered_bytes) = cache.asked();
+        assert_eq!(asked.repeats, asked.repeat_reads, "each repeat read once");
+        assert!(asked.hits > 1_000 && remembered_bytes > 0, "{asked:?}");
+        (asked.lookups, asked.hits as f64 / asked.lookups as f64)
+    };
+    let ((all, whole), (part, sampled)) = (share(1), share(8));
+    assert_eq!(all, 200_000);
+    assert!((all / 16..all / 4).contains(&part), "{part} of {all} lookups were asked");
+    assert!((whole - sampled).abs() < 0.1, "{whole:.3} of all lookups are hits, {sampled:.3} of a sample");
 }

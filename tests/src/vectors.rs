@@ -80,8 +80,8 @@ pub struct Vector {
     pub large_values: Option<(usize, usize)>,
     /// Memory budget; `None` for the engine's default.
     pub memory_budget: Option<u64>,
-    /// Memory of the record cache; 0 without one.
-    pub record_cache: u64,
+    /// Memory of the record cache; 0 without one, `None` for a share.
+    pub record_cache: Option<u64>,
     /// Allocation of filter bits to levels.
     pub allocation: Allocation,
     /// Whether data blocks have tags.
@@ -126,7 +126,7 @@ impl Vector {
             large_values: None,
             // The minimum: it makes an open fastest, and suites open thousands of disks.
             memory_budget: Some(4 << 20),
-            record_cache: 0,
+            record_cache: Some(0),
             allocation: Allocation::Monkey,
             block_tags: true,
             memtable_index: true,
@@ -196,7 +196,7 @@ impl Vector {
             // The minimum, somewhat more, and the default.
             memory_budget: [None, Some(4 << 20), Some(7 << 20), None, Some(16 << 20)][index / 4 % 5],
             // The smallest that holds records, which soon drops some, and one that seldom does.
-            record_cache: [0, 64 << 10, 400 << 10, 64 << 10][index % 4],
+            record_cache: [Some(0), Some(64 << 10), Some(400 << 10), None][index % 4],
             allocation: Allocation::ALL[index / 2 % Allocation::ALL.len()],
             block_tags: index % 7 != 3,
             memtable_index: index % 11 != 5,

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Env, MemFs, lock};
-use shamba_key::KeyspaceId;
+use shamba_key::{DigestFn, DigestKind, KeyspaceId, SeqNo};
 use shamba_model::memory::constants::{BUDGET_BYTES_MIN, JOBS_PART, WINDOW_US};
 use shamba_model::memory::databases::convergence_windows;
 use shamba_model::memory::{PlanValue, job_bytes_min, shared_bytes};
 use shamba_table::{Charge, Residency};
+use shamba_tree::records::Cached;
 use shamba_tree::version::Version;
 
 use super::*;
@@ -213,6 +214,68 @@ fn memory_moves_to_where_it_saves_more_down_to_the_floors() {
     assert!(consumers > first_consumers && cache < first_cache / 2 && cache > 0, "{before:?}");
     memory.decide_anew(100 * WINDOW_US, 1_000.0, &plan);
     assert_eq!(memory.shares_bytes(), (consumers, cache), "at the floor of the cache");
+}
+
+/// Lookups of `hot` keys in turn, each read once where no record answers, that ask the record cache.
+fn ask_records(memory: &MemoryManager, hot: u64, lookups: u64) {
+    let digest = DigestFn::new(DigestKind::Xxh3, 1);
+    for number in 0..lookups {
+        let key = (number % hot).to_le_bytes();
+        let Some(access) = memory.records().access(true) else { return };
+        let at = (SeqNo(2), SeqNo::ZERO);
+        if let Cached::Unknown { is_wanted: true } =
+            access.ask(KeyspaceId::DEFAULT, digest.digest(&key), &key, at)
+        {
+            let entry = (SeqNo(1), Some(&[7; 100][..]));
+            access.write(KeyspaceId::DEFAULT, (digest.digest(&key), &key), entry, 1);
+        }
+    }
+}
+
+#[test]
+fn the_record_cache_grows_where_records_save_reads_and_is_a_sample_where_they_do_not() {
+    let auto = |memory_budget_bytes| {
+        manager(Settings { memory_budget_bytes, record_cache_bytes: None, ..Settings::default() })
+    };
+    let memory = auto(BUDGET_BYTES);
+    let sample_bytes = memory.records().capacity_bytes() as u64;
+    assert!(memory.records().is_sample() && sample_bytes > 0, "{sample_bytes}");
+    let windows = |memory: &MemoryManager, windows: std::ops::Range<u64>, hot| {
+        for window in windows {
+            ask_records(memory, hot, 30_000);
+            memory.end_window(window * WINDOW_US, 10_000.0, &PlanValue::default());
+            let held_bytes = memory.ledger().total() + memory.kept_bytes();
+            assert!(held_bytes <= BUDGET_BYTES, "{held_bytes} bytes in window {window}");
+        }
+    };
+    // Some 8,000 records of 150 bytes: more than a step of half a megabyte, and worth reads of 10 us.
+    windows(&memory, 1..40, 8_000);
+    let grown_bytes = memory.records().capacity_bytes() as u64;
+    assert!(!memory.records().is_sample() && grown_bytes > MIB, "{grown_bytes} bytes");
+    // Keys that are never asked for twice cost the time of asking and save nothing.
+    windows(&memory, 40..50, u64::MAX);
+    assert!(memory.records().is_sample(), "{} bytes", memory.records().capacity_bytes());
+    assert_eq!(memory.records().capacity_bytes() as u64, sample_bytes);
+    // A few records that fit into the sample's model of a step are held by it.
+    let off = of_budget(BUDGET_BYTES);
+    windows(&off, 1..10, 8_000);
+    assert_eq!(off.records().capacity_bytes(), 0, "record-cache is off by default");
+}
+
+#[test]
+fn the_record_cache_gives_its_share_back_before_a_charge_exceeds_the_budget() {
+    let memory = manager(Settings {
+        memory_budget_bytes: BUDGET_BYTES,
+        record_cache_bytes: None,
+        ..Settings::default()
+    });
+    memory.set_record_share(8 * MIB);
+    assert!(!memory.records().is_sample());
+    let mut charge = memtables(&memory);
+    memory.charge(&mut charge, 12 * MIB);
+    let held_bytes = memory.ledger().total();
+    assert!(held_bytes <= BUDGET_BYTES, "{held_bytes} bytes");
+    assert_eq!(memory.ledger().bytes(LedgerPart::Records), memory.records().capacity_bytes() as u64);
 }
 
 #[test]

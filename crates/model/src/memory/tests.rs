@@ -438,3 +438,47 @@ fn recent_ratios_halve_the_weight_of_older_windows() {
     assert_eq!(recent_ratio(0.5, 0, 1_000), 0.25);
     assert_eq!(recent_ratio(0.5, 63, 0), 0.5, "few events are no measurement");
 }
+
+/// A window of the record cache in which a share of the lookups is answered.
+fn records(hit_share: f64, is_sample: bool) -> Measured {
+    let records = RecordLookups {
+        asked: 100_000,
+        hits: (1e5 * hit_share) as u64,
+        repeats: 1_000,
+        repeat_reads: 500,
+        repeat_bytes: MIB,
+        is_sample,
+    };
+    Measured { seconds: 1.0, read_ns: 2_000.0, records, ..Measured::default() }
+}
+
+#[test]
+fn a_record_saves_the_search_and_the_reads_that_repeated_keys_took() {
+    // A repeat read half a block: 350 + 1,000 ns. Asking costs 60 ns.
+    assert_eq!(records(0.5, true).records_save_ns(), 50_000.0 * 1_350.0 - 100_000.0 * 60.0);
+    assert!(records(0.02, true).records_save_ns() < 0.0, "few hits do not repay the asking");
+}
+
+#[test]
+fn a_sample_is_worth_what_a_step_for_all_keys_would_save() {
+    let sample = records(0.5, true);
+    let all_ns = sample.records_save_ns() * 8.0;
+    assert_eq!(sample.record_gain_per_byte(BUDGET), all_ns / STEP as f64);
+    // A cache that covers every key gains what repeats would have saved, and loses its last step.
+    let whole = records(0.5, false);
+    assert_eq!(whole.record_gain_per_byte(BUDGET), 1_000.0 * 1_350.0 / MIB as f64);
+    assert_eq!(whole.record_loss_per_byte(BUDGET, 8 * STEP), whole.record_gain_per_byte(BUDGET));
+    assert!(whole.record_loss_per_byte(BUDGET, STEP) > whole.record_gain_per_byte(BUDGET));
+}
+
+#[test]
+fn a_record_cache_that_may_have_no_share_takes_part_in_no_move() {
+    let consumer = record_cache(BUDGET, None, 0, (1e9, 1e9));
+    assert_eq!((consumer.floor_bytes, consumer.bytes_max, consumer.every_windows), (0, 0, 0));
+    let consumers = [filters_and_indexes(BUDGET, &worth(0.0), 0, u64::MAX), consumer];
+    let inputs = Inputs { budget_bytes: BUDGET, others_bytes: OTHERS, consumers: &consumers, last: None };
+    let first = decide(&inputs);
+    let second = decide(&Inputs { last: Some(&first.window), ..inputs });
+    assert_eq!(second.bytes, [SHARED, 0]);
+    assert!(second.moves.is_empty());
+}

@@ -11,8 +11,8 @@
 //! a warning says so, and reads go on uncached. An open whose tables would take more than half of
 //! the budget keeps some of them closed ([`tables`]).
 //!
-//! The record cache has the capacity of its option, which is charged whole. The limits of memtables,
-//! iterators and tables follow from the rest of the budget.
+//! The record cache has the capacity of its option, which is charged whole. The limits of
+//! memtables, iterators and tables follow from the rest of the budget.
 //!
 //! Memory for one flush and one compaction is set aside
 //! ([`crate::options::settings::Settings::work_bytes`]), so a flush never waits for memory that

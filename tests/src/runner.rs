@@ -150,6 +150,7 @@ impl Runner {
         self.tally.add("iterators revoked", stats.iterators_revoked);
         self.tally.add("filters consulted", stats.filters_consulted);
         self.tally.add("data reads", stats.reads.data.count);
+        self.tally.add("answers of the record cache", stats.record_hits);
         let hashed_gets = std::mem::take(&mut self.hashed_gets);
         if self.vector.hash_sharing && stats.hashes + hashed_gets != stats.lookups {
             return Err(format!(

@@ -268,7 +268,7 @@ fn a_bad_size_is_refused_by_name() {
         (1 << 10, "record-cache (1 KiB) must be 0 or at least 64 KiB"),
     ] {
         let refused = builder(&in_memory()).experimental(|e| e.record_cache(bytes)).open();
-        let error = refused.err().expect("a bad size");
+        let error = refused.map(drop).expect_err("a bad size");
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains(text), "{error}");
     }

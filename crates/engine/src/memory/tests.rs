@@ -1,5 +1,6 @@
 //! Tests of the manager alone: charges, floors, and the division among made-up consumers.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -216,11 +217,11 @@ fn memory_moves_to_where_it_saves_more_down_to_the_floors() {
     assert_eq!(memory.shares_bytes(), (consumers, cache), "at the floor of the cache");
 }
 
-/// Lookups of `hot` keys in turn, each read once where no record answers, that ask the record cache.
-fn ask_records(memory: &MemoryManager, hot: u64, lookups: u64) {
+/// Lookups of these keys in turn that ask the record cache; each that no record answers reads once.
+fn ask_records(memory: &MemoryManager, keys: Range<u64>, lookups: u64) {
     let digest = DigestFn::new(DigestKind::Xxh3, 1);
     for number in 0..lookups {
-        let key = (number % hot).to_le_bytes();
+        let key = (keys.start + number % (keys.end - keys.start)).to_le_bytes();
         let Some(access) = memory.records().access(true) else { return };
         let at = (SeqNo(2), SeqNo::ZERO);
         if let Cached::Unknown { is_wanted: true } =
@@ -240,25 +241,24 @@ fn the_record_cache_grows_where_records_save_reads_and_is_a_sample_where_they_do
     let memory = auto(BUDGET_BYTES);
     let sample_bytes = memory.records().capacity_bytes() as u64;
     assert!(memory.records().is_sample() && sample_bytes > 0, "{sample_bytes}");
-    let windows = |memory: &MemoryManager, windows: std::ops::Range<u64>, hot| {
+    let windows = |memory: &MemoryManager, windows: Range<u64>, keys: &dyn Fn(u64) -> Range<u64>| {
         for window in windows {
-            ask_records(memory, hot, 30_000);
+            ask_records(memory, keys(window), 30_000);
             memory.end_window(window * WINDOW_US, 10_000.0, &PlanValue::default());
             let held_bytes = memory.ledger().total() + memory.kept_bytes();
             assert!(held_bytes <= BUDGET_BYTES, "{held_bytes} bytes in window {window}");
         }
     };
     // Some 8,000 records of 150 bytes: more than a step of half a megabyte, and worth reads of 10 us.
-    windows(&memory, 1..40, 8_000);
+    windows(&memory, 1..40, &|_| 0..8_000);
     let grown_bytes = memory.records().capacity_bytes() as u64;
     assert!(!memory.records().is_sample() && grown_bytes > MIB, "{grown_bytes} bytes");
     // Keys that are never asked for twice cost the time of asking and save nothing.
-    windows(&memory, 40..50, u64::MAX);
+    windows(&memory, 40..50, &|window| window << 32..(window + 1) << 32);
     assert!(memory.records().is_sample(), "{} bytes", memory.records().capacity_bytes());
     assert_eq!(memory.records().capacity_bytes() as u64, sample_bytes);
-    // A few records that fit into the sample's model of a step are held by it.
     let off = of_budget(BUDGET_BYTES);
-    windows(&off, 1..10, 8_000);
+    windows(&off, 1..10, &|_| 0..8_000);
     assert_eq!(off.records().capacity_bytes(), 0, "record-cache is off by default");
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use shamba_env::Env;
 use shamba_tree::counters::LookupCounters;
-use shamba_tree::lookup::get::Timer;
+use shamba_tree::lookup::timer::Timer;
 
 use self::events::Events;
 pub(crate) use self::events::hold_events;

@@ -114,7 +114,8 @@ impl Writer {
     /// Adds entries to `keyspace` as tables, under one new sequence number. `check` is called when
     /// all earlier entries are in tables, and `add` then builds and installs the tables with the
     /// sequence number. Returns the number of entries that `add` returned. They become visible
-    /// together; no write runs meanwhile. The other value that `add` returned is dropped after that.
+    /// together; no write runs meanwhile. The other value that `add` returned is dropped after
+    /// that.
     ///
     /// An operation without effect reserves the sequence number in the log, so that recovery sees
     /// no gap.

@@ -20,9 +20,8 @@
 //! The choice of view and sequence number is in `reader`, lookups of many keys in
 //! [`super::multi_get`], the presentation of the steps in [`super::explain`].
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use shamba_env::Clock;
 use shamba_filter::Question;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
 use shamba_table::{
@@ -31,6 +30,7 @@ use shamba_table::{
 
 use super::explain::{ModuleStep, Recorder, Step};
 use super::opened::OpenedTables;
+use super::timer::Timer;
 use crate::counters::LookupCounts;
 use crate::error::{Error, Result};
 use crate::records::{Cached, RecordAccess};
@@ -54,46 +54,11 @@ pub struct LookupSettings<'a> {
     pub records: Option<RecordAccess<'a>>,
 }
 
-/// Times the parts of lookups, without the time that reading the clock takes.
-///
-/// A part of a lookup takes some ten nanoseconds, and so does reading the clock. An interval
-/// between two reads of the clock contains the duration of one read, which is therefore subtracted.
-pub struct Timer {
-    clock: Arc<dyn Clock>,
-    /// Nanoseconds per read of the clock, measured when the first lookup is timed.
-    read_ns: OnceLock<u64>,
-}
-
-impl Timer {
-    /// Number of measured reads of the clock. Their tenth percentile is used, because interruptions
-    /// and a busy sibling core only make reads slower.
-    const SAMPLES: usize = 255;
-
-    /// A timer that reads `clock`.
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, read_ns: OnceLock::new() }
-    }
-
-    fn read_ns(&self) -> u64 {
-        *self.read_ns.get_or_init(|| {
-            let mut last = self.clock.now_ns();
-            let mut distances = [0; Self::SAMPLES];
-            for distance in &mut distances {
-                let now = self.clock.now_ns();
-                *distance = now.saturating_sub(last);
-                last = now;
-            }
-            distances.sort_unstable();
-            distances[Self::SAMPLES / 10]
-        })
-    }
-}
-
 impl LookupSettings<'_> {
     /// The time if lookups are timed, else 0.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.timer.map_or(0, |timer| timer.clock.now_ns())
+        self.timer.map_or(0, |timer| timer.now_ns())
     }
 
     /// Nanoseconds per read of the clock; 0 if lookups are not timed.
@@ -265,48 +230,6 @@ impl<'a> Lookup<'a> {
             }
         }
         None
-    }
-
-    /// Asks the record cache for the newest entry of the key in the tables.
-    #[inline(never)] // The cache is off in most databases.
-    pub fn ask_records<R: Recorder>(
-        &self,
-        access: RecordAccess<'_>,
-        floor: SeqNo,
-        counts: &mut LookupCounts,
-        recorder: &mut R,
-    ) -> Cached {
-        let cached = access.ask(self.view.keyspace, self.digest, self.key, (self.seq, floor));
-        let found = match &cached {
-            Cached::Value { .. } => true,
-            Cached::Absent { seq, .. } => *seq > SeqNo::ZERO,
-            Cached::Unknown { .. } => return cached,
-        };
-        counts.record_hits += 1;
-        recorder.recorded(found);
-        recorder.step(|| Step::record(&cached));
-        cached
-    }
-
-    /// Writes the record of the key, for which the tables hold this entry, or none. Only what does
-    /// not depend on a range tombstone is written: the tombstone would have to outlive the record.
-    /// The search took this many `reads`.
-    #[inline(never)]
-    pub fn write_record(&self, entry: Option<&Entry>, floor: SeqNo, reads: u64) {
-        let Some(access) = self.settings.records else { return };
-        let write = |seq, value| {
-            access.write(self.view.keyspace, (self.digest, self.key), (seq, value), reads);
-        };
-        match entry {
-            None if floor == SeqNo::ZERO => write(SeqNo::ZERO, None),
-            Some(entry) if entry.seq > floor => match entry.kind {
-                EntryKind::Put if self.mode != ValueMode::Absent => write(entry.seq, Some(&entry.value)),
-                EntryKind::Delete => write(entry.seq, None),
-                // Large values stay where they are; the other kinds are not single entries.
-                _ => {}
-            },
-            _ => {}
-        }
     }
 
     /// Fills `candidates` from `plans` and prefetches their filter lines. Returns their number.

@@ -6,4 +6,6 @@ pub mod get;
 pub mod multi_get;
 pub mod opened;
 pub mod pool;
+mod recorded;
 pub mod sampler;
+pub mod timer;

@@ -227,7 +227,8 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Asks the record cache for the keys that a table may hold. Keys that it answers leave the group.
+    /// Asks the record cache for the keys that a table may hold. Keys that it answers leave the
+    /// group.
     fn ask_records(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) {
         let sampled = &mut self.sampled;
         self.pending.retain_mut(|pending| {

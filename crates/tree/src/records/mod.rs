@@ -34,7 +34,7 @@
 //! it, they go on to the tables.
 //!
 //! Not here: the capacity, which its owner sets; large values, which stay in their chunks; which
-//! lookups ask ([`crate::lookup::get`]).
+//! lookups ask (`lookup`, a higher module).
 
 mod index;
 mod shard;

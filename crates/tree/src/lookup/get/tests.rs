@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use shamba_env::Clock;
 use shamba_key::DigestKind;
 
 use super::*;

@@ -1,0 +1,56 @@
+//! The record cache in a lookup: the question to it, and the record of what the tables hold.
+//!
+//! Not here: when a lookup asks ([`super::get`], [`super::multi_get`]); which records a reader may
+//! use and write ([`crate::records`]).
+
+use shamba_key::{EntryKind, SeqNo};
+use shamba_table::{Entry, ValueMode};
+
+use super::explain::{Recorder, Step};
+use super::get::Lookup;
+use crate::counters::LookupCounts;
+use crate::records::{Cached, RecordAccess};
+
+impl Lookup<'_> {
+    /// Asks the record cache for the newest entry of the key in the tables.
+    #[inline(never)] // The cache is off in most databases.
+    pub fn ask_records<R: Recorder>(
+        &self,
+        access: RecordAccess<'_>,
+        floor: SeqNo,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Cached {
+        let cached = access.ask(self.view.keyspace, self.digest, self.key, (self.seq, floor));
+        let found = match &cached {
+            Cached::Value { .. } => true,
+            Cached::Absent { seq, .. } => *seq > SeqNo::ZERO,
+            Cached::Unknown { .. } => return cached,
+        };
+        counts.record_hits += 1;
+        recorder.recorded(found);
+        recorder.step(|| Step::record(&cached));
+        cached
+    }
+
+    /// Writes the record of the key, for which the tables hold this entry, or none. Only what does
+    /// not depend on a range tombstone is written: the tombstone would have to outlive the record.
+    /// The search took this many `reads`.
+    #[inline(never)]
+    pub fn write_record(&self, entry: Option<&Entry>, floor: SeqNo, reads: u64) {
+        let Some(access) = self.settings.records else { return };
+        let write = |seq, value| {
+            access.write(self.view.keyspace, (self.digest, self.key), (seq, value), reads);
+        };
+        match entry {
+            None if floor == SeqNo::ZERO => write(SeqNo::ZERO, None),
+            Some(entry) if entry.seq > floor => match entry.kind {
+                EntryKind::Put if self.mode != ValueMode::Absent => write(entry.seq, Some(&entry.value)),
+                EntryKind::Delete => write(entry.seq, None),
+                // Large values stay where they are; the other kinds are not single entries.
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}

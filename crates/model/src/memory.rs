@@ -14,8 +14,8 @@
 //! entries, and its share only says when they are sealed.
 //!
 //! All numbers are in one table, [`constants`]. [`filters_and_indexes`], [`block_cache`],
-//! [`record_cache`] and [`write_buffer`] compute the consumers of the engine from measurements; another consumer is one
-//! more [`Consumer`] in the list.
+//! [`record_cache`] and [`write_buffer`] compute the consumers of the engine from measurements;
+//! another consumer is one more [`Consumer`] in the list.
 //!
 //! Invariants: the shares of the shared memory never exceed it; with [`Outcome::Divided`] every
 //! share is at least its floor; equal inputs give equal shares; on constant values memory reaches a

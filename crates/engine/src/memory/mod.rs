@@ -12,8 +12,8 @@
 //! the budget keeps some of them closed ([`tables`]).
 //!
 //! The record cache has the capacity of its option, or a share like the block cache ([`records`]);
-//! it is charged whole. The limits of memtables, iterators and tables follow from the budget without
-//! a fixed capacity.
+//! it is charged whole. The limits of memtables, iterators and tables follow from the budget
+//! without a fixed capacity.
 //!
 //! Memory for one flush and one compaction is set aside
 //! ([`crate::options::settings::Settings::work_bytes`]), so a flush never waits for memory that

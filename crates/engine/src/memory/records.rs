@@ -1,9 +1,9 @@
 //! The record cache's memory: a fixed capacity, or a share of the divided memory.
 //!
-//! A share begins with its floor, at which the cache covers one key in [`RECORDS_COVER`] and so is a
-//! model of a larger one: lookups hardly notice it, and it tells what a step of memory would save.
-//! With more than its floor it covers every key. A cache that costs more than it saves, in two
-//! windows running, returns to its floor.
+//! A share begins with its floor, at which the cache covers one key in [`RECORDS_COVER`] and so is
+//! a model of a larger one: lookups hardly notice it, and it tells what a step of memory would
+//! save. With more than its floor it covers every key. A cache that costs more than it saves, in
+//! two windows running, returns to its floor.
 //!
 //! Invariant: it covers every key unless it has a share that is its floor.
 

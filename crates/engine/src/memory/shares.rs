@@ -28,8 +28,8 @@ use super::budget::Report;
 use crate::lock_order;
 use crate::ranked::Ranked;
 
-/// Index of filters and indexes among the consumers, of the block cache, of the record cache, and of
-/// the write buffer.
+/// Index of filters and indexes among the consumers, of the block cache, of the record cache, and
+/// of the write buffer.
 const CONSUMERS: usize = 0;
 const CACHE: usize = 1;
 const RECORDS: usize = 2;
@@ -173,8 +173,8 @@ impl MemoryManager {
         }
     }
 
-    /// Measures the window and decides. Returns the bytes flushed in it, and the share of the record
-    /// cache if there was a decision.
+    /// Measures the window and decides. Returns the bytes flushed in it, and the share of the
+    /// record cache if there was a decision.
     pub(super) fn decide_anew(&self, now_us: u64, read_ns: f64, plan: &PlanValue) -> (u64, Option<u64>) {
         let mut last = self.division.last.lock();
         let (measured, is_first) = self.measure(&mut last, now_us, read_ns);

@@ -249,7 +249,8 @@ fn the_record_cache_grows_where_records_save_reads_and_is_a_sample_where_they_do
             assert!(held_bytes <= BUDGET_BYTES, "{held_bytes} bytes in window {window}");
         }
     };
-    // Some 8,000 records of 150 bytes: more than a step of half a megabyte, and worth reads of 10 us.
+    // Some 8,000 records of 150 bytes: more than a step of half a megabyte, and worth reads of 10
+    // us.
     windows(&memory, 1..40, &|_| 0..8_000);
     let grown_bytes = memory.records().capacity_bytes() as u64;
     assert!(!memory.records().is_sample() && grown_bytes > MIB, "{grown_bytes} bytes");

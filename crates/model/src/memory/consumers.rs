@@ -62,8 +62,8 @@ impl Measured {
         self.per_second(self.ghost_hits as f64) * self.read_ns / self.ghost_bytes.max(1) as f64
     }
 
-    /// Time that a record saves the lookup that it answers, in nanoseconds. Reads are taken to be as
-    /// many as repeats took.
+    /// Time that a record saves the lookup that it answers, in nanoseconds. Reads are taken to be
+    /// as many as repeats took.
     fn record_saves_ns(&self) -> f64 {
         let reads = self.records.repeat_reads as f64 / self.records.repeats.max(1) as f64;
         RECORD_SAVED_NS + reads * self.read_ns
@@ -177,8 +177,8 @@ pub fn record_sample_bytes(budget_bytes: u64, bytes_max: u64) -> u64 {
     (budget_bytes / RECORDS_FLOOR_PART).max(RECORDS_FLOOR_BYTES).min(bytes_max)
 }
 
-/// The record cache, with its share of the last decision. Gain and loss are below 0 if it costs more
-/// than it saves.
+/// The record cache, with its share of the last decision. Gain and loss are below 0 if it costs
+/// more than it saves.
 pub fn record_cache(
     budget_bytes: u64,
     share_bytes: Option<u64>,

@@ -24,11 +24,11 @@
 //! Readers at a snapshot use records and write none, since what they find need not be the newest
 //! entry.
 //!
-//! **Sampling.** A cache may cover a share of the digests only ([`RecordCache::set_cover`]). A small
-//! cache that covers an eighth of the keys is asked as seldom, and answers as large a part of what
-//! it is asked as one of eight times its size that covers all (Waldspurger, Saemundsson, Ahmad and
-//! Park, *Cache Modeling and Optimization using Miniature Simulations*, USENIX ATC 2017). So its
-//! counts ([`Asked`]) tell what a large cache would save, for nearly nothing.
+//! **Sampling.** A cache may cover a share of the digests only ([`RecordCache::set_cover`]). A
+//! small cache that covers an eighth of the keys is asked as seldom, and answers as large a part of
+//! what it is asked as one of eight times its size that covers all (Waldspurger, Saemundsson, Ahmad
+//! and Park, *Cache Modeling and Optimization using Miniature Simulations*, USENIX ATC 2017). So
+//! its counts ([`Asked`]) tell what a large cache would save, for nearly nothing.
 //!
 //! **Locks.** A shard has a mutex, which is a leaf. Lookups only try it: if another thread holds
 //! it, they go on to the tables.
@@ -189,8 +189,8 @@ impl RecordCache {
         self.bytes_max > 0
     }
 
-    /// Covers one digest in this many from now on; 1 covers all. Records of other digests stay until
-    /// others take their place.
+    /// Covers one digest in this many from now on; 1 covers all. Records of other digests stay
+    /// until others take their place.
     ///
     /// # Panics
     /// If `one_in` is 0 or above 65,536.

@@ -127,7 +127,8 @@ impl Settings {
         self.record_cache_bytes.min(self.budget_bytes() / 2)
     }
 
-    /// The budget without the record cache, from which the limits of other parts follow.
+    /// The budget without the record cache, from which the limits of memtables and iterators
+    /// follow.
     pub fn rest_bytes(&self) -> u64 {
         self.budget_bytes().saturating_sub(self.record_bytes())
     }

@@ -12,8 +12,8 @@
 //! the budget keeps some of them closed ([`tables`]).
 //!
 //! The record cache has the capacity of its option, or a share like the block cache ([`records`]);
-//! it is charged whole. The limits of memtables, iterators and tables follow from the budget
-//! without a fixed capacity.
+//! it is charged whole. The limits of memtables and iterators follow from the budget without a
+//! fixed capacity.
 //!
 //! Memory for one flush and one compaction is set aside
 //! ([`crate::options::settings::Settings::work_bytes`]), so a flush never waits for memory that
@@ -192,7 +192,7 @@ impl MemoryManager {
 
     /// Chooses which of `tables` stay open; one flag per table, in the same order.
     pub fn tables_to_open(&self, tables: &[&TableMeta]) -> Vec<bool> {
-        self.trees.to_open(self.settings.rest_bytes(), tables)
+        self.trees.to_open(self.settings.budget_bytes(), tables)
     }
 
     /// Whether the budget keeps some tables closed, which are opened for one use each time.
@@ -211,7 +211,7 @@ impl MemoryManager {
         let _events = hold_events();
         let bytes = views.iter().map(|view| view.metadata_bytes() as u64).sum();
         self.charge(&mut self.trees.charge(), bytes);
-        let warning = self.trees.changed(self.settings.rest_bytes(), views);
+        let warning = self.trees.changed(self.settings.budget_bytes(), views);
         warning.into_iter().for_each(|warning| self.telemetry.warn(warning));
     }
 }

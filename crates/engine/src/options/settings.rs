@@ -140,8 +140,8 @@ impl Settings {
         }
     }
 
-    /// The budget without a record cache of fixed capacity, from which the limits of other parts
-    /// follow.
+    /// The budget without a record cache of fixed capacity, from which the limits of memtables
+    /// and iterators follow.
     pub fn rest_bytes(&self) -> u64 {
         self.budget_bytes().saturating_sub(self.record_bytes())
     }

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use shamba_key::{EntryKind, SeqNo};
 
-use super::DataBlock;
+use super::{DataBlock, EntryParts};
 use super::tagged::{KeyInGroup, Opened};
 use crate::entry::EntryView;
 
@@ -104,12 +104,64 @@ impl EntryCursor {
             Some(opened) => opened.entry(payload, number, &mut self.key)?,
             None => DataBlock::view(payload)?.entry(number, &mut self.key.bytes)?,
         };
+        self.stand_at(number, parts);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn stand_at(&mut self, number: usize, parts: EntryParts<'_>) {
         self.number = number;
         (self.seq, self.kind) = (parts.seq, parts.kind);
         self.value = parts.value_start as u32;
         self.value_end = (parts.value_start + parts.value.len()) as u32;
         self.is_valid = true;
-        Ok(())
+    }
+
+    /// Calls `each` with the current entry and those after it, as long as it returns true. Returns
+    /// true at the entry for which it returned false; otherwise the entries have ended, and none is
+    /// current. Cheaper than steps: what the header says stays in registers. Only when valid.
+    ///
+    /// # Errors
+    /// A description of the damage to an entry; then no entry is current.
+    #[inline]
+    pub(crate) fn walk(
+        &mut self,
+        payload: &[u8],
+        mut each: impl FnMut(EntryView<'_>) -> bool,
+    ) -> Result<bool, String> {
+        debug_assert!(self.is_valid, "a walk from no entry");
+        self.is_valid = false;
+        let Some(opened) = &self.opened else {
+            return self.walk_plain(payload, each);
+        };
+        let value_start = self.value as usize;
+        let value = payload.get(self.value()).unwrap_or_default();
+        let parts = EntryParts { seq: self.seq, kind: self.kind, value, value_start };
+        let walked = opened.walk(payload, self.number, parts, &mut self.key, |key, parts| {
+            each(EntryView { key, seq: parts.seq, kind: parts.kind, value: parts.value })
+        });
+        let stopped = walked?;
+        if let Some((number, parts)) = stopped {
+            self.stand_at(number, parts);
+        }
+        Ok(stopped.is_some())
+    }
+
+    /// [`Self::walk`] in a block of the plain layout.
+    fn walk_plain(
+        &mut self,
+        payload: &[u8],
+        mut each: impl FnMut(EntryView<'_>) -> bool,
+    ) -> Result<bool, String> {
+        self.is_valid = true;
+        while each(self.view(payload)) {
+            if self.number + 1 >= self.count {
+                self.is_valid = false;
+                return Ok(false);
+            }
+            self.go_to(payload, self.number + 1)?;
+        }
+        Ok(true)
     }
 
     /// Whether an entry is current.

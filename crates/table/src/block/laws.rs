@@ -126,6 +126,22 @@ fn check_walks(cursor: &mut EntryCursor, payload: &[u8], rows: &[Row]) {
         assert_eq!((entry.key, entry.seq.0), (&row.key[..], row.seq), "entry {number}");
         assert_eq!((entry.kind, entry.value), (row.kind, &row.value[..]), "entry {number}");
         assert_eq!((cursor.number(), cursor.is_valid()), (number, true));
+        let (from, mut seen) = (number, number);
+        // Stops at an entry, or walks to the end.
+        let end = number + 1 + number % 5;
+        let walked = cursor.walk(payload, |entry| {
+            let row = &rows[seen];
+            assert_eq!((entry.key, entry.seq.0), (&row.key[..], row.seq), "entry {seen} after {from}");
+            assert_eq!((entry.kind, entry.value), (row.kind, &row.value[..]), "entry {seen} after {from}");
+            seen += 1;
+            seen < end
+        });
+        assert_eq!((walked, seen), (Ok(end <= count), end.min(count)), "a walk from {from} to {end}");
+        assert_eq!(cursor.is_valid(), end <= count, "a walk from {from} to {end}");
+        if cursor.is_valid() {
+            assert_eq!((cursor.number(), cursor.key()), (end - 1, &rows[end - 1].key[..]));
+            assert_eq!(cursor.view(payload).value, &rows[end - 1].value[..]);
+        }
         let before = |other: &Row| {
             internal_cmp(&other.key, SeqNo(other.seq), &row.key, SeqNo(row.seq)) == std::cmp::Ordering::Less
         };
@@ -254,6 +270,13 @@ fn ask_everything(payload: &[u8], rows: &[Row], digest: DigestFn) {
         for number in (0..block.len().min(400)).flat_map(|number| [number, number / 2]) {
             if cursor.go_to(payload, number).is_ok() {
                 assert_eq!(cursor.view(payload).value, &payload[cursor.value()]);
+                let mut left = 3;
+                let walked = cursor.walk(payload, |_| {
+                    left -= 1;
+                    left > 0
+                });
+                assert_eq!(walked == Ok(true), cursor.is_valid(), "a walk from entry {number}");
+                let _ = cursor.go_to(payload, number);
             }
             assert_eq!(
                 cursor.is_valid(),

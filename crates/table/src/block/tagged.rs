@@ -131,6 +131,29 @@ impl Opened {
         self.block(bytes).assemble(&self.at, number, key).ok_or_else(|| malformed(number))
     }
 
+    /// Calls `each` with the entries from `number` on, which has the parts `parts`, until it returns
+    /// false or the entries end. Returns the number and the parts of the entry for which it
+    /// returned false.
+    #[inline(always)]
+    pub(super) fn walk<'a>(
+        &self,
+        bytes: &'a [u8],
+        mut number: usize,
+        mut parts: EntryParts<'a>,
+        key: &mut KeyInGroup,
+        mut each: impl FnMut(&[u8], &EntryParts<'a>) -> bool,
+    ) -> Result<Option<(usize, EntryParts<'a>)>, String> {
+        let (at, block) = (&self.at, self.block(bytes));
+        while each(&key.bytes, &parts) {
+            number += 1;
+            if number >= at.count {
+                return Ok(None);
+            }
+            parts = block.assemble(at, number, key).ok_or_else(|| malformed(number))?;
+        }
+        Ok(Some((number, parts)))
+    }
+
     /// As [`Tagged::lower_bound`], in the block with the payload `bytes`.
     pub(super) fn lower_bound(&self, bytes: &[u8], key: &[u8], seq: SeqNo) -> Result<usize, String> {
         self.block(bytes).lower_bound_at(&self.at, key, seq)

@@ -193,6 +193,26 @@ impl TableIter {
         found.map_err(|detail| self.table.loaded.file.damaged(held.offset, DATA_BLOCK, detail))
     }
 
+    /// Calls `each` with the current entry and those after it, as long as it returns true. Returns
+    /// true at the entry for which it returned false; otherwise the entries have ended. Cheaper than
+    /// single steps. Only when valid (else it has no effect).
+    ///
+    /// # Errors
+    /// As [`EntryIter::next`].
+    #[inline]
+    pub fn walk_on(&mut self, mut each: impl FnMut(EntryView<'_>) -> bool) -> Result<bool> {
+        while self.entry.is_valid() {
+            let Some(held) = &self.block else { break };
+            let stopped = self.entry.walk(&held.payload, &mut each);
+            let damaged = |detail| self.table.loaded.file.damaged(held.offset, DATA_BLOCK, detail);
+            if stopped.map_err(damaged)? {
+                return Ok(true);
+            }
+            self.next_block()?;
+        }
+        Ok(false)
+    }
+
     /// Moves to the first entry of the next block.
     fn next_block(&mut self) -> Result<()> {
         match &self.block {

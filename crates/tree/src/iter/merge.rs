@@ -24,6 +24,7 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
 use shamba_table::{EntryIter, EntryView, Result};
 
+use super::run_iter::{RunIter, TableList};
 use super::source::Source;
 
 /// A merging iterator over sources; also a source itself.
@@ -99,8 +100,8 @@ impl MergeIter {
                 None => (&mut self.children[first], None),
             };
             let drained = match &mut child.iter {
-                Source::Run(iter) => drain(iter, bound, &mut each),
-                Source::Tables(iter) => drain(iter, bound, &mut each),
+                Source::Run(iter) => drain_run(iter, bound, &mut each),
+                Source::Tables(iter) => drain_run(iter, bound, &mut each),
                 Source::Other(iter) => drain(iter.as_mut(), bound, &mut each),
                 Source::Nothing => Ok(Drained::Ended),
             };
@@ -353,10 +354,23 @@ enum Drained {
     Ended,
 }
 
+impl Bound<'_> {
+    /// Whether the second child comes before this entry of the first.
+    #[inline]
+    fn is_passed_at(&self, key: &[u8], seq: SeqNo) -> bool {
+        let head = head(key);
+        if head != self.head {
+            return head > self.head;
+        }
+        let order = key.cmp(self.iter.key()).then(self.seq.cmp(&seq));
+        order.is_gt() || (order.is_eq() && !self.newer)
+    }
+}
+
 /// Moves the first child, a valid `iter`, as long as it stays first and `each` returns true.
 #[inline]
-fn drain<I: EntryIter + ?Sized>(
-    iter: &mut I,
+fn drain(
+    iter: &mut dyn EntryIter,
     bound: Option<Bound<'_>>,
     each: &mut impl FnMut(EntryView<'_>) -> bool,
 ) -> Result<Drained> {
@@ -374,17 +388,31 @@ fn drain<I: EntryIter + ?Sized>(
         if !iter.valid() {
             return Ok(Drained::Ended);
         }
-        if let Some(bound) = &bound {
-            let key = iter.key();
-            let order = head(key).cmp(&bound.head).then_with(|| {
-                let order = key.cmp(bound.iter.key());
-                order.then_with(|| bound.seq.cmp(&iter.seq()))
-            });
-            if order.is_gt() || (order.is_eq() && !bound.newer) {
-                return Ok(Drained::Passed);
-            }
+        if bound.as_ref().is_some_and(|bound| bound.is_passed_at(iter.key(), iter.seq())) {
+            return Ok(Drained::Passed);
         }
     }
+}
+
+/// As [`drain`], for tables, which have a cheaper way than single steps.
+#[inline]
+fn drain_run<L: TableList>(
+    iter: &mut RunIter<L>,
+    bound: Option<Bound<'_>>,
+    each: &mut impl FnMut(EntryView<'_>) -> bool,
+) -> Result<Drained> {
+    debug_assert!(iter.valid(), "a source without an entry is first");
+    let mut has_passed = false;
+    let stopped = iter.walk_on(|entry| {
+        // False for the first entry: it comes before the second child's.
+        has_passed = bound.as_ref().is_some_and(|bound| bound.is_passed_at(entry.key, entry.seq));
+        !has_passed && each(entry)
+    })?;
+    Ok(match (stopped, has_passed) {
+        (true, true) => Drained::Passed,
+        (true, false) => Drained::Stopped,
+        (false, _) => Drained::Ended,
+    })
 }
 
 impl EntryIter for MergeIter {

@@ -220,6 +220,35 @@ impl<L: TableList> RunIter<L> {
         Ok(())
     }
 
+    /// As [`TableIter::walk_on`], from table to table. Counts the tombstones for which `each`
+    /// returned true as passed.
+    #[inline]
+    pub fn walk_on(&mut self, mut each: impl FnMut(EntryView<'_>) -> bool) -> Result<bool> {
+        while let Some(open) = self.open.as_mut().filter(|_| self.valid) {
+            self.valid = false;
+            let (mut passed, mut is_beyond) = (0, false);
+            let Open { index, iter, upper, .. } = open;
+            let stopped = iter.walk_on(|entry| {
+                if upper.as_ref().is_some_and(|upper| entry.key >= upper.as_ref()) {
+                    is_beyond = true;
+                    return false;
+                }
+                let goes_on = each(entry);
+                passed += u64::from(goes_on && entry.kind == EntryKind::Delete);
+                goes_on
+            });
+            debug_assert!(*index != usize::MAX, "a released iterator is moved");
+            let after = *index + 1;
+            self.tombstones_passed += passed;
+            if stopped? && !is_beyond {
+                self.valid = true;
+                return Ok(true);
+            }
+            self.seek_from(after, None)?;
+        }
+        Ok(false)
+    }
+
     /// The current table, if the current entry is not newer than `floor`.
     #[inline]
     fn hidden_at(&self, floor: SeqNo) -> Option<usize> {

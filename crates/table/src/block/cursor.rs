@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use shamba_key::{EntryKind, SeqNo};
 
-use super::{DataBlock, EntryParts};
 use super::tagged::{KeyInGroup, Opened};
+use super::{DataBlock, EntryParts};
 use crate::entry::EntryView;
 
 /// Initial capacity for the key, sufficient for most keys and the rest of a chunk.

@@ -194,8 +194,8 @@ impl TableIter {
     }
 
     /// Calls `each` with the current entry and those after it, as long as it returns true. Returns
-    /// true at the entry for which it returned false; otherwise the entries have ended. Cheaper than
-    /// single steps. Only when valid (else it has no effect).
+    /// true at the entry for which it returned false; otherwise the entries have ended. Costs less
+    /// than single steps. Only when valid (else it has no effect).
     ///
     /// # Errors
     /// As [`EntryIter::next`].

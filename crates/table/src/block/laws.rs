@@ -114,20 +114,46 @@ fn probes(rows: &[Row]) -> Vec<Vec<u8>> {
     keys
 }
 
+/// Walks a cursor over a block, in both directions and in jumps from one entry to any other.
+fn check_walks(cursor: &mut EntryCursor, payload: &[u8], rows: &[Row]) {
+    cursor.enter(payload, rows.len()).expect("a block");
+    assert!(!cursor.is_valid(), "a cursor that has entered a block is at no entry");
+    let count = rows.len();
+    let jumps = (0..count).map(|step| step * 7 % count);
+    for number in (0..count).chain((0..count).rev()).chain(jumps) {
+        cursor.go_to(payload, number).expect("an entry");
+        let (row, entry) = (&rows[number], cursor.view(payload));
+        assert_eq!((entry.key, entry.seq.0), (&row.key[..], row.seq), "entry {number}");
+        assert_eq!((entry.kind, entry.value), (row.kind, &row.value[..]), "entry {number}");
+        assert_eq!((cursor.number(), cursor.is_valid()), (number, true));
+        let (from, mut seen) = (number, number);
+        // Stops at an entry, or walks to the end.
+        let end = number + 1 + number % 5;
+        let walked = cursor.walk(payload, |entry| {
+            let row = &rows[seen];
+            assert_eq!((entry.key, entry.seq.0), (&row.key[..], row.seq), "entry {seen} after {from}");
+            assert_eq!((entry.kind, entry.value), (row.kind, &row.value[..]), "entry {seen} after {from}");
+            seen += 1;
+            seen < end
+        });
+        assert_eq!((walked, seen), (Ok(end <= count), end.min(count)), "a walk from {from} to {end}");
+        assert_eq!(cursor.is_valid(), end <= count, "a walk from {from} to {end}");
+        if cursor.is_valid() {
+            assert_eq!((cursor.number(), cursor.key()), (end - 1, &rows[end - 1].key[..]));
+            assert_eq!(cursor.view(payload).value, &rows[end - 1].value[..]);
+        }
+        let before = |other: &Row| {
+            internal_cmp(&other.key, SeqNo(other.seq), &row.key, SeqNo(row.seq)) == std::cmp::Ordering::Less
+        };
+        let bound = cursor.lower_bound(payload, &row.key, SeqNo(row.seq));
+        assert_eq!(bound, Ok(rows.partition_point(before)), "entry {number}");
+    }
+}
+
 fn check_answers(block: DataBlock<'_>, rows: &[Row], digest: DigestFn) {
     assert_eq!(block.len(), rows.len());
     assert_eq!(block.check(), Ok(()));
     let mut key = Vec::new();
-    for numbers in [0..rows.len(), rows.len() / 3..rows.len() * 2 / 3] {
-        let (mut keys, mut start, mut number) = (Vec::new(), 0, numbers.start);
-        let taken = block.take(numbers.clone(), &mut keys, |parts, keys| {
-            let row = &rows[number];
-            assert_eq!((parts.seq.0, parts.kind, parts.value), (row.seq, row.kind, &row.value[..]));
-            assert_eq!(keys[start..], row.key, "entry {number}");
-            (start, number) = (keys.len(), number + 1);
-        });
-        assert_eq!((taken, number), (Ok(()), numbers.end));
-    }
     for (number, row) in rows.iter().enumerate() {
         let parts = block.entry(number, &mut key).expect("an entry");
         assert_eq!((parts.seq.0, parts.kind, parts.value), (row.seq, row.kind, &row.value[..]));
@@ -155,6 +181,8 @@ fn check_answers(block: DataBlock<'_>, rows: &[Row], digest: DigestFn) {
 #[test]
 fn both_layouts_answer_as_a_plain_list_does() {
     let mut builders = [DataBlockBuilder::new(true), DataBlockBuilder::new(false)];
+    // One cursor for all blocks, as an iterator has.
+    let mut cursor = EntryCursor::default();
     for seed in 0..400u64 {
         let dice = Dice(SeededRng::new(seed));
         let rows = random_rows(&dice);
@@ -163,8 +191,10 @@ fn both_layouts_answer_as_a_plain_list_does() {
         let kind = if dice.below(3) == 0 { DigestKind::TestFourBit } else { DigestKind::Xxh3 };
         let digest = DigestFn::new(kind, seed);
         check_answers(DataBlock::view(&plain(&rows)).expect("a plain block"), &rows, digest);
+        check_walks(&mut cursor, &plain(&rows), &rows);
         for builder in &mut builders {
             let payload = tagged(builder, &rows, digest);
+            check_walks(&mut cursor, &payload, &rows);
             check_answers(DataBlock::view(&payload).expect("a tagged block"), &rows, digest);
         }
     }
@@ -233,11 +263,30 @@ fn ask_everything(payload: &[u8], rows: &[Row], digest: DigestFn) {
             let end = parts.value_start + parts.value.len();
             assert_eq!(&payload[parts.value_start..end], parts.value);
         }
-        let _ = block.take(number / 2..number + 2, &mut key, |parts, _| {
-            let end = parts.value_start + parts.value.len();
-            assert_eq!(&payload[parts.value_start..end], parts.value);
-        });
         let _ = block.tag_agrees(number, 7);
+    }
+    let mut cursor = EntryCursor::default();
+    if cursor.enter(payload, block.len()).is_ok() {
+        for number in (0..block.len().min(400)).flat_map(|number| [number, number / 2]) {
+            if cursor.go_to(payload, number).is_ok() {
+                assert_eq!(cursor.view(payload).value, &payload[cursor.value()]);
+                let mut left = 3;
+                let walked = cursor.walk(payload, |_| {
+                    left -= 1;
+                    left > 0
+                });
+                assert_eq!(walked == Ok(true), cursor.is_valid(), "a walk from entry {number}");
+                let _ = cursor.go_to(payload, number);
+            }
+            assert_eq!(
+                cursor.is_valid(),
+                block.entry(number, &mut key).is_ok(),
+                "entry {number} of a damaged block is read by one of both ways"
+            );
+        }
+        for row in rows {
+            let _ = cursor.lower_bound(payload, &row.key, SeqNo(row.seq));
+        }
     }
     let _ = block.entry(block.len(), &mut key);
     for row in rows {

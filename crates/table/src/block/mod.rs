@@ -13,6 +13,7 @@
 //! Not here: checksums and compression ([`frame`]).
 
 mod builder;
+mod cursor;
 pub(crate) mod frame;
 mod pieces;
 mod plain;
@@ -25,9 +26,8 @@ mod laws;
 mod tests;
 
 pub(crate) use self::builder::{DataBlockBuilder, NewEntry, shared_bytes};
+pub(crate) use self::cursor::EntryCursor;
 pub(crate) use self::plain::{Block, BlockBuilder, EntryRef, LARGEST_PAYLOAD_BYTES, PlainView};
-
-use std::ops::Range;
 
 use shamba_key::{EntryKind, SeqNo};
 
@@ -118,25 +118,6 @@ impl<'a> DataBlock<'a> {
                 key.clear();
                 block.append(number, key)
             }
-        }
-    }
-
-    /// Decodes the entries `numbers`, which must be below [`Self::len`]. For each, appends the key
-    /// to `keys` and calls `each` with the entry and `keys`. Cheaper than one call per entry.
-    #[inline]
-    pub(crate) fn take(
-        &self,
-        numbers: Range<usize>,
-        keys: &mut Vec<u8>,
-        mut each: impl FnMut(EntryParts<'a>, &[u8]),
-    ) -> Result<(), String> {
-        match self {
-            Self::Plain(block) => numbers.into_iter().try_for_each(|number| {
-                let parts = block.append(number, keys)?;
-                each(parts, keys);
-                Ok(())
-            }),
-            Self::Tagged(block) => block.take(numbers, keys, each),
         }
     }
 

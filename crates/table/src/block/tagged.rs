@@ -29,15 +29,19 @@
 //! than 100 entries, where one byte would often be equal by chance. In blocks without tags the
 //! search is binary, by key.
 //!
-//! Not here: the choice of the widths ([`super::builder`]).
+//! Not here: the choice of the widths ([`super::builder`]), access to one entry after the other
+//! ([`opened`]).
+
+mod opened;
+
+pub(super) use self::opened::{KeyInGroup, Opened};
 
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use shamba_key::{EntryKind, SeqNo, prefetch_address, prefetch_line};
 
 use super::EntryParts;
-use super::pieces::{append_part, chunk_at, is_of, number_near_the_end};
+use super::pieces::{is_of, number_near_the_end};
 use super::tags::Tags;
 
 /// The layout byte of tagged blocks.
@@ -85,7 +89,7 @@ pub(crate) struct Tagged<'a> {
 }
 
 /// Places derived from the header.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Places {
     count: usize,
     base_seq: u64,
@@ -357,25 +361,26 @@ impl<'a> Tagged<'a> {
 
     /// The number of the first entry at or after `(key, seq)`; the count if there is none.
     pub(super) fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, String> {
-        let fit = || {
-            let at = self.places()?;
-            Some((at, self.common(&at)?))
-        };
-        let (at, common) = fit().ok_or_else(|| wrong_header(self.bytes))?;
+        let at = self.places().ok_or_else(|| wrong_header(self.bytes))?;
+        self.lower_bound_at(&at, key, seq)
+    }
+
+    fn lower_bound_at(&self, at: &Places, key: &[u8], seq: SeqNo) -> Result<usize, String> {
+        let common = self.common(at).ok_or_else(|| wrong_header(self.bytes))?;
         let Some(rest) = key.strip_prefix(common) else {
             return Ok(if key < common { 0 } else { at.count });
         };
         if at.group_shift == 0 {
-            return self.first_from(&at, 0, at.count, rest, seq);
+            return self.first_from(at, 0, at.count, rest, seq);
         }
         // The last group that starts before the position contains it, unless it is the start of the
         // next group.
         let (mut low, mut high) = (0, (at.count + (1 << at.group_shift) - 1) >> at.group_shift);
-        self.ask_for(&at, (0..at.count).step_by((high / ASKED_FOR + 1) << at.group_shift));
+        self.ask_for(at, (0..at.count).step_by((high / ASKED_FOR + 1) << at.group_shift));
         while low < high {
             let middle = low.midpoint(high);
             let number = middle << at.group_shift;
-            let order = self.order_in_group(&at, number, rest, seq).ok_or_else(|| malformed(number))?;
+            let order = self.order_in_group(at, number, rest, seq).ok_or_else(|| malformed(number))?;
             if order == Ordering::Less {
                 low = middle + 1;
             } else {
@@ -386,10 +391,10 @@ impl<'a> Tagged<'a> {
             return Ok(0);
         };
         let (start, end) = (group << at.group_shift, (low << at.group_shift).min(at.count));
-        self.ask_for(&at, start + 1..end.min(start + ASKED_FOR));
-        let prefix = self.group_prefix(&at, start).ok_or_else(|| malformed(start))?;
+        self.ask_for(at, start + 1..end.min(start + ASKED_FOR));
+        let prefix = self.group_prefix(at, start).ok_or_else(|| malformed(start))?;
         match rest.strip_prefix(prefix) {
-            Some(rest) => self.first_from(&at, start, end, rest, seq),
+            Some(rest) => self.first_from(at, start, end, rest, seq),
             // The first entry of the group is before the position, so all of its entries are.
             None => Ok(end),
         }
@@ -456,47 +461,6 @@ impl<'a> Tagged<'a> {
             self.parts(&at, &entry)
         };
         assemble().ok_or_else(|| malformed(number))
-    }
-
-    /// Decodes the entries `numbers`; calls `each` with each entry after its key was appended to
-    /// `keys`.
-    #[inline]
-    pub(super) fn take(
-        &self,
-        numbers: Range<usize>,
-        keys: &mut Vec<u8>,
-        mut each: impl FnMut(EntryParts<'a>, &[u8]),
-    ) -> Result<(), String> {
-        let at = self.places().ok_or_else(|| wrong_header(self.bytes))?;
-        let in_group = (1usize << at.group_shift) - 1;
-        // Start of the previous key, and the length that it shares with the next one of its group.
-        let (mut before, mut shared) = (0, 0);
-        for number in numbers.clone() {
-            let mut assemble = || {
-                let entry = self.located(&at, number)?;
-                let start = keys.len();
-                if number == numbers.start || (at.group_shift > 0 && number & in_group == 0) {
-                    let prefix = self.group_prefix(&at, number)?;
-                    keys.extend_from_slice(self.common(&at)?);
-                    keys.extend_from_slice(prefix);
-                    shared = keys.len() - start;
-                } else if let Some(chunk) = chunk_at(keys, before, shared) {
-                    append_part(keys, chunk, shared);
-                } else {
-                    keys.extend_from_within(before..before + shared);
-                }
-                before = start;
-                let suffix_at = entry.start + at.entry_head_bytes;
-                match chunk_at(self.bytes, suffix_at, entry.suffix.len()) {
-                    Some(chunk) => append_part(keys, chunk, entry.suffix.len()),
-                    None => keys.extend_from_slice(entry.suffix),
-                }
-                self.parts(&at, &entry)
-            };
-            let parts = assemble().ok_or_else(|| malformed(number))?;
-            each(parts, keys);
-        }
-        Ok(())
     }
 
     /// Prefetches all entries that a search may read next, so that their cache misses overlap.

@@ -1,48 +1,43 @@
 //! The iterator over a table, in both directions.
 //!
-//! An iterator holds the reader, the current block and a few of its entries, decoded together
-//! ([`Window`]). A seek decodes one entry, and each further window is larger. So a scan rarely pays
-//! for reading the block's header, and a seek decodes no entry that is not used. `value` is a slice
-//! of the block, `key` is assembled from its pieces. [`ReadAhead`] decides how much is read from
-//! the file at once.
+//! An iterator holds the reader, the current block and one of its entries, decoded
+//! ([`EntryCursor`]). The block's header is decoded once, when the iterator enters the block, and
+//! no entry is decoded that is not used. `value` is a slice of the block, `key` is assembled from
+//! its pieces. [`ReadAhead`] decides how much is read from the file at once.
 //!
 //! Not here: iterators over runs and trees (the engine's), and their bounds.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo, prefetch_line};
+use shamba_key::{EntryKind, SeqNo};
 
 use super::TableReader;
 use super::ahead::{ReadAhead, Walk, walk_part};
 use super::load::DATA_BLOCK;
 use super::walked::IndexCursor;
-use super::window::{ENTRIES_MAX, WINDOW_BYTES, Window};
 use crate::Result;
-use crate::block::DataBlock;
+use crate::block::EntryCursor;
 use crate::cache::PinnedBlock;
 use crate::counters::ReadCounters;
 use crate::entry::{EntryIter, EntryView};
 use crate::index::{BlockNo, Handle};
 use crate::ledger::Charge;
 
-/// Growth factor of consecutive windows: reading a block's header costs about as much as decoding a
-/// few entries.
-const STRIDE_GROWTH: usize = 3;
+/// Memory of an iterator's position.
+const CURSOR_BYTES: u64 = EntryCursor::BYTES as u64;
 
 /// Iterator over the entries of one table.
 #[derive(Debug)]
 pub struct TableIter {
     table: Arc<TableReader>,
-    /// The current block; the window's entries belong to it.
+    /// The current block. The entry belongs to it.
     block: Option<HeldBlock>,
-    window: Window,
-    /// Number of entries in the next window.
-    stride: usize,
+    entry: EntryCursor,
     ahead: ReadAhead,
     index: IndexCursor,
     counters: ReadCounters,
-    /// Charge for the window, and for the current block if it is not in a frame of the cache.
+    /// Charge for the entry, and for the current block if it is not in a frame of the cache.
     charge: Charge,
 }
 
@@ -53,23 +48,17 @@ struct HeldBlock {
     /// Offset in the file.
     offset: u64,
     payload: PinnedBlock,
-    /// Number of its entries.
-    count: usize,
 }
 
 impl TableIter {
     pub(super) fn new(table: Arc<TableReader>, walk: Walk) -> Self {
-        let charge = Charge::new(
-            table.cached.ledger(),
-            walk_part(matches!(walk, Walk::Whole { .. })),
-            WINDOW_BYTES as u64,
-        );
+        let part = walk_part(matches!(walk, Walk::Whole { .. }));
+        let charge = Charge::new(table.cached.ledger(), part, CURSOR_BYTES);
         Self {
             table,
             charge,
             block: None,
-            window: Window::default(),
-            stride: 1,
+            entry: EntryCursor::default(),
             ahead: ReadAhead::new(walk),
             index: IndexCursor::default(),
             counters: ReadCounters::default(),
@@ -94,10 +83,10 @@ impl TableIter {
     /// The iterator is invalid until the next seek.
     pub fn release(&mut self) {
         self.block = None;
-        self.window.clear();
+        self.entry.leave();
         self.ahead.release();
         self.index.release();
-        self.charge.resize(WINDOW_BYTES as u64);
+        self.charge.resize(CURSOR_BYTES);
     }
 
     /// Counts a search of the index partition that lists the current block
@@ -112,10 +101,10 @@ impl TableIter {
     /// Makes block `number` the current block; returns its number of entries, or `None` if there is
     /// no such block. No entry is current afterwards.
     fn enter(&mut self, number: BlockNo) -> Result<Option<usize>> {
-        self.window.clear();
+        self.entry.leave();
         if let Some(held) = &self.block {
             if held.number == number {
-                return Ok(Some(held.count));
+                return Ok(Some(self.entry.count()));
             }
         }
         self.block = None;
@@ -129,7 +118,7 @@ impl TableIter {
     /// As [`Self::enter`], for the first block that can hold an entry at or after `(key, seq)`;
     /// also returns its number.
     fn enter_at(&mut self, key: &[u8], seq: SeqNo) -> Result<Option<(BlockNo, usize)>> {
-        self.window.clear();
+        self.entry.leave();
         let fill_cache = self.ahead.fills_cache();
         let found = self.index.find(self.table.partitions(), key, seq, fill_cache, &mut self.counters)?;
         let Some((number, handle)) = found else {
@@ -138,7 +127,7 @@ impl TableIter {
         };
         if let Some(held) = &self.block {
             if held.number == number {
-                return Ok(Some((number, held.count)));
+                return Ok(Some((number, self.entry.count())));
             }
         }
         self.block = None;
@@ -153,7 +142,9 @@ impl TableIter {
         let count = handle.entries as usize;
         self.charge_block(&payload);
         debug_assert!(count > 0, "the block at {} lists no entry", handle.offset);
-        self.block = Some(HeldBlock { number, offset: handle.offset, payload, count });
+        let entered = self.entry.enter(&payload, count);
+        entered.map_err(|detail| self.table.loaded.file.damaged(handle.offset, DATA_BLOCK, detail))?;
+        self.block = Some(HeldBlock { number, offset: handle.offset, payload });
         Ok(count)
     }
 
@@ -161,59 +152,27 @@ impl TableIter {
         let block_bytes = match payload {
             // Charged by the cache.
             PinnedBlock::Frame(_) => 0,
-            PinnedBlock::Heap(bytes) => bytes.len(),
+            PinnedBlock::Heap(bytes) => bytes.len() as u64,
         };
-        let bytes = (WINDOW_BYTES + block_bytes) as u64;
+        let bytes = CURSOR_BYTES + block_bytes;
         if bytes != self.charge.bytes() {
             self.charge.resize(bytes);
         }
-        debug_assert!(
-            self.charge.bytes() >= WINDOW_BYTES as u64,
-            "an iterator that is not charged for its window"
-        );
+        debug_assert!(self.charge.bytes() >= CURSOR_BYTES, "an iterator that is not charged for its entry");
     }
 
-    /// Calls `ask` with the current block.
-    fn ask<T>(
-        &mut self,
-        ask: impl FnOnce(DataBlock<'_>, &mut Window) -> std::result::Result<T, String>,
-    ) -> Result<T> {
-        let (offset, payload) = match &self.block {
-            Some(held) => (held.offset, &held.payload[..]),
-            None => (0, &[][..]),
-        };
-        let window = &mut self.window;
-        let asked = DataBlock::view(payload).and_then(|block| ask(block, window));
-        asked.map_err(|detail| self.table.loaded.file.damaged(offset, DATA_BLOCK, detail))
-    }
-
-    /// Decodes entries of the current block from entry `number` on; the first becomes current.
-    fn take_from(&mut self, number: usize) -> Result<()> {
-        let count = self.block.as_ref().map_or(0, |held| held.count);
-        let numbers = number..count.min(number + self.stride);
-        debug_assert!(number <= count, "entry {number} of a block of {count}");
-        debug_assert!((1..=ENTRIES_MAX).contains(&self.stride), "windows of {} entries", self.stride);
-        self.stride = (self.stride * STRIDE_GROWTH).min(ENTRIES_MAX);
-        self.ask(|block, window| window.fill(block, numbers))
-    }
-
-    /// Decodes entries of the current block that end before entry `end`; the last becomes current.
-    fn take_up_to(&mut self, end: usize) -> Result<()> {
-        debug_assert!(
-            self.block.as_ref().is_none_or(|held| end <= held.count),
-            "entries up to {end} of a shorter block"
-        );
-        let numbers = end.saturating_sub(self.stride)..end;
-        self.stride = (self.stride * STRIDE_GROWTH).min(ENTRIES_MAX);
-        self.ask(|block, window| window.fill(block, numbers))?;
-        self.window.go_to_last();
-        Ok(())
+    /// Makes entry `number` of the current block the current one.
+    #[inline]
+    fn go_to(&mut self, number: usize) -> Result<()> {
+        let Some(held) = &self.block else { return Ok(()) };
+        let gone = self.entry.go_to(&held.payload, number);
+        gone.map_err(|detail| self.table.loaded.file.damaged(held.offset, DATA_BLOCK, detail))
     }
 
     /// Goes to the first entry of block `number`, if there is such a block.
     fn settle_first(&mut self, number: BlockNo) -> Result<()> {
         match self.enter(number)? {
-            Some(_) => self.take_from(0),
+            Some(_) => self.go_to(0),
             None => Ok(()),
         }
     }
@@ -222,52 +181,65 @@ impl TableIter {
     /// entries.
     fn settle_last(&mut self, number: BlockNo) -> Result<()> {
         match self.enter(number)? {
-            Some(count) => self.take_up_to(count),
+            Some(count) => self.go_to(count.saturating_sub(1)),
             None => Ok(()),
         }
     }
 
     /// The entry of the current block at which a seek ends.
     fn search(&mut self, key: &[u8], seq: SeqNo) -> Result<usize> {
-        if let Some(held) = &self.block {
-            // The header and the tags and offsets after it.
-            for line in [0, 64, 128] {
-                prefetch_line(&held.payload, line);
+        let Some(held) = &self.block else { return Ok(0) };
+        let found = self.entry.lower_bound(&held.payload, key, seq);
+        found.map_err(|detail| self.table.loaded.file.damaged(held.offset, DATA_BLOCK, detail))
+    }
+
+    /// Calls `each` with the current entry and those after it, as long as it returns true. Returns
+    /// true at the entry for which it returned false; otherwise the entries have ended. Costs less
+    /// than single steps. Only when valid (else it has no effect).
+    ///
+    /// # Errors
+    /// As [`EntryIter::next`].
+    #[inline]
+    pub fn walk_on(&mut self, mut each: impl FnMut(EntryView<'_>) -> bool) -> Result<bool> {
+        while self.entry.is_valid() {
+            let Some(held) = &self.block else { break };
+            let stopped = self.entry.walk(&held.payload, &mut each);
+            let damaged = |detail| self.table.loaded.file.damaged(held.offset, DATA_BLOCK, detail);
+            if stopped.map_err(damaged)? {
+                return Ok(true);
             }
+            self.next_block()?;
         }
-        self.ask(|block, _| block.lower_bound(key, seq))
+        Ok(false)
     }
 
-    /// Moves past the end of the window.
-    fn next_window(&mut self) -> Result<()> {
-        let Some(held) = &self.block else { return Ok(()) };
-        let (number, end) = (held.number, self.window.numbers().end);
-        if end < held.count { self.take_from(end) } else { self.settle_first(number.next()) }
+    /// Moves to the first entry of the next block.
+    fn next_block(&mut self) -> Result<()> {
+        match &self.block {
+            Some(held) => self.settle_first(held.number.next()),
+            None => Ok(()),
+        }
     }
 
-    /// Moves before the start of the window.
-    fn prev_window(&mut self) -> Result<()> {
-        let Some(held) = &self.block else { return Ok(()) };
-        match (self.window.numbers().start, held.number.previous()) {
-            (0, Some(before)) => self.settle_last(before),
-            (0, None) => {
-                self.window.clear();
+    /// Moves to the last entry of the previous block.
+    fn prev_block(&mut self) -> Result<()> {
+        match self.block.as_ref().and_then(|held| held.number.previous()) {
+            Some(before) => self.settle_last(before),
+            None => {
+                self.entry.leave();
                 Ok(())
             }
-            (start, _) => self.take_up_to(start),
         }
     }
 }
 
 impl EntryIter for TableIter {
     fn seek_to_first(&mut self) -> Result<()> {
-        self.stride = 1;
         self.settle_first(BlockNo::FIRST)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.stride = 1;
-        self.window.clear();
+        self.entry.leave();
         match self.table.loaded.index.last() {
             Some(last) => self.settle_last(last),
             None => Ok(()),
@@ -275,84 +247,84 @@ impl EntryIter for TableIter {
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        self.stride = 1;
-        self.window.clear();
+        self.entry.leave();
         let Some((number, count)) = self.enter_at(key, seq)? else {
             return Ok(());
         };
         let place = self.search(key, seq)?;
         // Between the last entry of a block and its separator: the result is the next block's first
         // entry.
-        if place < count { self.take_from(place) } else { self.settle_first(number.next()) }
+        if place < count { self.go_to(place) } else { self.settle_first(number.next()) }
     }
 
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        self.stride = 1;
-        self.window.clear();
-        let Some((number, count)) = self.enter_at(key, seq)? else {
+        self.entry.leave();
+        let Some((_, count)) = self.enter_at(key, seq)? else {
             return self.seek_to_last();
         };
         let place = self.search(key, seq)?;
         if place < count {
-            self.take_from(place)?;
-            if self.window.seq() == seq && self.window.key() == key {
+            self.go_to(place)?;
+            if self.entry.seq() == seq && self.entry.key() == key {
                 return Ok(());
             }
-            self.stride = 1;
         }
-        match (place, number.previous()) {
-            (0, Some(before)) => self.settle_last(before),
-            (0, None) => {
-                self.window.clear();
-                Ok(())
-            }
-            (place, _) => self.take_up_to(place),
-        }
+        if place > 0 { self.go_to(place - 1) } else { self.prev_block() }
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        if self.window.next() || !self.window.valid() { Ok(()) } else { self.next_window() }
+        if !self.entry.is_valid() {
+            return Ok(());
+        }
+        let number = self.entry.number() + 1;
+        if number < self.entry.count() { self.go_to(number) } else { self.next_block() }
     }
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
-        if self.window.prev() || !self.window.valid() { Ok(()) } else { self.prev_window() }
+        if !self.entry.is_valid() {
+            return Ok(());
+        }
+        match self.entry.number().checked_sub(1) {
+            Some(number) => self.go_to(number),
+            None => self.prev_block(),
+        }
     }
 
     #[inline]
     fn valid(&self) -> bool {
-        self.window.valid()
+        self.entry.is_valid()
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        self.window.key()
+        self.entry.key()
     }
 
     #[inline]
     fn seq(&self) -> SeqNo {
-        self.window.seq()
+        self.entry.seq()
     }
 
     #[inline]
     fn kind(&self) -> EntryKind {
-        self.window.kind()
+        self.entry.kind()
     }
 
     #[inline]
     fn view(&self) -> EntryView<'_> {
-        self.window.view(self.block.as_ref().map_or(&[], |held| &held.payload))
+        self.entry.view(self.block.as_ref().map_or(&[], |held| &held.payload))
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.block.as_ref().and_then(|held| held.payload.get(self.window.value())).unwrap_or_default()
+        self.block.as_ref().and_then(|held| held.payload.get(self.entry.value())).unwrap_or_default()
     }
 
     fn value_bytes(&self) -> Bytes {
         match &self.block {
-            Some(held) if self.window.valid() => held.payload.share(self.window.value()),
+            Some(held) if self.entry.is_valid() => held.payload.share(self.entry.value()),
             _ => Bytes::new(),
         }
     }

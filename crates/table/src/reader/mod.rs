@@ -42,7 +42,6 @@ mod iter;
 mod lookup;
 mod verify;
 mod walked;
-mod window;
 mod written;
 
 // Forwarding methods of the reader.

@@ -152,6 +152,18 @@ impl Batch {
         self.key(self.ends.len().wrapping_sub(1)).unwrap_or_default()
     }
 
+    /// Whether the last entry has this key.
+    #[inline]
+    pub fn ends_with_key(&self, key: &[u8]) -> bool {
+        let last = self.last_key();
+        // In most cases the last bytes decide, without a call.
+        let differs = match (last.last_chunk::<8>(), key.last_chunk::<8>()) {
+            (Some(last), Some(key)) => last != key,
+            _ => false,
+        };
+        !differs && last == key
+    }
+
     /// The key of entry `number`.
     #[inline]
     pub fn key(&self, number: usize) -> Option<&[u8]> {

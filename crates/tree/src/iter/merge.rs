@@ -1,11 +1,12 @@
 //! Merging iterator: presents many sorted sources as one, in internal order and in both directions.
 //!
 //! Every child is at its first entry not yet returned, in the direction of travel. The vector
-//! `order` holds the numbers of the children sorted by these entries. After a step only the first
-//! child has moved. It usually stays first, since one source holds most of a tree's entries; that
-//! takes one comparison, with the second child. Otherwise its new position is found by binary
-//! search, which takes as few comparisons as a heap. Children are compared by key head, then key,
-//! then sequence number; head and sequence number are stored with the child.
+//! `order` holds the children's places, sorted by these entries. After a step only the first child
+//! has moved. It usually stays first, since one source holds most of a tree's entries; that takes
+//! one comparison, with the second child. Otherwise its new position is found by binary search,
+//! which takes as few comparisons as a heap. Places are compared by key head, then key, then
+//! sequence number. Head and sequence number are part of the place, so a comparison reads the
+//! children only if the heads are equal.
 //!
 //! Children are given newest first. Two children with the same key and sequence number hold the
 //! same write (a replayed log and the table that was flushed from it). The newest child's copy is
@@ -23,13 +24,14 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
 use shamba_table::{EntryIter, EntryView, Result};
 
+use super::run_iter::{RunIter, TableList};
 use super::source::Source;
 
 /// A merging iterator over sources; also a source itself.
 pub struct MergeIter {
     children: Vec<Child>,
-    /// Numbers of the children that are at an entry, in the order of these entries.
-    order: Vec<u32>,
+    /// The children that are at an entry, in the order of these entries.
+    order: Vec<Placed>,
     direction: Direction,
 }
 
@@ -47,8 +49,15 @@ struct Child {
     iter: Source,
     /// Whether the child is at an entry that has not been returned.
     live: bool,
+}
+
+/// A child and the entry that it is at.
+#[derive(Clone, Copy)]
+struct Placed {
+    /// The head of the entry's key.
     head: u64,
     seq: SeqNo,
+    child: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,12 +69,12 @@ enum Direction {
 impl MergeIter {
     /// Approximate memory, not counting blocks.
     pub fn memory_bytes(&self) -> usize {
-        self.children.capacity() * size_of::<Child>() + self.order.capacity() * size_of::<u32>()
+        self.children.capacity() * size_of::<Child>() + self.order.capacity() * size_of::<Placed>()
     }
 
     /// Merges `sources`, given newest first. Has no position until it is sought.
     pub fn new(sources: Vec<impl Into<Source>>) -> Self {
-        let child = |iter: _| Child { iter: Into::into(iter), live: false, head: 0, seq: SeqNo::ZERO };
+        let child = |iter: _| Child { iter: Into::into(iter), live: false };
         let children: Vec<Child> = sources.into_iter().map(child).collect();
         Self { order: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
     }
@@ -76,15 +85,14 @@ impl MergeIter {
     /// entries are read.
     pub fn walk(&mut self, mut each: impl FnMut(EntryView<'_>) -> bool) -> Result<()> {
         debug_assert!(self.direction == Direction::Forward);
-        while let Some(&first) = self.order.first() {
-            let first = first as usize;
-            let second = self.order.get(1).map(|&second| second as usize);
+        while let Some(first) = self.order.first() {
+            let first = first.child as usize;
             // Borrows both, the first one mutably.
-            let (child, bound) = match second {
-                Some(second) => match two_mut(&mut self.children, first, second) {
+            let (child, bound) = match self.order.get(1) {
+                Some(second) => match two_mut(&mut self.children, first, second.child as usize) {
                     Some((child, next)) => {
-                        let bound =
-                            Bound { head: next.head, seq: next.seq, newer: first < second, iter: &next.iter };
+                        let newer = first < second.child as usize;
+                        let bound = Bound { head: second.head, seq: second.seq, newer, iter: &next.iter };
                         (child, Some(bound))
                     }
                     None => return Ok(()),
@@ -92,18 +100,21 @@ impl MergeIter {
                 None => (&mut self.children[first], None),
             };
             let drained = match &mut child.iter {
-                Source::Run(iter) => drain(iter, bound, &mut each),
-                Source::Tables(iter) => drain(iter, bound, &mut each),
+                Source::Run(iter) => drain_run(iter, bound, &mut each),
+                Source::Tables(iter) => drain_run(iter, bound, &mut each),
                 Source::Other(iter) => drain(iter.as_mut(), bound, &mut each),
                 Source::Nothing => Ok(Drained::Ended),
             };
             match drained {
+                Ok(Drained::Ended) => {
+                    child.live = false;
+                    self.order.remove(0);
+                }
                 Ok(drained) => {
-                    child.refresh();
+                    self.order[0] = child.placed(first);
                     match drained {
-                        Drained::Stopped => return Ok(()),
                         Drained::Passed => self.move_back(0),
-                        Drained::Ended => drop(self.order.remove(0)),
+                        _ => return Ok(()),
                     }
                 }
                 Err(error) => {
@@ -138,7 +149,7 @@ impl MergeIter {
         let direction = self.direction;
         let done = self.for_each_child(|number, child| {
             let Hidden { bound, floor } = hidden(number);
-            if !child.live || floor.is_some_and(|floor| child.seq > floor) {
+            if !child.live || floor.is_some_and(|floor| child.iter.seq() > floor) {
                 return Ok(());
             }
             match (direction, floor, bound) {
@@ -161,7 +172,7 @@ impl MergeIter {
                     }
                 }
             }
-            child.refresh();
+            child.live = child.iter.valid();
             Ok(())
         });
         self.sort_children(done, direction)
@@ -175,7 +186,7 @@ impl MergeIter {
     ) -> Result<()> {
         let placed = self.for_each_child(|_, child| {
             place(&mut child.iter)?;
-            child.refresh();
+            child.live = child.iter.valid();
             Ok(())
         });
         self.sort_children(placed, direction)
@@ -191,14 +202,15 @@ impl MergeIter {
         self.direction = direction;
         self.order.clear();
         moved?;
-        for number in 0..self.children.len() {
-            if self.children[number].live {
-                let at = self.order.partition_point(|&other| self.comes_first(other as usize, number));
-                self.order.insert(at, number as u32);
+        for (number, child) in self.children.iter().enumerate() {
+            if child.live {
+                let placed = child.placed(number);
+                let at = self.order.partition_point(|other| self.comes_first(other, &placed));
+                self.order.insert(at, placed);
             }
         }
         debug_assert!(
-            self.order.windows(2).all(|pair| self.comes_first(pair[0] as usize, pair[1] as usize)),
+            self.order.windows(2).all(|pair| self.comes_first(&pair[0], &pair[1])),
             "the sources are out of order after a seek"
         );
         Ok(())
@@ -206,8 +218,8 @@ impl MergeIter {
 
     /// Changes direction: every child goes to its first entry strictly beyond the current one.
     fn turn(&mut self, direction: Direction) -> Result<()> {
-        let Some(first) = self.first() else { return Ok(()) };
-        let (key, seq) = (first.iter.key().to_vec(), first.seq);
+        let Some(&Placed { seq, .. }) = self.order.first() else { return Ok(()) };
+        let key = self.current().key().to_vec();
         self.place(direction, |iter| {
             match direction {
                 Direction::Forward => iter.seek(&key, seq)?,
@@ -236,16 +248,15 @@ impl MergeIter {
     /// Whether the second child is at the same write as the first.
     #[inline]
     fn is_copy_of_first(&self) -> bool {
-        let [first, other, ..] = self.order[..] else { return false };
-        debug_assert!(first != other, "source {first} is in the order twice");
-        let (first, other) = (&self.children[first as usize], &self.children[other as usize]);
-        first.seq == other.seq && first.head == other.head && first.iter.key() == other.iter.key()
+        let [first, other, ..] = &self.order[..] else { return false };
+        debug_assert!(first.child != other.child, "source {} is in the order twice", first.child);
+        first.seq == other.seq && first.head == other.head && self.key_of(first) == self.key_of(other)
     }
 
     /// Moves the child at `place` of the order by one entry.
     #[inline]
     fn step(&mut self, place: usize) -> Result<()> {
-        let Some(&number) = self.order.get(place) else { return Ok(()) };
+        let Some(&Placed { child: number, .. }) = self.order.get(place) else { return Ok(()) };
         let child = &mut self.children[number as usize];
         let moved = match self.direction {
             Direction::Forward => child.iter.next(),
@@ -255,14 +266,14 @@ impl MergeIter {
             self.order.clear();
             return Err(error);
         }
-        child.refresh();
+        child.live = child.iter.valid();
         if !child.live {
             self.order.remove(place);
-        } else if self
-            .order
-            .get(place + 1)
-            .is_some_and(|&next| !self.comes_first(number as usize, next as usize))
-        {
+            return Ok(());
+        }
+        let placed = child.placed(number as usize);
+        self.order[place] = placed;
+        if self.order.get(place + 1).is_some_and(|next| !self.comes_first(&placed, next)) {
             self.move_back(place);
         }
         Ok(())
@@ -276,57 +287,51 @@ impl MergeIter {
             "source {place} of {} has none behind it",
             self.order.len()
         );
-        let number = self.order[place];
+        let placed = self.order[place];
         let beyond = &self.order[place + 2..];
-        let passed = beyond.partition_point(|&other| self.comes_first(other as usize, number as usize));
+        let passed = beyond.partition_point(|other| self.comes_first(other, &placed));
         let end = place + 2 + passed;
         self.order.copy_within(place + 1..end, place);
-        self.order[end - 1] = number;
+        self.order[end - 1] = placed;
         debug_assert!(
-            self.order.get(end).is_none_or(|&next| self.comes_first(number as usize, next as usize)),
+            self.order.get(end).is_none_or(|next| self.comes_first(&placed, next)),
             "a source was moved back too little"
         );
     }
 
-    fn first(&self) -> Option<&Child> {
-        self.order.first().map(|&number| &self.children[number as usize])
+    #[inline]
+    fn key_of(&self, placed: &Placed) -> &[u8] {
+        self.children[placed.child as usize].iter.key()
     }
 
     /// The source of the current entry.
     #[inline]
     fn current(&self) -> &Source {
         debug_assert!(!self.order.is_empty(), "an iterator without a position is read");
-        &self.children[self.order[0] as usize].iter
+        &self.children[self.order[0].child as usize].iter
     }
 
-    /// Whether child `a` comes before child `b` in the direction of travel.
+    /// Whether child `one` comes before child `other` in the direction of travel.
     #[inline]
-    fn comes_first(&self, a: usize, b: usize) -> bool {
-        let (one, other) = (&self.children[a], &self.children[b]);
-        debug_assert!(one.live && other.live, "an ended source is compared");
-        let order = one
-            .head
-            .cmp(&other.head)
-            .then_with(|| one.iter.key().cmp(other.iter.key()))
-            .then(other.seq.cmp(&one.seq));
-        match (order, self.direction) {
-            (Ordering::Equal, _) => a < b,
-            (order, Direction::Forward) => order.is_lt(),
-            (order, Direction::Backward) => order.is_gt(),
+    fn comes_first(&self, one: &Placed, other: &Placed) -> bool {
+        let forward = self.direction == Direction::Forward;
+        if one.head != other.head {
+            return (one.head < other.head) == forward;
+        }
+        let order = self.key_of(one).cmp(self.key_of(other)).then(other.seq.cmp(&one.seq));
+        match order {
+            Ordering::Equal => one.child < other.child,
+            order => order.is_lt() == forward,
         }
     }
 }
 
 impl Child {
-    /// Updates the child's fields from its source.
+    /// The place of the child, which has this number and is at an entry.
     #[inline]
-    fn refresh(&mut self) {
-        self.live = self.iter.valid();
-        if self.live {
-            self.head = head(self.iter.key());
-            self.seq = self.iter.seq();
-        }
-        debug_assert!(!self.live || self.seq <= SeqNo::MAX, "an entry at {}", self.seq);
+    fn placed(&self, number: usize) -> Placed {
+        debug_assert!(self.live && self.iter.seq() <= SeqNo::MAX, "an ended source is placed");
+        Placed { head: head(self.iter.key()), seq: self.iter.seq(), child: number as u32 }
     }
 }
 
@@ -349,10 +354,23 @@ enum Drained {
     Ended,
 }
 
+impl Bound<'_> {
+    /// Whether the second child comes before this entry of the first.
+    #[inline]
+    fn is_passed_at(&self, key: &[u8], seq: SeqNo) -> bool {
+        let head = head(key);
+        if head != self.head {
+            return head > self.head;
+        }
+        let order = key.cmp(self.iter.key()).then(self.seq.cmp(&seq));
+        order.is_gt() || (order.is_eq() && !self.newer)
+    }
+}
+
 /// Moves the first child, a valid `iter`, as long as it stays first and `each` returns true.
 #[inline]
-fn drain<I: EntryIter + ?Sized>(
-    iter: &mut I,
+fn drain(
+    iter: &mut dyn EntryIter,
     bound: Option<Bound<'_>>,
     each: &mut impl FnMut(EntryView<'_>) -> bool,
 ) -> Result<Drained> {
@@ -370,17 +388,31 @@ fn drain<I: EntryIter + ?Sized>(
         if !iter.valid() {
             return Ok(Drained::Ended);
         }
-        if let Some(bound) = &bound {
-            let key = iter.key();
-            let order = head(key).cmp(&bound.head).then_with(|| {
-                let order = key.cmp(bound.iter.key());
-                order.then_with(|| bound.seq.cmp(&iter.seq()))
-            });
-            if order.is_gt() || (order.is_eq() && !bound.newer) {
-                return Ok(Drained::Passed);
-            }
+        if bound.as_ref().is_some_and(|bound| bound.is_passed_at(iter.key(), iter.seq())) {
+            return Ok(Drained::Passed);
         }
     }
+}
+
+/// As [`drain`], for tables, which have a cheaper way than single steps.
+#[inline]
+fn drain_run<L: TableList>(
+    iter: &mut RunIter<L>,
+    bound: Option<Bound<'_>>,
+    each: &mut impl FnMut(EntryView<'_>) -> bool,
+) -> Result<Drained> {
+    debug_assert!(iter.valid(), "a source without an entry is first");
+    let mut has_passed = false;
+    let stopped = iter.walk_on(|entry| {
+        // False for the first entry: it comes before the second child's.
+        has_passed = bound.as_ref().is_some_and(|bound| bound.is_passed_at(entry.key, entry.seq));
+        !has_passed && each(entry)
+    })?;
+    Ok(match (stopped, has_passed) {
+        (true, true) => Drained::Passed,
+        (true, false) => Drained::Stopped,
+        (false, _) => Drained::Ended,
+    })
 }
 
 impl EntryIter for MergeIter {
@@ -416,8 +448,8 @@ impl EntryIter for MergeIter {
     }
 
     fn note_tombstone(&mut self) {
-        if let Some(&first) = self.order.first() {
-            self.children[first as usize].iter.note_tombstone();
+        if let Some(first) = self.order.first() {
+            self.children[first.child as usize].iter.note_tombstone();
         }
     }
 
@@ -438,7 +470,7 @@ impl EntryIter for MergeIter {
 
     #[inline]
     fn seq(&self) -> SeqNo {
-        self.children[self.order[0] as usize].seq
+        self.order[0].seq
     }
 
     #[inline]

@@ -34,7 +34,7 @@ const _: () = assert!(SHARDS > 0 && SWEEP_SLOTS_MIN > 0, "a registry has shards 
 /// Minimum number of slots at which a shard removes those of ended iterators.
 const SWEEP_SLOTS_MIN: usize = 64;
 /// Bytes that an iterator is assumed to hold per run besides itself: a block of 4 KiB, in a pinned
-/// cache frame or outside the cache, and some decoded entries of it.
+/// cache frame or outside the cache, and the key of its entry, rounded up.
 const OF_RUN_BYTES: u64 = (4 << 10) + 1536;
 /// Memory is requested for half as much again as iterators hold, but the excess is at least a 16th
 /// and at most half of the limit. So requests are rare, and made in time.

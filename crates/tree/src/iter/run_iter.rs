@@ -59,6 +59,8 @@ pub struct RunIter<L: TableList> {
     notes_seek: bool,
     /// Tombstones passed in the open table.
     tombstones_passed: u64,
+    /// Whether the iterator may hold blocks.
+    holds: bool,
 }
 
 /// The table that the iterator is in.
@@ -75,7 +77,16 @@ impl<L: TableList> RunIter<L> {
     /// An iterator over the entries of `tables` whose keys lie in `limit`; `walk` is how tables are
     /// read.
     pub fn new(tables: L, limit: KeyRange, walk: Walk) -> Self {
-        Self { tables, limit, walk, open: None, valid: false, notes_seek: false, tombstones_passed: 0 }
+        Self {
+            tables,
+            limit,
+            walk,
+            open: None,
+            valid: false,
+            notes_seek: false,
+            tombstones_passed: 0,
+            holds: false,
+        }
     }
 
     /// Starts again with other limits, like a new iterator, but keeps its memory.
@@ -83,6 +94,11 @@ impl<L: TableList> RunIter<L> {
         self.release();
         if self.walk != walk {
             self.open = None;
+        }
+        if self.limit != limit {
+            if let Some(open) = &mut self.open {
+                open.index = usize::MAX; // Its bounds are to be made anew.
+            }
         }
         (self.limit, self.walk) = (limit, walk);
         debug_assert!(!self.valid, "a restarted iterator has a position");
@@ -92,9 +108,11 @@ impl<L: TableList> RunIter<L> {
     pub fn release(&mut self) {
         self.count_tombstones();
         self.valid = false;
+        if !std::mem::take(&mut self.holds) {
+            return;
+        }
         if let Some(open) = &mut self.open {
             open.iter.release();
-            open.index = usize::MAX; // Its bounds are to be made anew.
         }
     }
 
@@ -161,7 +179,7 @@ impl<L: TableList> RunIter<L> {
 
     /// Goes to the first entry at or after `target` in table `index` or a later one.
     fn seek_from(&mut self, mut index: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
-        self.valid = false;
+        (self.valid, self.holds) = (false, true);
         while let Some(table) = self.tables.tables().get(index) {
             if !self.limit.is_above(&table.range.lower) {
                 break;
@@ -190,7 +208,7 @@ impl<L: TableList> RunIter<L> {
 
     /// Goes to the last entry at or before `target` in a table before table `end`.
     fn seek_back_from(&mut self, mut end: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
-        self.valid = false;
+        (self.valid, self.holds) = (false, true);
         while let Some(index) = end.checked_sub(1) {
             let table = self.tables.tables().get(index);
             if table.is_none_or(|table| !table.range.is_above(&self.limit.lower)) {
@@ -218,6 +236,35 @@ impl<L: TableList> RunIter<L> {
         }
         self.release();
         Ok(())
+    }
+
+    /// As [`TableIter::walk_on`], from table to table. Counts the tombstones for which `each`
+    /// returned true as passed.
+    #[inline]
+    pub fn walk_on(&mut self, mut each: impl FnMut(EntryView<'_>) -> bool) -> Result<bool> {
+        while let Some(open) = self.open.as_mut().filter(|_| self.valid) {
+            self.valid = false;
+            let (mut passed, mut is_beyond) = (0, false);
+            let Open { index, iter, upper, .. } = open;
+            let stopped = iter.walk_on(|entry| {
+                if upper.as_ref().is_some_and(|upper| entry.key >= upper.as_ref()) {
+                    is_beyond = true;
+                    return false;
+                }
+                let goes_on = each(entry);
+                passed += u64::from(goes_on && entry.kind == EntryKind::Delete);
+                goes_on
+            });
+            debug_assert!(*index != usize::MAX, "an iterator is moved in a table without bounds");
+            let after = *index + 1;
+            self.tombstones_passed += passed;
+            if stopped? && !is_beyond {
+                self.valid = true;
+                return Ok(true);
+            }
+            self.seek_from(after, None)?;
+        }
+        Ok(false)
     }
 
     /// The current table, if the current entry is not newer than `floor`.
@@ -299,7 +346,7 @@ impl<L: TableList> EntryIter for RunIter<L> {
             self.valid = true;
             return Ok(());
         }
-        debug_assert!(open.index != usize::MAX, "a released iterator is moved");
+        debug_assert!(open.index != usize::MAX, "an iterator is moved in a table without bounds");
         let after = open.index + 1;
         self.seek_from(after, None)
     }
@@ -313,7 +360,7 @@ impl<L: TableList> EntryIter for RunIter<L> {
             self.valid = true;
             return Ok(());
         }
-        debug_assert!(open.index != usize::MAX, "a released iterator is moved");
+        debug_assert!(open.index != usize::MAX, "an iterator is moved in a table without bounds");
         let before = open.index;
         self.seek_back_from(before, None)
     }

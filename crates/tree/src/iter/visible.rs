@@ -259,7 +259,7 @@ impl VisibleIter {
             self.merge.walk(|entry| {
                 let is_older = match left {
                     Left::Nowhere => false,
-                    Left::InOut => out.last_key() == entry.key,
+                    Left::InOut => out.ends_with_key(entry.key),
                     Left::InKey => key == entry.key,
                 };
                 if is_older {

@@ -75,7 +75,7 @@ fn operations_against_the_oracle() {
         ("cursor walks", 10_000),
         ("checkpoints", 500),
         ("ingests", 1_000),
-        ("answers of the record cache", 500_000),
+        ("answers of the record cache", 200_000),
         ("keyspaces dropped", 200),
         ("redesigns", 1_000),
         ("commits lost by a drop", 1),

@@ -261,7 +261,7 @@ fn a_cache_that_covers_a_part_of_the_keys_is_a_model_of_a_larger_one() {
         for _ in 0..200_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // The square makes low numbers frequent.
-            let number = ((random >> 48) * (random >> 48) >> 18).to_le_bytes();
+            let number = (((random >> 48) * (random >> 48)) >> 18).to_le_bytes();
             let access = reader(&cache);
             if let Cached::Unknown { is_wanted: true } =
                 access.ask(KEYSPACE, digest(&number), &number, (SeqNo(1), SeqNo::ZERO))

@@ -126,10 +126,16 @@ impl MemoryManager {
             self.settings.live.set_budget_bytes(bytes);
             self.ledger.limit(LedgerPart::Iterators, self.settings.iterator_bytes() / 2);
             self.iterators.set_limit_bytes(self.settings.iterator_bytes());
-            self.fit_records();
+            self.set_record_bytes(self.records.fitting_bytes());
         }
         // Also without a change: consumers may not have been able to shrink before.
         self.balance();
+    }
+
+    /// Sets the capacity of the record cache, after the others have made room.
+    pub(super) fn set_record_bytes(&self, bytes: u64) {
+        let _room = self.make_room(bytes.saturating_sub(self.records.capacity_bytes()));
+        self.records.set_capacity(bytes);
     }
 
     /// Memory kept free for a flush and for compactions, less what running ones hold already.
@@ -161,14 +167,14 @@ impl MemoryManager {
             coming_bytes.saturating_add(iterators_ahead_bytes).saturating_add(self.reserved.coming_bytes());
         let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
         let kept_bytes = self.kept_bytes();
-        let shared_bytes = self.consumed_bytes() + self.shared_record_bytes();
+        let shared_bytes = self.consumed_bytes() + self.records.shared_bytes();
         self.note_others_bytes(other_bytes.saturating_sub(shared_bytes) + kept_bytes);
         let share_of =
             |other_bytes: u64| memory::shared_bytes(budget_bytes, other_bytes.saturating_add(kept_bytes));
         let mut share_bytes = share_of(other_bytes);
         let missing_bytes = memory::missing_bytes(budget_bytes, other_bytes.saturating_add(kept_bytes));
         let must_shrink = share_bytes == 0 && missing_bytes > 0;
-        if must_shrink && (self.shrink_records(missing_bytes) | self.shrink_consumers(missing_bytes)) {
+        if must_shrink && (self.records.shrink(missing_bytes) | self.shrink_consumers(missing_bytes)) {
             let other_bytes = self.ledger.total().saturating_sub(cached_bytes).saturating_add(coming_bytes);
             share_bytes = share_of(other_bytes);
         }

@@ -50,6 +50,7 @@ use shamba_tree::view::View;
 
 pub use self::budget::Budget;
 pub(crate) use self::budget::Member;
+use self::records::RecordMemory;
 pub(crate) use self::reserve::Reservation;
 use self::reserve::Reservations;
 use self::shares::Division;
@@ -85,7 +86,7 @@ pub(crate) struct MemoryManager {
     ledger: Arc<Ledger>,
     cache: Arc<BlockCache>,
     iterators: Arc<IterRegistry>,
-    records: Arc<RecordCache>,
+    records: RecordMemory,
     /// This database's part of a budget that it shares with others.
     member: Option<Member>,
     /// Set while the grant of `member` is followed.
@@ -118,13 +119,13 @@ impl MemoryManager {
         ledger.limit(LedgerPart::Iterators, settings.iterator_bytes() / 2);
         let iterators =
             IterRegistry::new(Arc::clone(&ledger), settings.iterator_bytes(), settings.digest_seed);
-        let records = records::new_cache(&settings, member.as_ref(), &ledger);
+        let records = RecordMemory::new(&settings, member.as_ref(), &ledger);
         let cache = Arc::new(balance::new_cache(&settings, member.as_ref(), &ledger, sampled_blocks));
         Self {
             telemetry,
             cache,
             iterators,
-            records: Arc::new(records),
+            records,
             member,
             following: BusyFlag::default(),
             consumers: Ranked::new(lock_order::CONSUMERS, Vec::new()),
@@ -150,7 +151,7 @@ impl MemoryManager {
 
     /// The record cache.
     pub fn records(&self) -> &Arc<RecordCache> {
-        &self.records
+        self.records.cache()
     }
 
     /// The part of a budget that this database shares with others.
@@ -185,7 +186,7 @@ impl MemoryManager {
 
     /// Bytes of all that has no share of the divided memory.
     pub fn others_bytes(&self) -> u64 {
-        let caches_bytes = self.ledger.bytes(LedgerPart::BlockCache) + self.shared_record_bytes();
+        let caches_bytes = self.ledger.bytes(LedgerPart::BlockCache) + self.records.shared_bytes();
         let own_bytes = self.consumed_bytes() + caches_bytes;
         self.ledger.total().saturating_sub(own_bytes)
     }

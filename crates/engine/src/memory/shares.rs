@@ -143,8 +143,8 @@ impl MemoryManager {
         let peak_bytes = self.division.others_peak_bytes.load(Ordering::Relaxed);
         self.division.others_peak_bytes.store(memory::decayed_peak_bytes(peak_bytes), Ordering::Relaxed);
         let (written_bytes, record_bytes) = self.decide_anew(now_us, read_ns, plan);
-        if self.settings.record_share_bytes_max() > 0 {
-            record_bytes.into_iter().for_each(|bytes| self.set_record_share(bytes));
+        if let Some(bytes) = record_bytes.and_then(|bytes| self.records.bytes_for_share(bytes)) {
+            self.set_record_bytes(bytes);
         }
         let recent_bytes = memory::decayed_peak_bytes(self.division.written_bytes.load(Ordering::Relaxed));
         self.division.written_bytes.store(recent_bytes.saturating_add(written_bytes), Ordering::Relaxed);
@@ -206,7 +206,7 @@ impl MemoryManager {
                 share.store(bytes.max(1), Ordering::Relaxed);
             }
         }
-        let record_bytes = shares.bytes.get(RECORDS).copied();
+        let record_bytes = shares.bytes.get(RECORDS).copied().filter(|_| self.records.is_shared());
         last.window = Some(shares.window);
         (written_bytes, record_bytes)
     }
@@ -215,7 +215,7 @@ impl MemoryManager {
     fn record_value(&self, measured: &Measured) -> (f64, f64) {
         let budget_bytes = self.settings.budget_bytes();
         let gain_per_byte = measured.record_gain_per_byte(budget_bytes);
-        let held_bytes = self.shared_record_bytes();
+        let held_bytes = self.records.shared_bytes();
         (gain_per_byte, measured.record_loss_per_byte(budget_bytes, held_bytes))
     }
 
@@ -229,7 +229,7 @@ impl MemoryManager {
             ghost_hits: ghost_hits.saturating_sub(last.ghost_hits),
             ghost_bytes,
             written_bytes: written_bytes.saturating_sub(last.written_bytes),
-            records: self.record_lookups(&mut last.records_asked),
+            records: self.records.lookups(&mut last.records_asked),
         };
         let is_first = last.ended_us == 0;
         (last.ended_us, last.ghost_hits, last.written_bytes) = (now_us, ghost_hits, written_bytes);

@@ -270,7 +270,7 @@ fn the_record_cache_gives_its_share_back_before_a_charge_exceeds_the_budget() {
         record_cache_bytes: None,
         ..Settings::default()
     });
-    memory.set_record_share(8 * MIB);
+    memory.set_record_bytes(8 * MIB);
     assert!(!memory.records().is_sample());
     let mut charge = memtables(&memory);
     memory.charge(&mut charge, 12 * MIB);

@@ -303,7 +303,6 @@ impl Stats {
             modules_skipped: total.modules_skipped,
             cache_hits: total.cache_hits,
             memtable_hits: total.memtable_hits,
-            record_hits: total.record_hits,
             found: total.found,
             hash_ns: total.hash_ns,
             probe_ns: total.probe_ns,

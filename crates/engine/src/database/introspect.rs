@@ -15,6 +15,7 @@ use shamba_tree::version::{Run, Version};
 /// The counters of the database, with the levels of `keyspace`.
 pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     let mut stats = Stats::from_counters(core.telemetry.lookups(), core.telemetry.work());
+    stats.record_hits = core.reads.records().asked().0.hits;
     let view = keyspace.load_full();
     let capacities = core.scheduler.rules(false).capacities(&view.version);
     let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };

@@ -156,7 +156,7 @@ impl<'a> Lookup<'a> {
                 let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
                 if verdict != Verdict::No {
                     if let Some(access) = records.take() {
-                        match self.ask_records(access, floor, counts, recorder) {
+                        match self.ask_records(access, floor, recorder) {
                             Cached::Value { value, .. } => return Ok(Some(value)),
                             Cached::Absent { .. } => return Ok(None),
                             Cached::Unknown { is_wanted } => {

@@ -118,7 +118,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
             group.gather(view)?;
             group.test_filters(counts)?;
             if settings.records.is_some() {
-                group.ask_records(&mut answers, counts);
+                group.ask_records(&mut answers);
             }
             while !group.pending.is_empty() {
                 group.locate(counts)?;
@@ -229,14 +229,14 @@ impl<'a> Group<'a> {
 
     /// Asks the record cache for the keys that a table may hold. Keys that it answers leave the
     /// group.
-    fn ask_records(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) {
+    fn ask_records(&mut self, answers: &mut [Option<Value>]) {
         let sampled = &mut self.sampled;
         self.pending.retain_mut(|pending| {
             let Some(access) = pending.lookup.settings.records else { return true };
             let lookup = pending.lookup;
             let cached = match &mut pending.sampler {
-                None => lookup.ask_records(access, pending.floor, counts, &mut Silent),
-                Some(sampler) => lookup.ask_records(access, pending.floor, counts, sampler),
+                None => lookup.ask_records(access, pending.floor, &mut Silent),
+                Some(sampler) => lookup.ask_records(access, pending.floor, sampler),
             };
             match cached {
                 Cached::Value { value, .. } => answers[pending.place] = Some(value),

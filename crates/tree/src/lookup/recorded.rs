@@ -8,7 +8,6 @@ use shamba_table::{Entry, ValueMode};
 
 use super::explain::{Recorder, Step};
 use super::get::Lookup;
-use crate::counters::LookupCounts;
 use crate::records::{Cached, RecordAccess};
 
 impl Lookup<'_> {
@@ -18,7 +17,6 @@ impl Lookup<'_> {
         &self,
         access: RecordAccess<'_>,
         floor: SeqNo,
-        counts: &mut LookupCounts,
         recorder: &mut R,
     ) -> Cached {
         let cached = access.ask(self.view.keyspace, self.digest, self.key, (self.seq, floor));
@@ -27,7 +25,6 @@ impl Lookup<'_> {
             Cached::Absent { seq, .. } => *seq > SeqNo::ZERO,
             Cached::Unknown { .. } => return cached,
         };
-        counts.record_hits += 1;
         recorder.recorded(found);
         recorder.step(|| Step::record(&cached));
         cached

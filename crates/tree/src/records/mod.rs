@@ -299,7 +299,7 @@ impl RecordAccess<'_> {
         }
         let (shard, tag) = self.cache.shard(digest);
         let Some(mut shard) = try_lock(shard) else { return Cached::Unknown { is_wanted: false } };
-        match shard.find(tag, keyspace, key) {
+        let cached = match shard.find(tag, keyspace, key) {
             Ok(record) if record.edits > self.edits || record.seq > seq => {
                 Cached::Unknown { is_wanted: false }
             }
@@ -310,7 +310,9 @@ impl RecordAccess<'_> {
                 Cached::Absent { seq, is_tombstone: value.is_none() && seq > SeqNo::ZERO }
             }
             Err(NotHeld { is_repeated }) => Cached::Unknown { is_wanted: is_repeated && self.may_write },
-        }
+        };
+        shard.asked.hits += u64::from(!matches!(cached, Cached::Unknown { .. }));
+        cached
     }
 
     /// Writes the record of a key: what this reader has found in the tables of its view. `seq` is

@@ -150,7 +150,6 @@ impl Shard {
             return Err(NotHeld { is_repeated: self.mark(tag) });
         };
         slot.was_used = true;
-        self.asked.hits += 1;
         let place = slot.place();
         record_at(&self.chunks, self.first_chunk, place).ok_or(NotHeld { is_repeated: false })
     }

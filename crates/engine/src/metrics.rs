@@ -54,7 +54,7 @@ macro_rules! work_counters {
             pub cache_hits: u64,
             /// Lookups answered by a memtable.
             pub memtable_hits: u64,
-            /// Lookups answered by the record cache.
+            /// Lookups and explanations answered by the record cache.
             pub record_hits: u64,
             /// Lookups that found a value.
             pub found: u64,

@@ -2,8 +2,8 @@
 //!
 //! All read methods of the handles are built on [`ReadAt`]. Without a snapshot each call reads at
 //! the newest sequence number. The view is loaded *first* and the number second, so that nothing
-//! visible at that number is missing from the view. The record cache is
-//! entered before both ([`shamba_tree::records`]).
+//! visible at that number is missing from the view. The record cache is entered before both
+//! ([`shamba_tree::records`]).
 
 use std::sync::Arc;
 

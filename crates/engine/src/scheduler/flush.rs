@@ -26,7 +26,7 @@ use crate::telemetry::Telemetry;
 use crate::writer::{Generation, Writer};
 use shamba_env::Env;
 use shamba_filter::FilterLayout;
-use shamba_key::{DigestFn, KeyspaceId, LogNo};
+use shamba_key::{DigestFn, KeyspaceId, LogNo, SeqNo};
 use shamba_memtable::Memtable;
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::retention::Retention;
@@ -163,9 +163,10 @@ impl Flusher {
                     edit.erase(entries.digest().unwrap_or_else(|| self.reads.digest().digest(entries.key())));
                     entries.next()?;
                 }
-                for tombstone in memtable.range_tombstones().iter() {
-                    let (lower, upper) = (tombstone.start.clone(), tombstone.end.clone());
-                    edit.erase_range(keyspace.id, &KeyRange { lower, upper });
+                let tombstones = memtable.range_tombstones();
+                if !tombstones.is_empty() {
+                    let is_covered = |key: &[u8]| tombstones.newest_covering(key, SeqNo::MAX) > SeqNo::ZERO;
+                    edit.erase_where(keyspace.id, is_covered);
                 }
             }
         }

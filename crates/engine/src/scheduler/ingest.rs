@@ -78,9 +78,10 @@ impl Flusher {
         let changes = uses.into_iter().map(|table| Change::Add { level, run, age, table }).collect();
         let edit = VersionEdit { keyspace: keyspace.id, changes };
         let records = self.reads.records().begin_edit();
-        for table in &beginning {
-            records.erase_range(keyspace.id, &table.range);
-        }
+        records.erase_where(keyspace.id, |key| {
+            let after = beginning.partition_point(|table| table.range.lower.as_ref() <= key);
+            after.checked_sub(1).is_some_and(|at| beginning[at].range.contains(key))
+        });
         self.catalog.install(&[], new, |state| {
             // A compaction may have run meanwhile.
             if let Some(keyspace) = state.keyspaces.get(&edit.keyspace) {

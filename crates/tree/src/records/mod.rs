@@ -48,7 +48,6 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 use self::shard::{CAPACITY_MIN_BYTES, NotHeld, Record, Shard};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::version::KeyRange;
 
 /// Maximum number of shards: enough that threads seldom meet in one.
 const SHARDS_MAX: usize = 64;
@@ -270,9 +269,10 @@ impl RecordEdit<'_> {
         lock(shard).erase(tag);
     }
 
-    /// Erases the records of these keys of a keyspace. Looks at every record.
-    pub fn erase_range(&self, keyspace: KeyspaceId, range: &KeyRange) {
-        self.0.shards.iter().for_each(|shard| lock(shard).erase_range(keyspace, range));
+    /// Erases the records of the keys of a keyspace for which `is_erased` holds. Looks at every
+    /// record, so an edit of many ranges asks for all of them at once.
+    pub fn erase_where(&self, keyspace: KeyspaceId, is_erased: impl Fn(&[u8]) -> bool) {
+        self.0.shards.iter().for_each(|shard| lock(shard).erase_where(keyspace, &is_erased));
     }
 }
 

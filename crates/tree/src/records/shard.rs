@@ -18,7 +18,6 @@ use shamba_key::{KeyspaceId, SeqNo};
 
 use super::index::{Index, Place, Slot};
 use super::{Asked, Edits};
-use crate::version::KeyRange;
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -236,14 +235,14 @@ impl Shard {
         while self.index.remove_any(tag).is_some() {}
     }
 
-    /// Forgets the records of these keys of a keyspace.
-    pub fn erase_range(&mut self, keyspace: KeyspaceId, range: &KeyRange) {
+    /// Forgets the records of the keys of a keyspace for which `is_erased` holds.
+    pub fn erase_where(&mut self, keyspace: KeyspaceId, is_erased: impl Fn(&[u8]) -> bool) {
         let (chunks, first) = (&self.chunks, self.first_chunk);
-        let is_outside = |slot: &Slot| {
+        let is_kept = |slot: &Slot| {
             record_at(chunks, first, slot.place())
-                .is_some_and(|it| it.keyspace != keyspace || !range.contains(it.key))
+                .is_some_and(|it| it.keyspace != keyspace || !is_erased(it.key))
         };
-        self.index.rebuild(self.index.slots(), is_outside);
+        self.index.rebuild(self.index.slots(), is_kept);
     }
 }
 

@@ -83,8 +83,8 @@ fn an_edit_erases_and_refuses() {
     let edit = cache.begin_edit();
     let during = reader(&cache);
     edit.erase(digest(b"a"));
-    edit.erase_range(KeyspaceId(4), &KeyRange::everything());
-    edit.erase_range(KEYSPACE, &KeyRange { lower: b"b".as_ref().into(), upper: Some(b"c".as_ref().into()) });
+    edit.erase_where(KeyspaceId(4), |_| true);
+    edit.erase_where(KEYSPACE, |key| (&b"b"[..]..&b"c"[..]).contains(&key));
     assert_eq!(["a", "b", "c"].map(|key| asked(early, key, 9, 0)), ["unknown", "unknown", "old@5"]);
     write(&cache, "a", 6, Some("while it is under way"));
     drop(edit);
@@ -194,10 +194,8 @@ fn answers_are_those_of_the_views() {
                 if random.u32(0..4) == 0 {
                     let (from, to) = (random.u32(0..3000), random.u32(0..3000));
                     let bound = |key: u32| key.to_be_bytes().to_vec();
-                    edit.erase_range(
-                        KEYSPACE,
-                        &KeyRange { lower: bound(from).into(), upper: Some(bound(to).into()) },
-                    );
+                    let (lower, upper) = (bound(from), bound(to));
+                    edit.erase_where(KEYSPACE, |key| (&lower[..]..&upper[..]).contains(&key));
                     seq += 1;
                     state.iter_mut().filter(|(key, _)| (from..to.max(from)).contains(key)).for_each(
                         |(_, entry)| {

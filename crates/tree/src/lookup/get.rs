@@ -141,6 +141,7 @@ impl<'a> Lookup<'a> {
         if let Some((entry, memtable)) = self.in_memtables(counts, recorder) {
             return visible_above(entry, floor, Home::Memtable(memtable), self.mode, counts);
         }
+        self.prefetch_record();
         let places = self.view.places(self.key);
         let mut plans = self.view.plans().iter().enumerate();
         let mut consulted = 0; // Filters tested so far, over all rounds.

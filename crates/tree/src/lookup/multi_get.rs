@@ -215,6 +215,7 @@ impl<'a> Group<'a> {
     /// Collects the candidates of every key and prefetches their filter lines.
     fn gather(&mut self, view: &'a View) -> Result<()> {
         for pending in &mut self.pending {
+            pending.lookup.prefetch_record();
             pending.from = self.candidates.len();
             let places = view.places(pending.lookup.key);
             for (at, plan) in view.plans().iter().enumerate() {

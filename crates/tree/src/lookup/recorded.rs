@@ -11,6 +11,16 @@ use super::get::Lookup;
 use crate::records::{Cached, RecordAccess};
 
 impl Lookup<'_> {
+    /// Prefetches what the question to the record cache reads first.
+    #[inline]
+    pub fn prefetch_record(&self) {
+        if self.settings.prefetch {
+            if let Some(access) = &self.settings.records {
+                access.prefetch(self.digest);
+            }
+        }
+    }
+
     /// Asks the record cache for the newest entry of the key in the tables.
     #[inline(never)] // The cache is off in most databases.
     pub fn ask_records<R: Recorder>(

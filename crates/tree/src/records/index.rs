@@ -37,6 +37,12 @@ impl Slot {
     }
 }
 
+/// Where the search for a tag begins among this many slots.
+#[inline]
+pub(super) fn home(tag: u32, slots: usize) -> usize {
+    ((u64::from(tag) * slots as u64) >> u32::BITS) as usize
+}
+
 /// The index of one shard.
 #[derive(Default)]
 pub(super) struct Index {
@@ -63,6 +69,11 @@ impl Index {
         size_of_val::<[Option<Slot>]>(&self.slots)
     }
 
+    /// Address of the first slot: a hint, which is stale after a rebuild.
+    pub fn address(&self) -> *const u8 {
+        self.slots.as_ptr().cast()
+    }
+
     /// Whether another record would leave less than a quarter of the slots empty.
     pub fn is_full(&self) -> bool {
         self.used * 4 >= self.slots.len() * 3
@@ -77,7 +88,7 @@ impl Index {
     /// The slot where the search for `tag` begins: slots are in the order of tags, as far as there
     /// is room.
     fn home(&self, tag: u32) -> usize {
-        ((u64::from(tag) * self.slots.len() as u64) >> u32::BITS) as usize
+        home(tag, self.slots.len())
     }
 
     /// The slot after this one.

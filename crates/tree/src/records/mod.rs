@@ -36,15 +36,17 @@
 //! Not here: the capacity, which its owner sets; large values, which stay in their chunks; which
 //! lookups ask (`lookup`, a higher module).
 
+mod hint;
 mod index;
 mod shard;
 
 use shamba_env::{lock, try_lock};
-use shamba_key::{KeyDigest, KeyspaceId, SeqNo};
+use shamba_key::{KeyDigest, KeyspaceId, SeqNo, prefetch_address};
 use shamba_table::{Charge, Value};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
+use self::hint::SlotsHint;
 use self::shard::{CAPACITY_MIN_BYTES, NotHeld, Record, Shard};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -61,9 +63,16 @@ const COVER_ALL: u32 = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Edits(u64);
 
+/// A shard, and where its slots are.
+#[derive(Default)]
+struct Part {
+    shard: Mutex<Shard>,
+    slots: SlotsHint,
+}
+
 /// The records of a database.
 pub struct RecordCache {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Part]>,
     /// Maximum capacity.
     bytes_max: usize,
     /// The whole capacity, whether or not it is filled: lookups that fill it must not have to make
@@ -158,7 +167,7 @@ impl RecordCache {
         assert_eq!(charge.bytes(), 0, "a cache that holds nothing is charged");
         let shards = 1 << (bytes_max / SHARD_BYTES).clamp(1, SHARDS_MAX).ilog2();
         Self {
-            shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            shards: (0..shards).map(|_| Part::default()).collect(),
             bytes_max,
             charge: Mutex::new(charge),
             capacity_bytes: AtomicUsize::new(0),
@@ -179,7 +188,7 @@ impl RecordCache {
             charge.resize(capacity_bytes as u64);
         }
         self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
-        self.shards.iter().for_each(|shard| lock(shard).set_capacity(of_shard));
+        self.shards.iter().for_each(|part| part.change(|shard| shard.set_capacity(of_shard)));
         charge.resize(capacity_bytes as u64);
     }
 
@@ -207,8 +216,8 @@ impl RecordCache {
     /// they were asked for.
     pub fn asked(&self) -> (Asked, u64) {
         let (mut asked, mut remembered_bytes) = (Asked::default(), 0);
-        for shard in &self.shards {
-            let shard = lock(shard);
+        for part in &self.shards {
+            let shard = lock(&part.shard);
             asked.add(shard.asked);
             remembered_bytes += shard.remembered_bytes();
         }
@@ -222,12 +231,12 @@ impl RecordCache {
 
     /// Bytes that it holds.
     pub fn held_bytes(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).held_bytes()).sum()
+        self.shards.iter().map(|part| lock(&part.shard).held_bytes()).sum()
     }
 
     /// Number of records.
     pub fn records(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.iter().map(|part| lock(&part.shard).len()).sum()
     }
 
     /// The cache for a reader that has *not yet* loaded its view; `None` while it holds nothing. A
@@ -255,24 +264,34 @@ impl RecordCache {
 
     /// The shard of a digest, and the tag of its records there.
     #[inline]
-    fn shard(&self, digest: KeyDigest) -> (&Mutex<Shard>, u32) {
+    fn part(&self, digest: KeyDigest) -> (&Part, u32) {
         let bits = digest.record_slot();
         let shard = (bits >> u32::BITS) as usize & (self.shards.len() - 1);
         (&self.shards[shard], bits as u32)
     }
 }
 
+impl Part {
+    /// Calls a function that may move the slots.
+    fn change(&self, change: impl FnOnce(&mut Shard)) {
+        let mut shard = lock(&self.shard);
+        change(&mut shard);
+        self.slots.set(shard.slots());
+    }
+}
+
 impl RecordEdit<'_> {
     /// Erases the records with this digest.
     pub fn erase(&self, digest: KeyDigest) {
-        let (shard, tag) = self.0.shard(digest);
-        lock(shard).erase(tag);
+        let (part, tag) = self.0.part(digest);
+        lock(&part.shard).erase(tag);
     }
 
     /// Erases the records of the keys of a keyspace for which `is_erased` holds. Looks at every
     /// record, so an edit of many ranges asks for all of them at once.
     pub fn erase_where(&self, keyspace: KeyspaceId, is_erased: impl Fn(&[u8]) -> bool) {
-        self.0.shards.iter().for_each(|shard| lock(shard).erase_where(keyspace, &is_erased));
+        let erase = |shard: &mut Shard| shard.erase_where(keyspace, &is_erased);
+        self.0.shards.iter().for_each(|part| part.change(erase));
     }
 }
 
@@ -284,6 +303,17 @@ impl Drop for RecordEdit<'_> {
 }
 
 impl RecordAccess<'_> {
+    /// Prefetches the lines that [`Self::ask`] reads first, which then arrive together with those
+    /// of the filters.
+    #[inline]
+    pub fn prefetch(&self, digest: KeyDigest) {
+        if self.cache.covers(digest) {
+            let (part, tag) = self.cache.part(digest);
+            prefetch_address(std::ptr::from_ref(part).cast());
+            part.slots.prefetch(tag);
+        }
+    }
+
     /// Asks for the newest entry of a key below the memtables, for a reader at `seq`. Entries at or
     /// below `floor` are deleted.
     #[inline]
@@ -297,8 +327,8 @@ impl RecordAccess<'_> {
         if !self.cache.covers(digest) {
             return Cached::Unknown { is_wanted: false };
         }
-        let (shard, tag) = self.cache.shard(digest);
-        let Some(mut shard) = try_lock(shard) else { return Cached::Unknown { is_wanted: false } };
+        let (part, tag) = self.cache.part(digest);
+        let Some(mut shard) = try_lock(&part.shard) else { return Cached::Unknown { is_wanted: false } };
         let cached = match shard.find(tag, keyspace, key) {
             Ok(record) if record.edits > self.edits || record.seq > seq => {
                 Cached::Unknown { is_wanted: false }
@@ -330,8 +360,8 @@ impl RecordAccess<'_> {
         if !Shard::may_hold(key, value) {
             return;
         }
-        let (shard, tag) = self.cache.shard(digest);
-        let Some(mut shard) = try_lock(shard) else { return };
+        let (part, tag) = self.cache.part(digest);
+        let Some(mut shard) = try_lock(&part.shard) else { return };
         shard.asked.repeats += 1;
         shard.asked.repeat_reads += reads;
         // Under the lock under which edits erase: an edit that begins after this erases the record.

@@ -100,6 +100,12 @@ impl Shard {
         self.index.len()
     }
 
+    /// Address and number of the index's slots, which hold until the capacity changes or records
+    /// are erased by a predicate.
+    pub fn slots(&self) -> (*const u8, usize) {
+        (self.index.address(), self.index.slots())
+    }
+
     /// Sets the bytes that it may hold, and drops the oldest records until it holds no more. With
     /// less than [`CAPACITY_MIN_BYTES`] it holds nothing.
     pub fn set_capacity(&mut self, bytes: usize) {

@@ -149,6 +149,17 @@ fn a_range_tombstone_in_a_memtable_hides_records() {
 
 #[test]
 fn a_flush_replaces_records() {
+    flush_replaces_records(0);
+}
+
+/// With more entries in the memtable than records, a flush looks for each record in the memtable.
+#[test]
+fn a_flush_of_many_keys_replaces_records() {
+    flush_replaces_records(100);
+}
+
+/// `others` keys without a record are flushed as well.
+fn flush_replaces_records(others: usize) {
     let db = flushed(&[("put", "1"), ("deleted", "1"), ("in a range", "1"), ("kept", "1")]);
     // All keys stay in the range of the tables, so that lookups come to the cache.
     ["a", "z"].iter().for_each(|key| put(&db, key, "1"));
@@ -157,6 +168,7 @@ fn a_flush_replaces_records() {
     keys.iter().for_each(|key| _ = warmed(&db, key));
     put(&db, "put", "2");
     put(&db, "missing", "2");
+    (0..others).for_each(|number| put(&db, &format!("other {number}"), "2"));
     db.delete("deleted").expect("deleted");
     db.delete_range("in".."in b").expect("deleted");
     db.flush().expect("flushed");

@@ -154,20 +154,28 @@ impl Flusher {
     /// has an entry or a range tombstone. All entries of a sealed memtable are visible, since
     /// writers publish and seal under one lock, so the edit may end with the install.
     fn erase_records(&self, generation: &Generation) -> Result<RecordEdit<'_>> {
-        let edit = self.reads.records().begin_edit();
-        if self.reads.records().may_hold() {
-            for (keyspace, memtable) in &generation.members {
-                let mut entries = Arc::clone(memtable).entries_iter();
-                entries.seek_to_first()?;
-                while entries.valid() {
-                    edit.erase(entries.digest().unwrap_or_else(|| self.reads.digest().digest(entries.key())));
-                    entries.next()?;
-                }
-                let tombstones = memtable.range_tombstones();
-                if !tombstones.is_empty() {
-                    let is_covered = |key: &[u8]| tombstones.newest_covering(key, SeqNo::MAX) > SeqNo::ZERO;
-                    edit.erase_where(keyspace.id, is_covered);
-                }
+        let (records, digest) = (self.reads.records(), self.reads.digest());
+        let edit = records.begin_edit();
+        if !records.may_hold() {
+            return Ok(edit);
+        }
+        for (keyspace, memtable) in &generation.members {
+            let tombstones = memtable.range_tombstones();
+            let is_covered = |key: &[u8]| tombstones.newest_covering(key, SeqNo::MAX) > SeqNo::ZERO;
+            // Whichever is less is walked: while the cache is a sample, it holds a few records.
+            if records.records() as u64 <= memtable.entries() {
+                let has_entry = |key: &[u8]| memtable.get(digest.digest(key), key, SeqNo::MAX).is_some();
+                edit.erase_where(keyspace.id, |key| has_entry(key) || is_covered(key));
+                continue;
+            }
+            let mut entries = Arc::clone(memtable).iter();
+            entries.seek_to_first()?;
+            while entries.valid() {
+                edit.erase(entries.digest().unwrap_or_else(|| digest.digest(entries.key())));
+                entries.next()?;
+            }
+            if !tombstones.is_empty() {
+                edit.erase_where(keyspace.id, is_covered);
             }
         }
         Ok(edit)

@@ -37,8 +37,9 @@ fn member_with(settings: Settings, member: Option<Member>) -> MemoryManager {
     MemoryManager::new(Arc::new(settings), member, telemetry, 0)
 }
 
+/// Without a record cache.
 fn of_budget(memory_budget_bytes: u64) -> MemoryManager {
-    manager(Settings { memory_budget_bytes, ..Settings::default() })
+    manager(Settings { memory_budget_bytes, record_cache_bytes: Some(0), ..Settings::default() })
 }
 
 /// Holds filters of no table, and frees what it is told to.
@@ -260,7 +261,7 @@ fn the_record_cache_grows_where_records_save_reads_and_is_a_sample_where_they_do
     assert_eq!(memory.records().capacity_bytes() as u64, sample_bytes);
     let off = of_budget(BUDGET_BYTES);
     windows(&off, 1..10, &|_| 0..8_000);
-    assert_eq!(off.records().capacity_bytes(), 0, "record-cache is off by default");
+    assert_eq!(off.records().capacity_bytes(), 0, "it is off");
 }
 
 #[test]

@@ -279,9 +279,10 @@ declare_options! {
         ///
         /// It is at least 64 KiB and at most half of the memory budget, and pays where few of many
         /// keys are read often and lie scattered over the blocks. With `auto` a small cache for one
-        /// key in eight tells what a larger one would save; it needs budgeted residency.
+        /// key in eight tells what a larger one would save. It is off with another residency than
+        /// `budgeted`, and where memory is divided by page reads (`count-ios`).
         "record-cache" => record_cache(bytes: impl Into<Option<u64>>)
-            field record_cache_bytes: Option<u64> = Some(0);
+            field record_cache_bytes: Option<u64> = None;
         {
             value: "SIZE|auto", unit: "bytes", recorded: Recorded::OnRequest("record-cache"),
             for_readers: true, has_flag: true,

@@ -15,7 +15,7 @@ fn filled(env: &Env, dice: &Dice, memory_budget_bytes: u64) -> Db {
     let builder = builder
         .memory_budget(memory_budget_bytes)
         .write_buffer(8 << 10)
-        .experimental(|e| e.file_size(8 << 10));
+        .experimental(|e| e.file_size(8 << 10).record_cache(0));
     let db = builder.size_ratio(3.0).bits_per_key(4.0).open().expect("open");
     for number in 0..3_000usize {
         match dice.below(40) {

@@ -31,11 +31,12 @@ pub struct Point {
 }
 
 /// The layouts that were measured, with their points in the order of bits: the standard filters,
-/// the blocked one, and two to seven modules of equal size.
+/// the blocked one, two to seven modules of equal size, and one ribbon module.
 pub fn every_series() -> impl Iterator<Item = (FilterLayout, &'static [Point])> {
     let standard = [Probing::Rotation, Probing::DoubleHashing].map(FilterLayout::Standard);
     let modular = (2..=MAX_MODULES).filter_map(Modules::equal).map(FilterLayout::Modular);
-    let layouts = standard.into_iter().chain([FilterLayout::Blocked]).chain(modular);
+    let ribbon = [FilterLayout::Ribbon(Modules::ONE)];
+    let layouts = standard.into_iter().chain([FilterLayout::Blocked]).chain(modular).chain(ribbon);
     layouts.zip(table::SERIES.iter().copied())
 }
 
@@ -53,6 +54,14 @@ pub fn fpr(layout: FilterLayout, bits_per_key: f64) -> f64 {
             return modules.shares().map(|share| module_fpr(share * bits_per_key)).product();
         }
         FilterLayout::Modular(modules) => 1 + modules.count(),
+        FilterLayout::Ribbon(_) => {
+            let modules = layout.modules();
+            if modules.count() > 1 {
+                let module = FilterLayout::Ribbon(Modules::ONE);
+                return modules.shares().map(|share| fpr(module, share * bits_per_key)).product();
+            }
+            2 + MAX_MODULES
+        }
     };
     let points = table::SERIES.get(series).copied().unwrap_or_default();
     interpolate(layout, points, bits_per_key)

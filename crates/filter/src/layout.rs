@@ -34,7 +34,7 @@ pub enum FilterLayout {
     Modular(Modules),
     /// Ribbon modules, which are read in order as the blocked ones: a quarter less memory at the
     /// same rate, at four times the time to build. At most [`MAX_RIBBON_MODULES`]; of more modules
-    /// the first ones are meant. A filter of fewer than 4,096 keys is modular.
+    /// the first ones are meant. A filter of fewer than 256 keys is modular.
     Ribbon(Modules),
 }
 

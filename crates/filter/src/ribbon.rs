@@ -44,8 +44,8 @@ pub(crate) const LINE_WORDS: usize = LINE_BYTES / WORD_BYTES;
 /// Minimum number of segments of a slice: a key reads two.
 pub(crate) const MIN_SEGMENTS: u16 = 2;
 /// Minimum number of keys of a ribbon filter. The last segment, in which no key starts, costs 64
-/// rows; with this number of keys they are 1.6 % of all rows.
-pub(crate) const MIN_KEYS: usize = 4_096;
+/// rows; with fewer keys than this a blocked filter of the same size rejects more.
+pub(crate) const MIN_KEYS: usize = 256;
 
 /// Makes the coefficients a different function of the remix than slice and row.
 const COEFFICIENT_MULTIPLIER: u64 = 0x9fb2_1c65_1e98_df25;
@@ -77,7 +77,7 @@ pub(crate) fn segments_for(lines: u32, keys: f64) -> u16 {
     let words = (lines as usize * LINE_WORDS) as f64;
     let bits_per_key = words * u64::BITS as f64 / keys;
     // No key starts in the last segment.
-    let wanted = (keys * rows_per_key(bits_per_key) / SEGMENT_ROWS as f64).round() + 1.0;
+    let wanted = (keys * rows_per_key(bits_per_key) / SEGMENT_ROWS as f64).ceil() + 1.0;
     let least = (words / f64::from(MAX_COLUMNS)).ceil().max(f64::from(MIN_SEGMENTS));
     wanted.clamp(least, f64::from(u16::MAX)) as u16
 }

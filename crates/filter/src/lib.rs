@@ -52,7 +52,7 @@ pub use geometry::{ALL_MODULES, FilterGeometry, ModuleShape, ModuleSite, Site};
 pub use layout::{FilterLayout, MAX_MODULES, MAX_RIBBON_MODULES, Modules, Probing};
 pub use limits::{LINE_BITS, LINE_BYTES, MAX_BITS_PER_KEY, MAX_SLICE_BYTES};
 pub use question::Question;
+pub use ribbon::RibbonSite;
 pub use shape::{FilterFamily, FilterShape};
 pub use simd::lines::Line;
-pub use ribbon::RibbonSite;
 pub use standard::StandardSite;

@@ -50,9 +50,14 @@ fn filters_do_what_the_format_page_says() {
     println!("seed {seed}");
     let mut numbers = Numbers(seed);
     let (mut yes, mut no) = (0, 0);
-    for (modules, count, bits_per_key) in
-        [(1, 4_096, 0.4), (1, 5_000, 10.0), (1, 256, 9.0), (1, 90_000, 7.5), (2, 70_000, 24.0), (3, 300_000, 8.8)]
-    {
+    for (modules, count, bits_per_key) in [
+        (1, 4_096, 0.4),
+        (1, 5_000, 10.0),
+        (1, 256, 9.0),
+        (1, 90_000, 7.5),
+        (2, 70_000, 24.0),
+        (3, 300_000, 8.8),
+    ] {
         let keys = digests(numbers.draw(), count);
         let filter = Filter::build(&keys, ribbon(modules), bits_per_key).unwrap();
         let geometry = filter.geometry();
@@ -148,8 +153,10 @@ fn any_bytes_and_missing_lines_are_answered() {
         let bytes = geometry.modules()[0].slice_bytes();
         assert!((LINE_BYTES..=MAX_SLICE_BYTES).contains(&bytes));
         let lines: Vec<_> = if decoded % 50 == 0 {
-            crate::Line::boxed(&numbers.by_ref().take(bytes / 8).flat_map(u64::to_le_bytes).collect::<Vec<_>>())
-                .into()
+            crate::Line::boxed(
+                &numbers.by_ref().take(bytes / 8).flat_map(u64::to_le_bytes).collect::<Vec<_>>(),
+            )
+            .into()
         } else {
             Vec::new()
         };

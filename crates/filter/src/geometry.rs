@@ -33,19 +33,22 @@
 //! ([`crate::place`]); a filter that owns its slices ([`crate::Filter`]).
 
 mod encode;
+mod module_site;
 
 use crate::fpr::{best_probes, best_standard_probes};
 use crate::layout::{FilterLayout, MAX_MODULES, MAX_RIBBON_MODULES, Modules, Probing};
 use crate::limits::MAX_BITS_PER_KEY;
 use crate::place::BitPlace;
 use crate::question::Question;
-use crate::ribbon::{self, RibbonShape, RibbonSite};
+use crate::ribbon::{self, RibbonShape};
 use crate::shape::{FilterFamily, FilterShape, check, check_size, cut};
 use crate::simd::Prober;
 use crate::simd::lines::Line;
 use crate::standard::StandardSite;
 use crate::{LINE_BITS, LINE_BYTES};
 use shamba_key::KeyDigest;
+
+pub use self::module_site::ModuleSite;
 
 /// Mask that selects all modules in [`FilterGeometry::sites`]: for a filter that is entirely in
 /// memory.
@@ -89,17 +92,6 @@ pub struct Site {
 }
 
 const _: () = assert!(size_of::<Site>() == 16);
-
-/// The position of a digest in one module of any family: [`FilterGeometry::module_site`].
-#[derive(Clone, Copy)]
-pub enum ModuleSite {
-    /// In a blocked module.
-    Line(Site),
-    /// In a standard filter.
-    Standard(StandardSite),
-    /// In a ribbon module.
-    Ribbon(RibbonSite),
-}
 
 impl ModuleShape {
     fn new(probes: u8, slices_log2: u8, lines_per_slice: u32) -> Result<Self, String> {
@@ -213,7 +205,7 @@ impl FilterGeometry {
         self.modules.get(SEGMENTS_AT + module).map_or(0, |place| place.lines_per_slice)
     }
 
-    /// The shape of ribbon module `module`; `None` if there is no such module, or for another family.
+    /// The shape of ribbon module `module`; `None` if there is none, or for another family.
     #[inline(always)]
     pub(crate) fn ribbon_shape(&self, module: usize) -> Option<RibbonShape> {
         let shape = self.modules().get(module).filter(|_| self.family == FilterFamily::Ribbon)?;
@@ -316,8 +308,8 @@ impl FilterGeometry {
         site.map(ModuleSite::Standard)
     }
 
-    /// Whether all bits of a key in a module lie on one line ([`Self::sites`]): the families blocked
-    /// and modular.
+    /// Whether all bits of a key in a module lie on one line ([`Self::sites`]): the families
+    /// blocked and modular.
     #[inline(always)]
     pub fn has_lines(&self) -> bool {
         matches!(self.family, FilterFamily::Blocked | FilterFamily::Modular)
@@ -382,40 +374,6 @@ impl TryFrom<FilterShape> for FilterGeometry {
         let mut geometry = Self::empty(shape.family);
         geometry.push(ModuleShape::new(shape.probes, shape.slices_log2, shape.lines_per_slice)?);
         Ok(geometry)
-    }
-}
-
-impl ModuleSite {
-    /// The number of the slice, counted through all modules.
-    #[inline]
-    pub fn slice(self) -> usize {
-        match self {
-            Self::Line(site) => site.slice(),
-            Self::Standard(site) => site.slice(),
-            Self::Ribbon(site) => site.slice(),
-        }
-    }
-
-    /// Whether the key may be among those that the filter was built from, given the lines of the
-    /// slice; `false` is certain. An absent slice means "maybe", and so do lines that are missing
-    /// from the slice.
-    #[inline]
-    pub fn maybe(self, lines: Option<&[Line]>) -> bool {
-        match self {
-            Self::Line(site) => site.question(lines).maybe(),
-            Self::Standard(site) => site.maybe(lines),
-            Self::Ribbon(site) => site.maybe(lines),
-        }
-    }
-
-    /// Prefetches the lines that [`Self::maybe`] may read.
-    #[inline]
-    pub fn prefetch(self, lines: Option<&[Line]>) {
-        match self {
-            Self::Line(site) => site.question(lines).prefetch(),
-            Self::Standard(site) => site.prefetch(lines),
-            Self::Ribbon(site) => site.prefetch(lines),
-        }
     }
 }
 

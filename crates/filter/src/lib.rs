@@ -7,8 +7,8 @@
 //! - *modular*: one to seven blocked filters over the same keys that share the bits. A lookup reads
 //!   them in order up to the first that rejects the key, so the later ones contribute little and
 //!   may be absent from memory;
-//! - *ribbon*: one to three modules that solve a linear system, for less memory at the same rate and
-//!   more time to build;
+//! - *ribbon*: one to three modules that solve a linear system, for less memory at the same rate
+//!   and more time to build;
 //! - *standard*: the Bloom filter of the papers, for their experiments.
 //!
 //! A filter is cut into equal slices of at most 64 KiB, the unit of storage in files and of

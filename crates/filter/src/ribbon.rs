@@ -1,5 +1,5 @@
-//! The ribbon module: a filter that costs 1.07 to 1.12 bits of memory for each bit of a fingerprint,
-//! where a Bloom filter costs 1.44 and a blocked one somewhat more.
+//! The ribbon module: a filter that needs 1.07 to 1.13 bits of memory for each halving of its
+//! false-positive rate, where a Bloom filter needs 1.44 and a blocked one somewhat more.
 //!
 //! A slice is a matrix over GF(2) of `rows` rows and some columns. A key gives a *start* row and 64
 //! coefficients, the first of which is 1. The writer chooses the matrix such that for every key of

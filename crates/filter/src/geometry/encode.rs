@@ -7,14 +7,14 @@
 //!  0        1        2             3          4                     8
 //! ```
 //!
-//! In the ribbon family `probes` is the number of columns, and the four bytes after `number` are the
-//! lines of a slice (16 bits) and its segments (16 bits).
+//! In the ribbon family `probes` is the number of columns, and the four bytes after `number` are
+//! the lines of a slice (16 bits) and its segments (16 bits).
 //!
-//! `number` is 0 except in the modular and ribbon families. There the low four bits are the module's number,
-//! from 0, and the high four the number of modules, 2 to 7 (ribbon: 1 to 3). So the first eight bytes determine the
-//! length of the stored form, and those of a blocked filter are those of
-//! [`FilterShape`](crate::FilterShape), which is older than modules. Each geometry has exactly one
-//! stored form.
+//! `number` is 0 except in the modular and ribbon families. There the low four bits are the
+//! module's number, from 0, and the high four the number of modules, 2 to 7 (ribbon: 1 to 3). So
+//! the first eight bytes determine the length of the stored form, and those of a blocked filter are
+//! those of [`FilterShape`](crate::FilterShape), which is older than modules. Each geometry has
+//! exactly one stored form.
 //!
 //! A page with an example is `docs/formats/filter.md`.
 

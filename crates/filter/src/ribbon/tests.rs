@@ -22,10 +22,10 @@ fn model(stored: &[u8], slices: &[&[u8]], module: u8, digest: KeyDigest) -> bool
     let (columns, slices_log2) = (u128::from(stored[1]), u32::from(stored[2]));
     let (lines, segments) = (number(4), number(6));
     let remix = u128::from(digest.module(module));
-    let slice = slices[(remix * (1 << slices_log2) >> 64) as usize];
+    let slice = slices[((remix << slices_log2) >> 64) as usize];
     let below = (remix << slices_log2) % (1 << 64);
-    let row = (below >> 32) * (segments - 1) * 64 >> 32;
-    let coefficients = remix * 0x9fb2_1c65_1e98_df25 % (1 << 64) | 1;
+    let row = ((below >> 32) * (segments - 1) * 64) >> 32;
+    let coefficients = (remix * 0x9fb2_1c65_1e98_df25 % (1 << 64)) | 1;
     let cut = lines * 8 - segments * columns;
     // Whether this row has a bit in this column; `None` where the segment has no such column.
     let bit = |row: u128, column: u128| {
@@ -35,7 +35,7 @@ fn model(stored: &[u8], slices: &[&[u8]], module: u8, digest: KeyDigest) -> bool
         }
         let word = (segment * columns + segment.min(cut) + column) as usize;
         let word = u64::from_le_bytes(slice[word * 8..word * 8 + 8].try_into().unwrap());
-        Some(word >> (row % 64) & 1)
+        Some((word >> (row % 64)) & 1)
     };
     let next = (row / 64 + 1) * 64;
     (0..17).filter(|column| bit(row, *column).is_some() && bit(next, *column).is_some()).all(|column| {

@@ -195,8 +195,8 @@ fn a_key_whose_digest_is_known_is_not_hashed_again() {
     assert!(rig.bytes() == hashed_here, "another file");
 }
 
-/// A ribbon filter is built in memory besides the filter: a remix for each key, and the equations of
-/// a slice.
+/// A ribbon filter is built in memory besides the filter: a remix for each key, and the equations
+/// of a slice.
 #[test]
 fn memory_for_building_a_filter_is_known_beforehand() {
     let soon = |layout: &str| {

@@ -7,7 +7,9 @@
 //!
 //! A release adds a directory: `SHAMBA_WRITE_GOLDEN=VERSION cargo test -p shamba-tests --test
 //! suites formats`. Existing directories are never rewritten. `tests/data/golden-ribbon` is a
-//! database with ribbon filters, which are newer than 0.1.0 and need more keys. Not here: the meaning of each byte
+//! database with ribbon filters, which are newer than 0.1.0 and need more keys.
+//!
+//! Not here: the meaning of each byte
 //! (`docs/formats`, and the tests of the codecs).
 
 use std::collections::BTreeMap;

@@ -181,7 +181,7 @@ fn stored_forms_never_change() {
     assert_eq!(stored(modular(2)), [3, 3, 0, 0x20, 0xd1, 3, 0, 0, 3, 3, 0, 0x21, 0xd0, 3, 0, 0]);
     assert_eq!(stored(FilterLayout::Standard(Probing::DoubleHashing)), [4, 7, 1, 0, 0xd1, 3, 0, 0]);
     let ribbon = FilterLayout::Ribbon(Modules::equal(1).unwrap());
-    assert_eq!(stored(ribbon), [5, 9, 1, 0x10, 0xd1, 3, 0x5c, 3]);
+    assert_eq!(stored(ribbon), [5, 9, 1, 0x10, 0xd1, 3, 0x5d, 3]);
 }
 
 #[test]

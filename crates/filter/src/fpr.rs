@@ -15,7 +15,7 @@
 //! the next.
 //!
 //! The ribbon filter: an absent key passes a column with probability 1/2, and all of them if its
-//! equation depends on those of the keys ([`crate::ribbon`]).
+//! equation depends on those of the keys, a share that is measured.
 //!
 //! Not here: measured rates ([`crate::measured`]); the number of bits that a file should get (crate
 //! `shamba-model`).

@@ -315,7 +315,17 @@ impl Vector {
 
 /// Every family, one to seven modules, equal and proportional.
 pub fn every_layout() -> Vec<FilterLayout> {
-    let names = ["blocked", "standard", "standard-double", "modular:2:200", "modular:3:100", "modular:7:500"];
+    let names = [
+        "blocked",
+        "standard",
+        "standard-double",
+        "modular:2:200",
+        "modular:3:100",
+        "modular:7:500",
+        "ribbon",
+        "ribbon:2:300",
+        "ribbon:3",
+    ];
     let named = names.iter().filter_map(|name| name.parse().ok());
     named.chain((1..=7).filter_map(Modules::equal).map(FilterLayout::Modular)).collect()
 }

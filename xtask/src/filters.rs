@@ -28,6 +28,8 @@ const CHECKS: u64 = 100_000_000;
 /// Maximum relative error of the product of two interpolated rates, in addition to the errors of
 /// measurement.
 const INTERPOLATION: f64 = 0.015;
+/// Maximum relative error of the rate of a ribbon filter, in addition to the error of measurement.
+const RIBBON: f64 = 0.03;
 const TABLE: &str = "crates/filter/src/measured/table.rs";
 
 /// The bits per key of the table: dense where the rate bends, and where a module's best number of
@@ -99,6 +101,13 @@ pub fn fpr_table(arguments: &[String]) -> Result<(), String> {
         if let Some(layout) = Modules::proportional(count, permille).map(FilterLayout::Modular) {
             let product = measured::fpr(layout, bits_per_key);
             compare(layout, bits_per_key, product, product * INTERPOLATION / ERRORS_MAX);
+        }
+    }
+    // Ribbon filters have no points either: their theory has measured constants.
+    if let Some(layout) = Modules::equal(1).map(FilterLayout::Ribbon) {
+        for bits_per_key in [0.75, 1.5, 2.5, 3.5, 4.5, 6.0, 7.5, 10.0] {
+            let theory = measured::fpr(layout, bits_per_key);
+            compare(layout, bits_per_key, theory, theory * RIBBON / ERRORS_MAX);
         }
     }
     let rows = points.join(",\n  ");

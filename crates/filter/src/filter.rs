@@ -7,8 +7,9 @@
 //! Not here: filters whose slices are loaded and evicted. For them [`FilterGeometry`] gives the
 //! position of a digest's bits, and the caller holds the slices.
 
-use crate::geometry::{ALL_MODULES, FilterGeometry, ModuleShape};
+use crate::geometry::{ALL_MODULES, FilterGeometry, ModuleShape, ModuleSite};
 use crate::layout::FilterLayout;
+use crate::ribbon::build::{build, scratch_bytes};
 use crate::simd::lines::{Line, Lines};
 use shamba_key::KeyDigest;
 use std::fmt;
@@ -30,6 +31,9 @@ impl Filter {
     pub fn build(digests: &[KeyDigest], layout: FilterLayout, bits_per_key: f64) -> Option<Self> {
         let repeated = digests.windows(2).filter(|pair| pair[0] == pair[1]).count();
         let geometry = FilterGeometry::new(digests.len() - repeated, bits_per_key, layout)?;
+        if let Some(slices) = ribbon_slices(&geometry, digests) {
+            return Some(Self { geometry, slices });
+        }
         let mut slices: Vec<Lines> = Vec::with_capacity(geometry.slices());
         for module in geometry.modules() {
             slices.resize_with(slices.len() + module.slices(), || Lines::zeroed(module.lines_per_slice()));
@@ -52,6 +56,16 @@ impl Filter {
             }
         }
         Some(Self { geometry, slices: slices.into() })
+    }
+
+    /// Approximate maximum memory of [`Self::build`] besides the filter itself, in bytes.
+    pub fn scratch_bytes(keys: usize, layout: FilterLayout, bits_per_key: f64) -> u64 {
+        if !matches!(layout, FilterLayout::Ribbon(_)) {
+            return 0;
+        }
+        // One module is built at a time.
+        let share = layout.modules().shares().fold(1.0, f64::min);
+        scratch_bytes(keys, share * bits_per_key)
     }
 
     /// The filter of `geometry` whose slices were read from a file, in order; `None` for absent
@@ -109,30 +123,34 @@ impl Filter {
     /// one module.
     #[inline]
     pub fn modules_may_contain(&self, digest: KeyDigest, asked: u8) -> bool {
-        if self.geometry.is_standard() {
-            return asked & 1 == 0 || self.standard_may_contain(digest);
+        if !self.geometry.has_lines() {
+            return self.module_sites(digest, asked).all(|site| site.maybe(self.lines(site.slice())));
         }
         let mut sites = self.geometry.sites(digest, asked);
         sites.all(|site| site.question(self.lines(site.slice())).maybe())
     }
 
-    /// Out of line: keeps the code of the other families short.
-    #[cold]
-    fn standard_may_contain(&self, digest: KeyDigest) -> bool {
-        let site = self.geometry.standard_site(digest);
-        site.is_none_or(|site| site.maybe(self.lines(site.slice())))
+    /// Positions of `digest` in the selected modules of a filter of any family.
+    fn module_sites(&self, digest: KeyDigest, asked: u8) -> impl Iterator<Item = ModuleSite> {
+        let modules = (0..self.geometry.modules().len()).filter(move |module| asked >> module & 1 == 1);
+        modules.filter_map(move |module| self.geometry.module_site(digest, module))
     }
 
     /// Prefetches the lines of `digest` in all modules.
     #[inline]
     pub fn prefetch(&self, digest: KeyDigest) {
-        for site in self.geometry.sites(digest, ALL_MODULES) {
-            site.question(self.lines(site.slice())).prefetch();
-        }
-        if let Some(site) = self.geometry.standard_site(digest) {
-            site.prefetch(self.lines(site.slice()));
-        }
+        self.module_sites(digest, ALL_MODULES).for_each(|site| site.prefetch(self.lines(site.slice())));
     }
+}
+
+/// The slices of a ribbon filter; `None` for a filter of another family.
+fn ribbon_slices(geometry: &FilterGeometry, digests: &[KeyDigest]) -> Option<Arc<[Lines]>> {
+    let module = |(module, shape): (usize, &ModuleShape)| {
+        let ribbon = geometry.ribbon_shape(module)?;
+        Some(build(digests, module as u8, ribbon, shape.lines_per_slice()))
+    };
+    let modules: Option<Vec<Vec<Lines>>> = geometry.modules().iter().enumerate().map(module).collect();
+    modules.map(|modules| modules.into_iter().flatten().collect())
 }
 
 impl fmt::Debug for Filter {

@@ -33,22 +33,32 @@
 //! ([`crate::place`]); a filter that owns its slices ([`crate::Filter`]).
 
 mod encode;
+mod module_site;
 
 use crate::fpr::{best_probes, best_standard_probes};
-use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
+use crate::layout::{FilterLayout, MAX_MODULES, MAX_RIBBON_MODULES, Modules, Probing};
 use crate::limits::MAX_BITS_PER_KEY;
 use crate::place::BitPlace;
 use crate::question::Question;
-use crate::shape::{FilterFamily, FilterShape, check, cut};
+use crate::ribbon::{self, RibbonShape};
+use crate::shape::{FilterFamily, FilterShape, check, check_size, cut};
 use crate::simd::Prober;
 use crate::simd::lines::Line;
 use crate::standard::StandardSite;
 use crate::{LINE_BITS, LINE_BYTES};
 use shamba_key::KeyDigest;
 
+pub use self::module_site::ModuleSite;
+
 /// Mask that selects all modules in [`FilterGeometry::sites`]: for a filter that is entirely in
 /// memory.
 pub const ALL_MODULES: u8 = u8::MAX;
+
+/// Entry of `modules` that holds the number of segments of ribbon module 0. The entries of a ribbon
+/// filter beyond its last module are free for this, and the geometry keeps its size.
+const SEGMENTS_AT: usize = MAX_MODULES - MAX_RIBBON_MODULES;
+
+const _: () = assert!(SEGMENTS_AT >= MAX_RIBBON_MODULES);
 
 /// Size and probes of one module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -89,7 +99,7 @@ impl ModuleShape {
         Ok(Self { lines_per_slice: lines_per_slice as u16, slices_log2, probes })
     }
 
-    /// The bits that each key sets, 1 to 16.
+    /// The bits that each key sets, 1 to 16; of a ribbon module its columns, 0 to 16.
     pub fn probes(self) -> u8 {
         self.probes
     }
@@ -128,6 +138,10 @@ impl FilterGeometry {
             return None;
         }
         let bits_per_key = bits_per_key.min(MAX_BITS_PER_KEY);
+        let layout = match layout {
+            FilterLayout::Ribbon(_) if keys < ribbon::MIN_KEYS => FilterLayout::Modular(layout.modules()),
+            layout => layout,
+        };
         let lines = keys as f64 * bits_per_key / LINE_BITS as f64;
         let (mut sizes, mut cuts) = (layout.modules(), cut_all(layout.modules(), lines));
         while cuts.is_none() {
@@ -138,10 +152,17 @@ impl FilterGeometry {
             FilterLayout::Standard(Probing::Rotation) => FilterFamily::StandardRotation,
             FilterLayout::Standard(Probing::DoubleHashing) => FilterFamily::StandardDoubleHashing,
             FilterLayout::Modular(_) if sizes.count() > 1 => FilterFamily::Modular,
+            FilterLayout::Ribbon(_) => FilterFamily::Ribbon,
             FilterLayout::Blocked | FilterLayout::Modular(_) => FilterFamily::Blocked,
         });
         for ((slices_log2, lines_per_slice), share) in cuts?.into_iter().zip(sizes.shares()) {
             let probes = match layout {
+                FilterLayout::Ribbon(_) => {
+                    let keys_per_slice = keys as f64 / f64::from(1u32 << slices_log2);
+                    let segments = ribbon::segments_for(lines_per_slice, keys_per_slice);
+                    geometry.push_ribbon(slices_log2, lines_per_slice, segments).ok()?;
+                    continue;
+                }
                 FilterLayout::Standard(_) => best_standard_probes(share * bits_per_key),
                 FilterLayout::Blocked | FilterLayout::Modular(_) => best_probes(share * bits_per_key),
             };
@@ -161,6 +182,35 @@ impl FilterGeometry {
             *place = module;
             self.count += 1;
         }
+    }
+
+    /// Adds a ribbon module.
+    ///
+    /// # Errors
+    /// A field outside its limits, or more than [`MAX_RIBBON_MODULES`].
+    fn push_ribbon(&mut self, slices_log2: u8, lines_per_slice: u32, segments: u16) -> Result<(), String> {
+        check_size(slices_log2, lines_per_slice)?;
+        let columns = RibbonShape::new(slices_log2, lines_per_slice, segments)?.columns();
+        let at = SEGMENTS_AT + usize::from(self.count);
+        let place = self.modules.get_mut(at).ok_or_else(|| "too many ribbon modules".to_owned())?;
+        place.lines_per_slice = segments;
+        let lines_per_slice = lines_per_slice as u16;
+        self.push(ModuleShape { lines_per_slice, slices_log2, probes: columns });
+        Ok(())
+    }
+
+    /// The number of segments of each slice of ribbon module `module`.
+    #[inline(always)]
+    fn segments_of(&self, module: usize) -> u16 {
+        self.modules.get(SEGMENTS_AT + module).map_or(0, |place| place.lines_per_slice)
+    }
+
+    /// The shape of ribbon module `module`; `None` if there is none, or for another family.
+    #[inline(always)]
+    pub(crate) fn ribbon_shape(&self, module: usize) -> Option<RibbonShape> {
+        let shape = self.modules().get(module).filter(|_| self.family == FilterFamily::Ribbon)?;
+        let ModuleShape { lines_per_slice, slices_log2, probes } = *shape;
+        Some(RibbonShape::known(slices_log2, lines_per_slice, self.segments_of(module), probes))
     }
 
     /// The family. A modular filter of one module is a blocked one.
@@ -191,11 +241,11 @@ impl FilterGeometry {
 
     /// Positions of the bits of `digest`, one per selected module: bit d of `asked` selects module
     /// d. A caller selects the modules that are at least partly in memory and not dormant. If any
-    /// of the positions rejects the key, the key is absent. A standard filter has none: see
-    /// [`Self::standard_site`].
+    /// of the positions rejects the key, the key is absent. Filters of other families than blocked
+    /// and modular have none: see [`Self::module_site`].
     #[inline(always)]
     pub fn sites(&self, digest: KeyDigest, asked: u8) -> impl Iterator<Item = Site> {
-        let count = if self.is_standard() { 0 } else { usize::from(self.count) };
+        let count = if self.has_lines() { usize::from(self.count) } else { 0 };
         let mut first_slice = 0;
         let modules = self.modules.iter().take(count).enumerate();
         modules.filter_map(move |(module, shape)| {
@@ -206,14 +256,14 @@ impl FilterGeometry {
     }
 
     /// The position of the bits of `digest` in the first module, without a search for it. Not
-    /// meaningful for a standard filter.
+    /// meaningful unless [`Self::has_lines`].
     #[inline(always)]
     pub fn first_site(&self, digest: KeyDigest) -> Site {
         self.site_at(0, 0, self.modules[0], digest)
     }
 
     /// The position of the bits of `digest` in module `module`; `None` if there is no such module,
-    /// and for a standard filter.
+    /// and unless [`Self::has_lines`].
     #[inline]
     pub fn site(&self, digest: KeyDigest, module: usize) -> Option<Site> {
         if module >= MAX_MODULES {
@@ -243,6 +293,38 @@ impl FilterGeometry {
         }
     }
 
+    /// The position of `digest` in module `module` of a filter of any family; `None` if there is no
+    /// such module.
+    #[inline]
+    pub fn module_site(&self, digest: KeyDigest, module: usize) -> Option<ModuleSite> {
+        if self.has_lines() {
+            return self.site(digest, module).map(ModuleSite::Line);
+        }
+        if let Some(shape) = self.ribbon_shape(module) {
+            let first_slice = self.modules.iter().take(module).map(|module| 1u32 << module.slices_log2).sum();
+            return Some(ModuleSite::Ribbon(shape.site(first_slice, digest.module(module as u8))));
+        }
+        let site = self.standard_site(digest).filter(|_| module == 0);
+        site.map(ModuleSite::Standard)
+    }
+
+    /// Whether all bits of a key in a module lie on one line ([`Self::sites`]): the families
+    /// blocked and modular.
+    #[inline(always)]
+    pub fn has_lines(&self) -> bool {
+        matches!(self.family, FilterFamily::Blocked | FilterFamily::Modular)
+    }
+
+    /// The layout of a filter with one module like each of these.
+    pub fn module_layout(&self) -> FilterLayout {
+        match self.family {
+            FilterFamily::StandardRotation => FilterLayout::Standard(Probing::Rotation),
+            FilterFamily::StandardDoubleHashing => FilterLayout::Standard(Probing::DoubleHashing),
+            FilterFamily::Blocked | FilterFamily::Modular => FilterLayout::Blocked,
+            FilterFamily::Ribbon => FilterLayout::Ribbon(Modules::ONE),
+        }
+    }
+
     /// The position of the bits of `digest` in a standard filter; `None` for another family.
     pub fn standard_site(&self, digest: KeyDigest) -> Option<StandardSite> {
         let (probing, shape) = (self.standard_probing()?, self.modules().first()?);
@@ -250,24 +332,12 @@ impl FilterGeometry {
         Some(StandardSite::new(digest, probing, shape.probes, shape.slices_log2, lines))
     }
 
-    /// Whether the filter is of a standard family, which has a [`Self::standard_site`] instead of
-    /// sites.
-    #[inline(always)]
-    pub fn is_standard(&self) -> bool {
-        self.standard_probing().is_some()
-    }
-
-    /// The layout of a standard filter; `None` for one of another family.
-    pub fn standard_layout(&self) -> Option<FilterLayout> {
-        self.standard_probing().map(FilterLayout::Standard)
-    }
-
     #[inline(always)]
     fn standard_probing(&self) -> Option<Probing> {
         match self.family {
             FilterFamily::StandardRotation => Some(Probing::Rotation),
             FilterFamily::StandardDoubleHashing => Some(Probing::DoubleHashing),
-            FilterFamily::Blocked | FilterFamily::Modular => None,
+            FilterFamily::Blocked | FilterFamily::Modular | FilterFamily::Ribbon => None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The layout of a filter to build: the family, and the division of a modular filter's bits.
 //!
+//! Ribbon filters are divided like modular ones, into at most [`MAX_RIBBON_MODULES`].
+//!
 //! A modular filter of b bits per key is D modules over the same keys whose shares of b add up
 //! to 1. Sizes are
 //! - *equal*: each module has the share 1/D;
@@ -17,6 +19,9 @@ use std::fmt;
 /// Maximum number of modules of a filter.
 pub const MAX_MODULES: usize = 7;
 
+/// Maximum number of modules of a ribbon filter.
+pub const MAX_RIBBON_MODULES: usize = 3;
+
 /// A family of filters, with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FilterLayout {
@@ -27,6 +32,10 @@ pub enum FilterLayout {
     /// Blocked modules that are read in order until one rejects the key. One module is
     /// [`Self::Blocked`].
     Modular(Modules),
+    /// Ribbon modules, which are read in order as the blocked ones: a quarter less memory at the
+    /// same rate, at four times the time to build. At most [`MAX_RIBBON_MODULES`]; of more modules
+    /// the first ones are meant. A filter of fewer than 256 keys is modular.
+    Ribbon(Modules),
 }
 
 /// How a standard filter derives its probes from one digest.
@@ -47,6 +56,9 @@ pub struct Modules {
 }
 
 impl Modules {
+    /// One module.
+    pub(crate) const ONE: Self = Self { count: 1, first_share_permille: None };
+
     /// `count` modules of equal size; `None` unless there are 1 to [`MAX_MODULES`].
     pub fn equal(count: usize) -> Option<Self> {
         let known = (1..=MAX_MODULES).contains(&count);
@@ -94,7 +106,7 @@ impl Modules {
     /// The same with one module fewer; one module always remains.
     pub(crate) fn one_fewer(self) -> Self {
         match self.count {
-            0..=2 => Self { count: 1, first_share_permille: None },
+            0..=2 => Self::ONE,
             count => Self { count: count - 1, ..self },
         }
     }
@@ -102,23 +114,37 @@ impl Modules {
 
 impl FilterLayout {
     /// The form in options: `blocked`, `standard`, `standard-double`, `modular:3`, `modular:2:205`
-    /// (the first module's share in thousandths). Parsing accepts these, and `modular` for two
-    /// equal modules.
+    /// (the first module's share in thousandths); `ribbon:3` and `ribbon:2:205` likewise. Parsing
+    /// accepts these, `modular` for two equal modules, and `ribbon` for one.
     pub fn to_option(self) -> String {
-        match self {
-            Self::Modular(Modules { count, first_share_permille: None }) => format!("modular:{count}"),
-            Self::Modular(Modules { count, first_share_permille: Some(permille) }) => {
-                format!("modular:{count}:{permille}")
-            }
-            other => other.to_string(),
+        let Some(kind) = self.divided() else { return self.to_string() };
+        let Modules { count, first_share_permille } = self.modules();
+        match first_share_permille {
+            None => format!("{kind}:{count}"),
+            Some(permille) => format!("{kind}:{count}:{permille}"),
         }
     }
 
-    /// The modules: one unless the layout is modular.
+    /// The name of a family that is divided into modules.
+    fn divided(self) -> Option<&'static str> {
+        match self {
+            Self::Modular(_) => Some("modular"),
+            Self::Ribbon(_) => Some("ribbon"),
+            Self::Standard(_) | Self::Blocked => None,
+        }
+    }
+
+    /// The modules: one unless the layout is modular or ribbon.
     pub fn modules(self) -> Modules {
         match self {
             Self::Modular(modules) => modules,
-            Self::Standard(_) | Self::Blocked => Modules { count: 1, first_share_permille: None },
+            Self::Ribbon(mut modules) => {
+                while modules.count() > MAX_RIBBON_MODULES {
+                    modules = modules.one_fewer();
+                }
+                modules
+            }
+            Self::Standard(_) | Self::Blocked => Modules::ONE,
         }
     }
 }
@@ -130,7 +156,8 @@ impl std::str::FromStr for FilterLayout {
         let unknown = || {
             format!(
                 "filter-layout must be blocked, standard, standard-double, or modular:D for D from 1 to {MAX_MODULES} \
-                 modules, or modular:D:S with S thousandths of the bits in the first, not {text:?}"
+                 modules, or ribbon:D for D from 1 to {MAX_RIBBON_MODULES}, or modular:D:S or ribbon:D:S with S \
+                 thousandths of the bits in the first module, not {text:?}"
             )
         };
         let mut parts = text.split(':');
@@ -139,32 +166,44 @@ impl std::str::FromStr for FilterLayout {
             (Some("standard"), None, ..) => Some(Self::Standard(Probing::Rotation)),
             (Some("standard-double"), None, ..) => Some(Self::Standard(Probing::DoubleHashing)),
             (Some("modular"), None, ..) => Modules::equal(2).map(Self::Modular),
-            (Some("modular"), Some(count), None, _) => {
-                count.parse().ok().and_then(Modules::equal).map(Self::Modular)
-            }
-            (Some("modular"), Some(count), Some(permille), None) => {
-                let numbers = count.parse().ok().zip(permille.parse().ok());
-                numbers
-                    .and_then(|(count, permille)| Modules::proportional(count, permille))
-                    .map(Self::Modular)
+            (Some("ribbon"), None, ..) => Modules::equal(1).map(Self::Ribbon),
+            (Some(kind @ ("modular" | "ribbon")), Some(count), permille, None) => {
+                let count = count.parse().ok();
+                let modules = match permille {
+                    None => count.and_then(Modules::equal),
+                    Some(permille) => count
+                        .zip(permille.parse().ok())
+                        .and_then(|(count, permille)| Modules::proportional(count, permille)),
+                };
+                modules.map(if kind == "ribbon" { Self::Ribbon } else { Self::Modular })
             }
             _ => None,
         };
-        known.ok_or_else(unknown)
+        let fits = |layout: &Self| match layout {
+            Self::Ribbon(modules) => modules.count() <= MAX_RIBBON_MODULES,
+            _ => true,
+        };
+        known.filter(fits).ok_or_else(unknown)
     }
 }
 
 /// The form in output: `blocked`, `standard`, `standard-double`, `modular(3)`, `modular(2, first
-/// 20.0 %)`.
+/// 20.0 %)`, `ribbon(3)`.
 impl fmt::Display for FilterLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Standard(Probing::Rotation) => f.write_str("standard"),
             Self::Standard(Probing::DoubleHashing) => f.write_str("standard-double"),
             Self::Blocked => f.write_str("blocked"),
-            Self::Modular(Modules { count, first_share_permille: None }) => write!(f, "modular({count})"),
-            Self::Modular(Modules { count, first_share_permille: Some(permille) }) => {
-                write!(f, "modular({count}, first {}.{} %)", permille / 10, permille % 10)
+            Self::Modular(_) | Self::Ribbon(_) => {
+                let kind = self.divided().unwrap_or_default();
+                let Modules { count, first_share_permille } = self.modules();
+                match first_share_permille {
+                    None => write!(f, "{kind}({count})"),
+                    Some(permille) => {
+                        write!(f, "{kind}({count}, first {}.{} %)", permille / 10, permille % 10)
+                    }
+                }
             }
         }
     }
@@ -205,10 +244,16 @@ mod tests {
             modular(Modules::equal(1)),
             modular(Modules::equal(7)),
             modular(Modules::proportional(2, 205)),
+            FilterLayout::Ribbon(Modules::equal(1).unwrap()),
+            FilterLayout::Ribbon(Modules::proportional(3, 205).unwrap()),
         ] {
             assert_eq!(layout.to_option().parse(), Ok(layout));
         }
         assert_eq!("modular".parse(), Ok(modular(Modules::equal(2))));
+        assert_eq!("ribbon".parse(), Ok(FilterLayout::Ribbon(Modules::equal(1).unwrap())));
+        let too_many = FilterLayout::Ribbon(Modules::equal(7).unwrap());
+        assert_eq!(too_many.modules().count(), MAX_RIBBON_MODULES);
+        assert_eq!(too_many.to_option(), "ribbon:3");
         for bad in [
             "",
             "modular:0",
@@ -218,6 +263,10 @@ mod tests {
             "blocked:1",
             "bloom",
             "modular:x",
+            "ribbon:4",
+            "ribbon:0",
+            "ribbon:2:0",
+            "ribbon:2:5:1",
         ] {
             assert!(
                 bad.parse::<FilterLayout>().is_err_and(|error| error.contains(&format!("{bad:?}"))),
@@ -231,6 +280,7 @@ mod tests {
         let proportional = FilterLayout::Modular(Modules::proportional(2, 205).unwrap());
         assert_eq!(proportional.to_string(), "modular(2, first 20.5 %)");
         assert_eq!(FilterLayout::Modular(Modules::equal(7).unwrap()).to_string(), "modular(7)");
+        assert_eq!(FilterLayout::Ribbon(Modules::equal(3).unwrap()).to_string(), "ribbon(3)");
         assert_eq!(FilterLayout::Blocked.to_string(), "blocked");
         assert_eq!(FilterLayout::Standard(Probing::Rotation).to_string(), "standard");
         assert_eq!(FilterLayout::Standard(Probing::DoubleHashing).to_string(), "standard-double");

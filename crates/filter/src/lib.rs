@@ -7,6 +7,8 @@
 //! - *modular*: one to seven blocked filters over the same keys that share the bits. A lookup reads
 //!   them in order up to the first that rejects the key, so the later ones contribute little and
 //!   may be absent from memory;
+//! - *ribbon*: one to three modules that solve a linear system, for less memory at the same rate
+//!   and more time to build;
 //! - *standard*: the Bloom filter of the papers, for their experiments.
 //!
 //! A filter is cut into equal slices of at most 64 KiB, the unit of storage in files and of
@@ -36,6 +38,7 @@ mod simd;
 
 // One filter.
 mod geometry;
+mod ribbon;
 mod standard;
 
 // Filters of several modules.
@@ -45,10 +48,11 @@ mod filter;
 pub mod sim;
 
 pub use filter::Filter;
-pub use geometry::{ALL_MODULES, FilterGeometry, ModuleShape, Site};
-pub use layout::{FilterLayout, MAX_MODULES, Modules, Probing};
+pub use geometry::{ALL_MODULES, FilterGeometry, ModuleShape, ModuleSite, Site};
+pub use layout::{FilterLayout, MAX_MODULES, MAX_RIBBON_MODULES, Modules, Probing};
 pub use limits::{LINE_BITS, LINE_BYTES, MAX_BITS_PER_KEY, MAX_SLICE_BYTES};
 pub use question::Question;
+pub use ribbon::RibbonSite;
 pub use shape::{FilterFamily, FilterShape};
 pub use simd::lines::Line;
 pub use standard::StandardSite;

@@ -36,6 +36,8 @@ pub enum FilterFamily {
     Modular = 3,
     /// The papers' filter: probes anywhere in a slice, by double hashing.
     StandardDoubleHashing = 4,
+    /// One to three ribbon modules.
+    Ribbon = 5,
 }
 
 impl FilterFamily {
@@ -46,6 +48,7 @@ impl FilterFamily {
             2 => Some(Self::Blocked),
             3 => Some(Self::Modular),
             4 => Some(Self::StandardDoubleHashing),
+            5 => Some(Self::Ribbon),
             _ => None,
         }
     }
@@ -57,6 +60,7 @@ impl FilterFamily {
             Self::Blocked => "blocked",
             Self::Modular => "modular",
             Self::StandardDoubleHashing => "standard-double",
+            Self::Ribbon => "ribbon",
         }
     }
 }
@@ -167,6 +171,11 @@ pub(crate) fn check(probes: u8, slices_log2: u8, lines_per_slice: u32) -> Result
     if !(1..=MAX_PROBES).contains(&probes) {
         return Err(format!("{probes} probes, expected 1 to {MAX_PROBES}"));
     }
+    check_size(slices_log2, lines_per_slice)
+}
+
+/// Checks that the number of slices and their size are within their limits.
+pub(crate) fn check_size(slices_log2: u8, lines_per_slice: u32) -> Result<(), String> {
     if slices_log2 > MAX_SLICES_LOG2 {
         return Err(format!("2^{slices_log2} slices, expected at most 2^{MAX_SLICES_LOG2}"));
     }

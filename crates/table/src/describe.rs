@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::Env;
-use shamba_filter::{FilterGeometry, ModuleShape};
+use shamba_filter::{FilterFamily, FilterGeometry, ModuleShape};
 use shamba_key::{DigestKind, EntryKind};
 
 use crate::block::DataBlock;
@@ -231,7 +231,8 @@ impl TableDescription {
 fn filter_text(filter: &FilterGeometry) -> String {
     let module = |module: &ModuleShape| {
         let (probes, slices) = (module.probes(), module.slices());
-        format!("{probes} probes, {slices} slices of {} bytes", module.slice_bytes())
+        let of_key = if filter.family() == FilterFamily::Ribbon { "columns" } else { "probes" };
+        format!("{probes} {of_key}, {slices} slices of {} bytes", module.slice_bytes())
     };
     let modules: Vec<String> = filter.modules().iter().map(module).collect();
     match &modules[..] {

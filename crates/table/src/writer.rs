@@ -24,7 +24,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use shamba_env::Env;
-use shamba_filter::FilterLayout;
+use shamba_filter::{Filter, FilterLayout};
 use shamba_key::{DigestFn, EntryKind, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 
 use crate::block::frame::FRAME_BYTES;
@@ -344,8 +344,10 @@ impl TableWriter {
         } else {
             0
         };
-        let filter = (self.digests.len() as f64 * self.options.bits_per_key / 8.0) as u64;
-        self.memory_bytes() + grown + filter + GATHER_BYTES as u64
+        let (keys, WriterOptions { bits_per_key, filter_layout, .. }) = (self.digests.len(), self.options);
+        let filter = (keys as f64 * bits_per_key / 8.0) as u64;
+        let scratch = Filter::scratch_bytes(keys, filter_layout, bits_per_key);
+        self.memory_bytes() + grown + filter + scratch + GATHER_BYTES as u64
     }
 
     /// Number of entries that [`Self::memory_bytes_soon`] looks ahead.

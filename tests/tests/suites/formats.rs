@@ -6,7 +6,10 @@
 //! newer version.
 //!
 //! A release adds a directory: `SHAMBA_WRITE_GOLDEN=VERSION cargo test -p shamba-tests --test
-//! suites formats`. Existing directories are never rewritten. Not here: the meaning of each byte
+//! suites formats`. Existing directories are never rewritten. `tests/data/golden-ribbon` is a
+//! database with ribbon filters, which are newer than 0.1.0 and need more keys.
+//!
+//! Not here: the meaning of each byte
 //! (`docs/formats`, and the tests of the codecs).
 
 use std::collections::BTreeMap;
@@ -216,6 +219,52 @@ fn deletes_of_older_releases_age_from_the_next_open() {
         };
         age().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
+}
+
+/// Number of keys of the database with ribbon filters; as many again are absent.
+const RIBBON_KEYS: u32 = 900;
+
+fn ribbon_builder(fs: &MemFs) -> Builder {
+    let layout = "ribbon:2:300".parse().expect("a layout");
+    builder(fs).experimental(|e| e.file_size(1 << 20).filter_layout(layout))
+}
+
+#[test]
+fn ribbon_filters_stay_readable() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden-ribbon");
+    if !path.exists() && std::env::var_os("SHAMBA_WRITE_GOLDEN").is_some() {
+        let fs = MemFs::new();
+        let db = ribbon_builder(&fs).open().expect("open");
+        (0..RIBBON_KEYS).for_each(|number| db.put(format!("{number:04}"), number.to_string()).expect("put"));
+        db.flush().expect("flush");
+        db.close().expect("close");
+        std::fs::create_dir_all(&path).expect("mkdir");
+        for (name, bytes) in files_of(&fs) {
+            std::fs::write(path.join(name), bytes).expect("write");
+        }
+    }
+    let fs = read_dir(&path);
+    let tables: Vec<_> = files_of(&fs).into_keys().filter(|name| name.ends_with(".sst")).collect();
+    assert_eq!(tables.len(), 1, "{tables:?}");
+    let check = || -> shamba::Result<()> {
+        let db = ribbon_builder(&fs).create_if_missing(false).open()?;
+        for round in 0..2 {
+            for number in 0..RIBBON_KEYS {
+                assert_eq!(db.get(format!("{number:04}"))?.as_deref(), Some(number.to_string().as_bytes()));
+            }
+            let before = db.stats().false_positives;
+            for number in 0..RIBBON_KEYS {
+                assert!(db.get(format!("{number:04}x"))?.is_none());
+            }
+            let passed = db.stats().false_positives - before;
+            assert!(passed < u64::from(RIBBON_KEYS) / 20, "round {round}: {passed} of {RIBBON_KEYS} passed");
+            let report = db.verify()?;
+            assert!(report.is_clean() && report.warnings.is_empty(), "round {round}: {report:?}");
+            db.compact()?;
+        }
+        db.close()
+    };
+    check().unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// A newer release changes magic, version and feature bits; the checksum of the header is correct.

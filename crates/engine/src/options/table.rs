@@ -219,14 +219,16 @@ declare_options! {
 
         /// Filter family: blocked (one cache line per probe), modular:D (D blocked modules that
         /// share the bits, probed in order), modular:D:S (the first with S thousandths of the
-        /// bits), standard or standard-double (as in the papers), or auto (blocked while all
-        /// filters fit easily into the memory budget, otherwise modular:3).
+        /// bits), ribbon:D or ribbon:D:S (likewise of ribbon modules: a quarter less memory at the
+        /// same rate, but more time to build and to probe), standard or standard-double (as in the
+        /// papers), or auto (blocked while all filters fit easily into the memory budget,
+        /// otherwise modular:3).
         ///
         /// Holds for filters built from now on.
         "filter-layout" => filter_layout(layout: FilterLayout)
             field filter_layout: Option<FilterLayout> = None;
         {
-            value: "auto|blocked|modular:D|modular:D:S|standard|standard-double",
+            value: "auto|blocked|modular:D|modular:D:S|ribbon:D|ribbon:D:S|standard|standard-double",
             recorded: Recorded::AtCreation("filter-layout"), has_flag: true,
         }
 

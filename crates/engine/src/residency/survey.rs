@@ -250,12 +250,9 @@ pub(crate) fn module_rates(reader: &TableReader, entries: u64) -> Vec<f64> {
 }
 
 fn module_fprs(geometry: &FilterGeometry, keys: u64) -> Vec<f64> {
-    let bits = |bytes: u64| bytes as f64 * 8.0 / keys.max(1) as f64;
-    if geometry.is_standard() {
-        let layout = geometry.standard_layout();
-        return vec![layout.map_or(1.0, |layout| measured::fpr(layout, bits(geometry.total_bytes())))];
-    }
-    geometry.modules().iter().map(|module| measured::module_fpr(bits(module.total_bytes()))).collect()
+    let (layout, keys) = (geometry.module_layout(), keys.max(1) as f64);
+    let rate = |bytes: u64| measured::fpr(layout, bytes as f64 * 8.0 / keys);
+    geometry.modules().iter().map(|module| rate(module.total_bytes())).collect()
 }
 
 /// Number of resident slices of each module.

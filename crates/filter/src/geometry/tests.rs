@@ -126,6 +126,16 @@ fn every_digest_has_a_site_in_every_module_and_in_no_other() {
         let is_standard = matches!(layout, FilterLayout::Standard(_));
         for raw in Numbers(2).take(500).chain(extremes) {
             let digest = KeyDigest::from_raw(raw);
+            let any: Vec<ModuleSite> =
+                (0..8).filter_map(|module| geometry.module_site(digest, module)).collect();
+            assert_eq!(any.len(), geometry.modules().len());
+            for (module, site) in any.iter().enumerate() {
+                assert!(geometry.slices_of(module).contains(&site.slice()));
+            }
+            if geometry.family() == FilterFamily::Ribbon {
+                assert_eq!(geometry.sites(digest, ALL_MODULES).count(), 0);
+                continue;
+            }
             if let Some(site) = geometry.standard_site(digest) {
                 assert!(is_standard && site.slice() < geometry.slices());
                 assert!(site.bits().all(|bit| bit < geometry.modules()[0].slice_bytes() * 8));
@@ -170,6 +180,8 @@ fn stored_forms_never_change() {
     assert_eq!(stored(FilterLayout::Blocked), [2, 6, 1, 0, 0xd1, 3, 0, 0]);
     assert_eq!(stored(modular(2)), [3, 3, 0, 0x20, 0xd1, 3, 0, 0, 3, 3, 0, 0x21, 0xd0, 3, 0, 0]);
     assert_eq!(stored(FilterLayout::Standard(Probing::DoubleHashing)), [4, 7, 1, 0, 0xd1, 3, 0, 0]);
+    let ribbon = FilterLayout::Ribbon(Modules::equal(1).unwrap());
+    assert_eq!(stored(ribbon), [5, 9, 1, 0x10, 0xd1, 3, 0x5d, 3]);
 }
 
 #[test]
@@ -209,13 +221,15 @@ fn no_byte_string_makes_an_illegal_geometry() {
         assert_eq!(geometry.encode(), bytes);
         assert!(geometry.total_bytes() <= 7 << 36);
         let count = geometry.modules().len();
-        assert_eq!(count > 1, geometry.family() == FilterFamily::Modular);
-        for module in geometry.modules() {
-            check(module.probes, module.slices_log2, u32::from(module.lines_per_slice)).unwrap();
+        if geometry.family() != FilterFamily::Ribbon {
+            assert_eq!(count > 1, geometry.family() == FilterFamily::Modular);
+            for module in geometry.modules() {
+                check(module.probes, module.slices_log2, u32::from(module.lines_per_slice)).unwrap();
+            }
         }
-        assert_eq!(geometry.sites(KeyDigest::from_raw(u64::MAX), ALL_MODULES).count() == count, {
-            geometry.standard_site(KeyDigest::from_raw(u64::MAX)).is_none()
-        });
+        let digest = KeyDigest::from_raw(u64::MAX);
+        assert_eq!(geometry.sites(digest, ALL_MODULES).count() == count, geometry.has_lines());
+        assert!((0..count).all(|module| geometry.module_site(digest, module).is_some()));
     };
     for layout in every_layout() {
         let good = FilterGeometry::new(100_000, 10.0, layout).unwrap().encode();

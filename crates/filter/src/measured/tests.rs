@@ -8,6 +8,10 @@ fn modular(count: usize) -> FilterLayout {
     FilterLayout::Modular(Modules::equal(count).unwrap())
 }
 
+fn ribbon(count: usize) -> FilterLayout {
+    FilterLayout::Ribbon(Modules::equal(count).unwrap())
+}
+
 fn proportional(count: usize, permille: u16) -> FilterLayout {
     FilterLayout::Modular(Modules::proportional(count, permille).unwrap())
 }
@@ -64,13 +68,20 @@ fn a_fresh_measurement_finds_the_table() {
         (modular(6), 3.0),
         (modular(7), 10.0),
         (proportional(2, 300), 10.0),
+        (ribbon(1), 0.5),
+        (ribbon(1), 2.5),
+        (ribbon(1), 4.5),
+        (ribbon(2), 7.0),
+        (ribbon(3), 7.5),
     ] {
         let fresh = measure(layout, bits_per_key, seed, Effort::QUICK);
         let (expected, points) =
             (fpr(layout, bits_per_key), every_series().find(|(known, _)| *known == layout));
         let point =
             points.and_then(|(_, points)| points.iter().find(|point| point.bits_per_key == bits_per_key));
-        let error = point.map_or(0.002 * expected, |point| point.error);
+        // Of a ribbon filter a few slices have most of the keys that depend on others.
+        let unknown = if matches!(layout, FilterLayout::Ribbon(_)) { 0.01 } else { 0.002 };
+        let error = point.map_or(unknown * expected, |point| point.error);
         let departure = fresh.departure_in_errors(expected, error);
         assert!(
             departure < 5.0,
@@ -100,6 +111,7 @@ fn between_its_points_the_table_follows_theory() {
 #[test]
 fn no_bits_and_very_many() {
     let layouts = every_series().map(|(layout, _)| layout).chain([modular(1), proportional(5, 400)]);
+    let layouts = layouts.chain((1..=3).map(ribbon));
     for layout in layouts {
         for bits_per_key in [0.0, -1.0, f64::NAN] {
             assert_eq!(fpr(layout, bits_per_key), 1.0);

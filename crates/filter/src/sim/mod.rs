@@ -15,7 +15,7 @@ pub mod membership;
 pub mod rates;
 pub mod raw;
 
-use crate::layout::{FilterLayout, MAX_MODULES, Modules, Probing};
+use crate::layout::{FilterLayout, MAX_MODULES, MAX_RIBBON_MODULES, Modules, Probing};
 
 /// Pseudo-random numbers from a seed (SplitMix64). All numbers of one stream differ: a filter built
 /// from some of them can be probed with the next ones as absent keys.
@@ -57,5 +57,7 @@ pub fn every_layout() -> Vec<FilterLayout> {
     let proportional = (2..=MAX_MODULES).flat_map(|count| [(count, 100), (count, 600)]);
     let proportional = proportional.filter_map(|(count, permille)| Modules::proportional(count, permille));
     layouts.extend(proportional.map(FilterLayout::Modular));
+    let ribbons = (1..=MAX_RIBBON_MODULES).filter_map(Modules::equal);
+    layouts.extend(ribbons.chain(Modules::proportional(2, 300)).map(FilterLayout::Ribbon));
     layouts
 }

@@ -235,13 +235,8 @@ impl TableFilter {
         io: &mut ReadCounters,
     ) -> Result<bool> {
         let geometry = &self.stored.geometry;
-        let standard = geometry.standard_site(digest);
-        let site = geometry.site(digest, module);
-        let slice = match (&standard, &site) {
-            (Some(standard), _) => standard.slice(),
-            (None, Some(site)) => site.slice(),
-            (None, None) => return Ok(true),
-        };
+        let Some(site) = geometry.module_site(digest, module) else { return Ok(true) };
+        let slice = site.slice();
         let test = |slice: &[u8]| {
             // If the bytes are not aligned like lines, they are copied.
             let copy;
@@ -252,16 +247,10 @@ impl TableFilter {
                     &copy
                 }
             };
-            match (&standard, site) {
-                (Some(standard), _) => standard.maybe(Some(lines)),
-                (None, Some(site)) => site.question(Some(lines)).maybe(),
-                (None, None) => true,
-            }
+            site.maybe(Some(lines))
         };
         if self.is_whole() {
-            let modules = 0..geometry.modules().len();
-            let of_slice = { modules }.find(|module| geometry.slices_of(*module).contains(&slice));
-            let answer = self.fetch_whole_module(file, (of_slice.unwrap_or(module), slice), test, io)?;
+            let answer = self.fetch_whole_module(file, (module, slice), test, io)?;
             return Ok(answer.unwrap_or(true));
         }
         debug_assert!(slice < geometry.slices(), "slice {slice} of {}", geometry.slices());

@@ -50,8 +50,8 @@ pub struct ResidentFilter {
     asked: u8,
     /// Modules that are fetched where they are not resident.
     fetched: u8,
-    /// The first module can be probed on the fast path: it is resident, not dormant, and the filter
-    /// is not standard.
+    /// The first module can be probed on the fast path: it is resident, not dormant, and each key
+    /// has one line in it.
     first_is_quick: bool,
     /// Whether a lookup has more to do than probe the first module.
     has_more: bool,
@@ -70,7 +70,7 @@ impl ResidentFilter {
         assert_eq!(slices.len(), geometry.slices(), "one entry for each slice of the geometry");
         let asked = held_modules(&geometry, &slices) & !dormant;
         debug_assert!(geometry.modules().len() <= u8::BITS as usize, "a module without a bit in the masks");
-        let first_is_quick = asked & 1 == 1 && !geometry.is_standard();
+        let first_is_quick = asked & 1 == 1 && geometry.has_lines();
         let has_more = geometry.modules().len() > 1 || fetched != 0 || !first_is_quick;
         Self { geometry, slices, asked, fetched, first_is_quick, has_more }
     }
@@ -161,7 +161,10 @@ impl ResidentFilter {
     #[cold]
     fn ask_later(&self, digest: KeyDigest, prefetch: bool) -> Question<'_> {
         if prefetch {
-            self.prefetch_others(digest);
+            for module in (0..self.geometry.modules().len()).filter(|module| self.asked >> module & 1 == 1) {
+                let site = self.geometry.module_site(digest, module);
+                site.inspect(|site| site.prefetch(self.lines(site.slice())));
+            }
         }
         Question::unanswerable()
     }
@@ -179,12 +182,8 @@ impl ResidentFilter {
         if self.asked >> module & 1 == 0 {
             return None;
         }
-        if let Some(site) = self.geometry.standard_site(digest) {
-            return self.lines(site.slice()).map(|lines| site.maybe(Some(lines)));
-        }
-        let site = self.geometry.site(digest, module)?;
-        let question = site.question(self.lines(site.slice()));
-        question.is_answerable().then(|| question.maybe())
+        let site = self.geometry.module_site(digest, module)?;
+        self.lines(site.slice()).map(|lines| site.maybe(Some(lines)))
     }
 
     /// Whether the key of `digest` may be in the table, by the resident modules.

@@ -194,3 +194,21 @@ fn a_key_whose_digest_is_known_is_not_hashed_again() {
     writer.finish().expect("finished");
     assert!(rig.bytes() == hashed_here, "another file");
 }
+
+/// A ribbon filter is built in memory besides the filter: a remix for each key, and the equations
+/// of a slice.
+#[test]
+fn memory_for_building_a_filter_is_known_beforehand() {
+    let soon = |layout: &str| {
+        let mut rig = Rig::new(Compression::None, 4096);
+        rig.options.filter_layout = layout.parse().expect("a layout");
+        let mut writer = TableWriter::create(&rig.env, Path::new(DIR), rig.options).expect("created");
+        for number in 0..5_000u32 {
+            writer.add(&number.to_be_bytes(), SeqNo(1), EntryKind::Put, b"v").expect("added");
+        }
+        writer.memory_bytes_soon()
+    };
+    let (blocked, ribbon) = (soon("blocked"), soon("ribbon"));
+    let more = ribbon - blocked;
+    assert!((2 * 8 * 5_000..3 * 8 * 5_000).contains(&more), "{more} bytes more for 5,000 keys");
+}

@@ -45,7 +45,7 @@ fn totals(all: &[ReadCounters]) -> [(u64, u64); 2] {
 
 #[test]
 fn a_whole_filter_and_a_whole_index_are_one_read_each() {
-    for layout in ["blocked", "modular:2", "modular:3"] {
+    for layout in ["blocked", "modular:2", "modular:3", "ribbon:3"] {
         let mut rig = rig();
         rig.options.filter_layout = layout.parse().expect("a layout");
         let rows: Vec<Row> = (0..ROWS).map(|number| row(key(number), 1, VALUE)).collect();

@@ -31,7 +31,10 @@ impl Iterator for Iter {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.0.next()?.map_err(Error::from))
+        match self.0.take_found() {
+            Some(entry) => Some(Ok(entry)),
+            None => Some(self.0.next()?.map_err(Error::from)),
+        }
     }
 }
 

@@ -181,13 +181,17 @@ impl Batch {
         }
     }
 
-    /// Takes the value of entry `number`. A long value is moved out of the batch; a short one is
-    /// copied.
-    pub fn take_value(&mut self, number: usize) -> Option<Slice> {
-        if number + 1 == self.ends.len() && self.long.is_some() {
-            return self.long.take();
+    /// A copy of the key of entry `number`, and its value. A long value is moved out of the batch; a
+    /// short one is copied.
+    #[inline]
+    pub fn take(&mut self, number: usize) -> Option<(Slice, Slice)> {
+        let ends = *self.ends.get(number)?;
+        let (start, key_end) = (self.start(number), ends.key as usize);
+        let key = Slice::copied_part(&self.bytes, start..key_end);
+        if self.long.is_some() && number + 1 == self.ends.len() {
+            return Some((key, self.long.take()?));
         }
-        self.value(number).map(Slice::copied)
+        Some((key, Slice::copied_part(&self.bytes, key_end..ends.value as usize)))
     }
 
     fn start(&self, number: usize) -> usize {
@@ -236,7 +240,9 @@ mod tests {
         source.seek(b"eeeee", SeqNo::MAX).expect("rows");
         batch.push(&source);
         assert_eq!((batch.key(3), batch.value(3)), (Some(&b"eeeee"[..]), Some(&rows[4].value[..])));
-        assert_eq!(batch.take_value(2).as_deref(), Some(&rows[2].value[..]));
+        let taken = batch.take(2).expect("an entry");
+        assert_eq!((&*taken.0, &*taken.1), (&*rows[2].key, &*rows[2].value));
+        assert!(batch.take(4).is_none());
         batch.begin(1);
         assert_eq!((batch.len(), batch.is_full(), batch.key(0)), (0, false, None));
         batch.push(&source);

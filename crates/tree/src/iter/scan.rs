@@ -214,9 +214,19 @@ impl Scan {
     }
 
     /// A copy of the current key, and its value, which is moved out of the scan if it is long.
+    #[inline]
     pub fn take_entry(&mut self) -> Option<(Slice, Slice)> {
-        let key = Slice::copied(self.key()?);
-        Some((key, self.found.take_value(self.at)?))
+        if self.place == Place::At { self.found.take(self.at) } else { None }
+    }
+
+    /// [`Self::next`] and [`Self::take_entry`], if the next entry was found already.
+    #[inline]
+    pub fn take_found(&mut self) -> Option<(Slice, Slice)> {
+        if self.place != Place::At || !self.has_more(Direction::Forward) {
+            return None;
+        }
+        self.at += 1;
+        self.found.take(self.at)
     }
 
     fn go(&mut self, direction: Direction, step: &Move<'_>) -> Result<bool> {

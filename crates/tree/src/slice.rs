@@ -24,7 +24,7 @@ impl Slice {
     }
 
     /// A slice with its own copy of part of a buffer; empty if the range exceeds it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copied_part(buffer: &[u8], part: Range<usize>) -> Self {
         Self(Value::copy_of_part(buffer, part))
     }

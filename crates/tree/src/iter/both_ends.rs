@@ -51,7 +51,7 @@ impl Iterator for BothEnds {
 impl BothEnds {
     /// The next entry of the front, if it was found already and no end can be reached: while only
     /// one end is walked.
-    #[inline]
+    #[inline(always)]
     pub fn take_found(&mut self) -> Option<(Slice, Slice)> {
         if self.back.is_some() { None } else { self.front.take_found() }
     }

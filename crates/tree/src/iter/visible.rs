@@ -8,7 +8,7 @@
 //!
 //! A call finds as many entries as its [`Batch`] was begun for. Between calls, with `k` the last
 //! key found, the merging iterator is:
-//! - after a *forward* call, at the entry that is returned for `k`;
+//! - after a *forward* call, at an entry of `k`, or at the first entry after them (`is_beyond`);
 //! - after a *backward* call, at the last entry before all of `k`'s (there may be none).
 //!
 //! Two rules bound the number of steps. Versions of one key are stepped over only
@@ -38,7 +38,7 @@ use shamba_table::{Cover, FragmentedTombstones};
 
 /// Steps over versions of one key, or over keys below one tombstone, after which a seek is tried.
 /// That many steps cost about as much as a seek into a few sources.
-const STEPS_BEFORE_SEEK: u32 = 16;
+pub(super) const STEPS_BEFORE_SEEK: u32 = 16;
 /// Adjoining ranges below newer tombstones are skipped together; this is their maximum number per
 /// skip.
 const COVERS_PER_SKIP: u32 = 256;
@@ -51,6 +51,8 @@ pub struct VisibleIter {
     range: KeyRange,
     merge: MergeIter,
     came: Came,
+    /// Whether the last forward call ended at the first entry after those of the last key found.
+    is_beyond: bool,
     /// The key at which the last step began.
     key: Vec<u8>,
     /// For each memtable, its largest sequence number before its iterator was made.
@@ -80,7 +82,17 @@ impl VisibleIter {
         );
         let merge = MergeIter::new(sources);
         let tombstones = Tombstones::of(&view, seq);
-        Self { view, seq, range, merge, came: Came::Forward, key: Vec::new(), seen, tombstones }
+        Self {
+            view,
+            seq,
+            range,
+            merge,
+            came: Came::Forward,
+            is_beyond: false,
+            key: Vec::new(),
+            seen,
+            tombstones,
+        }
     }
 
     /// Starts again like a new iterator of the same view, but keeps the memory and the sources.
@@ -138,8 +150,9 @@ impl VisibleIter {
     }
 
     /// Goes to the first visible key at or after `key`. Puts it and the following entries into
-    /// `out`, up to the number that `out` was begun for. Like every call below, returns whether
-    /// there is any entry. The iterator is then at the last entry in `out`. After an error `out`
+    /// `out`, as many as `out` was begun for: those that are needed, and those that are welcome as
+    /// far as they are in the blocks at hand. Like every call below, returns whether there is any
+    /// entry. The iterator is then at or after the last entry in `out`. After an error `out`
     /// holds what was found before it.
     pub fn seek(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         let key = key.max(self.range.lower.as_ref());
@@ -175,7 +188,9 @@ impl VisibleIter {
     /// Continues after the last entry of a forward call.
     pub fn next(&mut self, out: &mut Batch) -> Result<bool> {
         debug_assert!(self.came == Came::Forward, "turning round is a seek");
-        self.leave_forward()?;
+        if !self.is_beyond {
+            self.leave_forward()?;
+        }
         self.find_forward(out)
     }
 
@@ -199,7 +214,7 @@ impl VisibleIter {
 
     /// Finds visible keys forward from the current entry until `out` is full.
     fn find_forward(&mut self, out: &mut Batch) -> Result<bool> {
-        self.came = Came::Forward;
+        (self.came, self.is_beyond) = (Came::Forward, false);
         let mut covered = 0;
         loop {
             if self.tombstones.lists.is_empty() && self.find_plain(out)? {
@@ -223,7 +238,7 @@ impl VisibleIter {
                 if kind == EntryKind::ValueRef {
                     self.put_together(out)?;
                 }
-                if out.is_full() {
+                if out.has_enough() {
                     return Ok(true);
                 }
             } else if !hidden && kind == EntryKind::Delete {
@@ -244,8 +259,9 @@ impl VisibleIter {
     }
 
     /// Fast path of [`Self::find_forward`]: finds visible keys as long as all entries are plain
-    /// puts and deletes that the reader sees, and each key is new. Returns true if `out` is full.
-    /// Otherwise the merging iterator is at an entry that needs the general path, or at none.
+    /// puts and deletes that the reader sees, and each key is new. Returns true if the call ends
+    /// with it. Otherwise the merging iterator is at an entry that needs the general path, or at
+    /// none.
     fn find_plain(&mut self, out: &mut Batch) -> Result<bool> {
         /// The place of the key whose older versions are to be skipped.
         enum Left {
@@ -253,8 +269,25 @@ impl VisibleIter {
             InOut,
             InKey,
         }
+        /// Reason why the walk ended.
+        enum End {
+            /// The entry needs the general path, or there is none.
+            General,
+            /// `out` has what it may have; the iterator is at an entry of its last key.
+            AtLast,
+            /// `out` has enough; the iterator is at the first entry after those of its last key.
+            Beyond,
+        }
+        // Most entries are plain puts in tables.
+        let (copies, limits) = out.copies(self.seq, self.range.upper.as_deref());
+        if self.merge.copy(copies, limits)? {
+            self.key.clear();
+            self.key.extend_from_slice(out.last_key());
+            return Ok(true);
+        }
         loop {
-            let (mut left, mut versions, mut is_full) = (Left::Nowhere, 0, false);
+            let left = if out.len() > 0 { Left::InOut } else { Left::Nowhere };
+            let (mut left, mut versions, mut ended) = (left, 0, End::General);
             let (key, range, seq) = (&mut self.key, &self.range, self.seq);
             self.merge.walk(|entry| {
                 let is_older = match left {
@@ -262,34 +295,48 @@ impl VisibleIter {
                     Left::InOut => out.ends_with_key(entry.key),
                     Left::InKey => key == entry.key,
                 };
+                // Entries that were not asked for are found only where they cost little.
+                let pauses = entry.is_last_at_hand && out.has_enough();
                 if is_older {
                     versions += 1;
+                    if pauses && matches!(left, Left::InOut) {
+                        ended = End::AtLast;
+                        return false;
+                    }
                     return versions < STEPS_BEFORE_SEEK;
                 }
-                if entry.seq > seq || !range.is_above(entry.key) {
-                    return false;
-                }
+                let is_plain = entry.seq <= seq && range.is_above(entry.key);
                 match entry.kind {
-                    EntryKind::Put if out.push_short(entry) => {
+                    EntryKind::Put if is_plain && out.push_short(entry) => {
                         (left, versions) = (Left::InOut, 0);
-                        is_full = out.is_full();
-                        !is_full
+                        if out.is_full() || (entry.is_last_at_hand && out.has_enough()) {
+                            ended = End::AtLast;
+                            return false;
+                        }
+                        true
                     }
-                    EntryKind::Delete => {
+                    EntryKind::Delete if is_plain && !pauses => {
                         key.clear();
                         key.extend_from_slice(entry.key);
                         (left, versions) = (Left::InKey, 0);
                         true
                     }
-                    _ => false,
+                    _ => {
+                        if out.has_enough() {
+                            ended = End::Beyond;
+                        }
+                        false
+                    }
                 }
             })?;
-            if is_full || (versions == STEPS_BEFORE_SEEK && matches!(left, Left::InOut)) {
+            let is_many = versions == STEPS_BEFORE_SEEK;
+            if matches!(ended, End::AtLast) || (is_many && matches!(left, Left::InOut)) {
                 self.key.clear();
                 self.key.extend_from_slice(out.last_key());
             }
-            if is_full || versions < STEPS_BEFORE_SEEK {
-                return Ok(is_full);
+            self.is_beyond = matches!(ended, End::Beyond);
+            if !is_many || !matches!(ended, End::General) {
+                return Ok(!matches!(ended, End::General));
             }
             self.merge.seek(&self.key, SeqNo::ZERO)?;
         }
@@ -369,7 +416,7 @@ impl VisibleIter {
                     self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
                     return Ok(true);
                 }
-                Some((_, EntryKind::Put)) if out.is_full() => return Ok(true),
+                Some((_, EntryKind::Put)) if out.has_enough() => return Ok(true),
                 Some((_, EntryKind::Put | EntryKind::Delete)) | None => {}
                 Some((_, kind)) => return Err(unsupported(kind, &self.key)),
             }

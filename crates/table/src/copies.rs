@@ -8,7 +8,7 @@
 //! ends   | key 0's, value 0's | key 1's, value 1's | ...
 //! ```
 
-use shamba_key::SeqNo;
+use shamba_key::{SeqNo, head};
 
 /// Copied entries, in order.
 #[derive(Debug, Default)]
@@ -65,11 +65,25 @@ pub struct CopyLimits<'a> {
     pub versions: u32,
 }
 
+impl CopyLimits<'_> {
+    /// Whether there is a bound of the keys.
+    #[inline(always)]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.head.is_some() || self.upper.is_some()
+    }
+
+    /// Whether `key` lies beyond a bound.
+    #[inline]
+    pub(crate) fn is_beyond(&self, key: &[u8]) -> bool {
+        self.head.is_some_and(|bound| head(key) >= bound) || self.upper.is_some_and(|upper| key >= upper)
+    }
+}
+
 /// Reason why a copy of entries ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyEnd {
-    /// The buffer has what it may have. The iterator is at the last entry that was copied, or at an
-    /// older version of its key.
+    /// The buffer has what it may have. The iterator is at the last entry that was passed, which is
+    /// that of the last key or an older version of it, or at the entry after it in the same block.
     Full,
     /// The iterator is at an entry that was not copied, and is not a plain put within the limits.
     Other,

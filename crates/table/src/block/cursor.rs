@@ -211,8 +211,12 @@ impl EntryCursor {
             opened.copy(payload, self.number, out, limits).inspect_err(|_| self.is_valid = false)?;
         if end == CopyEnd::Ended {
             self.is_valid = false;
-        } else if number != self.number {
-            self.go_to(payload, number)?;
+        } else {
+            // If there is room for no more, the entry after it is the next to be asked for.
+            let next = number + usize::from(end == CopyEnd::Full && number + 1 < self.count);
+            if next != self.number {
+                self.go_to(payload, next)?;
+            }
         }
         Ok(end)
     }

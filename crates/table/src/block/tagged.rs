@@ -413,7 +413,8 @@ impl<'a> Tagged<'a> {
     }
 
     /// The distance of the entries that a search compares first: the entries of a group; without
-    /// groups at most the root of the count, so that both halves of the search compare about equally many.
+    /// groups at most the root of the count, so that both halves of the search compare about
+    /// equally many.
     #[inline]
     fn stride(at: &Places) -> usize {
         1 << if at.group_shift == 0 { (at.count | 1).ilog2() / 2 } else { at.group_shift }

@@ -40,7 +40,8 @@ impl BlockCache {
         self.enter().look(frame, key).is_some()
     }
 
-    /// Prefetches the record and the first cache lines of a frame, whatever it holds. Reads neither.
+    /// Prefetches the record and the first cache lines of a frame, whatever it holds. Reads
+    /// neither.
     pub(crate) fn prefetch_frame(self: &Arc<Self>, frame: u32) {
         let section = self.enter();
         if let Some((record, data)) = section.cache.shelf.slabs.frame(frame) {

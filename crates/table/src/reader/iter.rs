@@ -258,9 +258,9 @@ impl TableIter {
         Ok(false)
     }
 
-    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow; passes over
-    /// older versions of the key that was copied last. Costs less than [`Self::walk_on`]. Only when
-    /// valid.
+    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow; passes
+    /// over older versions of the key that was copied last. Costs less than [`Self::walk_on`]. Only
+    /// when valid.
     ///
     /// # Errors
     /// As [`EntryIter::next`].

@@ -43,8 +43,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Empties the batch, for `wanted` new entries, and up to `welcome` as long as nothing has to be
-    /// read for them.
+    /// Empties the batch, for `wanted` new entries, and up to `welcome` as long as nothing has to
+    /// be read for them.
     pub fn begin(&mut self, wanted: usize, welcome: usize) {
         self.begin_within(wanted, welcome, FULL_BYTES);
     }
@@ -219,8 +219,8 @@ impl Batch {
         }
     }
 
-    /// A copy of the key of entry `number`, and its value. A long value is moved out of the batch; a
-    /// short one is copied.
+    /// A copy of the key of entry `number`, and its value. A long value is moved out of the batch;
+    /// a short one is copied.
     #[inline(always)]
     pub fn take(&mut self, number: usize) -> Option<(Slice, Slice)> {
         let ends = *self.copies.ends.get(number)?;

@@ -53,6 +53,18 @@ pub struct Hidden<'h> {
     pub floor: Option<SeqNo>,
 }
 
+/// Result of a copy of entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MergeCopied {
+    /// There is room for no more. The merge is at an entry of the last key copied, or at the first
+    /// entry after them.
+    Full,
+    /// The head of the current entry's key is that of the next source, too.
+    Tie,
+    /// The current entry needs the general path, or there is none.
+    General,
+}
+
 struct Child {
     iter: Source,
     /// Whether the child is at an entry that has not been returned.
@@ -145,16 +157,15 @@ impl MergeIter {
 
     /// Copies plain puts from the current entry on into `out`, as far as `limits` allow, as long as
     /// they come from runs and the heads of keys tell which one is next. Passes over older versions
-    /// of the key that was copied last. Returns true if `out` is full: then the merge is at an entry
-    /// of the last key copied. Otherwise it is at the first entry that was not copied, or at none.
-    /// Only for a merge that goes forward.
-    pub fn copy(&mut self, out: &mut Copies, mut limits: CopyLimits<'_>) -> Result<bool> {
+    /// of the key that was copied last. If `out` is not full afterwards, the merge is at the first
+    /// entry that was not copied, or at none. Only for a merge that goes forward.
+    pub fn copy(&mut self, out: &mut Copies, mut limits: CopyLimits<'_>) -> Result<MergeCopied> {
         debug_assert!(self.direction == Direction::Forward);
         while let Some(first) = self.order.first() {
             let number = first.child as usize;
             limits.head = self.order.get(1).map(|second| second.head);
             let child = &mut self.children[number];
-            let Source::Run(iter) = &mut child.iter else { return Ok(false) };
+            let Source::Run(iter) = &mut child.iter else { return Ok(MergeCopied::General) };
             match iter.copy_on(out, &limits) {
                 Ok(CopyEnd::Ended) => {
                     child.live = false;
@@ -167,8 +178,12 @@ impl MergeIter {
                     if is_passed {
                         self.move_back(0);
                     }
-                    if end == CopyEnd::Full || !is_passed {
-                        return Ok(end == CopyEnd::Full);
+                    if end == CopyEnd::Full {
+                        return Ok(MergeCopied::Full);
+                    }
+                    if !is_passed {
+                        let is_tie = limits.head == Some(placed.head);
+                        return Ok(if is_tie { MergeCopied::Tie } else { MergeCopied::General });
                     }
                 }
                 Err(error) => {
@@ -177,7 +192,7 @@ impl MergeIter {
                 }
             }
         }
-        Ok(false)
+        Ok(MergeCopied::General)
     }
 
     /// The sources, in the order in which they were given. After a source has been moved the merge

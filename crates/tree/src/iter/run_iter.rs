@@ -330,8 +330,8 @@ impl<L: TableList> RunIter<L> {
         Ok(false)
     }
 
-    /// As [`TableIter::copy_on`], from table to table. Copies nothing from a table whose entries the
-    /// run uses only in part.
+    /// As [`TableIter::copy_on`], from table to table. Copies nothing from a table whose entries
+    /// the run uses only in part.
     pub fn copy_on(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<CopyEnd> {
         while let Some(open) = self.open.as_mut().filter(|_| self.valid) {
             if open.upper.is_some() {

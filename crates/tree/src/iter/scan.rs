@@ -38,8 +38,8 @@ use crate::snapshot::SnapshotGuard;
 use crate::version::KeyRange;
 use crate::view::ViewSource;
 
-/// Entries taken in one pass for each that it needs, as long as they are in the blocks at hand: then
-/// an entry costs a tenth of a pass.
+/// Entries taken in one pass for each that it needs, as long as they are in the blocks at hand:
+/// then an entry costs a tenth of a pass.
 const WELCOME_FOR_EACH: usize = 4;
 /// Maximum entries found in one pass; with this many, the lock and the calls cost little per entry.
 const FOUND_AT_ONCE: usize = 64;

@@ -8,7 +8,7 @@
 //!
 //! A call finds as many entries as its [`Batch`] was begun for. Between calls, with `k` the last
 //! key found, the merging iterator is:
-//! - after a *forward* call, at an entry of `k`, or at the first entry after them (`is_beyond`);
+//! - after a *forward* call, at an entry of `k`, or at the first entry after them;
 //! - after a *backward* call, at the last entry before all of `k`'s (there may be none).
 //!
 //! Two rules bound the number of steps. Versions of one key are stepped over only
@@ -26,7 +26,7 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{EntryIter, Walk};
 
 use super::batch::Batch;
-use super::merge::{Hidden, MergeIter};
+use super::merge::{Hidden, MergeCopied, MergeIter};
 use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::{Error, Result};
@@ -51,9 +51,7 @@ pub struct VisibleIter {
     range: KeyRange,
     merge: MergeIter,
     came: Came,
-    /// Whether the last forward call ended at the first entry after those of the last key found.
-    is_beyond: bool,
-    /// The key at which the last step began.
+    /// The key at which the last step began; after a forward call the last key found.
     key: Vec<u8>,
     /// For each memtable, its largest sequence number before its iterator was made.
     seen: Vec<SeqNo>,
@@ -82,17 +80,7 @@ impl VisibleIter {
         );
         let merge = MergeIter::new(sources);
         let tombstones = Tombstones::of(&view, seq);
-        Self {
-            view,
-            seq,
-            range,
-            merge,
-            came: Came::Forward,
-            is_beyond: false,
-            key: Vec::new(),
-            seen,
-            tombstones,
-        }
+        Self { view, seq, range, merge, came: Came::Forward, key: Vec::new(), seen, tombstones }
     }
 
     /// Starts again like a new iterator of the same view, but keeps the memory and the sources.
@@ -188,7 +176,7 @@ impl VisibleIter {
     /// Continues after the last entry of a forward call.
     pub fn next(&mut self, out: &mut Batch) -> Result<bool> {
         debug_assert!(self.came == Came::Forward, "turning round is a seek");
-        if !self.is_beyond {
+        if self.merge.valid() && self.merge.key() == self.key {
             self.leave_forward()?;
         }
         self.find_forward(out)
@@ -214,7 +202,7 @@ impl VisibleIter {
 
     /// Finds visible keys forward from the current entry until `out` is full.
     fn find_forward(&mut self, out: &mut Batch) -> Result<bool> {
-        (self.came, self.is_beyond) = (Came::Forward, false);
+        self.came = Came::Forward;
         let mut covered = 0;
         loop {
             if self.tombstones.lists.is_empty() && self.find_plain(out)? {
@@ -265,6 +253,7 @@ impl VisibleIter {
     fn find_plain(&mut self, out: &mut Batch) -> Result<bool> {
         /// The place of the key whose older versions are to be skipped.
         enum Left {
+            /// In `out`, if it has entries; none was passed in this walk.
             Nowhere,
             InOut,
             InKey,
@@ -273,25 +262,27 @@ impl VisibleIter {
         enum End {
             /// The entry needs the general path, or there is none.
             General,
-            /// `out` has what it may have; the iterator is at an entry of its last key.
-            AtLast,
-            /// `out` has enough; the iterator is at the first entry after those of its last key.
-            Beyond,
-        }
-        // Most entries are plain puts in tables.
-        let (copies, limits) = out.copies(self.seq, self.range.upper.as_deref());
-        if self.merge.copy(copies, limits)? {
-            self.key.clear();
-            self.key.extend_from_slice(out.last_key());
-            return Ok(true);
+            /// `out` has enough. The iterator is at an entry of its last key, or at the first entry
+            /// after them.
+            Enough,
+            /// The entry for which a copy ended has been passed, and another can begin.
+            Copyable,
         }
         loop {
-            let left = if out.len() > 0 { Left::InOut } else { Left::Nowhere };
-            let (mut left, mut versions, mut ended) = (left, 0, End::General);
+            // Most entries are plain puts in tables.
+            let (copies, limits) = out.copies(self.seq, self.range.upper.as_deref());
+            let copied = self.merge.copy(copies, limits)?;
+            if copied == MergeCopied::Full {
+                self.key.clear();
+                self.key.extend_from_slice(out.last_key());
+                return Ok(true);
+            }
+            let is_tie = copied == MergeCopied::Tie;
+            let (mut left, mut versions, mut ended) = (Left::Nowhere, 0, End::General);
             let (key, range, seq) = (&mut self.key, &self.range, self.seq);
             self.merge.walk(|entry| {
                 let is_older = match left {
-                    Left::Nowhere => false,
+                    Left::Nowhere => out.len() > 0 && out.ends_with_key(entry.key),
                     Left::InOut => out.ends_with_key(entry.key),
                     Left::InKey => key == entry.key,
                 };
@@ -299,18 +290,22 @@ impl VisibleIter {
                 let pauses = entry.is_last_at_hand && out.has_enough();
                 if is_older {
                     versions += 1;
-                    if pauses && matches!(left, Left::InOut) {
-                        ended = End::AtLast;
+                    if pauses && !matches!(left, Left::InKey) {
+                        ended = End::Enough;
                         return false;
                     }
                     return versions < STEPS_BEFORE_SEEK;
+                }
+                if is_tie && !matches!(left, Left::Nowhere) {
+                    ended = End::Copyable;
+                    return false;
                 }
                 let is_plain = entry.seq <= seq && range.is_above(entry.key);
                 match entry.kind {
                     EntryKind::Put if is_plain && out.push_short(entry) => {
                         (left, versions) = (Left::InOut, 0);
                         if out.is_full() || (entry.is_last_at_hand && out.has_enough()) {
-                            ended = End::AtLast;
+                            ended = End::Enough;
                             return false;
                         }
                         true
@@ -323,22 +318,23 @@ impl VisibleIter {
                     }
                     _ => {
                         if out.has_enough() {
-                            ended = End::Beyond;
+                            ended = End::Enough;
                         }
                         false
                     }
                 }
             })?;
             let is_many = versions == STEPS_BEFORE_SEEK;
-            if matches!(ended, End::AtLast) || (is_many && matches!(left, Left::InOut)) {
+            if matches!(ended, End::Enough) || (is_many && !matches!(left, Left::InKey)) {
                 self.key.clear();
                 self.key.extend_from_slice(out.last_key());
             }
-            self.is_beyond = matches!(ended, End::Beyond);
-            if !is_many || !matches!(ended, End::General) {
-                return Ok(!matches!(ended, End::General));
+            match ended {
+                End::Enough => return Ok(true),
+                End::Copyable => {}
+                End::General if is_many => self.merge.seek(&self.key, SeqNo::ZERO)?,
+                End::General => return Ok(false),
             }
-            self.merge.seek(&self.key, SeqNo::ZERO)?;
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use shamba_key::{EntryKind, SeqNo, head, prefetch_line};
+use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
 use super::{Places, Tagged, Window, malformed, wrong_header};
 use crate::block::EntryParts;
@@ -44,8 +44,8 @@ impl Opened {
     }
 
     /// Calls `each` with the entries from `number` on, whose parts are `parts`, until it returns
-    /// false or the entries end; also with whether the entry is the last. Returns the number and the parts of the entry for which it
-    /// returned false.
+    /// false or the entries end; also with whether the entry is the last. Returns the number and
+    /// the parts of the entry for which it returned false.
     #[inline(always)]
     pub(in crate::block) fn walk<'a>(
         &self,
@@ -97,7 +97,8 @@ impl Opened {
         self.block(bytes).ask_for_starts(&self.at);
     }
 
-    /// As [`Tagged::narrow`], in the block with the payload `bytes`; prefetches the window's entries.
+    /// As [`Tagged::narrow`], in the block with the payload `bytes`; prefetches the window's
+    /// entries.
     pub(in crate::block) fn narrow(&self, bytes: &[u8], key: &[u8], seq: SeqNo) -> Result<Window, String> {
         self.block(bytes).narrow(&self.at, key, seq)
     }
@@ -168,8 +169,8 @@ impl<'a> Tagged<'a> {
     ) -> Option<CopyEnd> {
         let (kind, common) = (EntryKind::from_byte(at.kind), self.common(at)?);
         let (mut group, mut prefix) = (usize::MAX, &[][..]);
-        // The key that was copied last, for comparison.
-        let mut last = out.ends.len().checked_sub(1).map(|last| out.start(last)..out.ends[last].key as usize);
+        // The suffix of the entry before it, if that has the same prefixes.
+        let mut before = None;
         let (mut start, _) = if *number < at.count { self.span(at, *number)? } else { return None };
         let mut versions = 0;
         loop {
@@ -187,21 +188,25 @@ impl<'a> Tagged<'a> {
             }
             if at.group_shift > 0 && group != *number >> at.group_shift {
                 group = *number >> at.group_shift;
-                prefix = self.group_prefix(at, *number)?;
+                (prefix, before) = (self.group_prefix(at, *number)?, None);
             }
             let key_start = out.bytes.len();
-            for piece in [common, prefix] {
-                if !piece.is_empty() {
-                    out.bytes.extend_from_slice(piece);
-                }
+            if !common.is_empty() {
+                out.bytes.extend_from_slice(common);
+            }
+            if !prefix.is_empty() {
+                out.bytes.extend_from_slice(prefix);
             }
             let key_end = out.bytes.len() + entry.suffix.len();
             // The value follows the suffix.
             out.bytes.extend_from_slice(self.bytes.get(start + at.entry_head_bytes..end)?);
-            let key = out.bytes.get(key_start..key_end)?;
-            let is_older = match &last {
-                Some(last) => is_same_key(out.bytes.get(last.clone())?, key),
-                None => false,
+            let is_older = match before {
+                Some(before) => is_same_key(before, entry.suffix),
+                // The first entry here, or of a group.
+                None => match out.ends.len().checked_sub(1) {
+                    Some(last) => is_same_key(out.key(last)?, out.bytes.get(key_start..key_end)?),
+                    None => false,
+                },
             };
             if is_older {
                 out.bytes.truncate(key_start);
@@ -210,19 +215,16 @@ impl<'a> Tagged<'a> {
                     return Some(CopyEnd::Other);
                 }
             } else {
-                let is_beyond = limits.head.is_some_and(|bound| head(key) >= bound)
-                    || limits.upper.is_some_and(|upper| key >= upper);
-                if is_beyond {
+                if limits.is_bounded() && limits.is_beyond(out.bytes.get(key_start..key_end)?) {
                     out.bytes.truncate(key_start);
                     return Some(CopyEnd::Other);
                 }
                 versions = 0;
-                last = Some(key_start..key_end);
                 out.ends.push(Ends { key: key_end as u32, value: out.bytes.len() as u32 });
             }
+            before = Some(entry.suffix);
             let is_last = *number + 1 == at.count;
-            let count = out.ends.len();
-            if count >= if is_last { limits.wanted } else { limits.welcome }
+            if out.ends.len() >= if is_last { limits.wanted } else { limits.welcome }
                 || out.bytes.len() >= limits.full_bytes
             {
                 return Some(CopyEnd::Full);

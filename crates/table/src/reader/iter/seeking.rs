@@ -6,8 +6,8 @@
 //! A merge of several runs takes each step for all of them before the next. Each step prefetches
 //! what the next one reads.
 //!
-//! A [`Seeking`] belongs to one iterator, key and sequence number. It is only a short cut: a step that
-//! would read from the file, or that finds damage, is left to [`TableIter::seek_from_step`].
+//! A [`Seeking`] belongs to one iterator, key and sequence number. It is only a short cut: a step
+//! that would read from the file, or that finds damage, is left to [`TableIter::seek_from_step`].
 //!
 //! Not here: the order of the steps among runs (the merging iterator's).
 

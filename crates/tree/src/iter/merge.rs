@@ -27,8 +27,7 @@ use shamba_table::{Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Result, SE
 use super::run_iter::{RunIter, RunSeeking, TableList};
 use super::source::Source;
 
-/// Minimum number of runs that are sought together, step by step. With one run there is nothing to
-/// overlap.
+/// Minimum number of runs that are sought together, step by step.
 const RUNS_IN_STEPS: usize = 2;
 
 /// A merging iterator over sources; also a source itself.
@@ -497,7 +496,6 @@ impl EntryIter for MergeIter {
         if self.runs < RUNS_IN_STEPS {
             return self.place(Direction::Forward, |iter| iter.seek(key, seq));
         }
-        // Each step for all runs before the next one, so that their cache misses overlap.
         self.seekings.clear();
         self.seekings.resize(self.children.len(), RunSeeking::default());
         for _ in 0..SEEK_STEPS {

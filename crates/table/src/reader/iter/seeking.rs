@@ -22,7 +22,7 @@ use crate::index::{BlockNo, Find};
 /// Number of steps that [`TableIter::seek_step`] takes.
 pub const SEEK_STEPS: usize = 5;
 
-/// What is known of the place at which a seek ends.
+/// Knowledge of the place at which a seek ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seeking(Known);
 

@@ -31,6 +31,8 @@ pub struct EntryView<'a> {
     pub kind: EntryKind,
     /// The value; for a large one, the reference to it, in the terms of the source.
     pub value: &'a [u8],
+    /// Whether the entry after it, if there is one, may have to be read from a file.
+    pub is_last_at_hand: bool,
 }
 
 /// Iterator over a sorted source of entries, in both directions, in internal order.
@@ -112,7 +114,13 @@ pub trait EntryIter: Send {
     /// All parts of the current entry: cheaper than one call for each.
     #[inline]
     fn view(&self) -> EntryView<'_> {
-        EntryView { key: self.key(), seq: self.seq(), kind: self.kind(), value: self.value() }
+        EntryView {
+            key: self.key(),
+            seq: self.seq(),
+            kind: self.kind(),
+            value: self.value(),
+            is_last_at_hand: false,
+        }
     }
     /// The value of the current entry for keeping: shares the block if possible, else a copy.
     fn value_bytes(&self) -> Bytes;

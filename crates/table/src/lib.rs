@@ -65,6 +65,7 @@ mod slot;
 mod block;
 mod cache;
 mod content;
+mod copies;
 mod entry;
 mod files;
 mod fragments;
@@ -100,6 +101,7 @@ pub use checksum::make_checksums_equal;
 pub use compression::Compression;
 pub use content::{ContentDigest, StreamedEntry};
 
+pub use copies::{Copies, CopyEnd, CopyLimits, Ends};
 pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, EntryView};
 pub use shamba_env::FileError as Error;
@@ -117,8 +119,8 @@ pub use index::Located;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;
 pub use reader::{
-    AHEAD_BYTES, Held, LoadedBlock, ReaderOptions, ResidentFilter, TableIter, TableReader, Unasked,
-    ValueMode, Walk,
+    AHEAD_BYTES, Held, LoadedBlock, ReaderOptions, ResidentFilter, SEEK_STEPS, Seeking, TableIter,
+    TableReader, Unasked, ValueMode, Walk,
 };
 pub use residency::{CacheUnit, CacheUnits, Residency};
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};

@@ -49,6 +49,26 @@ impl Value {
         Self::inline(bytes).unwrap_or_else(|| Self(Repr::Shared(Bytes::copy_from_slice(bytes))))
     }
 
+    /// A value with its own copy of part of a buffer; empty if the range exceeds it. Cheaper than
+    /// [`Self::copy_of`] for a short part that at least [`INLINE_BYTES`] of the buffer follow: its
+    /// length is then known when the code is compiled, and no function is called.
+    #[inline(always)]
+    pub fn copy_of_part(buffer: &[u8], part: Range<usize>) -> Self {
+        let window = buffer.get(part.start..).and_then(<[u8]>::first_chunk::<INLINE_BYTES>);
+        match (part.end.checked_sub(part.start), window) {
+            // The bytes after `len` are never read.
+            (Some(len @ 0..=INLINE_BYTES), Some(window)) => {
+                Self(Repr::Inline { len: len as u8, bytes: *window })
+            }
+            _ => Self::copy_of_any_part(buffer, part),
+        }
+    }
+
+    #[inline(never)]
+    fn copy_of_any_part(buffer: &[u8], part: Range<usize>) -> Self {
+        Self::copy_of(buffer.get(part).unwrap_or_default())
+    }
+
     /// A value that takes over a buffer: shared, unless it is short enough to be inline.
     #[inline]
     pub fn from_bytes(bytes: Bytes) -> Self {

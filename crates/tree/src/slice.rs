@@ -7,7 +7,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 use shamba_table::Value;
@@ -21,6 +21,12 @@ impl Slice {
     /// A slice with its own copy of `bytes`.
     pub fn copied(bytes: &[u8]) -> Self {
         Self(Value::copy_of(bytes))
+    }
+
+    /// A slice with its own copy of part of a buffer; empty if the range exceeds it.
+    #[inline(always)]
+    pub(crate) fn copied_part(buffer: &[u8], part: Range<usize>) -> Self {
+        Self(Value::copy_of_part(buffer, part))
     }
 
     /// A slice of part of a buffer: a copy when it is short, so that it does not keep a whole block

@@ -31,7 +31,10 @@ impl Iterator for Iter {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.0.next()?.map_err(Error::from))
+        match self.0.take_found() {
+            Some(entry) => Some(Ok(entry)),
+            None => Some(self.0.next()?.map_err(Error::from)),
+        }
     }
 }
 
@@ -118,6 +121,7 @@ impl Cursor {
     /// # Errors
     /// As [`seek`](Self::seek).
     #[allow(clippy::should_implement_trait, reason = "the moves of a cursor come in pairs; Iter iterates")]
+    #[inline]
     pub fn next(&mut self) -> Result<bool> {
         Ok(self.scan.next()?)
     }
@@ -136,18 +140,21 @@ impl Cursor {
     }
 
     /// The current key and value.
+    #[inline]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         self.scan.entry()
     }
 
     /// The current key.
+    #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        self.scan.entry().map(|(key, _)| key)
+        self.scan.key()
     }
 
     /// The current value.
+    #[inline]
     pub fn value(&self) -> Option<&[u8]> {
-        self.scan.entry().map(|(_, value)| value)
+        self.scan.value()
     }
 }
 

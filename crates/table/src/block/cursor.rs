@@ -11,8 +11,9 @@ use std::ops::Range;
 
 use shamba_key::{EntryKind, SeqNo};
 
-use super::tagged::{KeyInGroup, Opened};
+use super::tagged::{KeyInGroup, Opened, Window};
 use super::{DataBlock, EntryParts};
+use crate::copies::{Copies, CopyEnd, CopyLimits};
 use crate::entry::EntryView;
 
 /// Initial capacity for the key, sufficient for most keys and the rest of a chunk.
@@ -62,22 +63,66 @@ impl EntryCursor {
         self.is_valid = false;
     }
 
-    /// Enters the block with this payload, of `count` entries; no entry is current.
+    /// Enters the block with this payload; no entry is current. Returns its number of entries.
     ///
     /// # Errors
     /// A description of the damage to the header.
-    pub(crate) fn enter(&mut self, payload: &[u8], count: usize) -> Result<(), String> {
+    pub(crate) fn enter(&mut self, payload: &[u8]) -> Result<usize, String> {
         self.is_valid = false;
         self.key.leave_block();
         if self.key.bytes.capacity() < KEY_BYTES {
             self.key.bytes.reserve(KEY_BYTES);
         }
-        self.count = count;
-        self.opened = match DataBlock::view(payload)? {
+        let block = DataBlock::view(payload)?;
+        self.count = block.len();
+        self.opened = match block {
             DataBlock::Plain(_) => None,
             DataBlock::Tagged(block) => Some(block.open()?),
         };
-        Ok(())
+        Ok(self.count)
+    }
+
+    /// Prefetches the entries that [`Self::narrow`] compares.
+    pub(crate) fn prefetch_search(&self, payload: &[u8]) {
+        if let Some(opened) = &self.opened {
+            opened.prefetch_search(payload);
+        }
+    }
+
+    /// The first half of [`Self::lower_bound`]: the range of entries in which [`Self::bound_in`]
+    /// finds the place, and prefetches them.
+    ///
+    /// # Errors
+    /// As [`Self::lower_bound`].
+    pub(crate) fn narrow(&self, payload: &[u8], key: &[u8], seq: SeqNo) -> Result<Window, String> {
+        match &self.opened {
+            Some(opened) => opened.narrow(payload, key, seq),
+            None => Ok(Window { start: 0, end: self.count }),
+        }
+    }
+
+    /// The second half of [`Self::lower_bound`], with the result of the first.
+    ///
+    /// # Errors
+    /// As [`Self::lower_bound`].
+    pub(crate) fn bound_in(
+        &self,
+        payload: &[u8],
+        window: Window,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> Result<usize, String> {
+        match &self.opened {
+            Some(opened) => opened.bound_in(payload, window, key, seq),
+            None => DataBlock::view(payload)?.lower_bound(key, seq),
+        }
+    }
+
+    /// Prefetches the entry that is about to be entered, and the bytes after it.
+    pub(crate) fn prefetch_entries(&self, payload: &[u8], number: usize) {
+        if let Some(opened) = &self.opened {
+            opened.prefetch_entries(payload, number);
+        }
     }
 
     /// The number of the first entry at or after `(key, seq)`; the number of entries if there is
@@ -137,14 +182,43 @@ impl EntryCursor {
         let value_start = self.value as usize;
         let value = payload.get(self.value()).unwrap_or_default();
         let parts = EntryParts { seq: self.seq, kind: self.kind, value, value_start };
-        let walked = opened.walk(payload, self.number, parts, &mut self.key, |key, parts| {
-            each(EntryView { key, seq: parts.seq, kind: parts.kind, value: parts.value })
+        let walked = opened.walk(payload, self.number, parts, &mut self.key, |key, parts, is_last| {
+            let EntryParts { seq, kind, value, .. } = *parts;
+            each(EntryView { key, seq, kind, value, is_last_at_hand: is_last })
         });
         let stopped = walked?;
         if let Some((number, parts)) = stopped {
             self.stand_at(number, parts);
         }
         Ok(stopped.is_some())
+    }
+
+    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow. The cursor
+    /// is then at the entry that [`CopyEnd`] says; at none after the block's last entry. Copies
+    /// nothing in a block of the plain layout. Only when valid.
+    ///
+    /// # Errors
+    /// As [`Self::walk`].
+    pub(crate) fn copy(
+        &mut self,
+        payload: &[u8],
+        out: &mut Copies,
+        limits: &CopyLimits<'_>,
+    ) -> Result<CopyEnd, String> {
+        debug_assert!(self.is_valid, "a copy from no entry");
+        let Some(opened) = &self.opened else { return Ok(CopyEnd::Other) };
+        let (number, end) =
+            opened.copy(payload, self.number, out, limits).inspect_err(|_| self.is_valid = false)?;
+        if end == CopyEnd::Ended {
+            self.is_valid = false;
+        } else {
+            // If there is room for no more, the entry after it is the next to be asked for.
+            let next = number + usize::from(end == CopyEnd::Full && number + 1 < self.count);
+            if next != self.number {
+                self.go_to(payload, next)?;
+            }
+        }
+        Ok(end)
     }
 
     /// [`Self::walk`] in a block of the plain layout.
@@ -190,6 +264,7 @@ impl EntryCursor {
             seq: self.seq,
             kind: self.kind,
             value: payload.get(self.value()).unwrap_or_default(),
+            is_last_at_hand: self.number + 1 >= self.count,
         }
     }
 

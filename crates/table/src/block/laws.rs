@@ -116,7 +116,7 @@ fn probes(rows: &[Row]) -> Vec<Vec<u8>> {
 
 /// Walks a cursor over a block, in both directions and in jumps from one entry to any other.
 fn check_walks(cursor: &mut EntryCursor, payload: &[u8], rows: &[Row]) {
-    cursor.enter(payload, rows.len()).expect("a block");
+    cursor.enter(payload).expect("a block");
     assert!(!cursor.is_valid(), "a cursor that has entered a block is at no entry");
     let count = rows.len();
     let jumps = (0..count).map(|step| step * 7 % count);
@@ -266,7 +266,7 @@ fn ask_everything(payload: &[u8], rows: &[Row], digest: DigestFn) {
         let _ = block.tag_agrees(number, 7);
     }
     let mut cursor = EntryCursor::default();
-    if cursor.enter(payload, block.len()).is_ok() {
+    if cursor.enter(payload).is_ok() {
         for number in (0..block.len().min(400)).flat_map(|number| [number, number / 2]) {
             if cursor.go_to(payload, number).is_ok() {
                 assert_eq!(cursor.view(payload).value, &payload[cursor.value()]);

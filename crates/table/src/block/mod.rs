@@ -31,6 +31,8 @@ pub(crate) use self::plain::{Block, BlockBuilder, EntryRef, LARGEST_PAYLOAD_BYTE
 
 use shamba_key::{EntryKind, SeqNo};
 
+pub(crate) use self::tagged::Window;
+
 use self::tagged::Tagged;
 
 /// An entry of a data block without its key.

@@ -37,6 +37,7 @@ mod opened;
 pub(super) use self::opened::{KeyInGroup, Opened};
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use shamba_key::{EntryKind, SeqNo, prefetch_address, prefetch_line};
 
@@ -79,6 +80,21 @@ const MASKS: [u64; 9] = [
     0xff_ffff_ffff_ffff,
     u64::MAX,
 ];
+
+/// Entries of a block, from `start` to before `end`, between which the result of a search lies. If
+/// `start` is not below `end` the result is `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Window {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Window {
+    /// The window of a search whose result is known.
+    fn at(place: usize) -> Self {
+        Self { start: place, end: place }
+    }
+}
 
 /// A tagged block whose header was checked. Every access may still find damage.
 #[derive(Clone, Copy, Debug)]
@@ -249,6 +265,20 @@ impl<'a> Tagged<'a> {
         Some((at.entries_at + start, if is_last { self.bytes.len() } else { at.entries_at + next }))
     }
 
+    /// End of entry `number`, which exists, in the payload.
+    #[inline(always)]
+    fn end(&self, at: &Places, number: usize) -> Option<usize> {
+        let next = number + 1;
+        if next == at.count {
+            return Some(self.bytes.len());
+        }
+        let offset = match at.is_wide {
+            true => self.number(at.offsets_at + 4 * next, 4)? as usize,
+            false => self.short(at.offsets_at + 2 * next)?,
+        };
+        Some(at.entries_at + offset)
+    }
+
     /// Entry `number`; `None` if it is damaged or past the end.
     #[inline(always)]
     fn located(&self, at: &Places, number: usize) -> Option<LocatedEntry<'a>> {
@@ -256,6 +286,13 @@ impl<'a> Tagged<'a> {
             return None;
         }
         let (start, end) = self.span(at, number)?;
+        self.located_in(at, start..end)
+    }
+
+    /// The entry that takes up `span` of the payload; `None` if it is damaged.
+    #[inline(always)]
+    fn located_in(&self, at: &Places, span: Range<usize>) -> Option<LocatedEntry<'a>> {
+        let Range { start, end } = span;
         let suffix_at = start + at.entry_head_bytes;
         let suffix_bytes = match at.suffix_width {
             0 => at.suffix_bytes,
@@ -279,13 +316,17 @@ impl<'a> Tagged<'a> {
 
     #[inline(always)]
     fn parts(&self, at: &Places, entry: &LocatedEntry<'a>) -> Option<EntryParts<'a>> {
-        let kind = match at.kind {
+        let value_start = entry.start + at.entry_head_bytes + entry.suffix.len();
+        let (seq, kind) = (self.seq(at, entry)?, self.kind_of(at, entry)?);
+        Some(EntryParts { seq, kind, value: entry.value, value_start })
+    }
+
+    #[inline(always)]
+    fn kind_of(&self, at: &Places, entry: &LocatedEntry<'a>) -> Option<EntryKind> {
+        EntryKind::from_byte(match at.kind {
             0 => *self.bytes.get(entry.start + at.seq_width)?,
             kind => kind,
-        };
-        let value_start = entry.start + at.entry_head_bytes + entry.suffix.len();
-        let (seq, kind) = (self.seq(at, entry)?, EntryKind::from_byte(kind)?);
-        Some(EntryParts { seq, kind, value: entry.value, value_start })
+        })
     }
 
     /// The newest version of exactly `key` that is not newer than `seq`.
@@ -366,34 +407,72 @@ impl<'a> Tagged<'a> {
     }
 
     fn lower_bound_at(&self, at: &Places, key: &[u8], seq: SeqNo) -> Result<usize, String> {
+        self.ask_for_starts(at);
+        let window = self.narrow(at, key, seq)?;
+        self.bound_in(at, window, key, seq)
+    }
+
+    /// The distance of the entries that a search compares first: the entries of a group; without
+    /// groups at most the root of the count, so that both halves of the search compare about
+    /// equally many.
+    #[inline]
+    fn stride(at: &Places) -> usize {
+        1 << if at.group_shift == 0 { (at.count | 1).ilog2() / 2 } else { at.group_shift }
+    }
+
+    /// Prefetches the entries that [`Self::narrow`] compares first.
+    #[inline]
+    fn ask_for_starts(&self, at: &Places) {
+        let stride = Self::stride(at);
+        let apart = at.count / stride / ASKED_FOR + 1;
+        // The first entry of a block without groups is not compared.
+        let first = if at.group_shift == 0 { stride } else { 0 };
+        self.ask_for(at, (first..at.count).step_by(apart * stride));
+    }
+
+    /// The first half of a search for the first entry at or after `(key, seq)`: the range in which
+    /// [`Self::bound_in`] finds it, whose entries are prefetched. They are of one group.
+    fn narrow(&self, at: &Places, key: &[u8], seq: SeqNo) -> Result<Window, String> {
         let common = self.common(at).ok_or_else(|| wrong_header(self.bytes))?;
         let Some(rest) = key.strip_prefix(common) else {
-            return Ok(if key < common { 0 } else { at.count });
+            return Ok(Window::at(if key < common { 0 } else { at.count }));
         };
-        if at.group_shift == 0 {
-            return self.first_from(at, 0, at.count, rest, seq);
-        }
-        // The last group that starts before the position contains it, unless it is the start of the
-        // next group.
-        let (mut low, mut high) = (0, (at.count + (1 << at.group_shift) - 1) >> at.group_shift);
-        self.ask_for(at, (0..at.count).step_by((high / ASKED_FOR + 1) << at.group_shift));
+        let stride = Self::stride(at);
+        let is_grouped = at.group_shift > 0;
+        // The last stride that starts before the position contains it, unless it is the start of
+        // the next one.
+        let (mut low, mut high) = (usize::from(!is_grouped), at.count.div_ceil(stride));
         while low < high {
             let middle = low.midpoint(high);
-            let number = middle << at.group_shift;
-            let order = self.order_in_group(at, number, rest, seq).ok_or_else(|| malformed(number))?;
-            if order == Ordering::Less {
+            let number = middle * stride;
+            let order = match is_grouped {
+                true => self.order_in_group(at, number, rest, seq),
+                false => self.order(at, number, rest, seq),
+            };
+            if order.ok_or_else(|| malformed(number))? == Ordering::Less {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        let Some(group) = low.checked_sub(1) else {
-            return Ok(0);
+        let Some(before) = low.checked_sub(1) else {
+            return Ok(Window::at(0));
         };
-        let (start, end) = (group << at.group_shift, (low << at.group_shift).min(at.count));
-        self.ask_for(at, start + 1..end.min(start + ASKED_FOR));
+        let (start, end) = (before * stride, (low * stride).min(at.count));
+        self.ask_for(at, start + usize::from(is_grouped)..end.min(start + ASKED_FOR));
+        Ok(Window { start, end })
+    }
+
+    /// The second half of the search: the first entry in `window` at or after `(key, seq)`, or its
+    /// end.
+    fn bound_in(&self, at: &Places, window: Window, key: &[u8], seq: SeqNo) -> Result<usize, String> {
+        let Window { start, end } = window;
+        if start >= end {
+            return Ok(end);
+        }
+        let common = self.common(at).ok_or_else(|| wrong_header(self.bytes))?;
         let prefix = self.group_prefix(at, start).ok_or_else(|| malformed(start))?;
-        match rest.strip_prefix(prefix) {
+        match key.get(common.len()..).and_then(|rest| rest.strip_prefix(prefix)) {
             Some(rest) => self.first_from(at, start, end, rest, seq),
             // The first entry of the group is before the position, so all of its entries are.
             None => Ok(end),
@@ -467,8 +546,12 @@ impl<'a> Tagged<'a> {
     #[inline]
     fn ask_for(&self, at: &Places, numbers: impl Iterator<Item = usize>) {
         for number in numbers {
-            if let Some((start, _)) = self.span(at, number) {
-                prefetch_line(self.bytes, start);
+            let start = match at.is_wide {
+                true => self.number(at.offsets_at + 4 * number, 4).map(|start| start as usize),
+                false => self.short(at.offsets_at + 2 * number),
+            };
+            if let Some(start) = start {
+                prefetch_line(self.bytes, at.entries_at + start);
             }
         }
     }

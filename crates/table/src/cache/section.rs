@@ -39,6 +39,16 @@ impl BlockCache {
     pub(crate) fn prefetch(self: &Arc<Self>, frame: u32, key: BlockKey) -> bool {
         self.enter().look(frame, key).is_some()
     }
+
+    /// Prefetches the record and the first cache lines of a frame, whatever it holds. Reads
+    /// neither.
+    pub(crate) fn prefetch_frame(self: &Arc<Self>, frame: u32) {
+        let section = self.enter();
+        if let Some((record, data)) = section.cache.shelf.slabs.frame(frame) {
+            prefetch_address(std::ptr::from_ref(record).cast());
+            prefetch_first_lines(data);
+        }
+    }
 }
 
 impl ReadSection<'_> {
@@ -71,9 +81,7 @@ impl ReadSection<'_> {
         let (record, data) = self.cache.shelf.slabs.frame(frame)?;
         // Prefetch of header, tags, common prefix and offsets while the record is loaded: the slot
         // is almost always current.
-        prefetch_address(data);
-        prefetch_address(data.wrapping_add(64));
-        prefetch_address(data.wrapping_add(128));
+        prefetch_first_lines(data);
         // Acquire: the bytes and the length were written before the key.
         if record.key.load(Ordering::Acquire) != key.0 {
             return None;
@@ -85,6 +93,13 @@ impl ReadSection<'_> {
         let payload = unsafe { std::slice::from_raw_parts(data, length) };
         Some(Hit { cache: self.cache, record, frame, payload })
     }
+}
+
+#[inline(always)]
+fn prefetch_first_lines(data: *const u8) {
+    prefetch_address(data);
+    prefetch_address(data.wrapping_add(64));
+    prefetch_address(data.wrapping_add(128));
 }
 
 impl<'s> Hit<'s> {

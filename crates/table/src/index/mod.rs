@@ -48,9 +48,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use shamba_key::SeqNo;
+use shamba_key::{SeqNo, prefetch_slice};
 
 use self::hold::{Cell, HeldPartitions};
+use self::separators::Found;
 use self::top::Top;
 use crate::block::frame::check;
 use crate::compression::Compression;
@@ -163,6 +164,31 @@ impl Index {
             }
             HeldPartitions::Cached(_) => Find::Absent(at),
         }
+    }
+
+    /// Prefetches the record of partition `number`, if it is in memory: the first of the steps of
+    /// [`Self::find`] for a search of several indexes whose cache misses are to overlap.
+    #[inline]
+    pub(crate) fn prefetch_partition(&self, number: usize) {
+        self.with_resident(number, |partition| prefetch_slice(std::slice::from_ref(&**partition)));
+    }
+
+    /// Prefetches the lines that a search of partition `number` reads. Call it some time after
+    /// [`Self::prefetch_partition`].
+    #[inline]
+    pub(crate) fn prefetch_separators(&self, number: usize) {
+        self.with_resident(number, |partition| partition.prefetch());
+    }
+
+    /// As [`Self::find`], in partition `number`, which [`Self::partition_for`] returned; some time
+    /// after [`Self::prefetch_separators`].
+    #[inline]
+    pub(crate) fn find_prefetched(&self, number: usize, key: &[u8], seq: SeqNo) -> Find {
+        let Some(first) = self.top.first(number) else { return Find::Beyond };
+        let found = self.with_resident(number, |partition| {
+            located_in(partition, partition.find_prefetched(key, seq), number, first)
+        });
+        found.unwrap_or(Find::Absent(number))
     }
 
     /// Calls `look` with partition `number` if it is in memory.
@@ -354,7 +380,12 @@ const NOTHING: Bounds<'static> =
 
 #[inline]
 fn find_in(partition: &Partition, at: usize, first: u32, key: &[u8], seq: SeqNo) -> Find {
-    let found = partition.find(key, seq);
+    located_in(partition, partition.find(key, seq), at, first)
+}
+
+/// The block that a search of partition `at` found; `first` is the partition's first block.
+#[inline]
+fn located_in(partition: &Partition, found: Found, at: usize, first: u32) -> Find {
     debug_assert!(found.at <= partition.len(), "a search ends at {} of {}", found.at, partition.len());
     let Some(slot) = partition.slot(found.at) else {
         // Checked when the partition was loaded: it ends with the separator of the top level.

@@ -41,14 +41,25 @@ impl Partition {
     /// The first block whose separator is at or after `(key, seq)`; [`Self::len`] if there is none.
     #[inline]
     pub(super) fn find(&self, key: &[u8], seq: SeqNo) -> Found {
+        self.prefetch();
+        self.find_prefetched(key, seq)
+    }
+
+    /// As [`Self::find`], some time after [`Self::prefetch`].
+    #[inline]
+    pub(super) fn find_prefetched(&self, key: &[u8], seq: SeqNo) -> Found {
         debug_assert!(!self.slots.is_empty(), "a search of a partition without blocks");
-        // Prefetch of the lines at the end of the search: its loads depend on each other.
+        self.tails.find(&self.heads, key, seq)
+    }
+
+    /// Prefetches the lines that a search reads, whose loads depend on each other.
+    #[inline]
+    pub(super) fn prefetch(&self) {
         self.heads.prefetch();
         prefetch_slice(&self.slots);
         if self.heads.is_layered() {
             self.tails.prefetch();
         }
-        self.tails.find(&self.heads, key, seq)
     }
 
     /// Whether the separator of block `number` lies between two versions of `key`.

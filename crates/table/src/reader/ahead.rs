@@ -9,7 +9,7 @@
 //! seeks elsewhere, the unused part of the buffer is wasted: at most twice the bytes that were
 //! used.
 //!
-//! Not here: the cache ([`crate::cache`]), which is searched before anything is read.
+//! Not here: the cache ([`crate::cache`]), which the iterator searches before it reads anything.
 
 use super::blocks::Blocks;
 use super::load::DATA_BLOCK;
@@ -101,8 +101,35 @@ impl ReadAhead {
         self.fill_cache
     }
 
-    /// Returns block `number`, which lies at `handle`: from the cache, from the buffer, or from the
-    /// file.
+    /// Whether everything will be read.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Returns block `number` if it is in the cache. `frame` is the one that its slot names, if the
+    /// slot was read already.
+    pub(super) fn cached(
+        &mut self,
+        blocks: Blocks<'_>,
+        number: BlockNo,
+        frame: Option<u32>,
+        io: &mut ReadCounters,
+    ) -> Option<PinnedBlock> {
+        if self.whole {
+            return None;
+        }
+        let block = match frame {
+            Some(frame) => blocks.pin_in(frame, number, io)?,
+            None => blocks.pin_cached(number, io)?,
+        };
+        if self.next == Some(number) {
+            self.next = Some(number.next());
+        }
+        Some(block)
+    }
+
+    /// Returns block `number`, which lies at `handle` and is not cached: from the buffer, or from
+    /// the file.
     pub(super) fn block(
         &mut self,
         blocks: Blocks<'_>,
@@ -111,14 +138,6 @@ impl ReadAhead {
         handle: Handle,
         io: &mut ReadCounters,
     ) -> Result<PinnedBlock> {
-        if !self.whole {
-            if let Some(block) = blocks.pin_cached(number, io) {
-                if self.next == Some(number) {
-                    self.next = Some(number.next());
-                }
-                return Ok(block);
-            }
-        }
         let follows = self.next.replace(number.next()) == Some(number);
         self.in_a_row = if follows { self.in_a_row.saturating_add(1) } else { 1 };
         if !follows && !self.whole {

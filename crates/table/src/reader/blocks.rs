@@ -158,6 +158,13 @@ impl<'a> Blocks<'a> {
         Some(PinnedBlock::Frame(pin))
     }
 
+    /// Pins block `number` if `frame` holds it.
+    pub(super) fn pin_in(self, frame: u32, number: BlockNo, io: &mut ReadCounters) -> Option<PinnedBlock> {
+        let pin = self.cached.enter().find_in(frame, self.cached.key(number.0)?)?.pin();
+        io.cache_hits += 1;
+        Some(PinnedBlock::Frame(pin))
+    }
+
     /// Checks, decompresses and pins block `number`, whose frame was read from `handle`.
     pub(super) fn take_in(
         self,

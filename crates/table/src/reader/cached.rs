@@ -97,6 +97,11 @@ impl CacheClient {
         self.key(number.0).is_some_and(|key| self.cache.prefetch(frame, key))
     }
 
+    /// Prefetches the record and the first lines of `frame`, whatever it holds.
+    pub(super) fn prefetch_frame(&self, frame: u32) {
+        self.cache.prefetch_frame(frame);
+    }
+
     /// Notes a lookup's reference to the block with this key for the reuse sample.
     #[inline]
     pub(super) fn referenced(&self, key: BlockKey, payload_bytes: usize) {

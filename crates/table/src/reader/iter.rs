@@ -7,6 +7,10 @@
 //!
 //! Not here: iterators over runs and trees (the engine's), and their bounds.
 
+mod seeking;
+
+pub use self::seeking::{SEEK_STEPS, Seeking};
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,13 +20,14 @@ use super::TableReader;
 use super::ahead::{ReadAhead, Walk, walk_part};
 use super::load::DATA_BLOCK;
 use super::walked::IndexCursor;
-use crate::Result;
 use crate::block::EntryCursor;
 use crate::cache::PinnedBlock;
+use crate::copies::{Copies, CopyEnd, CopyLimits};
 use crate::counters::ReadCounters;
 use crate::entry::{EntryIter, EntryView};
 use crate::index::{BlockNo, Handle};
 use crate::ledger::Charge;
+use crate::{Error, Result};
 
 /// Memory of an iterator's position.
 const CURSOR_BYTES: u64 = EntryCursor::BYTES as u64;
@@ -45,8 +50,6 @@ pub struct TableIter {
 #[derive(Debug)]
 struct HeldBlock {
     number: BlockNo,
-    /// Offset in the file.
-    offset: u64,
     payload: PinnedBlock,
 }
 
@@ -101,16 +104,12 @@ impl TableIter {
     /// Makes block `number` the current block; returns its number of entries, or `None` if there is
     /// no such block. No entry is current afterwards.
     fn enter(&mut self, number: BlockNo) -> Result<Option<usize>> {
-        self.entry.leave();
-        if let Some(held) = &self.block {
-            if held.number == number {
-                return Ok(Some(self.entry.count()));
-            }
+        if self.is_in(number) || self.enter_cached(number, None)? {
+            return Ok(Some(self.entry.count()));
         }
-        self.block = None;
         let fill_cache = self.ahead.fills_cache();
         match self.index.handle(self.table.partitions(), number, fill_cache, &mut self.counters)? {
-            Some(handle) => self.take(number, handle).map(Some),
+            Some(handle) => self.read(number, handle).map(Some),
             None => Ok(None),
         }
     }
@@ -125,27 +124,55 @@ impl TableIter {
             self.block = None;
             return Ok(None);
         };
-        if let Some(held) = &self.block {
-            if held.number == number {
-                return Ok(Some((number, self.entry.count())));
-            }
+        if self.is_in(number) || self.enter_cached(number, None)? {
+            return Ok(Some((number, self.entry.count())));
         }
-        self.block = None;
-        Ok(Some((number, self.take(number, handle)?)))
+        Ok(Some((number, self.read(number, handle)?)))
     }
 
-    /// Makes block `number`, which lies at `handle`, the current block.
-    fn take(&mut self, number: BlockNo, handle: Handle) -> Result<usize> {
+    /// Leaves the current entry, and the current block if it is not block `number`; returns whether
+    /// it is.
+    fn is_in(&mut self, number: BlockNo) -> bool {
+        self.entry.leave();
+        if self.block.as_ref().is_some_and(|held| held.number == number) {
+            return true;
+        }
+        self.block = None;
+        false
+    }
+
+    /// Makes block `number` the current block if it is in the cache; returns whether it is. `frame`
+    /// as in [`ReadAhead::cached`].
+    fn enter_cached(&mut self, number: BlockNo, frame: Option<u32>) -> Result<bool> {
+        match self.ahead.cached(self.table.blocks(), number, frame, &mut self.counters) {
+            Some(payload) => self.hold(number, payload).map(|_| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Reads block `number`, which lies at `handle`, and makes it the current block.
+    fn read(&mut self, number: BlockNo, handle: Handle) -> Result<usize> {
         let payload =
             self.ahead.block(self.table.blocks(), &self.index, number, handle, &mut self.counters)?;
-        // The count was checked against the handle's when the block was read.
-        let count = handle.entries as usize;
+        self.hold(number, payload)
+    }
+
+    /// Makes block `number`, which was pinned, the current block; returns its number of entries.
+    fn hold(&mut self, number: BlockNo, payload: PinnedBlock) -> Result<usize> {
         self.charge_block(&payload);
-        debug_assert!(count > 0, "the block at {} lists no entry", handle.offset);
-        let entered = self.entry.enter(&payload, count);
-        entered.map_err(|detail| self.table.loaded.file.damaged(handle.offset, DATA_BLOCK, detail))?;
-        self.block = Some(HeldBlock { number, offset: handle.offset, payload });
+        let entered = self.entry.enter(&payload);
+        // The count was checked against the handle's when the block was read.
+        let count = entered.map_err(|detail| self.damaged(number, detail))?;
+        debug_assert!(count > 0, "block {number:?} lists no entry");
+        self.block = Some(HeldBlock { number, payload });
         Ok(count)
+    }
+
+    /// The error for damage to block `number`.
+    #[cold]
+    fn damaged(&self, number: BlockNo, detail: String) -> Error {
+        let handle = self.index.known_handle(self.table.partitions(), number);
+        self.table.loaded.file.damaged(handle.map_or(0, |handle| handle.offset), DATA_BLOCK, detail)
     }
 
     fn charge_block(&mut self, payload: &PinnedBlock) {
@@ -161,12 +188,18 @@ impl TableIter {
         debug_assert!(self.charge.bytes() >= CURSOR_BYTES, "an iterator that is not charged for its entry");
     }
 
+    /// The error for damage to the current block.
+    #[cold]
+    fn damaged_here(&self, detail: String) -> Error {
+        self.damaged(self.block.as_ref().map_or(BlockNo::FIRST, |held| held.number), detail)
+    }
+
     /// Makes entry `number` of the current block the current one.
     #[inline]
     fn go_to(&mut self, number: usize) -> Result<()> {
         let Some(held) = &self.block else { return Ok(()) };
         let gone = self.entry.go_to(&held.payload, number);
-        gone.map_err(|detail| self.table.loaded.file.damaged(held.offset, DATA_BLOCK, detail))
+        gone.map_err(|detail| self.damaged_here(detail))
     }
 
     /// Goes to the first entry of block `number`, if there is such a block.
@@ -186,11 +219,24 @@ impl TableIter {
         }
     }
 
+    /// Goes to entry `place` of the current block, `number`, which has `count` entries.
+    fn settle(&mut self, number: BlockNo, count: usize, place: usize) -> Result<()> {
+        // Between the last entry of a block and its separator: the result is the next block's first
+        // entry.
+        if place >= count {
+            return self.settle_first(number.next());
+        }
+        if let Some(held) = &self.block {
+            self.entry.prefetch_entries(&held.payload, place);
+        }
+        self.go_to(place)
+    }
+
     /// The entry of the current block at which a seek ends.
     fn search(&mut self, key: &[u8], seq: SeqNo) -> Result<usize> {
         let Some(held) = &self.block else { return Ok(0) };
         let found = self.entry.lower_bound(&held.payload, key, seq);
-        found.map_err(|detail| self.table.loaded.file.damaged(held.offset, DATA_BLOCK, detail))
+        found.map_err(|detail| self.damaged_here(detail))
     }
 
     /// Calls `each` with the current entry and those after it, as long as it returns true. Returns
@@ -204,13 +250,30 @@ impl TableIter {
         while self.entry.is_valid() {
             let Some(held) = &self.block else { break };
             let stopped = self.entry.walk(&held.payload, &mut each);
-            let damaged = |detail| self.table.loaded.file.damaged(held.offset, DATA_BLOCK, detail);
-            if stopped.map_err(damaged)? {
+            if stopped.map_err(|detail| self.damaged_here(detail))? {
                 return Ok(true);
             }
             self.next_block()?;
         }
         Ok(false)
+    }
+
+    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow; passes
+    /// over older versions of the key that was copied last. Costs less than [`Self::walk_on`]. Only
+    /// when valid.
+    ///
+    /// # Errors
+    /// As [`EntryIter::next`].
+    pub fn copy_on(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<CopyEnd> {
+        while self.entry.is_valid() {
+            let Some(held) = &self.block else { break };
+            let copied = self.entry.copy(&held.payload, out, limits);
+            match copied.map_err(|detail| self.damaged_here(detail))? {
+                CopyEnd::Ended => self.next_block()?,
+                end => return Ok(end),
+            }
+        }
+        Ok(CopyEnd::Ended)
     }
 
     /// Moves to the first entry of the next block.
@@ -252,9 +315,7 @@ impl EntryIter for TableIter {
             return Ok(());
         };
         let place = self.search(key, seq)?;
-        // Between the last entry of a block and its separator: the result is the next block's first
-        // entry.
-        if place < count { self.go_to(place) } else { self.settle_first(number.next()) }
+        self.settle(number, count, place)
     }
 
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {

@@ -56,7 +56,7 @@ use self::partitions::Partitions;
 pub use self::ahead::{AHEAD_BYTES, Walk};
 pub use self::blocks::LoadedBlock;
 pub use self::filter::Held;
-pub use self::iter::TableIter;
+pub use self::iter::{SEEK_STEPS, Seeking, TableIter};
 pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer};
 pub use self::lookup::ValueMode;
 pub use self::resident::{ResidentFilter, Unasked};

@@ -66,6 +66,7 @@ fn check_lookups(rig: &Rig, table: &Arc<TableReader>, rows: &[Row]) {
 
 fn check_seeks(table: &Arc<TableReader>, rows: &[Row]) {
     let mut iter = table.iter(true);
+    let mut steps = 0;
     assert!(!iter.valid());
     for key in probes(rows) {
         for seq in [0, 1, 16, 30, 44, 60, 61].map(SeqNo) {
@@ -73,6 +74,14 @@ fn check_seeks(table: &Arc<TableReader>, rows: &[Row]) {
             let upper = rows.partition_point(|row| internal_cmp(&row.key, row.seq, &key, seq).is_le());
             iter.seek(&key, seq).expect("a seek");
             assert_eq!(current(&iter).as_ref(), rows.get(lower), "seek {} {seq}", key.escape_ascii());
+            // In steps as far as they come, and as far as a caller likes.
+            steps = (steps + 1) % (SEEK_STEPS + 2);
+            let mut seeking = Seeking::default();
+            (0..steps).for_each(|_| iter.seek_step(&key, seq, &mut seeking));
+            assert!(steps == 0 || !iter.valid(), "a step leaves the entry of the seek before");
+            iter.seek_from_step(&key, seq, seeking).expect("a seek");
+            let what = format!("seek {} {seq} after {steps} steps", key.escape_ascii());
+            assert_eq!(current(&iter).as_ref(), rows.get(lower), "{what}");
             iter.seek_for_prev(&key, seq).expect("a seek");
             let expected = upper.checked_sub(1).map(|at| &rows[at]);
             assert_eq!(current(&iter).as_ref(), expected, "seek_for_prev {} {seq}", key.escape_ascii());
@@ -114,6 +123,66 @@ fn check_walks(table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
             }
         };
         assert_eq!(current(&iter).as_ref(), at.map(|place| &rows[place]));
+    }
+}
+
+/// Copies of plain puts, against a loop over the rows.
+fn check_copies(table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
+    let mut iter = table.iter(true);
+    for _ in 0..150 {
+        let mut at = dice.below(rows.len());
+        let bound = rows[dice.below(rows.len())].key.clone();
+        let wanted = 1 + dice.below(6);
+        let limits = CopyLimits {
+            seq: [SeqNo::MAX, SeqNo(30)][dice.below(2)],
+            upper: (dice.below(3) == 0).then_some(&bound),
+            head: (dice.below(3) == 0).then(|| shamba_key::head(&bound)),
+            value_bytes: [20, 1_024][dice.below(2)],
+            wanted,
+            welcome: wanted + dice.below(20),
+            full_bytes: [300, 8_192][dice.below(2)],
+            versions: 16,
+        };
+        iter.seek(&rows[at].key, rows[at].seq).expect("a seek");
+        let mut out = Copies::default();
+        let end = iter.copy_on(&mut out, &limits).expect("readable");
+        let place = current(&iter);
+        let (mut expected, mut versions, mut bytes) = (Vec::<&Row>::new(), 0, 0);
+        let expected_end = loop {
+            let Some(row) = rows.get(at) else { break CopyEnd::Ended };
+            if row.kind != EntryKind::Put || row.seq > limits.seq || row.value.len() > limits.value_bytes {
+                break CopyEnd::Other;
+            }
+            if expected.last().is_some_and(|last| last.key == row.key) {
+                versions += 1;
+                if versions == limits.versions {
+                    break CopyEnd::Other;
+                }
+            } else {
+                let is_above = limits.upper.is_some_and(|upper| upper <= &row.key[..]);
+                if is_above || limits.head.is_some_and(|head| head <= shamba_key::head(&row.key)) {
+                    break CopyEnd::Other;
+                }
+                versions = 0;
+                bytes += row.key.len() + row.value.len();
+                expected.push(row);
+            }
+            // Which entries end a block is not known here: there a copy ends that has enough.
+            let may_end = expected.len() >= limits.wanted && expected.len() == out.ends.len();
+            let ends = may_end && end == CopyEnd::Full && place.as_ref() == Some(row);
+            if ends || expected.len() >= limits.welcome || bytes >= limits.full_bytes {
+                break CopyEnd::Full;
+            }
+            at += 1;
+        };
+        let is_after = end == CopyEnd::Full && place.is_some() && place.as_ref() == rows.get(at + 1);
+        assert!(end == expected_end && (is_after || place.as_ref() == rows.get(at)), "{end:?} {limits:?}");
+        assert_eq!(out.ends.len(), expected.len(), "{limits:?}");
+        for (number, row) in expected.iter().enumerate() {
+            let ends = out.ends[number];
+            let value = &out.bytes[ends.key as usize..ends.value as usize];
+            assert_eq!((out.key(number), value), (Some(&row.key[..]), &row.value[..]));
+        }
     }
 }
 
@@ -172,6 +241,7 @@ fn random_tables_answer_as_a_sorted_list_does() {
             check_lookups(&rig, &table, &rows);
             check_seeks(&table, &rows);
             check_walks(&table, &rows, &dice);
+            check_copies(&table, &rows, &dice);
             check_cuts(&table);
             assert_eq!(table.verify().iter().map(Error::to_string).collect::<Vec<_>>(), [""; 0]);
         }

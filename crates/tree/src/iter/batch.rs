@@ -13,7 +13,10 @@
 //! Which entries these are is decided in [`super::visible`]; when more are needed, in
 //! [`super::scan`].
 
-use shamba_table::{EntryIter, EntryView};
+use shamba_key::SeqNo;
+use shamba_table::{Copies, CopyLimits, Ends, EntryIter, EntryView};
+
+use super::visible::STEPS_BEFORE_SEEK;
 
 use crate::slice::Slice;
 
@@ -29,64 +32,71 @@ const FIRST_ENTRIES: usize = 16;
 /// Some entries, in the order of the scan.
 #[derive(Default)]
 pub struct Batch {
-    bytes: Vec<u8>,
-    ends: Vec<Ends>,
+    copies: Copies,
     /// The value of the last entry, if it is long.
     long: Option<Slice>,
+    /// Number of entries that the scan needs.
     wanted: usize,
+    /// Number of entries that are taken if they are at hand.
+    welcome: usize,
     full_bytes: usize,
 }
 
-/// End offsets of an entry's key and value in the buffer.
-#[derive(Clone, Copy)]
-struct Ends {
-    key: u32,
-    value: u32,
-}
-
 impl Batch {
-    /// Empties the batch, for up to `wanted` new entries.
-    pub fn begin(&mut self, wanted: usize) {
-        self.begin_within(wanted, FULL_BYTES);
+    /// Empties the batch, for `wanted` new entries, and up to `welcome` as long as nothing has to
+    /// be read for them.
+    pub fn begin(&mut self, wanted: usize, welcome: usize) {
+        self.begin_within(wanted, welcome, FULL_BYTES);
     }
 
     /// As [`Self::begin`] with little memory: capacity above `FIRST_BYTES` is released.
-    pub fn begin_small(&mut self, wanted: usize) {
-        if self.bytes.capacity() > FIRST_BYTES {
-            (self.bytes, self.ends) = (Vec::new(), Vec::new());
+    pub fn begin_small(&mut self, wanted: usize, welcome: usize) {
+        if self.copies.bytes.capacity() > FIRST_BYTES {
+            self.copies = Copies::default();
         }
-        self.begin_within(wanted, FIRST_BYTES / 2);
+        self.begin_within(wanted, welcome, FIRST_BYTES / 2);
     }
 
-    fn begin_within(&mut self, wanted: usize, full_bytes: usize) {
-        self.bytes.clear();
-        self.ends.clear();
+    fn begin_within(&mut self, wanted: usize, welcome: usize, full_bytes: usize) {
+        self.copies.bytes.clear();
+        self.copies.ends.clear();
         self.long = None;
-        (self.wanted, self.full_bytes) = (wanted, full_bytes);
+        (self.wanted, self.welcome, self.full_bytes) = (wanted, welcome, full_bytes);
+        debug_assert!(wanted <= welcome, "{wanted} entries are needed and {welcome} taken");
         debug_assert_eq!(self.len(), 0, "a batch begins with entries");
-        if self.bytes.capacity() < FIRST_BYTES {
+        if self.copies.bytes.capacity() < FIRST_BYTES {
             // The capacity that a short scan needs is reserved at once. Otherwise the buffers would
             // grow several times during the first few entries.
-            self.bytes.reserve(FIRST_BYTES);
-            self.ends.reserve(FIRST_ENTRIES);
+            self.copies.bytes.reserve(FIRST_BYTES);
+            self.copies.ends.reserve(FIRST_ENTRIES);
         }
     }
 
     /// Memory besides the struct itself. A long value belongs to the table or the block cache.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<Ends>()
+        self.copies.bytes.capacity() + self.copies.ends.capacity() * size_of::<Ends>()
     }
 
     /// Number of entries.
     #[allow(clippy::len_without_is_empty, reason = "no caller asks")]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.copies.ends.len()
     }
 
     /// Whether no more entries should be added.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.ends.len() >= self.wanted || self.bytes.len() >= self.full_bytes || self.long.is_some()
+        self.copies.ends.len() >= self.welcome
+            || self.copies.bytes.len() >= self.full_bytes
+            || self.long.is_some()
+    }
+
+    /// Whether no more entries are needed.
+    #[inline]
+    pub fn has_enough(&self) -> bool {
+        self.copies.ends.len() >= self.wanted
+            || self.copies.bytes.len() >= self.full_bytes
+            || self.long.is_some()
     }
 
     /// Adds an entry with a short value. If the value is long, adds nothing and returns false.
@@ -95,45 +105,53 @@ impl Batch {
         if entry.value.len() > COPY_UP_TO_BYTES {
             return false;
         }
-        self.bytes.extend_from_slice(entry.key);
-        let key = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(entry.value);
+        self.copies.bytes.extend_from_slice(entry.key);
+        let key = self.copies.bytes.len() as u32;
+        self.copies.bytes.extend_from_slice(entry.value);
         debug_assert!(self.long.is_none(), "an entry follows a long value, which ends a batch");
-        debug_assert!(u32::try_from(self.bytes.len()).is_ok(), "a batch of {} bytes", self.bytes.len());
-        self.ends.push(Ends { key, value: self.bytes.len() as u32 });
+        debug_assert!(
+            u32::try_from(self.copies.bytes.len()).is_ok(),
+            "a batch of {} bytes",
+            self.copies.bytes.len()
+        );
+        self.copies.ends.push(Ends { key, value: self.copies.bytes.len() as u32 });
         true
     }
 
     /// Adds the current entry of `source`.
     pub fn push(&mut self, source: &impl EntryIter) {
-        self.bytes.extend_from_slice(source.key());
+        self.copies.bytes.extend_from_slice(source.key());
         // Both offsets fit 32 bits: a batch above `FULL_BYTES` is full, and a key has at most 64
         // KiB.
-        debug_assert!(u32::try_from(self.bytes.len()).is_ok(), "a batch of {} bytes", self.bytes.len());
-        let end = self.bytes.len() as u32;
-        self.ends.push(Ends { key: end, value: end });
+        debug_assert!(
+            u32::try_from(self.copies.bytes.len()).is_ok(),
+            "a batch of {} bytes",
+            self.copies.bytes.len()
+        );
+        let end = self.copies.bytes.len() as u32;
+        self.copies.ends.push(Ends { key: end, value: end });
         self.set_value(source);
     }
 
     /// Replaces the last entry's value by that of the current entry of `source`.
     #[inline]
     pub fn set_value(&mut self, source: &impl EntryIter) {
-        let Some(last) = self.ends.last_mut() else { return };
-        self.bytes.truncate(last.key as usize);
+        let Some(last) = self.copies.ends.last_mut() else { return };
+        self.copies.bytes.truncate(last.key as usize);
         self.long = None;
         let value = source.value();
         if value.len() <= COPY_UP_TO_BYTES {
-            self.bytes.extend_from_slice(value);
+            self.copies.bytes.extend_from_slice(value);
         } else {
             self.long = Some(Slice::from_bytes(source.value_bytes()));
         }
-        last.value = self.bytes.len() as u32;
+        last.value = self.copies.bytes.len() as u32;
     }
 
     /// Replaces the last entry's value by a long value.
     pub fn set_long(&mut self, value: Slice) {
-        let Some(last) = self.ends.last_mut() else { return };
-        self.bytes.truncate(last.key as usize);
+        let Some(last) = self.copies.ends.last_mut() else { return };
+        self.copies.bytes.truncate(last.key as usize);
         last.value = last.key;
         debug_assert!(last.key == last.value, "a long value and a short one of the same entry");
         self.long = Some(value);
@@ -141,15 +159,36 @@ impl Batch {
 
     /// Removes the last entry.
     pub fn pop(&mut self) {
-        self.ends.pop();
-        self.bytes.truncate(self.ends.last().map_or(0, |ends| ends.value as usize));
+        self.copies.ends.pop();
+        self.copies.bytes.truncate(self.copies.ends.last().map_or(0, |ends| ends.value as usize));
         self.long = None;
+    }
+
+    /// The copied entries, and the limits of a copy of more for a reader at `seq` in a range that
+    /// ends at `upper`.
+    pub(super) fn copies<'a>(
+        &mut self,
+        seq: SeqNo,
+        upper: Option<&'a [u8]>,
+    ) -> (&mut Copies, CopyLimits<'a>) {
+        debug_assert!(self.long.is_none(), "an entry follows a long value, which ends a batch");
+        let limits = CopyLimits {
+            seq,
+            upper,
+            head: None,
+            value_bytes: COPY_UP_TO_BYTES,
+            wanted: self.wanted,
+            welcome: self.welcome,
+            full_bytes: self.full_bytes,
+            versions: STEPS_BEFORE_SEEK,
+        };
+        (&mut self.copies, limits)
     }
 
     /// The key of the last entry; empty if there is none.
     #[inline]
     pub fn last_key(&self) -> &[u8] {
-        self.key(self.ends.len().wrapping_sub(1)).unwrap_or_default()
+        self.key(self.copies.ends.len().wrapping_sub(1)).unwrap_or_default()
     }
 
     /// Whether the last entry has this key.
@@ -167,39 +206,39 @@ impl Batch {
     /// The key of entry `number`.
     #[inline]
     pub fn key(&self, number: usize) -> Option<&[u8]> {
-        let ends = self.ends.get(number)?;
-        self.bytes.get(self.start(number)..ends.key as usize)
+        self.copies.key(number)
     }
 
     /// The value of entry `number`.
     #[inline]
     pub fn value(&self, number: usize) -> Option<&[u8]> {
-        let ends = self.ends.get(number)?;
+        let ends = self.copies.ends.get(number)?;
         match &self.long {
-            Some(long) if number + 1 == self.ends.len() => Some(long),
-            _ => self.bytes.get(ends.key as usize..ends.value as usize),
+            Some(long) if number + 1 == self.copies.ends.len() => Some(long),
+            _ => self.copies.bytes.get(ends.key as usize..ends.value as usize),
         }
     }
 
-    /// Takes the value of entry `number`. A long value is moved out of the batch; a short one is
-    /// copied.
-    pub fn take_value(&mut self, number: usize) -> Option<Slice> {
-        if number + 1 == self.ends.len() && self.long.is_some() {
-            return self.long.take();
+    /// A copy of the key of entry `number`, and its value. A long value is moved out of the batch;
+    /// a short one is copied.
+    #[inline(always)]
+    pub fn take(&mut self, number: usize) -> Option<(Slice, Slice)> {
+        let ends = *self.copies.ends.get(number)?;
+        let (start, key_end) = (self.start(number), ends.key as usize);
+        let key = Slice::copied_part(&self.copies.bytes, start..key_end);
+        if self.long.is_some() && number + 1 == self.copies.ends.len() {
+            return Some((key, self.long.take()?));
         }
-        self.value(number).map(Slice::copied)
+        Some((key, Slice::copied_part(&self.copies.bytes, key_end..ends.value as usize)))
     }
 
     fn start(&self, number: usize) -> usize {
-        debug_assert!(number < self.ends.len(), "entry {number} of {}", self.ends.len());
-        number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |ends| ends.value as usize)
+        self.copies.start(number)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use shamba_key::SeqNo;
-
     use super::*;
     use shamba_testkit::{Row, Rows};
 
@@ -212,7 +251,7 @@ mod tests {
         let rows = [row(b"a", 3), row(b"bb", 0), row(b"ccc", 1024), row(b"dddd", 1025), row(b"eeeee", 9)];
         let mut source = Rows::new(rows.to_vec());
         let mut batch = Batch::default();
-        batch.begin(100);
+        batch.begin(100, 100);
         for (number, row) in rows[..4].iter().enumerate() {
             assert!(!batch.is_full(), "before {number}");
             source.seek(&row.key, SeqNo::MAX).expect("rows");
@@ -236,8 +275,10 @@ mod tests {
         source.seek(b"eeeee", SeqNo::MAX).expect("rows");
         batch.push(&source);
         assert_eq!((batch.key(3), batch.value(3)), (Some(&b"eeeee"[..]), Some(&rows[4].value[..])));
-        assert_eq!(batch.take_value(2).as_deref(), Some(&rows[2].value[..]));
-        batch.begin(1);
+        let taken = batch.take(2).expect("an entry");
+        assert_eq!((&*taken.0, &*taken.1), (&*rows[2].key, &*rows[2].value));
+        assert!(batch.take(4).is_none());
+        batch.begin(1, 1);
         assert_eq!((batch.len(), batch.is_full(), batch.key(0)), (0, false, None));
         batch.push(&source);
         assert!(batch.is_full());
@@ -248,7 +289,7 @@ mod tests {
         let mut source = Rows::new(vec![row(b"k", 1000)]);
         source.seek_to_first().expect("a row");
         let mut batch = Batch::default();
-        batch.begin(usize::MAX);
+        batch.begin(usize::MAX, usize::MAX);
         while !batch.is_full() {
             batch.push(&source);
         }

@@ -39,7 +39,25 @@ impl BothEnds {
 impl Iterator for BothEnds {
     type Item = Result<(Slice, Slice)>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        match self.take_found() {
+            Some(entry) => Some(Ok(entry)),
+            None => self.next_searched(),
+        }
+    }
+}
+
+impl BothEnds {
+    /// The next entry of the front, if it was found already and no end can be reached: while only
+    /// one end is walked.
+    #[inline(always)]
+    pub fn take_found(&mut self) -> Option<(Slice, Slice)> {
+        if self.back.is_some() { None } else { self.front.take_found() }
+    }
+
+    /// The next entry of the front, wherever it is.
+    fn next_searched(&mut self) -> Option<Result<(Slice, Slice)>> {
         if self.done {
             return None;
         }

@@ -22,10 +22,13 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
-use shamba_table::{EntryIter, EntryView, Result};
+use shamba_table::{Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Result, SEEK_STEPS};
 
-use super::run_iter::{RunIter, TableList};
+use super::run_iter::{RunIter, RunSeeking, TableList};
 use super::source::Source;
+
+/// Minimum number of runs that are sought together, step by step.
+const RUNS_IN_STEPS: usize = 2;
 
 /// A merging iterator over sources; also a source itself.
 pub struct MergeIter {
@@ -33,6 +36,10 @@ pub struct MergeIter {
     /// The children that are at an entry, in the order of these entries.
     order: Vec<Placed>,
     direction: Direction,
+    /// Number of children that are runs.
+    runs: usize,
+    /// The steps of a seek, for each child.
+    seekings: Vec<RunSeeking>,
 }
 
 /// The entries of a source that range tombstones hide, from its current one on in the direction of
@@ -43,6 +50,18 @@ pub struct Hidden<'h> {
     pub bound: Option<&'h [u8]>,
     /// The largest sequence number of a hidden entry; `None`: every entry is hidden.
     pub floor: Option<SeqNo>,
+}
+
+/// Result of a copy of entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MergeCopied {
+    /// There is room for no more. The merge is at an entry of the last key copied, or at the first
+    /// entry after them.
+    Full,
+    /// The head of the current entry's key is that of the next source, too.
+    Tie,
+    /// The current entry needs the general path, or there is none.
+    General,
 }
 
 struct Child {
@@ -69,14 +88,23 @@ enum Direction {
 impl MergeIter {
     /// Approximate memory, not counting blocks.
     pub fn memory_bytes(&self) -> usize {
-        self.children.capacity() * size_of::<Child>() + self.order.capacity() * size_of::<Placed>()
+        self.children.capacity() * size_of::<Child>()
+            + self.order.capacity() * size_of::<Placed>()
+            + self.seekings.capacity() * size_of::<RunSeeking>()
     }
 
     /// Merges `sources`, given newest first. Has no position until it is sought.
     pub fn new(sources: Vec<impl Into<Source>>) -> Self {
         let child = |iter: _| Child { iter: Into::into(iter), live: false };
         let children: Vec<Child> = sources.into_iter().map(child).collect();
-        Self { order: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
+        let runs = children.iter().filter(|child| matches!(child.iter, Source::Run(_))).count();
+        Self {
+            order: Vec::with_capacity(children.len()),
+            children,
+            direction: Direction::Forward,
+            runs,
+            seekings: Vec::new(),
+        }
     }
 
     /// Moves forward as long as `each` returns true for the current entry, and stays at the entry
@@ -124,6 +152,46 @@ impl MergeIter {
             }
         }
         Ok(())
+    }
+
+    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow, as long as
+    /// they come from runs and the heads of keys tell which one is next. Passes over older versions
+    /// of the key that was copied last. If `out` is not full afterwards, the merge is at the first
+    /// entry that was not copied, or at none. Only for a merge that goes forward.
+    pub fn copy(&mut self, out: &mut Copies, mut limits: CopyLimits<'_>) -> Result<MergeCopied> {
+        debug_assert!(self.direction == Direction::Forward);
+        while let Some(first) = self.order.first() {
+            let number = first.child as usize;
+            limits.head = self.order.get(1).map(|second| second.head);
+            let child = &mut self.children[number];
+            let Source::Run(iter) = &mut child.iter else { return Ok(MergeCopied::General) };
+            match iter.copy_on(out, &limits) {
+                Ok(CopyEnd::Ended) => {
+                    child.live = false;
+                    self.order.remove(0);
+                }
+                Ok(end) => {
+                    let placed = child.placed(number);
+                    self.order[0] = placed;
+                    let is_passed = self.order.get(1).is_some_and(|next| !self.comes_first(&placed, next));
+                    if is_passed {
+                        self.move_back(0);
+                    }
+                    if end == CopyEnd::Full {
+                        return Ok(MergeCopied::Full);
+                    }
+                    if !is_passed {
+                        let is_tie = limits.head == Some(placed.head);
+                        return Ok(if is_tie { MergeCopied::Tie } else { MergeCopied::General });
+                    }
+                }
+                Err(error) => {
+                    self.order.clear();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(MergeCopied::General)
     }
 
     /// The sources, in the order in which they were given. After a source has been moved the merge
@@ -425,7 +493,26 @@ impl EntryIter for MergeIter {
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        self.place(Direction::Forward, |iter| iter.seek(key, seq))
+        if self.runs < RUNS_IN_STEPS {
+            return self.place(Direction::Forward, |iter| iter.seek(key, seq));
+        }
+        self.seekings.clear();
+        self.seekings.resize(self.children.len(), RunSeeking::default());
+        for _ in 0..SEEK_STEPS {
+            for (child, seeking) in self.children.iter_mut().zip(&mut self.seekings) {
+                if let Source::Run(run) = &mut child.iter {
+                    run.seek_step(key, seq, seeking);
+                }
+            }
+        }
+        let seekings = std::mem::take(&mut self.seekings);
+        let mut steps = seekings.iter();
+        let placed = self.place(Direction::Forward, |iter| match (iter, steps.next()) {
+            (Source::Run(run), Some(seeking)) => run.seek_from_step(key, seq, seeking),
+            (iter, _) => iter.seek(key, seq),
+        });
+        self.seekings = seekings;
+        placed
     }
 
     fn seek_for_prev(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {

@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
-use shamba_table::{EntryIter, EntryView, Error, Result, TableIter, Walk};
+use shamba_table::{
+    Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Error, Result, Seeking, TableIter, Walk,
+};
 
 use crate::version::{KeyRange, Run, TableUse};
 
@@ -61,6 +63,18 @@ pub struct RunIter<L: TableList> {
     tombstones_passed: u64,
     /// Whether the iterator may hold blocks.
     holds: bool,
+}
+
+/// The steps of a seek in a run: the table, then those in the table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunSeeking {
+    /// Whether the table was searched.
+    is_begun: bool,
+    /// The first table that does not lie wholly below the key.
+    index: usize,
+    /// That table, if the key lies in it: then further steps are taken in it.
+    table: Option<usize>,
+    within: Seeking,
 }
 
 /// The table that the iterator is in.
@@ -177,6 +191,55 @@ impl<L: TableList> RunIter<L> {
         Ok(())
     }
 
+    /// Takes the next step of a seek to `(key, seq)`, as [`TableIter::seek_step`]. The iterator is
+    /// invalid afterwards.
+    pub fn seek_step(&mut self, key: &[u8], seq: SeqNo, seeking: &mut RunSeeking) {
+        if seeking.is_begun {
+            if let (Some(_), Some(open)) = (seeking.table, &mut self.open) {
+                open.iter.seek_step(key, seq, &mut seeking.within);
+            }
+            return;
+        }
+        (self.valid, seeking.is_begun) = (false, true);
+        let index = self.tables.first_reaching(key);
+        seeking.index = index;
+        let is_within = |table: &TableUse| {
+            table.range.lower.as_ref() <= key && self.limit.lower.as_ref() <= key && self.limit.is_above(key)
+        };
+        if self.tables.tables().get(index).is_some_and(is_within) {
+            self.holds = true;
+            // A table that cannot be opened is reported by the seek.
+            if let Ok(open) = self.enter(index) {
+                open.iter.seek_step(key, seq, &mut seeking.within);
+                seeking.table = Some(index);
+            }
+        }
+    }
+
+    /// Seeks `(key, seq)`, from where the steps of that seek have come.
+    pub fn seek_from_step(&mut self, key: &[u8], seq: SeqNo, seeking: &RunSeeking) -> Result<()> {
+        if !seeking.is_begun || key < self.limit.lower.as_ref() {
+            return self.seek(key, seq);
+        }
+        let Some(open) = self.open.as_mut().filter(|open| seeking.table == Some(open.index)) else {
+            return self.seek_from(seeking.index, Some((key, seq)));
+        };
+        (self.valid, self.holds) = (false, true);
+        open.iter.seek_from_step(key, seq, seeking.within)?;
+        self.settle_or_go_on(seeking.index)
+    }
+
+    /// Ends a seek in table `index`, which is the open one: goes on to the next table if it has no
+    /// entry there.
+    fn settle_or_go_on(&mut self, index: usize) -> Result<()> {
+        let is_there = self.open.as_ref().is_some_and(Open::holds_up_to_here);
+        if self.notes_seek {
+            self.noted();
+        }
+        self.valid = is_there;
+        if is_there { Ok(()) } else { self.seek_from(index + 1, None) }
+    }
+
     /// Goes to the first entry at or after `target` in table `index` or a later one.
     fn seek_from(&mut self, mut index: usize, mut target: Option<(&[u8], SeqNo)>) -> Result<()> {
         (self.valid, self.holds) = (false, true);
@@ -265,6 +328,26 @@ impl<L: TableList> RunIter<L> {
             self.seek_from(after, None)?;
         }
         Ok(false)
+    }
+
+    /// As [`TableIter::copy_on`], from table to table. Copies nothing from a table whose entries
+    /// the run uses only in part.
+    pub fn copy_on(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<CopyEnd> {
+        while let Some(open) = self.open.as_mut().filter(|_| self.valid) {
+            if open.upper.is_some() {
+                return Ok(CopyEnd::Other);
+            }
+            self.valid = false;
+            let end = open.iter.copy_on(out, limits)?;
+            debug_assert!(open.index != usize::MAX, "an iterator is moved in a table without bounds");
+            if end != CopyEnd::Ended {
+                self.valid = true;
+                return Ok(end);
+            }
+            let after = open.index + 1;
+            self.seek_from(after, None)?;
+        }
+        Ok(CopyEnd::Ended)
     }
 
     /// The current table, if the current entry is not newer than `floor`.

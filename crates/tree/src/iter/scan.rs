@@ -38,6 +38,9 @@ use crate::snapshot::SnapshotGuard;
 use crate::version::KeyRange;
 use crate::view::ViewSource;
 
+/// Entries taken in one pass for each that it needs, as long as they are in the blocks at hand:
+/// then an entry costs a tenth of a pass.
+const WELCOME_FOR_EACH: usize = 4;
 /// Maximum entries found in one pass; with this many, the lock and the calls cost little per entry.
 const FOUND_AT_ONCE: usize = 64;
 /// Factor by which each pass after the first finds more entries. A scan that ends has found in vain
@@ -201,25 +204,41 @@ impl Scan {
     }
 
     /// The current key and value.
+    #[inline]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
-        if self.place != Place::At {
-            return None;
-        }
-        Some((self.found.key(self.at)?, self.found.value(self.at)?))
+        Some((self.key()?, self.value()?))
+    }
+
+    /// The current value.
+    #[inline]
+    pub fn value(&self) -> Option<&[u8]> {
+        if self.place == Place::At { self.found.value(self.at) } else { None }
     }
 
     /// The current key.
+    #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         if self.place == Place::At { self.found.key(self.at) } else { None }
     }
 
     /// A copy of the current key, and its value, which is moved out of the scan if it is long.
+    #[inline]
     pub fn take_entry(&mut self) -> Option<(Slice, Slice)> {
-        let key = Slice::copied(self.key()?);
-        Some((key, self.found.take_value(self.at)?))
+        if self.place == Place::At { self.found.take(self.at) } else { None }
+    }
+
+    /// [`Self::next`] and [`Self::take_entry`], if the next entry was found already.
+    #[inline(always)]
+    pub fn take_found(&mut self) -> Option<(Slice, Slice)> {
+        if self.place != Place::At || !self.has_more(Direction::Forward) {
+            return None;
+        }
+        self.at += 1;
+        self.found.take(self.at)
     }
 
     fn go(&mut self, direction: Direction, step: &Move<'_>) -> Result<bool> {
+        self.walked.entries += self.walked_over();
         if self.note.is_some() {
             self.note_step(direction, step);
         }
@@ -230,7 +249,6 @@ impl Scan {
         }
         self.source.owner.iterators().relieve(&self.slot);
         self.walked.ranges += u64::from(!matches!(step, Move::On));
-        self.walked.entries += if matches!(moved, Ok(true)) { self.found.len() as u64 } else { 0 };
         if self.walked.ranges >= RANGES_UNTOLD || self.walked.entries >= ENTRIES_UNTOLD {
             self.source.owner.iterators().note_walked(std::mem::take(&mut self.walked));
         }
@@ -354,13 +372,15 @@ impl Drop for Scan {
         let charge = std::mem::replace(&mut self.charge, registry.charge());
         let found = std::mem::take(&mut self.found);
         let countdown = self.countdown;
+        self.walked.entries += walked_over;
         registry.leave(Spare { slot: Arc::clone(&self.slot), found, charge, countdown }, self.walked);
     }
 }
 
 /// Prepares for `wanted` entries, with little memory if iterators hold too much.
 fn begin_found(found: &mut Batch, wanted: usize, crowded: bool) {
-    if crowded { found.begin_small(wanted) } else { found.begin(wanted) }
+    let welcome = (wanted * WELCOME_FOR_EACH).min(FOUND_AT_ONCE);
+    if crowded { found.begin_small(wanted, welcome) } else { found.begin(wanted, welcome) }
 }
 
 /// Puts an iterator over the newest view into the slot, or reuses the present one if it has this

@@ -89,7 +89,13 @@ impl EntryIter for Source {
 
     #[inline]
     fn view(&self) -> EntryView<'_> {
-        let nothing = EntryView { key: &[], seq: SeqNo::ZERO, kind: EntryKind::Put, value: &[] };
+        let nothing = EntryView {
+            key: &[],
+            seq: SeqNo::ZERO,
+            kind: EntryKind::Put,
+            value: &[],
+            is_last_at_hand: false,
+        };
         each!(self, iter => iter.view(), nothing)
     }
 

@@ -8,7 +8,7 @@
 //!
 //! A call finds as many entries as its [`Batch`] was begun for. Between calls, with `k` the last
 //! key found, the merging iterator is:
-//! - after a *forward* call, at the entry that is returned for `k`;
+//! - after a *forward* call, at an entry of `k`, or at the first entry after them;
 //! - after a *backward* call, at the last entry before all of `k`'s (there may be none).
 //!
 //! Two rules bound the number of steps. Versions of one key are stepped over only
@@ -26,7 +26,7 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{EntryIter, Walk};
 
 use super::batch::Batch;
-use super::merge::{Hidden, MergeIter};
+use super::merge::{Hidden, MergeCopied, MergeIter};
 use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ use shamba_table::{Cover, FragmentedTombstones};
 
 /// Steps over versions of one key, or over keys below one tombstone, after which a seek is tried.
 /// That many steps cost about as much as a seek into a few sources.
-const STEPS_BEFORE_SEEK: u32 = 16;
+pub(super) const STEPS_BEFORE_SEEK: u32 = 16;
 /// Adjoining ranges below newer tombstones are skipped together; this is their maximum number per
 /// skip.
 const COVERS_PER_SKIP: u32 = 256;
@@ -51,7 +51,7 @@ pub struct VisibleIter {
     range: KeyRange,
     merge: MergeIter,
     came: Came,
-    /// The key at which the last step began.
+    /// The key at which the last step began; after a forward call the last key found.
     key: Vec<u8>,
     /// For each memtable, its largest sequence number before its iterator was made.
     seen: Vec<SeqNo>,
@@ -138,8 +138,9 @@ impl VisibleIter {
     }
 
     /// Goes to the first visible key at or after `key`. Puts it and the following entries into
-    /// `out`, up to the number that `out` was begun for. Like every call below, returns whether
-    /// there is any entry. The iterator is then at the last entry in `out`. After an error `out`
+    /// `out`, as many as `out` was begun for: those that are needed, and those that are welcome as
+    /// far as they are in the blocks at hand. Like every call below, returns whether there is any
+    /// entry. The iterator is then at or after the last entry in `out`. After an error `out`
     /// holds what was found before it.
     pub fn seek(&mut self, key: &[u8], out: &mut Batch) -> Result<bool> {
         let key = key.max(self.range.lower.as_ref());
@@ -175,7 +176,9 @@ impl VisibleIter {
     /// Continues after the last entry of a forward call.
     pub fn next(&mut self, out: &mut Batch) -> Result<bool> {
         debug_assert!(self.came == Came::Forward, "turning round is a seek");
-        self.leave_forward()?;
+        if self.merge.valid() && self.merge.key() == self.key {
+            self.leave_forward()?;
+        }
         self.find_forward(out)
     }
 
@@ -223,7 +226,7 @@ impl VisibleIter {
                 if kind == EntryKind::ValueRef {
                     self.put_together(out)?;
                 }
-                if out.is_full() {
+                if out.has_enough() {
                     return Ok(true);
                 }
             } else if !hidden && kind == EntryKind::Delete {
@@ -244,54 +247,94 @@ impl VisibleIter {
     }
 
     /// Fast path of [`Self::find_forward`]: finds visible keys as long as all entries are plain
-    /// puts and deletes that the reader sees, and each key is new. Returns true if `out` is full.
-    /// Otherwise the merging iterator is at an entry that needs the general path, or at none.
+    /// puts and deletes that the reader sees, and each key is new. Returns true if the call ends
+    /// with it. Otherwise the merging iterator is at an entry that needs the general path, or at
+    /// none.
     fn find_plain(&mut self, out: &mut Batch) -> Result<bool> {
         /// The place of the key whose older versions are to be skipped.
         enum Left {
+            /// In `out`, if it has entries; none was passed in this walk.
             Nowhere,
             InOut,
             InKey,
         }
+        /// Reason why the walk ended.
+        enum End {
+            /// The entry needs the general path, or there is none.
+            General,
+            /// `out` has enough. The iterator is at an entry of its last key, or at the first entry
+            /// after them.
+            Enough,
+            /// The entry for which a copy ended has been passed, and another can begin.
+            Copyable,
+        }
         loop {
-            let (mut left, mut versions, mut is_full) = (Left::Nowhere, 0, false);
+            // Most entries are plain puts in tables.
+            let (copies, limits) = out.copies(self.seq, self.range.upper.as_deref());
+            let copied = self.merge.copy(copies, limits)?;
+            if copied == MergeCopied::Full {
+                self.key.clear();
+                self.key.extend_from_slice(out.last_key());
+                return Ok(true);
+            }
+            let is_tie = copied == MergeCopied::Tie;
+            let (mut left, mut versions, mut ended) = (Left::Nowhere, 0, End::General);
             let (key, range, seq) = (&mut self.key, &self.range, self.seq);
             self.merge.walk(|entry| {
                 let is_older = match left {
-                    Left::Nowhere => false,
+                    Left::Nowhere => out.len() > 0 && out.ends_with_key(entry.key),
                     Left::InOut => out.ends_with_key(entry.key),
                     Left::InKey => key == entry.key,
                 };
+                // Entries that were not asked for are found only where they cost little.
+                let pauses = entry.is_last_at_hand && out.has_enough();
                 if is_older {
                     versions += 1;
+                    if pauses && !matches!(left, Left::InKey) {
+                        ended = End::Enough;
+                        return false;
+                    }
                     return versions < STEPS_BEFORE_SEEK;
                 }
-                if entry.seq > seq || !range.is_above(entry.key) {
+                if is_tie && !matches!(left, Left::Nowhere) {
+                    ended = End::Copyable;
                     return false;
                 }
+                let is_plain = entry.seq <= seq && range.is_above(entry.key);
                 match entry.kind {
-                    EntryKind::Put if out.push_short(entry) => {
+                    EntryKind::Put if is_plain && out.push_short(entry) => {
                         (left, versions) = (Left::InOut, 0);
-                        is_full = out.is_full();
-                        !is_full
+                        if out.is_full() || (entry.is_last_at_hand && out.has_enough()) {
+                            ended = End::Enough;
+                            return false;
+                        }
+                        true
                     }
-                    EntryKind::Delete => {
+                    EntryKind::Delete if is_plain && !pauses => {
                         key.clear();
                         key.extend_from_slice(entry.key);
                         (left, versions) = (Left::InKey, 0);
                         true
                     }
-                    _ => false,
+                    _ => {
+                        if out.has_enough() {
+                            ended = End::Enough;
+                        }
+                        false
+                    }
                 }
             })?;
-            if is_full || (versions == STEPS_BEFORE_SEEK && matches!(left, Left::InOut)) {
+            let is_many = versions == STEPS_BEFORE_SEEK;
+            if matches!(ended, End::Enough) || (is_many && !matches!(left, Left::InKey)) {
                 self.key.clear();
                 self.key.extend_from_slice(out.last_key());
             }
-            if is_full || versions < STEPS_BEFORE_SEEK {
-                return Ok(is_full);
+            match ended {
+                End::Enough => return Ok(true),
+                End::Copyable => {}
+                End::General if is_many => self.merge.seek(&self.key, SeqNo::ZERO)?,
+                End::General => return Ok(false),
             }
-            self.merge.seek(&self.key, SeqNo::ZERO)?;
         }
     }
 
@@ -369,7 +412,7 @@ impl VisibleIter {
                     self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
                     return Ok(true);
                 }
-                Some((_, EntryKind::Put)) if out.is_full() => return Ok(true),
+                Some((_, EntryKind::Put)) if out.has_enough() => return Ok(true),
                 Some((_, EntryKind::Put | EntryKind::Delete)) | None => {}
                 Some((_, kind)) => return Err(unsupported(kind, &self.key)),
             }

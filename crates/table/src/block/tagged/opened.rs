@@ -2,11 +2,18 @@
 //!
 //! Not here: the owner of the payload ([`crate::block::EntryCursor`]).
 
-use shamba_key::SeqNo;
+use std::ops::Range;
 
-use super::{Places, Tagged, malformed, wrong_header};
+use shamba_key::{EntryKind, SeqNo, prefetch_line};
+
+use super::{Places, Tagged, Window, malformed, wrong_header};
 use crate::block::EntryParts;
-use crate::block::pieces::{append_part, chunk_at};
+use crate::block::pieces::{append_part, chunk_at, is_same_key};
+use crate::copies::{Copies, CopyEnd, CopyLimits, Ends};
+
+/// Cache lines that are prefetched after the first line of the entry at which a seek ends: that
+/// entry and about two more of a hundred bytes. The hardware prefetcher goes on from there.
+const LINES_AHEAD: usize = 5;
 
 /// A header that was decoded, for many accesses to one block.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +36,16 @@ impl Opened {
         number: usize,
         key: &mut KeyInGroup,
     ) -> Result<EntryParts<'a>, String> {
-        self.block(bytes).assemble(&self.at, number, key).ok_or_else(|| malformed(number))
+        let (at, block) = (&self.at, self.block(bytes));
+        let span = if number < at.count { block.span(at, number) } else { None };
+        let kind = EntryKind::from_byte(at.kind);
+        let parts = span.and_then(|(start, end)| block.assemble(at, number, start..end, kind, key));
+        parts.ok_or_else(|| malformed(number))
     }
 
     /// Calls `each` with the entries from `number` on, whose parts are `parts`, until it returns
-    /// false or the entries end. Returns the number and the parts of the entry for which it
-    /// returned false.
+    /// false or the entries end; also with whether the entry is the last. Returns the number and
+    /// the parts of the entry for which it returned false.
     #[inline(always)]
     pub(in crate::block) fn walk<'a>(
         &self,
@@ -42,17 +53,74 @@ impl Opened {
         mut number: usize,
         mut parts: EntryParts<'a>,
         key: &mut KeyInGroup,
-        mut each: impl FnMut(&[u8], &EntryParts<'a>) -> bool,
+        mut each: impl FnMut(&[u8], &EntryParts<'a>, bool) -> bool,
     ) -> Result<Option<(usize, EntryParts<'a>)>, String> {
         let (at, block) = (&self.at, self.block(bytes));
-        while each(&key.bytes, &parts) {
+        // Read once and not for each entry.
+        let kind = EntryKind::from_byte(at.kind);
+        let mut end = parts.value_start + parts.value.len();
+        while each(&key.bytes, &parts, number + 1 >= at.count) {
             number += 1;
             if number >= at.count {
                 return Ok(None);
             }
-            parts = block.assemble(at, number, key).ok_or_else(|| malformed(number))?;
+            // An entry starts where the one before it ends.
+            let next =
+                block.end(at, number).and_then(|next| block.assemble(at, number, end..next, kind, key));
+            parts = next.ok_or_else(|| malformed(number))?;
+            end = parts.value_start + parts.value.len();
         }
         Ok(Some((number, parts)))
+    }
+
+    /// Copies plain puts from entry `number` on into `out`, as far as `limits` allow. Returns the
+    /// number of the entry at which it ended, and why; [`CopyEnd::Ended`]: after the block's last.
+    pub(in crate::block) fn copy(
+        &self,
+        bytes: &[u8],
+        number: usize,
+        out: &mut Copies,
+        limits: &CopyLimits<'_>,
+    ) -> Result<(usize, CopyEnd), String> {
+        let mut at = number;
+        match self.block(bytes).copy(&self.at, &mut at, out, limits) {
+            Some(end) => Ok((at, end)),
+            None => {
+                out.bytes.truncate(out.start(out.ends.len()));
+                Err(malformed(at))
+            }
+        }
+    }
+
+    /// Prefetches the entries that [`Self::narrow`] compares.
+    pub(in crate::block) fn prefetch_search(&self, bytes: &[u8]) {
+        self.block(bytes).ask_for_starts(&self.at);
+    }
+
+    /// As [`Tagged::narrow`], in the block with the payload `bytes`; prefetches the window's
+    /// entries.
+    pub(in crate::block) fn narrow(&self, bytes: &[u8], key: &[u8], seq: SeqNo) -> Result<Window, String> {
+        self.block(bytes).narrow(&self.at, key, seq)
+    }
+
+    /// As [`Tagged::bound_in`], in the block with the payload `bytes`.
+    pub(in crate::block) fn bound_in(
+        &self,
+        bytes: &[u8],
+        window: Window,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> Result<usize, String> {
+        self.block(bytes).bound_in(&self.at, window, key, seq)
+    }
+
+    /// Prefetches entry `number` and the bytes after it.
+    pub(in crate::block) fn prefetch_entries(&self, bytes: &[u8], number: usize) {
+        if let Some((start, _)) = self.block(bytes).span(&self.at, number) {
+            for line in 1..=LINES_AHEAD {
+                prefetch_line(bytes, start + 64 * line);
+            }
+        }
     }
 
     /// As [`Tagged::lower_bound`], in the block with the payload `bytes`.
@@ -91,10 +159,96 @@ impl<'a> Tagged<'a> {
         Ok(Opened { head: self.head, at })
     }
 
-    /// Entry `number`; its key replaces the content of `key`. `None` if it is damaged.
+    /// [`Opened::copy`]; `None` if entry `number` is damaged.
+    fn copy(
+        &self,
+        at: &Places,
+        number: &mut usize,
+        out: &mut Copies,
+        limits: &CopyLimits<'_>,
+    ) -> Option<CopyEnd> {
+        let (kind, common) = (EntryKind::from_byte(at.kind), self.common(at)?);
+        let (mut group, mut prefix) = (usize::MAX, &[][..]);
+        // The suffix of the entry before it, if that has the same prefixes.
+        let mut before = None;
+        let (mut start, _) = if *number < at.count { self.span(at, *number)? } else { return None };
+        let mut versions = 0;
+        loop {
+            let end = self.end(at, *number)?;
+            let entry = self.located_in(at, start..end)?;
+            let kind = match kind {
+                Some(kind) => kind,
+                None => self.kind_of(at, &entry)?,
+            };
+            if kind != EntryKind::Put
+                || self.seq(at, &entry)? > limits.seq
+                || entry.value.len() > limits.value_bytes
+            {
+                return Some(CopyEnd::Other);
+            }
+            if at.group_shift > 0 && group != *number >> at.group_shift {
+                group = *number >> at.group_shift;
+                (prefix, before) = (self.group_prefix(at, *number)?, None);
+            }
+            let key_start = out.bytes.len();
+            if !common.is_empty() {
+                out.bytes.extend_from_slice(common);
+            }
+            if !prefix.is_empty() {
+                out.bytes.extend_from_slice(prefix);
+            }
+            let key_end = out.bytes.len() + entry.suffix.len();
+            // The value follows the suffix.
+            out.bytes.extend_from_slice(self.bytes.get(start + at.entry_head_bytes..end)?);
+            let is_older = match before {
+                Some(before) => is_same_key(before, entry.suffix),
+                // The first entry here, or of a group.
+                None => match out.ends.len().checked_sub(1) {
+                    Some(last) => is_same_key(out.key(last)?, out.bytes.get(key_start..key_end)?),
+                    None => false,
+                },
+            };
+            if is_older {
+                out.bytes.truncate(key_start);
+                versions += 1;
+                if versions >= limits.versions {
+                    return Some(CopyEnd::Other);
+                }
+            } else {
+                if limits.is_bounded() && limits.is_beyond(out.bytes.get(key_start..key_end)?) {
+                    out.bytes.truncate(key_start);
+                    return Some(CopyEnd::Other);
+                }
+                versions = 0;
+                out.ends.push(Ends { key: key_end as u32, value: out.bytes.len() as u32 });
+            }
+            before = Some(entry.suffix);
+            let is_last = *number + 1 == at.count;
+            if out.ends.len() >= if is_last { limits.wanted } else { limits.welcome }
+                || out.bytes.len() >= limits.full_bytes
+            {
+                return Some(CopyEnd::Full);
+            }
+            *number += 1;
+            if is_last {
+                return Some(CopyEnd::Ended);
+            }
+            start = end;
+        }
+    }
+
+    /// Entry `number`, which takes up `span` of the payload; its key replaces the content of `key`.
+    /// `kind` is that of every entry of the block, if they have one. `None` if it is damaged.
     #[inline(always)]
-    fn assemble(&self, at: &Places, number: usize, key: &mut KeyInGroup) -> Option<EntryParts<'a>> {
-        let entry = self.located(at, number)?;
+    fn assemble(
+        &self,
+        at: &Places,
+        number: usize,
+        span: Range<usize>,
+        kind: Option<EntryKind>,
+        key: &mut KeyInGroup,
+    ) -> Option<EntryParts<'a>> {
+        let entry = self.located_in(at, span)?;
         // Without groups the block is one.
         let group = if at.group_shift == 0 { 1 } else { (number >> at.group_shift) + 1 };
         if key.group == group {
@@ -112,6 +266,11 @@ impl<'a> Tagged<'a> {
             Some(chunk) => append_part(&mut key.bytes, chunk, entry.suffix.len()),
             None => key.bytes.extend_from_slice(entry.suffix),
         }
-        self.parts(at, &entry)
+        let kind = match kind {
+            Some(kind) => kind,
+            None => self.kind_of(at, &entry)?,
+        };
+        let value_start = suffix_at + entry.suffix.len();
+        Some(EntryParts { seq: self.seq(at, &entry)?, kind, value: entry.value, value_start })
     }
 }

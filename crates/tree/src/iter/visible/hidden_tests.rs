@@ -27,11 +27,17 @@ fn random_op(dice: &Dice, number: usize) -> Op {
     }
 }
 
+/// Begins a batch that needs up to `most` entries, and may take some more.
+fn begin(out: &mut Batch, dice: &Dice, most: usize) {
+    let wanted = 1 + dice.below(most);
+    out.begin(wanted, wanted + dice.below(12));
+}
+
 /// Entries found from a position on in one direction.
 fn walk(iter: &mut VisibleIter, from: Option<&[u8]>, backward: bool, dice: &Dice) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut out = Batch::default();
     let mut found = Vec::new();
-    out.begin(1 + dice.below(9));
+    begin(&mut out, dice, 9);
     let mut more = match (from, backward) {
         (Some(key), false) => iter.seek(key, &mut out),
         (Some(key), true) => iter.seek_for_prev(key, &mut out),
@@ -46,15 +52,15 @@ fn walk(iter: &mut VisibleIter, from: Option<&[u8]>, backward: bool, dice: &Dice
         if dice.one_in(40) {
             // Turning round and back finds the same entries again.
             let at = found.last().map(|(key, _)| key.clone()).unwrap_or_default();
-            out.begin(1 + dice.below(5));
+            begin(&mut out, dice, 5);
             let turned =
                 if backward { iter.seek_after(&at, &mut out) } else { iter.seek_before(&at, &mut out) };
             turned.expect("readable");
-            out.begin(1 + dice.below(5));
+            begin(&mut out, dice, 5);
             more = if backward { iter.seek_before(&at, &mut out) } else { iter.seek_after(&at, &mut out) };
             continue;
         }
-        out.begin(1 + dice.below(9));
+        begin(&mut out, dice, 9);
         more = if backward { iter.prev(&mut out) } else { iter.next(&mut out) };
     }
     more.expect("readable");

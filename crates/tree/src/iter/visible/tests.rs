@@ -116,11 +116,11 @@ impl Bench {
         let mut out = Batch::default();
         let mut iter = self.iter(seq);
         let mut forward = Vec::new();
-        out.begin(wanted);
+        out.begin(wanted, wanted);
         let mut found = iter.seek_to_first(&mut out).expect("readable");
         while found {
             forward.extend(keys(&out));
-            out.begin(wanted);
+            out.begin(wanted, wanted);
             found = iter.next(&mut out).expect("readable");
         }
         let forward_moves = self.moves();
@@ -129,7 +129,7 @@ impl Bench {
         let mut found = iter.seek_to_last(&mut out).expect("readable");
         while found {
             backward.extend(keys(&out));
-            out.begin(wanted);
+            out.begin(wanted, wanted);
             found = iter.prev(&mut out).expect("readable");
         }
         backward.reverse();
@@ -155,7 +155,7 @@ fn entries_of_kinds_to_come_are_refused_by_name_unless_hidden() {
         bench.add(0, b"k", 2, kind);
         let mut out = Batch::default();
         for backward in [false, true] {
-            out.begin(1);
+            out.begin(1, 1);
             let mut iter = bench.iter(SeqNo::MAX);
             let error = match backward {
                 false => iter.seek(b"b", &mut out),
@@ -261,10 +261,10 @@ fn many_versions_of_a_key_cost_a_seek_not_a_walk() {
         assert!(forward < 150 && backward < 150, "at {seq}: {forward} and {backward} moves");
     }
     let mut out = Batch::default();
-    out.begin(1);
+    out.begin(1, 1);
     assert!(bench.iter(SeqNo(10_000)).seek_for_prev(b"k", &mut out).expect("readable"));
     assert_eq!(out.value(0), Some(&b"10000"[..]));
-    out.begin(1);
+    out.begin(1, 1);
     assert!(bench.iter(SeqNo(10_000)).seek(b"k", &mut out).expect("readable"));
     assert_eq!(out.value(0), Some(&b"10000"[..]));
 }

@@ -55,44 +55,69 @@ impl ReadsByKind {
 }
 
 macro_rules! lookup_counts {
-    ($($field:ident,)*) => {
+    (common { $($common:ident,)* } rare { $($rare:ident,)* }) => {
         /// Counts of one lookup. The fields have the meaning of the statistics of the same name.
+        ///
+        /// A lookup that reads no file and is not timed changes only the common fields. The others
+        /// are set to 0 when the first of them is needed ([`Self::rare`]).
         #[derive(Clone, Copy, Default, Debug)]
         #[allow(missing_docs, reason = "documented where they are reported")]
         pub struct LookupCounts {
-            $(pub $field: u64,)*
+            $(pub $common: u64,)*
+            /// Use [`Self::rare`]; `None`: all 0.
+            pub rare: Option<RareCounts>,
         }
 
-        impl LookupCounts {
-            const COUNT: usize = [$(stringify!($field)),*].len();
+        /// Counts of what few lookups do: reads from files, and times.
+        #[derive(Clone, Copy, Default, Debug)]
+        #[allow(missing_docs, reason = "documented where they are reported")]
+        pub struct RareCounts {
+            $(pub $rare: u64,)*
+        }
 
-            #[inline]
-            fn fields(&self) -> [u64; Self::COUNT] {
-                [$(self.$field),*]
+        const COMMON: usize = [$(stringify!($common)),*].len();
+        const RARE: usize = [$(stringify!($rare)),*].len();
+
+        impl LookupCounts {
+            #[inline(always)]
+            fn common(&self) -> [u64; COMMON] {
+                [$(self.$common),*]
             }
 
-            fn from_fields([$($field),*]: [u64; Self::COUNT]) -> Self {
-                Self { $($field),* }
+            fn from_fields([$($common),*]: [u64; COMMON], rare: RareCounts) -> Self {
+                Self { $($common,)* rare: Some(rare) }
+            }
+        }
+
+        impl RareCounts {
+            fn fields(&self) -> [u64; RARE] {
+                [$(self.$rare),*]
+            }
+
+            fn from_fields([$($rare),*]: [u64; RARE]) -> Self {
+                Self { $($rare),* }
             }
         }
     };
 }
 
-// The first `OFTEN` fields are those that most lookups change. All are set to 0 for each lookup,
-// and above 256 bytes compilers call `memset` for that.
 lookup_counts! {
-    lookups, hashes, filters, modules, found,
-    memtable_hits, cache_hits, false_positives, filter_hits, modules_skipped,
-    filter_reads, filter_bytes, filter_pages, filter_pages_touched,
-    index_reads, index_bytes, index_pages, index_pages_touched,
-    data_reads, data_bytes, data_pages, data_pages_touched,
-    value_reads, value_bytes, value_pages, value_pages_touched,
-    hash_ns, probe_ns, index_ns, data_ns, timer_ns, total_ns,
+    common {
+        lookups, hashes, filters, modules, found, cache_hits,
+        memtable_hits, false_positives, filter_hits, modules_skipped,
+    }
+    rare {
+        filter_reads, filter_bytes, filter_pages, filter_pages_touched,
+        index_reads, index_bytes, index_pages, index_pages_touched,
+        data_reads, data_bytes, data_pages, data_pages_touched,
+        value_reads, value_bytes, value_pages, value_pages_touched,
+        hash_ns, probe_ns, index_ns, data_ns, timer_ns, total_ns,
+    }
 }
 
-const OFTEN: usize = 5;
-const _: () = assert!(OFTEN <= LookupCounts::COUNT, "the first fields of the counts");
-const _: () = assert!(size_of::<LookupCounts>() <= 256, "a lookup calls memset");
+/// The number of first common fields that most lookups change.
+const OFTEN: usize = 6;
+const _: () = assert!(OFTEN <= COMMON, "the first fields of the counts");
 
 /// Minimum distance between two sampled lookups of a thread: more than the 32 keys of one group.
 const DISTANCE_MIN: u64 = 33;
@@ -148,21 +173,42 @@ impl Countdown {
 }
 
 impl LookupCounts {
+    /// The counts of what few lookups do.
+    #[inline]
+    pub fn rare(&mut self) -> &mut RareCounts {
+        self.rare.get_or_insert_default()
+    }
+
+    /// The counts of what few lookups do; zeros if this one did none of it.
+    pub fn rare_so_far(&self) -> RareCounts {
+        self.rare.unwrap_or_default()
+    }
+
     /// Adds the cost of searching a table.
+    #[inline]
     pub fn add_reads(&mut self, io: &ReadCounters) {
         self.filter_hits += io.filter_hits;
         self.cache_hits += io.cache_hits;
-        if io.has_reads() {
-            self.add_file_reads(io);
+        if io.has_reads() || io.timed {
+            self.rare().add_reads(io);
         }
-        self.index_ns += io.index_ns;
-        self.data_ns += io.data_ns;
-        self.timer_ns += io.timer_ns;
     }
 
-    /// Rare compared to lookups, and slow anyway.
+    /// The number of reads from files that found the entry: not those of large values.
+    pub fn searching_reads(&self) -> u64 {
+        self.rare.map_or(0, |rare| rare.filter_reads + rare.index_reads + rare.data_reads)
+    }
+
+    /// The reads from files.
+    pub fn reads(&self) -> ReadsByKind {
+        self.rare_so_far().reads()
+    }
+}
+
+impl RareCounts {
+    /// Adds the reads and times of searching a table.
     #[cold]
-    fn add_file_reads(&mut self, io: &ReadCounters) {
+    fn add_reads(&mut self, io: &ReadCounters) {
         self.filter_reads += io.filter.count;
         self.filter_bytes += io.filter.bytes;
         self.filter_pages += io.filter.pages;
@@ -179,15 +225,12 @@ impl LookupCounts {
         self.value_bytes += io.value.bytes;
         self.value_pages += io.value.pages;
         self.value_pages_touched += io.value.pages_touched;
+        self.index_ns += io.index_ns;
+        self.data_ns += io.data_ns;
+        self.timer_ns += io.timer_ns;
     }
 
-    /// The number of reads from files that found the entry: not those of large values.
-    pub fn searching_reads(&self) -> u64 {
-        self.filter_reads + self.index_reads + self.data_reads
-    }
-
-    /// The reads from files.
-    pub fn reads(&self) -> ReadsByKind {
+    fn reads(&self) -> ReadsByKind {
         ReadsByKind {
             filter: Reads {
                 count: self.filter_reads,
@@ -221,19 +264,21 @@ impl LookupCounts {
 /// shards.
 #[repr(align(128))]
 struct Shard {
-    counts: [AtomicU64; LookupCounts::COUNT],
+    common: [AtomicU64; COMMON],
     /// Number of lookups up to and including the next sampled one.
     countdown: AtomicU64,
     /// State of the random number generator for the distances.
     random: AtomicU64,
+    rare: [AtomicU64; RARE],
 }
 
 impl Shard {
     fn new(seed: u64) -> Self {
         let shard = Self {
-            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            common: std::array::from_fn(|_| AtomicU64::new(0)),
             countdown: AtomicU64::new(0),
             random: AtomicU64::new(seed),
+            rare: std::array::from_fn(|_| AtomicU64::new(0)),
         };
         shard.countdown.store(shard.next_distance(), Ordering::Relaxed);
         shard
@@ -280,16 +325,30 @@ impl Shard {
     /// store.
     #[inline]
     fn add(&self, counts: &LookupCounts) {
-        let fields = counts.fields();
-        for (counter, value) in self.counts.iter().zip(fields).take(OFTEN) {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
-        }
-        if fields.iter().skip(OFTEN).fold(0, |any, value| any | value) != 0 {
-            for (counter, value) in self.counts.iter().zip(fields).skip(OFTEN) {
-                counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
-            }
+        let common = counts.common();
+        let often = common.iter().take(OFTEN);
+        self.common.iter().zip(often).for_each(|(counter, value)| add_alone(counter, *value));
+        let any = common.iter().skip(OFTEN).fold(0, |any, value| any | value);
+        if any != 0 || counts.rare.is_some() {
+            self.add_seldom(counts);
         }
     }
+
+    /// Adds the counts after the first [`OFTEN`].
+    #[inline(never)]
+    fn add_seldom(&self, counts: &LookupCounts) {
+        let seldom = self.common.iter().zip(counts.common()).skip(OFTEN);
+        seldom.for_each(|(counter, value)| add_alone(counter, value));
+        if let Some(rare) = &counts.rare {
+            self.rare.iter().zip(rare.fields()).for_each(|(counter, value)| add_alone(counter, value));
+        }
+    }
+}
+
+/// Adds to a counter that no other thread writes.
+#[inline(always)]
+fn add_alone(counter: &AtomicU64, value: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
 }
 
 /// A thread's claim on a shard; while it exists, no other thread writes to the shard.
@@ -408,13 +467,14 @@ impl LookupCounters {
 
     /// The sum over all shards.
     pub fn total(&self) -> LookupCounts {
-        let mut sums = [0u64; LookupCounts::COUNT];
+        let (mut common, mut rare) = ([0u64; COMMON], [0u64; RARE]);
         for shard in self.shards().iter() {
-            for (sum, counter) in sums.iter_mut().zip(&shard.counts) {
+            let sums = common.iter_mut().chain(&mut rare);
+            for (sum, counter) in sums.zip(shard.common.iter().chain(&shard.rare)) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
         }
-        LookupCounts::from_fields(sums)
+        LookupCounts::from_fields(common, RareCounts::from_fields(rare))
     }
 }
 
@@ -423,7 +483,8 @@ mod tests {
     use super::*;
 
     fn one() -> LookupCounts {
-        LookupCounts { lookups: 1, hashes: 2, found: 1, data_reads: 3, ..Default::default() }
+        let rare = RareCounts { data_reads: 3, ..RareCounts::default() };
+        LookupCounts { lookups: 1, hashes: 2, found: 1, rare: Some(rare), ..LookupCounts::default() }
     }
 
     #[test]
@@ -441,7 +502,8 @@ mod tests {
             });
             for counters in &all {
                 let total = counters.total();
-                let seen = (total.lookups, total.hashes, total.found, total.data_reads, total.filters);
+                let seen =
+                    (total.lookups, total.hashes, total.found, total.reads().data.count, total.filters);
                 assert_eq!(seen, (4000 * round, 8000 * round, 4000 * round, 12_000 * round, 0));
                 assert!(counters.shards().len() <= 4, "shards of threads that ended are used again");
             }

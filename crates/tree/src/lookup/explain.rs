@@ -386,7 +386,7 @@ impl Explanation {
             false_positives: counts.false_positives,
             reads: counts.reads(),
             modules_skipped: counts.modules_skipped,
-            total_ns: counts.total_ns,
+            total_ns: counts.rare_so_far().total_ns,
         }
     }
 }

@@ -73,6 +73,26 @@ impl LookupSettings<'_> {
     pub fn elapsed_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
         end_ns.saturating_sub(begin_ns).saturating_sub(self.clock_read_ns())
     }
+
+    /// The digest of the key. Its time is counted if lookups are timed.
+    #[inline]
+    pub fn digest_of(&self, key: &[u8], counts: &mut LookupCounts) -> KeyDigest {
+        self.hashing(counts, || self.digest.digest(key))
+    }
+
+    /// Runs `hash`. Its time is counted as that of hashing if lookups are timed.
+    #[inline]
+    pub(super) fn hashing<T>(&self, counts: &mut LookupCounts, hash: impl FnOnce() -> T) -> T {
+        if self.timer.is_none() {
+            return hash();
+        }
+        let begin_ns = self.now_ns();
+        let hashed = hash();
+        let times = counts.rare();
+        times.hash_ns += self.elapsed_ns(begin_ns, self.now_ns());
+        times.timer_ns += 2 * self.clock_read_ns();
+        hashed
+    }
 }
 
 /// Size of the array on the stack for candidates; deeper trees take several rounds.
@@ -439,11 +459,12 @@ impl<'a> Lookup<'a> {
         let hashed_ns = settings.now_ns();
         let tested = self.test(candidate, filter, question, digest, counts, recorder);
         let end_ns = settings.now_ns();
-        counts.probe_ns += settings.elapsed_ns(hashed_ns, end_ns);
-        counts.timer_ns += 2 * settings.clock_read_ns();
+        let times = counts.rare();
+        times.probe_ns += settings.elapsed_ns(hashed_ns, end_ns);
+        times.timer_ns += 2 * settings.clock_read_ns();
         if !is_shared {
-            counts.hash_ns += settings.elapsed_ns(begin_ns, hashed_ns);
-            counts.timer_ns += settings.clock_read_ns();
+            times.hash_ns += settings.elapsed_ns(begin_ns, hashed_ns);
+            times.timer_ns += settings.clock_read_ns();
         }
         tested
     }

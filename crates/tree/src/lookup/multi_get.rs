@@ -167,27 +167,27 @@ impl<'a> Group<'a> {
         self.candidates.clear();
         debug_assert!(keys.len() <= GROUP, "a group of {} keys", keys.len());
         counts.lookups += keys.len() as u64;
-        let begin_ns = settings.now_ns();
-        for (number, key) in keys.iter().enumerate() {
-            let key = key.as_ref();
-            let digest = settings.digest.digest(key);
-            self.pending.push(Pending {
-                lookup: Lookup { view, settings, key, digest, seq, mode: ValueMode::Copy },
-                floor: SeqNo::ZERO,
-                place: first_place + number,
-                from: 0,
-                to: 0,
-                consulted: 0,
-                verdict: Verdict::Unasked,
-                block: None,
-                loaded: None,
-                state: BlockState::Cached,
-                is_wanted: false,
-                sampler: None,
-            });
-        }
-        counts.hash_ns += settings.elapsed_ns(begin_ns, settings.now_ns());
-        counts.timer_ns += 2 * settings.clock_read_ns();
+        let pending = &mut self.pending;
+        settings.hashing(counts, || {
+            for (number, key) in keys.iter().enumerate() {
+                let key = key.as_ref();
+                let digest = settings.digest.digest(key);
+                pending.push(Pending {
+                    lookup: Lookup { view, settings, key, digest, seq, mode: ValueMode::Copy },
+                    floor: SeqNo::ZERO,
+                    place: first_place + number,
+                    from: 0,
+                    to: 0,
+                    consulted: 0,
+                    verdict: Verdict::Unasked,
+                    block: None,
+                    loaded: None,
+                    state: BlockState::Cached,
+                    is_wanted: false,
+                    sampler: None,
+                });
+            }
+        });
         if settings.prefetch {
             for memtable in view.memtables.iter().filter(|memtable| memtable.entries() > 0) {
                 self.pending.iter().for_each(|pending| memtable.prefetch(pending.lookup.digest));

@@ -511,6 +511,51 @@ mod tests {
     }
 
     #[test]
+    fn no_count_is_lost_if_it_is_the_only_one() {
+        let changes: [(&str, fn(&mut LookupCounts)); 9] = [
+            ("memtable hits", |counts| counts.memtable_hits = 7),
+            ("false positives", |counts| counts.false_positives = 7),
+            ("filter hits", |counts| counts.filter_hits = 7),
+            ("modules skipped", |counts| counts.modules_skipped = 7),
+            ("cache hits", |counts| counts.cache_hits = 7),
+            ("slices", |counts| counts.rare().filter_reads = 7),
+            ("partitions", |counts| counts.rare().index_reads = 7),
+            ("values", |counts| counts.rare().value_reads = 7),
+            ("time", |counts| counts.rare().total_ns = 7),
+        ];
+        for (name, change) in changes {
+            let counters = LookupCounters::new(1);
+            let mut counts = LookupCounts::default();
+            change(&mut counts);
+            counters.add(&counts, true);
+            counters.add(&counts, false);
+            let total = counters.total();
+            let rare = total.rare_so_far();
+            assert_eq!(total.common().iter().chain(&rare.fields()).sum::<u64>(), 14, "{name}: {total:?}");
+            change(&mut counts);
+            let twice = total.common().iter().zip(counts.common()).all(|(sum, one)| *sum == 2 * one)
+                && rare.fields().iter().zip(counts.rare_so_far().fields()).all(|(sum, one)| *sum == 2 * one);
+            assert!(twice, "{name} is added to another count: {total:?}");
+        }
+    }
+
+    #[test]
+    fn reads_of_files_and_times_are_added_only_if_there_were_any() {
+        let mut counts = LookupCounts::default();
+        counts.add_reads(&ReadCounters { cache_hits: 1, filter_hits: 2, ..ReadCounters::default() });
+        assert!(counts.rare.is_none(), "a cached hit sets up the counts of reads");
+        assert_eq!((counts.cache_hits, counts.filter_hits, counts.searching_reads()), (1, 2, 0));
+        let mut io = ReadCounters::default();
+        io.value.note(0, 4096);
+        io.index.note(0, 100);
+        counts.add_reads(&io);
+        assert_eq!((counts.reads().value.count, counts.searching_reads()), (1, 1));
+        let timed = ReadCounters { timed: true, data_ns: 30, ..ReadCounters::default() };
+        counts.add_reads(&timed);
+        assert_eq!((counts.rare_so_far().data_ns, counts.cache_hits), (30, 1));
+    }
+
+    #[test]
     fn a_countdown_samples_one_in_64() {
         let sampled = |seed| {
             let mut countdown = Countdown::new(seed);

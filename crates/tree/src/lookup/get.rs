@@ -2,13 +2,15 @@
 //!
 //! One digest, computed by the caller, is used by all phases:
 //!
-//! 1. Range tombstones come first, because a filter's "no" says nothing about them. An entry older
-//!    than the newest range tombstone over the key is deleted.
-//! 2. The memtables are searched, newest first.
-//! 3. In every run the one table that may hold the key becomes a candidate, and the first filter
+//! 1. The memtables are searched, newest first.
+//! 2. In every run the one table that may hold the key becomes a candidate, and the first filter
 //!    lines of all candidates are prefetched.
-//! 4. The filters are tested and the tables searched, newest first, until an entry is found. Before
+//! 3. The filters are tested and the tables searched, newest first, until an entry is found. Before
 //!    the first search the record cache is asked ([`crate::records`]), if it is on.
+//!
+//! An entry older than the newest range tombstone over the key, of any memtable or run, is deleted.
+//! The tombstones are searched once, before the first use of an entry: a key without any needs none
+//! of them. Those that are added meanwhile are newer than the lookup's sequence number.
 //!
 //! With `hash_sharing` off each filter after the first hashes the key again just before its test,
 //! and the test depends on that hash. This is the baseline and differs in nothing else: its filter
@@ -20,6 +22,7 @@
 //! The choice of view and sequence number is in `reader`, lookups of many keys in
 //! [`super::multi_get`], the presentation of the steps in [`super::explain`].
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use shamba_filter::Question;
@@ -74,6 +77,12 @@ impl LookupSettings<'_> {
         end_ns.saturating_sub(begin_ns).saturating_sub(self.clock_read_ns())
     }
 
+    /// Whether all filters share one digest and no part is timed.
+    #[inline(always)]
+    fn shares_untimed(&self) -> bool {
+        self.hash_sharing && self.timer.is_none()
+    }
+
     /// The digest of the key. Its time is counted if lookups are timed.
     #[inline]
     pub fn digest_of(&self, key: &[u8], counts: &mut LookupCounts) -> KeyDigest {
@@ -104,7 +113,7 @@ pub struct Lookup<'a> {
     /// View to read.
     pub view: &'a View,
     /// How the lookup is done.
-    pub settings: LookupSettings<'a>,
+    pub settings: &'a LookupSettings<'a>,
     /// User key.
     pub key: &'a [u8],
     /// Digest of the key.
@@ -139,6 +148,26 @@ pub enum Verdict {
     Unasked,
 }
 
+/// Progress of a lookup through the tables.
+struct Search<'a> {
+    /// Filters tested so far.
+    consulted: u64,
+    /// The record cache, until it has been asked.
+    records: Option<RecordAccess<'a>>,
+    /// Set if the answer is worth a record: the reads before the first search.
+    reads_before: Option<u64>,
+    /// Entries at or below it are deleted; `None` until an entry may have been found.
+    floor: Option<SeqNo>,
+}
+
+impl Search<'_> {
+    /// The floor of the lookup, computed once.
+    #[inline]
+    fn floor<R: Recorder>(&mut self, lookup: &Lookup<'_>, recorder: &mut R) -> SeqNo {
+        *self.floor.get_or_insert_with(|| lookup.floor(recorder))
+    }
+}
+
 /// Result of a filter test and the number of modules tested.
 struct Tested {
     modules: u64,
@@ -157,15 +186,43 @@ impl<'a> Lookup<'a> {
 
     #[inline]
     fn find<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
-        let floor = self.floor(recorder); // Entries at or below it are gone.
+        let mut search =
+            Search { consulted: 0, records: self.settings.records, reads_before: None, floor: None };
+        if R::RECORDS {
+            search.floor(self, recorder);
+        }
         if let Some((entry, memtable)) = self.in_memtables(counts, recorder) {
+            let floor = search.floor(self, recorder);
             return visible_above(entry, floor, Home::Memtable(memtable), self.mode, counts);
         }
+        let found = match self.view.plans() {
+            // The candidate of a single run stays in registers.
+            [plan] => match self.candidate(plan, plan.run.number_for(self.key), recorder)? {
+                Some(candidate) => self.consider(&candidate, &mut search, counts, recorder)?,
+                None => ControlFlow::Continue(()),
+            },
+            plans => self.find_in_runs(plans, &mut search, counts, recorder)?,
+        };
+        if let ControlFlow::Break(value) = found {
+            return Ok(value);
+        }
+        if let Some(before) = search.reads_before {
+            self.write_record(None, search.floor(self, recorder), counts.searching_reads() - before);
+        }
+        Ok(None)
+    }
+
+    /// Looks in the candidates of all runs, from the newest to the oldest.
+    #[inline(never)] // Keeps the code for a single run short.
+    fn find_in_runs<R: Recorder>(
+        &self,
+        plans: &'a [RunPlan],
+        search: &mut Search<'a>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<ControlFlow<Option<Value>>> {
         let places = self.view.places(self.key);
-        let mut plans = self.view.plans().iter().enumerate();
-        let mut consulted = 0; // Filters tested so far, over all rounds.
-        let mut records = self.settings.records; // Asked once.
-        let mut reads_before = None; // If the answer is worth a record.
+        let mut plans = plans.iter().enumerate();
         loop {
             let mut candidates = [None; CANDIDATES];
             // The cache misses of all candidates overlap; the tests below go from the newest to the
@@ -173,32 +230,48 @@ impl<'a> Lookup<'a> {
             let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?;
             debug_assert!(gathered <= CANDIDATES, "{gathered} candidates of a round of {CANDIDATES}");
             for candidate in candidates.iter().take(gathered).flatten() {
-                let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
-                if verdict != Verdict::No {
-                    if let Some(access) = records.take() {
-                        match self.ask_records(access, floor, recorder) {
-                            Cached::Value { value, .. } => return Ok(Some(value)),
-                            Cached::Absent { .. } => return Ok(None),
-                            Cached::Unknown { is_wanted } => {
-                                reads_before = is_wanted.then(|| counts.searching_reads())
-                            }
-                        }
-                    }
-                    if let Some(entry) = self.search(candidate, verdict, counts, recorder)? {
-                        if let Some(before) = reads_before {
-                            self.write_record(Some(&entry), floor, counts.searching_reads() - before);
-                        }
-                        return visible_above(entry, floor, candidate.home(), self.mode, counts);
-                    }
+                let considered = self.consider(candidate, search, counts, recorder)?;
+                if considered.is_break() {
+                    return Ok(considered);
                 }
             }
             if gathered < CANDIDATES {
-                if let Some(before) = reads_before {
-                    self.write_record(None, floor, counts.searching_reads() - before);
-                }
-                return Ok(None);
+                return Ok(ControlFlow::Continue(()));
             }
         }
+    }
+
+    /// Tests the candidate's filter. If it says "maybe", looks in the candidate, or in the record
+    /// cache before the first one. Breaks with the answer of the lookup.
+    #[inline(always)]
+    fn consider<R: Recorder>(
+        &self,
+        candidate: &Candidate<'a>,
+        search: &mut Search<'a>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<ControlFlow<Option<Value>>> {
+        let verdict = self.may_be_in(candidate, &mut search.consulted, counts, recorder)?;
+        if verdict == Verdict::No {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let floor = search.floor(self, recorder);
+        if let Some(access) = search.records.take() {
+            match self.ask_records(access, floor, recorder) {
+                Cached::Value { value, .. } => return Ok(ControlFlow::Break(Some(value))),
+                Cached::Absent { .. } => return Ok(ControlFlow::Break(None)),
+                Cached::Unknown { is_wanted } => {
+                    search.reads_before = is_wanted.then(|| counts.searching_reads());
+                }
+            }
+        }
+        let Some(entry) = self.search(candidate, verdict, counts, recorder)? else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if let Some(before) = search.reads_before {
+            self.write_record(Some(&entry), floor, counts.searching_reads() - before);
+        }
+        visible_above(entry, floor, candidate.home(), self.mode, counts).map(ControlFlow::Break)
     }
 
     /// The newest range tombstone over the key that is visible at this sequence number; `ZERO` if
@@ -331,16 +404,46 @@ impl<'a> Lookup<'a> {
         counts: &mut LookupCounts,
         recorder: &mut R,
     ) -> Result<Verdict> {
+        // Nine of ten candidates that do not hold the key end at their first module.
+        let is_first_tested = candidate.question.is_answerable() && self.settings.shares_untimed();
+        if is_first_tested && !candidate.question.maybe() {
+            *consulted += 1;
+            counts.filters += 1;
+            counts.modules += 1;
+            recorder.module(|| ModuleStep::held(0, false));
+            recorder.filter(candidate.plan, candidate.number, Verdict::No);
+            return Ok(Verdict::No);
+        }
+        self.test_filter(candidate, is_first_tested, consulted, counts, recorder)
+    }
+
+    /// Tests the candidate's filter. `is_first_maybe`: the first module has already been tested and
+    /// says "maybe".
+    #[inline(never)]
+    fn test_filter<R: Recorder>(
+        &self,
+        candidate: &Candidate<'_>,
+        is_first_maybe: bool,
+        consulted: &mut u64,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Verdict> {
         let Some(filter) = candidate.filter else {
             recorder.step(|| Step::no_filter(candidate.plan, candidate.number));
             return Ok(Verdict::Unasked);
         };
         let is_shared = self.settings.hash_sharing || *consulted == 0;
-        let tested = if self.settings.timer.is_some() {
-            self.test_timed(candidate, filter, is_shared, counts, recorder)?
+        let tested = if is_first_maybe {
+            let mut tested = Tested { modules: 1, maybe: true };
+            recorder.module(|| ModuleStep::held(0, true));
+            if filter.has_more() {
+                self.test_more(candidate, filter, self.digest, &mut tested, counts, recorder)?;
+            }
+            tested
+        } else if is_shared && self.settings.timer.is_none() {
+            self.test(candidate, filter, candidate.question, self.digest, counts, recorder)?
         } else {
-            let (question, digest) = self.question_to(candidate, is_shared);
-            self.test(candidate, filter, question, digest, counts, recorder)?
+            self.test_otherwise(candidate, filter, is_shared, counts, recorder)?
         };
         counts.modules += tested.modules;
         debug_assert!(
@@ -387,7 +490,6 @@ impl<'a> Lookup<'a> {
 
     /// Tests the modules that remain after the first. A module in memory is tested unless it is
     /// dormant. A module that the residency plan fetches is read. Any other module is skipped.
-    #[inline(never)] // Some nine of ten absent keys end at the first module.
     fn test_more<R: Recorder>(
         &self,
         candidate: &Candidate<'_>,
@@ -428,23 +530,10 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// The question to the candidate's first module, and the digest for the further ones: the
-    /// shared digest or, if it is not shared, a new one.
-    #[inline(always)]
-    fn question_to(&self, candidate: &Candidate<'a>, is_shared: bool) -> (Question<'a>, KeyDigest) {
-        if is_shared { (candidate.question, self.digest) } else { self.hash_anew(candidate.question) }
-    }
-
-    /// Hashes the key again, and makes the question depend on that hash.
-    #[inline(never)] // Only the baseline without hash sharing runs it.
-    fn hash_anew(&self, question: Question<'a>) -> (Question<'a>, KeyDigest) {
-        let digest = self.settings.digest.digest(self.key);
-        (question.asked_by(self.digest, digest), digest)
-    }
-
-    /// Times [`Self::test`].
+    /// [`Self::test`] with a digest that is not shared, which is computed again, or timed.
     #[cold]
-    fn test_timed<R: Recorder>(
+    #[inline(never)]
+    fn test_otherwise<R: Recorder>(
         &self,
         candidate: &Candidate<'a>,
         filter: &ResidentFilter,
@@ -453,11 +542,19 @@ impl<'a> Lookup<'a> {
         recorder: &mut R,
     ) -> Result<Tested> {
         let settings = &self.settings;
+        let (mut question, mut digest) = (candidate.question, self.digest);
         // A shared digest costs no time here.
         let begin_ns = if is_shared { 0 } else { settings.now_ns() };
-        let (question, digest) = self.question_to(candidate, is_shared);
+        if !is_shared {
+            digest = settings.digest.digest(self.key);
+            // The probe waits for the new digest.
+            question = question.asked_by(self.digest, digest);
+        }
         let hashed_ns = settings.now_ns();
         let tested = self.test(candidate, filter, question, digest, counts, recorder);
+        if settings.timer.is_none() {
+            return tested;
+        }
         let end_ns = settings.now_ns();
         let times = counts.rare();
         times.probe_ns += settings.elapsed_ns(hashed_ns, end_ns);

@@ -6,9 +6,9 @@
 //! single lookups.
 //!
 //! Phases: digests, and prefetch of the memtables' lines; memtables; candidates of all runs, and
-//! prefetch of their filter lines; filter tests, newest first, for each key up to its first "maybe".
-//! Most absent keys end here. The others become [`Pending`]: the record cache is asked for them, and
-//! then in rounds, until every key has its answer:
+//! prefetch of their filter lines; filter tests, newest first, for each key up to its first
+//! "maybe". Most absent keys end here. The others become [`Pending`]: the record cache is asked
+//! for them, and then in rounds, until every key has its answer:
 //!
 //! 1. index searches, and prefetch of the first lines of cached blocks;
 //! 2. reads of the blocks that are not cached, in parallel if reads have been slow
@@ -24,8 +24,9 @@ use std::sync::Arc;
 use shamba_key::{KeyDigest, SeqNo};
 use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
 
+use super::candidate::{Candidate, Verdict};
 use super::explain::{Recorder, Silent};
-use super::get::{Candidate, Home, Lookup, LookupSettings, Verdict, visible_above};
+use super::get::{Home, Lookup, LookupSettings, visible_above};
 use super::opened::OpenedTables;
 use super::pool::ReadPool;
 use super::sampler::Sampler;

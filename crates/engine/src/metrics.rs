@@ -292,6 +292,7 @@ pub struct TableStats {
 impl Stats {
     pub(crate) fn from_counters(lookups: &LookupCounters, work: &WorkCounters) -> Self {
         let total = lookups.total();
+        let times = total.rare_so_far();
         let mut stats = Self {
             lookups: total.lookups,
             hashes: total.hashes,
@@ -304,15 +305,15 @@ impl Stats {
             cache_hits: total.cache_hits,
             memtable_hits: total.memtable_hits,
             found: total.found,
-            hash_ns: total.hash_ns,
-            probe_ns: total.probe_ns,
-            index_ns: total.index_ns,
-            data_ns: total.data_ns,
-            timer_ns: total.timer_ns,
+            hash_ns: times.hash_ns,
+            probe_ns: times.probe_ns,
+            index_ns: times.index_ns,
+            data_ns: times.data_ns,
+            timer_ns: times.timer_ns,
             ..Self::default()
         };
-        let parts = total.hash_ns + total.probe_ns + total.index_ns + total.data_ns + total.timer_ns;
-        stats.other_ns = total.total_ns.saturating_sub(parts);
+        let parts = times.hash_ns + times.probe_ns + times.index_ns + times.data_ns + times.timer_ns;
+        stats.other_ns = times.total_ns.saturating_sub(parts);
         work.fill(&mut stats);
         stats
     }

@@ -36,14 +36,15 @@ impl<'a> Question<'a> {
     }
 
     /// Whether the key may be among those that the filter was built from; `false` is certain.
+    // By reference: a copy would wait for the stores of all its parts.
     #[inline(always)]
-    pub fn maybe(self) -> bool {
+    pub fn maybe(&self) -> bool {
         self.line.is_none_or(|line| self.prober.all_set(line, self.probe, self.probes))
     }
 
     /// Whether there is a line to read; without one the answer is "maybe".
     #[inline(always)]
-    pub fn is_answerable(self) -> bool {
+    pub fn is_answerable(&self) -> bool {
         self.line.is_some()
     }
 

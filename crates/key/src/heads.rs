@@ -116,6 +116,25 @@ impl LayeredHeads {
         wanted: &[u8],
         rest_of: impl FnOnce(usize, usize) -> &'k [u8],
     ) -> Range<usize> {
+        // Keys without a pattern: the heads of the first layer are in the order of the keys and
+        // decide.
+        if self.top.targets == DENSE && self.top.prefix == self.top.prefix_end {
+            let (head, heads) = (head(wanted), self.heads_of(&self.top));
+            let at = heads.partition_point(|held| *held < head);
+            if heads.get(at) != Some(&head) {
+                return at..at;
+            }
+        }
+        self.search_layers(wanted, rest_of)
+    }
+
+    /// [`Self::equal_range_by_rest`] for any keys.
+    #[inline(never)]
+    fn search_layers<'k>(
+        &self,
+        wanted: &[u8],
+        rest_of: impl FnOnce(usize, usize) -> &'k [u8],
+    ) -> Range<usize> {
         let (mut layer, mut rest) = (&self.top, wanted);
         loop {
             let prefix = self.prefix(layer);

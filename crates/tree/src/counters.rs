@@ -16,83 +16,18 @@
 //!
 //! Not here: the meaning of the counts to callers (`Stats` of package `shamba`).
 
+mod counts;
+
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
-use shamba_table::{ReadCounters, Reads};
+use self::counts::{COMMON, RARE};
+pub use self::counts::{LookupCounts, RareCounts, ReadsByKind};
 
-/// Reads of table files by structure. Reads of logs are all of values.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
-pub struct ReadsByKind {
-    /// Filter slices.
-    pub filter: Reads,
-    /// Index partitions.
-    pub index: Reads,
-    /// Data blocks.
-    pub data: Reads,
-    /// Pieces of large values, of tables or of logs.
-    pub value: Reads,
-}
-
-impl ReadsByKind {
-    /// All kinds together.
-    pub fn all(&self) -> Reads {
-        self.filter.plus(self.index).plus(self.data).plus(self.value)
-    }
-
-    /// The reads since `earlier`.
-    #[must_use]
-    pub fn saturating_sub(self, earlier: Self) -> Self {
-        Self {
-            filter: self.filter.saturating_sub(earlier.filter),
-            index: self.index.saturating_sub(earlier.index),
-            data: self.data.saturating_sub(earlier.data),
-            value: self.value.saturating_sub(earlier.value),
-        }
-    }
-}
-
-macro_rules! lookup_counts {
-    ($($field:ident,)*) => {
-        /// Counts of one lookup. The fields have the meaning of the statistics of the same name.
-        #[derive(Clone, Copy, Default, Debug)]
-        #[allow(missing_docs, reason = "documented where they are reported")]
-        pub struct LookupCounts {
-            $(pub $field: u64,)*
-        }
-
-        impl LookupCounts {
-            const COUNT: usize = [$(stringify!($field)),*].len();
-
-            #[inline]
-            fn fields(&self) -> [u64; Self::COUNT] {
-                [$(self.$field),*]
-            }
-
-            fn from_fields([$($field),*]: [u64; Self::COUNT]) -> Self {
-                Self { $($field),* }
-            }
-        }
-    };
-}
-
-// The first `OFTEN` fields are those that most lookups change. All are set to 0 for each lookup,
-// and above 256 bytes compilers call `memset` for that.
-lookup_counts! {
-    lookups, hashes, filters, modules, found,
-    memtable_hits, cache_hits, false_positives, filter_hits, modules_skipped,
-    filter_reads, filter_bytes, filter_pages, filter_pages_touched,
-    index_reads, index_bytes, index_pages, index_pages_touched,
-    data_reads, data_bytes, data_pages, data_pages_touched,
-    value_reads, value_bytes, value_pages, value_pages_touched,
-    hash_ns, probe_ns, index_ns, data_ns, timer_ns, total_ns,
-}
-
-const OFTEN: usize = 5;
-const _: () = assert!(OFTEN <= LookupCounts::COUNT, "the first fields of the counts");
-const _: () = assert!(size_of::<LookupCounts>() <= 256, "a lookup calls memset");
+/// The number of first common fields that most lookups change.
+const OFTEN: usize = 6;
+const _: () = assert!(OFTEN <= COMMON, "the first fields of the counts");
 
 /// Minimum distance between two sampled lookups of a thread: more than the 32 keys of one group.
 const DISTANCE_MIN: u64 = 33;
@@ -147,93 +82,25 @@ impl Countdown {
     }
 }
 
-impl LookupCounts {
-    /// Adds the cost of searching a table.
-    pub fn add_reads(&mut self, io: &ReadCounters) {
-        self.filter_hits += io.filter_hits;
-        self.cache_hits += io.cache_hits;
-        if io.has_reads() {
-            self.add_file_reads(io);
-        }
-        self.index_ns += io.index_ns;
-        self.data_ns += io.data_ns;
-        self.timer_ns += io.timer_ns;
-    }
-
-    /// Rare compared to lookups, and slow anyway.
-    #[cold]
-    fn add_file_reads(&mut self, io: &ReadCounters) {
-        self.filter_reads += io.filter.count;
-        self.filter_bytes += io.filter.bytes;
-        self.filter_pages += io.filter.pages;
-        self.filter_pages_touched += io.filter.pages_touched;
-        self.index_reads += io.index.count;
-        self.index_bytes += io.index.bytes;
-        self.index_pages += io.index.pages;
-        self.index_pages_touched += io.index.pages_touched;
-        self.data_reads += io.data.count;
-        self.data_bytes += io.data.bytes;
-        self.data_pages += io.data.pages;
-        self.data_pages_touched += io.data.pages_touched;
-        self.value_reads += io.value.count;
-        self.value_bytes += io.value.bytes;
-        self.value_pages += io.value.pages;
-        self.value_pages_touched += io.value.pages_touched;
-    }
-
-    /// The number of reads from files that found the entry: not those of large values.
-    pub fn searching_reads(&self) -> u64 {
-        self.filter_reads + self.index_reads + self.data_reads
-    }
-
-    /// The reads from files.
-    pub fn reads(&self) -> ReadsByKind {
-        ReadsByKind {
-            filter: Reads {
-                count: self.filter_reads,
-                bytes: self.filter_bytes,
-                pages: self.filter_pages,
-                pages_touched: self.filter_pages_touched,
-            },
-            index: Reads {
-                count: self.index_reads,
-                bytes: self.index_bytes,
-                pages: self.index_pages,
-                pages_touched: self.index_pages_touched,
-            },
-            data: Reads {
-                count: self.data_reads,
-                bytes: self.data_bytes,
-                pages: self.data_pages,
-                pages_touched: self.data_pages_touched,
-            },
-            value: Reads {
-                count: self.value_reads,
-                bytes: self.value_bytes,
-                pages: self.value_pages,
-                pages_touched: self.value_pages_touched,
-            },
-        }
-    }
-}
-
 /// The counters of one thread. The alignment to pairs of cache lines prevents false sharing between
 /// shards.
 #[repr(align(128))]
 struct Shard {
-    counts: [AtomicU64; LookupCounts::COUNT],
+    common: [AtomicU64; COMMON],
     /// Number of lookups up to and including the next sampled one.
     countdown: AtomicU64,
     /// State of the random number generator for the distances.
     random: AtomicU64,
+    rare: [AtomicU64; RARE],
 }
 
 impl Shard {
     fn new(seed: u64) -> Self {
         let shard = Self {
-            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            common: std::array::from_fn(|_| AtomicU64::new(0)),
             countdown: AtomicU64::new(0),
             random: AtomicU64::new(seed),
+            rare: std::array::from_fn(|_| AtomicU64::new(0)),
         };
         shard.countdown.store(shard.next_distance(), Ordering::Relaxed);
         shard
@@ -280,16 +147,30 @@ impl Shard {
     /// store.
     #[inline]
     fn add(&self, counts: &LookupCounts) {
-        let fields = counts.fields();
-        for (counter, value) in self.counts.iter().zip(fields).take(OFTEN) {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
-        }
-        if fields.iter().skip(OFTEN).fold(0, |any, value| any | value) != 0 {
-            for (counter, value) in self.counts.iter().zip(fields).skip(OFTEN) {
-                counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
-            }
+        let common = counts.common();
+        let often = common.iter().take(OFTEN);
+        self.common.iter().zip(often).for_each(|(counter, value)| add_alone(counter, *value));
+        let any = common.iter().skip(OFTEN).fold(0, |any, value| any | value);
+        if any != 0 || counts.rare.is_some() {
+            self.add_seldom(counts);
         }
     }
+
+    /// Adds the counts after the first [`OFTEN`].
+    #[inline(never)]
+    fn add_seldom(&self, counts: &LookupCounts) {
+        let seldom = self.common.iter().zip(counts.common()).skip(OFTEN);
+        seldom.for_each(|(counter, value)| add_alone(counter, value));
+        if let Some(rare) = &counts.rare {
+            self.rare.iter().zip(rare.fields()).for_each(|(counter, value)| add_alone(counter, value));
+        }
+    }
+}
+
+/// Adds to a counter that no other thread writes.
+#[inline(always)]
+fn add_alone(counter: &AtomicU64, value: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
 }
 
 /// A thread's claim on a shard; while it exists, no other thread writes to the shard.
@@ -408,22 +289,26 @@ impl LookupCounters {
 
     /// The sum over all shards.
     pub fn total(&self) -> LookupCounts {
-        let mut sums = [0u64; LookupCounts::COUNT];
+        let (mut common, mut rare) = ([0u64; COMMON], [0u64; RARE]);
         for shard in self.shards().iter() {
-            for (sum, counter) in sums.iter_mut().zip(&shard.counts) {
+            let sums = common.iter_mut().chain(&mut rare);
+            for (sum, counter) in sums.zip(shard.common.iter().chain(&shard.rare)) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
         }
-        LookupCounts::from_fields(sums)
+        LookupCounts::from_fields(common, RareCounts::from_fields(rare))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use shamba_table::ReadCounters;
+
     use super::*;
 
     fn one() -> LookupCounts {
-        LookupCounts { lookups: 1, hashes: 2, found: 1, data_reads: 3, ..Default::default() }
+        let rare = RareCounts { data_reads: 3, ..RareCounts::default() };
+        LookupCounts { lookups: 1, hashes: 2, found: 1, rare: Some(rare), ..LookupCounts::default() }
     }
 
     #[test]
@@ -441,11 +326,57 @@ mod tests {
             });
             for counters in &all {
                 let total = counters.total();
-                let seen = (total.lookups, total.hashes, total.found, total.data_reads, total.filters);
+                let seen =
+                    (total.lookups, total.hashes, total.found, total.reads().data.count, total.filters);
                 assert_eq!(seen, (4000 * round, 8000 * round, 4000 * round, 12_000 * round, 0));
                 assert!(counters.shards().len() <= 4, "shards of threads that ended are used again");
             }
         }
+    }
+
+    #[test]
+    fn no_count_is_lost_if_it_is_the_only_one() {
+        let changes: [(&str, fn(&mut LookupCounts)); 9] = [
+            ("memtable hits", |counts| counts.memtable_hits = 7),
+            ("false positives", |counts| counts.false_positives = 7),
+            ("filter hits", |counts| counts.filter_hits = 7),
+            ("modules skipped", |counts| counts.modules_skipped = 7),
+            ("cache hits", |counts| counts.cache_hits = 7),
+            ("slices", |counts| counts.rare().filter_reads = 7),
+            ("partitions", |counts| counts.rare().index_reads = 7),
+            ("values", |counts| counts.rare().value_reads = 7),
+            ("time", |counts| counts.rare().total_ns = 7),
+        ];
+        for (name, change) in changes {
+            let counters = LookupCounters::new(1);
+            let mut counts = LookupCounts::default();
+            change(&mut counts);
+            counters.add(&counts, true);
+            counters.add(&counts, false);
+            let total = counters.total();
+            let rare = total.rare_so_far();
+            assert_eq!(total.common().iter().chain(&rare.fields()).sum::<u64>(), 14, "{name}: {total:?}");
+            change(&mut counts);
+            let twice = total.common().iter().zip(counts.common()).all(|(sum, one)| *sum == 2 * one)
+                && rare.fields().iter().zip(counts.rare_so_far().fields()).all(|(sum, one)| *sum == 2 * one);
+            assert!(twice, "{name} is added to another count: {total:?}");
+        }
+    }
+
+    #[test]
+    fn reads_of_files_and_times_are_added_only_if_there_were_any() {
+        let mut counts = LookupCounts::default();
+        counts.add_reads(&ReadCounters { cache_hits: 1, filter_hits: 2, ..ReadCounters::default() });
+        assert!(counts.rare.is_none(), "a cached hit sets up the counts of reads");
+        assert_eq!((counts.cache_hits, counts.filter_hits, counts.searching_reads()), (1, 2, 0));
+        let mut io = ReadCounters::default();
+        io.value.note(0, 4096);
+        io.index.note(0, 100);
+        counts.add_reads(&io);
+        assert_eq!((counts.reads().value.count, counts.searching_reads()), (1, 1));
+        let timed = ReadCounters { timed: true, data_ns: 30, ..ReadCounters::default() };
+        counts.add_reads(&timed);
+        assert_eq!((counts.rare_so_far().data_ns, counts.cache_hits), (30, 1));
     }
 
     #[test]

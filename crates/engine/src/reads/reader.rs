@@ -51,7 +51,7 @@ impl ReadAt<'_> {
     fn look_up<T>(
         &self,
         alone: bool,
-        body: impl FnOnce(&View, SeqNo, LookupSettings<'_>, &mut LookupCounts) -> Result<T>,
+        body: impl FnOnce(&View, SeqNo, &LookupSettings<'_>, &mut LookupCounts) -> Result<T>,
     ) -> Result<T> {
         self.keyspace.check_usable()?;
         let records = self.reads.records.access(self.snapshot.is_none());
@@ -66,9 +66,11 @@ impl ReadAt<'_> {
         let mut counts = LookupCounts::default();
         let begin_ns = settings.now_ns();
         let hashes_before = hashes_on_this_thread();
-        let outcome = body(&view, seq, settings, &mut counts);
+        let outcome = body(&view, seq, &settings, &mut counts);
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
-        counts.total_ns = settings.elapsed_ns(begin_ns, settings.now_ns());
+        if settings.timer.is_some() {
+            counts.rare().total_ns = settings.elapsed_ns(begin_ns, settings.now_ns());
+        }
         self.reads.telemetry.lookups().add(&counts, alone);
         outcome
     }
@@ -106,10 +108,7 @@ impl ReadAt<'_> {
     fn find_value(&self, key: &[u8], mode: ValueMode) -> Result<Option<Value>> {
         check_key(key)?;
         self.look_up(true, |view, seq, settings, counts| {
-            let begin_ns = settings.now_ns();
-            let digest = settings.digest.digest(key); // The only hash of this lookup.
-            counts.hash_ns += settings.elapsed_ns(begin_ns, settings.now_ns());
-            counts.timer_ns += 2 * settings.clock_read_ns();
+            let digest = settings.digest_of(key, counts); // The only hash of this lookup.
             self.run(&Lookup { view, settings, key, digest, seq, mode }, counts)
         })
     }
@@ -185,7 +184,7 @@ impl ReadAt<'_> {
             };
             let finish = |sampler| self.finish_sample(sampler, view);
             let samples = KeySampling { next: &samples, finish: &finish };
-            Ok(multi_get(view, settings, seq, &keys, reads, &samples, counts)?)
+            Ok(multi_get(view, *settings, seq, &keys, reads, &samples, counts)?)
         })?;
         debug_assert_eq!(values.len(), keys.len(), "a key has no answer");
         if let Some(asked) = noted {
@@ -208,10 +207,10 @@ impl ReadAt<'_> {
         let begin_ns = settings.now_ns();
         let hashes_before = hashes_on_this_thread();
         let digest = settings.digest.digest(key);
-        let lookup = Lookup { view: &view, settings, key, digest, seq, mode: ValueMode::Copy };
+        let lookup = Lookup { view: &view, settings: &settings, key, digest, seq, mode: ValueMode::Copy };
         let value = lookup.run(&mut counts, &mut trace)?;
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
-        counts.total_ns = settings.now_ns().saturating_sub(begin_ns);
+        counts.rare().total_ns = settings.now_ns().saturating_sub(begin_ns);
         Ok(Explanation::new(&lookup, trace, &counts, value))
     }
 

@@ -100,9 +100,9 @@ impl Observations {
             let before = std::mem::replace(before, now);
             (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1))
         };
-        let (reads, hits) = since(&mut self.blocks, (total.data_reads, total.cache_hits));
+        let (reads, hits) = since(&mut self.blocks, (total.reads().data.count, total.cache_hits));
         residency.rates.note_blocks(reads, hits);
-        let (reads, hits) = since(&mut self.slices, (total.filter_reads, total.filter_hits));
+        let (reads, hits) = since(&mut self.slices, (total.reads().filter.count, total.filter_hits));
         residency.rates.note_slices(reads, hits);
         let seq = residency.reads.visible();
         assert!(seq >= self.seq, "entries that were visible are hidden again");

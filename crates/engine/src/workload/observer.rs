@@ -131,7 +131,7 @@ impl WorkloadObserver {
     /// Passes the total number of references to the sampler.
     fn count_references(&self) {
         let total = self.telemetry.lookups().total();
-        self.cache.count_references(total.cache_hits + total.data_reads);
+        self.cache.count_references(total.cache_hits + total.reads().data.count);
     }
 
     /// The counters since the open, as a workload without time.

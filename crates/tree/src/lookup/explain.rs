@@ -8,7 +8,8 @@ use std::fmt;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader, Value};
 
-use super::get::{Lookup, Verdict};
+use super::candidate::Verdict;
+use super::get::Lookup;
 use crate::counters::{LookupCounts, ReadsByKind};
 use crate::records::Cached;
 use crate::slice::Slice;
@@ -386,7 +387,7 @@ impl Explanation {
             false_positives: counts.false_positives,
             reads: counts.reads(),
             modules_skipped: counts.modules_skipped,
-            total_ns: counts.total_ns,
+            total_ns: counts.rare_so_far().total_ns,
         }
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! One digest, computed by the caller, is used by all phases:
 //!
-//! 1. Range tombstones come first, because a filter's "no" says nothing about them. An entry older
-//!    than the newest range tombstone over the key is deleted.
-//! 2. The memtables are searched, newest first.
-//! 3. In every run the one table that may hold the key becomes a candidate, and the first filter
+//! 1. The memtables are searched, newest first.
+//! 2. In every run the one table that may hold the key becomes a candidate, and the first filter
 //!    lines of all candidates are prefetched.
-//! 4. The filters are tested and the tables searched, newest first, until an entry is found. Before
+//! 3. The filters are tested and the tables searched, newest first, until an entry is found. Before
 //!    the first search the record cache is asked ([`crate::records`]), if it is on.
+//!
+//! An entry older than the newest range tombstone over the key, of any memtable or run, is deleted.
+//! The tombstones are searched once, before the first use of an entry: a key without any needs none
+//! of them. Those that are added meanwhile are newer than the lookup's sequence number.
 //!
 //! With `hash_sharing` off each filter after the first hashes the key again just before its test,
 //! and the test depends on that hash. This is the baseline and differs in nothing else: its filter
@@ -17,24 +19,23 @@
 //! A lookup walks the flat list of runs that the view has prepared ([`RunPlan`]). It follows no
 //! reference-counted pointer and allocates nothing until a value is found.
 //!
-//! The choice of view and sequence number is in `reader`, lookups of many keys in
-//! [`super::multi_get`], the presentation of the steps in [`super::explain`].
+//! The candidates and the tests of their filters are in [`super::candidate`], the choice of view
+//! and sequence number in `reader`, lookups of many keys in [`super::multi_get`], the presentation
+//! of the steps in [`super::explain`].
 
-use std::sync::Arc;
+use std::ops::ControlFlow;
 
-use shamba_filter::Question;
 use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
-use shamba_table::{
-    Entry, LoadedBlock, Located, ReadCounters, ResidentFilter, TableReader, Value, ValueMode,
-};
+use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
 
-use super::explain::{ModuleStep, Recorder, Step};
+use super::candidate::{Candidate, Verdict};
+use super::explain::{Recorder, Step};
 use super::opened::OpenedTables;
 use super::timer::Timer;
 use crate::counters::LookupCounts;
 use crate::error::{Error, Result};
 use crate::records::{Cached, RecordAccess};
-use crate::view::{Places, Probe, RunPlan, View};
+use crate::view::{RunPlan, View};
 use shamba_memtable::Memtable;
 
 /// Settings of a lookup.
@@ -73,6 +74,32 @@ impl LookupSettings<'_> {
     pub fn elapsed_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
         end_ns.saturating_sub(begin_ns).saturating_sub(self.clock_read_ns())
     }
+
+    /// Whether all filters share one digest and no part is timed.
+    #[inline(always)]
+    pub(super) fn shares_untimed(&self) -> bool {
+        self.hash_sharing && self.timer.is_none()
+    }
+
+    /// The digest of the key. Its time is counted if lookups are timed.
+    #[inline]
+    pub fn digest_of(&self, key: &[u8], counts: &mut LookupCounts) -> KeyDigest {
+        self.hashing(counts, || self.digest.digest(key))
+    }
+
+    /// Runs `hash`. Its time is counted as that of hashing if lookups are timed.
+    #[inline]
+    pub(super) fn hashing<T>(&self, counts: &mut LookupCounts, hash: impl FnOnce() -> T) -> T {
+        if self.timer.is_none() {
+            return hash();
+        }
+        let begin_ns = self.now_ns();
+        let hashed = hash();
+        let times = counts.rare();
+        times.hash_ns += self.elapsed_ns(begin_ns, self.now_ns());
+        times.timer_ns += 2 * self.clock_read_ns();
+        hashed
+    }
 }
 
 /// Size of the array on the stack for candidates; deeper trees take several rounds.
@@ -84,7 +111,7 @@ pub struct Lookup<'a> {
     /// View to read.
     pub view: &'a View,
     /// How the lookup is done.
-    pub settings: LookupSettings<'a>,
+    pub settings: &'a LookupSettings<'a>,
     /// User key.
     pub key: &'a [u8],
     /// Digest of the key.
@@ -95,34 +122,24 @@ pub struct Lookup<'a> {
     pub mode: ValueMode,
 }
 
-/// A run's table that may hold the key, and the prefetched line of its filter.
-#[derive(Clone, Copy)]
-pub struct Candidate<'a> {
-    plan: &'a RunPlan,
-    /// The table's number within the run.
-    number: usize,
-    reader: &'a Arc<TableReader>,
-    /// `None` without a filter.
-    filter: Option<&'a ResidentFilter>,
-    /// The test of the filter's first module; unanswerable without one in memory.
-    question: Question<'a>,
+/// Progress of a lookup through the tables.
+struct Search<'a> {
+    /// Filters tested so far.
+    consulted: u64,
+    /// The record cache, until it has been asked.
+    records: Option<RecordAccess<'a>>,
+    /// Set if the answer is worth a record: the reads before the first search.
+    reads_before: Option<u64>,
+    /// Entries at or below it are deleted; `None` until an entry may have been found.
+    floor: Option<SeqNo>,
 }
 
-/// Result of a candidate's filter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// The key is certainly not in the table.
-    No,
-    /// The key may be in the table.
-    Maybe,
-    /// Nothing was tested: there is no filter, or no module of it in memory.
-    Unasked,
-}
-
-/// Result of a filter test and the number of modules tested.
-struct Tested {
-    modules: u64,
-    maybe: bool,
+impl Search<'_> {
+    /// The floor of the lookup, computed once.
+    #[inline]
+    fn floor<R: Recorder>(&mut self, lookup: &Lookup<'_>, recorder: &mut R) -> SeqNo {
+        *self.floor.get_or_insert_with(|| lookup.floor(recorder))
+    }
 }
 
 impl<'a> Lookup<'a> {
@@ -137,16 +154,44 @@ impl<'a> Lookup<'a> {
 
     #[inline]
     fn find<R: Recorder>(&self, counts: &mut LookupCounts, recorder: &mut R) -> Result<Option<Value>> {
-        let floor = self.floor(recorder); // Entries at or below it are gone.
+        let mut search =
+            Search { consulted: 0, records: self.settings.records, reads_before: None, floor: None };
+        if R::RECORDS {
+            search.floor(self, recorder);
+        }
         if let Some((entry, memtable)) = self.in_memtables(counts, recorder) {
+            let floor = search.floor(self, recorder);
             return visible_above(entry, floor, Home::Memtable(memtable), self.mode, counts);
         }
         self.prefetch_record();
+        let found = match self.view.plans() {
+            // The candidate of a single run stays in registers.
+            [plan] => match self.candidate(plan, plan.run.number_for(self.key), recorder)? {
+                Some(candidate) => self.consider(&candidate, &mut search, counts, recorder)?,
+                None => ControlFlow::Continue(()),
+            },
+            plans => self.find_in_runs(plans, &mut search, counts, recorder)?,
+        };
+        if let ControlFlow::Break(value) = found {
+            return Ok(value);
+        }
+        if let Some(before) = search.reads_before {
+            self.write_record(None, search.floor(self, recorder), counts.searching_reads() - before);
+        }
+        Ok(None)
+    }
+
+    /// Looks in the candidates of all runs, from the newest to the oldest.
+    #[inline(never)] // Keeps the code for a single run short.
+    fn find_in_runs<R: Recorder>(
+        &self,
+        plans: &'a [RunPlan],
+        search: &mut Search<'a>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<ControlFlow<Option<Value>>> {
         let places = self.view.places(self.key);
-        let mut plans = self.view.plans().iter().enumerate();
-        let mut consulted = 0; // Filters tested so far, over all rounds.
-        let mut records = self.settings.records; // Asked once.
-        let mut reads_before = None; // If the answer is worth a record.
+        let mut plans = plans.iter().enumerate();
         loop {
             let mut candidates = [None; CANDIDATES];
             // The cache misses of all candidates overlap; the tests below go from the newest to the
@@ -154,32 +199,48 @@ impl<'a> Lookup<'a> {
             let gathered = self.gather(places, &mut plans, &mut candidates, recorder)?;
             debug_assert!(gathered <= CANDIDATES, "{gathered} candidates of a round of {CANDIDATES}");
             for candidate in candidates.iter().take(gathered).flatten() {
-                let verdict = self.may_be_in(candidate, &mut consulted, counts, recorder)?;
-                if verdict != Verdict::No {
-                    if let Some(access) = records.take() {
-                        match self.ask_records(access, floor, recorder) {
-                            Cached::Value { value, .. } => return Ok(Some(value)),
-                            Cached::Absent { .. } => return Ok(None),
-                            Cached::Unknown { is_wanted } => {
-                                reads_before = is_wanted.then(|| counts.searching_reads())
-                            }
-                        }
-                    }
-                    if let Some(entry) = self.search(candidate, verdict, counts, recorder)? {
-                        if let Some(before) = reads_before {
-                            self.write_record(Some(&entry), floor, counts.searching_reads() - before);
-                        }
-                        return visible_above(entry, floor, candidate.home(), self.mode, counts);
-                    }
+                let considered = self.consider(candidate, search, counts, recorder)?;
+                if considered.is_break() {
+                    return Ok(considered);
                 }
             }
             if gathered < CANDIDATES {
-                if let Some(before) = reads_before {
-                    self.write_record(None, floor, counts.searching_reads() - before);
-                }
-                return Ok(None);
+                return Ok(ControlFlow::Continue(()));
             }
         }
+    }
+
+    /// Tests the candidate's filter. If it says "maybe", looks in the candidate, or in the record
+    /// cache before the first one. Breaks with the answer of the lookup.
+    #[inline(always)]
+    fn consider<R: Recorder>(
+        &self,
+        candidate: &Candidate<'a>,
+        search: &mut Search<'a>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<ControlFlow<Option<Value>>> {
+        let verdict = self.may_be_in(candidate, &mut search.consulted, counts, recorder)?;
+        if verdict == Verdict::No {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let floor = search.floor(self, recorder);
+        if let Some(access) = search.records.take() {
+            match self.ask_records(access, floor, recorder) {
+                Cached::Value { value, .. } => return Ok(ControlFlow::Break(Some(value))),
+                Cached::Absent { .. } => return Ok(ControlFlow::Break(None)),
+                Cached::Unknown { is_wanted } => {
+                    search.reads_before = is_wanted.then(|| counts.searching_reads());
+                }
+            }
+        }
+        let Some(entry) = self.search(candidate, verdict, counts, recorder)? else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if let Some(before) = search.reads_before {
+            self.write_record(Some(&entry), floor, counts.searching_reads() - before);
+        }
+        visible_above(entry, floor, candidate.home(), self.mode, counts).map(ControlFlow::Break)
     }
 
     /// The newest range tombstone over the key that is visible at this sequence number; `ZERO` if
@@ -231,222 +292,6 @@ impl<'a> Lookup<'a> {
             }
         }
         None
-    }
-
-    /// Fills `candidates` from `plans` and prefetches their filter lines. Returns their number.
-    #[inline(always)]
-    fn gather<R: Recorder>(
-        &self,
-        places: Places<'_>,
-        plans: &mut std::iter::Enumerate<std::slice::Iter<'a, RunPlan>>,
-        candidates: &mut [Option<Candidate<'a>>],
-        recorder: &mut R,
-    ) -> Result<usize> {
-        let mut gathered = 0;
-        while let Some(place) = candidates.get_mut(gathered) {
-            let Some((at, plan)) = plans.next() else { break };
-            let number = places.number(at, plan, self.key);
-            if let Some(candidate) = self.candidate(plan, number, recorder)? {
-                *place = Some(candidate);
-                gathered += 1;
-            }
-        }
-        debug_assert!(
-            gathered == candidates.len() || plans.len() == 0,
-            "a run is passed over: {gathered} candidates, {} runs are left",
-            plans.len()
-        );
-        Ok(gathered)
-    }
-
-    /// Opens table `number` of the run for this lookup; the view holds it closed.
-    #[cold]
-    #[inline(never)]
-    fn open_closed(
-        &self,
-        plan: &RunPlan,
-        number: usize,
-    ) -> Result<(&'a Option<ResidentFilter>, &'a Arc<TableReader>)> {
-        let missing = || Error::invalid(format!("table {number} of run {} does not exist", plan.run.id));
-        let table = plan.run.tables().get(number).ok_or_else(missing)?;
-        let Probe { filter, reader } = self.settings.opened.open(&table.meta)?;
-        Ok((filter, reader.as_ref().ok_or_else(missing)?))
-    }
-
-    /// Makes table `number` of the run, whose range holds the key, a candidate. Prefetches its
-    /// filter line.
-    // Inlined: a candidate returned through memory would be copied, and the copy waits for that
-    // memory.
-    #[inline(always)]
-    pub fn candidate<R: Recorder>(
-        &self,
-        plan: &'a RunPlan,
-        number: Option<usize>,
-        recorder: &mut R,
-    ) -> Result<Option<Candidate<'a>>> {
-        let Some(number) = number else {
-            recorder.step(|| Step::outside(plan.level, &plan.run));
-            return Ok(None);
-        };
-        let (filter, reader) = match plan.probes.get(number) {
-            Some(Probe { filter, reader: Some(reader) }) => (filter, reader),
-            _ => self.open_closed(plan, number)?,
-        };
-        let filter = filter.as_ref();
-        debug_assert!(
-            plan.run.tables().get(number).is_some_and(|table| table.range.contains(self.key)),
-            "table {number} of run {} is asked for a key outside its range",
-            plan.run.id
-        );
-        let question = filter.map(|filter| filter.ask(self.digest, self.settings.prefetch));
-        let question = question.unwrap_or_else(Question::unanswerable);
-        Ok(Some(Candidate { plan, number, reader, filter, question }))
-    }
-
-    /// Tests the candidate's filter. `consulted` counts the filters tested.
-    #[inline(always)]
-    pub fn may_be_in<R: Recorder>(
-        &self,
-        candidate: &Candidate<'_>,
-        consulted: &mut u64,
-        counts: &mut LookupCounts,
-        recorder: &mut R,
-    ) -> Result<Verdict> {
-        let Some(filter) = candidate.filter else {
-            recorder.step(|| Step::no_filter(candidate.plan, candidate.number));
-            return Ok(Verdict::Unasked);
-        };
-        let is_shared = self.settings.hash_sharing || *consulted == 0;
-        let tested = if self.settings.timer.is_some() {
-            self.test_timed(candidate, filter, is_shared, counts, recorder)?
-        } else {
-            let (question, digest) = self.question_to(candidate, is_shared);
-            self.test(candidate, filter, question, digest, counts, recorder)?
-        };
-        counts.modules += tested.modules;
-        debug_assert!(
-            tested.modules as usize <= filter.geometry().modules().len(),
-            "{} modules tested of {}",
-            tested.modules,
-            filter.geometry().modules().len()
-        );
-        debug_assert!(tested.maybe || tested.modules > 0, "a filter denies the key without a test");
-        if tested.modules > 0 {
-            *consulted += 1;
-            counts.filters += 1;
-        }
-        let verdict = match (tested.maybe, tested.modules) {
-            (false, _) => Verdict::No,
-            (true, 0) => Verdict::Unasked,
-            (true, _) => Verdict::Maybe,
-        };
-        recorder.filter(candidate.plan, candidate.number, verdict);
-        Ok(verdict)
-    }
-
-    /// Tests the modules one by one, up to the first "no".
-    #[inline(always)]
-    fn test<R: Recorder>(
-        &self,
-        candidate: &Candidate<'_>,
-        filter: &ResidentFilter,
-        first: Question<'_>,
-        digest: KeyDigest,
-        counts: &mut LookupCounts,
-        recorder: &mut R,
-    ) -> Result<Tested> {
-        let mut tested = Tested { modules: 0, maybe: true };
-        if first.is_answerable() {
-            tested = Tested { modules: 1, maybe: first.maybe() };
-            recorder.module(|| ModuleStep::held(0, tested.maybe));
-        }
-        if tested.maybe && (filter.has_more() || tested.modules == 0) {
-            self.test_more(candidate, filter, digest, &mut tested, counts, recorder)?;
-        }
-        Ok(tested)
-    }
-
-    /// Tests the modules that remain after the first. A module in memory is tested unless it is
-    /// dormant. A module that the residency plan fetches is read. Any other module is skipped.
-    #[inline(never)] // Some nine of ten absent keys end at the first module.
-    fn test_more<R: Recorder>(
-        &self,
-        candidate: &Candidate<'_>,
-        filter: &ResidentFilter,
-        digest: KeyDigest,
-        tested: &mut Tested,
-        counts: &mut LookupCounts,
-        recorder: &mut R,
-    ) -> Result<()> {
-        let modules = filter.geometry().modules().len();
-        debug_assert!(tested.maybe, "a denied key is tested further");
-        debug_assert!(tested.modules <= 1, "the first module was tested {} times", tested.modules);
-        for module in tested.modules as usize..modules {
-            let maybe = match filter.module(digest, module) {
-                Some(maybe) => {
-                    recorder.module(|| ModuleStep::held(module, maybe));
-                    maybe
-                }
-                None if filter.fetches(module) => {
-                    let mut io = ReadCounters::default();
-                    let maybe = candidate.reader.fetch_module(digest, module, &mut io)?;
-                    recorder.module(|| ModuleStep::fetched(module, maybe, &io));
-                    counts.add_reads(&io);
-                    maybe
-                }
-                None => {
-                    counts.modules_skipped += 1;
-                    recorder.module(|| ModuleStep::skipped(module, filter));
-                    continue;
-                }
-            };
-            tested.modules += 1;
-            tested.maybe = maybe;
-            if !maybe {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// The question to the candidate's first module, and the digest for the further ones: the
-    /// shared digest or, if it is not shared, a new one.
-    #[inline(always)]
-    fn question_to(&self, candidate: &Candidate<'a>, is_shared: bool) -> (Question<'a>, KeyDigest) {
-        if is_shared { (candidate.question, self.digest) } else { self.hash_anew(candidate.question) }
-    }
-
-    /// Hashes the key again, and makes the question depend on that hash.
-    #[inline(never)] // Only the baseline without hash sharing runs it.
-    fn hash_anew(&self, question: Question<'a>) -> (Question<'a>, KeyDigest) {
-        let digest = self.settings.digest.digest(self.key);
-        (question.asked_by(self.digest, digest), digest)
-    }
-
-    /// Times [`Self::test`].
-    #[cold]
-    fn test_timed<R: Recorder>(
-        &self,
-        candidate: &Candidate<'a>,
-        filter: &ResidentFilter,
-        is_shared: bool,
-        counts: &mut LookupCounts,
-        recorder: &mut R,
-    ) -> Result<Tested> {
-        let settings = &self.settings;
-        // A shared digest costs no time here.
-        let begin_ns = if is_shared { 0 } else { settings.now_ns() };
-        let (question, digest) = self.question_to(candidate, is_shared);
-        let hashed_ns = settings.now_ns();
-        let tested = self.test(candidate, filter, question, digest, counts, recorder);
-        let end_ns = settings.now_ns();
-        counts.probe_ns += settings.elapsed_ns(hashed_ns, end_ns);
-        counts.timer_ns += 2 * settings.clock_read_ns();
-        if !is_shared {
-            counts.hash_ns += settings.elapsed_ns(begin_ns, hashed_ns);
-            counts.timer_ns += settings.clock_read_ns();
-        }
-        tested
     }
 
     /// Searches the candidate's index and block.
@@ -515,24 +360,6 @@ impl<'a> Lookup<'a> {
     ) -> Result<Option<Entry>> {
         let Self { key, seq, digest, mode, .. } = *self;
         Ok(candidate.reader.get_from(block, located, key, seq, digest, mode, io)?)
-    }
-}
-
-impl<'a> Candidate<'a> {
-    /// The table.
-    pub fn reader(&self) -> &'a Arc<TableReader> {
-        self.reader
-    }
-
-    /// Passes the result of a search, and the filter's verdict before it, to the recorder.
-    #[inline(always)]
-    pub fn tell<R: Recorder>(&self, verdict: Verdict, found: bool, recorder: &mut R) {
-        recorder.searched(self.plan, self.number, verdict, found);
-    }
-
-    /// The place of its entries' large values.
-    pub fn home(&self) -> Home<'a> {
-        Home::Table(self.reader)
     }
 }
 

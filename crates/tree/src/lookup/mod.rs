@@ -1,6 +1,7 @@
 //! Point lookups over a view: one key ([`get`]), many keys ([`multi_get`]), and the trace of one
 //! ([`explain`]).
 
+pub mod candidate;
 pub mod explain;
 pub mod get;
 pub mod multi_get;

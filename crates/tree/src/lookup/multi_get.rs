@@ -6,25 +6,27 @@
 //! single lookups.
 //!
 //! Phases: digests, and prefetch of the memtables' lines; memtables; candidates of all runs, and
-//! prefetch of their filter lines. Then in rounds, until every key has its answer:
+//! prefetch of their filter lines; filter tests, newest first, for each key up to its first
+//! "maybe". Most absent keys end here. The others become [`Pending`]: the record cache is asked
+//! for them, and then in rounds, until every key has its answer:
 //!
-//! 1. filter tests, newest first, for each key up to its first "maybe"; in the first round, the
-//!    record cache for the keys that are left;
-//! 2. index searches, and prefetch of the first lines of cached blocks;
-//! 3. reads of the blocks that are not cached, in parallel if reads have been slow
+//! 1. index searches, and prefetch of the first lines of cached blocks;
+//! 2. reads of the blocks that are not cached, in parallel if reads have been slow
 //!    ([`super::pool`]);
-//! 4. prefetch of the entries that tags point to;
-//! 5. block searches.
+//! 3. prefetch of the entries that tags point to;
+//! 4. block searches;
+//! 5. filter tests, for each key that was not found, up to its next "maybe".
 //!
 //! The steps themselves are in [`super::get`].
 
 use std::sync::Arc;
 
-use shamba_key::SeqNo;
+use shamba_key::{KeyDigest, SeqNo};
 use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
 
+use super::candidate::{Candidate, Verdict};
 use super::explain::{Recorder, Silent};
-use super::get::{Candidate, Home, Lookup, LookupSettings, Verdict, visible_above};
+use super::get::{Home, Lookup, LookupSettings, visible_above};
 use super::opened::OpenedTables;
 use super::pool::ReadPool;
 use super::sampler::Sampler;
@@ -43,18 +45,24 @@ const GROUP: usize = 32;
 const PART: usize = 8 * GROUP;
 const _: () = assert!(PART % GROUP == 0, "a part consists of whole groups");
 
-/// Progress of one key of a group.
+/// One key of a group that no filter has let through yet.
+struct Asked<'a> {
+    key: &'a [u8],
+    digest: KeyDigest,
+    /// Its position among the answers.
+    place: usize,
+    /// Its first candidate in the group's list. They end where those of the next key begin.
+    from: usize,
+}
+
+/// Progress of one key of a group that a table may hold.
 struct Pending<'a> {
     lookup: Lookup<'a>,
     /// Entries at or below it are deleted.
     floor: SeqNo,
     /// Its position among the answers.
     place: usize,
-    /// Its candidates not yet tested: a range of the group's list.
-    from: usize,
-    to: usize,
-    /// Filters tested.
-    consulted: u64,
+    walk: Walk,
     /// Result of the present candidate's filter.
     verdict: Verdict,
     /// Location of the block in its present candidate.
@@ -66,6 +74,15 @@ struct Pending<'a> {
     is_wanted: bool,
     /// Set for the key that is sampled.
     sampler: Option<Sampler>,
+}
+
+/// A key's way through its candidates.
+struct Walk {
+    /// Its candidates not yet passed: a range of the group's list.
+    from: usize,
+    to: usize,
+    /// Filters tested.
+    consulted: u64,
 }
 
 /// Sampling of keys for statistics.
@@ -99,24 +116,23 @@ pub fn multi_get<K: AsRef<[u8]>>(
     for part in keys.chunks(PART) {
         let opened = OpenedTables::default();
         let settings = LookupSettings { opened: &opened, ..settings };
-        let mut group = Group { pending: Vec::with_capacity(GROUP), candidates: Vec::new(), sampled: None };
+        let mut group = Group {
+            view,
+            settings: &settings,
+            seq,
+            asked: Vec::with_capacity(GROUP.min(keys.len())),
+            candidates: Vec::with_capacity(GROUP.min(keys.len()) * view.plans().len()),
+            pending: Vec::new(),
+            sampled: None,
+        };
         for keys in part.chunks(GROUP) {
-            group.begin(view, settings, seq, keys, answers.len(), counts);
-            if let Some(sampled) = (samples.next)(keys.len() as u64) {
-                if let Some(pending) = group.pending.get_mut(sampled as usize) {
-                    pending.sampler = Some(Sampler::default());
-                }
-            }
-            debug_assert!(
-                group.pending.len() == keys.len(),
-                "{} lookups for {} keys",
-                group.pending.len(),
-                keys.len()
-            );
-            answers.resize_with(answers.len() + keys.len(), || None);
+            let first_place = answers.len();
+            group.begin(keys, first_place, counts);
+            let sampled = (samples.next)(keys.len() as u64).map(|number| first_place + number as usize);
+            answers.resize_with(first_place + keys.len(), || None);
             group.ask_memtables(&mut answers, counts)?;
-            group.gather(view)?;
-            group.test_filters(counts)?;
+            group.gather()?;
+            group.test_first(sampled, counts)?;
             if settings.records.is_some() {
                 group.ask_records(&mut answers);
             }
@@ -146,85 +162,120 @@ struct Loads {
 }
 
 struct Group<'a> {
-    pending: Vec<Pending<'a>>,
+    view: &'a View,
+    settings: &'a LookupSettings<'a>,
+    seq: SeqNo,
+    asked: Vec<Asked<'a>>,
+    /// Of all keys, in their order.
     candidates: Vec<Candidate<'a>>,
+    pending: Vec<Pending<'a>>,
     /// The sample of the sampled key, once the tree has answered it.
     sampled: Option<Sampler>,
 }
 
 impl<'a> Group<'a> {
+    /// The lookup of one key.
+    #[inline(always)]
+    fn lookup(&self, asked: &Asked<'a>) -> Lookup<'a> {
+        let (Self { view, settings, seq, .. }, Asked { key, digest, .. }) = (self, asked);
+        Lookup { view, settings, key, digest: *digest, seq: *seq, mode: ValueMode::Copy }
+    }
+
     /// Computes the digests and prefetches the first lines that the memtables read.
-    fn begin<K: AsRef<[u8]>>(
-        &mut self,
-        view: &'a View,
-        settings: LookupSettings<'a>,
-        seq: SeqNo,
-        keys: &'a [K],
-        first_place: usize,
-        counts: &mut LookupCounts,
-    ) {
-        self.pending.clear();
-        self.candidates.clear();
+    fn begin<K: AsRef<[u8]>>(&mut self, keys: &'a [K], first_place: usize, counts: &mut LookupCounts) {
         debug_assert!(keys.len() <= GROUP, "a group of {} keys", keys.len());
+        debug_assert!(self.pending.is_empty(), "{} keys of the group before are left", self.pending.len());
+        self.asked.clear();
+        self.candidates.clear();
         counts.lookups += keys.len() as u64;
-        let begin_ns = settings.now_ns();
-        for (number, key) in keys.iter().enumerate() {
-            let key = key.as_ref();
-            let digest = settings.digest.digest(key);
-            self.pending.push(Pending {
-                lookup: Lookup { view, settings, key, digest, seq, mode: ValueMode::Copy },
-                floor: SeqNo::ZERO,
-                place: first_place + number,
-                from: 0,
-                to: 0,
-                consulted: 0,
-                verdict: Verdict::Unasked,
-                block: None,
-                loaded: None,
-                state: BlockState::Cached,
-                is_wanted: false,
-                sampler: None,
-            });
-        }
-        counts.hash_ns += settings.elapsed_ns(begin_ns, settings.now_ns());
-        counts.timer_ns += 2 * settings.clock_read_ns();
-        if settings.prefetch {
-            for memtable in view.memtables.iter().filter(|memtable| memtable.entries() > 0) {
-                self.pending.iter().for_each(|pending| memtable.prefetch(pending.lookup.digest));
+        let (asked, digest) = (&mut self.asked, self.settings.digest);
+        self.settings.hashing(counts, || {
+            asked.extend(keys.iter().enumerate().map(|(number, key)| {
+                let key = key.as_ref();
+                Asked { key, digest: digest.digest(key), place: first_place + number, from: 0 }
+            }));
+        });
+        if self.settings.prefetch {
+            for memtable in self.view.memtables.iter().filter(|memtable| memtable.entries() > 0) {
+                self.asked.iter().for_each(|asked| memtable.prefetch(asked.digest));
             }
         }
     }
 
     /// Searches the memtables. Keys that are answered leave the group.
     fn ask_memtables(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
+        if self.view.memtables.iter().all(|memtable| memtable.entries() == 0) {
+            return Ok(());
+        }
         let mut failed = None;
-        self.pending.retain_mut(|pending| {
-            pending.floor = pending.lookup.floor(&mut Silent);
-            let Some((entry, memtable)) = pending.lookup.in_memtables(counts, &mut Silent) else {
+        let mut all = std::mem::take(&mut self.asked);
+        all.retain(|asked| {
+            let lookup = self.lookup(asked);
+            let Some((entry, memtable)) = lookup.in_memtables(counts, &mut Silent) else {
                 return true;
             };
-            match visible_above(entry, pending.floor, Home::Memtable(memtable), ValueMode::Copy, counts) {
-                Ok(value) => answers[pending.place] = value,
+            let floor = lookup.floor(&mut Silent);
+            match visible_above(entry, floor, Home::Memtable(memtable), ValueMode::Copy, counts) {
+                Ok(value) => answers[asked.place] = value,
                 Err(error) => failed = Some(error),
             }
             false
         });
+        self.asked = all;
         failed.map_or(Ok(()), Err)
     }
 
     /// Collects the candidates of every key and prefetches their filter lines.
-    fn gather(&mut self, view: &'a View) -> Result<()> {
-        for pending in &mut self.pending {
-            pending.lookup.prefetch_record();
-            pending.from = self.candidates.len();
-            let places = view.places(pending.lookup.key);
-            for (at, plan) in view.plans().iter().enumerate() {
-                let number = places.number(at, plan, pending.lookup.key);
-                self.candidates.extend(pending.lookup.candidate(plan, number, &mut Silent)?);
+    fn gather(&mut self) -> Result<()> {
+        for at in 0..self.asked.len() {
+            let Some(asked) = self.asked.get_mut(at) else { break };
+            asked.from = self.candidates.len();
+            let (key, digest) = (asked.key, asked.digest);
+            let lookup = self.lookup(&Asked { key, digest, place: 0, from: 0 });
+            lookup.prefetch_record();
+            let places = self.view.places(key);
+            for (at, plan) in self.view.plans().iter().enumerate() {
+                let number = places.number(at, plan, key);
+                if let Some(candidate) = lookup.candidate(plan, number, &mut Silent)? {
+                    self.candidates.push(candidate);
+                }
             }
-            debug_assert!(pending.from <= self.candidates.len(), "candidates from {} on", pending.from);
-            pending.to = self.candidates.len();
         }
+        Ok(())
+    }
+
+    /// Tests the filters of every key up to its first "maybe". Keys that have one become pending.
+    /// The key at place `sampled` is sampled.
+    fn test_first(&mut self, sampled: Option<usize>, counts: &mut LookupCounts) -> Result<()> {
+        let mut pending = std::mem::take(&mut self.pending);
+        let ends = self.asked.iter().skip(1).map(|next| next.from).chain([self.candidates.len()]);
+        for (asked, to) in self.asked.iter().zip(ends) {
+            debug_assert!(asked.from <= to, "candidates {} to {to}", asked.from);
+            let lookup = self.lookup(asked);
+            let mut walk = Walk { from: asked.from, to, consulted: 0 };
+            let mut sampler = (sampled == Some(asked.place)).then(Sampler::default);
+            let verdict = walk.next_maybe(&lookup, &self.candidates, sampler.as_mut(), counts)?;
+            let Some(verdict) = verdict else {
+                self.sampled = sampler.or(self.sampled);
+                continue;
+            };
+            if pending.is_empty() {
+                pending.reserve(self.asked.len());
+            }
+            pending.push(Pending {
+                floor: lookup.floor(&mut Silent),
+                lookup,
+                place: asked.place,
+                walk,
+                verdict,
+                block: None,
+                loaded: None,
+                state: BlockState::Cached,
+                is_wanted: false,
+                sampler,
+            });
+        }
+        self.pending = pending;
         Ok(())
     }
 
@@ -252,7 +303,7 @@ impl<'a> Group<'a> {
         });
     }
 
-    /// Moves every key to its first candidate that may hold it. Keys without one leave the group.
+    /// Moves every key to its next candidate that may hold it. Keys without one leave the group.
     fn test_filters(&mut self, counts: &mut LookupCounts) -> Result<()> {
         let (candidates, sampled) = (&self.candidates, &mut self.sampled);
         let mut failed = None;
@@ -277,14 +328,14 @@ impl<'a> Group<'a> {
     fn locate(&mut self, counts: &mut LookupCounts) -> Result<()> {
         for pending in &mut self.pending {
             debug_assert!(
-                pending.from < pending.to && pending.to <= self.candidates.len(),
+                pending.walk.from < pending.walk.to && pending.walk.to <= self.candidates.len(),
                 "a key waits at candidate {} of {} to {}",
-                pending.from,
-                pending.to,
+                pending.walk.from,
+                pending.walk.to,
                 self.candidates.len()
             );
             debug_assert!(pending.verdict != Verdict::No, "a table is searched that cannot hold the key");
-            let Some(candidate) = self.candidates.get(pending.from) else { continue };
+            let Some(candidate) = self.candidates.get(pending.walk.from) else { continue };
             let Lookup { key, seq, .. } = pending.lookup;
             let mut io = pending.lookup.read_counters();
             let located = candidate.reader().locate(key, seq, &mut io);
@@ -308,7 +359,7 @@ impl<'a> Group<'a> {
         let mut blocks: Vec<(Arc<TableReader>, Located)> = Vec::new();
         let mut sharers: Vec<(usize, usize)> = Vec::new(); // Pending, block.
         for (at, pending) in self.pending.iter_mut().enumerate().filter(|(_, pending)| is_cold(pending)) {
-            let candidate = self.candidates.get(pending.from);
+            let candidate = self.candidates.get(pending.walk.from);
             let Some((reader, located)) = candidate.map(Candidate::reader).zip(pending.block) else {
                 continue;
             };
@@ -355,7 +406,7 @@ impl<'a> Group<'a> {
     fn ask_for_entries(&self) {
         let cached = self.pending.iter().filter(|pending| pending.state == BlockState::Cached);
         for pending in cached.filter(|pending| pending.lookup.settings.prefetch) {
-            if let (Some(candidate), Some(block)) = (self.candidates.get(pending.from), &pending.block) {
+            if let (Some(candidate), Some(block)) = (self.candidates.get(pending.walk.from), &pending.block) {
                 candidate.reader().prefetch_entry(block, pending.lookup.digest);
             }
         }
@@ -367,7 +418,7 @@ impl<'a> Group<'a> {
         let mut failed = None;
         let sampled = &mut self.sampled;
         self.pending.retain_mut(|pending| {
-            let Some(candidate) = self.candidates.get(pending.from) else { return false };
+            let Some(candidate) = self.candidates.get(pending.walk.from) else { return false };
             match pending.search(candidate, counts) {
                 Ok(Some(entry)) => {
                     if pending.is_wanted {
@@ -381,8 +432,11 @@ impl<'a> Group<'a> {
                     false
                 }
                 Ok(None) => {
-                    debug_assert!(pending.from < pending.to, "a search beyond the key's candidates");
-                    pending.from += 1;
+                    debug_assert!(
+                        pending.walk.from < pending.walk.to,
+                        "a search beyond the key's candidates"
+                    );
+                    pending.walk.from += 1;
                     true
                 }
                 Err(error) => {
@@ -430,16 +484,34 @@ impl Pending<'_> {
 
     /// Moves to the next candidate that may hold the key; false if there is none.
     fn advance(&mut self, candidates: &[Candidate<'_>], counts: &mut LookupCounts) -> Result<bool> {
-        while let Some(candidate) = candidates.get(self.from).filter(|_| self.from < self.to) {
-            self.verdict = match &mut self.sampler {
-                None => self.lookup.may_be_in(candidate, &mut self.consulted, counts, &mut Silent)?,
-                Some(sampler) => self.lookup.may_be_in(candidate, &mut self.consulted, counts, sampler)?,
+        let verdict = self.walk.next_maybe(&self.lookup, candidates, self.sampler.as_mut(), counts)?;
+        self.verdict = verdict.unwrap_or(Verdict::No);
+        Ok(verdict.is_some())
+    }
+}
+
+impl Walk {
+    /// Moves to the next candidate that may hold the key, and returns what its filter said; `None`
+    /// if there is none.
+    #[inline(always)]
+    fn next_maybe(
+        &mut self,
+        lookup: &Lookup<'_>,
+        candidates: &[Candidate<'_>],
+        mut sampler: Option<&mut Sampler>,
+        counts: &mut LookupCounts,
+    ) -> Result<Option<Verdict>> {
+        let own = candidates.get(self.from..self.to).unwrap_or_default();
+        for candidate in own {
+            let verdict = match &mut sampler {
+                None => lookup.may_be_in(candidate, &mut self.consulted, counts, &mut Silent)?,
+                Some(sampler) => lookup.may_be_in(candidate, &mut self.consulted, counts, *sampler)?,
             };
-            if self.verdict != Verdict::No {
-                return Ok(true);
+            if verdict != Verdict::No {
+                return Ok(Some(verdict));
             }
             self.from += 1;
         }
-        Ok(false)
+        Ok(None)
     }
 }

@@ -6,7 +6,7 @@
 //! `multi_get` begins a new list after some keys. Usually all tables are open; the list is then a
 //! null pointer on the stack.
 
-use std::sync::OnceLock;
+use std::cell::OnceCell;
 
 use shamba_table::TableId;
 
@@ -17,13 +17,13 @@ use crate::view::Probe;
 /// Tables opened for lookups. They are closed when the list is dropped.
 #[derive(Default)]
 pub struct OpenedTables {
-    first: OnceLock<Box<Opened>>,
+    first: OnceCell<Box<Opened>>,
 }
 
 struct Opened {
     table: TableId,
     probe: Probe,
-    next: OnceLock<Box<Opened>>,
+    next: OnceCell<Box<Opened>>,
 }
 
 impl OpenedTables {
@@ -42,16 +42,24 @@ impl OpenedTables {
             place = &opened.next;
         }
         let probe = Probe::of(Some(&meta.open()?));
-        Ok(&place.get_or_init(|| Box::new(Opened { table: meta.id, probe, next: OnceLock::new() })).probe)
+        Ok(&place.get_or_init(|| Box::new(Opened { table: meta.id, probe, next: OnceCell::new() })).probe)
     }
 }
 
 impl Drop for OpenedTables {
+    #[inline]
     fn drop(&mut self) {
-        // Iterative, not recursive: a batch may have opened many tables.
-        let mut next = self.first.take();
-        while let Some(mut opened) = next {
-            next = opened.next.take();
+        if let Some(first) = self.first.take() {
+            close_all(first);
         }
+    }
+}
+
+/// Drops a list. Iterative, not recursive: a batch may have opened many tables.
+#[cold]
+fn close_all(first: Box<Opened>) {
+    let mut next = Some(first);
+    while let Some(mut opened) = next {
+        next = opened.next.take();
     }
 }

@@ -4,8 +4,8 @@
 
 use shamba_table::TableReader;
 
+use super::candidate::Verdict;
 use super::explain::Recorder;
-use super::get::Verdict;
 use crate::view::RunPlan;
 
 /// Recorder of a sampled lookup.

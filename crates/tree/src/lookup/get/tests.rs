@@ -1,5 +1,6 @@
 //! Timing of lookups without the cost of the clock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::Clock;

@@ -46,12 +46,13 @@ const WINDOW_BYTES: usize = 256 << 10;
 const COPIED_BYTES_MAX: usize = 32 << 10;
 const _: () = assert!(COPIED_BYTES_MAX < WINDOW_BYTES, "an append spans at most two windows");
 
-/// Number of appends after a sync that are written, not copied. A log that is synced for every write
-/// has two: the promise of the last sync, and the record.
+/// Number of appends after a sync that are written, not copied. A log that is synced for every
+/// write has two: the promise of the last sync, and the record.
 const WRITTEN_AFTER_SYNC: u32 = 2;
-/// Bytes of zeros per write. The operating system keeps what one call wrote in one unit (a folio) and
-/// examines the whole unit when part of it is synced: after writes of 64 KiB a sync takes 3 % longer.
-/// Smaller writes cost more than they save: 470 us a window of 4 KiB, 220 of 16 KiB, 200 of 64 KiB.
+/// Bytes of zeros per write. The operating system keeps what one call wrote in one unit (a folio),
+/// and examines the whole unit when part of it is synced: after writes of 64 KiB a sync takes 3 %
+/// longer. Smaller writes cost more: a window takes 470 us in writes of 4 KiB, 220 in writes of
+/// 16 KiB, 200 in writes of 64 KiB.
 static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
 /// File systems that use the same cached page for maps and for system calls, and overwrite blocks

@@ -7,12 +7,16 @@
 //! copy of a short log tail. A new manifest with the result becomes current by one rename. Only
 //! then may a write be acknowledged.
 //!
+//! Undamaged logs whose entries fit in memory need no tables yet: the new log follows them, and the
+//! memtables are flushed after the open ([`deferred`]).
+//!
 //! So a crash at any point of an open leaves either the state before, which recovers in the same
 //! way, or the state after. Nothing is ever appended to an old log, and a dropped tail cannot come
 //! back.
 //!
 //! Files that the current manifest does not name are removed at the end; no version needs them.
 
+mod deferred;
 mod locking;
 mod rebuild;
 
@@ -44,7 +48,7 @@ use shamba_tree::version::manifest::{
 use shamba_tree::version::{ManifestEdit, OpenTables, Pairs, TableMeta};
 
 use self::locking::lock_directory;
-use self::rebuild::{Rebuilt, Tail};
+use self::rebuild::{Place, Rebuilt, Tail};
 
 /// Longest wait of an open for its floor in a shared budget; then it begins with what is free.
 const FLOOR_WAIT_US: u64 = 2_000_000;
@@ -257,8 +261,18 @@ fn begin(
         return Ok(());
     }
     let edit = ManifestEdit { settings: given, last_seq: Some(last_seq), ..Default::default() };
-    let (mut edit, tail) = replayed.finish(last_seq, edit)?;
+    let (mut edit, place) = replayed.finish(report, last_seq, edit)?;
     let log = core.catalog.new_log_no();
+    if let Place::Deferred(generations) = place {
+        // The old logs remain the valid ones. Without the new manifest the new log is an empty one
+        // that follows them.
+        let wal = deferred::create_log(core, log, report, last_seq)?;
+        core.catalog.begin(&mut state, edit)?;
+        publish_versions(core, &state);
+        deferred::begin(core, generations, report, (state.first_log, last_seq), wal);
+        remove_left_overs(core, &state, state.first_log, files);
+        return Ok(());
+    }
     edit.first_log = Some(log);
     let wal = if is_new {
         // The database exists only once the manifest does, so the manifest comes before the log.
@@ -271,21 +285,16 @@ fn begin(
         core.catalog.continue_with(&promise, &state)?;
         wal
     } else {
-        let mut wal = match tail {
-            Some(tail) => create_log_with(core, log, state.first_log, &tail)?,
-            None => create_log(core, log, last_seq)?,
+        let mut wal = match place {
+            Place::Copied(tail) => create_log_with(core, log, state.first_log, &tail)?,
+            _ => create_log(core, log, last_seq)?,
         };
         wal.sync_unpromised()?;
         edit.log_promise = Some((log, wal.synced()));
         core.catalog.begin(&mut state, edit)?;
         wal
     };
-    for (id, keyspace) in core.catalog.keyspaces().iter() {
-        let Some(keyspace_state) = state.keyspaces.get(id) else { continue };
-        let version = Arc::new(keyspace_state.version.clone());
-        keyspace.publish(|view| view.next(view.memtables.clone(), version));
-    }
-    core.residency.charge_trees();
+    publish_versions(core, &state);
     let wal = match core.settings.no_wal {
         false => Some(wal),
         true => {
@@ -298,6 +307,16 @@ fn begin(
     core.writer.begin(last_seq, wal);
     remove_left_overs(core, &state, log, files);
     Ok(())
+}
+
+/// Publishes the versions of `state`, which is in force.
+fn publish_versions(core: &Core, state: &ManifestState) {
+    for (id, keyspace) in core.catalog.keyspaces().iter() {
+        let Some(keyspace_state) = state.keyspaces.get(id) else { continue };
+        let version = Arc::new(keyspace_state.version.clone());
+        keyspace.publish(|view| view.next(view.memtables.clone(), version));
+    }
+    core.residency.charge_trees();
 }
 
 fn create_log(core: &Core, log: LogNo, base_seq: SeqNo) -> Result<WalWriter> {

@@ -31,6 +31,7 @@ use super::{Writer, Writing};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
+use crate::options::settings::Durability;
 use crate::ranked::Ranked;
 use crate::trace::{Noting, TraceRecorder};
 
@@ -58,6 +59,11 @@ impl Groups for Writer {
             writing.log.keep_values(shares.clone())?
         } else {
             self.ensure_log(writing)?;
+            let is_synced =
+                |share: Share<'_>| matches!(share.durability, Durability::Sync | Durability::Interval { .. });
+            if writing.log.replayed_through().is_some() && shares.clone().any(is_synced) {
+                self.settle_replayed(writing)?;
+            }
             writing.log.append(writing.last_seq, shares.clone())?
         };
         let bytes = shares.clone().map(|share| share.writes.bytes() as u64).sum::<u64>();

@@ -80,7 +80,7 @@ impl Writer {
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         if !self.settings.no_wal {
             // The drop is durable at once; the writes before it must not be lost.
-            writing.log.sync()?;
+            self.sync_log(&mut writing)?;
         }
         keyspace.dropped.store(true, Ordering::Release);
         let dropped = self.catalog.install(&[], Vec::new(), |_| {
@@ -169,7 +169,7 @@ impl Writer {
             self.ensure_log(writing)?;
             writing.log.append_nothing(keyspace, writing.last_seq, seq)?;
             writing.last_seq = seq;
-            writing.log.sync()?;
+            self.sync_log(writing)?;
         }
         writing.last_seq = seq;
         Ok(seq)
@@ -186,9 +186,11 @@ impl Writer {
         // Under the lock no write can come between the last flush and the close: it would be
         // acknowledged and lost.
         let mut writing = self.writing.lock();
-        let flushed = flushed.and_then(|()| match flush_first {
-            true => self.flush_locked(&mut writing),
-            false => Ok(()),
+        let flushed = flushed.and_then(|()| match self.lifecycle.check_writable() {
+            Ok(()) if flush_first => self.flush_locked(&mut writing),
+            // The log can end cleanly only after that.
+            Ok(()) => self.settle_replayed(&mut writing),
+            Err(_) => Ok(()),
         });
         self.lifecycle.close().then_some(flushed)
     }

@@ -169,6 +169,22 @@ impl Writer {
         }
     }
 
+    /// Begins to accept writes after `last_seq` into `wal`, while the entries up to there wait in
+    /// `generations` for their flush. `wal` is not synced before all of them are in tables, unless
+    /// the logs that hold them are known to be durable.
+    pub fn begin_after(&self, generations: Vec<Generation>, last_seq: SeqNo, wal: WalWriter) {
+        let through = (!wal.is_predecessor_synced()).then_some(last_seq);
+        self.begin(last_seq, Some(wal));
+        let mut writing = self.writing.lock();
+        assert!(writing.active.is_empty(), "replayed entries are in memtables that take writes");
+        writing.log.follow_replayed(through);
+        for generation in generations {
+            self.sealed.seal(generation);
+        }
+        self.pressure.changed();
+        self.background.wake();
+    }
+
     /// Makes one operation visible and as durable as asked; see [`commit`].
     ///
     /// # Errors
@@ -248,13 +264,24 @@ impl Writer {
         }
         self.lifecycle.check_writable()?;
         let _events = hold_events();
-        self.writing.lock().log.sync()
+        self.sync_log(&mut self.writing.lock())
+    }
+
+    /// Syncs everything in the logs.
+    ///
+    /// # Errors
+    /// The error of the sync, or of a flush that it waits for.
+    fn sync_log(&self, writing: &mut Writing) -> Result<()> {
+        self.settle_replayed(writing)?;
+        writing.log.sync()
     }
 
     /// Syncs the log whenever the interval of a write has passed, until [`Self::stop_syncs`].
     pub fn run_syncs(&self) {
         while self.schedule.wait(self.clock.as_ref()) {
             let _events = hold_events();
+            // No sync is due while replayed entries are not in tables: the write that requested it
+            // waited for that.
             self.writing.lock().log.sync_if_due();
         }
     }

@@ -110,6 +110,19 @@ impl Writer {
         self.wait_for_flushes(&|| self.sealed.is_empty())
     }
 
+    /// Waits until the entries that the open replayed are in tables, if the log must not be synced
+    /// before: the first time that a write after such an open has to be durable. The caller holds
+    /// the writer's lock.
+    ///
+    /// # Errors
+    /// The error of the flush.
+    pub(super) fn settle_replayed(&self, writing: &mut Writing) -> Result<()> {
+        let Some(through) = writing.log.replayed_through() else { return Ok(()) };
+        self.wait_for_flushes(&|| self.sealed.is_flushed(through))?;
+        writing.log.follow_replayed(None);
+        Ok(())
+    }
+
     fn wait_for_flushes(&self, done: &dyn Fn() -> bool) -> Result<()> {
         let background = self.background.get().ok_or_else(Error::closed)?;
         background.wait_for_flushes(done)

@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn create_in(dir: &tempfile::TempDir, name: &str) -> (PathBuf, MappedFile) {
     let path = dir.path().join(name);
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).expect("created");
-    (path, MappedFile { file, end: 0, file_bytes: 0, may_map: true, window: None })
+    (path, MappedFile::new(file, true))
 }
 
 /// Bytes that differ from their neighbours.
@@ -47,6 +47,10 @@ fn what_was_appended_is_in_the_file_at_once_and_zeros_follow_until_it_is_dropped
         let piece = pattern(expected.len(), bytes);
         append_all(&mut file, &piece).expect("appended");
         expected.extend_from_slice(&piece);
+        // The appends after it are written into the window's room.
+        if rng.u8(..8) == 0 {
+            file.sync_data().expect("synced");
+        }
         if rng.u8(..) == 0 {
             expected.truncate(rng.usize(..=expected.len()));
             file.truncate(expected.len() as u64).expect("truncated");
@@ -81,6 +85,39 @@ fn a_file_that_another_process_truncates_is_an_error_of_the_append() {
     append_all(&mut file, b"new").expect("appended");
     drop(file);
     assert_eq!(std::fs::read(&path).expect("read"), b"\0\0\0new");
+}
+
+#[test]
+fn the_first_appends_after_a_sync_are_written_and_keep_the_room() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, mut file) = create_in(&dir, "log");
+    append_all(&mut file, &pattern(0, 100)).expect("appended");
+    for synced in [true, false] {
+        if synced {
+            file.sync_data().expect("synced");
+        } else {
+            file.sync_all().expect("synced");
+        }
+        // A copy fails in a file that another process has truncated; a write does not.
+        let truncate = || OpenOptions::new().write(true).open(&path).expect("opened").set_len(0);
+        for _ in 0..WRITTEN_AFTER_SYNC {
+            truncate().expect("truncated");
+            append_all(&mut file, b"written").expect("written");
+        }
+        truncate().expect("truncated");
+        append_all(&mut file, b"copied").expect_err("the page is gone");
+        file.truncate(0).expect("truncated");
+        append_all(&mut file, &pattern(0, 100)).expect("appended");
+        assert_eq!(std::fs::metadata(&path).expect("metadata").len(), WINDOW_BYTES as u64);
+    }
+    // Each of many synced appends finds room that was written before.
+    for step in 0..2 * WINDOW_BYTES / 500 {
+        append_all(&mut file, &pattern(step, 500)).expect("written");
+        file.sync_data().expect("synced");
+        let room = std::fs::metadata(&path).expect("metadata").len();
+        assert!(room % WINDOW_BYTES as u64 == 0, "the file of {room} bytes grew by an append");
+    }
 }
 
 #[test]

@@ -179,6 +179,9 @@ fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(bool, KeyspaceId, OpRef<
 pub fn encoded_ops_and_ends(encoded: &[u8]) -> impl Iterator<Item = (usize, OpRef<'_>)> {
     let mut decoder = Decoder::new(encoded);
     std::iter::from_fn(move || {
+        if decoder.is_empty() {
+            return None;
+        }
         let (_, _, op) = decode_op(&mut decoder).ok()?;
         Some((encoded.len() - decoder.rest().len(), op))
     })
@@ -188,11 +191,13 @@ pub fn encoded_ops_and_ends(encoded: &[u8]) -> impl Iterator<Item = (usize, OpRe
 /// verified.
 pub fn encoded_ops(encoded: &[u8]) -> impl Iterator<Item = (KeyspaceId, OpRef<'_>)> {
     let mut decoder = Decoder::new(encoded);
-    // Decoding fails only at the end, because the bytes were verified.
+    // Decoding never fails, because the bytes were verified.
     std::iter::from_fn(move || {
-        let is_end = decoder.is_empty();
+        if decoder.is_empty() {
+            return None;
+        }
         let decoded = decode_op(&mut decoder);
-        debug_assert!(decoded.is_ok() || is_end, "an operation that was not verified: {decoded:?}");
+        debug_assert!(decoded.is_ok(), "an operation that was not verified: {decoded:?}");
         decoded.ok().map(|(_, keyspace, op)| (keyspace, op))
     })
 }
@@ -202,6 +207,8 @@ pub fn encoded_ops(encoded: &[u8]) -> impl Iterator<Item = (KeyspaceId, OpRef<'_
 pub struct RecordView<'a> {
     first_seq: SeqNo,
     ops: &'a [u8],
+    /// Number of operations, if they are one batch.
+    in_one_batch: Option<u32>,
 }
 
 impl<'a> RecordView<'a> {
@@ -214,7 +221,7 @@ impl<'a> RecordView<'a> {
         let gap = decoder.varint()?;
         let first_seq = after.0.checked_add(gap).and_then(|before| before.checked_add(1));
         let ops = decoder.rest();
-        let mut count = 0u64;
+        let (mut count, mut batches) = (0u64, 0u64);
         while !decoder.is_empty() {
             let (is_first, _, _) =
                 decode_op(&mut decoder).map_err(|detail| format!("operation {count}: {detail}"))?;
@@ -222,6 +229,7 @@ impl<'a> RecordView<'a> {
                 return Err("it begins inside a batch".to_owned());
             }
             count += 1;
+            batches += u64::from(is_first);
         }
         if count == 0 {
             return Err("a record without operations".to_owned());
@@ -231,7 +239,8 @@ impl<'a> RecordView<'a> {
             return Err(format!("{count} sequence numbers after {after} and {gap} more do not fit"));
         };
         debug_assert!(first_seq > after.0, "a record from {first_seq} on follows {after}");
-        Ok(Self { first_seq: SeqNo(first_seq), ops })
+        let in_one_batch = u32::try_from(count).ok().filter(|_| batches == 1);
+        Ok(Self { first_seq: SeqNo(first_seq), ops, in_one_batch })
     }
 
     /// Sequence number of the first operation.
@@ -242,7 +251,13 @@ impl<'a> RecordView<'a> {
     /// The batches in order.
     pub fn batches(&self) -> impl Iterator<Item = BatchView<'a>> {
         let (mut next_seq, mut rest) = (self.first_seq, self.ops);
+        let mut in_one_batch = self.in_one_batch;
         std::iter::from_fn(move || {
+            if let Some(count) = in_one_batch.take() {
+                // Most records are one batch of one operation: they are not decoded again for their
+                // end.
+                return Some(BatchView { first_seq: next_seq, count, ops: std::mem::take(&mut rest) });
+            }
             let mut decoder = Decoder::new(rest);
             let mut end = rest.len();
             let mut count = 0;

@@ -296,6 +296,11 @@ impl WalWriter {
         self.predecessor_synced = true;
     }
 
+    /// Whether every earlier log is known to be synced to its end.
+    pub fn is_predecessor_synced(&self) -> bool {
+        self.predecessor_synced
+    }
+
     /// Syncs, writes a promise and the end marker, and syncs again. Returns the log's number and
     /// synced length, for a last manifest edit: with a `log_promise` of them, even the loss of the
     /// whole file is detected.

@@ -4,11 +4,13 @@
 //! and its memtables become the active ones ([`Tail`]). So a process that repeatedly opens, writes
 //! a little and closes does not create a table each time.
 //!
-//! A longer tail is written to tables. A log may hold more than this open may keep in memory,
-//! because it was written under a larger budget, or by several opens that crashed. So replayed
-//! entries are written to tables whenever they fill the write buffer. No manifest names these
-//! tables until the whole replay is over; then one edit adds all of them. A read-only open may not
-//! write: it keeps all entries in memtables of any size, charged to the ledger.
+//! A longer tail goes to tables: after the open, in the background, if the logs are whole and their
+//! entries fit in memory ([`super::deferred`]); otherwise now. A log may hold more than this open
+//! may keep in memory, because it was written under a larger budget, or by several opens that
+//! crashed. Then replayed entries are written to tables whenever they fill the write buffer. No
+//! manifest names these tables until the whole replay is over; then one edit adds all of them. A
+//! read-only open may not write: it keeps all entries in memtables of any size, charged to the
+//! ledger.
 //!
 //! Not here: which records are valid ([`shamba_log::wal::replay`]), and the edit that installs the
 //! result ([`super`]).
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use shamba_key::SeqNo;
 use shamba_table::{Charge, LedgerPart};
 
+use super::deferred::{self, ReplayedGeneration};
 use crate::database::core::Core;
 use crate::error::{Error, Result};
 use crate::writer::apply_op;
@@ -92,6 +95,8 @@ impl Tail {
 /// The memtables and tables that a replay has created so far.
 pub(super) struct Rebuilt<'a> {
     core: &'a Core,
+    /// The write buffer. The settings that it follows from do not change during an open.
+    buffer_bytes: u64,
     /// Memtables that are not in tables, per keyspace, oldest first. Only the last one of each is
     /// active.
     memtables: BTreeMap<KeyspaceId, Vec<Arc<dyn Memtable>>>,
@@ -107,6 +112,23 @@ pub(super) struct Rebuilt<'a> {
     has_tombstones: bool,
     /// Everything replayed so far, as long as it is short enough to stay in the log.
     tail: Option<Tail>,
+    /// Full memtables that are flushed after the open, oldest first; empty once anything was
+    /// written to tables.
+    generations: Vec<ReplayedGeneration>,
+    /// Whether the entries may stay in memtables until they are flushed after the open.
+    may_defer: bool,
+    /// The memtables are full, and are sealed at the end of the batch.
+    is_seal_due: bool,
+}
+
+/// The place to which everything replayed was moved.
+pub(super) enum Place {
+    /// In active memtables. The new log must begin with a copy of these batches.
+    Copied(Tail),
+    /// In memtables that the background flushes, oldest first. The old logs are still needed.
+    Deferred(Vec<ReplayedGeneration>),
+    /// In tables, which the returned edit adds.
+    Tables,
 }
 
 /// Replays the logs among `files`.
@@ -128,6 +150,7 @@ pub(super) fn replay_logs<'a>(
     };
     let mut rebuilt = Rebuilt {
         core,
+        buffer_bytes: core.settings.memtable_bytes(),
         memtables: BTreeMap::new(),
         sealed_bytes: 0,
         charge: Charge::new(core.memory.ledger(), LedgerPart::Memtables, 0),
@@ -136,6 +159,9 @@ pub(super) fn replay_logs<'a>(
         applied: 0,
         has_tombstones: false,
         tail: (!core.lifecycle.is_read_only() && !core.settings.no_wal).then(Tail::default),
+        generations: Vec::new(),
+        may_defer: !core.lifecycle.is_read_only() && !core.settings.no_wal,
+        is_seal_due: false,
     };
     let report = replay(&core.env, core.catalog.dir(), &logs, &options, &mut |batch| {
         let held = match &batch {
@@ -153,7 +179,10 @@ pub(super) fn replay_logs<'a>(
         })?;
         let is_applied = rebuilt.applied > applied_before;
         rebuilt.extend_tail(held, is_applied);
-        Ok(())
+        match held {
+            Some(batch) if rebuilt.is_seal_due => rebuilt.seal(batch.last_seq()),
+            _ => Ok(()),
+        }
     });
     match report {
         Ok(report) => Ok((rebuilt, report)),
@@ -190,11 +219,12 @@ impl Rebuilt<'_> {
         let core = self.core;
         self.applied += 1;
         let memtables = self.memtables.entry(id).or_default();
-        let is_full = |memtable: &dyn Memtable| {
-            memtable.is_full() || memtable.bytes() >= core.settings.memtable_bytes()
-        };
+        let buffer_bytes = self.buffer_bytes;
+        let is_full = |memtable: &dyn Memtable| memtable.is_full() || memtable.bytes() >= buffer_bytes;
+        // Until a seal that is due, the batch goes on in the same memtable if that can address it.
+        let takes_more = |last: &dyn Memtable| !is_full(last) || (self.is_seal_due && !last.is_full());
         let active = match memtables.last() {
-            Some(last) if !is_full(last.as_ref()) => Arc::clone(last),
+            Some(last) if takes_more(last.as_ref()) => Arc::clone(last),
             last => {
                 self.sealed_bytes += last.map_or(0, |last| last.bytes());
                 let new: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(core.settings.memtable_index));
@@ -208,31 +238,73 @@ impl Rebuilt<'_> {
                 apply_op(active.as_ref(), core.reads.digest(), seq, op);
             }
             ReplayedOp::PutInLog { key, log, place } => {
+                // The log would have to outlive the memtables.
+                self.may_defer = false;
                 active.insert_in_log(core.reads.digest().digest(key), key, seq, log, place);
             }
         }
         self.keep_within(is_full(active.as_ref()))
     }
 
-    /// Charges the memory of the memtables, and writes them to tables if together they fill the
-    /// write buffer.
+    /// Charges the memory of the memtables. If together they fill the write buffer, requests their
+    /// seal or writes them to tables.
     fn keep_within(&mut self, is_full: bool) -> Result<()> {
         let core = self.core;
         let active = self.memtables.values().filter_map(|memtables| memtables.last());
         let bytes = self.sealed_bytes + active.map(|memtable| memtable.bytes()).sum::<u64>();
-        if !core.lifecycle.is_read_only() && (is_full || bytes >= core.settings.memtable_bytes()) {
-            return self.write();
+        if !core.lifecycle.is_read_only() && (is_full || bytes >= self.buffer_bytes) {
+            // Within the limit at which writes stall until a flush is done, of which the last
+            // generation is one; and within what a batch can add.
+            let may_seal = self.generations.len() + 2 <= core.settings.immutable_memtables as usize;
+            if !self.may_defer || !may_seal || bytes >= self.buffer_bytes.saturating_mul(2) {
+                return self.write();
+            }
+            self.is_seal_due = true;
         }
         if bytes > self.charge.bytes() {
-            core.memory.charge(&mut self.charge, bytes + core.settings.memtable_bytes() / STEP_PART);
+            core.memory.charge(&mut self.charge, bytes + self.buffer_bytes / STEP_PART);
         }
         Ok(())
     }
 
-    /// Writes all memtables as runs of level 0, older ones first, and drops them.
-    fn write(&mut self) -> Result<()> {
+    /// Sets the memtables aside as a generation whose last batch ends at `last_seq`, or writes them
+    /// to tables. A generation ends between two batches: it is installed alone, and half of a batch
+    /// must never be.
+    fn seal(&mut self, last_seq: SeqNo) -> Result<()> {
+        self.is_seal_due = false;
+        if !self.may_defer || self.memtables.values().any(|memtables| memtables.len() != 1) {
+            return self.write();
+        }
         self.tail = None;
-        for (id, memtables) in std::mem::take(&mut self.memtables) {
+        let last = std::mem::take(&mut self.memtables).into_iter().flat_map(|(id, memtables)| {
+            memtables.into_iter().map(move |memtable| (id, memtable)) // One each.
+        });
+        let fresh = Charge::new(self.core.memory.ledger(), LedgerPart::Memtables, 0);
+        let charge = std::mem::replace(&mut self.charge, fresh);
+        let generation = ReplayedGeneration::new(last.collect(), last_seq, self.has_tombstones, charge);
+        self.generations.push(generation);
+        Ok(())
+    }
+
+    /// Writes all memtables as runs of level 0, older ones first, and drops them. From here on
+    /// nothing is deferred: one edit installs everything.
+    fn write(&mut self) -> Result<()> {
+        (self.tail, self.may_defer, self.is_seal_due) = (None, false, false);
+        for generation in std::mem::take(&mut self.generations) {
+            self.write_runs(generation.members.into_iter().map(|(id, memtable)| (id, vec![memtable])))?;
+        }
+        let memtables = std::mem::take(&mut self.memtables);
+        self.write_runs(memtables.into_iter())?;
+        self.sealed_bytes = 0;
+        self.charge.resize(0);
+        Ok(())
+    }
+
+    fn write_runs(
+        &mut self,
+        memtables: impl Iterator<Item = (KeyspaceId, Vec<Arc<dyn Memtable>>)>,
+    ) -> Result<()> {
+        for (id, memtables) in memtables {
             let keyspace = self.core.catalog.keyspace(id);
             let keyspace = keyspace.ok_or_else(|| Error::invalid(format!("there is no keyspace {id}")))?;
             for memtable in memtables {
@@ -245,34 +317,43 @@ impl Rebuilt<'_> {
             }
             self.flushed.insert(id);
         }
-        self.sealed_bytes = 0;
-        self.charge.resize(0);
         Ok(())
     }
 
-    /// Moves everything replayed, up to `last_seq`, to its final place. A short tail stays in
-    /// memtables that accept writes from now on, and is returned: the new log must begin with it.
-    /// Otherwise everything is in tables, which the returned edit adds.
+    /// Moves everything replayed, up to `last_seq`, to its place. A short tail stays in memtables
+    /// that accept writes from now on.
     ///
     /// # Errors
     /// Errors of writing tables; the tables written so far are removed.
     pub(super) fn finish(
         mut self,
+        report: &ReplayReport,
         last_seq: SeqNo,
         mut edit: ManifestEdit,
-    ) -> Result<(ManifestEdit, Option<Tail>)> {
+    ) -> Result<(ManifestEdit, Place)> {
         if let Some(tail) = self.take_short_tail() {
             self.show();
-            return Ok((edit, Some(tail)));
+            return Ok((edit, Place::Copied(tail)));
         }
-        if let Err(error) = self.write() {
+        self.may_defer &= deferred::predecessor(report).is_some();
+        let is_anything = !self.memtables.is_empty() || !self.generations.is_empty();
+        let mut moved = Ok(());
+        if self.may_defer && !self.memtables.is_empty() {
+            moved = self.seal(report.last_seq);
+        }
+        if is_anything && self.may_defer {
+            // The manifest does not record `last_seq` yet: nothing up to it is in tables.
+            edit.last_seq = None;
+            return Ok((edit, Place::Deferred(self.generations)));
+        }
+        if let Err(error) = moved.and_then(|()| self.write()) {
             abandon(self.core, self.written);
             return Err(error);
         }
         assert!(self.memtables.is_empty(), "a memtable of the replay is in no table");
         edit.versions.append(&mut self.written);
         edit.flushed.extend(self.flushed.into_iter().map(|id| (id, last_seq)));
-        Ok((edit, None))
+        Ok((edit, Place::Tables))
     }
 
     /// Returns the tail, if it is not empty and short enough to stay in the log. With a bound on
@@ -282,8 +363,9 @@ impl Rebuilt<'_> {
         if self.has_tombstones && self.core.settings.tombstone_age_max_ms().is_some() {
             return None;
         }
-        let bytes_max = self.core.settings.memtable_bytes() / TAIL_BUFFER_PART;
+        let bytes_max = self.buffer_bytes / TAIL_BUFFER_PART;
         let is_one_memtable = self.memtables.values().all(|memtables| memtables.len() == 1);
+        debug_assert!(self.tail.is_none() || self.generations.is_empty(), "a sealed part is in the tail");
         self.tail.take().filter(|tail| {
             is_one_memtable && !tail.batches.is_empty() && tail.operations.len() as u64 <= bytes_max
         })

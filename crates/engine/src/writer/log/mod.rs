@@ -67,6 +67,9 @@ pub(super) struct Log {
     charge: Charge,
     /// Copy of the schedule's time, guarded by the writer's lock.
     due_us: Option<u64>,
+    /// The entries up to this one are in logs of which it is unknown how much is durable. No log
+    /// may be synced before they are in tables. `None` if there are no such logs.
+    replayed_through: Option<SeqNo>,
 }
 
 impl Log {
@@ -95,7 +98,19 @@ impl Log {
             sealed: VecDeque::new(),
             charge,
             due_us: None,
+            replayed_through: None,
         }
+    }
+
+    /// Sets the entries that must be in tables before a log is synced.
+    pub fn follow_replayed(&mut self, through: Option<SeqNo>) {
+        self.replayed_through = through;
+    }
+
+    /// The last of the entries that must be in tables before a log is synced, if there are any.
+    #[inline]
+    pub fn replayed_through(&self) -> Option<SeqNo> {
+        self.replayed_through
     }
 
     /// Begins with a log that an open has created.

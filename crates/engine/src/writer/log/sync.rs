@@ -7,7 +7,7 @@
 use shamba_key::LogNo;
 
 use super::Log;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metrics::WorkCounters;
 use crate::options::settings::Durability;
 use crate::writer::share::Share;
@@ -18,6 +18,7 @@ impl Log {
     /// # Errors
     /// The error of a sync; writes are off then.
     pub fn sync(&mut self) -> Result<()> {
+        self.check_followable()?;
         let synced = self.sync_sealed().and_then(|()| match &mut self.wal {
             Some(wal) if wal.synced() < wal.offset() => {
                 WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
@@ -44,6 +45,19 @@ impl Log {
                 self.lifecycle.fail(&error);
                 Err(error)
             }
+        }
+    }
+
+    /// Refuses a sync whose promise would cover replayed logs of unknown durability. Callers wait
+    /// for the flush of their entries first.
+    fn check_followable(&self) -> Result<()> {
+        debug_assert!(
+            self.replayed_through.is_none(),
+            "a log is synced before the replayed ones are flushed"
+        );
+        match self.replayed_through {
+            None => Ok(()),
+            Some(_) => Err(Error::invalid("entries of the log before are not in tables yet")),
         }
     }
 
@@ -109,6 +123,10 @@ impl Log {
     /// # Errors
     /// Of writing or syncing.
     pub fn finish(&mut self) -> Result<Option<(LogNo, u64)>> {
+        if self.replayed_through.is_some() {
+            // A flush has failed, and the close has returned its error. The logs stay as they are.
+            return Ok(None);
+        }
         // Also if there is no active log, because it was sealed for lack of space.
         self.sync_sealed()?;
         let Some(mut wal) = self.wal.take() else { return Ok(None) };

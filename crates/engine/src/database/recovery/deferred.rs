@@ -1,0 +1,117 @@
+//! Replayed memtables that are flushed after the open.
+//!
+//! If the logs are whole, their entries need not be in tables before the open returns. The old logs
+//! stay valid, the new log follows the last of them as after a rotation, and the memtables wait in
+//! the queue of sealed generations. A crash at any time leaves a chain of logs that the next open
+//! replays, or a prefix of it in tables.
+//!
+//! How much of an old log's tail reached the disk is unknown, and a sync by this process would not
+//! prove it: the process before may have seen a sync of it fail. So the new log, whose promises
+//! cover the old ones, is not synced before everything replayed is in tables
+//! ([`crate::writer::Writer::begin_after`]). Then the old logs are obsolete.
+
+use std::sync::Arc;
+
+use shamba_key::{KeyspaceId, LogNo, SeqNo};
+use shamba_log::wal::{Predecessor, ReplayReport, WalWriter, log_file_name};
+use shamba_memtable::Memtable;
+use shamba_table::Charge;
+
+use crate::catalog::LogFile;
+use crate::database::core::Core;
+use crate::error::Result;
+use crate::writer::Generation;
+
+/// The memtables that hold the entries of consecutive batches.
+pub(super) struct ReplayedGeneration {
+    /// In the order of keyspaces.
+    pub members: Vec<(KeyspaceId, Arc<dyn Memtable>)>,
+    /// The last sequence number of its last batch.
+    last_seq: SeqNo,
+    has_tombstones: bool,
+    charge: Charge,
+}
+
+impl ReplayedGeneration {
+    /// A generation that ends at `last_seq`. `charge` is reduced to the bytes of `members`.
+    pub(super) fn new(
+        members: Vec<(KeyspaceId, Arc<dyn Memtable>)>,
+        last_seq: SeqNo,
+        has_tombstones: bool,
+        mut charge: Charge,
+    ) -> Self {
+        charge.resize(members.iter().map(|(_, memtable)| memtable.bytes()).sum());
+        Self { members, last_seq, has_tombstones, charge }
+    }
+}
+
+/// The end of the last log, which the new log follows; `None` if a part of the logs was left out:
+/// what follows a torn tail must not be a link of the same chain.
+pub(super) fn predecessor(report: &ReplayReport) -> Option<Predecessor> {
+    let last = report.logs.last()?;
+    let is_whole = report.warnings.is_empty() && report.logs.iter().all(|log| log.valid_bytes > 0);
+    is_whole.then(|| Predecessor {
+        number: last.number,
+        bytes: last.valid_bytes,
+        last_seq: last.last_seq,
+        last_checksum: last.last_checksum,
+        synced: last.promised.min(last.valid_bytes),
+    })
+}
+
+/// Creates the log that follows the replayed ones.
+///
+/// # Errors
+/// I/O errors of the file system.
+pub(super) fn create_log(
+    core: &Core,
+    log: LogNo,
+    report: &ReplayReport,
+    last_seq: SeqNo,
+) -> Result<WalWriter> {
+    Ok(WalWriter::create(&core.env, core.catalog.dir(), log, predecessor(report), last_seq)?)
+}
+
+/// Publishes the memtables and begins to accept writes into `wal`. The memtables are flushed in the
+/// background. `first_log` is the first of the old logs.
+pub(super) fn begin(
+    core: &Core,
+    generations: Vec<ReplayedGeneration>,
+    report: &ReplayReport,
+    (first_log, last_seq): (LogNo, SeqNo),
+    wal: WalWriter,
+) {
+    let count = generations.len();
+    let keyspaces = core.catalog.keyspaces();
+    let mut sealed = Vec::with_capacity(count);
+    for (at, ReplayedGeneration { members, last_seq, has_tombstones, charge }) in (1..).zip(generations) {
+        let is_last = at == count;
+        let bytes = members.iter().map(|(_, memtable)| memtable.bytes()).sum();
+        let find = |(id, memtable)| Some((Arc::clone(keyspaces.get(&id)?), memtable));
+        let members: Vec<_> = members.into_iter().filter_map(find).collect();
+        for (keyspace, memtable) in &members {
+            keyspace.publish(|view| {
+                // Behind the active one, which is empty, and in front of older ones.
+                let active = view.memtables.first().cloned();
+                let older = view.memtables.iter().skip(1).cloned();
+                let memtables = active.into_iter().chain([Arc::clone(memtable)]).chain(older).collect();
+                view.next(memtables, Arc::clone(&view.version))
+            });
+        }
+        // Until all of them are in tables, all of the logs are needed.
+        let path = |log: LogNo| core.catalog.dir().join(log_file_name(log));
+        let logs = report.logs.iter().filter(|_| is_last).map(|log| path(log.number));
+        sealed.push(Generation {
+            log: None,
+            log_files: logs.map(|path| LogFile { path, ..LogFile::default() }).collect(),
+            next_log: if is_last { wal.number() } else { first_log },
+            members,
+            last_seq,
+            bytes,
+            // The log does not tell when its tombstones were written: their age counts from here.
+            oldest_tombstone_ms: has_tombstones.then(|| core.env.clock.unix_ms()),
+            _charge: charge,
+        });
+    }
+    core.writer.begin_after(sealed, last_seq, wal);
+}

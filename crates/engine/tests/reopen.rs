@@ -110,8 +110,9 @@ fn after_a_close_a_synced_write_does_not_wait_for_the_flush() -> Result<()> {
     Ok(())
 }
 
-/// The process is killed and the database opened again, three times; then the power fails after
-/// any call. What a synced write promised is there, batches are whole, and the open finds no corruption.
+/// The process is killed and the database opened again, three times; then the power fails after any
+/// call. What a synced write promised is there, batches are whole, and the open finds no
+/// corruption.
 #[test]
 fn a_power_loss_after_reopens_loses_nothing_that_was_synced() -> Result<()> {
     // One generation, several, and more than are kept in memory.

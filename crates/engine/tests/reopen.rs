@@ -89,12 +89,31 @@ fn a_close_that_cannot_flush_says_so_and_loses_nothing() -> Result<()> {
     drop(db);
     hold_flushes(&faults);
     let db = builder(&env, BUFFER).open()?;
-    put_batches(&db, BATCHES, BATCHES + 1, Durability::NoSync)?;
+    // What is buffered in the process is written all the same.
+    put_batches(&db, BATCHES, BATCHES + 1, Durability::Buffered)?;
     assert_eq!(db.close().map_err(|error| error.kind()), Err(ErrorKind::NoSpace));
     faults.clear_rules();
     let db = builder(&env, BUFFER).open()?;
     assert_eq!(batches(&db), BATCHES + 1);
     db.close()
+}
+
+/// An ingest logs an operation that changes nothing, of which a memtable has no entry.
+#[test]
+fn the_entry_of_an_ingest_in_the_log_is_no_memtable_to_flush() -> Result<()> {
+    let env = env_of(Arc::new(MemFs::new()), 1);
+    let db = builder(&env, BUFFER).open()?;
+    db.ingest([("ingested", "1")])?;
+    let other = db.keyspace("other")?;
+    for number in 0..2 * BATCHES {
+        other.put(format!("{number:05}"), [b'v'; 200])?;
+    }
+    drop((db, other));
+    let db = builder(&env, BUFFER).open()?;
+    assert_eq!(files(&env, ".sst"), 2, "of the ingest and of the flush");
+    assert_eq!(db.get("ingested")?.as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.keyspace("other")?.iter().count(), 2 * BATCHES);
+    Ok(())
 }
 
 #[test]

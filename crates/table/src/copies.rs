@@ -17,6 +17,8 @@ pub struct Copies {
     pub bytes: Vec<u8>,
     /// The end of each key and value.
     pub ends: Vec<Ends>,
+    /// Older versions of the last key that the present copy has passed over.
+    pub(crate) versions: u32,
 }
 
 /// End offsets of an entry's key and value in the buffer.
@@ -85,7 +87,8 @@ pub enum CopyEnd {
     /// The buffer has what it may have. The iterator is at the last entry that was passed, which is
     /// that of the last key or an older version of it, or at the entry after it in the same block.
     Full,
-    /// The iterator is at an entry that was not copied, and is not a plain put within the limits.
+    /// The iterator is at an entry that was not copied: it is no plain put within the limits, or
+    /// one older version too many, or the block has another layout.
     Other,
     /// There are no more entries.
     Ended,

@@ -393,11 +393,13 @@ impl Db {
     }
 
     /// Closes the database in order: stops the workers, syncs the log and writes an end marker to
-    /// it, and releases the lock. Without a log, all memtables are flushed to tables first. Clones
-    /// return `Closed` from now on.
+    /// it, and releases the lock. Without a log, all memtables are flushed to tables first, and
+    /// soon after an open that followed a kill, what that open has replayed. Clones return
+    /// `Closed` from now on.
     ///
     /// # Errors
-    /// The error of writing or syncing the log; the database is closed all the same.
+    /// The error of writing or syncing the log, or of such a flush, as `NoSpace`; the database is
+    /// closed all the same.
     pub fn close(self) -> Result<()> {
         let core = self.core();
         let Some(flushed) = core.writer.close() else { return Err(Error::closed()) };

@@ -41,6 +41,8 @@ fn drawn(option: &OptionInfo, rng: &mut fastrand::Rng) -> String {
             (0..levels).map(|_| kinds[rng.usize(..kinds.len())]).collect::<Vec<_>>().join(",")
         }
         "modular:D" => format!("modular:{}", rng.u8(1..=7)),
+        "ribbon:D" => format!("ribbon:{}", rng.u8(1..=3)),
+        "ribbon:D:S" => format!("ribbon:{}:{}", rng.u8(2..=3), rng.u16(1..=999)),
         "modular:D:S" => format!("modular:{}:{}", rng.u8(2..=7), rng.u16(1..=999)),
         word => word.to_owned(),
     }

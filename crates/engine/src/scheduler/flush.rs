@@ -2,7 +2,8 @@
 //!
 //! While the tables are written, the log is synced through the generation's last entry. The edit is
 //! installed only after that: otherwise a table could become durable before an earlier batch in the
-//! log. After the edit the log is obsolete.
+//! log. Entries that an open has replayed have no log to sync: whatever precedes them is in tables.
+//! After the edit the log is obsolete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -184,7 +185,8 @@ impl Flusher {
     /// Starts a sync of the generation's log. Its result is the log's number and its synced length.
     fn begin_log_sync(&self, generation: &Generation) -> Option<Syncing<(LogNo, u64)>> {
         let log = generation.log.as_ref()?;
-        // Generations are flushed in order, so every earlier log was synced by its own flush.
+        // Generations are flushed in order, so every earlier log was synced by its own flush, or
+        // its entries were replayed and are in tables.
         let unsynced_bytes = {
             let mut wal = log.lock();
             wal.predecessor_is_synced();

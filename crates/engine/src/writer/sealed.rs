@@ -19,7 +19,7 @@ pub(crate) type SealedLog = Arc<Ranked<WalWriter>>;
 
 /// Memtables that were sealed together, with the log that holds their entries.
 pub(crate) struct Generation {
-    /// The sealed log; `None` without a log.
+    /// The sealed log; `None` without a log, and for entries that an open has replayed.
     pub log: Option<SealedLog>,
     /// The files of the logs that hold its entries; obsolete once the generation is in tables.
     pub log_files: Vec<LogFile>,

@@ -38,7 +38,7 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 use self::fault::Watch;
 use crate::vfs::WriteFile;
 
-/// Size of a window: the unit in which the file grows and in which zeros are written (about 50 us),
+/// Size of a window: the unit in which the file grows and in which zeros are written ([`ZEROS`]),
 /// and the mapped memory of a log. Smaller windows would be mapped more often, at 5 us each.
 const WINDOW_BYTES: usize = 256 << 10;
 /// Maximum length of an append that is copied. For a longer one, the copy and the zeros that are

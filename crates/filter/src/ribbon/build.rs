@@ -20,8 +20,11 @@ use shamba_key::KeyDigest;
 /// the equations of the largest slice.
 pub(crate) fn scratch_bytes(keys: usize, bits_per_key: f64) -> u64 {
     // With less than one column, segments without columns have no equations.
-    let rows = crate::MAX_SLICE_BYTES as f64 * 8.0 / (bits_per_key / 1.2).max(1.0);
-    let rows = rows.min(keys as f64 * 1.2 + 2.0 * SEGMENT_ROWS as f64);
+    let columns = (bits_per_key / 1.2).clamp(1.0, f64::from(MAX_COLUMNS));
+    let rows = crate::MAX_SLICE_BYTES as f64 * 8.0 / columns;
+    // Beyond the maximum of columns there are more rows for each key instead.
+    let rows_per_key = (bits_per_key / f64::from(MAX_COLUMNS)).max(1.2);
+    let rows = rows.min(keys as f64 * rows_per_key + 2.0 * SEGMENT_ROWS as f64);
     (keys + rows as usize) as u64 * size_of::<u64>() as u64
 }
 
@@ -57,6 +60,10 @@ fn eliminate(keys: &[u64], shape: RibbonShape, equations: &mut Vec<u64>) {
         }
         // An equation covers 64 rows from where it begins, and `row` is below the last segment; the
         // end of the equation never moves.
+        debug_assert!(
+            row + SEGMENT_ROWS <= equations.len(),
+            "an equation from row {row} ends beyond its slice"
+        );
         while let Some(present) = equations.get_mut(row) {
             if *present == 0 {
                 *present = equation;
@@ -89,6 +96,7 @@ fn substitute(equations: &[u64], shape: RibbonShape, seed: u64, slice: &mut [Lin
             }
         }
         let first = shape.word_of(segment);
+        debug_assert!(first + columns <= slice.len() * LINE_WORDS, "segment {segment} ends beyond its slice");
         for (word, value) in (first..first + columns).zip(window) {
             if let Some(line) = slice.get_mut(word / LINE_WORDS) {
                 let at = word % LINE_WORDS * WORD_BYTES;

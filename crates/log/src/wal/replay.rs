@@ -7,8 +7,8 @@
 //! Otherwise it is the torn tail of an unclean stop: everything from there on is dropped, valid or
 //! not, and a warning states its length. A failed read is neither; the error is returned.
 //!
-//! Replay writes nothing, and no old log is ever appended to again. The caller must take these
-//! steps in this order, so that a dropped tail never comes back and a crash during recovery is
+//! Replay writes nothing, and no old log is ever appended to again. The caller takes these steps in
+//! this order, so that a dropped tail never comes back and a crash during recovery is
 //! harmless:
 //! 1. Put everything replayed, of all keyspaces, into synced tables; or, if it is little, keep it
 //!    for step 2.
@@ -25,10 +25,15 @@
 //! old logs obsolete. Promises continue with the new log: the manifest promises the copy, and the
 //! first sync of a later write promises all of the log, which by then is the only one.
 //!
+//! Logs of which nothing was dropped may instead stay valid: the next log follows the last of them
+//! with [`WalWriter::predecessor`], as after a rotation, and what was replayed goes to tables
+//! later. Until then neither a sync nor a manifest edit may promise that log, because its promises
+//! would cover logs of which it is unknown how much is durable.
+//!
 //! A new database does the same, with a manifest whose `first_log` is the log that it creates next.
 //! Later, a log follows another with [`WalWriter::predecessor`], and `first_log` moves to a log
 //! whose name is durable. A flush is installed after the log is synced through its highest sequence
-//! number, with the promise in the same edit.
+//! number, with the promise in the same edit, unless its entries were replayed.
 //!
 //! Not here: the manifest, and how a batch is applied.
 //!

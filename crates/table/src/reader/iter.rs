@@ -265,6 +265,7 @@ impl TableIter {
     /// # Errors
     /// As [`EntryIter::next`].
     pub fn copy_on(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<CopyEnd> {
+        out.versions = 0;
         while self.entry.is_valid() {
             let Some(held) = &self.block else { break };
             let copied = self.entry.copy(&held.payload, out, limits);

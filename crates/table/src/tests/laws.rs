@@ -141,7 +141,7 @@ fn check_copies(table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
             wanted,
             welcome: wanted + dice.below(20),
             full_bytes: [300, 8_192][dice.below(2)],
-            versions: 16,
+            versions: [1, 2, 16][dice.below(3)],
         };
         iter.seek(&rows[at].key, rows[at].seq).expect("a seek");
         let mut out = Copies::default();

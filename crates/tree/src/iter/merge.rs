@@ -20,11 +20,14 @@
 
 use std::cmp::Ordering;
 
+mod drain;
+
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
 use shamba_table::{Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Result, SEEK_STEPS};
 
-use super::run_iter::{RunIter, RunSeeking, TableList};
+use self::drain::{Bound, Drained, drain, drain_run};
+use super::run_iter::RunSeeking;
 use super::source::Source;
 
 /// Minimum number of runs that are sought together, step by step.
@@ -98,12 +101,14 @@ impl MergeIter {
         let child = |iter: _| Child { iter: Into::into(iter), live: false };
         let children: Vec<Child> = sources.into_iter().map(child).collect();
         let runs = children.iter().filter(|child| matches!(child.iter, Source::Run(_))).count();
+        // Allocated now, since the memory of an iterator is asked for once.
+        let seekings = Vec::with_capacity(if runs < RUNS_IN_STEPS { 0 } else { children.len() });
         Self {
             order: Vec::with_capacity(children.len()),
             children,
             direction: Direction::Forward,
             runs,
-            seekings: Vec::new(),
+            seekings,
         }
     }
 
@@ -401,86 +406,6 @@ impl Child {
         debug_assert!(self.live && self.iter.seq() <= SeqNo::MAX, "an ended source is placed");
         Placed { head: head(self.iter.key()), seq: self.iter.seq(), child: number as u32 }
     }
-}
-
-/// The position of the second child.
-struct Bound<'a> {
-    head: u64,
-    seq: SeqNo,
-    /// Whether the first child comes before the second one when both are at the same write.
-    newer: bool,
-    iter: &'a Source,
-}
-
-/// Reason why the first child stopped.
-enum Drained {
-    /// It is at the entry for which `each` returned false.
-    Stopped,
-    /// It has passed the second child.
-    Passed,
-    /// It has no more entries.
-    Ended,
-}
-
-impl Bound<'_> {
-    /// Whether the second child comes before this entry of the first.
-    #[inline]
-    fn is_passed_at(&self, key: &[u8], seq: SeqNo) -> bool {
-        let head = head(key);
-        if head != self.head {
-            return head > self.head;
-        }
-        let order = key.cmp(self.iter.key()).then(self.seq.cmp(&seq));
-        order.is_gt() || (order.is_eq() && !self.newer)
-    }
-}
-
-/// Moves the first child, a valid `iter`, as long as it stays first and `each` returns true.
-#[inline]
-fn drain(
-    iter: &mut dyn EntryIter,
-    bound: Option<Bound<'_>>,
-    each: &mut impl FnMut(EntryView<'_>) -> bool,
-) -> Result<Drained> {
-    debug_assert!(iter.valid(), "a source without an entry is first");
-    loop {
-        let entry = iter.view();
-        let is_tombstone = entry.kind == EntryKind::Delete;
-        if !each(entry) {
-            return Ok(Drained::Stopped);
-        }
-        if is_tombstone {
-            iter.note_tombstone();
-        }
-        iter.next()?;
-        if !iter.valid() {
-            return Ok(Drained::Ended);
-        }
-        if bound.as_ref().is_some_and(|bound| bound.is_passed_at(iter.key(), iter.seq())) {
-            return Ok(Drained::Passed);
-        }
-    }
-}
-
-/// As [`drain`], for tables, which have a cheaper way than single steps.
-#[inline]
-fn drain_run<L: TableList>(
-    iter: &mut RunIter<L>,
-    bound: Option<Bound<'_>>,
-    each: &mut impl FnMut(EntryView<'_>) -> bool,
-) -> Result<Drained> {
-    debug_assert!(iter.valid(), "a source without an entry is first");
-    let mut has_passed = false;
-    let stopped = iter.walk_on(|entry| {
-        // False for the first entry: it comes before the second child's.
-        has_passed = bound.as_ref().is_some_and(|bound| bound.is_passed_at(entry.key, entry.seq));
-        !has_passed && each(entry)
-    })?;
-    Ok(match (stopped, has_passed) {
-        (true, true) => Drained::Passed,
-        (true, false) => Drained::Stopped,
-        (false, _) => Drained::Ended,
-    })
 }
 
 impl EntryIter for MergeIter {

@@ -200,7 +200,7 @@ impl VisibleIter {
         self.find_backward(out)
     }
 
-    /// Finds visible keys forward from the current entry until `out` is full.
+    /// Finds visible keys forward from the current entry until `out` has enough.
     fn find_forward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Forward;
         let mut covered = 0;
@@ -290,7 +290,7 @@ impl VisibleIter {
                 let pauses = entry.is_last_at_hand && out.has_enough();
                 if is_older {
                     versions += 1;
-                    if pauses && !matches!(left, Left::InKey) {
+                    if pauses {
                         ended = End::Enough;
                         return false;
                     }
@@ -310,7 +310,7 @@ impl VisibleIter {
                         }
                         true
                     }
-                    EntryKind::Delete if is_plain && !pauses => {
+                    EntryKind::Delete if is_plain && !out.has_enough() => {
                         key.clear();
                         key.extend_from_slice(entry.key);
                         (left, versions) = (Left::InKey, 0);
@@ -332,6 +332,7 @@ impl VisibleIter {
             match ended {
                 End::Enough => return Ok(true),
                 End::Copyable => {}
+                End::General if is_many && out.has_enough() => return Ok(true),
                 End::General if is_many => self.merge.seek(&self.key, SeqNo::ZERO)?,
                 End::General => return Ok(false),
             }
@@ -379,7 +380,7 @@ impl VisibleIter {
         })?)
     }
 
-    /// Finds visible keys backward from the current entry until `out` is full.
+    /// Finds visible keys backward from the current entry until `out` has enough.
     fn find_backward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Backward;
         let mut covered = 0;

@@ -22,7 +22,7 @@ impl Lookup<'_> {
     }
 
     /// Asks the record cache for the newest entry of the key in the tables.
-    #[inline(never)] // The cache is off in most databases.
+    #[inline(never)] // Absent keys do not get here.
     pub fn ask_records<R: Recorder>(
         &self,
         access: RecordAccess<'_>,

@@ -33,13 +33,15 @@ pub(super) struct ReplayedGeneration {
 }
 
 impl ReplayedGeneration {
-    /// A generation that ends at `last_seq`. `charge` is reduced to the bytes of `members`.
+    /// A generation that ends at `last_seq`. `charge` is reduced to the bytes of `members`. One of
+    /// them may be empty: an ingest logs an operation that changes nothing.
     pub(super) fn new(
-        members: Vec<(KeyspaceId, Arc<dyn Memtable>)>,
+        mut members: Vec<(KeyspaceId, Arc<dyn Memtable>)>,
         last_seq: SeqNo,
         has_tombstones: bool,
         mut charge: Charge,
     ) -> Self {
+        members.retain(|(_, memtable)| !memtable.is_empty());
         charge.resize(members.iter().map(|(_, memtable)| memtable.bytes()).sum());
         Self { members, last_seq, has_tombstones, charge }
     }

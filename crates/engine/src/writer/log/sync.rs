@@ -124,7 +124,11 @@ impl Log {
     /// Of writing or syncing.
     pub fn finish(&mut self) -> Result<Option<(LogNo, u64)>> {
         if self.replayed_through.is_some() {
-            // A flush has failed, and the close has returned its error. The logs stay as they are.
+            // A flush has failed, and the close returns its error. No promise may be written, but
+            // what the process buffered is.
+            if let Some(wal) = &mut self.wal {
+                wal.flush()?;
+            }
             return Ok(None);
         }
         // Also if there is no active log, because it was sealed for lack of space.

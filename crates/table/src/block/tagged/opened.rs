@@ -172,7 +172,6 @@ impl<'a> Tagged<'a> {
         // The suffix of the entry before it, if that has the same prefixes.
         let mut before = None;
         let (mut start, _) = if *number < at.count { self.span(at, *number)? } else { return None };
-        let mut versions = 0;
         loop {
             let end = self.end(at, *number)?;
             let entry = self.located_in(at, start..end)?;
@@ -210,8 +209,8 @@ impl<'a> Tagged<'a> {
             };
             if is_older {
                 out.bytes.truncate(key_start);
-                versions += 1;
-                if versions >= limits.versions {
+                out.versions += 1;
+                if out.versions >= limits.versions {
                     return Some(CopyEnd::Other);
                 }
             } else {
@@ -219,7 +218,7 @@ impl<'a> Tagged<'a> {
                     out.bytes.truncate(key_start);
                     return Some(CopyEnd::Other);
                 }
-                versions = 0;
+                out.versions = 0;
                 out.ends.push(Ends { key: key_end as u32, value: out.bytes.len() as u32 });
             }
             before = Some(entry.suffix);

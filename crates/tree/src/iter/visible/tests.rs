@@ -268,3 +268,23 @@ fn many_versions_of_a_key_cost_a_seek_not_a_walk() {
     assert!(bench.iter(SeqNo(10_000)).seek(b"k", &mut out).expect("readable"));
     assert_eq!(out.value(0), Some(&b"10000"[..]));
 }
+
+/// A reader that wants the first entry of a queue does not walk over what was deleted behind it.
+#[test]
+fn a_pass_that_has_what_it_wants_ends_at_a_tombstone() {
+    let bench = Bench::new(1);
+    bench.add(0, key(0).as_bytes(), 1, EntryKind::Put);
+    for number in 1..5_000 {
+        bench.add(0, key(number).as_bytes(), 1 + number, EntryKind::Delete);
+    }
+    bench.add(0, key(5_000).as_bytes(), 6_000, EntryKind::Put);
+    let mut iter = bench.iter(SeqNo::MAX);
+    let mut out = Batch::default();
+    out.begin(1, 4);
+    assert!(iter.seek(b"", &mut out).expect("readable"));
+    assert_eq!(keys(&out), [key(0)]);
+    assert!(bench.moves() < 50, "{} moves", bench.moves());
+    out.begin(1, 4);
+    assert!(iter.next(&mut out).expect("readable"));
+    assert_eq!(keys(&out), [key(5_000)]);
+}

@@ -336,7 +336,8 @@ mod tests {
 
     #[test]
     fn no_count_is_lost_if_it_is_the_only_one() {
-        let changes: [(&str, fn(&mut LookupCounts)); 9] = [
+        type Change = fn(&mut LookupCounts);
+        let changes: [(&str, Change); 9] = [
             ("memtable hits", |counts| counts.memtable_hits = 7),
             ("false positives", |counts| counts.false_positives = 7),
             ("filter hits", |counts| counts.filter_hits = 7),

@@ -7,7 +7,7 @@
 //!
 //! Phases: digests, and prefetch of the memtables' lines; memtables; candidates of all runs, and
 //! prefetch of their filter lines; filter tests, newest first, for each key up to its first
-//! "maybe". Most absent keys end here. The others become [`Pending`]: the record cache is asked
+//! "maybe". Most absent keys end here. The others become `Pending`: the record cache is asked
 //! for them, and then in rounds, until every key has its answer:
 //!
 //! 1. index searches, and prefetch of the first lines of cached blocks;

@@ -33,6 +33,17 @@ fn faulty(inner: Arc<dyn Vfs>) -> (Arc<FaultFs>, Env) {
     (faults, env)
 }
 
+/// A database of [`BATCHES`] batches whose process has ended without a close. From here on flushes
+/// fail.
+fn killed() -> Result<(Arc<FaultFs>, Env)> {
+    let (faults, env) = faulty(Arc::new(MemFs::new()));
+    let db = builder(&env, BUFFER).open()?;
+    put_batches(&db, 0, BATCHES, Durability::NoSync)?;
+    drop(db);
+    hold_flushes(&faults);
+    Ok((faults, env))
+}
+
 fn files(env: &Env, ending: &str) -> usize {
     let names = env.vfs.list(Path::new("/db")).expect("the directory is there");
     names.iter().filter(|entry| entry.name.ends_with(ending)).count()
@@ -60,11 +71,7 @@ fn batches(db: &Db) -> usize {
 
 #[test]
 fn an_open_returns_before_replayed_entries_are_in_tables() -> Result<()> {
-    let (faults, env) = faulty(Arc::new(MemFs::new()));
-    let db = builder(&env, BUFFER).open()?;
-    put_batches(&db, 0, BATCHES, Durability::NoSync)?;
-    drop(db);
-    hold_flushes(&faults);
+    let (faults, env) = killed()?;
     // As often as one likes, with nothing written in between.
     for _ in 0..3 {
         let db = builder(&env, BUFFER).open()?;
@@ -83,11 +90,7 @@ fn an_open_returns_before_replayed_entries_are_in_tables() -> Result<()> {
 
 #[test]
 fn a_close_that_cannot_flush_says_so_and_loses_nothing() -> Result<()> {
-    let (faults, env) = faulty(Arc::new(MemFs::new()));
-    let db = builder(&env, BUFFER).open()?;
-    put_batches(&db, 0, BATCHES, Durability::NoSync)?;
-    drop(db);
-    hold_flushes(&faults);
+    let (faults, env) = killed()?;
     let db = builder(&env, BUFFER).open()?;
     // What is buffered in the process is written all the same.
     put_batches(&db, BATCHES, BATCHES + 1, Durability::Buffered)?;
@@ -208,11 +211,7 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() -> Result<()> {
 
 #[test]
 fn without_space_for_tables_a_synced_write_fails_and_others_go_on() -> Result<()> {
-    let (faults, env) = faulty(Arc::new(MemFs::new()));
-    let db = builder(&env, BUFFER).open()?;
-    put_batches(&db, 0, BATCHES, Durability::NoSync)?;
-    drop(db);
-    hold_flushes(&faults);
+    let (faults, env) = killed()?;
     let db = builder(&env, BUFFER).open()?;
     put_batches(&db, BATCHES, BATCHES + 1, Durability::NoSync)?;
     let refused = put_batches(&db, BATCHES + 1, BATCHES + 2, Durability::Sync);

@@ -40,7 +40,7 @@ use crate::options::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::writer::parse_side_file_name;
 use shamba_key::{KeyspaceId, LogNo};
-use shamba_log::wal::{ReplayReport, WalWriter, parse_log_file_name};
+use shamba_log::wal::{Predecessor, ReplayReport, WalWriter, parse_log_file_name};
 use shamba_tree::version::current::CURRENT_TEMPORARY;
 use shamba_tree::version::manifest::{
     ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
@@ -263,10 +263,10 @@ fn begin(
     let edit = ManifestEdit { settings: given, last_seq: Some(last_seq), ..Default::default() };
     let (mut edit, place) = replayed.finish(report, last_seq, edit)?;
     let log = core.catalog.new_log_no();
-    if let Place::Deferred(generations) = place {
+    if let Place::Deferred(generations, predecessor) = place {
         // The old logs remain the valid ones. Without the new manifest the new log is an empty one
         // that follows them.
-        let wal = deferred::create_log(core, log, report, last_seq)?;
+        let wal = create_log(core, log, Some(predecessor), last_seq)?;
         core.catalog.begin(&mut state, edit)?;
         publish_versions(core, &state);
         deferred::begin(core, generations, report, (state.first_log, last_seq), wal);
@@ -277,7 +277,7 @@ fn begin(
     let wal = if is_new {
         // The database exists only once the manifest does, so the manifest comes before the log.
         core.catalog.begin(&mut state, edit)?;
-        let mut wal = create_log(core, log, last_seq)?;
+        let mut wal = create_log(core, log, None, last_seq)?;
         wal.sync()?;
         // From here on the loss of the log is detected.
         let promise = ManifestEdit { log_promise: Some((log, wal.synced())), ..ManifestEdit::default() };
@@ -287,7 +287,7 @@ fn begin(
     } else {
         let mut wal = match place {
             Place::Copied(tail) => create_log_with(core, log, state.first_log, &tail)?,
-            _ => create_log(core, log, last_seq)?,
+            _ => create_log(core, log, None, last_seq)?,
         };
         wal.sync_unpromised()?;
         edit.log_promise = Some((log, wal.synced()));
@@ -319,8 +319,13 @@ fn publish_versions(core: &Core, state: &ManifestState) {
     core.residency.charge_trees();
 }
 
-fn create_log(core: &Core, log: LogNo, base_seq: SeqNo) -> Result<WalWriter> {
-    Ok(WalWriter::create(&core.env, core.catalog.dir(), log, None, base_seq)?)
+fn create_log(
+    core: &Core,
+    log: LogNo,
+    predecessor: Option<Predecessor>,
+    base_seq: SeqNo,
+) -> Result<WalWriter> {
+    Ok(WalWriter::create(&core.env, core.catalog.dir(), log, predecessor, base_seq)?)
 }
 
 /// Creates a log that begins with a copy of the batches still needed from the logs from `copy_of`

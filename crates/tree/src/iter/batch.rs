@@ -86,17 +86,19 @@ impl Batch {
     /// Whether no more entries should be added.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.copies.ends.len() >= self.welcome
-            || self.copies.bytes.len() >= self.full_bytes
-            || self.long.is_some()
+        self.holds(self.welcome)
     }
 
     /// Whether no more entries are needed.
     #[inline]
     pub fn has_enough(&self) -> bool {
-        self.copies.ends.len() >= self.wanted
-            || self.copies.bytes.len() >= self.full_bytes
-            || self.long.is_some()
+        self.holds(self.wanted)
+    }
+
+    /// Whether it holds this many entries, or as many bytes as it may.
+    #[inline]
+    fn holds(&self, entries: usize) -> bool {
+        self.copies.ends.len() >= entries || self.copies.bytes.len() >= self.full_bytes || self.long.is_some()
     }
 
     /// Adds an entry with a short value. If the value is long, adds nothing and returns false.
@@ -224,16 +226,12 @@ impl Batch {
     #[inline(always)]
     pub fn take(&mut self, number: usize) -> Option<(Slice, Slice)> {
         let ends = *self.copies.ends.get(number)?;
-        let (start, key_end) = (self.start(number), ends.key as usize);
+        let (start, key_end) = (self.copies.start(number), ends.key as usize);
         let key = Slice::copied_part(&self.copies.bytes, start..key_end);
         if self.long.is_some() && number + 1 == self.copies.ends.len() {
             return Some((key, self.long.take()?));
         }
         Some((key, Slice::copied_part(&self.copies.bytes, key_end..ends.value as usize)))
-    }
-
-    fn start(&self, number: usize) -> usize {
-        self.copies.start(number)
     }
 }
 

@@ -72,8 +72,8 @@ pub struct RunSeeking {
     is_begun: bool,
     /// The first table that does not lie wholly below the key.
     index: usize,
-    /// That table, if the key lies in it: then further steps are taken in it.
-    table: Option<usize>,
+    /// Whether the key lies in that table, and it is open: then further steps are taken in it.
+    is_in_table: bool,
     within: Seeking,
 }
 
@@ -195,7 +195,7 @@ impl<L: TableList> RunIter<L> {
     /// invalid afterwards.
     pub fn seek_step(&mut self, key: &[u8], seq: SeqNo, seeking: &mut RunSeeking) {
         if seeking.is_begun {
-            if let (Some(_), Some(open)) = (seeking.table, &mut self.open) {
+            if let Some(open) = self.open.as_mut().filter(|_| seeking.is_in_table) {
                 open.iter.seek_step(key, seq, &mut seeking.within);
             }
             return;
@@ -211,19 +211,21 @@ impl<L: TableList> RunIter<L> {
             // A table that cannot be opened is reported by the seek.
             if let Ok(open) = self.enter(index) {
                 open.iter.seek_step(key, seq, &mut seeking.within);
-                seeking.table = Some(index);
+                seeking.is_in_table = true;
             }
         }
     }
 
     /// Seeks `(key, seq)`, from where the steps of that seek have come.
     pub fn seek_from_step(&mut self, key: &[u8], seq: SeqNo, seeking: &RunSeeking) -> Result<()> {
-        if !seeking.is_begun || key < self.limit.lower.as_ref() {
+        debug_assert!(seeking.is_begun, "a seek goes on that has not begun");
+        if key < self.limit.lower.as_ref() {
             return self.seek(key, seq);
         }
-        let Some(open) = self.open.as_mut().filter(|open| seeking.table == Some(open.index)) else {
+        let Some(open) = self.open.as_mut().filter(|_| seeking.is_in_table) else {
             return self.seek_from(seeking.index, Some((key, seq)));
         };
+        debug_assert_eq!(open.index, seeking.index, "another table was opened between the steps");
         (self.valid, self.holds) = (false, true);
         open.iter.seek_from_step(key, seq, seeking.within)?;
         self.settle_or_go_on(seeking.index)

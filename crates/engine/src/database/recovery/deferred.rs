@@ -19,7 +19,6 @@ use shamba_table::Charge;
 
 use crate::catalog::LogFile;
 use crate::database::core::Core;
-use crate::error::Result;
 use crate::writer::Generation;
 
 /// The memtables that hold the entries of consecutive batches.
@@ -59,19 +58,6 @@ pub(super) fn predecessor(report: &ReplayReport) -> Option<Predecessor> {
         last_checksum: last.last_checksum,
         synced: last.promised.min(last.valid_bytes),
     })
-}
-
-/// Creates the log that follows the replayed ones.
-///
-/// # Errors
-/// I/O errors of the file system.
-pub(super) fn create_log(
-    core: &Core,
-    log: LogNo,
-    report: &ReplayReport,
-    last_seq: SeqNo,
-) -> Result<WalWriter> {
-    Ok(WalWriter::create(&core.env, core.catalog.dir(), log, predecessor(report), last_seq)?)
 }
 
 /// Publishes the memtables and begins to accept writes into `wal`. The memtables are flushed in the

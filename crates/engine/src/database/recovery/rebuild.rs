@@ -28,8 +28,8 @@ use crate::writer::apply_op;
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::record::BatchView;
 use shamba_log::wal::{
-    OpRef, Recovery, ReplayOptions, ReplayReport, Replayed, ReplayedOp, WalWriter, parse_log_file_name,
-    replay,
+    OpRef, Predecessor, Recovery, ReplayOptions, ReplayReport, Replayed, ReplayedOp, WalWriter,
+    parse_log_file_name, replay,
 };
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::version::manifest::ManifestState;
@@ -125,8 +125,9 @@ pub(super) struct Rebuilt<'a> {
 pub(super) enum Place {
     /// In active memtables. The new log must begin with a copy of these batches.
     Copied(Tail),
-    /// In memtables that the background flushes, oldest first. The old logs are still needed.
-    Deferred(Vec<ReplayedGeneration>),
+    /// In memtables that the background flushes, oldest first. The old logs are still needed; the
+    /// new one follows this end of the last of them.
+    Deferred(Vec<ReplayedGeneration>, Predecessor),
     /// In tables, which the returned edit adds.
     Tables,
 }
@@ -335,16 +336,17 @@ impl Rebuilt<'_> {
             self.show();
             return Ok((edit, Place::Copied(tail)));
         }
-        self.may_defer &= deferred::predecessor(report).is_some();
+        let predecessor = deferred::predecessor(report);
+        self.may_defer &= predecessor.is_some();
         let is_anything = !self.memtables.is_empty() || !self.generations.is_empty();
         let mut moved = Ok(());
         if self.may_defer && !self.memtables.is_empty() {
             moved = self.seal(report.last_seq);
         }
-        if is_anything && self.may_defer {
+        if let Some(predecessor) = predecessor.filter(|_| is_anything && self.may_defer) {
             // The manifest does not record `last_seq` yet: nothing up to it is in tables.
             edit.last_seq = None;
-            return Ok((edit, Place::Deferred(self.generations)));
+            return Ok((edit, Place::Deferred(self.generations, predecessor)));
         }
         if let Err(error) = moved.and_then(|()| self.write()) {
             abandon(self.core, self.written);

@@ -1,7 +1,7 @@
 //! The one public error: a kind that tells the caller how to react, and a context that says what
 //! failed and where.
 //!
-//! Many internal causes map to ten public kinds. A corruption always names file, offset and
+//! Many internal causes map to eleven public kinds. A corruption always names file, offset and
 //! structure. `Display` prints the context alone; the cause, if there is one, is `source()`. So a
 //! program that prints the chain of sources prints nothing twice. [`Error::chain`] and `Debug`
 //! print the context and all causes.
@@ -37,6 +37,8 @@ pub enum ErrorKind {
     Stalled,
     /// An argument or option is wrong.
     Invalid,
+    /// What a write depends on was changed by another one. Read again, and try again.
+    Conflict,
     /// The handle was used after `close`.
     Closed,
 }
@@ -54,6 +56,7 @@ impl ErrorKind {
             Self::ReadOnly => "ReadOnly",
             Self::Stalled => "Stalled",
             Self::Invalid => "Invalid",
+            Self::Conflict => "Conflict",
             Self::Closed => "Closed",
         }
     }
@@ -231,6 +234,7 @@ impl From<Error> for io::Error {
             ErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
             ErrorKind::Stalled => io::ErrorKind::TimedOut,
             ErrorKind::Invalid => io::ErrorKind::InvalidInput,
+            ErrorKind::Conflict => io::ErrorKind::ResourceBusy,
             ErrorKind::Closed => io::ErrorKind::Other,
         };
         Self::new(kind, error)
@@ -312,6 +316,7 @@ mod tests {
             ),
             (Error::new(ErrorKind::Stalled, ""), io::ErrorKind::TimedOut),
             (Error::invalid(""), io::ErrorKind::InvalidInput),
+            (Error::new(ErrorKind::Conflict, ""), io::ErrorKind::ResourceBusy),
         ];
         for (error, kind) in kinds {
             let (own, text) = (error.kind(), error.to_string());

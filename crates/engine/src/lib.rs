@@ -170,6 +170,7 @@ pub use admin::repair::{Loss, LostRange, RepairReport, repair, repair_within};
 pub use admin::verify::{CheckReport, Problem, check_files};
 pub use database::batch::Batch;
 pub use database::builder::Builder;
+pub use database::conditional::Swap;
 pub use database::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use event::{Event, EventListener};

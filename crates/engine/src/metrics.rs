@@ -206,6 +206,10 @@ work_counters! {
     /// Commit groups written; `batches / commit_groups` is the average number of batches in a
     /// group.
     commit_groups,
+    /// Writes that were refused because a key that they depend on had been written.
+    conflicts,
+    /// Writes that were refused because a new table may hold a key that they depend on.
+    conflicts_unproved,
     /// Number of times that another design was adopted.
     redesigns,
     /// Failed removals of obsolete files; they are retried.

@@ -249,5 +249,120 @@ macro_rules! write_methods {
             with_range_delete(&range, |op| operations.push(self.keyspace.id, op))?;
             self.database().writer.commit(&mut operations, options.into())
         }
+
+        /// Sets `key` to `new` if it has the value `expected`, in one step: no other write comes in
+        /// between. `None` stands for no value, in both places.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// use shamba::Swap;
+        ///
+        /// db.put("door", "open")?;
+        /// assert!(db.compare_and_swap("door", Some(b"open"), Some(b"shut"))?.is_done());
+        /// let Swap::Mismatch(current) = db.compare_and_swap("door", Some(b"open"), None)? else {
+        ///     panic!("it was shut");
+        /// };
+        /// assert_eq!(current.as_deref(), Some(&b"shut"[..]));
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `get` and `put`. Another value than the expected one is no error.
+        pub fn compare_and_swap(
+            &self,
+            key: impl AsRef<[u8]>,
+            expected: Option<&[u8]>,
+            new: Option<&[u8]>,
+        ) -> Result<Swap> {
+            self.compare_and_swap_with(key, expected, new, WriteOptions::new())
+        }
+
+        /// `compare_and_swap` with a durability and a deadline of its own. The deadline is that of
+        /// one attempt; a further one follows only if another write has changed the key.
+        ///
+        /// # Errors
+        /// As `get` and `put_with`.
+        pub fn compare_and_swap_with(
+            &self,
+            key: impl AsRef<[u8]>,
+            expected: Option<&[u8]>,
+            new: Option<&[u8]>,
+            options: impl Into<WriteOptions>,
+        ) -> Result<Swap> {
+            let (at, writer) = (self.read_at(), &self.database().writer);
+            conditional::compare_and_swap(&at, writer, key.as_ref(), (expected, new), options.into())
+        }
+
+        /// Sets `key` to `value` if it has none, in one step. Returns the value that it has
+        /// otherwise, as a mismatch.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// assert!(db.put_if_absent("name:asha", "user:1")?.is_done());
+        /// assert!(!db.put_if_absent("name:asha", "user:2")?.is_done());
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `compare_and_swap`.
+        pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Swap> {
+            self.put_if_absent_with(key, value, WriteOptions::new())
+        }
+
+        /// `put_if_absent` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `compare_and_swap_with`.
+        pub fn put_if_absent_with(
+            &self,
+            key: impl AsRef<[u8]>,
+            value: impl AsRef<[u8]>,
+            options: impl Into<WriteOptions>,
+        ) -> Result<Swap> {
+            self.compare_and_swap_with(key, None, Some(value.as_ref()), options)
+        }
+
+        /// Sets `key` to what `change` makes of its value, in one step; `None` stands for no value,
+        /// before and after. `change` may be called several times, when other writes change the key
+        /// meanwhile. The last call counts.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// let add_one = |old: Option<&[u8]>| {
+        ///     let old = old.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+        ///     Some((old + 1).to_le_bytes())
+        /// };
+        /// db.update("visits", add_one)?;
+        /// db.update("visits", add_one)?;
+        /// assert_eq!(db.get("visits")?.as_deref(), Some(&2u64.to_le_bytes()[..]));
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `get` and `put`.
+        pub fn update<V: AsRef<[u8]>>(
+            &self,
+            key: impl AsRef<[u8]>,
+            change: impl FnMut(Option<&[u8]>) -> Option<V>,
+        ) -> Result<()> {
+            self.update_with(key, change, WriteOptions::new())
+        }
+
+        /// `update` with a durability and a deadline of its own, as of `compare_and_swap_with`.
+        ///
+        /// # Errors
+        /// As `get` and `put_with`.
+        pub fn update_with<V: AsRef<[u8]>>(
+            &self,
+            key: impl AsRef<[u8]>,
+            change: impl FnMut(Option<&[u8]>) -> Option<V>,
+            options: impl Into<WriteOptions>,
+        ) -> Result<()> {
+            let (at, writer) = (self.read_at(), &self.database().writer);
+            conditional::update(&at, writer, key.as_ref(), change, options.into())
+        }
     };
 }

@@ -7,6 +7,7 @@
 pub(crate) mod batch;
 pub(crate) mod builder;
 mod compose;
+pub(crate) mod conditional;
 pub(crate) mod core;
 mod forwards;
 mod handle;
@@ -26,6 +27,7 @@ pub use self::views::{Reader, Snapshot};
 use crate::catalog::KeyspaceCore;
 use crate::database::batch::Batch;
 use crate::database::builder::Builder;
+use crate::database::conditional::Swap;
 use crate::database::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;

@@ -42,6 +42,22 @@ impl Groups for Writer {
         &self.writing
     }
 
+    fn refused<'a>(
+        &self,
+        _writing: &Writing,
+        shares: impl Iterator<Item = Share<'a>> + Clone,
+    ) -> Vec<Option<Error>> {
+        let conflicts = self.conflicts(shares);
+        if conflicts.iter().any(Option::is_some) {
+            let count =
+                |is_certain| conflicts.iter().flatten().filter(|one| one.is_certain == is_certain).count();
+            let work = self.telemetry.work();
+            WorkCounters::add_alone(&work.conflicts, count(true) as u64);
+            WorkCounters::add_alone(&work.conflicts_unproved, count(false) as u64);
+        }
+        conflicts.iter().map(|one| one.as_ref().map(|conflict| self.conflict_error(conflict))).collect()
+    }
+
     /// Runs the steps of a group, in the order that the invariants require.
     fn write_group<'a>(
         &self,

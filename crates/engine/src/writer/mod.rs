@@ -13,6 +13,7 @@
 //! is taken before the catalog's locks and before those of background work ([`crate::lock_order`]).
 
 mod commit;
+pub(crate) mod conditions;
 mod exclusive;
 mod line;
 mod log;
@@ -37,6 +38,7 @@ use shamba_table::{Charge, Ledger, LedgerPart};
 use shamba_tree::version::TableMeta;
 
 pub(crate) use self::commit::apply_op;
+use self::conditions::Conditions;
 use self::log::Log;
 use self::log::SyncSchedule;
 pub(crate) use self::log::side::parse_side_file_name;
@@ -47,7 +49,7 @@ pub use self::options::WriteOptions;
 use self::pressure::BackPressure;
 use self::progress::BackgroundLink;
 pub(crate) use self::progress::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
-use self::queue::{CommitQueue, Own};
+use self::queue::{CommitQueue, Own, OwnWrites};
 pub(crate) use self::sealed::{Generation, SealedGenerations};
 use crate::catalog::{Catalog, InstallObserver, KeyspaceCore};
 use crate::error::{Error, Result};
@@ -190,10 +192,24 @@ impl Writer {
     /// # Errors
     /// See [`crate::Db::put`].
     pub fn commit_op(&self, keyspace: &KeyspaceCore, op: OpRef<'_>, options: WriteOptions) -> Result<()> {
+        self.commit_op_if(keyspace, op, options, None)
+    }
+
+    /// [`Self::commit_op`] under conditions.
+    ///
+    /// # Errors
+    /// As [`Self::commit_op`]; `Conflict` where a condition does not hold.
+    pub fn commit_op_if(
+        &self,
+        keyspace: &KeyspaceCore,
+        op: OpRef<'_>,
+        options: WriteOptions,
+        conditions: Option<&Arc<Conditions>>,
+    ) -> Result<()> {
         keyspace.check_usable()?;
         check_op(op)?;
         let durability = self.admit(op.encoded_bytes_max(), options)?;
-        self.commit_own(Own::One(keyspace.id, op), durability)
+        self.commit_own(Own { writes: OwnWrites::One(keyspace.id, op), conditions }, durability)
     }
 
     /// [`Self::commit_op`] for a batch. Its operations are lent to a leader meanwhile and returned
@@ -208,7 +224,7 @@ impl Writer {
             return if durability == Durability::Sync { self.sync() } else { Ok(()) };
         }
         let durability = self.admit(operations.encoded.len(), options)?;
-        self.commit_own(Own::Batch(operations), durability)
+        self.commit_own(Own { writes: OwnWrites::Batch(operations), conditions: None }, durability)
     }
 
     fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {

@@ -25,6 +25,7 @@ use shamba_env::Clock;
 use shamba_key::KeyspaceId;
 use shamba_log::wal::{OpRef, SHARED_BYTES_MAX};
 
+use super::conditions::Conditions;
 use super::line::{self, Line, Turn};
 use super::operations::Operations;
 use super::share::{Share, Writes};
@@ -37,13 +38,26 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 /// Longest time that a leader waits for other writers to share its sync.
 const AWAIT_US_MAX: u64 = 1_000;
 
+/// The operations of the calling writer, and what they depend on.
+pub(super) struct Own<'a> {
+    pub writes: OwnWrites<'a>,
+    pub conditions: Option<&'a Arc<Conditions>>,
+}
+
 /// The operations of the calling writer.
-pub(super) enum Own<'a> {
+pub(super) enum OwnWrites<'a> {
     One(KeyspaceId, OpRef<'a>),
     Batch(&'a mut Operations),
 }
 
 impl Own<'_> {
+    fn share(&self, durability: Durability) -> Share<'_> {
+        let conditions = self.conditions.map(Arc::as_ref);
+        Share { writes: self.writes.writes(), durability, conditions }
+    }
+}
+
+impl OwnWrites<'_> {
     fn writes(&self) -> Writes<'_> {
         match self {
             Self::One(keyspace, op) => Writes::One(*keyspace, *op),
@@ -80,15 +94,20 @@ thread_local! {
     static TICKET: Cell<Option<Arc<Ticket>>> = const { Cell::new(None) };
 }
 
-/// The operations and the durability that a waiting writer passes to a leader.
+/// What a waiting writer passes to a leader.
 pub(crate) struct Request {
     operations: Operations,
     durability: Durability,
+    conditions: Option<Arc<Conditions>>,
 }
 
 impl Request {
     fn share(&self) -> Share<'_> {
-        Share { writes: Writes::Batch(&self.operations), durability: self.durability }
+        Share {
+            writes: Writes::Batch(&self.operations),
+            durability: self.durability,
+            conditions: self.conditions.as_deref(),
+        }
     }
 }
 
@@ -104,6 +123,14 @@ pub(super) trait Groups {
 
     /// The state, whose lock a group holds.
     fn state(&self) -> &Ranked<Self::State>;
+
+    /// The errors of batches whose conditions do not hold, in the order of the group; nothing if no
+    /// batch has conditions.
+    fn refused<'a>(
+        &self,
+        state: &Self::State,
+        shares: impl Iterator<Item = Share<'a>> + Clone,
+    ) -> Vec<Option<Error>>;
 
     /// Writes a group.
     ///
@@ -160,13 +187,14 @@ impl CommitQueue {
     /// # Errors
     /// The outcome of the group that the batch was in.
     pub fn commit(&self, groups: &impl Groups, own: Own<'_>, durability: Durability) -> Result<()> {
-        match self.state_at_once(groups, own.writes().bytes(), durability) {
+        match self.state_at_once(groups, own.writes.writes().bytes(), durability) {
             Some(mut state) => {
                 let _guard = PanicGuard(groups);
-                self.timed(durability, 1, || {
-                    let share = Share { writes: own.writes(), durability };
-                    groups.write_group(&mut state, std::iter::once(share))
-                })
+                let shares = std::iter::once(own.share(durability));
+                if let Some(refusal) = groups.refused(&state, shares.clone()).into_iter().flatten().next() {
+                    return Err(refusal);
+                }
+                self.timed(durability, 1, || groups.write_group(&mut state, shares))
             }
             None => self.enqueue(groups, own, durability),
         }
@@ -194,9 +222,10 @@ impl CommitQueue {
     /// Leads a group, or waits for a leader.
     fn enqueue(&self, groups: &impl Groups, mut own: Own<'_>, durability: Durability) -> Result<()> {
         if let Some(lead) = self.line.try_to_lead() {
-            return self.lead(groups, lead, Share { writes: own.writes(), durability });
+            return self.lead(groups, lead, own.share(durability));
         }
-        let request = Request { operations: own.take()?, durability };
+        let conditions = own.conditions.cloned();
+        let request = Request { operations: own.writes.take()?, durability, conditions };
         let mut ticket = TICKET.take();
         let ticket = ticket.get_or_insert_with(Ticket::new);
         let (outcome, operations) = match self.line.join(ticket, request) {
@@ -204,7 +233,7 @@ impl CommitQueue {
             Turn::Done(answer) => answer,
         };
         debug_assert!(operations.tally.count > 0, "a leader returned other operations than it took");
-        own.give_back(operations);
+        own.writes.give_back(operations);
         TICKET.set(Some(Arc::clone(ticket)));
         outcome
     }
@@ -227,13 +256,24 @@ impl CommitQueue {
             lead.followers.iter().all(|follower| follower.request.operations.tally.count > 0),
             "a follower has nothing to write"
         );
-        let shares = lead.followers.iter().map(|follower| follower.request.share());
-        let outcome = self.timed(own.durability, lead.followers.len(), || {
-            groups.write_group(&mut state, std::iter::once(own).chain(shares))
-        });
+        let followers = lead.followers.iter().map(|follower| follower.request.share());
+        let shares = std::iter::once(own).chain(followers);
+        let mut refused = groups.refused(&state, shares.clone());
+        debug_assert!(refused.is_empty() || refused.len() == lead.followers.len() + 1, "an answer for each");
+        let is_refused = |at: usize| refused.get(at).is_some_and(Option::is_some);
+        let count = lead.followers.len() + 1;
+        let outcome = if (0..count).all(is_refused) {
+            Ok(())
+        } else {
+            let shares = shares.enumerate().filter(|(at, _)| !is_refused(*at)).map(|(_, share)| share);
+            self.timed(own.durability, lead.followers.len(), || groups.write_group(&mut state, shares))
+        };
         drop(state);
-        lead.answer(|request| (outcome.clone(), request.operations));
-        outcome
+        let mut refusals = refused.drain(..);
+        let mut answer = || refusals.next().flatten().map_or_else(|| outcome.clone(), Err);
+        let own_outcome = answer();
+        lead.answer(|request| (answer(), request.operations));
+        own_outcome
     }
 
     /// Waits briefly for the writers that were present when the last sync ended.

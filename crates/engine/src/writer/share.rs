@@ -3,6 +3,7 @@
 use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{LargeRecord, OpRef, ValuePlace, encoded_ops, encoded_ops_and_ends};
 
+use super::conditions::Conditions;
 use super::operations::{Operations, Tally};
 use crate::options::settings::Durability;
 
@@ -13,11 +14,12 @@ pub(super) enum Writes<'a> {
     Batch(&'a Operations),
 }
 
-/// One batch of a group and its durability.
+/// One batch of a group, its durability, and what it depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Share<'a> {
     pub writes: Writes<'a>,
     pub durability: Durability,
+    pub conditions: Option<&'a Conditions>,
 }
 
 impl<'a> Writes<'a> {

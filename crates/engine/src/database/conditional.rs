@@ -1,0 +1,110 @@
+//! Writes that depend on the value that they replace: compare-and-swap, put-if-absent, update.
+//!
+//! Each attempt reads the key and commits under the condition that it is unchanged
+//! ([`crate::writer::conditions`]). After a conflict it begins again. An attempt fails only when
+//! another write has succeeded or a table was installed meanwhile, so some thread always proceeds.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_log::wal::OpRef;
+use shamba_tree::slice::Slice;
+
+use crate::error::{ErrorKind, Result};
+use crate::reads::options::HashedKey;
+use crate::reads::reader::ReadAt;
+use crate::writer::conditions::{Conditions, KeyRead};
+use crate::writer::{WriteOptions, Writer};
+
+/// Outcome of a compare-and-swap.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "a swap may not have happened"]
+pub enum Swap {
+    /// The key had the expected value and has the new one.
+    Done,
+    /// The key has this value, or none, and was not changed.
+    Mismatch(Option<Slice>),
+}
+
+impl Swap {
+    /// Whether the key has the new value.
+    pub fn is_done(&self) -> bool {
+        *self == Self::Done
+    }
+}
+
+/// What to do with a key.
+enum Change<V> {
+    /// Set it to the value, or remove it.
+    To(Option<V>),
+    Nothing,
+}
+
+/// Sets `key` to `new` (`None`: removes it) if it has the value `expected` (`None`: no value).
+///
+/// # Errors
+/// Of reading and of writing.
+pub(crate) fn compare_and_swap(
+    at: &ReadAt<'_>,
+    writer: &Writer,
+    key: &[u8],
+    (expected, new): (Option<&[u8]>, Option<&[u8]>),
+    options: WriteOptions,
+) -> Result<Swap> {
+    let mut swap = Swap::Done;
+    change(at, writer, key, options, |current| {
+        if current.as_deref() == expected {
+            swap = Swap::Done;
+            return Change::To(new);
+        }
+        swap = Swap::Mismatch(current);
+        Change::Nothing
+    })?;
+    Ok(swap)
+}
+
+/// Sets `key` to what `change` makes of its value; `None` removes it.
+///
+/// # Errors
+/// Of reading and of writing.
+pub(crate) fn update<V: AsRef<[u8]>>(
+    at: &ReadAt<'_>,
+    writer: &Writer,
+    key: &[u8],
+    mut make: impl FnMut(Option<&[u8]>) -> Option<V>,
+    options: WriteOptions,
+) -> Result<()> {
+    change(at, writer, key, options, |current| match (make(current.as_deref()), current) {
+        (None, None) => Change::Nothing,
+        (new, _) => Change::To(new),
+    })
+}
+
+/// Reads `key` and does what `decide` says, until nothing has changed it in between.
+fn change<V: AsRef<[u8]>>(
+    at: &ReadAt<'_>,
+    writer: &Writer,
+    key: &[u8],
+    options: WriteOptions,
+    mut decide: impl FnMut(Option<Slice>) -> Change<V>,
+) -> Result<()> {
+    let made_by = at.reads.digest();
+    let key = HashedKey { key: key.to_vec(), digest: made_by.digest(key), made_by };
+    loop {
+        // Held until the commit, so that what happened to the key is not compacted away.
+        let before = at.reads.snapshot();
+        // A newer value may be read. The condition is the stricter one then.
+        let Change::To(new) = decide(at.get_hashed(&key)?) else { return Ok(()) };
+        let op = match &new {
+            Some(value) => OpRef::Put { key: &key.key, value: value.as_ref() },
+            None => OpRef::Delete { key: &key.key },
+        };
+        let read =
+            KeyRead { keyspace: at.keyspace.id, digest: key.digest, key: Bytes::copy_from_slice(&key.key) };
+        let conditions = Arc::new(Conditions { since: before.seq(), keys: vec![read] });
+        match writer.commit_op_if(at.keyspace, op, options, Some(&conditions)) {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            outcome => return outcome,
+        }
+    }
+}

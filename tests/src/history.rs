@@ -10,6 +10,9 @@
 //! that it saw began, no two forward zones overlap, and no backward zone lies within a forward one:
 //! Gibbons and Korach, Testing Shared Memories, SIAM Journal on Computing 26(4), 1997.
 //!
+//! A conditional write also tells the value that it replaced, in the same moment: it is a read of
+//! that value as well, and no other conditional write may have replaced it.
+//!
 //! Not here: the threads and their operations (suite `linear`).
 
 use std::collections::BTreeMap;
@@ -37,6 +40,8 @@ pub struct Event {
     pub value: u64,
     /// Whether it is a write.
     pub is_write: bool,
+    /// The value that a conditional write replaced.
+    pub replaced: Option<u64>,
 }
 
 /// The operations of one value.
@@ -54,7 +59,18 @@ struct Cluster {
 /// The values that contradict each other.
 pub fn check(events: &[Event]) -> Result<u64, String> {
     let mut clusters: BTreeMap<u64, Cluster> = BTreeMap::new();
+    let mut replaced: BTreeMap<u64, u64> = BTreeMap::new();
     for event in events {
+        if let Some(old) = event.replaced {
+            if let Some(other) = replaced.insert(old, event.value) {
+                return Err(format!("values {other} and {} both replaced value {old}", event.value));
+            }
+        }
+    }
+    let reads = events.iter().filter_map(|event| {
+        event.replaced.map(|value| Event { value, is_write: false, replaced: None, ..*event })
+    });
+    for event in events.iter().copied().chain(reads) {
         let cluster = clusters.entry(event.value).or_insert(Cluster {
             write: None,
             first_end: u64::MAX,
@@ -64,7 +80,7 @@ pub fn check(events: &[Event]) -> Result<u64, String> {
         cluster.first_end = cluster.first_end.min(event.end);
         cluster.last_start = cluster.last_start.max(event.start);
         if event.is_write {
-            if cluster.write.replace(*event).is_some() {
+            if cluster.write.replace(event).is_some() {
                 return Err(format!("value {} was written twice: the history cannot be judged", event.value));
             }
         } else {
@@ -106,13 +122,14 @@ pub fn check(events: &[Event]) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    /// `w 1 0-3` wrote value 1 from 0 to 3; `r` read it.
+    /// `w 1 0-3` wrote value 1 from 0 to 3; `r` read it; `c 2 0-3 1` replaced value 1 by it.
     fn history(text: &str) -> Result<u64, String> {
         let number = |word: &str| word.parse::<u64>().expect("a number");
         let event = |line: &str| {
             let words: Vec<&str> = line.split([' ', '-']).collect();
             Event {
-                is_write: words[0] == "w",
+                is_write: words[0] != "r",
+                replaced: (words[0] == "c").then(|| number(words[4])),
                 value: number(words[1]),
                 start: number(words[2]),
                 end: number(words[3]),
@@ -129,6 +146,7 @@ mod tests {
             // The second write comes between the two reads of the first, which overlap it.
             "w 1 0-1, w 2 2-9, r 1 3-4, r 1 5-6, r 2 10-11",
             "w 1 0-1, w 2 2-3, w 3 4-5, r 3 6-7",
+            "w 1 0-1, c 2 2-9 1, c 3 2-9 2, r 3 10-11",
         ] {
             assert!(history(text).is_ok(), "{text}: {:?}", history(text));
         }
@@ -144,6 +162,10 @@ mod tests {
             "w 1 0-1, w 2 2-3, r 1 4-5",
             // Back again: the second reader saw the newer value, the third the older one.
             "w 1 0-1, w 2 2-11, r 2 3-4, r 1 5-6",
+            // A lost update.
+            "w 1 0-1, c 2 2-9 1, c 3 2-9 1",
+            // Replaced when it was gone.
+            "w 1 0-1, w 2 2-3, c 3 4-5 1",
             // Two readers saw two concurrent writes in both orders.
             "w 1 0-9, w 2 0-9, r 1 1-2, r 2 3-4, r 1 5-6, r 2 7-8",
         ] {

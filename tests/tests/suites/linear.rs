@@ -1,8 +1,8 @@
 //! Suite G: histories. Threads write and read the same few keys; the results must be consistent
 //! with one order of all operations.
 //!
-//! Every write gives a key a unique value. Writers use single puts, groups and batches of several
-//! keys; readers use every method of reading one key. Memtables are tiny, so that a key's versions
+//! Every write gives a key a unique value. Writers use single puts, groups, batches of several keys,
+//! and conditional writes; readers use every method of reading one key. Memtables are tiny, so that a key's versions
 //! move through flushes and compactions concurrently. [`shamba_tests::history`], which knows
 //! nothing of the engine, checks each key's history.
 //!
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Db, Durability, MergePolicy};
+use shamba::{Db, Durability, MergePolicy, Swap};
 use shamba_tests::history::{Event, Ticks, check};
 use shamba_tests::seed::{self, mixed};
 use shamba_tests::tally::Tally;
@@ -48,6 +48,10 @@ fn write(db: &Db, writer: u64, ticks: &Ticks, seed: u64) -> Seen {
         let number = 1 + KEYS as u64 + round * WRITERS + writer;
         let durability = if rng.u8(..40) == 0 { Durability::Sync } else { Durability::NoSync };
         let first = rng.usize(..KEYS);
+        if rng.u8(..4) == 0 {
+            seen.push((first, write_conditionally(db, first, number, durability, ticks, rng.bool())));
+            continue;
+        }
         let keys = if rng.u8(..4) == 0 { vec![first, (first + 1) % KEYS] } else { vec![first] };
         let mut batch = db.batch();
         for key in &keys {
@@ -59,9 +63,45 @@ fn write(db: &Db, writer: u64, ticks: &Ticks, seed: u64) -> Seen {
             _ => batch.commit_with(durability).expect("commit"),
         }
         let end = ticks.now();
-        seen.extend(keys.iter().map(|key| (*key, Event { start, end, value: number, is_write: true })));
+        seen.extend(
+            keys.iter()
+                .map(|key| (*key, Event { start, end, value: number, is_write: true, replaced: None })),
+        );
     }
     seen
+}
+
+/// Replaces the value of a key by `new`, by an update or by swaps until one succeeds.
+fn write_conditionally(
+    db: &Db,
+    key: usize,
+    new: u64,
+    durability: Durability,
+    ticks: &Ticks,
+    is_update: bool,
+) -> Event {
+    let name = name(key);
+    let mut replaced = None;
+    let mut start = ticks.now();
+    if is_update {
+        let change = |old: Option<&[u8]>| {
+            replaced = Some(number(old));
+            Some(value(new))
+        };
+        db.update_with(&name, change, durability).expect("update");
+    } else {
+        let mut expected = db.get(&name).expect("get");
+        loop {
+            start = ticks.now();
+            let swap = db.compare_and_swap_with(&name, expected.as_deref(), Some(&value(new)), durability);
+            match swap.expect("compare_and_swap") {
+                Swap::Done => break,
+                Swap::Mismatch(current) => expected = current,
+            }
+        }
+        replaced = Some(number(expected.as_deref()));
+    }
+    Event { start, end: ticks.now(), value: new, is_write: true, replaced }
 }
 
 /// Reads by every method for one key, until it is told to stop.
@@ -84,7 +124,7 @@ fn read(db: &Db, reader: u64, ticks: &Ticks, seed: u64, stop: &AtomicBool) -> Se
             _ => number(db.get(&name).expect("get").as_deref()),
         };
         let end = ticks.now();
-        seen.push((key, Event { start, end, value: number, is_write: false }));
+        seen.push((key, Event { start, end, value: number, is_write: false, replaced: None }));
     }
     seen
 }
@@ -98,7 +138,8 @@ fn histories(policy: MergePolicy) {
     for key in 0..KEYS {
         let start = ticks.now();
         db.put(name(key), value(1 + key as u64)).expect("put");
-        all.push((key, Event { start, end: ticks.now(), value: 1 + key as u64, is_write: true }));
+        let value = 1 + key as u64;
+        all.push((key, Event { start, end: ticks.now(), value, is_write: true, replaced: None }));
     }
     db.put("last of all", "").expect("put");
     std::thread::scope(|scope| {

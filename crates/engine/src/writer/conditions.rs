@@ -134,8 +134,8 @@ impl Writer {
 /// `None` if not.
 fn change(view: &View, read: &KeyRead, since: SeqNo) -> Option<bool> {
     let KeyRead { digest, key, .. } = read;
-    // Newest first: the ones behind a memtable of earlier entries hold earlier entries.
-    for memtable in view.memtables.iter().take_while(|memtable| memtable.largest_seq() > since) {
+    // The first one may be empty, and newer entries behind it.
+    for memtable in view.memtables.iter().filter(|memtable| memtable.largest_seq() > since) {
         let newest = memtable.get(*digest, key, SeqNo::MAX).map_or(SeqNo::ZERO, |entry| entry.seq);
         if newest > since {
             return Some(true);

@@ -316,6 +316,7 @@ mod tests {
 
     use shamba_env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 
+    use super::super::conditions::KeyRead;
     use super::*;
     use crate::database::Db;
     use crate::database::core::Core;
@@ -406,6 +407,109 @@ mod tests {
             assert!(!db.contains_key(format!("k{writer}")).expect("read"), "nothing of the group is visible");
         }
         assert_eq!(db.put("more", "v").map_err(|error| error.kind()), Err(ErrorKind::ReadOnly));
+    }
+
+    /// Puts `key` under the condition that it is unchanged since `since`.
+    fn put_unchanged(core: &Core, key: &str, since: shamba_key::SeqNo) -> Result<()> {
+        let keyspace = core.catalog.named(crate::catalog::DEFAULT_KEYSPACE).expect("it exists");
+        let read = KeyRead {
+            keyspace: keyspace.id,
+            digest: core.reads.digest().digest(key.as_bytes()),
+            key: bytes::Bytes::copy_from_slice(key.as_bytes()),
+        };
+        let conditions = Arc::new(Conditions { since, keys: vec![read] });
+        let op = OpRef::Put { key: key.as_bytes(), value: b"v" };
+        core.writer.commit_op_if(&keyspace, op, Durability::Sync.into(), Some(&conditions))
+    }
+
+    #[test]
+    fn conditions_are_checked_against_earlier_batches_of_the_group() {
+        let db = db();
+        let core = db.core();
+        db.put("shared", "0").expect("written");
+        let since = core.reads.visible();
+        let before = db.stats();
+        let outcomes = std::thread::scope(|scope| {
+            let busy = core.writer.writing.lock();
+            let mut writers = Vec::new();
+            let mut join = |write: Box<dyn FnOnce() -> Result<()> + Send>| {
+                writers.push(scope.spawn(write));
+                wait_for(core, writers.len() - 1);
+            };
+            join(Box::new(|| db.delete_range("c".."d")));
+            join(Box::new(|| put_unchanged(core, "shared", since)));
+            join(Box::new(|| put_unchanged(core, "shared", since)));
+            join(Box::new(|| put_unchanged(core, "c1", since)));
+            // What was refused has written nothing.
+            join(Box::new(|| put_unchanged(core, "other", since)));
+            join(Box::new(|| db.put("shared2", "v")));
+            join(Box::new(|| put_unchanged(core, "shared2", since)));
+            drop(busy);
+            let outcome = |writer: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                writer.join().expect("no panic").map_err(|error| (error.kind(), error.to_string()))
+            };
+            writers.into_iter().map(outcome).collect::<Vec<_>>()
+        });
+        let conflict = |key: &str| {
+            let text = format!("key \"{key}\" of keyspace \"default\" was written after it was read");
+            Err((ErrorKind::Conflict, text))
+        };
+        let expected =
+            [Ok(()), Ok(()), conflict("shared"), conflict("c1"), Ok(()), Ok(()), conflict("shared2")];
+        assert_eq!(outcomes, expected);
+        let done = db.stats().since(&before);
+        assert_eq!((done.batches, done.commit_groups, done.wal_syncs), (4, 1, 1));
+        assert_eq!((done.conflicts, done.conflicts_unproved), (3, 0));
+        assert!(!db.contains_key("c1").expect("read"), "it was refused");
+    }
+
+    #[test]
+    fn a_group_whose_batches_are_all_refused_writes_nothing() {
+        let db = db();
+        let core = db.core();
+        let since = core.reads.visible();
+        db.put("a", "0").expect("written");
+        let before = db.stats();
+        std::thread::scope(|scope| {
+            let busy = core.writer.writing.lock();
+            let writers: Vec<_> = (0..3).map(|_| scope.spawn(|| put_unchanged(core, "a", since))).collect();
+            wait_for(core, 2);
+            drop(busy);
+            for writer in writers {
+                let error = writer.join().expect("no panic").expect_err("it was written");
+                assert_eq!(error.kind(), ErrorKind::Conflict);
+            }
+        });
+        let done = db.stats().since(&before);
+        assert_eq!((done.commit_groups, done.wal_syncs, done.conflicts), (0, 0, 3));
+        assert_eq!(db.get("a").expect("read").as_deref(), Some(&b"0"[..]));
+        db.put("a", "1").expect("the line goes on");
+    }
+
+    #[test]
+    fn conditions_hold_or_not_whatever_holds_the_newer_version() {
+        let db = db();
+        let core = db.core();
+        let refused = |key: &str, since| {
+            let before = db.stats();
+            let outcome = put_unchanged(core, key, since).map_err(|error| error.kind());
+            assert!(matches!(outcome, Ok(()) | Err(ErrorKind::Conflict)), "{outcome:?}");
+            let done = db.stats().since(&before);
+            (done.conflicts, done.conflicts_unproved)
+        };
+        db.put("b", "0").expect("written");
+        let snapshot = db.snapshot();
+        let since = core.reads.visible();
+        // In the active memtable: a put, a range tombstone.
+        db.put("a", "0").expect("written");
+        db.delete_range("b".."c").expect("written");
+        assert_eq!((refused("a", since), refused("b", since), refused("d", since)), ((1, 0), (1, 0), (0, 0)));
+        // In a table, which is not read.
+        db.flush().expect("flushed");
+        assert_eq!((refused("a", since), refused("b", since), refused("z", since)), ((0, 1), (0, 1), (0, 0)));
+        let since = core.reads.visible();
+        assert_eq!(refused("b", since), (0, 0), "the table holds nothing newer");
+        drop(snapshot);
     }
 
     #[test]

@@ -26,6 +26,17 @@ pub enum Op {
         /// Whether the commit must be durable when acknowledged.
         sync: bool,
     },
+    /// A conditional write of a key: sets it, or removes it.
+    Replace {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The key.
+        key: Vec<u8>,
+        /// The new value.
+        new: Option<Vec<u8>>,
+        /// Whether by an update, else by compare-and-swap.
+        is_update: bool,
+    },
     /// Point reads of a key by every available method.
     Get {
         /// Index into `SPACES`.
@@ -281,7 +292,16 @@ impl Generator {
     fn op(&mut self) -> Op {
         let shape = self.shape;
         match self.rng.u32(..1000) {
-            0..420 => Op::Write(self.change()),
+            0..400 => Op::Write(self.change()),
+            400..420 => match self.change() {
+                Change::Put { space, key, value } => {
+                    Op::Replace { space, key, new: Some(value), is_update: self.rng.bool() }
+                }
+                Change::Delete { space, key } => {
+                    Op::Replace { space, key, new: None, is_update: self.rng.bool() }
+                }
+                range => Op::Write(range),
+            },
             420..530 => {
                 let changes = (0..self.rng.usize(..12)).map(|_| self.change()).collect();
                 Op::Batch { changes, sync: self.rng.u8(..4) == 0 }
@@ -451,6 +471,10 @@ impl fmt::Debug for Op {
             Self::Batch { changes, sync } => {
                 let list = changes.iter().map(shown_change).collect::<Vec<_>>().join("; ");
                 write!(f, "batch sync={sync} {{ {list} }}")
+            }
+            Self::Replace { space, key, new, is_update } => {
+                let new = new.as_deref().map_or_else(|| "nothing".to_owned(), shown);
+                write!(f, "replace {space}:{} by {new} is_update={is_update}", shown(key))
             }
             Self::Get { space, key } => write!(f, "get {space}:{}", shown(key)),
             Self::MultiGet { space, keys } => {

@@ -4,9 +4,7 @@
 //! All is per second. Memory has the value that it has to whoever would get it, as in the division
 //! of the budget.
 
-use super::constants::{
-    FILTER_REPAY_SECONDS, MARGIN, RIBBON_BUILD_NS, RIBBON_PROBE_NS, RIBBON_SAVED_PART,
-};
+use super::constants::{FILTER_REPAY_SECONDS, MARGIN, RIBBON_BUILD_NS, RIBBON_PROBE_NS, RIBBON_SAVED_PART};
 
 /// The filters of the last run, and what they are used for.
 #[derive(Clone, Copy, PartialEq, Debug)]

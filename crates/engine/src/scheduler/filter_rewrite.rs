@@ -8,7 +8,7 @@
 //!
 //! - [`super::Scheduler::rewrite_filters_now`], by request: all stale filters of all keyspaces.
 //! - Automatically, while nothing is written and no compaction is due: those that pay within
-//!   [`FILTER_REPAY_SECONDS`]. As for all memory, the benefit is the searches saved by better filters and
+//!   [`PAYS_WITHIN_S`]. As for all memory, the benefit is the searches saved by better filters and
 //!   the bytes freed for others.
 //!
 //! The tables are chosen once, before the rewrite begins. So it terminates, whatever filters the
@@ -25,9 +25,10 @@ use shamba_table::TableId;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::filter_bits::FilterBits;
 use shamba_key::KeyspaceId;
-use shamba_model::memory::constants::FILTER_REPAY_SECONDS;
 use shamba_tree::allocation::{self, is_stale};
 
+/// Time in seconds within which a rewrite must pay for itself at the current lookup rate.
+const PAYS_WITHIN_S: f64 = 600.0;
 /// Minimum cost of rewriting a byte, including reading and checking it.
 const REWRITE_NS_PER_BYTE: f64 = 20.0;
 
@@ -54,7 +55,7 @@ pub(crate) struct Worth {
     pub rewrite_ns_per_byte: f64,
 }
 
-/// Whether rewriting a table pays within [`FILTER_REPAY_SECONDS`] by the searches that it saves and the
+/// Whether rewriting a table pays within [`PAYS_WITHIN_S`] by the searches that it saves and the
 /// memory that it frees. `fpr` is the false-positive rate by bits per key.
 pub(super) fn pays(misfit: StaleFilter, worth: Worth, fpr: impl Fn(f64) -> f64) -> bool {
     let StaleFilter { written_bits_per_key: written, wanted_bits_per_key: wanted, .. } = misfit;
@@ -62,7 +63,7 @@ pub(super) fn pays(misfit: StaleFilter, worth: Worth, fpr: impl Fn(f64) -> f64) 
     let searches = misfit.empty_probes_per_second * (fpr(written) - fpr(wanted));
     let freed_bytes = (written - wanted) * misfit.entries as f64 / 8.0;
     let saved_ns_per_second = searches * worth.search_ns + freed_bytes * worth.byte_ns_per_second;
-    saved_ns_per_second * FILTER_REPAY_SECONDS
+    saved_ns_per_second * PAYS_WITHIN_S
         > misfit.bytes as f64 * worth.rewrite_ns_per_byte.max(REWRITE_NS_PER_BYTE)
 }
 

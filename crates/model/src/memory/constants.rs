@@ -156,8 +156,8 @@ constants! {
         "Decision 34: 237 instructions more.";
     RIBBON_BUILD_NS: f64 = 130.0, "ns", "Time that a key in a ribbon filter takes more to build.",
         "Decision 34: 0.4 s for a fill of a million keys, which builds their filters about three times.";
-    FILTER_REPAY_SECONDS: f64 = 600.0, "s",
-        "Time within which a better filter must repay the time of building it, if its table exists for so long.",
+    RIBBON_REPAY_SECONDS: f64 = 3_600.0, "s",
+        "Time within which a ribbon filter must repay the time of building it, if its table exists for so long.",
         "Chosen, not measured.";
     MOVING_NS_PER_BYTE: f64 = 1.0, "ns/byte",
         "Cost of moving a byte: reading one in and evicting another.",

@@ -4,7 +4,7 @@
 //! All is per second. Memory has the value that it has to whoever would get it, as in the division
 //! of the budget.
 
-use super::constants::{FILTER_REPAY_SECONDS, MARGIN, RIBBON_BUILD_NS, RIBBON_PROBE_NS, RIBBON_SAVED_PART};
+use super::constants::{MARGIN, RIBBON_BUILD_NS, RIBBON_PROBE_NS, RIBBON_REPAY_SECONDS, RIBBON_SAVED_PART};
 
 /// The filters of the last run, and what they are used for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,7 +26,7 @@ impl LastRunFilters {
     /// False for figures that are not numbers.
     pub fn should_be_ribbon(&self) -> bool {
         let saved_bytes = self.keys * self.bits_per_key / 8.0 * RIBBON_SAVED_PART;
-        let built_per_second = self.keys / self.lifetime_s.min(FILTER_REPAY_SECONDS);
+        let built_per_second = self.keys / self.lifetime_s.min(RIBBON_REPAY_SECONDS);
         let cost_ns = self.lookups_per_second * RIBBON_PROBE_NS + built_per_second * RIBBON_BUILD_NS;
         saved_bytes * self.byte_ns_per_second > cost_ns * (1.0 + MARGIN)
     }
@@ -70,8 +70,8 @@ mod tests {
     #[test]
     fn a_table_that_is_soon_rewritten_does_not_repay_its_construction() {
         let written = |lifetime_s| LastRunFilters { lifetime_s, ..FROM_THE_DEVICE }.should_be_ribbon();
-        assert!(written(FILTER_REPAY_SECONDS) && !written(10.0));
-        assert_eq!(written(f64::INFINITY), written(FILTER_REPAY_SECONDS));
+        assert!(written(RIBBON_REPAY_SECONDS) && !written(10.0));
+        assert_eq!(written(f64::INFINITY), written(RIBBON_REPAY_SECONDS));
         assert!(!written(0.0), "a division by zero");
     }
 

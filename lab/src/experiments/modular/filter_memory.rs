@@ -2,8 +2,10 @@
 //! per table with uniform bits.
 //!
 //! All sides are this engine: slices and partitions, resident by the plan. So the ratios are those
-//! of the filters, of their bits, and of the record cache. The statistic is that of
-//! [`super::memory_ratio`].
+//! of the filters, of their bits, and of the record cache. The statistic, fixed beforehand, is that of
+//! [`super::memory_ratio`]: for filters over memory from a tenth to all of the filters and indexes,
+//! for the record cache from there to [`SHARE_MAX`] times as much. With less there is no memory for
+//! records.
 
 use shamba_workload::Distribution;
 
@@ -15,7 +17,7 @@ use crate::experiment::Experiment;
 use crate::lab::Lab;
 use crate::paper::{Kind, Method, Paper};
 use crate::picture::{Column, Panel};
-use crate::rows::{Rows, View, row};
+use crate::rows::{Row, Rows, View, row};
 use crate::scale::Parameter;
 use crate::verdict::{
     Bound::AtLeast,
@@ -27,6 +29,11 @@ const APPROACHES: [Approach; 3] = [BLOCKED, RIBBON, RIBBON_RECORDS];
 const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Zipf];
 /// The record cache holds single entries, which pays where some are asked for again and again.
 const OF_RECORDS: Distribution = Distribution::Zipf;
+/// Memory beyond all filters and indexes, for records and blocks.
+const LARGE_SHARES: [f64; 3] = [2.0, 4.0, SHARE_MAX];
+const SHARE_MAX: f64 = 8.0;
+/// The first of [`SHARES`] with which the record cache is measured.
+const FROM_SHARE: usize = 4;
 
 const PAGES_OVER_MEMORY: Panel = Panel::lines(MEMORY, PAGES, &["approach"]);
 
@@ -44,7 +51,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         let own = [
             Parameter::varied("approach", names(&APPROACHES)),
             Parameter::varied("distribution", DISTRIBUTIONS),
-            Parameter::varied("memory, share of filters and indexes", SHARES),
+            Parameter::varied("memory, share of filters and indexes", SHARES.into_iter().chain(LARGE_SHARES)),
             Parameter::varied("empty fraction", EMPTY),
         ];
         own.into_iter().chain(Extent::at(scale).parameters()).collect()
@@ -65,7 +72,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         .known_as(|rows| known_of(&ratios(rows, RIBBON_RECORDS, OF_RECORDS))),
         Predicate::direction("pages saved by the record cache, Zipf", Share, AtLeast(0.0), |rows| {
             let zipf = rows.of("shows", "pages").of("distribution", OF_RECORDS.name());
-            super::pressure::saved_of(&zipf, RIBBON.name, RIBBON_RECORDS.name)
+            let is_large = |row: &Row| row.number("memory_share").is_some_and(|share| share >= 1.0);
+            super::pressure::saved_of(&zipf.filter(is_large), RIBBON.name, RIBBON_RECORDS.name)
         }),
     ],
     panels: &[
@@ -95,7 +103,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "T = 4, 5 levels, keys of 32 bytes, files of 65,536 entries, 10 bits per key; Zipf 0.99, scattered over the keys. \
            Filters, indexes, records and data blocks share the memory; its unit is the memory of the blocked filters and the \
            indexes. A ratio is a bound (known in the rows: >= or <=) where the approach reads fewer pages even with the smallest \
-           amount measured, or more even with the largest. Medians over the shares of memory and of absent keys.",
+           amount measured, or more even with the largest. Medians over the shares of memory (10 to 100 %; with the record cache 1 to 8 times) and of absent keys.",
     reason: |rows| {
         let by_absent = |approach: Approach, distribution: Distribution| {
             let of = |empty_fraction: f64| {
@@ -126,7 +134,8 @@ fn ratios_at(
     empty_fraction: f64,
 ) -> Vec<MemoryRatio> {
     let pages = rows.of("shows", "pages").of("distribution", distribution.name());
-    memory_ratios_of(&pages.of("empty_fraction", empty_fraction), BLOCKED.name, approach.name)
+    let range = if approach == RIBBON_RECORDS { (1.0, SHARE_MAX) } else { (0.1, 1.0) };
+    memory_ratios_of(&pages.of("empty_fraction", empty_fraction), BLOCKED.name, approach.name, range)
 }
 
 fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
@@ -134,9 +143,16 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
     let mut measured = Rows::default();
     for distribution in DISTRIBUTIONS {
         let asked = EMPTY.map(|empty_fraction| Asked { empty_fraction, distribution });
-        let approaches = if distribution == OF_RECORDS { &APPROACHES[..] } else { &APPROACHES[..2] };
-        let of_kind = rows_of(lab, extent, approaches, &SHARES, &asked)?;
-        measured.extend(of_kind.view().0.into_iter().cloned());
+        let mut add = |approaches: &[Approach], shares: &[f64]| -> Result<(), String> {
+            let of_kind = rows_of(lab, extent, approaches, shares, &asked)?;
+            measured.extend(of_kind.view().0.into_iter().cloned());
+            Ok(())
+        };
+        add(&[BLOCKED, RIBBON], &SHARES)?;
+        if distribution == OF_RECORDS {
+            add(&APPROACHES, &LARGE_SHARES)?;
+            add(&[RIBBON_RECORDS], &SHARES[FROM_SHARE..])?;
+        }
     }
     let mut rows = Rows::default();
     rows.extend(measured.view().0.into_iter().map(|reading| row!(shows: "pages").and(reading.clone())));

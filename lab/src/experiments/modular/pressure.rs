@@ -194,11 +194,17 @@ pub(super) struct MemoryRatio {
 
 /// The ratios at the baseline's amounts of memory from 10 to 100 %, at one share of empty lookups.
 pub(super) fn memory_ratios(rows: &View<'_>, idea: &str, empty_fraction: f64) -> Vec<MemoryRatio> {
-    memory_ratios_of(&rows.of("empty_fraction", empty_fraction), STATE_OF_THE_ART.name, idea)
+    memory_ratios_of(&rows.of("empty_fraction", empty_fraction), STATE_OF_THE_ART.name, idea, (0.1, 1.0))
 }
 
-/// The ratios to this baseline in rows of one kind of lookups.
-pub(super) fn memory_ratios_of(rows: &View<'_>, baseline: &str, idea: &str) -> Vec<MemoryRatio> {
+/// The ratios to this baseline in rows of one kind of lookups, at the baseline's shares of memory
+/// from the first to the second one.
+pub(super) fn memory_ratios_of(
+    rows: &View<'_>,
+    baseline: &str,
+    idea: &str,
+    (least, most): (f64, f64),
+) -> Vec<MemoryRatio> {
     let curve = |name: &str| -> Vec<(f64, f64)> {
         let points = rows.of("approach", name).points("memory_share", "pages");
         points.into_iter().map(|(share, pages)| (share.ln(), pages)).collect()
@@ -214,7 +220,7 @@ pub(super) fn memory_ratios_of(rows: &View<'_>, baseline: &str, idea: &str) -> V
         };
         MemoryRatio { baseline_share, ratio: (ln_share - at).exp(), known }
     };
-    let is_asked = |(ln_share, _): &&(f64, f64)| (0.099..=1.001).contains(&ln_share.exp());
+    let is_asked = |(ln_share, _): &&(f64, f64)| (least * 0.99..=most * 1.001).contains(&ln_share.exp());
     baseline.iter().filter(is_asked).map(ratio).collect()
 }
 

@@ -1,18 +1,24 @@
-//! Filter bits of the tables that the engine is about to write.
+//! Filters of the tables that the engine is about to write: their layout and bits.
 //!
 //! [`FilterBits`] derives the allocation rule of a keyspace from the design in force, the sizes of
 //! the trees and the observed lookups. It has no state of its own. The arithmetic is in
 //! [`shamba_tree::allocation`].
+//!
+//! With the layout `auto`, the tables of a last run get ribbon filters while that saves more than
+//! it costs ([`LastRunFilters`]): they are most of the filter memory, and exist longest. A tree may
+//! have filters of several layouts, since each filter states its own.
 
 use std::sync::Arc;
 
 use shamba_env::{Clock, Env};
 use shamba_filter::FilterLayout;
+use shamba_model::memory::LastRunFilters;
 use shamba_tree::allocation::{Budget, JobBits, Rule};
 use shamba_tree::compaction::policy::CompactionJob;
 use shamba_tree::version::{Version, live_entries};
 
 use crate::catalog::{Catalog, KeyspaceCore};
+use crate::memory::MemoryManager;
 use crate::options::settings::Settings;
 use crate::tree_design::TreeDesign;
 
@@ -20,13 +26,19 @@ use crate::tree_design::TreeDesign;
 pub(crate) struct FilterBits {
     clock: Arc<dyn Clock>,
     settings: Arc<Settings>,
+    memory: Arc<MemoryManager>,
     catalog: Arc<Catalog>,
 }
 
 impl FilterBits {
     /// For the trees in `catalog`.
-    pub fn new(env: &Env, settings: Arc<Settings>, catalog: Arc<Catalog>) -> Self {
-        Self { clock: Arc::clone(&env.clock), settings, catalog }
+    pub fn new(
+        env: &Env,
+        settings: Arc<Settings>,
+        memory: Arc<MemoryManager>,
+        catalog: Arc<Catalog>,
+    ) -> Self {
+        Self { clock: Arc::clone(&env.clock), settings, memory, catalog }
     }
 
     /// Allocation rule of a keyspace under the current design.
@@ -48,7 +60,7 @@ impl FilterBits {
         }
     }
 
-    /// Filter layout of new tables.
+    /// Filter layout of new tables, but those of a last run that get ribbon filters.
     pub fn layout(&self) -> FilterLayout {
         let live = self.settings.live.get().tree;
         let bytes = live.filter_memory_bytes.unwrap_or_else(|| {
@@ -68,7 +80,31 @@ impl FilterBits {
 
     /// Filter bits of the outputs of a compaction of `version`.
     pub fn of_compaction(&self, keyspace: &KeyspaceCore, version: &Version, job: &CompactionJob) -> JobBits {
-        JobBits::of_compaction(self.rule(keyspace), version, job)
+        let rule = self.rule(keyspace);
+        let bits = JobBits::of_compaction(rule, version, job);
+        let is_chosen_here = self.settings.filter_layout.is_none() && bits.is_into_last_run();
+        if is_chosen_here && self.last_run_filters(rule, version).should_be_ribbon() {
+            return bits.in_layout(FilterLayout::Ribbon(rule.layout.modules()));
+        }
+        bits
+    }
+
+    /// The filters of the last run of `version`, taken for all of its keys.
+    fn last_run_filters(&self, rule: Rule, version: &Version) -> LastRunFilters {
+        let (keys, bytes) = version.tables().fold((0, 0), |(keys, bytes), (_, _, table)| {
+            (keys + live_entries(table), bytes + table.live_bytes)
+        });
+        let bits_per_key = match rule.budget {
+            Budget::BitsPerKey(bits) => bits,
+            Budget::Bits(bits) => bits as f64 / keys.max(1) as f64,
+        };
+        LastRunFilters {
+            keys: keys as f64,
+            bits_per_key,
+            lookups_per_second: rule.window.lookups_per_second,
+            lifetime_s: bytes as f64 / self.memory.built_bytes_per_second(),
+            byte_ns_per_second: self.memory.gain_per_byte(),
+        }
     }
 
     /// Share of one keyspace in `whole`, by its entries in tables.
@@ -90,11 +126,16 @@ mod tests {
     use super::*;
     use crate::testing::Parts;
     use shamba_model::allocation::Allocation;
+    use shamba_model::memory::PlanValue;
+    use shamba_model::memory::constants::WINDOW_US;
+    use shamba_model::{Design, MergePolicy};
+    use shamba_tree::compaction::policy::{Rules, pick};
 
     #[test]
     fn the_budget_of_a_rule_is_bits_per_key_or_memory_by_the_design() {
         let parts = Parts::new(Settings::default());
-        let bits = FilterBits::new(&parts.env, Arc::clone(&parts.settings), Arc::clone(&parts.catalog));
+        let (settings, memory) = (Arc::clone(&parts.settings), Arc::clone(&parts.memory));
+        let bits = FilterBits::new(&parts.env, settings, memory, Arc::clone(&parts.catalog));
         let keyspace = Arc::clone(parts.catalog.keyspaces().values().next().expect("the default one"));
         let now = parts.settings.live.get().tree;
         assert_eq!(bits.rule(&keyspace).budget, Budget::BitsPerKey(now.design.bits_per_key));
@@ -103,5 +144,37 @@ mod tests {
         let rule = bits.rule_under(&keyspace, &target);
         assert_eq!((rule.budget, rule.allocation), (Budget::Bits(8_000), Allocation::Uniform));
         assert_eq!(rule.layout, parts.settings.filter_layout_for(0), "the layout is of the design in force");
+    }
+
+    /// The layouts that a compaction of level 0 into a last run, and one above another run, give
+    /// their tables, after windows in which a byte more saved `byte_ns_per_second`.
+    fn layouts(settings: Settings, byte_ns_per_second: f64) -> [FilterLayout; 2] {
+        let parts = Parts::new(settings);
+        let (settings, memory) = (Arc::clone(&parts.settings), Arc::clone(&parts.memory));
+        let bits = FilterBits::new(&parts.env, settings, Arc::clone(&memory), Arc::clone(&parts.catalog));
+        let plan = PlanValue { gain_per_byte: byte_ns_per_second, ..PlanValue::default() };
+        for window in 1..=2 {
+            memory.end_window(window * WINDOW_US, 1_000.0, &plan);
+        }
+        let keyspace = Arc::clone(parts.catalog.keyspaces().values().next().expect("the default one"));
+        ["", "L4: r1@1[1:a..z 90 n=900000]\n"].map(|older| {
+            let version = format!("L0: r2@2[2:a..z 40 n=400000]\n{older}");
+            let version: Version = version.parse().expect("notation");
+            let design = Design::new(MergePolicy::Leveling, 4.0, 10, 0.0);
+            let job = pick(&version, &Rules::manual(design, 1)).expect("a job");
+            bits.of_compaction(&keyspace, &version, &job).layout()
+        })
+    }
+
+    #[test]
+    fn tables_of_the_last_run_get_ribbon_filters_while_memory_is_worth_it() {
+        let [last, above] = layouts(Settings::default(), 1.0);
+        assert!(matches!(last, FilterLayout::Ribbon(_)), "{last:?}");
+        assert_eq!(above, FilterLayout::Blocked, "it is rewritten soon");
+        assert_eq!(last.modules(), above.modules());
+        assert_eq!(layouts(Settings::default(), 0.0), [FilterLayout::Blocked; 2]);
+        // A family that was chosen stays.
+        let chosen = Settings { filter_layout: Some(FilterLayout::Blocked), ..Settings::default() };
+        assert_eq!(layouts(chosen, 1.0), [FilterLayout::Blocked; 2]);
     }
 }

@@ -54,6 +54,7 @@ mod consumers;
 pub mod databases;
 mod moves;
 mod parts;
+mod ribbon;
 
 pub use consumers::{
     Measured, PlanValue, RecordLookups, block_cache, filters_and_indexes, is_cache_worth_moving,
@@ -66,6 +67,7 @@ pub use parts::{
     read_ahead_bytes, recent_ratio, shared_bytes, shed_bytes, slack_bytes, table_metadata_bytes,
     tables_bytes_max, work_bytes,
 };
+pub use ribbon::LastRunFilters;
 
 use self::constants::{MARGIN, MOVING_NS_PER_BYTE, PAYBACK_SECONDS, STEP_PART};
 use self::moves::{Rules, Standing, moves};

@@ -190,6 +190,11 @@ impl Surroundings {
         tree
     }
 
+    /// Whether no table is in an older run than the new ones.
+    fn is_into_last_run(&self) -> bool {
+        self.runs[self.target..].iter().skip(1).all(Vec::is_empty)
+    }
+
     fn site(&self, run: usize, table: &TableUse) -> FilterSite {
         let probes = table.meta.statistics.probes();
         FilterSite {
@@ -342,7 +347,7 @@ fn worth_their_probes(
     Ok(of_all)
 }
 
-/// Bit allocation of the outputs of one job.
+/// Filter layout and bits of the outputs of one job.
 pub struct JobBits {
     surroundings: Surroundings,
     /// Inputs of the job by run, newest first; empty for a flush.
@@ -371,6 +376,23 @@ impl JobBits {
         bits.surroundings.expected_empty_probes =
             bits.empty_probes(expected_entries, &KeyRange::everything());
         bits
+    }
+
+    /// Layout of the filters.
+    pub fn layout(&self) -> FilterLayout {
+        self.surroundings.rule.layout
+    }
+
+    /// The same with another layout.
+    #[must_use]
+    pub fn in_layout(mut self, layout: FilterLayout) -> Self {
+        self.surroundings.rule.layout = layout;
+        self
+    }
+
+    /// Whether the job's tables join the last run.
+    pub fn is_into_last_run(&self) -> bool {
+        self.surroundings.is_into_last_run()
     }
 
     /// Bits per key with which a writer of the job's tables starts: an estimate, and 0 only if no

@@ -2,6 +2,7 @@
 
 mod access_frequency;
 mod approaches;
+mod filter_memory;
 mod lookup_cost;
 mod mbf;
 mod memory_price;
@@ -37,4 +38,5 @@ pub(super) static ALL: &[Experiment] = &[
     variants::LARGER_INDEX,
     memory_ratio::EXPERIMENT,
     memory_ratio::ENGINES,
+    filter_memory::EXPERIMENT,
 ];

@@ -87,7 +87,8 @@ pub(super) fn compose(
         Arc::clone(&telemetry),
         waker.clone(),
     ));
-    let filter_bits = Arc::new(FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog)));
+    let filter_bits =
+        Arc::new(FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&memory), Arc::clone(&catalog)));
     let statistics =
         SavedStatistics::new(&env, settings.statistics, Arc::clone(&catalog), told().0, told().1);
     let statistics = Arc::new(statistics);

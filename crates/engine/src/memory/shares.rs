@@ -17,7 +17,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use shamba_model::memory::constants::{CACHE_SMALL_PART, WRITTEN_MEMTABLES};
+use shamba_model::memory::constants::{CACHE_SMALL_PART, OTHERS_DECAY_PART, WRITTEN_MEMTABLES};
 use shamba_model::memory::{self, Inputs, Measured, PlanValue, Shares, Window};
 use shamba_model::value::WriteBuffer;
 use shamba_table::{LedgerPart, Residency};
@@ -75,6 +75,12 @@ struct LastWindow {
     written_bytes: u64,
     /// Of the last window and of the one before.
     cache_gains_per_byte: [f64; 2],
+    /// Of all that compete for memory, alike.
+    gains_per_byte: [f64; 2],
+    /// Bytes written into tables so far.
+    built_bytes: u64,
+    /// Bytes per second that are written into tables, of about the last eight windows.
+    built_bytes_per_second: f64,
     records_asked: Asked,
     /// Time that the record cache saved in the last window.
     records_saved_ns: f64,
@@ -132,6 +138,18 @@ impl MemoryManager {
         self.division.last.lock().cache_gains_per_byte[0]
     }
 
+    /// Saving of more memory to whoever it would go, in nanoseconds per second per byte: the
+    /// lesser one of two windows.
+    pub fn gain_per_byte(&self) -> f64 {
+        let [now, before] = self.division.last.lock().gains_per_byte;
+        now.min(before)
+    }
+
+    /// Bytes per second that flushes and compactions write, of about the last eight windows.
+    pub fn built_bytes_per_second(&self) -> f64 {
+        self.division.last.lock().built_bytes_per_second
+    }
+
     /// Whether memory that only keeps dormant filters is worth a step to the cache.
     pub fn cache_has_use_for_more(&self) -> bool {
         memory::is_cache_worth_moving(self.division.last.lock().cache_gains_per_byte)
@@ -178,7 +196,9 @@ impl MemoryManager {
     pub(super) fn decide_anew(&self, now_us: u64, read_ns: f64, plan: &PlanValue) -> (u64, Option<u64>) {
         let mut last = self.division.last.lock();
         let (measured, is_first) = self.measure(&mut last, now_us, read_ns);
-        last.cache_gains_per_byte = [measured.cache_gain_per_byte(), last.cache_gains_per_byte[0]];
+        let cache_gain = measured.cache_gain_per_byte();
+        last.cache_gains_per_byte = [cache_gain, last.cache_gains_per_byte[0]];
+        last.gains_per_byte = [cache_gain.max(plan.gain_per_byte), last.gains_per_byte[0]];
         let written_bytes = measured.written_bytes;
         if is_first || self.settings.filter_residency != Residency::Budgeted {
             return (written_bytes, None);
@@ -232,6 +252,11 @@ impl MemoryManager {
             records: self.records.lookups(&mut last.records_asked),
         };
         let is_first = last.ended_us == 0;
+        let work = self.telemetry.work();
+        let built_bytes = work.bytes_compacted.load(Ordering::Relaxed).saturating_add(written_bytes);
+        let built = built_bytes.saturating_sub(std::mem::replace(&mut last.built_bytes, built_bytes));
+        let per_second = built as f64 / measured.seconds.max(1e-3);
+        last.built_bytes_per_second += (per_second - last.built_bytes_per_second) / OTHERS_DECAY_PART as f64;
         (last.ended_us, last.ghost_hits, last.written_bytes) = (now_us, ghost_hits, written_bytes);
         (measured, is_first)
     }

@@ -222,7 +222,8 @@ declare_options! {
         /// bits), ribbon:D or ribbon:D:S (likewise of ribbon modules: a quarter less memory at the
         /// same rate, but more time to build and to probe), standard or standard-double (as in the
         /// papers), or auto (blocked while all filters fit easily into the memory budget,
-        /// otherwise modular:3).
+        /// otherwise modular:3; in the last run ribbon filters with as many modules, while the
+        /// memory that they save is worth more than the time that they take).
         ///
         /// Holds for filters built from now on.
         "filter-layout" => filter_layout(layout: FilterLayout)

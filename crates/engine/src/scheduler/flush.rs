@@ -26,7 +26,6 @@ use crate::table_files::syncing::Syncing;
 use crate::telemetry::Telemetry;
 use crate::writer::{Generation, Writer};
 use shamba_env::Env;
-use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, KeyspaceId, LogNo, SeqNo};
 use shamba_memtable::Memtable;
 use shamba_tree::allocation::JobBits;
@@ -253,25 +252,24 @@ impl Flusher {
         bits: Arc<JobBits>,
     ) -> OutputOptions {
         let table_size = self.memory.table_size();
-        let layout = self.filter_bits.layout();
-        output_options(&self.settings, (keyspace, level), self.reads.digest(), (bits, layout), table_size)
+        output_options(&self.settings, (keyspace, level), self.reads.digest(), bits, table_size)
     }
 }
 
-/// The options for tables at a level of a keyspace, with these filter bits in this layout.
+/// The options for tables at a level of a keyspace, with these filter bits.
 pub(super) fn output_options(
     settings: &Settings,
     (keyspace, level): (&KeyspaceCore, u32),
     digest: DigestFn,
-    (bits, filter_layout): (Arc<JobBits>, FilterLayout),
+    bits: Arc<JobBits>,
     table_size: TableSize,
 ) -> OutputOptions {
     OutputOptions {
         origin: Origin { keyspace: keyspace.id.0, name: keyspace.name.clone() },
         digest,
         compression: settings.compression_for(level),
+        filter_layout: bits.layout(),
         bits,
-        filter_layout,
         block_bytes: settings.block_bytes,
         block_tags: settings.block_tags,
         table_size,

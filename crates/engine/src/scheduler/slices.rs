@@ -100,8 +100,7 @@ impl Compactor {
             })
             .collect();
         let target = (plan.keyspace.as_ref(), job.target_level);
-        let bits = (Arc::clone(&prepared.bits), self.filter_bits.layout());
-        let table_size = self.memory.table_size();
+        let (bits, table_size) = (Arc::clone(&prepared.bits), self.memory.table_size());
         let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
         // Tombstones that stay may be the oldest of any input.
         let options = OutputOptions { oldest_tombstone_ms, ..options };

@@ -69,7 +69,8 @@ fn tuning(parts: &Parts) -> (DesignTuning, Arc<Still>) {
 fn over(parts: &Parts, recorded: &BTreeMap<String, String>) -> DesignTuning {
     let workload = Arc::new(parts.observer(&Vec::new()));
     let (settings, catalog) = (Arc::clone(&parts.settings), Arc::clone(&parts.catalog));
-    let bits = FilterBits::new(&parts.env, Arc::clone(&settings), Arc::clone(&catalog));
+    let bits =
+        FilterBits::new(&parts.env, Arc::clone(&settings), Arc::clone(&parts.memory), Arc::clone(&catalog));
     let told = (Arc::clone(&parts.lifecycle), Arc::clone(&parts.telemetry));
     let lower = (Arc::clone(parts.memory.ledger()), workload, Arc::new(bits));
     DesignTuning::new(&parts.env, settings, recorded, catalog, told, lower)

@@ -149,6 +149,16 @@ constants! {
     RECORD_SAVED_NS: f64 = 350.0, "ns",
         "CPU time that a record saves: index and block are not searched.",
         "results/speed.md: a hit with everything in memory takes 834 ns, 162 of them for the filters.";
+    RIBBON_SAVED_PART: f64 = 0.26, "ratio",
+        "Part of a blocked filter's memory that a ribbon filter of the same rate spares.",
+        "Decision 34: 7.41 bits per key instead of 10 at a rate of 0.96 %.";
+    RIBBON_PROBE_NS: f64 = 60.0, "ns", "Time that a probe of a ribbon filter takes more than one of a blocked filter.",
+        "Decision 34: 237 instructions more.";
+    RIBBON_BUILD_NS: f64 = 130.0, "ns", "Time that a key in a ribbon filter takes more to build.",
+        "Decision 34: 0.4 s for a fill of a million keys, which builds their filters about three times.";
+    RIBBON_REPAY_SECONDS: f64 = 3_600.0, "s",
+        "Time within which a ribbon filter must repay the time of building it, if its table exists for so long.",
+        "Chosen, not measured.";
     MOVING_NS_PER_BYTE: f64 = 1.0, "ns/byte",
         "Cost of moving a byte: reading one in and evicting another.",
         "Chosen, not measured. 4 us for a block of 4 KiB: a read from the page cache costs 1 us (READ_NS), from \

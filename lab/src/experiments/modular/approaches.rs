@@ -7,7 +7,8 @@
 //! block, and may skip the later ones (*P*) or all of them (*F*) where that saves more than it
 //! costs. *Partitioned* divides filters into slices and indexes into partitions of a page. *The
 //! engine* is this engine's default: a plan, not the cache, selects the resident filters and
-//! indexes, and filter bits follow the observed lookups.
+//! indexes, and filter bits follow the observed lookups. The record cache is off but in the
+//! comparison of whole engines.
 //!
 //! All sides weigh reads by their pages (`count-ios`), the unit of the slides.
 
@@ -24,6 +25,10 @@ pub(super) struct Approach {
     pub skipping: &'static str,
     /// Whether each filter and index is one block.
     pub is_whole: bool,
+    /// The record cache, as an option value.
+    pub records: &'static str,
+    /// Windows of planning before a reading.
+    pub warm_rounds: u64,
 }
 
 /// The small first module of *prop* has 3 of 10 bits. The slides do not state it; the authors' code
@@ -37,6 +42,8 @@ pub(super) const STATE_OF_THE_ART: Approach = Approach {
     residency: "cached",
     skipping: "none",
     is_whole: true,
+    records: "0",
+    warm_rounds: 3,
 };
 pub(super) const ONE_F: Approach = Approach { name: "1 module F", skipping: "full", ..STATE_OF_THE_ART };
 pub(super) const EQ: Approach = Approach { name: "SHaMBa-eq", layout: "modular:2", ..STATE_OF_THE_ART };
@@ -71,9 +78,18 @@ pub(super) const ENGINE: Approach = Approach {
     ..EQ_F
 };
 
+/// This engine with one blocked filter per table, which may be left out, and uniform bits.
+pub(super) const BLOCKED: Approach =
+    Approach { name: "blocked, uniform", layout: "blocked", allocation: Allocation::Uniform, ..ENGINE };
+/// Ribbon modules, with bits by the observed workload.
+pub(super) const RIBBON: Approach = Approach { name: "ribbon modules", layout: "ribbon:3", ..ENGINE };
+/// The same with the record cache. Its share grows by a step in a window.
+pub(super) const RIBBON_RECORDS: Approach =
+    Approach { name: "ribbon modules, record cache", records: "auto", warm_rounds: 34, ..RIBBON };
+
 impl Approach {
     /// The switches with which a tree is opened for it.
-    pub fn switches(&self) -> [(&'static str, &'static str); 5] {
+    pub fn switches(&self) -> [(&'static str, &'static str); 6] {
         let (filters, indexes) = if self.is_whole {
             ("filter-partition=whole", "index-partition=whole")
         } else {
@@ -83,6 +99,7 @@ impl Approach {
             ("residency", self.residency),
             ("skipping", self.skipping),
             ("count-ios", "on"),
+            ("record-cache", self.records),
             ("experimental", filters),
             ("experimental", indexes),
         ]

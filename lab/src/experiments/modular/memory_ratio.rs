@@ -23,7 +23,7 @@ use crate::verdict::{
     Unit::{Ratio, Share},
 };
 
-const SHARES: [f64; 8] = [0.01, 0.03, 0.06, 0.1, 0.2, 0.4, 0.7, 1.0];
+pub(super) const SHARES: [f64; 8] = [0.01, 0.03, 0.06, 0.1, 0.2, 0.4, 0.7, 1.0];
 const SLIDES: [Approach; 3] = [STATE_OF_THE_ART, EQ, EQ_F];
 const OURS: [Approach; 3] = [STATE_OF_THE_ART, PARTITIONED_EQ_F, ENGINE];
 /// The slide's.

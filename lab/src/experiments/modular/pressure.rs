@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use super::approaches::{Approach, STATE_OF_THE_ART};
-use super::trees::{Extent, LEVELS, PlanClock, tree};
+use super::trees::{Asked, Extent, LEVELS, PlanClock, tree};
 use crate::lab::Lab;
-use crate::lookups::{Questions, count, io};
+use crate::lookups::{count, io};
 use crate::picture::{Column, Panel};
 use crate::rows::{Row, Rows, View, reaches, row};
 use crate::scale::Parameter;
@@ -18,8 +18,6 @@ use crate::verdict::Known;
 
 /// Shares of the memory of all filters and indexes, from severe pressure to none.
 pub(super) const SHARES: [f64; 4] = [0.1, 0.2, 0.4, 1.0];
-/// Rounds of lookups before a reading.
-const WARM_ROUNDS: u64 = 3;
 /// Share of memory where it is constant.
 pub(super) const FIXED_SHARE: f64 = 0.4;
 /// Shares of empty lookups.
@@ -81,11 +79,26 @@ pub(super) fn rows(
     shares: &[f64],
     empty: &[f64],
 ) -> Result<Rows, String> {
+    let asked: Vec<Asked> = empty.iter().copied().map(Asked::uniform).collect();
+    rows_of(lab, extent, approaches, shares, &asked)
+}
+
+/// The same with other lookups than uniform ones.
+///
+/// # Errors
+/// Errors of the engine, and a wrong answer.
+pub(super) fn rows_of(
+    lab: &mut Lab<'_>,
+    extent: Extent,
+    approaches: &[Approach],
+    shares: &[f64],
+    asked: &[Asked],
+) -> Result<Rows, String> {
     let mut rows = Rows::default();
-    for empty_fraction in empty {
+    for asked in asked {
         for approach in approaches {
             for share in shares {
-                rows.push((*reading(lab, extent, approach, (*share, *empty_fraction))?).clone());
+                rows.push((*reading(lab, extent, approach, *share, *asked)?).clone());
             }
         }
     }
@@ -96,27 +109,32 @@ fn reading(
     lab: &mut Lab<'_>,
     extent: Extent,
     approach: &Approach,
-    (share, empty_fraction): (f64, f64),
+    share: f64,
+    asked: Asked,
 ) -> Result<std::rc::Rc<Row>, String> {
+    let (empty_fraction, distribution) = (asked.empty_fraction, asked.distribution.name());
     // Memory is a share of the baseline's filters and indexes on every side.
     let whole_bytes = tree(lab, extent, &STATE_OF_THE_ART)?.whole_bytes();
     let name = approach.name;
-    lab.once(format!("modular reading {extent:?} {name} {share} {empty_fraction}"), |lab| {
+    lab.once(format!("modular reading {extent:?} {name} {share} {empty_fraction} {distribution}"), |lab| {
         let laid = tree(lab, extent, approach)?;
-        lab.at(format_args!("{name}, {:.0} % of the memory, {empty_fraction} empty", 100.0 * share));
+        lab.at(format_args!(
+            "{name}, {:.0} % of the memory, {empty_fraction} empty, {distribution}",
+            100.0 * share
+        ));
         let clock = Arc::new(PlanClock::default());
         let bytes = (share * whole_bytes as f64) as u64;
-        let place = (laid.device(), empty_fraction);
+        let place = (laid.device(), asked);
         let (db, memory_bytes) = laid.open_with(lab, place, bytes, &approach.switches(), Some(&clock))?;
         let plans = approach.skipping != "none" || approach.residency != "cached";
-        let warming = Questions::uniform(empty_fraction, lab.scale.count(2_000, 10_000, 40_000));
-        for round in 0..WARM_ROUNDS {
+        let warming = asked.questions(lab.scale.count(2_000, 10_000, 40_000));
+        for round in 0..approach.warm_rounds {
             crate::lookups::warm(lab, (&laid.tree, round), &[&db], &warming)?;
             if plans {
                 clock.end_window();
             }
         }
-        let questions = Questions::uniform(empty_fraction, lab.scale.count(5_000, 50_000, 200_000));
+        let questions = asked.questions(lab.scale.count(5_000, 50_000, 200_000));
         let stats = count(lab, &laid.tree, &db, &questions)?;
         let per_lookup = |count: u64| count as f64 / stats.lookups.max(1) as f64;
         let place = row! {
@@ -124,6 +142,7 @@ fn reading(
             entry_bytes: extent.entry_bytes,
             memory_share: share,
             empty_fraction: empty_fraction,
+            distribution: distribution,
             memory_bytes: memory_bytes,
             bits_per_key: laid.bits_per_key(),
             filters_over_indexes: laid.filter_bytes as f64 / laid.index_bytes.max(1) as f64,
@@ -175,12 +194,22 @@ pub(super) struct MemoryRatio {
 
 /// The ratios at the baseline's amounts of memory from 10 to 100 %, at one share of empty lookups.
 pub(super) fn memory_ratios(rows: &View<'_>, idea: &str, empty_fraction: f64) -> Vec<MemoryRatio> {
-    let of_empty = rows.of("empty_fraction", empty_fraction);
+    memory_ratios_of(&rows.of("empty_fraction", empty_fraction), STATE_OF_THE_ART.name, idea, (0.1, 1.0))
+}
+
+/// The ratios to this baseline in rows of one kind of lookups, at the baseline's shares of memory
+/// from the first to the second one.
+pub(super) fn memory_ratios_of(
+    rows: &View<'_>,
+    baseline: &str,
+    idea: &str,
+    (least, most): (f64, f64),
+) -> Vec<MemoryRatio> {
     let curve = |name: &str| -> Vec<(f64, f64)> {
-        let points = of_empty.of("approach", name).points("memory_share", "pages");
+        let points = rows.of("approach", name).points("memory_share", "pages");
         points.into_iter().map(|(share, pages)| (share.ln(), pages)).collect()
     };
-    let (baseline, idea) = (curve(STATE_OF_THE_ART.name), curve(idea));
+    let (baseline, idea) = (curve(baseline), curve(idea));
     let (Some(first), Some(last)) = (idea.first(), idea.last()) else { return Vec::new() };
     let ratio = |(ln_share, pages): &(f64, f64)| {
         let baseline_share = ln_share.exp();
@@ -191,20 +220,28 @@ pub(super) fn memory_ratios(rows: &View<'_>, idea: &str, empty_fraction: f64) ->
         };
         MemoryRatio { baseline_share, ratio: (ln_share - at).exp(), known }
     };
-    let is_asked = |(ln_share, _): &&(f64, f64)| (0.099..=1.001).contains(&ln_share.exp());
+    let is_asked = |(ln_share, _): &&(f64, f64)| (least * 0.99..=most * 1.001).contains(&ln_share.exp());
     baseline.iter().filter(is_asked).map(ratio).collect()
 }
 
 /// The median of [`memory_ratios`]; bounds count as their value.
 pub(super) fn median_ratio(rows: &View<'_>, idea: &str, empty_fraction: f64) -> Option<f64> {
-    let ratios: Vec<f64> =
-        memory_ratios(rows, idea, empty_fraction).into_iter().map(|one| one.ratio).collect();
+    median_of(&memory_ratios(rows, idea, empty_fraction))
+}
+
+/// The median of these ratios; bounds count as their value.
+pub(super) fn median_of(ratios: &[MemoryRatio]) -> Option<f64> {
+    let ratios: Vec<f64> = ratios.iter().map(|one| one.ratio).collect();
     (!ratios.is_empty()).then(|| crate::lookups::median(ratios))
 }
 
 /// Whether the median is a bound: it is a lower one if it grew with lower bounds that grow.
 pub(super) fn median_known(rows: &View<'_>, idea: &str, empty_fraction: f64) -> Known {
-    let ratios = memory_ratios(rows, idea, empty_fraction);
+    known_of(&memory_ratios(rows, idea, empty_fraction))
+}
+
+/// The same of these ratios.
+pub(super) fn known_of(ratios: &[MemoryRatio]) -> Known {
     let median_with = |bound: Known, in_its_place: f64| {
         let of = |one: &MemoryRatio| if one.known == bound { in_its_place } else { one.ratio };
         crate::lookups::median(ratios.iter().map(of).collect())

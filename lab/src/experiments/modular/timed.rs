@@ -9,7 +9,7 @@ use shamba::Db;
 
 use super::approaches::{Approach, ENGINE, EQ, EQ_F, EQ_P, PROP, PROP_F, PROP_P, STATE_OF_THE_ART, names};
 use super::pressure::{FIXED_SHARE, NOTE, PAGES, saved};
-use super::trees::{Extent, LEVELS, tree};
+use super::trees::{Asked, Extent, LEVELS, tree};
 use crate::chart::Style;
 use crate::device::Device;
 use crate::experiment::Experiment;
@@ -203,7 +203,8 @@ fn point(
     let first = tree(lab, extent, &approaches[0])?;
     for approach in approaches {
         let laid = tree(lab, extent, approach)?;
-        let (db, _) = laid.open_with(lab, (device, empty_fraction), bytes, &approach.switches(), None)?;
+        let (db, _) =
+            laid.open_with(lab, (device, Asked::uniform(empty_fraction)), bytes, &approach.switches(), None)?;
         sides.push(db);
     }
     lab.at(format_args!("{}, {:.0} % of the memory, {empty_fraction} empty", device.name(), 100.0 * share));

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba::env::{Clock, Env};
 use shamba::{Allocation, Db, MemoryReport};
+use shamba_workload::Distribution;
 
 use super::approaches::Approach;
 use crate::device::Device;
@@ -99,6 +100,26 @@ impl Extent {
     }
 }
 
+/// The kind of lookups that a tree gets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Asked {
+    /// Share of lookups for absent keys.
+    pub empty_fraction: f64,
+    pub distribution: Distribution,
+}
+
+impl Asked {
+    /// Uniform over all keys.
+    pub fn uniform(empty_fraction: f64) -> Self {
+        Self { empty_fraction, distribution: Distribution::Uniform }
+    }
+
+    /// Lookups of this kind.
+    pub fn questions(self, lookups: u64) -> Questions {
+        Questions { distribution: self.distribution, ..Questions::uniform(self.empty_fraction, lookups) }
+    }
+}
+
 /// A tree, and the memory that all of its filters and indexes would take.
 #[derive(Debug)]
 pub(super) struct Laid {
@@ -111,8 +132,8 @@ pub(super) struct Laid {
     allocation: Allocation,
     /// Filter bits per key as last written.
     bits_per_key: Cell<f64>,
-    /// The statistics of lookups, by the share of empty ones in thousandths.
-    statistics: RefCell<BTreeMap<u64, Vec<u8>>>,
+    /// The statistics of lookups, by the share of empty ones in thousandths and their distribution.
+    statistics: RefCell<BTreeMap<(u64, &'static str), Vec<u8>>>,
 }
 
 /// The tree of an approach.
@@ -202,14 +223,14 @@ impl Laid {
         self.on
     }
 
-    /// The statistics after many lookups of which `empty_fraction` find nothing.
-    fn statistics_of(&self, lab: &Lab<'_>, empty_fraction: f64) -> Result<Vec<u8>, String> {
-        let name = (empty_fraction * 1e3) as u64;
+    /// The statistics after many such lookups.
+    fn statistics_of(&self, lab: &Lab<'_>, asked: Asked) -> Result<Vec<u8>, String> {
+        let name = ((asked.empty_fraction * 1e3) as u64, asked.distribution.name());
         if let Some(known) = self.statistics.borrow().get(&name) {
             return Ok(known.clone());
         }
         let lookups = lab.scale.count(64_000, 256_000, 1_000_000);
-        let questions = Questions::uniform(empty_fraction, lookups);
+        let questions = asked.questions(lookups);
         let said = |error: shamba::Error| error.chain().to_string();
         let by_workload = self.allocation == Allocation::Workload;
         let options = |builder: shamba::Builder| match by_workload {
@@ -248,12 +269,12 @@ impl Laid {
     pub fn open_with(
         &self,
         lab: &Lab<'_>,
-        (device, empty_fraction): (Device, f64),
+        (device, asked): (Device, Asked),
         bytes: u64,
         switches: &[(&str, &str)],
         clock: Option<&Arc<PlanClock>>,
     ) -> Result<(Db, u64), String> {
-        self.tree.put_statistics(&self.statistics_of(lab, empty_fraction)?)?;
+        self.tree.put_statistics(&self.statistics_of(lab, asked)?)?;
         // Small memtables, so that the memory reserved for them has little effect.
         let switches: Vec<(&str, &str)> =
             switches.iter().copied().chain([("write-buffer", "65536")]).collect();

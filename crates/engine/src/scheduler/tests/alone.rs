@@ -56,7 +56,7 @@ pub(super) fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn Event
     let residency = Arc::new(ResidencyManager::new(
         &env,
         Arc::clone(&settings),
-        memory,
+        Arc::clone(&memory),
         (Arc::clone(&catalog), Arc::clone(&reads)),
         Arc::clone(&telemetry),
         Waker::default(),
@@ -68,7 +68,7 @@ pub(super) fn alone(env: Env, settings: Settings, listener: Option<Arc<dyn Event
         Arc::clone(&catalog),
         Arc::clone(&telemetry),
     );
-    let filter_bits = FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&catalog));
+    let filter_bits = FilterBits::new(&env, Arc::clone(&settings), Arc::clone(&memory), Arc::clone(&catalog));
     let statistics = SavedStatistics::new(&env, false, Arc::clone(&catalog), told().0, told().1);
     let scheduler = Arc::new(Scheduler::new(
         &env,

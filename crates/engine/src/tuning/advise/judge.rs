@@ -6,22 +6,24 @@
 //! steady tree is the share of the data that writes will replace within [`HORIZON_S`]. Updates are
 //! judged by the model alone.
 //!
-//! Two inputs of the model are adapted to the engine. Flushed runs are compacted in *batches*, so
+//! Three inputs of the model are adapted to the engine. Flushed runs are compacted in *batches*, so
 //! the model's write buffer is a batch. Compactions read and write sequentially, so their cost per
-//! page is measured separately and does not follow from the cost of a lookup's read.
+//! page is measured separately and does not follow from the cost of a lookup's read. The model's
+//! filters are Bloom filters; those of another layout count as Bloom filters of the same rate.
 //!
 //! If the mix of operations changes from window to window, designs are compared by the worst mix
 //! within that divergence of the observed one ([`shamba_model::robust`]).
 //!
 //! Not here: the origin of the inputs, and acting on the result ([`super`]).
 
+use shamba_filter::{FilterLayout, measured};
 use shamba_model::allocation::Allocation;
 use shamba_model::cost::{
     CpuTimes, DataSet, Device, FilterBits, LookupWork, Plan, RunGroup, Situation, Workload as Asked,
     empty_lookup, found_lookup, predict_merging,
 };
 use shamba_model::miss_ratio::MissRatioCurve;
-use shamba_model::monkey::bloom_fpr;
+use shamba_model::monkey::bloom_bits_per_key;
 use shamba_model::navigator::{Bounds, LargestBuffer, Options, navigate};
 use shamba_model::robust::worst;
 use shamba_model::updates::Merging;
@@ -84,6 +86,8 @@ pub(crate) struct Scene {
     /// Divergence from the observed mix within which a design must do well.
     pub uncertainty: f64,
     pub in_force: TreeDesign,
+    /// Layout of the filters.
+    pub layout: FilterLayout,
     /// How lookups repeat: the share of their reads that a block cache of a given size serves.
     pub locality: MissRatioCurve,
 }
@@ -92,7 +96,8 @@ pub(crate) struct Scene {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct RealRun {
     pub entries: u64,
-    pub bits_per_key: f64,
+    /// False-positive rate of its filters.
+    pub fpr: f64,
 }
 
 /// Predicted costs of a design, in nanoseconds.
@@ -160,6 +165,11 @@ impl Scene {
         (self.bytes as f64 / self.entries.max(1) as f64).max(1.0)
     }
 
+    /// Bits per key of the Bloom filter that has the rate of this layout with `bits_per_key`.
+    fn bloom_bits_per_key(&self, bits_per_key: f64) -> f64 {
+        bloom_bits_per_key(measured::fpr(self.layout, bits_per_key)).max(0.0)
+    }
+
     /// The design as input of the model.
     fn plan(&self, target: &TreeDesign) -> Plan {
         let buffer_bytes = self.flushed_bytes(target);
@@ -167,13 +177,14 @@ impl Scene {
             Some(bytes) => FilterBits::Bytes(bytes as f64),
             None => FilterBits::PerKey(target.design.bits_per_key),
         };
-        let filter_bytes = filters.bits(self.entries.max(1)).unwrap_or(0.0) / 8.0;
+        let filter_bits = filters.bits(self.entries.max(1)).unwrap_or(0.0);
+        let filter_bytes = filter_bits / 8.0;
         let fence_bytes = self.bytes as f64 / PAGE_BYTES as f64 * Options::ENGINE.fence_bytes_per_page;
         let taken = filter_bytes + fence_bytes + buffer_bytes * Options::ENGINE.buffers;
         let batch_bytes = (buffer_bytes * self.batch_runs) as u64;
         Plan {
             design: Design { buffer_bytes: batch_bytes.max(1 << 10), ..target.design },
-            filters,
+            filters: FilterBits::PerKey(self.bloom_bits_per_key(filter_bits / self.entries.max(1) as f64)),
             allocation: target.allocation,
             cache_bytes: (self.memory_bytes as f64 - taken).max(0.0) as u64,
             levels: None,
@@ -203,7 +214,7 @@ impl Scene {
         // Newest run first.
         let groups: Vec<RunGroup> = tree
             .iter()
-            .map(|run| RunGroup { runs: 1.0, entries: run.entries as f64, fpr: bloom_fpr(run.bits_per_key) })
+            .map(|run| RunGroup { runs: 1.0, entries: run.entries as f64, fpr: run.fpr })
             .collect();
         let (empty, found) = (empty_lookup(&groups), found_lookup(&groups));
         let work = LookupWork::mix(empty, found, workload.empty_fraction());

@@ -18,6 +18,7 @@ mod tests;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use shamba_filter::measured;
 use shamba_model::price::PAGE_BYTES;
 use shamba_model::updates::Merging;
 use shamba_model::{Design, Sizing};
@@ -286,6 +287,7 @@ impl Advisor {
             move_ns_per_byte: workload.move_ns_per_byte().unwrap_or(MOVE_NS_PER_BYTE),
             shared_digest: settings.hash_sharing,
             in_force: settings.live.get().tree,
+            layout: self.filter_bits.layout(),
             locality: self.workload.locality(bytes),
         })
     }
@@ -352,15 +354,16 @@ impl Advisor {
         let mut wanted = wanted.into_iter();
         let mut runs = Vec::new();
         for (_, run) in ahead.tree.runs() {
-            let (mut entries, mut bits) = (0, 0.0);
+            let (mut entries, mut passing) = (0, 0.0);
             for table in run.tables() {
                 let will_have = wanted.next().unwrap_or(0.0);
                 let is_made = table.meta.id.0 > ahead.last_id;
                 let count = live_entries(table);
                 entries += count;
-                bits += count as f64 * if is_made { will_have } else { table.meta.bits_per_key };
+                let bits_per_key = if is_made { will_have } else { table.meta.bits_per_key };
+                passing += count as f64 * measured::fpr(rule.layout, bits_per_key);
             }
-            runs.push(RealRun { entries, bits_per_key: bits / entries.max(1) as f64 });
+            runs.push(RealRun { entries, fpr: passing / entries.max(1) as f64 });
         }
         runs
     }

@@ -1,7 +1,9 @@
 //! Tests of judgements, on synthetic databases.
 
 use super::*;
+use shamba_filter::{FilterLayout, Modules};
 use shamba_model::miss_ratio::MissRatioCurve;
+use shamba_model::monkey::bloom_fpr;
 use shamba_model::{Design, MergePolicy};
 
 fn design(policy: MergePolicy, size_ratio: f64) -> TreeDesign {
@@ -30,14 +32,15 @@ fn scene(workload: Workload) -> Scene {
         shared_digest: true,
         uncertainty: 0.0,
         in_force: design(MergePolicy::Leveling, 10.0),
+        layout: FilterLayout::Blocked,
         locality: MissRatioCurve::EVEN,
     }
 }
 
 /// A tree of `runs` runs; the oldest holds nine tenths of the entries.
 fn tree(runs: u64) -> Vec<RealRun> {
-    let newer = (1..runs).map(|_| RealRun { entries: 1_000_000 / runs, bits_per_key: 14.0 });
-    newer.chain([RealRun { entries: 9_000_000, bits_per_key: 9.5 }]).collect()
+    let newer = (1..runs).map(|_| RealRun { entries: 1_000_000 / runs, fpr: bloom_fpr(14.0) });
+    newer.chain([RealRun { entries: 9_000_000, fpr: bloom_fpr(9.5) }]).collect()
 }
 
 #[test]
@@ -191,4 +194,21 @@ fn lookups_that_repeat_cost_less_and_move_memory_to_the_cache() {
         of(scene).lookup_reads - small.lookup_reads
     };
     assert!(smaller(&skewed) > smaller(&even) && smaller(&even) > 0.0);
+}
+
+#[test]
+fn filters_count_with_the_rate_of_their_layout() {
+    let blocked = Scene { read_ns: 80_000.0, ..scene(asked(0.0, 4e5, 0.0, 0.0)) };
+    let ribbon = Scene { layout: FilterLayout::Ribbon(Modules::equal(1).expect("one")), ..blocked };
+    // Writes replace the tree, so that the steady one counts.
+    let [blocked, ribbon] = [blocked, ribbon].map(|scene| Scene { updates_per_s: 1e6, ..scene });
+    let target = design(MergePolicy::Leveling, 10.0);
+    let reads = |scene: &Scene, target: &TreeDesign| scene.judge(target, &tree(3)).unwrap().lookup_reads;
+    let saved = reads(&blocked, &target) / reads(&ribbon, &target);
+    // Rates of 0.96 % and 0.19 %, and the prior's lookups, which find their key.
+    assert!((2.0..5.0).contains(&saved), "{saved} times");
+    // The same reads with three quarters of the bits.
+    let fewer = Design { bits_per_key: 7.41, ..target.design };
+    let saved = reads(&blocked, &target) / reads(&ribbon, &TreeDesign { design: fewer, ..target });
+    assert!((0.9..1.1).contains(&saved), "{saved} times");
 }

@@ -260,12 +260,11 @@ impl TableIter {
 
     /// Copies plain puts from the current entry on into `out`, as far as `limits` allow; passes
     /// over older versions of the key that was copied last. Costs less than [`Self::walk_on`]. Only
-    /// when valid.
+    /// when valid, and after [`Copies::begin`].
     ///
     /// # Errors
     /// As [`EntryIter::next`].
     pub fn copy_on(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<CopyEnd> {
-        out.versions = 0;
         while self.entry.is_valid() {
             let Some(held) = &self.block else { break };
             let copied = self.entry.copy(&held.payload, out, limits);

@@ -4,12 +4,12 @@
 
 use std::ops::Range;
 
-use shamba_key::{EntryKind, SeqNo, prefetch_line};
+use shamba_key::{EntryKind, SeqNo, head, prefetch_line};
 
-use super::{Places, Tagged, Window, malformed, wrong_header};
+use super::{MASKS, Places, Tagged, Window, malformed, wrong_header};
 use crate::block::EntryParts;
-use crate::block::pieces::{append_part, chunk_at, is_same_key};
-use crate::copies::{Copies, CopyEnd, CopyLimits, Ends};
+use crate::block::pieces::{CHUNK_BYTES, append_part, chunk_at};
+use crate::copies::{Copies, CopyEnd, CopyLimits, Ends, is_same_key};
 
 /// Cache lines that are prefetched after the first line of the entry at which a seek ends: that
 /// entry and about two more of a hundred bytes. The hardware prefetcher goes on from there.
@@ -152,6 +152,37 @@ impl KeyInGroup {
     }
 }
 
+/// The bytes that the keys of a group share, for appending them to many keys.
+struct SharedPrefix<'a> {
+    common: &'a [u8],
+    prefix: &'a [u8],
+    /// Both, if they fit into a chunk.
+    chunk: [u8; CHUNK_BYTES],
+}
+
+impl<'a> SharedPrefix<'a> {
+    fn new(common: &'a [u8], prefix: &'a [u8]) -> Self {
+        let mut chunk = [0; CHUNK_BYTES];
+        for (place, byte) in chunk.iter_mut().zip(common.iter().chain(prefix)) {
+            *place = *byte;
+        }
+        Self { common, prefix, chunk }
+    }
+
+    /// Appends them without a call if they are short, as they are in most cases.
+    #[inline(always)]
+    fn append_to(&self, out: &mut Vec<u8>) {
+        match self.common.len() + self.prefix.len() {
+            0 => {}
+            length @ 1..=CHUNK_BYTES => append_part(out, self.chunk, length),
+            _ => {
+                out.extend_from_slice(self.common);
+                out.extend_from_slice(self.prefix);
+            }
+        }
+    }
+}
+
 impl<'a> Tagged<'a> {
     /// Decodes the header for many accesses.
     pub(in crate::block) fn open(&self) -> Result<Opened, String> {
@@ -167,40 +198,52 @@ impl<'a> Tagged<'a> {
         out: &mut Copies,
         limits: &CopyLimits<'_>,
     ) -> Option<CopyEnd> {
-        let (kind, common) = (EntryKind::from_byte(at.kind), self.common(at)?);
-        let (mut group, mut prefix) = (usize::MAX, &[][..]);
+        if at.kind != 0 && at.kind != EntryKind::Put as u8 {
+            return Some(CopyEnd::Other);
+        }
+        // Checked once for all entries, as far as the header tells.
+        let newest = at.base_seq.saturating_add(*MASKS.get(at.seq_width)?);
+        let may_be_newer = newest > limits.seq.0;
+        let last = at.count.checked_sub(1)?;
+        // A key with a smaller head is below the bound.
+        let near_bound = limits.upper.map(head);
+        let mut bound = if out.is_begun { near_bound } else { None };
+        let common = self.common(at)?;
+        let mut shared = SharedPrefix::new(common, &[]);
+        let mut group = usize::MAX;
         // The suffix of the entry before it, if that has the same prefixes.
         let mut before = None;
-        let (mut start, _) = if *number < at.count { self.span(at, *number)? } else { return None };
+        let (mut start, _) = if *number <= last { self.span(at, *number)? } else { return None };
         loop {
             let end = self.end(at, *number)?;
-            let entry = self.located_in(at, start..end)?;
-            let kind = match kind {
-                Some(kind) => kind,
-                None => self.kind_of(at, &entry)?,
+            let suffix_at = start + at.entry_head_bytes;
+            // The suffix and the value, which follows it. If `end` is wrong, the bytes before the
+            // suffix may lie beyond it; then the suffix does too, and this is `None`.
+            let rest = self.bytes.get(suffix_at..end)?;
+            let suffix_bytes = match at.suffix_width {
+                0 => at.suffix_bytes,
+                1 => usize::from(*self.bytes.get(suffix_at - 1)?),
+                _ => self.short(suffix_at - 2)?,
             };
-            if kind != EntryKind::Put
-                || self.seq(at, &entry)? > limits.seq
-                || entry.value.len() > limits.value_bytes
+            let value_bytes = rest.len().checked_sub(suffix_bytes)?;
+            if value_bytes > limits.value_bytes
+                || (may_be_newer && self.seq_at(at, start)? > limits.seq)
+                || (at.kind == 0 && self.kind_at(at, start)? != EntryKind::Put)
             {
                 return Some(CopyEnd::Other);
             }
             if at.group_shift > 0 && group != *number >> at.group_shift {
                 group = *number >> at.group_shift;
-                (prefix, before) = (self.group_prefix(at, *number)?, None);
+                shared = SharedPrefix::new(common, self.group_prefix(at, *number)?);
+                before = None;
             }
             let key_start = out.bytes.len();
-            if !common.is_empty() {
-                out.bytes.extend_from_slice(common);
-            }
-            if !prefix.is_empty() {
-                out.bytes.extend_from_slice(prefix);
-            }
-            let key_end = out.bytes.len() + entry.suffix.len();
-            // The value follows the suffix.
-            out.bytes.extend_from_slice(self.bytes.get(start + at.entry_head_bytes..end)?);
+            shared.append_to(&mut out.bytes);
+            let key_end = out.bytes.len() + suffix_bytes;
+            out.bytes.extend_from_slice(rest);
+            let suffix = rest.get(..suffix_bytes)?;
             let is_older = match before {
-                Some(before) => is_same_key(before, entry.suffix),
+                Some(before) => is_same_key(before, suffix),
                 // The first entry here, or of a group.
                 None => match out.ends.len().checked_sub(1) {
                     Some(last) => is_same_key(out.key(last)?, out.bytes.get(key_start..key_end)?),
@@ -214,18 +257,20 @@ impl<'a> Tagged<'a> {
                     return Some(CopyEnd::Other);
                 }
             } else {
-                if limits.is_bounded() && limits.is_beyond(out.bytes.get(key_start..key_end)?) {
-                    out.bytes.truncate(key_start);
-                    return Some(CopyEnd::Other);
+                if let Some(bound) = bound {
+                    let key = out.bytes.get(key_start..key_end)?;
+                    if head(key) >= bound && limits.upper.is_some_and(|upper| key >= upper) {
+                        out.bytes.truncate(key_start);
+                        return Some(CopyEnd::Beyond);
+                    }
                 }
                 out.versions = 0;
                 out.ends.push(Ends { key: key_end as u32, value: out.bytes.len() as u32 });
             }
-            before = Some(entry.suffix);
-            let is_last = *number + 1 == at.count;
-            if out.ends.len() >= if is_last { limits.wanted } else { limits.welcome }
-                || out.bytes.len() >= limits.full_bytes
-            {
+            (out.is_begun, bound) = (true, near_bound);
+            before = Some(suffix);
+            let is_last = *number == last;
+            if out.is_full(limits, is_last) {
                 return Some(CopyEnd::Full);
             }
             *number += 1;

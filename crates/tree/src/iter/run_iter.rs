@@ -342,7 +342,11 @@ impl<L: TableList> RunIter<L> {
                 (Some(own), Some(upper)) => Some(own.min(upper)),
                 (own, upper) => own.or(upper),
             };
-            let end = iter.copy_on(out, &CopyLimits { upper: within, ..*limits })?;
+            // Most readers see all entries of a table: then no entry is asked for its number.
+            let table = self.tables.tables().get(*index);
+            let sees_all = table.is_some_and(|table| table.meta.largest_seq <= limits.seq);
+            let seq = if sees_all { SeqNo::MAX } else { limits.seq };
+            let end = iter.copy_on(out, &CopyLimits { seq, upper: within, ..*limits })?;
             debug_assert!(*index != usize::MAX, "an iterator is moved in a table without bounds");
             // The entry at which the copy ended may be one that the run does not use.
             let is_at_entry = end != CopyEnd::Ended && upper.is_none_or(|upper| iter.key() < upper);

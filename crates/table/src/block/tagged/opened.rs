@@ -156,15 +156,17 @@ impl KeyInGroup {
 struct SharedPrefix<'a> {
     common: &'a [u8],
     prefix: &'a [u8],
-    /// Both, if they fit into a chunk.
-    chunk: [u8; CHUNK_BYTES],
+    /// Both as a number, which stays in registers, if they fit into a chunk.
+    chunk: u128,
 }
 
 impl<'a> SharedPrefix<'a> {
     fn new(common: &'a [u8], prefix: &'a [u8]) -> Self {
-        let mut chunk = [0; CHUNK_BYTES];
-        for (place, byte) in chunk.iter_mut().zip(common.iter().chain(prefix)) {
-            *place = *byte;
+        let mut chunk = 0;
+        if common.len() + prefix.len() <= CHUNK_BYTES {
+            for byte in common.iter().chain(prefix).rev() {
+                chunk = chunk << 8 | u128::from(*byte);
+            }
         }
         Self { common, prefix, chunk }
     }
@@ -174,7 +176,7 @@ impl<'a> SharedPrefix<'a> {
     fn append_to(&self, out: &mut Vec<u8>) {
         match self.common.len() + self.prefix.len() {
             0 => {}
-            length @ 1..=CHUNK_BYTES => append_part(out, self.chunk, length),
+            length @ 1..=CHUNK_BYTES => append_part(out, self.chunk.to_le_bytes(), length),
             _ => {
                 out.extend_from_slice(self.common);
                 out.extend_from_slice(self.prefix);
@@ -204,7 +206,6 @@ impl<'a> Tagged<'a> {
         // Checked once for all entries, as far as the header tells.
         let newest = at.base_seq.saturating_add(*MASKS.get(at.seq_width)?);
         let may_be_newer = newest > limits.seq.0;
-        let last = at.count.checked_sub(1)?;
         // A key with a smaller head is below the bound.
         let near_bound = limits.upper.map(head);
         let mut bound = if out.is_begun { near_bound } else { None };
@@ -213,9 +214,17 @@ impl<'a> Tagged<'a> {
         let mut group = usize::MAX;
         // The suffix of the entry before it, if that has the same prefixes.
         let mut before = None;
-        let (mut start, _) = if *number <= last { self.span(at, *number)? } else { return None };
+        let (mut start, _) = if *number < at.count { self.span(at, *number)? } else { return None };
+        // An entry ends where the next one starts.
+        let offset_bytes = if at.is_wide { 4 } else { 2 };
+        let offsets = self.bytes.get(at.offsets_at + offset_bytes * (*number + 1)..at.ends_at)?;
+        let mut offsets = offsets.chunks_exact(offset_bytes);
         loop {
-            let end = self.end(at, *number)?;
+            let (end, is_last) = match offsets.next() {
+                Some([low, high]) => (at.entries_at + usize::from(u16::from_le_bytes([*low, *high])), false),
+                Some(offset) => (at.entries_at + u32::from_le_bytes(*offset.first_chunk()?) as usize, false),
+                None => (self.bytes.len(), true),
+            };
             let suffix_at = start + at.entry_head_bytes;
             // The suffix and the value, which follows it. If `end` is wrong, the bytes before the
             // suffix may lie beyond it; then the suffix does too, and this is `None`.
@@ -225,8 +234,8 @@ impl<'a> Tagged<'a> {
                 1 => usize::from(*self.bytes.get(suffix_at - 1)?),
                 _ => self.short(suffix_at - 2)?,
             };
-            let value_bytes = rest.len().checked_sub(suffix_bytes)?;
-            if value_bytes > limits.value_bytes
+            let (suffix, value) = rest.split_at_checked(suffix_bytes)?;
+            if value.len() > limits.value_bytes
                 || (may_be_newer && self.seq_at(at, start)? > limits.seq)
                 || (at.kind == 0 && self.kind_at(at, start)? != EntryKind::Put)
             {
@@ -241,7 +250,6 @@ impl<'a> Tagged<'a> {
             shared.append_to(&mut out.bytes);
             let key_end = out.bytes.len() + suffix_bytes;
             out.bytes.extend_from_slice(rest);
-            let suffix = rest.get(..suffix_bytes)?;
             let is_older = match before {
                 Some(before) => is_same_key(before, suffix),
                 // The first entry here, or of a group.
@@ -269,7 +277,6 @@ impl<'a> Tagged<'a> {
             }
             (out.is_begun, bound) = (true, near_bound);
             before = Some(suffix);
-            let is_last = *number == last;
             if out.is_full(limits, is_last) {
                 return Some(CopyEnd::Full);
             }

@@ -33,6 +33,7 @@
 //! ([`opened`]).
 
 mod bound;
+mod copied;
 mod opened;
 
 pub(crate) use self::bound::Window;

@@ -147,12 +147,12 @@ impl MergeIter {
         Ok(())
     }
 
-    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow. Passes over
-    /// older versions of the key that was copied last. Returns whether `out` has what it may have:
-    /// then the merge is at an entry of the last key copied, or at the first entry after them, or
-    /// at none. Otherwise it is at the first entry that was not copied, which needs the general
-    /// path or lies beyond the upper bound, or at none. Runs keep to that bound by themselves. Only
-    /// for a merge that goes forward.
+    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow. Passes
+    /// over older versions of the key that was copied last. Returns whether `out` has what it may
+    /// have: then the merge is at an entry of the last key copied, or at the first entry after
+    /// them, or at none. Otherwise it is at the first entry that was not copied, which needs the
+    /// general path or lies beyond the upper bound, or at none. Runs keep to that bound by
+    /// themselves. Only for a merge that goes forward.
     pub fn copy(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<bool> {
         debug_assert!(self.direction == Direction::Forward);
         while let Some(first) = self.order.first() {

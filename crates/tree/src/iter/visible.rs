@@ -265,8 +265,8 @@ impl VisibleIter {
             /// `out` has enough. The iterator is at an entry of its last key, or at the first entry
             /// after them.
             Enough,
-            /// The tombstones or versions for which the copy ended have been passed, and another one
-            /// can begin.
+            /// The tombstones or versions for which the copy ended have been passed, and another
+            /// one can begin.
             Copyable,
         }
         loop {

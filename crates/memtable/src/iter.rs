@@ -15,6 +15,7 @@
 //!
 //! Snapshots and their lanes are in [`super::order`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -90,12 +91,17 @@ impl<S: Source> ChunkedIter<S> {
 
     /// Positions every lane by `place`, and the iterator between two entries.
     fn start(&mut self, place: impl Fn(&Snapshot, usize) -> usize) {
-        let snapshot = self.snapshot.get_or_insert_with(|| self.table.snapshot());
-        self.lanes.clear();
-        self.lanes.extend((0..snapshot.lanes()).map(|lane| {
+        self.start_between(|snapshot, lane| {
             let at = place(snapshot, lane);
             Lane { low: at, high: at }
-        }));
+        });
+    }
+
+    /// Positions every lane by `place`; the iterator is between two entries if each lane is.
+    fn start_between(&mut self, place: impl Fn(&Snapshot, usize) -> Lane) {
+        let snapshot = self.snapshot.get_or_insert_with(|| self.table.snapshot());
+        self.lanes.clear();
+        self.lanes.extend((0..snapshot.lanes()).map(|lane| place(snapshot, lane)));
         (self.going, self.skipped) = (None, None);
         self.window_entries = FIRST_WINDOW;
     }
@@ -267,7 +273,17 @@ impl<S: Source> EntryIter for ChunkedIter<S> {
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         let entries = self.entries;
-        self.start(|snapshot, lane| snapshot.lower_bound(entries, lane, key, seq));
+        // Narrowed in every lane before an entry is read: then the reads of all lanes overlap.
+        self.start_between(|snapshot, lane| {
+            let Range { start, end } = snapshot.narrow(entries, lane, key);
+            Lane { low: start, high: end }
+        });
+        if let Some(snapshot) = &self.snapshot {
+            for (number, lane) in self.lanes.iter_mut().enumerate() {
+                let at = snapshot.lower_bound_in(entries, number, lane.low..lane.high, key, seq);
+                *lane = Lane { low: at, high: at };
+            }
+        }
         self.load_after();
         Ok(())
     }

@@ -8,7 +8,9 @@
 //! ends   | key 0's, value 0's | key 1's, value 1's | ...
 //! ```
 
-use shamba_key::{SeqNo, head};
+use shamba_key::{EntryKind, SeqNo};
+
+use crate::entry::EntryView;
 
 /// Copied entries, in order.
 #[derive(Debug, Default)]
@@ -19,6 +21,8 @@ pub struct Copies {
     pub ends: Vec<Ends>,
     /// Older versions of the last key that the present copy has passed over.
     pub(crate) versions: u32,
+    /// Whether the present copy has passed an entry.
+    pub(crate) is_begun: bool,
 }
 
 /// End offsets of an entry's key and value in the buffer.
@@ -44,6 +48,56 @@ impl Copies {
         let ends = self.ends.get(number)?;
         self.bytes.get(self.start(number)..ends.key as usize)
     }
+
+    /// Begins a copy from one source.
+    #[inline]
+    pub fn begin(&mut self) {
+        (self.versions, self.is_begun) = (0, false);
+    }
+
+    /// Copies the next entry of a source, or passes over it if it is an older version of the last
+    /// key. Returns why the copy ends, if it does.
+    #[inline]
+    pub fn add(&mut self, entry: &EntryView<'_>, limits: &CopyLimits<'_>) -> Option<CopyEnd> {
+        let EntryView { key, seq, kind, value, is_last_at_hand } = *entry;
+        if kind != EntryKind::Put || seq > limits.seq || value.len() > limits.value_bytes {
+            return Some(CopyEnd::Other);
+        }
+        let last = self.ends.len().checked_sub(1).and_then(|last| self.key(last));
+        if last.is_some_and(|last| is_same_key(last, key)) {
+            self.versions += 1;
+            if self.versions >= limits.versions {
+                return Some(CopyEnd::Other);
+            }
+        } else {
+            if self.is_begun && limits.upper.is_some_and(|upper| key >= upper) {
+                return Some(CopyEnd::Beyond);
+            }
+            self.versions = 0;
+            self.bytes.extend_from_slice(key);
+            let key_end = self.bytes.len() as u32;
+            self.bytes.extend_from_slice(value);
+            self.ends.push(Ends { key: key_end, value: self.bytes.len() as u32 });
+        }
+        self.is_begun = true;
+        self.is_full(limits, is_last_at_hand).then_some(CopyEnd::Full)
+    }
+
+    /// Whether no more entries should be copied. The next one is in another block if `is_last`.
+    #[inline(always)]
+    pub(crate) fn is_full(&self, limits: &CopyLimits<'_>, is_last: bool) -> bool {
+        let enough = if is_last { limits.wanted } else { limits.welcome };
+        self.ends.len() >= enough || self.bytes.len() >= limits.full_bytes
+    }
+}
+
+/// Whether two keys are equal. In most cases their last bytes decide, without a call.
+#[inline(always)]
+pub(crate) fn is_same_key(a: &[u8], b: &[u8]) -> bool {
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a_last), Some(b_last)) if a_last != b_last => false,
+        _ => a == b,
+    }
 }
 
 /// Limits of a copy of entries.
@@ -51,10 +105,9 @@ impl Copies {
 pub struct CopyLimits<'a> {
     /// Entries with a larger sequence number are not copied.
     pub seq: SeqNo,
-    /// Exclusive upper bound of the keys.
+    /// Exclusive upper bound of the keys. The entry at which the copy begins is not compared with
+    /// it.
     pub upper: Option<&'a [u8]>,
-    /// Exclusive upper bound of the heads of keys.
-    pub head: Option<u64>,
     /// Maximum length of a value that is copied.
     pub value_bytes: usize,
     /// Number of entries in the buffer that are needed.
@@ -67,26 +120,14 @@ pub struct CopyLimits<'a> {
     pub versions: u32,
 }
 
-impl CopyLimits<'_> {
-    /// Whether there is a bound of the keys.
-    #[inline(always)]
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.head.is_some() || self.upper.is_some()
-    }
-
-    /// Whether `key` lies beyond a bound.
-    #[inline]
-    pub(crate) fn is_beyond(&self, key: &[u8]) -> bool {
-        self.head.is_some_and(|bound| head(key) >= bound) || self.upper.is_some_and(|upper| key >= upper)
-    }
-}
-
 /// Reason why a copy of entries ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyEnd {
     /// The buffer has what it may have. The iterator is at the last entry that was passed, which is
     /// that of the last key or an older version of it, or at the entry after it in the same block.
     Full,
+    /// The iterator is at the first entry beyond the upper bound.
+    Beyond,
     /// The iterator is at an entry that was not copied: it is no plain put within the limits, or
     /// one older version too many, or the block has another layout.
     Other,

@@ -33,7 +33,7 @@ impl Iterator for Iter {
     fn next(&mut self) -> Option<Self::Item> {
         match self.0.take_found() {
             Some(entry) => Some(Ok(entry)),
-            None => Some(self.0.next()?.map_err(Error::from)),
+            None => Some(self.0.next_searched()?.map_err(Error::from)),
         }
     }
 }

@@ -136,7 +136,18 @@ impl Chunk {
 
     /// Number of entries before `(key, seq)`.
     pub fn lower_bound(&self, entries: Entries<'_>, key: &[u8], seq: SeqNo) -> usize {
-        self.partition(entries, key, |entry| {
+        self.lower_bound_in(entries, self.narrow(entries, key), key, seq)
+    }
+
+    /// As [`Self::lower_bound`], where `within` is the result of [`Self::narrow`] for the key.
+    pub fn lower_bound_in(
+        &self,
+        entries: Entries<'_>,
+        within: Range<usize>,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> usize {
+        self.partition(within, |entry| {
             let entry = entries.get(entry);
             internal_cmp(entry.key, entry.seq, key, seq).is_lt()
         })
@@ -144,10 +155,44 @@ impl Chunk {
 
     /// Number of entries before or at `(key, seq)`.
     pub fn upper_bound(&self, entries: Entries<'_>, key: &[u8], seq: SeqNo) -> usize {
-        self.partition(entries, key, |entry| {
+        self.partition(self.narrow(entries, key), |entry| {
             let entry = entries.get(entry);
             internal_cmp(entry.key, entry.seq, key, seq).is_le()
         })
+    }
+
+    /// The numbers between which the bounds of a key lie, by the heads alone: some [`SAMPLE_EVERY`]
+    /// entries, if few heads are equal to the key's.
+    pub fn narrow(&self, entries: Entries<'_>, key: &[u8]) -> Range<usize> {
+        let rest = match self.refs.first() {
+            // Without a prefix no entry is read.
+            Some(first) if self.prefix > 0 => {
+                let shared = &entries.get(*first).key[..self.prefix];
+                match key.strip_prefix(shared) {
+                    Some(rest) => rest,
+                    None if key < shared => return 0..0,
+                    None => return self.refs.len()..self.refs.len(),
+                }
+            }
+            _ => key,
+        };
+        let wanted = head(rest);
+        // An entry with a smaller head has a smaller key, and so have all before it; likewise for
+        // larger ones.
+        let smaller = self.samples.partition_point(|sample| *sample < wanted);
+        let equal = self.samples[smaller..].partition_point(|sample| *sample == wanted);
+        let from = smaller.checked_sub(1).map_or(0, |last| last * self.sample_every + 1);
+        let to = self.refs.len().min((smaller + equal) * self.sample_every);
+        debug_assert!(from <= to, "the heads bound the search by {from} and {to}");
+        from..to
+    }
+
+    /// Prefetches the entries that a search among `within` compares, and the one after them.
+    pub fn prefetch(&self, entries: Entries<'_>, within: &Range<usize>) {
+        // With many equal heads the search is longer, and reads few of them.
+        for entry in self.refs[within.start..].iter().take((within.len() + 1).min(SAMPLE_EVERY)) {
+            entries.prefetch(*entry);
+        }
     }
 
     /// Number of the first entry of `range` that is newer than `floor`; the end of `range` if there
@@ -162,30 +207,15 @@ impl Chunk {
         self.summary.after_last_newer(range, floor, |number| entries.get(self.refs[number]).seq)
     }
 
-    /// Number of entries for which `is_before` is true. It must be true for all entries of smaller
-    /// keys and false for all of larger ones.
-    fn partition(&self, entries: Entries<'_>, key: &[u8], is_before: impl Fn(EntryRef) -> bool) -> usize {
-        let (mut from, mut to) = (0, self.refs.len());
-        if let Some(first) = self.refs.first() {
-            let shared = &entries.get(*first).key[..self.prefix];
-            let Some(rest) = key.strip_prefix(shared) else {
-                return if key < shared { 0 } else { to };
-            };
-            let wanted = head(rest);
-            // An entry with a smaller head has a smaller key, and so have all before it; likewise
-            // for larger ones.
-            let smaller = self.samples.partition_point(|sample| *sample < wanted);
-            let not_larger = smaller + self.samples[smaller..].partition_point(|sample| *sample == wanted);
-            from = smaller.checked_sub(1).map_or(0, |last| last * self.sample_every + 1);
-            to = to.min(not_larger * self.sample_every);
-        }
-        debug_assert!(from <= to, "the heads bound the search by {from} and {to}");
-        let at = from + self.refs[from..to].partition_point(|entry| is_before(*entry));
+    /// Number of entries for which `is_before` is true, which lies in `within`.
+    fn partition(&self, within: Range<usize>, is_before: impl Fn(EntryRef) -> bool) -> usize {
+        let Range { start, end } = within;
+        let at = start + self.refs[start..end].partition_point(|entry| is_before(*entry));
         // The heads only shorten the search: they must not change its result.
         debug_assert!(
             self.refs[..at].last().is_none_or(|entry| is_before(*entry))
                 && self.refs.get(at).is_none_or(|entry| !is_before(*entry)),
-            "a search between {from} and {to} of {} entries ended wrongly at {at}",
+            "a search between {start} and {end} of {} entries ended wrongly at {at}",
             self.refs.len()
         );
         at

@@ -283,6 +283,27 @@ impl Snapshot {
         self.lane(lane).map_or(0, |chunk| chunk.lower_bound(entries, key, seq))
     }
 
+    /// The numbers between which the bounds of a key in a lane lie, by what is at hand. Prefetches
+    /// the entries there.
+    pub fn narrow(&self, entries: Entries<'_>, lane: usize, key: &[u8]) -> Range<usize> {
+        let Some(chunk) = self.lane(lane) else { return 0..0 };
+        let within = chunk.narrow(entries, key);
+        chunk.prefetch(entries, &within);
+        within
+    }
+
+    /// As [`Self::lower_bound`], where `within` is the result of [`Self::narrow`] for the key.
+    pub fn lower_bound_in(
+        &self,
+        entries: Entries<'_>,
+        lane: usize,
+        within: Range<usize>,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> usize {
+        self.lane(lane).map_or(0, |chunk| chunk.lower_bound_in(entries, within, key, seq))
+    }
+
     /// Number of entries of a lane before or at `(key, seq)`.
     pub fn upper_bound(&self, entries: Entries<'_>, lane: usize, key: &[u8], seq: SeqNo) -> usize {
         self.lane(lane).map_or(0, |chunk| chunk.upper_bound(entries, key, seq))

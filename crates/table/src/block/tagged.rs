@@ -33,6 +33,7 @@
 //! ([`opened`]).
 
 mod bound;
+mod copied;
 mod opened;
 
 pub(crate) use self::bound::Window;
@@ -289,10 +290,16 @@ impl<'a> Tagged<'a> {
 
     #[inline(always)]
     fn seq(&self, at: &Places, entry: &LocatedEntry<'a>) -> Option<SeqNo> {
+        self.seq_at(at, entry.start)
+    }
+
+    /// The sequence number of the entry that starts at `start`.
+    #[inline(always)]
+    fn seq_at(&self, at: &Places, start: usize) -> Option<SeqNo> {
         if at.seq_width == 0 {
             return Some(SeqNo(at.base_seq));
         }
-        let seq = at.base_seq.checked_add(self.number(entry.start, at.seq_width)?)?;
+        let seq = at.base_seq.checked_add(self.number(start, at.seq_width)?)?;
         (seq <= SeqNo::MAX.0).then_some(SeqNo(seq))
     }
 
@@ -305,8 +312,14 @@ impl<'a> Tagged<'a> {
 
     #[inline(always)]
     fn kind_of(&self, at: &Places, entry: &LocatedEntry<'a>) -> Option<EntryKind> {
+        self.kind_at(at, entry.start)
+    }
+
+    /// The kind of the entry that starts at `start`.
+    #[inline(always)]
+    fn kind_at(&self, at: &Places, start: usize) -> Option<EntryKind> {
         EntryKind::from_byte(match at.kind {
-            0 => *self.bytes.get(entry.start + at.seq_width)?,
+            0 => *self.bytes.get(start + at.seq_width)?,
             kind => kind,
         })
     }

@@ -168,11 +168,17 @@ impl TableIter {
         Ok(count)
     }
 
-    /// The error for damage to block `number`.
+    /// The error for damage to block `number`. Reads its place in the file, which is not known if
+    /// the block was found in the cache.
     #[cold]
-    fn damaged(&self, number: BlockNo, detail: String) -> Error {
-        let handle = self.index.known_handle(self.table.partitions(), number);
-        self.table.loaded.file.damaged(handle.map_or(0, |handle| handle.offset), DATA_BLOCK, detail)
+    fn damaged(&mut self, number: BlockNo, detail: String) -> Error {
+        match self.index.handle(self.table.partitions(), number, false, &mut self.counters) {
+            Ok(handle) => {
+                let offset = handle.map_or(0, |handle| handle.offset);
+                self.table.loaded.file.damaged(offset, DATA_BLOCK, detail)
+            }
+            Err(error) => error,
+        }
     }
 
     fn charge_block(&mut self, payload: &PinnedBlock) {
@@ -190,7 +196,7 @@ impl TableIter {
 
     /// The error for damage to the current block.
     #[cold]
-    fn damaged_here(&self, detail: String) -> Error {
+    fn damaged_here(&mut self, detail: String) -> Error {
         self.damaged(self.block.as_ref().map_or(BlockNo::FIRST, |held| held.number), detail)
     }
 
@@ -260,12 +266,11 @@ impl TableIter {
 
     /// Copies plain puts from the current entry on into `out`, as far as `limits` allow; passes
     /// over older versions of the key that was copied last. Costs less than [`Self::walk_on`]. Only
-    /// when valid.
+    /// when valid, and after [`Copies::begin`].
     ///
     /// # Errors
     /// As [`EntryIter::next`].
     pub fn copy_on(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<CopyEnd> {
-        out.versions = 0;
         while self.entry.is_valid() {
             let Some(held) = &self.block else { break };
             let copied = self.entry.copy(&held.payload, out, limits);

@@ -130,13 +130,13 @@ fn check_walks(table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
 fn check_copies(table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
     let mut iter = table.iter(true);
     for _ in 0..150 {
-        let mut at = dice.below(rows.len());
+        let begin = dice.below(rows.len());
+        let mut at = begin;
         let bound = rows[dice.below(rows.len())].key.clone();
         let wanted = 1 + dice.below(6);
         let limits = CopyLimits {
             seq: [SeqNo::MAX, SeqNo(30)][dice.below(2)],
-            upper: (dice.below(3) == 0).then_some(&bound),
-            head: (dice.below(3) == 0).then(|| shamba_key::head(&bound)),
+            upper: (dice.below(2) == 0).then_some(&bound),
             value_bytes: [20, 1_024][dice.below(2)],
             wanted,
             welcome: wanted + dice.below(20),
@@ -145,6 +145,7 @@ fn check_copies(table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
         };
         iter.seek(&rows[at].key, rows[at].seq).expect("a seek");
         let mut out = Copies::default();
+        out.begin();
         let end = iter.copy_on(&mut out, &limits).expect("readable");
         let place = current(&iter);
         let (mut expected, mut versions, mut bytes) = (Vec::<&Row>::new(), 0, 0);
@@ -159,9 +160,8 @@ fn check_copies(table: &Arc<TableReader>, rows: &[Row], dice: &Dice) {
                     break CopyEnd::Other;
                 }
             } else {
-                let is_above = limits.upper.is_some_and(|upper| upper <= &row.key[..]);
-                if is_above || limits.head.is_some_and(|head| head <= shamba_key::head(&row.key)) {
-                    break CopyEnd::Other;
+                if at > begin && limits.upper.is_some_and(|upper| upper <= &row.key[..]) {
+                    break CopyEnd::Beyond;
                 }
                 versions = 0;
                 bytes += row.key.len() + row.value.len();

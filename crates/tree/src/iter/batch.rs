@@ -177,7 +177,6 @@ impl Batch {
         let limits = CopyLimits {
             seq,
             upper,
-            head: None,
             value_bytes: COPY_UP_TO_BYTES,
             wanted: self.wanted,
             welcome: self.welcome,

@@ -56,8 +56,9 @@ impl BothEnds {
         if self.back.is_some() { None } else { self.front.take_found() }
     }
 
-    /// The next entry of the front, wherever it is.
-    fn next_searched(&mut self) -> Option<Result<(Slice, Slice)>> {
+    /// The next entry of the front, wherever it is. [`Self::take_found`] is cheaper where it can be
+    /// used.
+    pub fn next_searched(&mut self) -> Option<Result<(Slice, Slice)>> {
         if self.done {
             return None;
         }

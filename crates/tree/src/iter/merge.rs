@@ -26,7 +26,7 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
 use shamba_table::{Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Result, SEEK_STEPS};
 
-use self::drain::{Bound, Drained, drain, drain_run};
+use self::drain::{Bound, Drained, copy, drain, drain_run};
 use super::run_iter::RunSeeking;
 use super::source::Source;
 
@@ -53,18 +53,6 @@ pub struct Hidden<'h> {
     pub bound: Option<&'h [u8]>,
     /// The largest sequence number of a hidden entry; `None`: every entry is hidden.
     pub floor: Option<SeqNo>,
-}
-
-/// Result of a copy of entries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MergeCopied {
-    /// There is room for no more. The merge is at an entry of the last key copied, or at the first
-    /// entry after them.
-    Full,
-    /// The head of the current entry's key is that of the next source, too.
-    Tie,
-    /// The current entry needs the general path, or there is none.
-    General,
 }
 
 struct Child {
@@ -159,44 +147,64 @@ impl MergeIter {
         Ok(())
     }
 
-    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow, as long as
-    /// they come from runs and the heads of keys tell which one is next. Passes over older versions
-    /// of the key that was copied last. If `out` is not full afterwards, the merge is at the first
-    /// entry that was not copied, or at none. Only for a merge that goes forward.
-    pub fn copy(&mut self, out: &mut Copies, mut limits: CopyLimits<'_>) -> Result<MergeCopied> {
+    /// Copies plain puts from the current entry on into `out`, as far as `limits` allow. Passes
+    /// over older versions of the key that was copied last. Returns whether `out` has what it may
+    /// have: then the merge is at an entry of the last key copied, or at the first entry after
+    /// them, or at none. Otherwise it is at the first entry that was not copied, which needs the
+    /// general path or lies beyond the upper bound, or at none. Runs keep to that bound by
+    /// themselves. Only for a merge that goes forward.
+    pub fn copy(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<bool> {
         debug_assert!(self.direction == Direction::Forward);
         while let Some(first) = self.order.first() {
             let number = first.child as usize;
-            limits.head = self.order.get(1).map(|second| second.head);
-            let child = &mut self.children[number];
-            let Source::Run(iter) = &mut child.iter else { return Ok(MergeCopied::General) };
-            match iter.copy_on(out, &limits) {
-                Ok(CopyEnd::Ended) => {
-                    child.live = false;
-                    self.order.remove(0);
+            // Up to the second child's key. If the first one is at the same key, its version is the
+            // newer one and decides, and the copy passes over the others.
+            let (child, next_key) = match self.order.get(1) {
+                Some(second) => match two_mut(&mut self.children, number, second.child as usize) {
+                    Some((child, next)) => (child, Some(next.iter.key())),
+                    None => return Ok(false),
+                },
+                None => (&mut self.children[number], None),
+            };
+            let upper = match (limits.upper, next_key) {
+                (Some(upper), Some(next_key)) => Some(upper.min(next_key)),
+                (upper, next_key) => upper.or(next_key),
+            };
+            out.begin();
+            let within = CopyLimits { upper, ..*limits };
+            let copied = match &mut child.iter {
+                Source::Run(iter) => iter.copy_on(out, &within),
+                Source::Tables(iter) => iter.copy_on(out, &within),
+                Source::Other(iter) if limits.upper.is_some_and(|upper| iter.key() >= upper) => {
+                    return Ok(false);
                 }
-                Ok(end) => {
-                    let placed = child.placed(number);
-                    self.order[0] = placed;
-                    let is_passed = self.order.get(1).is_some_and(|next| !self.comes_first(&placed, next));
-                    if is_passed {
-                        self.move_back(0);
-                    }
-                    if end == CopyEnd::Full {
-                        return Ok(MergeCopied::Full);
-                    }
-                    if !is_passed {
-                        let is_tie = limits.head == Some(placed.head);
-                        return Ok(if is_tie { MergeCopied::Tie } else { MergeCopied::General });
-                    }
-                }
+                Source::Other(iter) => copy(iter.as_mut(), out, &within),
+                Source::Nothing => Ok(CopyEnd::Ended),
+            };
+            let end = match copied {
+                Ok(end) => end,
                 Err(error) => {
                     self.order.clear();
                     return Err(error);
                 }
+            };
+            child.live = child.iter.valid();
+            if child.live {
+                let placed = child.placed(number);
+                self.order[0] = placed;
+                if self.order.get(1).is_some_and(|next| !self.comes_first(&placed, next)) {
+                    self.move_back(0);
+                }
+            } else {
+                self.order.remove(0);
+            }
+            match end {
+                CopyEnd::Full => return Ok(true),
+                CopyEnd::Other => return Ok(false),
+                CopyEnd::Beyond | CopyEnd::Ended => {}
             }
         }
-        Ok(MergeCopied::General)
+        Ok(false)
     }
 
     /// The sources, in the order in which they were given. After a source has been moved the merge

@@ -332,22 +332,33 @@ impl<L: TableList> RunIter<L> {
         Ok(false)
     }
 
-    /// As [`TableIter::copy_on`], from table to table. Copies nothing from a table whose entries
-    /// the run uses only in part.
+    /// As [`TableIter::copy_on`], from table to table. If the copy ends because there is room for
+    /// no more, the iterator may have ended too.
     pub fn copy_on(&mut self, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<CopyEnd> {
-        while let Some(open) = self.open.as_mut().filter(|_| self.valid) {
-            if open.upper.is_some() {
-                return Ok(CopyEnd::Other);
-            }
+        while let Some(Open { index, iter, upper, .. }) = self.open.as_mut().filter(|_| self.valid) {
             self.valid = false;
-            let end = open.iter.copy_on(out, limits)?;
-            debug_assert!(open.index != usize::MAX, "an iterator is moved in a table without bounds");
-            if end != CopyEnd::Ended {
+            let upper = upper.as_deref();
+            let within = match (upper, limits.upper) {
+                (Some(own), Some(upper)) => Some(own.min(upper)),
+                (own, upper) => own.or(upper),
+            };
+            // Most readers see all entries of a table: then no entry is asked for its number.
+            let table = self.tables.tables().get(*index);
+            let sees_all = table.is_some_and(|table| table.meta.largest_seq <= limits.seq);
+            let seq = if sees_all { SeqNo::MAX } else { limits.seq };
+            let end = iter.copy_on(out, &CopyLimits { seq, upper: within, ..*limits })?;
+            debug_assert!(*index != usize::MAX, "an iterator is moved in a table without bounds");
+            // The entry at which the copy ended may be one that the run does not use.
+            let is_at_entry = end != CopyEnd::Ended && upper.is_none_or(|upper| iter.key() < upper);
+            if is_at_entry {
                 self.valid = true;
                 return Ok(end);
             }
-            let after = open.index + 1;
+            let after = *index + 1;
             self.seek_from(after, None)?;
+            if end == CopyEnd::Full {
+                return Ok(end);
+            }
         }
         Ok(CopyEnd::Ended)
     }

@@ -26,7 +26,7 @@ use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{EntryIter, Walk};
 
 use super::batch::Batch;
-use super::merge::{Hidden, MergeCopied, MergeIter};
+use super::merge::{Hidden, MergeIter};
 use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::{Error, Result};
@@ -265,19 +265,18 @@ impl VisibleIter {
             /// `out` has enough. The iterator is at an entry of its last key, or at the first entry
             /// after them.
             Enough,
-            /// The entry for which a copy ended has been passed, and another can begin.
+            /// The tombstones or versions for which the copy ended have been passed, and another
+            /// one can begin.
             Copyable,
         }
         loop {
-            // Most entries are plain puts in tables.
+            // Most entries are plain puts.
             let (copies, limits) = out.copies(self.seq, self.range.upper.as_deref());
-            let copied = self.merge.copy(copies, limits)?;
-            if copied == MergeCopied::Full {
+            if self.merge.copy(copies, &limits)? {
                 self.key.clear();
                 self.key.extend_from_slice(out.last_key());
                 return Ok(true);
             }
-            let is_tie = copied == MergeCopied::Tie;
             let (mut left, mut versions, mut ended) = (Left::Nowhere, 0, End::General);
             let (key, range, seq) = (&mut self.key, &self.range, self.seq);
             self.merge.walk(|entry| {
@@ -296,7 +295,8 @@ impl VisibleIter {
                     }
                     return versions < STEPS_BEFORE_SEEK;
                 }
-                if is_tie && !matches!(left, Left::Nowhere) {
+                let has_passed = matches!(left, Left::InKey) || versions > 0;
+                if has_passed && !matches!(left, Left::InOut) && entry.kind == EntryKind::Put {
                     ended = End::Copyable;
                     return false;
                 }

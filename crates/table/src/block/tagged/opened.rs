@@ -1,6 +1,7 @@
 //! A tagged block whose header was decoded once, for access to one entry after the other.
 //!
-//! Not here: the owner of the payload ([`crate::block::EntryCursor`]).
+//! Not here: the owner of the payload ([`crate::block::EntryCursor`]), copies of many entries
+//! ([`super::copied`]).
 
 use std::ops::Range;
 
@@ -8,8 +9,8 @@ use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
 use super::{Places, Tagged, Window, malformed, wrong_header};
 use crate::block::EntryParts;
-use crate::block::pieces::{append_part, chunk_at, is_same_key};
-use crate::copies::{Copies, CopyEnd, CopyLimits, Ends};
+use crate::block::pieces::{append_part, chunk_at};
+use crate::copies::{Copies, CopyEnd, CopyLimits};
 
 /// Cache lines that are prefetched after the first line of the entry at which a seek ends: that
 /// entry and about two more of a hundred bytes. The hardware prefetcher goes on from there.
@@ -157,83 +158,6 @@ impl<'a> Tagged<'a> {
     pub(in crate::block) fn open(&self) -> Result<Opened, String> {
         let at = self.places().ok_or_else(|| wrong_header(self.bytes))?;
         Ok(Opened { head: self.head, at })
-    }
-
-    /// [`Opened::copy`]; `None` if entry `number` is damaged.
-    fn copy(
-        &self,
-        at: &Places,
-        number: &mut usize,
-        out: &mut Copies,
-        limits: &CopyLimits<'_>,
-    ) -> Option<CopyEnd> {
-        let (kind, common) = (EntryKind::from_byte(at.kind), self.common(at)?);
-        let (mut group, mut prefix) = (usize::MAX, &[][..]);
-        // The suffix of the entry before it, if that has the same prefixes.
-        let mut before = None;
-        let (mut start, _) = if *number < at.count { self.span(at, *number)? } else { return None };
-        loop {
-            let end = self.end(at, *number)?;
-            let entry = self.located_in(at, start..end)?;
-            let kind = match kind {
-                Some(kind) => kind,
-                None => self.kind_of(at, &entry)?,
-            };
-            if kind != EntryKind::Put
-                || self.seq(at, &entry)? > limits.seq
-                || entry.value.len() > limits.value_bytes
-            {
-                return Some(CopyEnd::Other);
-            }
-            if at.group_shift > 0 && group != *number >> at.group_shift {
-                group = *number >> at.group_shift;
-                (prefix, before) = (self.group_prefix(at, *number)?, None);
-            }
-            let key_start = out.bytes.len();
-            if !common.is_empty() {
-                out.bytes.extend_from_slice(common);
-            }
-            if !prefix.is_empty() {
-                out.bytes.extend_from_slice(prefix);
-            }
-            let key_end = out.bytes.len() + entry.suffix.len();
-            // The value follows the suffix.
-            out.bytes.extend_from_slice(self.bytes.get(start + at.entry_head_bytes..end)?);
-            let is_older = match before {
-                Some(before) => is_same_key(before, entry.suffix),
-                // The first entry here, or of a group.
-                None => match out.ends.len().checked_sub(1) {
-                    Some(last) => is_same_key(out.key(last)?, out.bytes.get(key_start..key_end)?),
-                    None => false,
-                },
-            };
-            if is_older {
-                out.bytes.truncate(key_start);
-                out.versions += 1;
-                if out.versions >= limits.versions {
-                    return Some(CopyEnd::Other);
-                }
-            } else {
-                if limits.is_bounded() && limits.is_beyond(out.bytes.get(key_start..key_end)?) {
-                    out.bytes.truncate(key_start);
-                    return Some(CopyEnd::Other);
-                }
-                out.versions = 0;
-                out.ends.push(Ends { key: key_end as u32, value: out.bytes.len() as u32 });
-            }
-            before = Some(entry.suffix);
-            let is_last = *number + 1 == at.count;
-            if out.ends.len() >= if is_last { limits.wanted } else { limits.welcome }
-                || out.bytes.len() >= limits.full_bytes
-            {
-                return Some(CopyEnd::Full);
-            }
-            *number += 1;
-            if is_last {
-                return Some(CopyEnd::Ended);
-            }
-            start = end;
-        }
     }
 
     /// Entry `number`, which takes up `span` of the payload; its key replaces the content of `key`.

@@ -4,10 +4,14 @@
 //! order of the others is not touched.
 
 use shamba_key::{EntryKind, SeqNo, head};
-use shamba_table::{EntryIter, EntryView, Result};
+use shamba_table::{Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Result};
 
 use crate::iter::run_iter::{RunIter, TableList};
 use crate::iter::source::Source;
+
+/// Older versions of a key that a copy passes over one by one before it seeks past the others. A
+/// key that is overwritten often has thousands of them in a memtable.
+const OLDER_BEFORE_SEEK: u32 = 3;
 
 /// The position of the second child.
 pub(super) struct Bound<'a> {
@@ -64,6 +68,29 @@ pub(super) fn drain(
         }
         if bound.as_ref().is_some_and(|bound| bound.is_passed_at(iter.key(), iter.seq())) {
             return Ok(Drained::Passed);
+        }
+    }
+}
+
+/// As [`TableIter::copy_on`](shamba_table::TableIter::copy_on), from any source.
+pub(super) fn copy(iter: &mut dyn EntryIter, out: &mut Copies, limits: &CopyLimits<'_>) -> Result<CopyEnd> {
+    debug_assert!(iter.valid(), "a source without an entry is first");
+    let mut older = 0;
+    loop {
+        let copied = out.ends.len();
+        if let Some(end) = out.add(&iter.view(), limits) {
+            return Ok(end);
+        }
+        older = if out.ends.len() == copied { older + 1 } else { 0 };
+        match copied.checked_sub(1).and_then(|last| out.key(last)) {
+            Some(key) if older == OLDER_BEFORE_SEEK => {
+                older = 0;
+                iter.seek(key, SeqNo::ZERO)?;
+            }
+            _ => iter.next()?,
+        }
+        if !iter.valid() {
+            return Ok(CopyEnd::Ended);
         }
     }
 }

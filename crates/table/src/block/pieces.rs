@@ -36,15 +36,6 @@ pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| a != b)
 }
 
-/// Whether two keys of any length are equal. In most cases their last bytes decide, without a call.
-#[inline(always)]
-pub(super) fn is_same_key(a: &[u8], b: &[u8]) -> bool {
-    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
-        (Some(a_last), Some(b_last)) if a_last != b_last => false,
-        _ => a == b,
-    }
-}
-
 /// The chunk at `at`, if `length` fits into a chunk and the whole chunk exists: copied without a
 /// call.
 #[inline(always)]

@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use shamba_key::{EntryKind, SeqNo, prefetch_line};
+use shamba_key::{EntryKind, SeqNo, is_same_key, prefetch_line};
 
 use super::{Places, Tagged, Window, malformed, wrong_header};
 use crate::block::EntryParts;
-use crate::block::pieces::{append_part, chunk_at, is_same_key};
+use crate::block::pieces::{append_part, chunk_at};
 use crate::copies::{Copies, CopyEnd, CopyLimits, Ends};
 
 /// Cache lines that are prefetched after the first line of the entry at which a seek ends: that

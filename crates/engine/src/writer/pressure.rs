@@ -1,9 +1,9 @@
 //! Back-pressure: when a write is slowed down, stalled, or refused.
 //!
 //! [`pressure`] is a pure function of the backlog and its limits. [`BackPressure::admit`] acts on
-//! it before a write joins a commit group. Between the soft and the hard limit of level 0 a write
-//! is delayed for each of its bytes. At the hard limit it stalls, and fails with `Stalled` when the
-//! caller's deadline passes. Reads never wait.
+//! it before a write joins a commit group. Between the soft and the hard limit of level 0, and of
+//! sealed memtables, a write is delayed for each of its bytes. At a hard limit it stalls, and fails
+//! with `Stalled` when the caller's deadline passes. Reads never wait.
 //!
 //! A writer that waits for a flush or a compaction that fails three times in a row gets the error
 //! with its cause. The background threads go on trying, so writes resume without a reopen.
@@ -64,6 +64,8 @@ pub(crate) enum Pressure {
     Stop(Work),
 }
 
+/// A sealed memtable that is being flushed does not slow writes down, those behind it do.
+const IMMUTABLES_SLOWDOWN: u32 = 1;
 /// Delay per byte halfway between the soft and the hard limit: a write of 100 bytes is delayed by 2
 /// us.
 const NS_PER_BYTE: u32 = 10;
@@ -77,8 +79,8 @@ const WAIT_US_MAX: u64 = 100_000;
 const WAIT_US_MIN: u64 = 100;
 
 /// The back-pressure for `backlog`: a stop at a hard limit. Between the soft and the hard limit of
-/// level 0 the delay per byte grows without bound toward the hard limit, so that writes slow down
-/// to the throughput of compaction before they stall.
+/// level 0, and of sealed memtables, the delay per byte grows without bound toward the hard limit,
+/// so that writes slow down to the throughput of flushes and compactions before they stall.
 pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {
         return Pressure::Stop(Work::Flush);
@@ -86,14 +88,21 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.l0_runs >= limits.l0_stop_runs {
         return Pressure::Stop(Work::Merge);
     }
-    if backlog.l0_runs <= limits.l0_slowdown_runs {
-        return Pressure::None;
+    let flushes = delay(backlog.immutables, IMMUTABLES_SLOWDOWN, limits.immutables);
+    let merges = delay(backlog.l0_runs, limits.l0_slowdown_runs, limits.l0_stop_runs);
+    match flushes.max(merges) {
+        0 => Pressure::None,
+        ns_per_byte => Pressure::Slow { ns_per_byte },
     }
-    let over = backlog.l0_runs - limits.l0_slowdown_runs;
-    let left = limits.l0_stop_runs - backlog.l0_runs;
-    debug_assert!(left > 0, "a write is slowed down that should stop");
-    let ns_per_byte = (NS_PER_BYTE.saturating_mul(over) / left).max(1);
-    Pressure::Slow { ns_per_byte: u16::try_from(ns_per_byte).unwrap_or(u16::MAX) }
+}
+
+/// The delay per byte for a backlog that is below its hard limit; 0 up to the soft limit.
+fn delay(backlog: u32, soft: u32, hard: u32) -> u16 {
+    debug_assert!(backlog < hard, "a write is slowed down that should stop");
+    let over = backlog.saturating_sub(soft);
+    let left = hard.saturating_sub(backlog).max(1);
+    let ns_per_byte = NS_PER_BYTE.saturating_mul(over) / left;
+    u16::try_from(ns_per_byte.max(u32::from(over > 0))).unwrap_or(u16::MAX)
 }
 
 /// The back-pressure of a database: applied to each write before it joins a commit group.
@@ -306,6 +315,12 @@ mod tests {
         }
         assert_eq!(at(0, 8), Pressure::Stop(Work::Merge));
         assert_eq!(at(2, 0), Pressure::Stop(Work::Flush));
+        let three = Limits { immutables: 3, ..LIMITS };
+        let at_three = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs }, three);
+        assert_eq!(at_three(1, 4), Pressure::None, "one is being flushed");
+        assert_eq!(at_three(2, 0), Pressure::Slow { ns_per_byte: NS_PER_BYTE as u16 });
+        assert_eq!(at_three(2, 7), at_three(0, 7), "the larger delay");
+        assert_eq!(at_three(3, 0), Pressure::Stop(Work::Flush));
         let wide = Limits { l0_slowdown_runs: 1, l0_stop_runs: u32::MAX, ..LIMITS };
         let at = |l0_runs| pressure(Backlog { immutables: 0, l0_runs }, wide);
         assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });

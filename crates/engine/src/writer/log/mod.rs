@@ -215,6 +215,12 @@ impl Log {
         error
     }
 
+    /// Number of sealed logs that are open.
+    #[cfg(test)]
+    pub fn sealed_logs(&self) -> usize {
+        self.sealed.iter().filter(|sealed| sealed.strong_count() > 0).count()
+    }
+
     /// Puts a log that takes no more records where its generation's flush and the next sync find
     /// it.
     fn seal(&mut self, wal: WalWriter) {

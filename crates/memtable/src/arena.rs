@@ -13,10 +13,10 @@
 //!
 //! A reference has 32 bits: slab number, and place in the slab in units of 4 bytes. Slabs grow with
 //! the arena up to 2 MiB, so that the unused end of the last one is a small share of a small
-//! memtable too. The largest slabs are large pages of the system, if it has any: entries are read in
-//! another order than they were written, and each would cost a walk through the page table. An entry
-//! that would waste much of a slab gets a slab of its own. Large slabs are memory maps, which are
-//! returned to the system with the memtable ([`Pages`]). The directory maps
+//! memtable too. The largest slabs are large pages of the system, if it has any: entries are read
+//! in another order than they were written, and each would cost a walk through the page table. An
+//! entry that would waste much of a slab gets a slab of its own. Large slabs are memory maps, which
+//! are returned to the system with the memtable ([`Pages`]). The directory maps
 //! slab numbers to addresses. When it is full it is replaced by one of twice the size. Old
 //! directories stay until the arena is dropped, since readers may still use them; together they are
 //! as large as the last one.

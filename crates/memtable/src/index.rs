@@ -9,7 +9,8 @@
 //! tag. Within it, linear probing begins at a slot that the last bits of the tag determine. A
 //! segment that is 7/8 full is copied into a larger one or into two. So a lookup never waits, and
 //! no insert moves more than one segment. The segments of a large index lie together in large pages
-//! of the system: each access goes to another segment, and would cost a walk through the page table.
+//! of the system: each access goes to another segment, and would cost a walk through the page
+//! table.
 //!
 //! Readers take no lock. A replaced segment is reused for a later one while readers may still be in
 //! it. Entries that they find there are right all the same: a slot with their tag leads to a chain
@@ -38,8 +39,8 @@ const LENS: [usize; 3] = if IS_EXPLORED { [4; 3] } else { [32, 128, 544] };
 const LAST_CLASS: usize = LENS.len() - 1;
 /// A segment is full when this many eighths of its slots are taken.
 const FULL_EIGHTHS: usize = 7;
-/// From this size of the index on, new segments are taken from large pages. As with the slabs of the
-/// arena, the unused end of the last page is not counted: soon the index is twice as large.
+/// From this size of the index on, new segments are taken from large pages. As with the slabs of
+/// the arena, the unused end of the last page is not counted: soon the index is twice as large.
 const LARGE_PAGES_FROM_BYTES: usize = LARGE_PAGE_BYTES / 2;
 /// Segments and directories start on a cache line, so the low bits of their addresses are free.
 /// They hold the class of the segment and the depth of the directory.

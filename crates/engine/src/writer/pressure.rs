@@ -68,8 +68,8 @@ pub(crate) enum Pressure {
 
 /// A sealed memtable that is being flushed does not slow writes down, those behind it do.
 const IMMUTABLES_SLOWDOWN: u32 = 1;
-/// Minimum time to fill the last memtable before writes stop. A flush of a memtable of 4 MiB beside
-/// compactions takes 50 to 110 ms, some 200 to 300, of which the memtable before it took a part.
+/// Minimum time to fill the last memtable before writes stop. While compactions run, a flush of a
+/// memtable of 4 MiB takes 50 to 110 ms, and one in twenty 200 to 300 ms.
 const LAST_MEMTABLE_NS: u64 = 200_000_000;
 /// Smaller memtables are treated as one of this size: their flush takes as long, and a write is not
 /// to be delayed for many times that.

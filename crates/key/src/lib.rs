@@ -89,7 +89,7 @@ mod tests {
         ];
         for a in keys {
             for b in keys {
-                assert_eq!(is_same_key(a, &b.to_vec()), a == b, "{a:?} and {b:?}");
+                assert_eq!(is_same_key(a, b), a == b, "{a:?} and {b:?}");
             }
         }
     }

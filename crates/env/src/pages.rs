@@ -6,6 +6,10 @@
 //! allocates each page when it is first touched and gets it back when the piece is dropped. Pieces
 //! of less than 32 KiB come from the allocator, because a map and its page faults would cost more.
 //!
+//! A piece at a multiple of [`LARGE_PAGE_BYTES`] asks for pages of that size. An access to it needs
+//! no walk through the page table, which costs as much as the access itself on a virtual machine.
+//! The system then provides the memory of a whole large page at the first touch of any byte of it.
+//!
 //! If the system refuses a map (its limit is reached, or it does not support them), the piece comes
 //! from the allocator.
 //!
@@ -18,6 +22,9 @@ use memmap2::MmapMut;
 
 /// Minimum size of a piece with a map of its own.
 const MAPPED_FROM_BYTES: usize = 32 << 10;
+
+/// Size of a large page of the operating system, where it has any.
+pub const LARGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A piece of memory, zeroed at first. Its bytes never move, even if the value does.
 pub struct Pages {
@@ -40,7 +47,12 @@ impl Pages {
         let mapped =
             (bytes >= MAPPED_FROM_BYTES).then(|| MmapMut::map_anon(with_slack_bytes)).and_then(Result::ok);
         let memory = match mapped {
-            Some(map) => Memory::Mapped(map),
+            Some(map) => {
+                if alignment_bytes % LARGE_PAGE_BYTES == 0 {
+                    ask_for_large_pages(&map);
+                }
+                Memory::Mapped(map)
+            }
             None => Memory::Allocated(allocated(with_slack_bytes)?),
         };
         let mut pages = Self { memory, start: 0, length: 0 };
@@ -58,6 +70,16 @@ impl Pages {
         }
     }
 }
+
+/// Asks the system to back the map by large pages. One that has none refuses, and the map is as
+/// good as before.
+#[cfg(target_os = "linux")]
+fn ask_for_large_pages(map: &MmapMut) {
+    let _ = map.advise(memmap2::Advice::HugePage);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_large_pages(_map: &MmapMut) {}
 
 /// Zeroed bytes from the allocator; `None` if it has too little memory.
 fn allocated(bytes: usize) -> Option<Vec<u8>> {

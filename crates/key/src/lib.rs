@@ -49,6 +49,15 @@ pub fn head(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
+/// Whether two keys of any length are equal. In most cases their last bytes decide, without a call.
+#[inline(always)]
+pub fn is_same_key(a: &[u8], b: &[u8]) -> bool {
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a_last), Some(b_last)) if a_last != b_last => false,
+        _ => a == b,
+    }
+}
+
 /// The leading pieces of `N` bytes of `bytes`, and the remainder (fewer than `N` bytes). `N` must
 /// not be 0.
 #[inline(always)]
@@ -63,6 +72,27 @@ pub fn chunks<const N: usize>(bytes: &[u8]) -> (impl ExactSizeIterator<Item = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_the_same_if_all_their_bytes_are() {
+        let keys: [&[u8]; 10] = [
+            b"",
+            b"a",
+            b"b",
+            b"abcdefg",
+            b"abcdefgh",
+            b"abcdefgi",
+            b"xbcdefgh",
+            b"xabcdefgh",
+            b"yabcdefgh",
+            b"abcdefgha",
+        ];
+        for a in keys {
+            for b in keys {
+                assert_eq!(is_same_key(a, b), a == b, "{a:?} and {b:?}");
+            }
+        }
+    }
 
     #[test]
     fn heads_order_as_keys_do() {

@@ -12,9 +12,11 @@
 //! changes.
 //!
 //! A reference has 32 bits: slab number, and place in the slab in units of 4 bytes. Slabs grow with
-//! the arena up to 1 MiB, so that the unused end of the last one is a small share of a small
-//! memtable too. An entry that would waste much of a slab gets a slab of its own. Large slabs are
-//! memory maps, which are returned to the system with the memtable ([`Pages`]). The directory maps
+//! the arena up to 2 MiB, so that the unused end of the last one is a small share of a small
+//! memtable too. The largest slabs are large pages of the system, if it has any: entries are read
+//! in another order than they were written, and each would cost a walk through the page table. An
+//! entry that would waste much of a slab gets a slab of its own. Large slabs are memory maps, which
+//! are returned to the system with the memtable ([`Pages`]). The directory maps
 //! slab numbers to addresses. When it is full it is replaced by one of twice the size. Old
 //! directories stay until the arena is dropped, since readers may still use them; together they are
 //! as large as the last one.
@@ -33,7 +35,7 @@ use std::num::NonZeroU32;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use shamba_env::Pages;
+use shamba_env::{LARGE_PAGE_BYTES, Pages};
 use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, prefetch_address};
 use shamba_table::internal_cmp;
 
@@ -41,7 +43,7 @@ use shamba_table::internal_cmp;
 const UNIT_BYTES: usize = 4;
 const SLAB_ALIGNMENT_BYTES: usize = 8;
 /// Bits of a reference that hold the place in its slab.
-const PLACE_BITS: u32 = 18;
+const PLACE_BITS: u32 = 19;
 const SLAB_BYTES_MIN: usize = 4096;
 const SLAB_BYTES_MAX: usize = UNIT_BYTES << PLACE_BITS;
 /// A new slab has at most this fraction of the bytes that the arena already holds: 1 / 8.
@@ -62,10 +64,14 @@ const HEADER_BYTES_MAX: usize = FIXED_BYTES + 3 + 5;
 const _: () = assert!(MAX_KEY_BYTES < 1 << (3 * 7), "a key length takes at most three bytes");
 const _: () = assert!(MAX_VALUE_BYTES <= u32::MAX as usize, "a value length takes at most five bytes");
 const _: () = assert!(SLAB_ALIGNMENT_BYTES % UNIT_BYTES == 0, "entries at a multiple of a unit are aligned");
+const _: () = assert!(SLAB_BYTES_MAX == LARGE_PAGE_BYTES, "the largest slab is a large page");
 const _: () = assert!(SLAB_BYTES_MIN.is_power_of_two() && SLAB_BYTES_MIN <= SLAB_BYTES_MAX, "sizes of slabs");
 
 /// A header and the first bytes of a key.
 const PREFETCHED_BYTES: usize = 32;
+
+/// Cache lines of an entry with a key and a value of a hundred bytes.
+const PREFETCHED_LINES: usize = 3;
 
 /// The location of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -219,8 +225,9 @@ impl Arena {
     fn add_slab(&self, cursor: &mut Cursor, bytes: usize) -> (usize, *mut u8, usize) {
         let number = cursor.slabs.len();
         assert!(number < SLABS_MAX, "a memtable is sealed long before it has {SLABS_MAX} slabs");
-        let Some(mut memory) = Pages::zeroed(bytes, SLAB_ALIGNMENT_BYTES) else {
-            let layout = Layout::from_size_align(bytes, SLAB_ALIGNMENT_BYTES);
+        let alignment_bytes = if bytes == LARGE_PAGE_BYTES { LARGE_PAGE_BYTES } else { SLAB_ALIGNMENT_BYTES };
+        let Some(mut memory) = Pages::zeroed(bytes, alignment_bytes) else {
+            let layout = Layout::from_size_align(bytes, alignment_bytes);
             handle_alloc_error(layout.expect("a size that values can have"))
         };
         let start = memory.as_mut_ptr();
@@ -319,6 +326,17 @@ impl<'a> Entries<'a> {
         let start = unsafe { self.arena.at(entry) };
         prefetch_address(start);
         prefetch_address(start.wrapping_add(PREFETCHED_BYTES));
+    }
+
+    /// Prefetches an entry of usual length that is about to be copied. The hardware prefetcher goes
+    /// on from there.
+    #[inline]
+    pub fn prefetch_whole(self, entry: EntryRef) {
+        // SAFETY: the creator guarantees that an entry is there.
+        let start = unsafe { self.arena.at(entry) };
+        for line in 0..PREFETCHED_LINES {
+            prefetch_address(start.wrapping_add(64 * line));
+        }
     }
 
     /// Compares two entries in internal order.

@@ -8,7 +8,9 @@
 //! Slots are in *segments* of at most 544. A directory finds the segment by the first bits of the
 //! tag. Within it, linear probing begins at a slot that the last bits of the tag determine. A
 //! segment that is 7/8 full is copied into a larger one or into two. So a lookup never waits, and
-//! no insert moves more than one segment.
+//! no insert moves more than one segment. The segments of a large index lie together in large pages
+//! of the system: each access goes to another segment, and would cost a walk through the page
+//! table.
 //!
 //! Readers take no lock. A replaced segment is reused for a later one while readers may still be in
 //! it. Entries that they find there are right all the same: a slot with their tag leads to a chain
@@ -22,6 +24,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 
+use shamba_env::{LARGE_PAGE_BYTES, Pages};
 use shamba_key::{KeyDigest, prefetch_address};
 
 use super::arena::EntryRef;
@@ -36,6 +39,9 @@ const LENS: [usize; 3] = if IS_EXPLORED { [4; 3] } else { [32, 128, 544] };
 const LAST_CLASS: usize = LENS.len() - 1;
 /// A segment is full when this many eighths of its slots are taken.
 const FULL_EIGHTHS: usize = 7;
+/// From this size of the index on, new segments are taken from large pages. As with the slabs of
+/// the arena, the unused end of the last page is not counted: soon the index is twice as large.
+const LARGE_PAGES_FROM_BYTES: usize = LARGE_PAGE_BYTES / 2;
 /// Segments and directories start on a cache line, so the low bits of their addresses are free.
 /// They hold the class of the segment and the depth of the directory.
 const ALIGN: usize = 64;
@@ -47,6 +53,7 @@ const START_BITS: u32 = 10;
 
 const _: () = assert!(LENS[LAST_CLASS] <= 1 << START_BITS, "every slot of a segment can be the first");
 const _: () = assert!(LAST_CLASS <= LOW_BITS && u32::BITS as usize <= LOW_BITS, "class and depth fit");
+const _: () = assert!(LENS[LAST_CLASS] * size_of::<Slot>() % ALIGN == 0 || IS_EXPLORED, "segments in a page");
 const _: () = assert!(ALIGN.is_power_of_two(), "the low bits of an address are a mask");
 
 type Slot = AtomicU64;
@@ -68,6 +75,10 @@ pub(super) struct IndexWriter {
     segments: Vec<Segment>,
     /// Replaced segments by class.
     spare: [Vec<NonNull<Slot>>; LENS.len()],
+    /// Segments that were allocated one by one, with their classes.
+    separate: Vec<(NonNull<Slot>, usize)>,
+    /// Large pages with segments of the last class.
+    pages: Vec<Page>,
     directories: Vec<Directory>,
     bytes: usize,
 }
@@ -80,6 +91,15 @@ struct Segment {
     taken: usize,
 }
 
+struct Page {
+    /// Start of the memory.
+    start: NonNull<u8>,
+    /// Bytes that are taken by segments.
+    taken_bytes: usize,
+    /// Accessed only through `start`; kept here to be dropped.
+    _memory: Pages,
+}
+
 struct Directory {
     start: NonNull<AtomicPtr<Slot>>,
     layout: Layout,
@@ -90,16 +110,10 @@ unsafe impl Send for IndexWriter {}
 
 impl Drop for IndexWriter {
     fn drop(&mut self) {
-        let live = self.segments.iter().map(|segment| (segment.slots, segment.class));
-        let spare = self
-            .spare
-            .iter()
-            .enumerate()
-            .flat_map(|(class, spare)| spare.iter().map(move |slots| (*slots, class)));
-        for (slots, class) in live.chain(spare) {
-            // SAFETY: allocated with this layout and freed once: a segment is live or spare. The
-            // memtable drops the readers' side at the same time.
-            unsafe { dealloc(slots.as_ptr().cast(), segment_layout(class)) };
+        for (slots, class) in &self.separate {
+            // SAFETY: allocated with this layout and freed once. The memtable drops the readers'
+            // side at the same time.
+            unsafe { dealloc(slots.as_ptr().cast(), segment_layout(*class)) };
         }
         for directory in &self.directories {
             // SAFETY: as above.
@@ -133,6 +147,8 @@ impl DigestIndex {
             places: vec![0],
             segments: Vec::new(),
             spare: [const { Vec::new() }; LENS.len()],
+            separate: Vec::new(),
+            pages: Vec::new(),
             directories: Vec::new(),
             bytes: 0,
         };
@@ -322,6 +338,10 @@ impl IndexWriter {
     }
 
     fn allocate(&mut self, class: usize) -> NonNull<Slot> {
+        let is_in_page = class == LAST_CLASS && self.bytes >= LARGE_PAGES_FROM_BYTES && !IS_EXPLORED;
+        if let Some(slots) = is_in_page.then(|| self.allocate_in_page()).flatten() {
+            return slots;
+        }
         let layout = segment_layout(class);
         self.bytes += layout.size();
         // SAFETY: no class has length 0. Zero is a valid slot.
@@ -335,7 +355,26 @@ impl IndexWriter {
                 unsafe { slots.add(place).write(Slot::default()) };
             }
         }
+        self.separate.push((slots, class));
         slots
+    }
+
+    /// The next segment of the last class in a large page; `None` if there is no memory for a page.
+    fn allocate_in_page(&mut self) -> Option<NonNull<Slot>> {
+        let segment_bytes = segment_layout(LAST_CLASS).size();
+        let has_room = |page: &Page| page.taken_bytes + segment_bytes <= LARGE_PAGE_BYTES;
+        if !self.pages.last().is_some_and(has_room) {
+            let mut memory = Pages::zeroed(LARGE_PAGE_BYTES, LARGE_PAGE_BYTES)?;
+            let start = NonNull::new(memory.as_mut_ptr())?;
+            self.pages.push(Page { start, taken_bytes: 0, _memory: memory });
+        }
+        let page = self.pages.last_mut()?;
+        // SAFETY: the page has room for a segment from there on. Zero is a valid slot, and the
+        // length of a segment is a multiple of a cache line.
+        let slots = unsafe { page.start.add(page.taken_bytes) };
+        page.taken_bytes += segment_bytes;
+        self.bytes += segment_bytes;
+        Some(slots.cast::<Slot>())
     }
 }
 
@@ -393,4 +432,38 @@ fn probe(slots: &[Slot], tag: u32) -> Option<(&Slot, u64)> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_in_large_pages_finds_every_chain_and_counts_its_segments() {
+        const TAGS: u64 = 400_000;
+        let digest = |number: u64| KeyDigest::from_raw(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let entry = |number: u64| EntryRef::from_bits(number as u32 + 1);
+        let (index, mut writer) = DigestIndex::new();
+        let mut chains = std::collections::BTreeMap::new();
+        for number in 0..TAGS {
+            // SAFETY: the writer was made with the index.
+            let place = unsafe { index.place(&mut writer, digest(number)) };
+            let before = chains.insert(tag_of(digest(number)), entry(number));
+            assert_eq!(place.head, before.flatten(), "tag of {number}");
+            place.publish(entry(number).expect("not 0"));
+        }
+        for number in 0..TAGS {
+            assert_eq!(index.find(digest(number)), chains[&tag_of(digest(number))], "tag of {number}");
+        }
+        assert!(writer.pages.len() >= 2, "{} large pages", writer.pages.len());
+        let taken = |start: NonNull<Slot>| start.as_ptr().addr();
+        let mut starts: Vec<usize> = writer.segments.iter().map(|segment| taken(segment.slots)).collect();
+        starts.extend(writer.spare[LAST_CLASS].iter().map(|slots| taken(*slots)));
+        starts.sort_unstable();
+        let apart = segment_layout(LAST_CLASS).size();
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= apart), "segments overlap");
+        let counted: usize = writer.pages.iter().map(|page| page.taken_bytes).sum();
+        assert!(writer.bytes() > counted, "{} bytes with {counted} in pages", writer.bytes());
+        assert!(writer.bytes() < 3 * TAGS as usize * size_of::<Slot>(), "{} bytes", writer.bytes());
+    }
 }

@@ -302,7 +302,7 @@ impl<S: Source> EntryIter for ChunkedIter<S> {
         }
         if self.at + 1 < self.window.len() && !self.turns(Direction::Forward) {
             if let Some(later) = self.window.get(self.at + 1 + PREFETCH_AHEAD) {
-                self.entries.prefetch(*later);
+                self.entries.prefetch_whole(*later);
             }
             self.stand_at(self.at + 1);
         } else {

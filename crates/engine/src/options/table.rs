@@ -404,9 +404,10 @@ declare_options! {
             default_note: "24; 12 with manual sizing",
         }
 
-        /// Number of sealed memtables that are not flushed yet, at which writers stall.
+        /// Number of sealed memtables that are not flushed yet, at which writers stall. From two
+        /// on, if that is less, they are slowed down.
         "max-immutable-memtables" => max_immutable_memtables(count: u32)
-            field immutable_memtables: u32 = 2;
+            field immutable_memtables: u32 = 3;
         {
             value: "COUNT", range: Range::Whole(1, 1 << 10),
             recorded: Recorded::OnRequest("immutable-memtables"),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shamba_table::Origin;
+use shamba_table::{EntryView, Origin};
 
 use super::memory::MemoryLink;
 use crate::catalog::{Catalog, KeyspaceCore};
@@ -26,7 +26,7 @@ use crate::table_files::syncing::Syncing;
 use crate::telemetry::Telemetry;
 use crate::writer::{Generation, Writer};
 use shamba_env::Env;
-use shamba_key::{DigestFn, KeyspaceId, LogNo, SeqNo};
+use shamba_key::{DigestFn, EntryKind, KeyspaceId, LogNo, SeqNo};
 use shamba_memtable::Memtable;
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::retention::Retention;
@@ -230,12 +230,13 @@ impl Flusher {
         iter.seek_to_first()?;
         let mut dropped = 0u64;
         while iter.valid() {
-            if !retention.keeps(iter.key(), iter.seq(), iter.kind()) {
+            let EntryView { key, seq, kind, value, .. } = iter.view();
+            if !retention.keeps(key, seq, kind) {
                 dropped += 1;
-            } else if iter.is_large() {
+            } else if kind == EntryKind::ValueRef {
                 output.add_large(iter.as_ref())?;
             } else {
-                output.add(iter.key(), iter.digest(), iter.seq(), iter.kind(), iter.value())?;
+                output.add(key, iter.digest(), seq, kind, value)?;
             }
             iter.next()?;
         }

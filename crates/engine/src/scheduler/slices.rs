@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use shamba_key::EntryKind;
 use shamba_model::memory::read_ahead_bytes;
-use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
+use shamba_table::{EntryIter, EntryView, FragmentedTombstones, RangeTombstone, Walk, clip};
 use shamba_tree::compaction::reading::read_bytes;
 use shamba_tree::compaction::retention::Retention;
 use shamba_tree::iter::merge::MergeIter;
@@ -112,19 +113,20 @@ impl Compactor {
         let mut merged = MergeIter::new(sources);
         merged.seek_to_first()?;
         while merged.valid() {
-            let (key, seq, kind) = (merged.key(), merged.seq(), merged.kind());
+            let EntryView { key, seq, kind, value, .. } = merged.view();
             output.note_input(input_entries, entries);
             if !retention.keeps(key, seq, kind) {
                 // The value of a large entry is not even read.
                 entries_dropped += 1;
-            } else if merged.is_large() {
+            } else if kind == EntryKind::ValueRef {
                 output.add_large(&merged)?;
             } else {
-                output.add(key, merged.digest(), seq, kind, merged.value())?;
+                // Tables keep no digests of their keys.
+                output.add(key, None, seq, kind, value)?;
             }
             entries += 1;
             debug_assert!(entries_dropped <= entries, "more entries were dropped than read");
-            if merged.is_large() || entries % CHECK_EVERY_ENTRIES == 0 {
+            if kind == EntryKind::ValueRef || entries % CHECK_EVERY_ENTRIES == 0 {
                 // The open block is counted before its compression, so the count may shrink.
                 let bytes = output.bytes().max(bytes_paced);
                 let is_stopped = || plan.is_stopped() || self.background.is_stopping();

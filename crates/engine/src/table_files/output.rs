@@ -183,7 +183,7 @@ impl<'a> Output<'a> {
         let may_cut = |writer: &TableWriter| writer.last_key() != Some(key);
         let is_full = |writer: &TableWriter| {
             let file_bytes = writer.file_bytes().saturating_sub(empty_bytes);
-            may_cut(writer) && size.is_reached(file_bytes, writer.entries(), left_bytes)
+            size.is_reached(file_bytes, writer.entries(), left_bytes) && may_cut(writer)
         };
         debug_assert!(self.stretch.contains(key), "an entry lies outside of the range of its output");
         debug_assert!(self.part_lower <= key, "an entry comes after its table is finished");

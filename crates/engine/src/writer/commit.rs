@@ -17,7 +17,7 @@
 //!   a failure removes all its pieces and nothing else.
 
 use bytes::Bytes;
-use shamba_key::{DigestFn, EntryKind, KeyspaceId, SeqNo};
+use shamba_key::{EntryKind, KeyDigest, KeyspaceId, SeqNo};
 use shamba_log::wal::OpRef;
 use shamba_memtable::Memtable;
 use shamba_table::RangeTombstone;
@@ -26,7 +26,7 @@ use super::log::InLog;
 use super::memtables::ActiveMemtables;
 use super::operations::Tally;
 use super::queue::Groups;
-use super::share::Share;
+use super::share::{Share, Writes};
 use super::{Writer, Writing};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -71,6 +71,7 @@ impl Groups for Writer {
             // grow without limit.
             self.rotate(writing)?;
         }
+        let mut first_digest = self.prefetch(&writing.active, shares.clone().next());
         let mut in_log = if self.settings.no_wal {
             writing.log.keep_values(shares.clone())?
         } else {
@@ -100,7 +101,8 @@ impl Groups for Writer {
         for share in shares {
             share.writes.for_each(|keyspace, op| {
                 seq = seq.next();
-                insert(&writing.active, self.digest, keyspace, seq, op, &mut in_log);
+                let digest = |key: &[u8]| first_digest.take().unwrap_or_else(|| self.digest.digest(key));
+                insert(&writing.active, digest, keyspace, seq, op, &mut in_log);
             });
             tally.add(&share.writes.tally());
             batches += 1;
@@ -136,6 +138,19 @@ impl Groups for Writer {
     }
 }
 
+impl Writer {
+    /// Prefetches what the insertion of a single operation needs of its memtable, while the log is
+    /// written. Returns the digest of its key.
+    fn prefetch(&self, active: &ActiveMemtables, first: Option<Share<'_>>) -> Option<KeyDigest> {
+        let Writes::One(keyspace, OpRef::Put { key, .. } | OpRef::Delete { key }) = first?.writes else {
+            return None;
+        };
+        let digest = self.digest.digest(key);
+        active.get(keyspace)?.prefetch(digest);
+        Some(digest)
+    }
+}
+
 /// Records a group in the trace.
 #[cold]
 fn note<'r, 'a>(
@@ -159,7 +174,7 @@ fn note<'r, 'a>(
 /// Inserts an operation into its active memtable, or discards it if the keyspace was dropped.
 fn insert(
     active: &ActiveMemtables,
-    digest: DigestFn,
+    digest: impl FnOnce(&[u8]) -> KeyDigest,
     keyspace: KeyspaceId,
     seq: SeqNo,
     op: OpRef<'_>,
@@ -169,7 +184,7 @@ fn insert(
     let Some(memtable) = active.get(keyspace) else { return };
     match (op, in_log, place) {
         (OpRef::Put { key, .. }, Some(InLog { log, .. }), Some(place)) => {
-            memtable.insert_in_log(digest.digest(key), key, seq, log, place);
+            memtable.insert_in_log(digest(key), key, seq, log, place);
         }
         _ => apply_op(memtable, digest, seq, op),
     }
@@ -187,10 +202,15 @@ fn count(work: &WorkCounters, batches: u64, tally: &Tally) {
 }
 
 /// Inserts one operation into a memtable; used by commits and by recovery.
-pub(crate) fn apply_op(memtable: &dyn Memtable, digest: DigestFn, seq: SeqNo, op: OpRef<'_>) {
+pub(crate) fn apply_op(
+    memtable: &dyn Memtable,
+    digest: impl FnOnce(&[u8]) -> KeyDigest,
+    seq: SeqNo,
+    op: OpRef<'_>,
+) {
     match op {
-        OpRef::Put { key, value } => memtable.insert(digest.digest(key), key, seq, EntryKind::Put, value),
-        OpRef::Delete { key } => memtable.insert(digest.digest(key), key, seq, EntryKind::Delete, &[]),
+        OpRef::Put { key, value } => memtable.insert(digest(key), key, seq, EntryKind::Put, value),
+        OpRef::Delete { key } => memtable.insert(digest(key), key, seq, EntryKind::Delete, &[]),
         OpRef::RangeDelete { start, end } => memtable.insert_range_delete(RangeTombstone {
             start: Bytes::copy_from_slice(start),
             end: end.map(Bytes::copy_from_slice),

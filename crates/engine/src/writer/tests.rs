@@ -188,6 +188,45 @@ fn writes_stall_behind_failing_flushes_and_go_on_after_them() {
 }
 
 #[test]
+fn a_rotation_does_not_wait_for_the_sync_of_a_sealed_log() {
+    let alone = alone(Settings::default());
+    alone.memory.0.store(1, Ordering::Relaxed);
+    alone.flushes.fails.store(true, Ordering::Relaxed);
+    alone.put("a", b"1", WriteOptions::new()).expect("written, and the memtable is sealed");
+    let log = alone.writer.sealed().oldest().and_then(|generation| generation.log.clone()).expect("its log");
+    let (sender, written) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let syncing = log.lock();
+        scope.spawn(|| sender.send(alone.put("b", b"1", WriteOptions::new())));
+        let outcome = written.recv_timeout(Duration::from_secs(5));
+        drop(syncing);
+        outcome.expect("the write waits for the lock that a sync holds").expect("written");
+    });
+    assert_eq!(alone.writer.sealed().len(), 2);
+}
+
+#[test]
+fn a_flush_closes_its_log_and_a_sync_passes_over_it() {
+    let alone = alone(Settings::default());
+    alone.memory.0.store(1, Ordering::Relaxed);
+    alone.flushes.fails.store(true, Ordering::Relaxed);
+    alone.put("a", b"1", WriteOptions::new()).expect("written");
+    alone.put("b", b"1", WriteOptions::new()).expect("written");
+    let logs = |alone: &Alone| {
+        let writing = alone.writer.writing.lock();
+        writing.log.sealed_logs()
+    };
+    assert_eq!(logs(&alone), 2);
+    alone.flushes.fails.store(false, Ordering::Relaxed);
+    alone.writer.flush().expect("flushed");
+    assert_eq!(logs(&alone), 0, "nobody else keeps the logs of flushed generations");
+    alone.writer.sync().expect("synced");
+    alone.memory.0.store(u64::MAX, Ordering::Relaxed);
+    alone.put("c", b"1", WriteOptions::new()).expect("written");
+    assert!(alone.entry(DEFAULT_KEYSPACE, "c").is_some());
+}
+
+#[test]
 fn an_interval_write_is_synced_when_its_time_has_passed() {
     let alone = alone(Settings::default());
     let interval = |bytes| Durability::Interval { ms: 10, bytes };

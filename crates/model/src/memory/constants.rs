@@ -61,7 +61,7 @@ constants! {
         "Chosen, not measured. With it, the ledger stays within the budget in results/memory.md, Overload.";
     MEMTABLE_LARGE_BUDGET_BYTES: u64 = 128 << 20, "bytes",
         "Budgets of at least this size allow a memtable a quarter of the budget, smaller ones an eighth. Up to \
-         three memtables exist at once (one active, two waiting for their flush).",
+         three memtables are full at once: those that wait for their flush when writers stall.",
         "Chosen, not measured.";
     MEMTABLE_LARGE_PART: u64 = 4, "1/budget", "Maximum memtable of a large budget.", "Chosen, not measured.";
     MEMTABLE_SMALL_PART: u64 = 8, "1/budget", "Maximum memtable of a small budget.", "Chosen, not measured.";
@@ -191,7 +191,7 @@ constants! {
     WRITTEN_MEMTABLES: u64 = 3, "memtables",
         "Memtables that a database needs at a high rate of writes: one that takes writes and two that wait for \
          their flush.",
-        "A bound: the limit of sealed memtables, with the active one.";
+        "A bound: the limit of sealed memtables.";
 
     // Memory on demand: shedding, tolerance of the cache's size, early loading.
     SLACK_PART: u64 = 64, "1/budget",

@@ -31,7 +31,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
 
-use shamba_env::Pages;
+use shamba_env::{LARGE_PAGE_BYTES, Pages};
 
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{IS_EXPLORED, Mutex, PoisonError};
@@ -45,9 +45,6 @@ const LINE_BYTES: usize = 64;
 /// Distance between frames: an odd number of cache lines, so that headers spread over all sets of a
 /// cache.
 pub(super) const STRIDE_BYTES: usize = FRAME_SIZE + LINE_BYTES;
-
-/// Size of a huge page.
-const LARGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Maximum number of frame numbers per slab. The frames that fit into a huge page are used, the
 /// other numbers stay unused.
@@ -258,7 +255,6 @@ impl Slabs {
                 return false;
             };
             start = data.as_mut_ptr();
-            ask_for_large_pages(start, layout);
             self.keep(slab, data);
         }
         entry.data.store(start, Ordering::Relaxed);
@@ -350,25 +346,11 @@ impl Slabs {
         // At most 2 MiB: neither the product nor the layout can overflow.
         let bytes = self.frames * STRIDE_BYTES;
         debug_assert!(bytes <= LARGE_PAGE_BYTES, "a slab of {bytes} bytes, more than a huge page");
+        // A slab at a multiple of a large page asks for one.
         let alignment = if bytes > LARGE_PAGE_BYTES / 2 { LARGE_PAGE_BYTES } else { LINE_BYTES };
         Layout::from_size_align(bytes, alignment).unwrap_or(Layout::new::<Record>())
     }
 }
-
-/// Asks the system to back a slab of that size by a huge page.
-#[cfg(target_os = "linux")]
-fn ask_for_large_pages(data: *mut u8, layout: Layout) {
-    if layout.align() == LARGE_PAGE_BYTES {
-        // The whole page: the memory behind the slab's end is unused, or is backed by the same
-        // page.
-        // SAFETY: the advice changes how memory is backed, never its contents. A system without
-        // huge pages refuses it.
-        let _ = unsafe { rustix::mm::madvise(data.cast(), layout.size(), rustix::mm::Advice::LinuxHugepage) };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn ask_for_large_pages(_data: *mut u8, _layout: Layout) {}
 
 /// Layout of a large frame's bytes.
 fn large_layout(bytes: usize) -> Option<Layout> {

@@ -53,18 +53,23 @@ pub(super) fn check_written(
     }
     let data_end = loaded.footer.section(SectionKind::Data).map_or(0, |data| data.offset + data.bytes);
     let mut samples = blocks.samples().iter().peekable();
-    let (mut piece, mut piece_at) = (Vec::new(), 0u64);
+    // Read into again and again: fresh memory for each piece would cost as much as the read.
+    let (mut buffer, mut piece_at, mut piece_bytes) = (Vec::new(), 0u64, 0);
     let mut next = HEADER_BYTES as u64;
     for number in 0..loaded.index.partitions() {
         let partition = loaded.partition(number)?;
         for ListedBlock { handle, .. } in loaded.blocks_of(number, &partition) {
             let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
-            if handle.end() > piece_at + piece.len() as u64 {
-                let least = u64::from(handle.bytes);
-                piece_at = handle.offset;
-                let bytes = READ_BYTES.min(data_end.saturating_sub(piece_at)).max(least);
-                piece = file.read(piece_at, bytes, DATA_BLOCK)?;
+            if handle.end() > piece_at + piece_bytes as u64 {
+                let bytes = READ_BYTES.min(data_end.saturating_sub(handle.offset));
+                // Below 4 GiB: the length of a block, or that of a piece.
+                (piece_at, piece_bytes) = (handle.offset, bytes.max(u64::from(handle.bytes)) as usize);
+                if piece_bytes > buffer.len() {
+                    buffer.resize(piece_bytes, 0);
+                }
+                file.read_into(piece_at, piece_bytes, &mut buffer, DATA_BLOCK)?;
             }
+            let piece = buffer.get(..piece_bytes).unwrap_or_default();
             debug_assert!(
                 handle.offset >= piece_at,
                 "the block at {} lies before the piece read",

@@ -13,7 +13,7 @@
 //!
 //! Not here: reading and writing (`compaction::job`, package `shamba`).
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, SeqNo, is_same_key};
 
 use crate::version::KeyRange;
 use shamba_table::FragmentedTombstones;
@@ -45,7 +45,7 @@ impl<'a> Retention<'a> {
 
     /// Whether the next version, in internal order, is kept.
     pub fn keeps(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) -> bool {
-        if !self.has_key || self.key != key {
+        if !self.has_key || !is_same_key(&self.key, key) {
             self.has_key = true;
             self.key.clear();
             self.key.extend_from_slice(key);

@@ -62,7 +62,7 @@ pub use helpers::{append_all, process_rss_bytes, read_exact_at, read_file, write
 pub use layer::Layer;
 pub use lock::{lock, try_lock};
 pub use memory::MemFs;
-pub use pages::Pages;
+pub use pages::{LARGE_PAGE_BYTES, Pages};
 pub use random::{RealRng, Rng, SeededRng};
 pub use real::RealFs;
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};

@@ -236,7 +236,7 @@ impl Rebuilt<'_> {
         match op {
             ReplayedOp::Op(op) => {
                 self.has_tombstones |= !matches!(op, OpRef::Put { .. });
-                apply_op(active.as_ref(), core.reads.digest(), seq, op);
+                apply_op(active.as_ref(), |key| core.reads.digest().digest(key), seq, op);
             }
             ReplayedOp::PutInLog { key, log, place } => {
                 // The log would have to outlive the memtables.

@@ -61,8 +61,11 @@ pub(super) struct Log {
     values: Option<Arc<ValueLog>>,
     /// Without a log: the file of long values that are not flushed yet.
     side: Option<SideFile>,
-    /// Sealed logs that may not be synced yet, oldest first.
-    sealed: VecDeque<SealedLog>,
+    /// Sealed logs that may not be synced yet, oldest first. Their generations own them, so the
+    /// flush that ends a generation closes its log, not a write. It has synced it before.
+    sealed: VecDeque<Weak<Ranked<WalWriter>>>,
+    /// The last sealed log, until it is part of a generation.
+    newest_sealed: Option<SealedLog>,
     /// Charge for the active log's buffer.
     charge: Charge,
     /// Copy of the schedule's time, guarded by the writer's lock.
@@ -96,6 +99,7 @@ impl Log {
             values: None,
             side: None,
             sealed: VecDeque::new(),
+            newest_sealed: None,
             charge,
             due_us: None,
             replayed_through: None,
@@ -171,11 +175,7 @@ impl Log {
         if let Some(old) = self.wal.replace(wal) {
             self.seal(old);
         }
-        // Logs that their generation's flush has synced leave the list.
-        self.sealed.retain(|sealed| {
-            let wal = sealed.lock();
-            wal.synced() < wal.flushed()
-        });
+        self.sealed.retain(|sealed| sealed.strong_count() > 0);
         Ok(next_log)
     }
 
@@ -185,7 +185,7 @@ impl Log {
         if let Some(side) = self.side.take() {
             self.sealed_files.push(side.into_file());
         }
-        (self.sealed.back().cloned(), std::mem::take(&mut self.sealed_files))
+        (self.newest_sealed.take(), std::mem::take(&mut self.sealed_files))
     }
 
     /// Handles a failed append: seals the log at its last good record, and returns the error for
@@ -215,12 +215,20 @@ impl Log {
         error
     }
 
+    /// Number of sealed logs that are open.
+    #[cfg(test)]
+    pub fn sealed_logs(&self) -> usize {
+        self.sealed.iter().filter(|sealed| sealed.strong_count() > 0).count()
+    }
+
     /// Puts a log that takes no more records where its generation's flush and the next sync find
     /// it.
     fn seal(&mut self, wal: WalWriter) {
         debug_assert!(wal.synced() <= wal.offset(), "more of a sealed log is synced than it has");
         let values = self.values.take().map_or_else(Weak::new, |values| Arc::downgrade(&values));
         self.sealed_files.push(LogFile { path: wal.path().to_path_buf(), values });
-        self.sealed.push_back(Arc::new(Ranked::new(lock_order::SEALED_LOG, wal)));
+        let sealed = Arc::new(Ranked::new(lock_order::SEALED_LOG, wal));
+        self.sealed.push_back(Arc::downgrade(&sealed));
+        assert!(self.newest_sealed.replace(sealed).is_none(), "two logs were sealed for one generation");
     }
 }

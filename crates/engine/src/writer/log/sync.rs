@@ -67,14 +67,16 @@ impl Log {
     /// The error of a sync.
     fn sync_sealed(&mut self) -> Result<()> {
         while let Some(sealed) = self.sealed.front() {
-            let mut wal = sealed.lock();
-            if wal.synced() < wal.flushed() {
-                WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
-                wal.predecessor_is_synced();
-                wal.sync()?;
+            // A flush has synced and closed a log that is gone.
+            if let Some(sealed) = sealed.upgrade() {
+                let mut wal = sealed.lock();
+                if wal.synced() < wal.flushed() {
+                    WorkCounters::add(&self.telemetry.work().wal_syncs, 1);
+                    wal.predecessor_is_synced();
+                    wal.sync()?;
+                }
+                assert!(wal.synced() >= wal.flushed(), "a sealed log that was synced has unsynced bytes");
             }
-            assert!(wal.synced() >= wal.flushed(), "a sealed log that was synced has unsynced bytes");
-            drop(wal);
             self.sealed.pop_front();
         }
         Ok(())

@@ -32,9 +32,9 @@ const TIMED_IN: u64 = 8;
 /// Weight of a measurement in the moving average: one part in this many.
 const WEIGHT: u64 = 8;
 /// A measurement counts as at most this multiple of the average. When a thread loses its processor
-/// during a read, a microsecond is measured as milliseconds. Without the limit, one such measurement
-/// made reads count as slow for some 200 reads: every block was admitted, and batches of lookups
-/// woke the threads for slow reads, whose reads were then measured with the wait for a processor.
+/// during a read, a microsecond is measured as milliseconds. Without the limit, one such
+/// measurement made reads count as slow for some 200 reads: every block was admitted, and batches
+/// of lookups woke the threads for slow reads, which then measured their wait for a processor.
 const OUTLIER: u64 = 16;
 const _: () = assert!(WEIGHT > 1 && KEPT_IN > 1 && TIMED_IN > 0, "parts of a whole");
 /// Minimum length of a long read: several times the size of a block or partition (4 KiB), less than

@@ -375,8 +375,8 @@ impl Drop for Slabs {
     fn drop(&mut self) {
         for slab in 0..self.directory().len() {
             if let Some(hidden) = self.hide(slab) {
-                // SAFETY: no other thread uses the cache: sections, owned frames and pins all borrow
-                // it or hold a reference. Large frames' bytes are dropped with `self.large`.
+                // SAFETY: no other thread uses the cache: sections, owned frames and pins all
+                // borrow it or hold a reference. Large frames' bytes are dropped with `self.large`.
                 unsafe { self.free(hidden) };
             }
         }

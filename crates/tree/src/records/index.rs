@@ -89,29 +89,30 @@ impl Index {
         self.used
     }
 
+    /// The bytes of all slots.
     #[inline]
-    fn all(&self) -> &[Packed] {
-        self.memory.as_deref().unwrap_or_default().as_chunks().0
+    fn all(&self) -> &[u8] {
+        self.memory.as_deref().unwrap_or_default()
     }
 
     #[inline]
-    fn all_mut(&mut self) -> &mut [Packed] {
-        self.memory.as_deref_mut().unwrap_or_default().as_chunks_mut().0
+    fn all_mut(&mut self) -> &mut [u8] {
+        self.memory.as_deref_mut().unwrap_or_default()
     }
 
     /// Number of slots.
     pub fn slots(&self) -> usize {
-        self.all().len()
+        self.held_bytes() / SLOT_BYTES
     }
 
     /// Bytes that the slots take.
     pub fn held_bytes(&self) -> usize {
-        size_of_val::<[Packed]>(self.all())
+        self.all().len()
     }
 
     /// Address of the first slot: a hint, which is stale after a rebuild.
     pub fn address(&self) -> *const u8 {
-        self.all().as_ptr().cast()
+        self.all().as_ptr()
     }
 
     /// Whether another record would leave less than a quarter of the slots empty.
@@ -128,7 +129,7 @@ impl Index {
     pub fn find_used(&mut self, tag: u32, mut is_it: impl FnMut(Place) -> bool) -> Option<Place> {
         let (number, slot) = self.position(tag, |slot| is_it(slot.place))?;
         if !slot.was_used {
-            self.all_mut()[number][STATE_AT] = USED;
+            slot_mut(self.all_mut(), number)[STATE_AT] = USED;
         }
         Some(slot.place)
     }
@@ -136,15 +137,15 @@ impl Index {
     /// Position and content of the first slot of `tag` that satisfies `is_it`.
     #[inline]
     fn position(&self, tag: u32, mut is_it: impl FnMut(&Slot) -> bool) -> Option<(usize, Slot)> {
-        let slots = self.all();
+        let (all, slots) = (self.all(), self.slots());
         // Slots are in the order of tags, as far as there is room.
-        let mut number = home(tag, slots.len());
+        let mut number = home(tag, slots);
         // Ends, because a quarter of the slots is empty; without slots, at once.
-        while let Some(slot) = Slot::unpack(slots.get(number)?) {
+        while let Some(slot) = slot(all, number) {
             if slot.tag == tag && is_it(&slot) {
                 return Some((number, slot));
             }
-            number = after(number, slots.len());
+            number = after(number, slots);
         }
         None
     }
@@ -173,20 +174,20 @@ impl Index {
     /// Empties slot `number`, and moves those behind it back that may stand there.
     fn take(&mut self, number: usize) {
         self.used -= 1;
+        let count = self.slots();
         let slots = self.all_mut();
-        let count = slots.len();
         // Slots from `from` to `to`, forwards.
         let distance = |from: usize, to: usize| if from <= to { to - from } else { to + count - from };
-        slots[number] = [EMPTY; SLOT_BYTES];
+        *slot_mut(slots, number) = [EMPTY; SLOT_BYTES];
         let (mut hole, mut at) = (number, number);
         loop {
             at = after(at, count);
-            let Some(slot) = Slot::unpack(&slots[at]) else { return };
+            let Some(moved) = slot(slots, at) else { return };
             // The distance from its home to the hole must not be larger than to its own place.
-            let home = home(slot.tag, count);
+            let home = home(moved.tag, count);
             if distance(home, hole) < distance(home, at) {
-                slots[hole] = slots[at];
-                slots[at] = [EMPTY; SLOT_BYTES];
+                *slot_mut(slots, hole) = moved.pack();
+                *slot_mut(slots, at) = [EMPTY; SLOT_BYTES];
                 hole = at;
             }
         }
@@ -200,9 +201,9 @@ impl Index {
         if self.memory.is_none() {
             return;
         }
-        for slot in old.all().iter().filter_map(Slot::unpack).filter(keeps) {
+        for kept in (0..old.slots()).filter_map(|number| slot(old.all(), number)).filter(keeps) {
             assert!(!self.is_full(), "too few slots for the records of an index");
-            put(self.all_mut(), slot);
+            put(self.all_mut(), kept);
             self.used += 1;
         }
     }
@@ -214,13 +215,28 @@ fn after(number: usize, slots: usize) -> usize {
     if number + 1 == slots { 0 } else { number + 1 }
 }
 
+/// The content of slot `number`; `None` if it is empty, or past the last.
+#[inline]
+fn slot(slots: &[u8], number: usize) -> Option<Slot> {
+    Slot::unpack(slots.get(number * SLOT_BYTES..)?.first_chunk()?)
+}
+
+/// Slot `number`, which exists.
+#[inline]
+fn slot_mut(slots: &mut [u8], number: usize) -> &mut Packed {
+    let found = slots.get_mut(number * SLOT_BYTES..).and_then(<[u8]>::first_chunk_mut);
+    let Some(slot) = found else { unreachable!("slot {number} of an index is past the last") };
+    slot
+}
+
 /// Writes a slot to the first empty place from its home on. There must be one.
-fn put(slots: &mut [Packed], slot: Slot) {
-    let mut number = home(slot.tag, slots.len());
-    while slots[number][STATE_AT] != EMPTY {
-        number = after(number, slots.len());
+fn put(slots: &mut [u8], added: Slot) {
+    let count = slots.len() / SLOT_BYTES;
+    let mut number = home(added.tag, count);
+    while slot(slots, number).is_some() {
+        number = after(number, count);
     }
-    slots[number] = slot.pack();
+    *slot_mut(slots, number) = added.pack();
 }
 
 #[cfg(test)]

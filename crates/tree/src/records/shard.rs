@@ -96,7 +96,7 @@ pub(super) struct Shard {
 impl Shard {
     /// Bytes that it holds.
     pub fn held_bytes(&self) -> usize {
-        self.chunks.len() * CHUNK_BYTES + self.index.held_bytes() + self.marks().len() * MARK_BYTES
+        self.chunks.len() * CHUNK_BYTES + self.index.held_bytes() + self.marks().len()
     }
 
     /// Number of records.
@@ -147,7 +147,7 @@ impl Shard {
     /// Bytes that the records of all marks would take, with their slots.
     pub fn remembered_bytes(&self) -> u64 {
         let slot_bytes = (Index::SLOT_BYTES + MARK_BYTES) * 3 / 2;
-        (self.marks().len() * (self.mean_bytes() + slot_bytes)) as u64
+        (self.marks().len() / MARK_BYTES * (self.mean_bytes() + slot_bytes)) as u64
     }
 
     /// The record of a key, which is then marked as used.
@@ -161,16 +161,18 @@ impl Shard {
         record_at(&self.chunks, self.first_chunk, place).ok_or(NotHeld { is_repeated: false })
     }
 
-    fn marks(&self) -> &[[u8; MARK_BYTES]] {
-        self.marks.as_deref().unwrap_or_default().as_chunks().0
+    /// The bytes of all marks.
+    fn marks(&self) -> &[u8] {
+        self.marks.as_deref().unwrap_or_default()
     }
 
     /// Marks a key that was asked for; returns whether its mark was there.
     fn mark(&mut self, tag: u32) -> bool {
-        let marks = self.marks.as_deref_mut().unwrap_or_default().as_chunks_mut().0;
+        let marks = self.marks.as_deref_mut().unwrap_or_default();
         let mark = (tag as u16 | 1).to_le_bytes(); // Not 0, which is no mark.
-        let place = index::home(tag, marks.len());
-        marks.get_mut(place).is_some_and(|marked| std::mem::replace(marked, mark) == mark)
+        let at = index::home(tag, marks.len() / MARK_BYTES) * MARK_BYTES;
+        let marked = marks.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+        marked.is_some_and(|marked| std::mem::replace(marked, mark) == mark)
     }
 
     /// Whether a record of these lengths can be held.

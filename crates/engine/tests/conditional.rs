@@ -169,7 +169,7 @@ fn of_many_that_put_an_absent_key_one_succeeds() {
 #[test]
 fn options_and_failures_are_those_of_other_writes() {
     let db = open(1);
-    db.put_if_absent_with("a", "1", Durability::Sync).expect("stored");
+    assert!(db.put_if_absent_with("a", "1", Durability::Sync).expect("stored").is_done());
     let sync = WriteOptions::new().durability(Durability::Sync);
     assert!(db.compare_and_swap_with("a", Some(b"1"), Some(b"2"), sync).expect("stored").is_done());
     db.update_with("a", |_| None::<&[u8]>, sync).expect("removed");

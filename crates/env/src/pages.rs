@@ -4,7 +4,7 @@
 //! separate heaps, and each can keep up to twice the largest piece that was ever freed. No budget
 //! limits that memory. Large pieces are therefore separate anonymous maps. The operating system
 //! allocates each page when it is first touched and gets it back when the piece is dropped. Pieces
-//! of less than 32 KiB come from the allocator, because a map and its page faults would cost more.
+//! of less than 16 KiB come from the allocator, because a map and its page faults would cost more.
 //!
 //! A piece at a multiple of [`LARGE_PAGE_BYTES`] asks for pages of that size. An access to it needs
 //! no walk through the page table, which costs as much as the access itself on a virtual machine.
@@ -20,8 +20,10 @@ use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// Minimum size of a piece with a map of its own.
-const MAPPED_FROM_BYTES: usize = 32 << 10;
+/// Minimum size of a piece with a map of its own: a chunk of the record cache.
+const MAPPED_FROM_BYTES: usize = 16 << 10;
+/// Minimum size of a page of any system: a map begins at a multiple of it.
+const PAGE_BYTES_MIN: usize = 4 << 10;
 
 /// Size of a large page of the operating system, where it has any.
 pub const LARGE_PAGE_BYTES: usize = 2 << 20;
@@ -44,8 +46,10 @@ impl Pages {
     /// no memory. Alignment slack is never touched, so it takes only address space.
     pub fn zeroed(bytes: usize, alignment_bytes: usize) -> Option<Self> {
         let with_slack_bytes = bytes.checked_add(alignment_bytes - 1)?;
+        // Without slack that is not needed, maps lie side by side and the system joins them.
+        let mapped_bytes = if alignment_bytes <= PAGE_BYTES_MIN { bytes } else { with_slack_bytes };
         let mapped =
-            (bytes >= MAPPED_FROM_BYTES).then(|| MmapMut::map_anon(with_slack_bytes)).and_then(Result::ok);
+            (bytes >= MAPPED_FROM_BYTES).then(|| MmapMut::map_anon(mapped_bytes)).and_then(Result::ok);
         let memory = match mapped {
             Some(map) => {
                 if alignment_bytes % LARGE_PAGE_BYTES == 0 {
@@ -58,9 +62,14 @@ impl Pages {
         let mut pages = Self { memory, start: 0, length: 0 };
         let start = pages.all().as_ptr().align_offset(alignment_bytes);
         // `align_offset` may fail in const evaluation; here there is enough slack.
-        assert!(start < alignment_bytes);
+        assert!(start < alignment_bytes && start + bytes <= pages.all().len(), "no slack to align a piece");
         (pages.start, pages.length) = (start, bytes);
         Some(pages)
+    }
+
+    /// Memory that a piece of this length takes.
+    pub fn held_bytes(bytes: usize) -> usize {
+        if bytes >= MAPPED_FROM_BYTES { bytes.next_multiple_of(PAGE_BYTES_MIN) } else { bytes }
     }
 
     fn all(&self) -> &[u8] {
@@ -104,6 +113,12 @@ impl DerefMut for Pages {
             Memory::Allocated(bytes) => bytes,
         };
         all.get_mut(self.start..self.start + self.length).unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Pages {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 

@@ -8,7 +8,7 @@
 //! ends   | key 0's, value 0's | key 1's, value 1's | ...
 //! ```
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, SeqNo, is_same_key};
 
 use crate::entry::EntryView;
 
@@ -88,15 +88,6 @@ impl Copies {
     pub(crate) fn is_full(&self, limits: &CopyLimits<'_>, is_last: bool) -> bool {
         let enough = if is_last { limits.wanted } else { limits.welcome };
         self.ends.len() >= enough || self.bytes.len() >= limits.full_bytes
-    }
-}
-
-/// Whether two keys are equal. In most cases their last bytes decide, without a call.
-#[inline(always)]
-pub(crate) fn is_same_key(a: &[u8], b: &[u8]) -> bool {
-    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
-        (Some(a_last), Some(b_last)) if a_last != b_last => false,
-        _ => a == b,
     }
 }
 

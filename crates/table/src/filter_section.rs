@@ -16,8 +16,10 @@
 //! Not here: the bits ([`shamba_filter::Filter`]); which slices are in memory ([`crate::reader`],
 //! `filter.rs`).
 
-use std::sync::Arc;
+use std::io::ErrorKind;
 
+use bytes::Bytes;
+use shamba_env::Pages;
 use shamba_filter::{Filter, FilterGeometry, Line, MAX_MODULES};
 
 use crate::checksum::checksum;
@@ -142,12 +144,18 @@ impl StoredFilter {
         }
     }
 
-    /// Reads the lines of a slice, in the form in which they are kept in memory.
+    /// Reads a slice into memory of its own, aligned like lines. An allocator would keep the memory
+    /// of dropped slices: those that another thread reads later come from its own heap.
     ///
     /// # Errors
-    /// As [`Self::read_slice`].
-    pub(crate) fn read_lines(file: &TableFile, place: SlicePlace) -> Result<Arc<[Line]>> {
-        Self::read_slice(file, place, Line::shared)
+    /// As [`Self::read_slice`]; `Io` also if there is no memory.
+    pub(crate) fn read_lines(file: &TableFile, place: SlicePlace) -> Result<Bytes> {
+        let copied = Self::read_slice(file, place, |slice| {
+            let mut pages = Pages::zeroed(slice.len(), size_of::<Line>())?;
+            pages.copy_from_slice(slice);
+            Some(Bytes::from_owner(pages))
+        })?;
+        copied.ok_or_else(|| Error::io(&file.path, "hold a filter slice of", ErrorKind::OutOfMemory.into()))
     }
 
     /// Reads every slice and returns the damaged ones.

@@ -6,8 +6,6 @@
 //!
 //! Not here: the slice and the line of a key ([`crate::place`]).
 
-use std::sync::Arc;
-
 use super::bits;
 use crate::LINE_BYTES;
 
@@ -20,11 +18,6 @@ pub struct Line(pub(crate) [u8; LINE_BYTES]);
 impl Line {
     /// A slice's lines, copied to aligned memory; bytes beyond the last whole line are dropped.
     pub fn boxed(slice: &[u8]) -> Box<[Self]> {
-        shamba_key::chunks(slice).0.map(|line| Self(*line)).collect()
-    }
-
-    /// As [`Self::boxed`], for several holders.
-    pub fn shared(slice: &[u8]) -> Arc<[Self]> {
         shamba_key::chunks(slice).0.map(|line| Self(*line)).collect()
     }
 

@@ -31,6 +31,11 @@ const KEPT_IN: u64 = 16;
 const TIMED_IN: u64 = 8;
 /// Weight of a measurement in the moving average: one part in this many.
 const WEIGHT: u64 = 8;
+/// A measurement counts as at most this multiple of the average. When a thread loses its processor
+/// during a read, a microsecond is measured as milliseconds. Without the limit, one such
+/// measurement made reads count as slow for some 200 reads: every block was admitted, and batches
+/// of lookups woke the threads for slow reads, which then measured their wait for a processor.
+const OUTLIER: u64 = 16;
 const _: () = assert!(WEIGHT > 1 && KEPT_IN > 1 && TIMED_IN > 0, "parts of a whole");
 /// Minimum length of a long read: several times the size of a block or partition (4 KiB), less than
 /// a slice of a large filter (64 KiB).
@@ -143,7 +148,11 @@ fn is_kept(number: u64, read_ns: u64) -> bool {
 
 /// The moving average after a measurement.
 fn averaged(before_ns: u64, ns: u64) -> u64 {
-    if before_ns == 0 { ns } else { before_ns.saturating_mul(WEIGHT - 1).saturating_add(ns) / WEIGHT }
+    if before_ns == 0 {
+        return ns;
+    }
+    let ns = ns.min(before_ns.saturating_mul(OUTLIER));
+    before_ns.saturating_mul(WEIGHT - 1).saturating_add(ns) / WEIGHT
 }
 
 #[cfg(test)]
@@ -165,6 +174,9 @@ mod tests {
         assert_eq!(after(0, 800, 1), 800);
         assert!(after(800, 60_000, 10) > 40_000);
         assert!(after(60_000, 800, 30) < SLOW_READ_NS);
+        let outlier_ns = 10_000_000;
+        assert!(after(800, outlier_ns, 1) < SLOW_READ_NS, "one outlier makes fast reads slow");
+        assert!(after(after(800, outlier_ns, 1), 800, 10) < 1_400, "an outlier is not forgotten");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl BlockCache {
         // From here on this thread owns the frame; it is returned if anything below fails.
         let mut fresh = FreshFrame { cache: self, frame: taken.frame, start: NonNull::dangling(), bytes: 0 };
         let (record, _) = shelf.slabs.frame(taken.frame)?;
-        if bytes > FRAME_SIZE && !shelf.slabs.allocate_large(record) {
+        if bytes > FRAME_SIZE && !shelf.slabs.allocate_large(taken.frame, record) {
             return None;
         }
         fresh.start = NonNull::new(shelf.slabs.frame(taken.frame)?.1)?;

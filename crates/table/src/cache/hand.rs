@@ -537,7 +537,7 @@ impl Hand {
             if let Some(record) = shelf.slabs.record(frame) {
                 // SAFETY: the frame has no key and no pins, and either a grace period has passed
                 // since it had a key or its owner gave it up.
-                let bytes = unsafe { shelf.slabs.free_large(record) } as u64;
+                let bytes = unsafe { shelf.slabs.free_large(frame, record) } as u64;
                 debug_assert!(
                     self.large_bytes >= bytes,
                     "{bytes} of {} large bytes are freed",

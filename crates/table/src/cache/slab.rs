@@ -29,6 +29,7 @@
 //! Not here: which frames are free, and which are evicted ([`super::hand`]).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
 use std::ptr::{self, NonNull};
 
 use shamba_env::{LARGE_PAGE_BYTES, Pages};
@@ -111,6 +112,8 @@ pub(super) struct Slabs {
     directory: AtomicPtr<Directory>,
     /// The frames' memory by slab, kept only to free it: the directory has the addresses.
     data: Mutex<Vec<Option<Box<Pages>>>>,
+    /// The memory of large frames by number, kept only to free it: the records have the addresses.
+    large: Mutex<BTreeMap<u32, Pages>>,
 }
 
 struct Directory {
@@ -152,6 +155,7 @@ impl Slabs {
             frames,
             directory: AtomicPtr::new(Directory::leak(0, ptr::null_mut())),
             data: Mutex::default(),
+            large: Mutex::default(),
         }
     }
 
@@ -292,16 +296,17 @@ impl Slabs {
         unsafe { dealloc(slab.records.as_ptr().cast(), self.records_layout()) };
     }
 
-    /// Allocates the bytes that [`Record::reserve_large`] recorded; false if there is no memory.
-    /// The caller owns the frame.
-    pub(super) fn allocate_large(&self, record: &Record) -> bool {
-        let Some(layout) = large_layout(record.large_bytes()) else {
+    /// Allocates the bytes that [`Record::reserve_large`] recorded, as [`Pages`]: large frames have
+    /// many lengths, so an allocator could not reuse the memory of one for another. False if there
+    /// is no memory. The caller owns the frame.
+    pub(super) fn allocate_large(&self, frame: u32, record: &Record) -> bool {
+        let Some(mut pages) = Pages::zeroed(record.large_bytes(), LINE_BYTES) else {
             return false;
         };
-        // SAFETY: `large_layout` gives no layout of size zero.
-        let data = unsafe { alloc_zeroed(layout) };
-        record.large.store(data, Ordering::Relaxed);
-        !data.is_null()
+        record.large.store(pages.as_mut_ptr(), Ordering::Relaxed);
+        let replaced = self.large.lock().unwrap_or_else(PoisonError::into_inner).insert(frame, pages);
+        debug_assert!(replaced.is_none(), "the memory of frame {frame} is replaced while in use");
+        true
     }
 
     /// Frees a large frame's bytes and returns how many were reserved.
@@ -309,15 +314,11 @@ impl Slabs {
     /// # Safety
     /// No thread reads them or can reach them: the caller owns the frame, or a grace period has
     /// passed since its key was cleared and it is not pinned.
-    pub(super) unsafe fn free_large(&self, record: &Record) -> usize {
-        let data = record.large.swap(ptr::null_mut(), Ordering::Relaxed);
-        let bytes = record.large_bytes.swap(0, Ordering::Relaxed) as usize;
-        if let (false, Some(layout)) = (data.is_null(), large_layout(bytes)) {
-            // SAFETY: allocated by `allocate_large` with this layout, and the record's pointer was
-            // just cleared.
-            unsafe { dealloc(data, layout) };
-        }
-        bytes
+    pub(super) unsafe fn free_large(&self, frame: u32, record: &Record) -> usize {
+        record.large.store(ptr::null_mut(), Ordering::Relaxed);
+        let pages = self.large.lock().unwrap_or_else(PoisonError::into_inner).remove(&frame);
+        drop(pages); // Without the lock.
+        record.large_bytes.swap(0, Ordering::Relaxed) as usize
     }
 
     /// Makes the directory at least `slabs` long. The cache's lock is held.
@@ -352,23 +353,12 @@ impl Slabs {
     }
 }
 
-/// Layout of a large frame's bytes.
-fn large_layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes, LINE_BYTES).ok().filter(|layout| layout.size() > 0)
-}
-
 impl Drop for Slabs {
     fn drop(&mut self) {
         for slab in 0..self.directory().len() {
-            for place in 0..self.frames() as u32 {
-                if let Some(record) = self.record(self.first(slab) + place) {
-                    // SAFETY: no other thread uses the cache: sections, owned frames and pins all
-                    // borrow it or hold a reference.
-                    unsafe { self.free_large(record) };
-                }
-            }
             if let Some(hidden) = self.hide(slab) {
-                // SAFETY: as above, and the large frames' bytes were freed before.
+                // SAFETY: no other thread uses the cache: sections, owned frames and pins all
+                // borrow it or hold a reference. Large frames' bytes are dropped with `self.large`.
                 unsafe { self.free(hidden) };
             }
         }

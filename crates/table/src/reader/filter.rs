@@ -20,6 +20,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use shamba_env::Pages;
 use shamba_filter::{FilterGeometry, Line, MAX_MODULES};
 use shamba_key::KeyDigest;
 
@@ -35,9 +36,9 @@ use crate::slot::FrameSlot;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Error, Result};
 
-/// Memory of a slice besides its lines: the two reference counts before them, on a line of their
-/// own, and its charge.
-const SLICE_EXTRA_BYTES: usize = 64 + size_of::<Charge>() + 16;
+/// Memory of a slice besides its lines: the owner of their memory with its reference count, and its
+/// charge with its own.
+const SLICE_EXTRA_BYTES: usize = size_of::<Pages>() + size_of::<Charge>() + 40;
 
 /// The filter of an open table.
 #[derive(Debug)]
@@ -153,7 +154,7 @@ impl TableFilter {
     /// Memory of all slices of each module, if they were resident: `(bytes, slices)`.
     pub(super) fn module_bytes(&self) -> Vec<(u64, u32)> {
         let modules = self.stored.geometry.modules().iter();
-        let bytes = |slices: usize, slice_bytes: usize| (slices * (slice_bytes + SLICE_EXTRA_BYTES)) as u64;
+        let bytes = |slices: usize, slice_bytes: usize| slices as u64 * held_bytes(slice_bytes);
         modules.map(|m| (bytes(m.slices(), m.slice_bytes()), m.slices() as u32)).collect()
     }
 
@@ -315,8 +316,12 @@ pub(super) fn warning(error: &Error) -> String {
     format!("{error}; every key may be contained")
 }
 
+/// Memory of a resident slice of this length.
+fn held_bytes(slice_bytes: usize) -> u64 {
+    (Pages::held_bytes(slice_bytes) + SLICE_EXTRA_BYTES) as u64
+}
+
 fn read(file: &TableFile, place: SlicePlace, ledger: &Arc<Ledger>) -> Result<ResidentSlice> {
-    let bytes = (place.bytes + SLICE_EXTRA_BYTES) as u64;
-    let charge = Charge::new(ledger, LedgerPart::Filters, bytes);
+    let charge = Charge::new(ledger, LedgerPart::Filters, held_bytes(place.bytes));
     Ok(ResidentSlice::new(StoredFilter::read_lines(file, place)?, charge))
 }

@@ -11,6 +11,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use shamba_filter::{FilterGeometry, Line, Question};
 use shamba_key::KeyDigest;
 
@@ -29,13 +30,15 @@ pub struct Unasked {
 /// A slice in memory, shared by its holders.
 #[derive(Clone, Debug)]
 pub(super) struct ResidentSlice {
-    lines: Arc<[Line]>,
+    /// Whole lines, aligned as such.
+    bytes: Bytes,
     _charge: Arc<Charge>,
 }
 
 impl ResidentSlice {
-    pub(super) fn new(lines: Arc<[Line]>, charge: Charge) -> Self {
-        Self { lines, _charge: Arc::new(charge) }
+    pub(super) fn new(bytes: Bytes, charge: Charge) -> Self {
+        assert!(Line::view(&bytes).is_some(), "a slice of {} bytes is not lines", bytes.len());
+        Self { bytes, _charge: Arc::new(charge) }
     }
 }
 
@@ -193,7 +196,7 @@ impl ResidentFilter {
 
     #[inline(always)]
     fn lines(&self, slice: usize) -> Option<&[Line]> {
-        self.slices.get(slice)?.as_ref().map(|slice| &*slice.lines)
+        self.slices.get(slice)?.as_ref().and_then(|slice| Line::view(&slice.bytes))
     }
 }
 
@@ -206,7 +209,7 @@ impl fmt::Debug for ResidentFilter {
 }
 
 fn bytes_of(slices: &[Option<ResidentSlice>]) -> u64 {
-    slices.iter().flatten().map(|slice| size_of_val(&*slice.lines) as u64).sum()
+    slices.iter().flatten().map(|slice| slice.bytes.len() as u64).sum()
 }
 
 /// Mask of the modules with at least one resident slice.

@@ -6,17 +6,19 @@
 //! FIFO with reinsertion). A record that was replaced or erased leaves a hole, which goes with its
 //! chunk.
 //!
-//! A chunk is a plain buffer, so the memory of a shard is exact: chunks, slots of the index, and
-//! one mark of two bytes per slot. The marks remember the keys that were asked for and not found: a
-//! key is worth caching when it is asked for a second time before its mark is overwritten.
+//! A chunk has memory of its own ([`Pages`]), which the system gets back when the capacity shrinks.
+//! The memory of a shard is exact: chunks, slots of the index, and one mark of two bytes per slot.
+//! The marks remember the keys that were asked for and not found: a key is worth caching when it is
+//! asked for a second time before its mark is overwritten.
 //!
 //! Invariant: every slot of the index names a whole record of a chunk in the queue.
 
 use std::collections::VecDeque;
 
+use shamba_env::Pages;
 use shamba_key::{KeyspaceId, SeqNo};
 
-use super::index::{Index, Place, Slot};
+use super::index::{self, Index, Place, Slot};
 use super::{Asked, Edits};
 
 /// Bytes of a chunk.
@@ -31,6 +33,8 @@ const HEADER_BYTES: usize = 28;
 const ABSENT: u16 = u16::MAX;
 /// Records begin at multiples of it.
 const ALIGN_BYTES: usize = 4;
+/// Bytes of a mark.
+const MARK_BYTES: usize = 2;
 /// Minimum capacity of a shard that holds records: a few chunks, so that dropping one is dropping a
 /// small part.
 pub(super) const CAPACITY_MIN_BYTES: usize = 4 * CHUNK_BYTES;
@@ -47,7 +51,7 @@ const _: () = assert!(RECORD_BYTES_MAX < ABSENT as usize, "a length is not mista
 
 /// A chunk: records one after the other.
 struct Chunk {
-    bytes: Box<[u8]>,
+    bytes: Pages,
     /// Bytes in use, from the start.
     used: usize,
 }
@@ -77,8 +81,8 @@ pub(super) struct NotHeld {
 #[derive(Default)]
 pub(super) struct Shard {
     index: Index,
-    /// One mark for each slot of the index.
-    marks: Vec<u16>,
+    /// One mark of two bytes for each slot of the index.
+    marks: Option<Pages>,
     /// Oldest first.
     chunks: VecDeque<Chunk>,
     /// Number of the oldest chunk; the next ones follow.
@@ -92,7 +96,7 @@ pub(super) struct Shard {
 impl Shard {
     /// Bytes that it holds.
     pub fn held_bytes(&self) -> usize {
-        self.chunks.len() * CHUNK_BYTES + self.index.held_bytes() + size_of_val::<[u16]>(&self.marks)
+        self.chunks.len() * CHUNK_BYTES + self.index.held_bytes() + self.marks().len()
     }
 
     /// Number of records.
@@ -110,7 +114,7 @@ impl Shard {
     /// less than [`CAPACITY_MIN_BYTES`] it holds nothing.
     pub fn set_capacity(&mut self, bytes: usize) {
         let slots = if bytes < CAPACITY_MIN_BYTES { 0 } else { self.slots_for(bytes) };
-        let index_bytes = slots * (Index::SLOT_BYTES + size_of::<u16>());
+        let index_bytes = slots * (Index::SLOT_BYTES + MARK_BYTES);
         assert!(index_bytes <= bytes / 2, "{slots} slots leave no memory for records within {bytes} bytes");
         self.chunks_max = if slots == 0 { 0 } else { (bytes - index_bytes) / CHUNK_BYTES };
         while self.chunks.len() > self.chunks_max || self.len() * 4 > slots * 3 {
@@ -118,7 +122,7 @@ impl Shard {
         }
         if slots != self.index.slots() {
             self.index.rebuild(slots, |_| true);
-            self.marks = vec![0; slots];
+            self.marks = Pages::zeroed(slots * MARK_BYTES, MARK_BYTES);
         }
         debug_assert!(self.held_bytes() <= bytes, "{} bytes are held within {bytes}", self.held_bytes());
     }
@@ -142,8 +146,8 @@ impl Shard {
 
     /// Bytes that the records of all marks would take, with their slots.
     pub fn remembered_bytes(&self) -> u64 {
-        let slot_bytes = (Index::SLOT_BYTES + size_of::<u16>()) * 3 / 2;
-        (self.marks.len() * (self.mean_bytes() + slot_bytes)) as u64
+        let slot_bytes = (Index::SLOT_BYTES + MARK_BYTES) * 3 / 2;
+        (self.marks().len() / MARK_BYTES * (self.mean_bytes() + slot_bytes)) as u64
     }
 
     /// The record of a key, which is then marked as used.
@@ -151,19 +155,24 @@ impl Shard {
         self.asked.lookups += 1;
         let (chunks, first) = (&self.chunks, self.first_chunk);
         let is_it = |place| record_at(chunks, first, place).is_some_and(|it| it.is_of(keyspace, key));
-        let Some(slot) = self.index.find(tag, is_it) else {
+        let Some(place) = self.index.find_used(tag, is_it) else {
             return Err(NotHeld { is_repeated: self.mark(tag) });
         };
-        slot.was_used = true;
-        let place = slot.place();
         record_at(&self.chunks, self.first_chunk, place).ok_or(NotHeld { is_repeated: false })
+    }
+
+    /// The bytes of all marks.
+    fn marks(&self) -> &[u8] {
+        self.marks.as_deref().unwrap_or_default()
     }
 
     /// Marks a key that was asked for; returns whether its mark was there.
     fn mark(&mut self, tag: u32) -> bool {
-        let place = (u64::from(tag) * self.marks.len() as u64) >> u32::BITS;
-        let mark = tag as u16 | 1; // Not 0, which is no mark.
-        self.marks.get_mut(place as usize).is_some_and(|marked| std::mem::replace(marked, mark) == mark)
+        let marks = self.marks.as_deref_mut().unwrap_or_default();
+        let mark = (tag as u16 | 1).to_le_bytes(); // Not 0, which is no mark.
+        let at = index::home(tag, marks.len() / MARK_BYTES) * MARK_BYTES;
+        let marked = marks.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+        marked.is_some_and(|marked| std::mem::replace(marked, mark) == mark)
     }
 
     /// Whether a record of these lengths can be held.
@@ -174,39 +183,44 @@ impl Shard {
     /// Writes a record; the key's earlier one, if there is one, is forgotten.
     pub fn insert(&mut self, record: &Record<'_>) {
         assert!(Self::may_hold(record.key, record.value), "a record that is too long for a chunk");
-        if self.chunks_max == 0 {
+        // Without slots there was no memory for them.
+        if self.chunks_max == 0 || self.index.slots() == 0 {
             return;
         }
         let (chunks, first) = (&self.chunks, self.first_chunk);
         let is_it =
             |place| record_at(chunks, first, place).is_some_and(|it| it.is_of(record.keyspace, record.key));
-        if let Some(place) = self.index.find(record.tag, is_it).map(|slot| slot.place()) {
+        if let Some(place) = self.index.find(record.tag, is_it) {
             self.index.remove(record.tag, place);
         }
         while self.index.is_full() {
             self.empty_oldest(0);
         }
-        let place = self.append(record);
-        self.index.insert(record.tag, place);
+        if let Some(place) = self.append(record) {
+            self.index.insert(record.tag, place);
+        }
     }
 
-    /// Appends a record to the newest chunk that has room.
-    fn append(&mut self, record: &Record<'_>) -> Place {
+    /// Appends a record to the newest chunk that has room; `None` if there is no memory for a
+    /// chunk.
+    fn append(&mut self, record: &Record<'_>) -> Option<Place> {
         let length = record_bytes(record.key.len(), record.value.map_or(0, <[u8]>::len));
         if self.chunks.back().is_none_or(|chunk| chunk.used + length > CHUNK_BYTES) {
-            if self.chunks.len() < self.chunks_max {
-                self.chunks.push_back(Chunk { bytes: vec![0; CHUNK_BYTES].into(), used: 0 });
-            } else if let Some(chunk) = self.empty_oldest(CHUNK_BYTES / 2) {
-                self.chunks.push_back(chunk);
-            }
+            let may_grow = self.chunks.len() < self.chunks_max;
+            let grown = may_grow.then(|| Pages::zeroed(CHUNK_BYTES, ALIGN_BYTES)).flatten();
+            let chunk = match grown {
+                Some(bytes) => Chunk { bytes, used: 0 },
+                None => self.empty_oldest(CHUNK_BYTES / 2)?,
+            };
+            self.chunks.push_back(chunk);
         }
         let number = self.first_chunk.wrapping_add(self.chunks.len() as u32).wrapping_sub(1);
-        let Some(chunk) = self.chunks.back_mut() else { unreachable!("a chunk was pushed") };
+        let chunk = self.chunks.back_mut()?;
         let offset = chunk.used;
         assert!(offset + length <= CHUNK_BYTES, "a record at {offset} goes beyond its chunk");
         record.write(&mut chunk.bytes[offset..offset + length]);
         chunk.used += length;
-        Place { chunk: number, offset: offset as u16 }
+        Some(Place { chunk: number, offset: offset as u16 })
     }
 
     /// Takes the oldest chunk out of the queue. Up to `kept_bytes` of its records that were used
@@ -245,7 +259,7 @@ impl Shard {
     pub fn erase_where(&mut self, keyspace: KeyspaceId, is_erased: impl Fn(&[u8]) -> bool) {
         let (chunks, first) = (&self.chunks, self.first_chunk);
         let is_kept = |slot: &Slot| {
-            record_at(chunks, first, slot.place())
+            record_at(chunks, first, slot.place)
                 .is_some_and(|it| it.keyspace != keyspace || !is_erased(it.key))
         };
         self.index.rebuild(self.index.slots(), is_kept);

@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
-use shamba_key::{EntryKind, head};
+use shamba_key::{EntryKind, head, is_same_key};
 
 use super::{MASKS, Places, Tagged};
 use crate::block::pieces::{CHUNK_BYTES, append_part};
-use crate::copies::{Copies, CopyEnd, CopyLimits, Ends, is_same_key};
+use crate::copies::{Copies, CopyEnd, CopyLimits, Ends};
 
 /// The bytes that the keys of a group share, for appending them to many keys.
 struct SharedPrefix<'a> {

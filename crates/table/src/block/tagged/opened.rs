@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use shamba_key::{EntryKind, SeqNo, is_same_key, prefetch_line};
+use shamba_key::{EntryKind, SeqNo, prefetch_line};
 
 use super::{Places, Tagged, Window, malformed, wrong_header};
 use crate::block::EntryParts;

@@ -61,10 +61,10 @@ pub fn check(events: &[Event]) -> Result<u64, String> {
     let mut clusters: BTreeMap<u64, Cluster> = BTreeMap::new();
     let mut replaced: BTreeMap<u64, u64> = BTreeMap::new();
     for event in events {
-        if let Some(old) = event.replaced {
-            if let Some(other) = replaced.insert(old, event.value) {
-                return Err(format!("values {other} and {} both replaced value {old}", event.value));
-            }
+        if let Some(old) = event.replaced
+            && let Some(other) = replaced.insert(old, event.value)
+        {
+            return Err(format!("values {other} and {} both replaced value {old}", event.value));
         }
     }
     let reads = events.iter().filter_map(|event| {

@@ -8,12 +8,14 @@
 //! `Buffered` and without a log, where a prefix survives. The runner determines the prefix and
 //! continues from there.
 
+mod conditional;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Durability, Iter, Snapshot, Stats, Swap};
+use shamba::{Durability, Iter, Snapshot, Stats};
 
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
@@ -225,63 +227,6 @@ impl Runner {
             return Err(format!("one write took the sequence from {before} to {after}"));
         }
         self.commit(std::slice::from_ref(change), self.vector.durability == Durability::Sync);
-        Ok(())
-    }
-
-    fn replace(
-        &mut self,
-        space: usize,
-        key: &[u8],
-        new: Option<&[u8]>,
-        is_update: bool,
-    ) -> Result<(), String> {
-        // A conditional write hashes its key once, for its lookup and for its condition.
-        self.hashed_gets += if is_update { 1 } else { 2 };
-        let old = self.oracle.get(space, key, self.oracle.issued()).map(<[u8]>::to_vec);
-        let spaces = self.spaces()?;
-        let other = space.checked_sub(1).map(|at| spaces.others[at].as_ref().expect("the runner makes it"));
-        let is_written = if is_update {
-            let mut seen = Vec::new();
-            let change = |old: Option<&[u8]>| {
-                seen.push(old.map(<[u8]>::to_vec));
-                new
-            };
-            let updated = match other {
-                None => spaces.db.update(key, change),
-                Some(other) => other.update(key, change),
-            };
-            updated.map_err(failed("update"))?;
-            if seen != [old.clone()] {
-                return Err(format!("an update saw {seen:?} instead of {old:?}"));
-            }
-            old.is_some() || new.is_some()
-        } else {
-            let swap = |expected: Option<&[u8]>| {
-                let swap = match other {
-                    None => spaces.db.compare_and_swap(key, expected, new),
-                    Some(other) => other.compare_and_swap(key, expected, new),
-                };
-                swap.map_err(failed("compare_and_swap"))
-            };
-            // What nothing has written.
-            let wrong = old.as_deref().is_none().then_some(&b"no value"[..]);
-            match swap(wrong)? {
-                Swap::Mismatch(current) if current.as_deref() == old.as_deref() => {}
-                outcome => return Err(format!("a swap of {wrong:?} for {old:?}: {outcome:?}")),
-            }
-            match swap(old.as_deref())? {
-                Swap::Done => true,
-                outcome => return Err(format!("a swap of {old:?}: {outcome:?}")),
-            }
-        };
-        if is_written {
-            let key = key.to_vec();
-            let change = match new {
-                Some(value) => Change::Put { space, key, value: value.to_vec() },
-                None => Change::Delete { space, key },
-            };
-            self.commit(&[change], self.vector.durability == Durability::Sync);
-        }
         Ok(())
     }
 

@@ -37,7 +37,7 @@ pub enum ErrorKind {
     Stalled,
     /// An argument or option is wrong.
     Invalid,
-    /// What a write depends on was changed by another one. Read again, and try again.
+    /// Another write has changed a key that this one depends on. Read again, and try again.
     Conflict,
     /// The handle was used after `close`.
     Closed,

@@ -1,4 +1,5 @@
-//! Conditional writes: their outcomes beside a model, and many threads that change the same keys.
+//! Conditional writes: their outcomes compared with a model, and many threads that change the same
+//! keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

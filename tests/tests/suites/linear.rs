@@ -1,10 +1,10 @@
 //! Suite G: histories. Threads write and read the same few keys; the results must be consistent
 //! with one order of all operations.
 //!
-//! Every write gives a key a unique value. Writers use single puts, groups, batches of several keys,
-//! and conditional writes; readers use every method of reading one key. Memtables are tiny, so that a key's versions
-//! move through flushes and compactions concurrently. [`shamba_tests::history`], which knows
-//! nothing of the engine, checks each key's history.
+//! Every write gives a key a unique value. Writers use single puts, groups, batches of several
+//! keys, and conditional writes; readers use every method of reading one key. Memtables are tiny,
+//! so that a key's versions move through flushes and compactions concurrently.
+//! [`shamba_tests::history`], which knows nothing of the engine, checks each key's history.
 //!
 //! Not here: sums over several keys, snapshots (`concurrency`).
 

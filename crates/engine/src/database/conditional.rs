@@ -33,7 +33,7 @@ impl Swap {
     }
 }
 
-/// What to do with a key.
+/// The change to make to a key.
 enum Change<V> {
     /// Set it to the value, or remove it.
     To(Option<V>),

@@ -138,8 +138,8 @@ impl MemoryManager {
         self.division.last.lock().cache_gains_per_byte[0]
     }
 
-    /// Saving of more memory to whoever it would go, in nanoseconds per second per byte: the
-    /// lesser one of two windows.
+    /// Saving of more memory where it saves most, in nanoseconds per second per byte: the lesser
+    /// one of two windows.
     pub fn gain_per_byte(&self) -> f64 {
         let [now, before] = self.division.last.lock().gains_per_byte;
         now.min(before)

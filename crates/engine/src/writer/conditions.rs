@@ -35,7 +35,7 @@ pub(crate) struct KeyRead {
     pub key: Bytes,
 }
 
-/// What must not have changed after a sequence number.
+/// Keys that must not have changed after a sequence number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Conditions {
     /// The sequence number at which the keys were read.
@@ -57,8 +57,11 @@ pub(crate) struct Conflict {
 #[derive(Default)]
 pub(super) struct EarlierWrites<'a> {
     digests: HashSet<(KeyspaceId, KeyDigest)>,
-    ranges: Vec<(KeyspaceId, &'a [u8], Option<&'a [u8]>)>,
+    ranges: Vec<DeletedRange<'a>>,
 }
+
+/// A range that a batch deletes: from a key up to another one, or to the end of the keyspace.
+type DeletedRange<'a> = (KeyspaceId, &'a [u8], Option<&'a [u8]>);
 
 impl<'a> EarlierWrites<'a> {
     fn add(&mut self, writes: Writes<'a>, writer: &Writer) {
@@ -71,7 +74,7 @@ impl<'a> EarlierWrites<'a> {
     }
 
     fn have(&self, read: &KeyRead) -> bool {
-        let covers = |(keyspace, start, end): &(KeyspaceId, &[u8], Option<&[u8]>)| {
+        let covers = |(keyspace, start, end): &DeletedRange<'_>| {
             *keyspace == read.keyspace && *start <= &read.key[..] && end.is_none_or(|end| &read.key[..] < end)
         };
         self.digests.contains(&(read.keyspace, read.digest)) || self.ranges.iter().any(covers)

@@ -94,7 +94,7 @@ thread_local! {
     static TICKET: Cell<Option<Arc<Ticket>>> = const { Cell::new(None) };
 }
 
-/// What a waiting writer passes to a leader.
+/// The operations, durability and conditions that a waiting writer passes to a leader.
 pub(crate) struct Request {
     operations: Operations,
     durability: Durability,

@@ -1,8 +1,8 @@
 //! Ribbon or blocked filters, for tables that are written once and read long: what the smaller
 //! filter saves against the CPU time of building and probing it.
 //!
-//! All is per second. Memory has the value that it has to whoever would get it, as in the division
-//! of the budget.
+//! All is per second. Memory has the value that it has to the consumer that would get it, as in the
+//! division of the budget.
 
 use super::constants::{MARGIN, RIBBON_BUILD_NS, RIBBON_PROBE_NS, RIBBON_REPAY_SECONDS, RIBBON_SAVED_PART};
 

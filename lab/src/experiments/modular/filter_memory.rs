@@ -1,11 +1,11 @@
-//! Memory for the same pages read: ribbon modules, and the record cache, beside one blocked filter
-//! per table with uniform bits.
+//! Memory for the same pages read: ribbon modules, and the record cache, compared with one blocked
+//! filter per table with uniform bits.
 //!
 //! All sides are this engine: slices and partitions, resident by the plan. So the ratios are those
-//! of the filters, of their bits, and of the record cache. The statistic, fixed beforehand, is that of
-//! [`super::memory_ratio`]: for filters over memory from a tenth to all of the filters and indexes,
-//! for the record cache from there to [`SHARE_MAX`] times as much. With less there is no memory for
-//! records.
+//! of the filters, of their bits, and of the record cache. The statistic, fixed beforehand, is that
+//! of [`super::memory_ratio`]: for filters over memory from a tenth to all of the filters and
+//! indexes, for the record cache from there to [`SHARE_MAX`] times as much. With less there is no
+//! memory for records.
 
 use shamba_workload::Distribution;
 

@@ -11,7 +11,8 @@
 //! Gibbons and Korach, Testing Shared Memories, SIAM Journal on Computing 26(4), 1997.
 //!
 //! A conditional write also tells the value that it replaced, in the same moment: it is a read of
-//! that value as well, and no other conditional write may have replaced it.
+//! that value as well, no other conditional write may have replaced it, and no other value may lie
+//! between them. So the clusters of values that replaced each other are also checked as one.
 //!
 //! Not here: the threads and their operations (suite `linear`).
 
@@ -87,16 +88,43 @@ pub fn check(events: &[Event]) -> Result<u64, String> {
             cluster.first_read_end = cluster.first_read_end.min(event.end);
         }
     }
-    let (mut forward, mut backward) = (Vec::new(), Vec::new());
-    for (value, cluster) in clusters {
+    for (value, cluster) in &clusters {
         let Some(write) = cluster.write else {
             return Err(format!("value {value} was read and never written"));
         };
         if cluster.first_read_end < write.start {
             return Err(format!("value {value} was read before its write began"));
         }
+    }
+    check_zones(&clusters)?;
+    // A value and the one that replaced it follow each other without a gap, so no other value can
+    // have been there between them.
+    let mut chains: BTreeMap<u64, Cluster> = BTreeMap::new();
+    for (value, cluster) in &clusters {
+        let mut last = *value;
+        while let Some(next) = replaced.get(&last) {
+            last = *next;
+            if last == *value {
+                return Err(format!("value {value} replaced itself"));
+            }
+        }
+        let chain = chains.entry(last).or_insert(*cluster);
+        chain.first_end = chain.first_end.min(cluster.first_end);
+        chain.last_start = chain.last_start.max(cluster.last_start);
+    }
+    check_zones(&chains)?;
+    Ok(events.len() as u64)
+}
+
+/// Checks the zones of clusters.
+///
+/// # Errors
+/// The values that contradict each other.
+fn check_zones(clusters: &BTreeMap<u64, Cluster>) -> Result<(), String> {
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    for (value, cluster) in clusters {
         let zone =
-            (cluster.first_end.min(cluster.last_start), cluster.first_end.max(cluster.last_start), value);
+            (cluster.first_end.min(cluster.last_start), cluster.first_end.max(cluster.last_start), *value);
         if cluster.first_end < cluster.last_start { forward.push(zone) } else { backward.push(zone) }
     }
     forward.sort_unstable();
@@ -115,7 +143,7 @@ pub fn check(events: &[Event]) -> Result<u64, String> {
             ));
         }
     }
-    Ok(events.len() as u64)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -164,6 +192,9 @@ mod tests {
             "w 1 0-1, w 2 2-11, r 2 3-4, r 1 5-6",
             // A lost update.
             "w 1 0-1, c 2 2-9 1, c 3 2-9 1",
+            // Another value came between the two.
+            "w 1 0-1, w 3 2-9, c 2 2-9 1, r 2 10-11, r 3 12-13",
+            "w 1 0-1, w 3 2-9, c 2 2-9 1, r 3 10-11, r 2 12-13",
             // Replaced when it was gone.
             "w 1 0-1, w 2 2-3, c 3 4-5 1",
             // Two readers saw two concurrent writes in both orders.

@@ -37,7 +37,8 @@ pub enum ErrorKind {
     Stalled,
     /// An argument or option is wrong.
     Invalid,
-    /// Another write has changed a key that this one depends on. Read again, and try again.
+    /// Another write has changed a key that this one depends on. No call returns it yet:
+    /// conditional writes begin again by themselves.
     Conflict,
     /// The handle was used after `close`.
     Closed,

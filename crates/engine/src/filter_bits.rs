@@ -4,9 +4,11 @@
 //! the trees and the observed lookups. It has no state of its own. The arithmetic is in
 //! [`shamba_tree::allocation`].
 //!
-//! With the layout `auto`, the tables of a last run get ribbon filters while that saves more than
-//! it costs ([`LastRunFilters`]): they are most of the filter memory, and exist longest. A tree may
-//! have filters of several layouts, since each filter states its own.
+//! With the layout `auto`, where filters are modular because memory is short, the tables of a last
+//! run get ribbon filters while that saves more than it costs ([`LastRunFilters`]): they are most
+//! of the filter memory, and exist longest. They have as many bits as modular ones; their lower
+//! rate lets the plan of residency leave out modules, which frees the memory. A tree may have
+//! filters of several layouts, since each filter states its own.
 
 use std::sync::Arc;
 
@@ -82,7 +84,9 @@ impl FilterBits {
     pub fn of_compaction(&self, keyspace: &KeyspaceCore, version: &Version, job: &CompactionJob) -> JobBits {
         let rule = self.rule(keyspace);
         let bits = JobBits::of_compaction(rule, version, job);
-        let is_chosen_here = self.settings.filter_layout.is_none() && bits.is_into_last_run();
+        let is_chosen_here = self.settings.filter_layout.is_none()
+            && matches!(rule.layout, FilterLayout::Modular(_))
+            && bits.is_into_last_run();
         if is_chosen_here && self.last_run_filters(rule, version).should_be_ribbon() {
             return bits.in_layout(FilterLayout::Ribbon(rule.layout.modules()));
         }
@@ -91,9 +95,12 @@ impl FilterBits {
 
     /// The filters of the last run of `version`, taken for all of its keys.
     fn last_run_filters(&self, rule: Rule, version: &Version) -> LastRunFilters {
-        let (keys, bytes) = version.tables().fold((0, 0), |(keys, bytes), (_, _, table)| {
-            (keys + live_entries(table), bytes + table.live_bytes)
-        });
+        let keys: u64 = version.tables().map(|(_, _, table)| live_entries(table)).sum();
+        let bytes_of = |keyspace: &Arc<KeyspaceCore>| -> u64 {
+            keyspace.load().version.tables().map(|(_, _, table)| table.live_bytes).sum()
+        };
+        // Of all keyspaces, as the bytes that are written.
+        let bytes: u64 = self.catalog.keyspaces().values().map(bytes_of).sum();
         let bits_per_key = match rule.budget {
             Budget::BitsPerKey(bits) => bits,
             Budget::Bits(bits) => bits as f64 / keys.max(1) as f64,
@@ -148,7 +155,8 @@ mod tests {
 
     /// The layouts that a compaction of level 0 into a last run, and one above another run, give
     /// their tables, after windows in which a byte more saved `byte_ns_per_second`.
-    fn layouts(settings: Settings, byte_ns_per_second: f64) -> [FilterLayout; 2] {
+    fn layouts(settings: Settings, filter_memory_bytes: u64, byte_ns_per_second: f64) -> [FilterLayout; 2] {
+        settings.live.change(|live| live.tree.filter_memory_bytes = Some(filter_memory_bytes));
         let parts = Parts::new(settings);
         let (settings, memory) = (Arc::clone(&parts.settings), Arc::clone(&parts.memory));
         let bits = FilterBits::new(&parts.env, settings, Arc::clone(&memory), Arc::clone(&parts.catalog));
@@ -168,13 +176,16 @@ mod tests {
 
     #[test]
     fn tables_of_the_last_run_get_ribbon_filters_while_memory_is_worth_it() {
-        let [last, above] = layouts(Settings::default(), 1.0);
-        assert!(matches!(last, FilterLayout::Ribbon(_)), "{last:?}");
-        assert_eq!(above, FilterLayout::Blocked, "it is rewritten soon");
-        assert_eq!(last.modules(), above.modules());
-        assert_eq!(layouts(Settings::default(), 0.0), [FilterLayout::Blocked; 2]);
+        const SHORT: u64 = 100 << 20;
+        let modular = Settings::default().filter_layout_for(SHORT);
+        let [last, above] = layouts(Settings::default(), SHORT, 1.0);
+        assert_eq!(last, FilterLayout::Ribbon(modular.modules()));
+        assert_eq!(above, modular, "it is rewritten soon");
+        assert_eq!(layouts(Settings::default(), SHORT, 0.0), [modular; 2]);
+        // All filters stay in memory, which nothing would free.
+        assert_eq!(layouts(Settings::default(), 1 << 20, 1.0), [FilterLayout::Blocked; 2]);
         // A family that was chosen stays.
-        let chosen = Settings { filter_layout: Some(FilterLayout::Blocked), ..Settings::default() };
-        assert_eq!(layouts(chosen, 1.0), [FilterLayout::Blocked; 2]);
+        let chosen = Settings { filter_layout: Some(modular), ..Settings::default() };
+        assert_eq!(layouts(chosen, SHORT, 1.0), [modular; 2]);
     }
 }

@@ -10,13 +10,17 @@
 //! no walk through the page table, which costs as much as the access itself on a virtual machine.
 //! The system then provides the memory of a whole large page at the first touch of any byte of it.
 //!
-//! If the system refuses a map (its limit is reached, or it does not support them), the piece comes
-//! from the allocator.
+//! A system limits the number of maps of a process (Linux: 65,530). At the limit even the return of
+//! memory fails, where it would divide a map that neighbours have been joined to. So at most
+//! [`SMALL_MAPS_MAX`] pieces of less than a large page have maps, and others come from the
+//! allocator. So does a piece if the system refuses a map.
 //!
 //! Not here: accounting (the ledger of `shamba-table`).
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::MmapMut;
 
@@ -24,6 +28,12 @@ use memmap2::MmapMut;
 const MAPPED_FROM_BYTES: usize = 16 << 10;
 /// Minimum size of a page of any system: a map begins at a multiple of it.
 const PAGE_BYTES_MIN: usize = 4 << 10;
+
+/// Maximum number of maps of less than a large page: a quarter of what Linux allows.
+const SMALL_MAPS_MAX: usize = 1 << 14;
+
+/// Number of maps of less than a large page, of the whole process.
+static SMALL_MAPS: AtomicUsize = AtomicUsize::new(0);
 
 /// Size of a large page of the operating system, where it has any.
 pub const LARGE_PAGE_BYTES: usize = 2 << 20;
@@ -36,26 +46,55 @@ pub struct Pages {
 }
 
 enum Memory {
-    Mapped(MmapMut),
+    Mapped(Mapped),
     /// Never changes its capacity: the bytes would move.
     Allocated(Vec<u8>),
 }
 
+/// A map, counted if it is small.
+struct Mapped {
+    map: MmapMut,
+    is_small: bool,
+}
+
+impl Mapped {
+    /// A map of `bytes`; `None` if it is refused, or if there are too many small ones.
+    fn new(bytes: usize) -> Option<Self> {
+        let is_small = bytes < LARGE_PAGE_BYTES;
+        if is_small && SMALL_MAPS.fetch_add(1, Ordering::Relaxed) >= SMALL_MAPS_MAX {
+            SMALL_MAPS.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let map = MmapMut::map_anon(bytes).ok();
+        if map.is_none() && is_small {
+            SMALL_MAPS.fetch_sub(1, Ordering::Relaxed);
+        }
+        map.map(|map| Self { map, is_small })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if self.is_small {
+            SMALL_MAPS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Pages {
     /// `bytes` zeroed bytes at a multiple of `alignment_bytes`, a power of two; `None` if there is
-    /// no memory. Alignment slack is never touched, so it takes only address space.
+    /// no memory. Alignment slack of a map is never touched, so it takes only address space.
     pub fn zeroed(bytes: usize, alignment_bytes: usize) -> Option<Self> {
         let with_slack_bytes = bytes.checked_add(alignment_bytes - 1)?;
         // Without slack that is not needed, maps lie side by side and the system joins them.
         let mapped_bytes = if alignment_bytes <= PAGE_BYTES_MIN { bytes } else { with_slack_bytes };
-        let mapped =
-            (bytes >= MAPPED_FROM_BYTES).then(|| MmapMut::map_anon(mapped_bytes)).and_then(Result::ok);
+        let mapped = (bytes >= MAPPED_FROM_BYTES).then(|| Mapped::new(mapped_bytes)).flatten();
         let memory = match mapped {
-            Some(map) => {
+            Some(mapped) => {
                 if alignment_bytes % LARGE_PAGE_BYTES == 0 {
-                    ask_for_large_pages(&map);
+                    ask_for_large_pages(&mapped.map);
                 }
-                Memory::Mapped(map)
+                Memory::Mapped(mapped)
             }
             None => Memory::Allocated(allocated(with_slack_bytes)?),
         };
@@ -74,7 +113,7 @@ impl Pages {
 
     fn all(&self) -> &[u8] {
         match &self.memory {
-            Memory::Mapped(map) => map,
+            Memory::Mapped(mapped) => &mapped.map,
             Memory::Allocated(bytes) => bytes,
         }
     }
@@ -109,7 +148,7 @@ impl Deref for Pages {
 impl DerefMut for Pages {
     fn deref_mut(&mut self) -> &mut [u8] {
         let all: &mut [u8] = match &mut self.memory {
-            Memory::Mapped(map) => map,
+            Memory::Mapped(mapped) => &mut mapped.map,
             Memory::Allocated(bytes) => bytes,
         };
         all.get_mut(self.start..self.start + self.length).unwrap_or_default()

@@ -349,6 +349,7 @@ fn worth_their_probes(
 
 /// Filter layout and bits of the outputs of one job.
 pub struct JobBits {
+    layout: FilterLayout,
     surroundings: Surroundings,
     /// Inputs of the job by run, newest first; empty for a flush.
     inputs: Vec<(RunId, TableUse, Probes)>,
@@ -371,7 +372,7 @@ impl JobBits {
     }
 
     fn new(surroundings: Surroundings, inputs: Vec<(RunId, TableUse, Probes)>) -> Self {
-        let mut bits = Self { surroundings, inputs };
+        let mut bits = Self { layout: surroundings.rule.layout, surroundings, inputs };
         let expected_entries = bits.surroundings.expected_entries;
         bits.surroundings.expected_empty_probes =
             bits.empty_probes(expected_entries, &KeyRange::everything());
@@ -380,14 +381,13 @@ impl JobBits {
 
     /// Layout of the filters.
     pub fn layout(&self) -> FilterLayout {
-        self.surroundings.rule.layout
+        self.layout
     }
 
-    /// The same with another layout.
+    /// The same bits in another layout.
     #[must_use]
-    pub fn in_layout(mut self, layout: FilterLayout) -> Self {
-        self.surroundings.rule.layout = layout;
-        self
+    pub fn in_layout(self, layout: FilterLayout) -> Self {
+        Self { layout, ..self }
     }
 
     /// Whether the job's tables join the last run.

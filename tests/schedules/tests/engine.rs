@@ -176,13 +176,15 @@ fn write_flush_merge() {
 /// A close while writers write, memtables are flushed and tables compacted: every thread ends, and
 /// acknowledged writes are present.
 fn close_under_load() {
+    /// Enough that compactions are due in most schedules.
+    const PUTS: usize = 9;
     let vfs = files();
     let db = open(&vfs, MergePolicy::Tiering).expect("open");
     let writers = [0, 1].map(|writer| {
         let db = db.clone();
         thread::spawn(move || write(&db, writer, 12))
     });
-    for number in 0..6 {
+    for number in 0..PUTS {
         db.put(key(2, number), [2; 150]).expect("put");
     }
     CLOSES.note(&db);
@@ -190,7 +192,7 @@ fn close_under_load() {
     let [first, second] = writers.map(|writer| writer.join().expect("no panic"));
     nothing_left_over(&vfs);
     let db = open(&vfs, MergePolicy::Tiering).expect("open");
-    check(&db, &[first, second, 6]);
+    check(&db, &[first, second, PUTS]);
     assert!(db.warnings().is_empty(), "a closed database has no tail: {:?}", db.warnings());
     drop(db);
 }

@@ -1,8 +1,10 @@
 //! Writes that depend on the value that they replace: compare-and-swap, put-if-absent, update.
 //!
 //! Each attempt reads the key and commits under the condition that it is unchanged
-//! ([`crate::writer::conditions`]). After a conflict it begins again. An attempt fails only when
-//! another write has succeeded or a table was installed meanwhile, so some thread always proceeds.
+//! ([`crate::writer::conditions`]). After a conflict it begins again. An attempt fails only if
+//! another batch wrote the key, or a table that may hold it was installed meanwhile. So it ends if
+//! the key is not written all the time, and if an attempt takes less time than passes from flush to
+//! flush.
 
 use std::sync::Arc;
 

@@ -326,7 +326,8 @@ macro_rules! write_methods {
 
         /// Sets `key` to what `change` makes of its value, in one step; `None` stands for no value,
         /// before and after. `change` may be called several times, when other writes change the key
-        /// meanwhile. The last call counts.
+        /// meanwhile. The last call counts. It should take little time, and must not write the key
+        /// itself: that would be such a change each time.
         ///
         /// ```
         /// # let dir = tempfile::tempdir().expect("a temporary directory");

@@ -186,8 +186,7 @@ impl Settings {
     }
 
     /// Size at which memtables are sealed: the design's write buffer, but small enough that three
-    /// memtables (one active, two waiting for their flush) and everything else fit into the memory
-    /// budget.
+    /// memtables that wait for their flush and everything else fit into the memory budget.
     pub fn memtable_bytes(&self) -> u64 {
         self.live.buffer_bytes().min(self.memtable_bytes_max())
     }

@@ -404,8 +404,8 @@ declare_options! {
             default_note: "24; 12 with manual sizing",
         }
 
-        /// Number of sealed memtables that are not flushed yet, at which writers stall. From two
-        /// on, if that is less, they are slowed down.
+        /// Number of sealed memtables that are not flushed yet, at which writers stall. At one
+        /// less, if that is more than one, they are slowed down.
         "max-immutable-memtables" => max_immutable_memtables(count: u32)
             field immutable_memtables: u32 = 3;
         {

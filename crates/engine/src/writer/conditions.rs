@@ -92,14 +92,16 @@ impl Writer {
             return Vec::new();
         }
         let mut earlier = EarlierWrites::default();
-        let conflicts = shares.map(|share| {
+        let mut conflicts = Vec::new();
+        let mut shares = shares.peekable();
+        while let Some(share) = shares.next() {
             let conflict = share.conditions.and_then(|conditions| self.conflict(conditions, &earlier));
-            if conflict.is_none() {
+            if conflict.is_none() && shares.peek().is_some() {
                 earlier.add(share.writes, self);
             }
-            conflict
-        });
-        conflicts.collect()
+            conflicts.push(conflict);
+        }
+        conflicts
     }
 
     /// The first condition that does not hold.

@@ -41,7 +41,7 @@ pub(crate) struct Backlog {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub immutables: u32,
-    /// Delay per byte while one more memtable can be sealed before writes stop.
+    /// Delay per byte while writes stop at the next sealed memtable.
     pub last_memtable_ns_per_byte: u32,
     pub l0_slowdown_runs: u32,
     pub l0_stop_runs: u32,
@@ -66,9 +66,7 @@ pub(crate) enum Pressure {
     Stop(Work),
 }
 
-/// A sealed memtable that is being flushed does not slow writes down, those behind it do.
-const IMMUTABLES_SLOWDOWN: u32 = 1;
-/// Minimum time to fill the last memtable before writes stop. While compactions run, a flush of a
+/// Time that one writer takes to fill the last memtable before writes stop. While compactions run, a flush of a
 /// memtable of 4 MiB takes 50 to 110 ms, and one in twenty 200 to 300 ms.
 const LAST_MEMTABLE_NS: u64 = 200_000_000;
 /// Smaller memtables are treated as one of this size: their flush takes as long, and a write is not
@@ -87,8 +85,9 @@ const WAIT_US_MAX: u64 = 100_000;
 const WAIT_US_MIN: u64 = 100;
 
 /// The back-pressure for `backlog`: a stop at a hard limit. Between the soft and the hard limit of
-/// level 0, and of sealed memtables, the delay per byte grows without bound toward the hard limit,
-/// so that writes slow down to the throughput of flushes and compactions before they stall.
+/// level 0 the delay per byte grows without bound toward the hard limit, so that writes slow down to
+/// the throughput of compactions before they stall. Before the last memtable it is constant; a
+/// single sealed memtable, which is being flushed, never slows writes down.
 pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {
         return Pressure::Stop(Work::Flush);
@@ -96,10 +95,10 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.l0_runs >= limits.l0_stop_runs {
         return Pressure::Stop(Work::Merge);
     }
-    let immutables = (backlog.immutables, IMMUTABLES_SLOWDOWN, limits.immutables);
-    let flushes = delay(immutables, limits.last_memtable_ns_per_byte);
+    let is_last = backlog.immutables > 1 && backlog.immutables + 1 == limits.immutables;
+    let flushes = if is_last { limits.last_memtable_ns_per_byte } else { 0 };
     let merges = delay((backlog.l0_runs, limits.l0_slowdown_runs, limits.l0_stop_runs), NS_PER_BYTE);
-    match flushes.max(merges) {
+    match merges.max(u16::try_from(flushes).unwrap_or(u16::MAX)) {
         0 => Pressure::None,
         ns_per_byte => Pressure::Slow { ns_per_byte },
     }
@@ -179,8 +178,8 @@ impl BackPressure {
         let memtable_bytes = self.settings.memtable_bytes().max(LAST_MEMTABLE_BYTES_MIN);
         Limits {
             immutables: self.settings.immutable_memtables,
-            // At most 200.
-            last_memtable_ns_per_byte: (LAST_MEMTABLE_NS / memtable_bytes) as u32,
+            // From 1 to 200.
+            last_memtable_ns_per_byte: LAST_MEMTABLE_NS.div_ceil(memtable_bytes) as u32,
             // Without automatic compaction nothing drains level 0: its size is then the caller's
             // choice.
             l0_slowdown_runs: if merges { l0.soft_runs } else { u32::MAX },

@@ -266,7 +266,9 @@ impl CommitQueue {
             Ok(())
         } else {
             let shares = shares.enumerate().filter(|(at, _)| !is_refused(*at)).map(|(_, share)| share);
-            self.timed(own.durability, lead.followers.len(), || groups.write_group(&mut state, shares))
+            let is_synced = shares.clone().any(|share| share.durability == Durability::Sync);
+            let durability = if is_synced { Durability::Sync } else { own.durability };
+            self.timed(durability, lead.followers.len(), || groups.write_group(&mut state, shares))
         };
         drop(state);
         let mut refusals = refused.drain(..);

@@ -189,8 +189,7 @@ constants! {
         "A block cache of at most this part counts as having nothing to give to another database.",
         "Chosen, not measured.";
     WRITTEN_MEMTABLES: u64 = 3, "memtables",
-        "Memtables that a database needs at a high rate of writes: one that takes writes and two that wait for \
-         their flush.",
+        "Memtables that a database needs at a high rate of writes: those that wait for their flush.",
         "A bound: the limit of sealed memtables.";
 
     // Memory on demand: shedding, tolerance of the cache's size, early loading.

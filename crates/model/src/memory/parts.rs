@@ -24,8 +24,8 @@ pub fn missing_bytes(budget_bytes: u64, others_bytes: u64) -> u64 {
     others_bytes.saturating_sub(budget_bytes - budget_bytes / UNSHARED_PART)
 }
 
-/// Maximum memtable size under a budget. Up to three memtables exist at once (one active, two
-/// waiting for their flush), besides everything else that the budget covers. The engine seals
+/// Maximum memtable size under a budget. Up to three memtables are full at once, waiting for their
+/// flush, besides everything else that the budget covers. The engine seals
 /// memtables by this rule, and [`crate::navigator`] proposes no larger ones.
 pub fn memtable_bytes_max(budget_bytes: u64) -> u64 {
     let is_large = budget_bytes >= MEMTABLE_LARGE_BUDGET_BYTES;

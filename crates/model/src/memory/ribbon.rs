@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn memory_that_spares_reads_of_a_device_is_worth_the_processor_time() {
         assert!(FROM_THE_DEVICE.should_be_ribbon());
-        // Three times the memory that a byte of the same value must be worth.
+        // A byte must be worth about 0.37.
         let cheap = LastRunFilters { byte_ns_per_second: 0.03, ..FROM_THE_DEVICE };
         assert!(!cheap.should_be_ribbon());
     }

@@ -66,8 +66,8 @@ pub(crate) enum Pressure {
     Stop(Work),
 }
 
-/// Time that one writer takes to fill the last memtable before writes stop. While compactions run, a flush of a
-/// memtable of 4 MiB takes 50 to 110 ms, and one in twenty 200 to 300 ms.
+/// Time that one writer takes to fill the last memtable before writes stop. While compactions run,
+/// a flush of a memtable of 4 MiB takes 50 to 110 ms, and one in twenty 200 to 300 ms.
 const LAST_MEMTABLE_NS: u64 = 200_000_000;
 /// Smaller memtables are treated as one of this size: their flush takes as long, and a write is not
 /// to be delayed for many times that.
@@ -85,8 +85,8 @@ const WAIT_US_MAX: u64 = 100_000;
 const WAIT_US_MIN: u64 = 100;
 
 /// The back-pressure for `backlog`: a stop at a hard limit. Between the soft and the hard limit of
-/// level 0 the delay per byte grows without bound toward the hard limit, so that writes slow down to
-/// the throughput of compactions before they stall. Before the last memtable it is constant; a
+/// level 0 the delay per byte grows without bound toward the hard limit, so that writes slow down
+/// to the throughput of compactions before they stall. Before the last memtable it is constant; a
 /// single sealed memtable, which is being flushed, never slows writes down.
 pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {

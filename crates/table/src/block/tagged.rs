@@ -277,15 +277,21 @@ impl<'a> Tagged<'a> {
     fn located_in(&self, at: &Places, span: Range<usize>) -> Option<LocatedEntry<'a>> {
         let Range { start, end } = span;
         let suffix_at = start + at.entry_head_bytes;
-        let suffix_bytes = match at.suffix_width {
-            0 => at.suffix_bytes,
-            1 => usize::from(*self.bytes.get(suffix_at - 1)?),
-            _ => self.short(suffix_at - 2)?,
-        };
+        let suffix_bytes = self.suffix_bytes(at, suffix_at)?;
         // If `end` is wrong, the bytes before the suffix may lie beyond it; then the suffix does
         // too, and this is `None`.
         let (suffix, value) = self.bytes.get(suffix_at..end)?.split_at_checked(suffix_bytes)?;
         Some(LocatedEntry { start, suffix, value })
+    }
+
+    /// Length of the suffix that starts at `suffix_at`: stored before it, unless all have the same.
+    #[inline(always)]
+    fn suffix_bytes(&self, at: &Places, suffix_at: usize) -> Option<usize> {
+        Some(match at.suffix_width {
+            0 => at.suffix_bytes,
+            1 => usize::from(*self.bytes.get(suffix_at - 1)?),
+            _ => self.short(suffix_at - 2)?,
+        })
     }
 
     #[inline(always)]

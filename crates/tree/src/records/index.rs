@@ -66,7 +66,7 @@ impl Slot {
     }
 }
 
-/// Where the search for a tag begins among this many slots.
+/// Number of the slot at which the search for a tag begins, among this many slots.
 #[inline]
 pub(super) fn home(tag: u32, slots: usize) -> usize {
     ((u64::from(tag) * slots as u64) >> u32::BITS) as usize

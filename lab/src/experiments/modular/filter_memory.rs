@@ -161,14 +161,7 @@ fn measure(lab: &mut Lab<'_>) -> Result<Rows, String> {
             let keys = format!("{distribution}, {:.0} % absent", 100.0 * empty_fraction);
             for approach in &APPROACHES[1..] {
                 for one in ratios_at(&rows.view(), *approach, distribution, empty_fraction) {
-                    rows.push(row! {
-                        shows: "ratio",
-                        approach: approach.name,
-                        keys: keys.clone(),
-                        memory_share: one.baseline_share,
-                        memory_ratio: one.ratio,
-                        known: one.known.sign(),
-                    });
+                    rows.push(one.row(approach, &keys));
                 }
             }
         }

@@ -142,14 +142,7 @@ fn measure(lab: &mut Lab<'_>, approaches: &[Approach]) -> Result<Rows, String> {
         let keys = format!("{:.0} % absent", 100.0 * empty_fraction);
         for approach in &approaches[1..] {
             for one in memory_ratios(&measured.view(), approach.name, empty_fraction) {
-                rows.push(row! {
-                    shows: "ratio",
-                    approach: approach.name,
-                    keys: keys.clone(),
-                    memory_share: one.baseline_share,
-                    memory_ratio: one.ratio,
-                    known: one.known.sign(),
-                });
+                rows.push(one.row(approach, &keys));
             }
         }
     }

@@ -192,6 +192,20 @@ pub(super) struct MemoryRatio {
     pub known: Known,
 }
 
+impl MemoryRatio {
+    /// The row of an approach's ratio; `keys` says which lookups it is of.
+    pub fn row(&self, approach: &Approach, keys: &str) -> Row {
+        row! {
+            shows: "ratio",
+            approach: approach.name,
+            keys: keys.to_owned(),
+            memory_share: self.baseline_share,
+            memory_ratio: self.ratio,
+            known: self.known.sign(),
+        }
+    }
+}
+
 /// The ratios at the baseline's amounts of memory from 10 to 100 %, at one share of empty lookups.
 pub(super) fn memory_ratios(rows: &View<'_>, idea: &str, empty_fraction: f64) -> Vec<MemoryRatio> {
     memory_ratios_of(&rows.of("empty_fraction", empty_fraction), STATE_OF_THE_ART.name, idea, (0.1, 1.0))

@@ -85,11 +85,7 @@ impl Tagged<'_> {
             // The suffix and the value, which follows it. If `end` is wrong, the bytes before the
             // suffix may lie beyond it; then the suffix does too, and this is `None`.
             let rest = self.bytes.get(suffix_at..end)?;
-            let suffix_bytes = match at.suffix_width {
-                0 => at.suffix_bytes,
-                1 => usize::from(*self.bytes.get(suffix_at - 1)?),
-                _ => self.short(suffix_at - 2)?,
-            };
+            let suffix_bytes = self.suffix_bytes(at, suffix_at)?;
             let (suffix, value) = rest.split_at_checked(suffix_bytes)?;
             if value.len() > limits.value_bytes
                 || (may_be_newer && self.seq_at(at, start)? > limits.seq)
@@ -192,11 +188,7 @@ impl Tagged<'_> {
             let end = at.entries_at + usize::from(u16::from_le_bytes(*offset.first_chunk()?));
             let suffix_at = start + at.entry_head_bytes;
             let rest = self.bytes.get(suffix_at..end)?;
-            let suffix_bytes = match at.suffix_width {
-                0 => at.suffix_bytes,
-                1 => usize::from(*self.bytes.get(suffix_at - 1)?),
-                _ => self.short(suffix_at - 2)?,
-            };
+            let suffix_bytes = self.suffix_bytes(at, suffix_at)?;
             if rest.len().checked_sub(suffix_bytes)? > limits.value_bytes {
                 break;
             }

@@ -280,17 +280,25 @@ impl Scheduler {
             "job {} ends, but is still among the running ones",
             job.number
         );
+        let (number, failures_before, begin_us) = (job.number, job.failures_before, job.begin_us);
+        let (keyspace, target_level, reason) =
+            (Arc::clone(&job.keyspace), job.job.target_level, job.job.reason);
+        let is_move = job.prepared.get().is_none();
         let (outcome, left) = running.end();
         self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
-        let is_move = job.prepared.get().is_none();
+        // The job held the version of its inputs. Its memory is free, and the cache has it, before
+        // those who wait for the job go on.
+        drop(job);
+        self.catalog.remove_obsolete_files();
+        self.compactor.memory.balance();
         {
             let mut state = self.background.state.lock();
             // A moved tree may have small tables left to combine: the request is looked at again.
-            state.requests.ended(job.number, is_done && !is_move);
+            state.requests.ended(number, is_done && !is_move);
             match &outcome {
                 Ok(_) if is_done => {
                     // Not if another job has failed meanwhile, which may fail for ever.
-                    if state.compaction_failures.failures_total == job.failures_before {
+                    if state.compaction_failures.failures_total == failures_before {
                         state.compaction_failures.end();
                     }
                 }
@@ -301,7 +309,7 @@ impl Scheduler {
                     if !self.is_inline {
                         state.retry_at_us = self.clock.now_us().saturating_add(wait_ms * 1_000);
                     }
-                    state.requests.forget_unawaited(job.keyspace.id);
+                    state.requests.forget_unawaited(keyspace.id);
                 }
             }
         }
@@ -309,20 +317,17 @@ impl Scheduler {
         if !is_move && (is_done || is_redesigned) {
             self.statistics.save(false);
             WorkCounters::add(&self.telemetry.work().compactions, u64::from(is_done));
-            let is_of_tombstones = is_done && job.job.reason == Reason::Tombstones;
+            let is_of_tombstones = is_done && reason == Reason::Tombstones;
             WorkCounters::add(&self.telemetry.work().tombstone_compactions, u64::from(is_of_tombstones));
             self.telemetry.emit(Event::CompactionEnd {
-                keyspace: job.keyspace.name.clone(),
-                target_level: job.job.target_level,
+                keyspace: keyspace.name.clone(),
+                target_level,
                 bytes_read: tally.bytes_read,
                 bytes_written: tally.bytes_written,
                 entries_dropped: tally.entries_dropped,
-                duration_us: self.clock.now_us().saturating_sub(job.begin_us),
+                duration_us: self.clock.now_us().saturating_sub(begin_us),
             });
         }
-        drop(job);
-        // The job itself held the version of its inputs; now no reader of it may be left.
-        self.catalog.remove_obsolete_files();
         self.background.progress.notify_all();
         self.background.wake();
         outcome.map(|_| ()).inspect_err(|error| self.telemetry.background_error("merge", error))

@@ -238,3 +238,19 @@ fn levels_are_sized_by_what_memory_lets_be_flushed() {
     assert!(flushes > 30 && deepest >= Some(2), "{flushes} flushes: {levels:?}");
     assert_eq!((flushes, merged_bytes, levels), filled(Some(512 << 10)));
 }
+
+/// A job keeps the tables that it replaces until it ends. The block cache has their memory when
+/// those who wait for the job go on.
+#[test]
+fn the_cache_has_the_memory_of_replaced_tables_when_a_job_ends() {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 3);
+    let db = Db::builder("/db").env(env).memory_budget(4 << 20).open().expect("open");
+    for number in 0..50_000_u32 {
+        db.put(number.wrapping_mul(0x9e37_79b9).to_be_bytes(), [7; 100]).expect("put");
+    }
+    db.compact().expect("compacted");
+    let memory = &db.core().memory;
+    let cache_bytes = memory.cache().capacity_bytes();
+    memory.balance();
+    assert_eq!(cache_bytes, memory.cache().capacity_bytes(), "memory was free that the cache did not have");
+}

@@ -37,8 +37,8 @@ pub enum ErrorKind {
     Stalled,
     /// An argument or option is wrong.
     Invalid,
-    /// Another write has changed a key that this one depends on. No call returns it yet:
-    /// conditional writes begin again by themselves.
+    /// Another write has changed what a transaction depends on: begin it again, as
+    /// [`Db::transact`](crate::Db::transact) does. [`Error::conflict`] names the key.
     Conflict,
     /// The handle was used after `close`.
     Closed,
@@ -80,6 +80,19 @@ pub struct Damage {
     pub structure: &'static str,
 }
 
+/// A key that a transaction depended on and another write has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Conflict {
+    /// Name of the keyspace; empty if it was dropped.
+    pub keyspace: String,
+    /// The key that was written. If a range that was read or deleted has changed, a key of it that
+    /// was written, or the first key of the part that was deleted.
+    pub key: Vec<u8>,
+    /// False if a table may hold such a change, and was not read.
+    pub(crate) is_proved: bool,
+}
+
 /// Failure of a call. Cheap to clone: a background failure is returned to every later writer.
 ///
 /// `Display` prints what failed and where. The cause is [`source`](StdError::source): the
@@ -97,6 +110,7 @@ struct Inner {
     kind: ErrorKind,
     context: String,
     damage: Option<Damage>,
+    conflict: Option<Conflict>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -105,7 +119,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
-        Self { inner: Arc::new(Inner { kind, context: context.into(), damage: None, source: None }) }
+        Self {
+            inner: Arc::new(Inner {
+                kind,
+                context: context.into(),
+                damage: None,
+                conflict: None,
+                source: None,
+            }),
+        }
     }
 
     pub(crate) fn invalid(context: impl Into<String>) -> Self {
@@ -144,7 +166,7 @@ impl Error {
     }
 
     fn with_shared_source(kind: ErrorKind, context: String, source: Arc<dyn StdError + Send + Sync>) -> Self {
-        Self { inner: Arc::new(Inner { kind, context, damage: None, source: Some(source) }) }
+        Self { inner: Arc::new(Inner { kind, context, damage: None, conflict: None, source: Some(source) }) }
     }
 
     pub(crate) fn corruption(
@@ -155,7 +177,31 @@ impl Error {
     ) -> Self {
         let context = format!("{}: damaged {structure} at offset {offset}: {detail}", file.display());
         let damage = Some(Damage { file: file.to_path_buf(), offset, structure });
-        Self { inner: Arc::new(Inner { kind: ErrorKind::Corruption, context, damage, source: None }) }
+        Self {
+            inner: Arc::new(Inner {
+                kind: ErrorKind::Corruption,
+                context,
+                damage,
+                conflict: None,
+                source: None,
+            }),
+        }
+    }
+
+    /// The error of a write that depends on what `conflict` names.
+    pub(crate) fn of_conflict(conflict: Conflict) -> Self {
+        let (key, name) = (conflict.key.escape_ascii(), &conflict.keyspace);
+        let context = match (name.is_empty(), conflict.is_proved) {
+            (true, _) => format!("the keyspace of key \"{key}\" was dropped after it was read"),
+            (false, true) => format!("key \"{key}\" of keyspace {name:?} was written after it was read"),
+            (false, false) => {
+                format!("key \"{key}\" of keyspace {name:?} may have been written after it was read")
+            }
+        };
+        let kind = ErrorKind::Conflict;
+        Self {
+            inner: Arc::new(Inner { kind, context, damage: None, conflict: Some(conflict), source: None }),
+        }
     }
 
     /// Kind of the error, which says how to react.
@@ -171,6 +217,11 @@ impl Error {
     /// The context and all its causes, joined by `": "` to one line.
     pub fn chain(&self) -> impl fmt::Display {
         Chain(self)
+    }
+
+    /// The key that has changed, for [`ErrorKind::Conflict`].
+    pub fn conflict(&self) -> Option<&Conflict> {
+        self.inner.conflict.as_ref()
     }
 
     /// Location of the damage, for [`ErrorKind::Corruption`].

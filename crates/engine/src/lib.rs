@@ -160,6 +160,9 @@ mod tuning;
 mod admin;
 mod database;
 
+// Transactions over whole databases.
+mod transaction;
+
 #[cfg(test)]
 mod testing;
 
@@ -172,7 +175,7 @@ pub use database::batch::Batch;
 pub use database::builder::Builder;
 pub use database::conditional::Swap;
 pub use database::{Db, Keyspace, Reader, Snapshot};
-pub use error::{Damage, Error, ErrorKind, Result};
+pub use error::{Conflict, Damage, Error, ErrorKind, Result};
 pub use event::{Event, EventListener};
 pub use key_range::KeyRange;
 pub use memory::Budget;
@@ -186,6 +189,7 @@ pub use shamba_tree::counters::ReadsByKind;
 pub use shamba_tree::lookup::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
 pub use shamba_tree::slice::Slice;
 pub use trace::{Recorded, Recording};
+pub use transaction::{Isolation, Savepoint, Transaction, TransactionIter, TransactionOptions};
 pub use tree_design::TreeDesign;
 pub use tuning::advise::{Advice, Better, Prediction};
 pub use tuning::history::{Redesigned, RedesignedBy};

@@ -21,6 +21,8 @@ order! {
     TUNER = 1, "the tuner";
     /// Observations of residency. Held while it settles and requests filter rewrites.
     RESIDENCY_LOOK = 2, "the observations of residency";
+    /// The reads of a transaction. Held while their memory is charged.
+    TRANSACTION = 3, "the reads of a transaction";
     /// Active log, sequence numbers, active memtables. Held while edits are installed.
     WRITING = 5, "the writer";
     /// The redesigns. Held while another design is installed.

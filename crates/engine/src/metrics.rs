@@ -210,6 +210,10 @@ work_counters! {
     conflicts,
     /// Writes that were refused because a new table may hold a key that they depend on.
     conflicts_unproved,
+    /// Transactions that were committed, without those that wrote nothing.
+    transactions,
+    /// Number of times that [`crate::Db::transact`] began again after a conflict.
+    transaction_retries,
     /// Number of times that another design was adopted.
     redesigns,
     /// Failed removals of obsolete files; they are retried.

@@ -55,6 +55,8 @@ parts! {
     Logs = "logs",
     /// The record cache.
     Records = "record cache",
+    /// Open transactions: what they have written and read.
+    Transactions = "transactions",
 }
 
 impl LedgerPart {
@@ -63,7 +65,12 @@ impl LedgerPart {
     pub fn is_divided(self) -> bool {
         match self {
             Self::Memtables | Self::BlockCache | Self::Filters | Self::Indexes => true,
-            Self::TableMeta | Self::WriteBuffers | Self::Iterators | Self::Logs | Self::Records => false,
+            Self::TableMeta
+            | Self::WriteBuffers
+            | Self::Iterators
+            | Self::Logs
+            | Self::Records
+            | Self::Transactions => false,
         }
     }
 }

@@ -103,7 +103,7 @@ fn change<V: AsRef<[u8]>>(
         };
         let read =
             KeyRead { keyspace: at.keyspace.id, digest: key.digest, key: Bytes::copy_from_slice(&key.key) };
-        let conditions = Arc::new(Conditions { since: before.seq(), keys: vec![read] });
+        let conditions = Arc::new(Conditions { since: before.seq(), keys: vec![read], ranges: Vec::new() });
         match writer.commit_op_if(at.keyspace, op, options, Some(&conditions)) {
             Err(error) if error.kind() == ErrorKind::Conflict => {}
             outcome => return outcome,

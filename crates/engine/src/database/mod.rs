@@ -191,6 +191,11 @@ impl Db {
         HashedKey { key: key.as_ref().to_vec(), digest: digest.digest(key.as_ref()), made_by: digest }
     }
 
+    /// The keyspace that `Db`'s own methods use.
+    pub(crate) fn default_keyspace(&self) -> Keyspace {
+        Keyspace { db: self.clone(), keyspace: Arc::clone(&self.keyspace) }
+    }
+
     /// An empty batch.
     #[must_use = "a batch does nothing until it is committed"]
     pub fn batch(&self) -> Batch {
@@ -488,6 +493,11 @@ impl Keyspace {
 
     fn read_at(&self) -> ReadAt<'_> {
         ReadAt { keyspace: &self.keyspace, ..self.db.read_at() }
+    }
+
+    /// Reads of this keyspace at a snapshot of its database.
+    pub(crate) fn read_at_snapshot<'a>(&'a self, snapshot: &'a Arc<SnapshotGuard>) -> ReadAt<'a> {
+        ReadAt { snapshot: Some(snapshot), ..self.read_at() }
     }
 
     read_methods!();

@@ -134,6 +134,11 @@ impl Cursor {
         Ok(self.scan.prev()?)
     }
 
+    /// A copy of the current entry, which the cursor may no longer have afterwards.
+    pub(crate) fn take_entry(&mut self) -> Option<(Slice, Slice)> {
+        self.scan.take_entry()
+    }
+
     /// Whether the cursor is at a key.
     pub fn valid(&self) -> bool {
         self.scan.entry().is_some()

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Clock, Env};
 use shamba_key::{DigestFn, SeqNo};
-use shamba_table::BlockCache;
+use shamba_table::{BlockCache, Walk};
 use shamba_tree::iter::notes::ScanObserver;
 use shamba_tree::iter::registry::{IterRegistry, Owner};
 use shamba_tree::lookup::get::LookupSettings;
@@ -23,6 +23,7 @@ use shamba_tree::lookup::pool::ReadPool;
 use shamba_tree::records::{RecordAccess, RecordCache};
 use shamba_tree::snapshot::{SnapshotGuard, SnapshotList};
 
+use self::options::ReadOptions;
 use crate::catalog::{Catalog, KeyspaceCore};
 use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
@@ -106,6 +107,11 @@ impl Reads {
     /// The registry of all scans.
     pub fn iterators(&self) -> &Arc<IterRegistry> {
         &self.iterators
+    }
+
+    /// The way in which scans read tables that no caller has given options for.
+    pub fn walk(&self) -> Walk {
+        ReadOptions::DEFAULT.walk(self.settings.budget_bytes())
     }
 
     /// The record cache.

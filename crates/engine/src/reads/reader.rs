@@ -253,7 +253,11 @@ impl ReadAt<'_> {
     }
 
     pub fn cursor(&self) -> Cursor {
-        Cursor::new(self.scan_source(), self.bounded(Span::everything()))
+        self.cursor_in(Span::everything())
+    }
+
+    pub fn cursor_in(&self, range: Span) -> Cursor {
+        Cursor::new(self.scan_source(), self.bounded(range))
     }
 }
 

@@ -50,12 +50,12 @@ impl Groups for Writer {
         let conflicts = self.conflicts(shares);
         if conflicts.iter().any(Option::is_some) {
             let count =
-                |is_certain| conflicts.iter().flatten().filter(|one| one.is_certain == is_certain).count();
+                |is_proved| conflicts.iter().flatten().filter(|one| one.is_proved == is_proved).count();
             let work = self.telemetry.work();
             WorkCounters::add_alone(&work.conflicts, count(true) as u64);
             WorkCounters::add_alone(&work.conflicts_unproved, count(false) as u64);
         }
-        conflicts.iter().map(|one| one.as_ref().map(|conflict| self.conflict_error(conflict))).collect()
+        conflicts.into_iter().map(|one| one.map(Error::of_conflict)).collect()
     }
 
     /// Runs the steps of a group, in the order that the invariants require.

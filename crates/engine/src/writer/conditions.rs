@@ -1,31 +1,29 @@
-//! Conditions of a write: keys that must be as they were at a sequence number.
+//! Conditions of a write: keys and ranges that must be as they were at a sequence number.
 //!
 //! The leader of a group checks the conditions of each batch under the writer's lock, before it
-//! writes anything. All earlier writes are in memtables or tables then, except for those of earlier
-//! batches of the same group ([`EarlierWrites`]). So a batch is written only if nothing that it
-//! depends on has changed until the moment at which it takes effect. A batch whose conditions do
-//! not hold is answered [`Conflict`], and the others of its group are written.
+//! writes anything. All earlier writes are in memtables or tables then ([`super::changes`]), except
+//! for those of earlier batches of the same group ([`EarlierWrites`]). So a batch is written only
+//! if nothing that it depends on has changed until the moment at which it takes effect. A batch
+//! whose conditions do not hold is answered with a conflict, and the others of its group are
+//! written.
 //!
-//! A memtable tells the newest version of a key without reading a file. Of a table only the bounds
-//! and the largest sequence number are asked: if it may hold a newer version, that is a conflict,
-//! though perhaps a false one ([`Conflict::is_certain`]). It can only be a table that was installed
-//! after the sequence number was drawn.
-//!
-//! The caller holds a snapshot of the sequence number: otherwise a compaction could drop a key
-//! together with the tombstone that shows its change.
+//! No file is read under the lock. If a table may hold a newer version of a key, that is a
+//! conflict, though perhaps not a real one. It can only be a table that was installed after the
+//! sequence number was drawn. [`Writer::proved_conflict`] reads it, without the lock.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use shamba_key::{KeyDigest, KeyspaceId, SeqNo};
 use shamba_log::wal::OpRef;
+use shamba_tree::version::KeyRange;
 
 use super::Writer;
+use super::changes::{Changed, change_in_range, change_in_tables, change_of_key};
 use super::share::{Share, Writes};
-use crate::catalog::KeyspaceCore;
-use crate::error::{Error, ErrorKind};
-use shamba_tree::view::View;
+use crate::error::{Conflict, Result};
+use crate::key_range::successor;
 
 /// A key that a write depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,28 +33,29 @@ pub(crate) struct KeyRead {
     pub key: Bytes,
 }
 
-/// Keys that must not have changed after a sequence number.
+/// A range that a write depends on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RangeRead {
+    pub keyspace: KeyspaceId,
+    pub range: KeyRange,
+}
+
+/// Keys and ranges that must not have changed after a sequence number, of which the caller holds a
+/// snapshot, or of an earlier one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Conditions {
-    /// The sequence number at which the keys were read.
     pub since: SeqNo,
     pub keys: Vec<KeyRead>,
+    pub ranges: Vec<RangeRead>,
 }
 
-/// A key that was written after it was read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Conflict {
-    pub keyspace: KeyspaceId,
-    pub key: Bytes,
-    /// False if a table may hold a newer version, and was not read.
-    pub is_certain: bool,
-}
-
-/// The keys and ranges that earlier batches of a group write. A key stands for all that have its
-/// digest: two of them in one group are a false conflict.
+/// The keys and ranges that earlier batches of a group write. For conditions on keys, a key stands
+/// for all that have its digest: two of them in one group are a false conflict.
 #[derive(Default)]
-pub(super) struct EarlierWrites<'a> {
+struct EarlierWrites<'a> {
     digests: HashSet<(KeyspaceId, KeyDigest)>,
+    /// Only if a batch of the group depends on a range.
+    keys: Option<BTreeSet<(KeyspaceId, &'a [u8])>>,
     ranges: Vec<DeletedRange<'a>>,
 }
 
@@ -68,16 +67,34 @@ impl<'a> EarlierWrites<'a> {
         writes.for_each(|keyspace, op| match op {
             OpRef::Put { key, .. } | OpRef::Delete { key } => {
                 self.digests.insert((keyspace, writer.digest.digest(key)));
+                if let Some(keys) = &mut self.keys {
+                    keys.insert((keyspace, key));
+                }
             }
             OpRef::RangeDelete { start, end } => self.ranges.push((keyspace, start, end)),
         });
     }
 
-    fn have(&self, read: &KeyRead) -> bool {
+    fn change_of_key(&self, read: &KeyRead) -> Option<Changed> {
         let covers = |(keyspace, start, end): &DeletedRange<'_>| {
             *keyspace == read.keyspace && *start <= &read.key[..] && end.is_none_or(|end| &read.key[..] < end)
         };
-        self.digests.contains(&(read.keyspace, read.digest)) || self.ranges.iter().any(covers)
+        let has = self.digests.contains(&(read.keyspace, read.digest)) || self.ranges.iter().any(covers);
+        has.then(|| Changed { key: read.key.clone(), is_proved: true })
+    }
+
+    fn change_in_range(&self, read: &RangeRead) -> Option<Changed> {
+        let RangeRead { keyspace, range } = read;
+        let changed = |key: &[u8]| Changed { key: Bytes::copy_from_slice(key), is_proved: true };
+        let from = (Bound::Included((*keyspace, &range.lower[..])), Bound::Unbounded);
+        let first = self.keys.as_ref().and_then(|keys| keys.range(from).next());
+        if let Some((_, key)) = first.filter(|(of, key)| of == keyspace && range.is_above(key)) {
+            return Some(changed(key));
+        }
+        let overlaps = |(of, start, end): &&DeletedRange<'_>| {
+            of == keyspace && range.is_above(start) && end.is_none_or(|end| &range.lower[..] < end)
+        };
+        self.ranges.iter().find(overlaps).map(|(_, start, _)| changed((*start).max(&range.lower)))
     }
 }
 
@@ -91,7 +108,9 @@ impl Writer {
         if shares.clone().all(|share| share.conditions.is_none()) {
             return Vec::new();
         }
-        let mut earlier = EarlierWrites::default();
+        let has_ranges = |share: Share<'_>| share.conditions.is_some_and(|all| !all.ranges.is_empty());
+        let keys = shares.clone().any(has_ranges).then(BTreeSet::new);
+        let mut earlier = EarlierWrites { keys, ..EarlierWrites::default() };
         let mut conflicts = Vec::new();
         let mut shares = shares.peekable();
         while let Some(share) = shares.next() {
@@ -106,51 +125,82 @@ impl Writer {
 
     /// The first condition that does not hold.
     fn conflict(&self, conditions: &Conditions, earlier: &EarlierWrites<'_>) -> Option<Conflict> {
+        let Conditions { since, keys, ranges } = conditions;
         let keyspaces = self.catalog.keyspaces();
-        conditions.keys.iter().find_map(|read| {
+        for read in keys {
             let changed = match keyspaces.get(&read.keyspace) {
-                // The keyspace was dropped.
-                None => Some(true),
-                Some(_) if earlier.have(read) => Some(true),
-                Some(keyspace) => change(&keyspace.load(), read, conditions.since),
+                None => return Some(dropped(&read.key)),
+                Some(keyspace) => earlier
+                    .change_of_key(read)
+                    .or_else(|| change_of_key(&keyspace.load(), read.digest, &read.key, *since)),
             };
-            let conflict =
-                |is_certain| Conflict { keyspace: read.keyspace, key: read.key.clone(), is_certain };
-            changed.map(conflict)
-        })
+            if let Some(changed) = changed {
+                return Some(self.conflict_at(read.keyspace, changed));
+            }
+        }
+        for read in ranges {
+            let changed = match keyspaces.get(&read.keyspace) {
+                None => return Some(dropped(&read.range.lower)),
+                Some(keyspace) => earlier
+                    .change_in_range(read)
+                    .or_else(|| change_in_range(&keyspace.load(), &read.range, *since)),
+            };
+            if let Some(changed) = changed {
+                return Some(self.conflict_at(read.keyspace, changed));
+            }
+        }
+        None
     }
 
-    /// The error for a conflict.
-    pub(super) fn conflict_error(&self, conflict: &Conflict) -> Error {
-        let name = |keyspace: &Arc<KeyspaceCore>| keyspace.name.clone();
-        let name = self.catalog.keyspaces().get(&conflict.keyspace).map(name);
-        let key = conflict.key.escape_ascii();
-        Error::new(
-            ErrorKind::Conflict,
-            match name {
-                Some(name) => format!("key \"{key}\" of keyspace {name:?} was written after it was read"),
-                None => format!("the keyspace of key \"{key}\" was dropped after it was read"),
-            },
-        )
+    /// The first condition that does not hold for the writes up to the visible sequence number, or
+    /// the same conditions for the writes after it. Reads the tables that may hold newer versions.
+    ///
+    /// # Errors
+    /// Of reading tables.
+    pub fn proved_conflict(
+        &self,
+        conditions: &Conditions,
+    ) -> Result<std::result::Result<Conditions, Conflict>> {
+        let walk = self.reads.walk();
+        // Before the views: whatever is visible now is in them.
+        let visible = self.reads.visible();
+        let Conditions { since, keys, ranges } = conditions;
+        let keyspaces = self.catalog.keyspaces();
+        for read in keys {
+            let Some(keyspace) = keyspaces.get(&read.keyspace) else { return Ok(Err(dropped(&read.key))) };
+            let view = keyspace.load();
+            let changed = match change_of_key(&view, read.digest, &read.key, *since) {
+                Some(Changed { is_proved: false, .. }) => {
+                    let alone = KeyRange { lower: read.key.clone(), upper: successor(&read.key) };
+                    change_in_tables(&view, &alone, *since, walk)?
+                }
+                known => known,
+            };
+            if let Some(changed) = changed {
+                return Ok(Err(self.conflict_at(read.keyspace, changed)));
+            }
+        }
+        for RangeRead { keyspace: id, range } in ranges {
+            let Some(keyspace) = keyspaces.get(id) else { return Ok(Err(dropped(&range.lower))) };
+            let view = keyspace.load();
+            let changed = match change_in_range(&view, range, *since) {
+                Some(Changed { is_proved: false, .. }) => change_in_tables(&view, range, *since, walk)?,
+                known => known,
+            };
+            if let Some(changed) = changed {
+                return Ok(Err(self.conflict_at(*id, changed)));
+            }
+        }
+        Ok(Ok(Conditions { since: visible.max(*since), ..conditions.clone() }))
+    }
+
+    fn conflict_at(&self, keyspace: KeyspaceId, changed: Changed) -> Conflict {
+        let name = self.catalog.keyspaces().get(&keyspace).map(|keyspace| keyspace.name.clone());
+        let Changed { key, is_proved } = changed;
+        Conflict { keyspace: name.unwrap_or_default(), key: key.into(), is_proved }
     }
 }
 
-/// Whether a key was written after `since`: true if so, false if a table may hold such a version,
-/// `None` if not.
-fn change(view: &View, read: &KeyRead, since: SeqNo) -> Option<bool> {
-    let KeyRead { digest, key, .. } = read;
-    // The first one may be empty, and newer entries behind it.
-    for memtable in view.memtables.iter().filter(|memtable| memtable.largest_seq() > since) {
-        let newest = memtable.get(*digest, key, SeqNo::MAX).map_or(SeqNo::ZERO, |entry| entry.seq);
-        if newest > since {
-            return Some(true);
-        }
-        if memtable.has_range_deletes()
-            && memtable.range_tombstones().newest_covering(key, SeqNo::MAX) > since
-        {
-            return Some(true);
-        }
-    }
-    let may_hold = |table: &shamba_tree::version::TableUse| table.meta.largest_seq > since;
-    view.version.runs().any(|(_, run)| run.table_for(key).is_some_and(may_hold)).then_some(false)
+fn dropped(key: &Bytes) -> Conflict {
+    Conflict { keyspace: String::new(), key: key.to_vec(), is_proved: true }
 }

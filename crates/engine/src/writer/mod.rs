@@ -12,6 +12,7 @@
 //! Locks: [`Writer::writing`] is held by one group, rotation or exclusive operation at a time. It
 //! is taken before the catalog's locks and before those of background work ([`crate::lock_order`]).
 
+mod changes;
 mod commit;
 pub(crate) mod conditions;
 mod exclusive;
@@ -218,13 +219,26 @@ impl Writer {
     /// # Errors
     /// See [`crate::Db::put`].
     pub fn commit(&self, operations: &mut Operations, options: WriteOptions) -> Result<()> {
+        self.commit_if(operations, options, None)
+    }
+
+    /// [`Self::commit`] under conditions. Nothing depends on the conditions of no operations.
+    ///
+    /// # Errors
+    /// As [`Self::commit`]; `Conflict` where a condition does not hold.
+    pub fn commit_if(
+        &self,
+        operations: &mut Operations,
+        options: WriteOptions,
+        conditions: Option<&Arc<Conditions>>,
+    ) -> Result<()> {
         if operations.tally.count == 0 {
             self.lifecycle.check_writable()?;
             let durability = self.durability(options)?;
             return if durability == Durability::Sync { self.sync() } else { Ok(()) };
         }
         let durability = self.admit(operations.encoded.len(), options)?;
-        self.commit_own(Own { writes: OwnWrites::Batch(operations), conditions: None }, durability)
+        self.commit_own(Own { writes: OwnWrites::Batch(operations), conditions }, durability)
     }
 
     fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {

@@ -419,7 +419,7 @@ mod tests {
             digest: core.reads.digest().digest(key.as_bytes()),
             key: bytes::Bytes::copy_from_slice(key.as_bytes()),
         };
-        let conditions = Arc::new(Conditions { since, keys: vec![read] });
+        let conditions = Arc::new(Conditions { since, keys: vec![read], ranges: Vec::new() });
         let op = OpRef::Put { key: key.as_bytes(), value: b"v" };
         core.writer.commit_op_if(&keyspace, op, Durability::Sync.into(), Some(&conditions))
     }

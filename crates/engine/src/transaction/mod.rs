@@ -1,0 +1,549 @@
+//! Transactions: reads and writes over all keyspaces that take effect together, if nothing that
+//! they depend on has changed meanwhile.
+//!
+//! A transaction is optimistic. It reads a snapshot, keeps its writes to itself ([`writes`]) and
+//! notes what it reads ([`reads`]). Scans mix both ([`iter`]). The commit is a batch under
+//! conditions ([`crate::writer::conditions`]), which the leader of its commit group checks. So no
+//! lock is held between operations, and a transaction that only reads never fails.
+//!
+//! The leader reads no file. If a table that was installed since the snapshot may hold a change,
+//! the commit reads that table without the lock, and tries again with conditions from there on
+//! ([`Transaction::commit_with`]).
+//!
+//! The snapshot lives until the commit, so that no compaction drops a change together with its
+//! trace.
+//!
+//! Memory: what is written and read counts against a limit. It is charged to the ledger beyond
+//! [`FREE_BYTES`], in steps of that size.
+
+mod iter;
+mod options;
+mod ranges;
+mod reads;
+mod retry;
+mod writes;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::KeyspaceId;
+use shamba_log::wal::OpRef;
+use shamba_table::{Charge, LedgerPart};
+use shamba_tree::slice::Slice;
+use shamba_tree::snapshot::SnapshotGuard;
+use shamba_tree::version::KeyRange as Span;
+
+pub use self::iter::TransactionIter;
+pub use self::options::{Isolation, TransactionOptions};
+use self::reads::{ReadSet, ScanNo};
+pub use self::writes::Savepoint;
+use self::writes::{KeyspaceWrites, Writes, bytes_of};
+use crate::database::{Db, Keyspace};
+use crate::error::{Error, Result};
+use crate::key_range::{KeyRange, half_open, prefix_range};
+use crate::lock_order;
+use crate::metrics::WorkCounters;
+use crate::ranked::Ranked;
+use crate::reads::cursor::Cursor;
+use crate::reads::options::HashedKey;
+use crate::writer::WriteOptions;
+use crate::writer::conditions::{Conditions, KeyRead, RangeRead};
+use crate::writer::operations::{check_op, with_range_delete};
+
+/// Bytes of a transaction that are not charged, and the step in which more are.
+const FREE_BYTES: u64 = 16 << 10;
+/// By default a transaction has at most this fraction of the memory budget, 1 / 8.
+const BUDGET_PART: u64 = 8;
+/// Minimum of that, under any budget.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// Reads and writes over all keyspaces that take effect together. Made by [`Db::transaction`].
+///
+/// It reads the state as of its beginning, and its own writes on top. [`commit`](Self::commit)
+/// makes all writes visible and durable together, if what the transaction depends on is unchanged,
+/// and returns [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) otherwise. With the default
+/// [`Isolation::Serializable`] that is everything that it has read: values, absent keys, ranges. So
+/// the outcome is as if transactions ran one after another. A transaction without writes never
+/// fails. Dropped without a commit, a transaction does nothing.
+///
+/// [`Db::transact`] runs a closure as a transaction and begins again after a conflict.
+///
+/// The methods without a keyspace are those of the default one.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = shamba::Db::open(dir.path().join("db"))?;
+/// use shamba::ErrorKind;
+///
+/// db.put("stock:tea", "1")?;
+/// let mut order = db.transaction();
+/// assert_eq!(order.get("stock:tea")?.as_deref(), Some(&b"1"[..]));
+/// order.put("stock:tea", "0")?;
+/// order.put("order:7", "tea")?;
+/// // Another order takes the last one first.
+/// db.put("stock:tea", "0")?;
+/// let refused = order.commit().expect_err("the stock has changed");
+/// assert_eq!(refused.kind(), ErrorKind::Conflict);
+/// assert_eq!(refused.conflict().expect("a conflict").key, b"stock:tea");
+/// assert!(!db.contains_key("order:7")?);
+/// # Ok::<(), shamba::Error>(())
+/// ```
+#[must_use = "a transaction does nothing until it is committed"]
+pub struct Transaction {
+    db: Db,
+    /// The default keyspace.
+    keyspace: Keyspace,
+    snapshot: Arc<SnapshotGuard>,
+    options: TransactionOptions,
+    limit_bytes: u64,
+    writes: Writes,
+    noted: Ranked<Noted>,
+}
+
+/// The reads of a transaction, and the charge for all of its memory.
+struct Noted {
+    reads: ReadSet,
+    charge: Charge,
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = f.debug_struct("Transaction");
+        text.field("sequence", &self.snapshot.seq().0).field("writes", &self.writes.len());
+        text.finish_non_exhaustive()
+    }
+}
+
+impl Db {
+    /// Begins a transaction over all keyspaces.
+    #[must_use = "a transaction does nothing until it is committed"]
+    pub fn transaction(&self) -> Transaction {
+        self.transaction_with(TransactionOptions::new())
+    }
+
+    /// Begins a transaction with an [`Isolation`] or other options.
+    #[must_use = "a transaction does nothing until it is committed"]
+    pub fn transaction_with(&self, options: impl Into<TransactionOptions>) -> Transaction {
+        let (core, options) = (self.core(), options.into());
+        let limit_bytes = (core.settings.budget_bytes() / BUDGET_PART).max(BYTES_MIN);
+        let charge = Charge::new(core.memory.ledger(), LedgerPart::Transactions, 0);
+        Transaction {
+            db: self.clone(),
+            keyspace: self.default_keyspace(),
+            snapshot: core.reads.snapshot(),
+            options,
+            limit_bytes: options.memory_bytes.unwrap_or(limit_bytes),
+            writes: Writes::default(),
+            noted: Ranked::new(lock_order::TRANSACTION, Noted { reads: ReadSet::default(), charge }),
+        }
+    }
+}
+
+/// Reads.
+impl Transaction {
+    /// The value of `key`, if it has one.
+    ///
+    /// # Errors
+    /// As [`Db::get`]; `Invalid` when the transaction exceeds its memory
+    /// ([`TransactionOptions::memory_bytes`]). The same holds for all reads.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.get_in(&self.keyspace, key)
+    }
+
+    /// The value of `key` in `keyspace`, if it has one.
+    ///
+    /// # Errors
+    /// As [`Self::get`]; `Invalid` for a keyspace of another database.
+    pub fn get_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.look_up(keyspace, key.as_ref(), self.options.isolation == Isolation::Serializable)
+    }
+
+    /// The value of `key`, if it has one. The commit checks that it is unchanged, whatever the
+    /// isolation.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.get_for_update_in(&self.keyspace, key)
+    }
+
+    /// [`Self::get_for_update`] in `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::get_in`].
+    pub fn get_for_update_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.look_up(keyspace, key.as_ref(), true)
+    }
+
+    /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.contains_key_in(&self.keyspace, key)
+    }
+
+    /// Whether `key` has a value in `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::get_in`].
+    pub fn contains_key_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get_in(keyspace, key)?.is_some())
+    }
+
+    /// The values of many keys, in the order of the keys. Costs less per key than `get`.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
+        self.multi_get_in(&self.keyspace, keys)
+    }
+
+    /// [`Self::multi_get`] in `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::get_in`].
+    pub fn multi_get_in<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.check(keyspace)?;
+        let keys: Vec<K> = keys.into_iter().collect();
+        let writes = self.writes_of(keyspace);
+        let own: Vec<Option<writes::State>> =
+            keys.iter().map(|key| writes.and_then(|writes| writes.get(key.as_ref()))).collect();
+        let others = || keys.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(key, _)| key.as_ref());
+        let found = keyspace.read_at_snapshot(&self.snapshot).multi_get(others())?;
+        if self.options.isolation == Isolation::Serializable {
+            let (id, digest) = (keyspace.core().id, self.db.core().reads.digest());
+            let mut noted = self.noted.lock();
+            others().for_each(|key| noted.reads.add_key(id, digest.digest(key), key));
+            self.count_memory(&mut noted)?;
+        }
+        let mut found = found.into_iter();
+        let value = |own: Option<writes::State>| match own {
+            Some(state) => state.map(Slice::from_bytes),
+            None => found.next().flatten(),
+        };
+        Ok(own.into_iter().map(value).collect())
+    }
+
+    /// The entries of a range, in key order, from both ends. If the transaction is serializable,
+    /// the commit checks the part of the range that was walked, with the keys that are absent from
+    /// it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// db.put("b", "2")?;
+    /// let mut transaction = db.transaction();
+    /// transaction.put("a", "1")?;
+    /// let (key, _) = transaction.range("a"..).next().expect("an entry")?;
+    /// assert_eq!(&key[..], b"a");
+    /// assert_eq!(transaction.iter().count(), 2);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    pub fn range(&self, range: impl KeyRange) -> TransactionIter<'_> {
+        self.range_in(&self.keyspace, range)
+    }
+
+    /// The entries of a range of `keyspace`, in key order.
+    pub fn range_in(&self, keyspace: &Keyspace, range: impl KeyRange) -> TransactionIter<'_> {
+        self.scan(keyspace, half_open(&range))
+    }
+
+    /// The entries whose keys begin with `prefix`, in key order.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
+        self.prefix_in(&self.keyspace, prefix)
+    }
+
+    /// The entries of `keyspace` whose keys begin with `prefix`, in key order.
+    pub fn prefix_in(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
+        self.scan(keyspace, prefix_range(prefix.as_ref()))
+    }
+
+    /// All entries, in key order.
+    pub fn iter(&self) -> TransactionIter<'_> {
+        self.range(..)
+    }
+
+    /// All entries of `keyspace`, in key order.
+    pub fn iter_in(&self, keyspace: &Keyspace) -> TransactionIter<'_> {
+        self.range_in(keyspace, ..)
+    }
+
+    /// The sequence number of the state that the transaction reads.
+    pub fn sequence(&self) -> u64 {
+        self.snapshot.seq().0
+    }
+}
+
+/// Writes.
+impl Transaction {
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// `Invalid` for a key over 65,535 bytes or a value over 256 MiB, and when the transaction
+    /// exceeds its memory ([`TransactionOptions::memory_bytes`]); the write is not in it then. The
+    /// same holds for all writes.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.write(KeyspaceId::DEFAULT, OpRef::Put { key: key.as_ref(), value: value.as_ref() })
+    }
+
+    /// Sets `key` to `value` in `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::put`]; `Invalid` for a keyspace of another database, or one that was dropped.
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check(keyspace)?;
+        self.write(keyspace.core().id, OpRef::Put { key: key.as_ref(), value: value.as_ref() })
+    }
+
+    /// Removes `key`.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(KeyspaceId::DEFAULT, OpRef::Delete { key: key.as_ref() })
+    }
+
+    /// Removes `key` from `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::put_in`].
+    pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.check(keyspace)?;
+        self.write(keyspace.core().id, OpRef::Delete { key: key.as_ref() })
+    }
+
+    /// Removes every key of `range`.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn delete_range(&mut self, range: impl KeyRange) -> Result<()> {
+        with_range_delete(&range, |op| self.write(KeyspaceId::DEFAULT, op))
+    }
+
+    /// Removes every key of `range` from `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::put_in`].
+    pub fn delete_range_in(&mut self, keyspace: &Keyspace, range: impl KeyRange) -> Result<()> {
+        self.check(keyspace)?;
+        with_range_delete(&range, |op| self.write(keyspace.core().id, op))
+    }
+
+    /// Number of keys and ranges that the transaction writes.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether the transaction writes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Marks the present state of the writes, for [`Self::rollback_to`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// let mut transaction = db.transaction();
+    /// transaction.put("a", "1")?;
+    /// let savepoint = transaction.savepoint();
+    /// transaction.put("a", "2")?;
+    /// transaction.rollback_to(savepoint)?;
+    /// assert_eq!(transaction.get("a")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.writes.savepoint()
+    }
+
+    /// Takes back every write since `savepoint`, and forgets the savepoints after it. What was read
+    /// stays noted.
+    ///
+    /// # Errors
+    /// `Invalid` for a savepoint of another transaction, and after a return to an earlier one.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.writes.roll_back_to(savepoint)
+    }
+
+    /// Takes back every write, and forgets all savepoints. What was read stays noted.
+    pub fn rollback(&mut self) {
+        self.writes.clear();
+    }
+
+    /// Makes all writes visible and durable together, with the durability of the transaction's
+    /// options.
+    ///
+    /// # Errors
+    /// `Conflict`, which names the key, when something that the transaction depends on has changed;
+    /// as [`Db::put`]. Nothing is visible then. After a failed sync, writes are off, and whether a
+    /// reopen finds the transaction is unknown.
+    pub fn commit(self) -> Result<()> {
+        let options = self.options.write;
+        self.commit_with(options)
+    }
+
+    /// [`Self::commit`] with a durability or with full options.
+    ///
+    /// # Errors
+    /// As [`Self::commit`]; `Stalled` when the deadline passed while the write waited for flushes
+    /// or compactions.
+    pub fn commit_with(self, options: impl Into<WriteOptions>) -> Result<()> {
+        let (core, options) = (Arc::clone(self.db.core()), options.into());
+        self.check_usable()?;
+        let mut operations = self.writes.operations()?;
+        if operations.tally.count == 0 {
+            return core.writer.commit(&mut operations, options);
+        }
+        let mut conditions = Arc::new(self.conditions());
+        loop {
+            let conflict = match core.writer.commit_if(&mut operations, options, Some(&conditions)) {
+                Err(error) if error.conflict().is_some_and(|conflict| !conflict.is_proved) => error,
+                outcome => {
+                    WorkCounters::add(&core.telemetry.work().transactions, u64::from(outcome.is_ok()));
+                    return outcome;
+                }
+            };
+            debug_assert_eq!(conflict.kind(), crate::error::ErrorKind::Conflict);
+            match core.writer.proved_conflict(&conditions)? {
+                Ok(from_here_on) => conditions = Arc::new(from_here_on),
+                Err(conflict) => return Err(Error::of_conflict(conflict)),
+            }
+        }
+    }
+}
+
+impl Transaction {
+    /// Looks up a key, which becomes a read of the transaction if `is_noted`.
+    fn look_up(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<Option<Slice>> {
+        self.check(keyspace)?;
+        if let Some(state) = self.writes_of(keyspace).and_then(|writes| writes.get(key)) {
+            // What it was before does not matter.
+            return Ok(state.map(Slice::from_bytes));
+        }
+        let at = keyspace.read_at_snapshot(&self.snapshot);
+        if !is_noted {
+            return at.get(key);
+        }
+        let made_by = at.reads.digest();
+        let key = HashedKey { key: key.to_vec(), digest: made_by.digest(key), made_by };
+        let value = at.get_hashed(&key)?;
+        let mut noted = self.noted.lock();
+        noted.reads.add_key(keyspace.core().id, key.digest, &key.key);
+        self.count_memory(&mut noted)?;
+        Ok(value)
+    }
+
+    fn scan(&self, keyspace: &Keyspace, range: Span) -> TransactionIter<'_> {
+        let is_noted = self.options.isolation == Isolation::Serializable && keyspace.is_of(&self.db);
+        let scan = is_noted.then(|| self.noted.lock().reads.begin_scan(keyspace.core().id, range.clone()));
+        TransactionIter::new(self, keyspace.clone(), range, scan)
+    }
+
+    fn end_scan(&self, scan: ScanNo, read: Vec<Span>) {
+        self.noted.lock().reads.end_scan(scan, read);
+    }
+
+    /// A cursor over a range of the snapshot.
+    fn cursor(&self, keyspace: &Keyspace, range: Span) -> Result<Cursor> {
+        self.check(keyspace)?;
+        self.count_memory(&mut self.noted.lock())?;
+        Ok(keyspace.read_at_snapshot(&self.snapshot).cursor_in(range))
+    }
+
+    fn writes_of(&self, keyspace: &Keyspace) -> Option<&KeyspaceWrites> {
+        if keyspace.is_of(&self.db) { self.writes.of(keyspace.core().id) } else { None }
+    }
+
+    fn write(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
+        check_op(op)?;
+        let read_bytes = self.noted.lock().reads.bytes();
+        self.check_memory(self.writes.bytes() + read_bytes + bytes_of(op))?;
+        match op {
+            OpRef::Put { key, value } => {
+                self.writes.set(keyspace, Bytes::copy_from_slice(key), Some(Bytes::copy_from_slice(value)));
+            }
+            OpRef::Delete { key } => self.writes.set(keyspace, Bytes::copy_from_slice(key), None),
+            OpRef::RangeDelete { start, end } => {
+                let range =
+                    Span { lower: Bytes::copy_from_slice(start), upper: end.map(Bytes::copy_from_slice) };
+                self.writes.delete_range(keyspace, range);
+            }
+        }
+        let bytes = self.writes.bytes() + read_bytes;
+        self.charge(&mut self.noted.lock().charge, bytes);
+        Ok(())
+    }
+
+    /// Charges the transaction's memory, after a read.
+    fn count_memory(&self, noted: &mut Noted) -> Result<()> {
+        let bytes = self.writes.bytes() + noted.reads.bytes();
+        self.check_memory(bytes)?;
+        self.charge(&mut noted.charge, bytes);
+        Ok(())
+    }
+
+    fn charge(&self, charge: &mut Charge, bytes: u64) {
+        let bytes = if bytes <= FREE_BYTES { 0 } else { bytes.next_multiple_of(FREE_BYTES) };
+        if bytes > charge.bytes() {
+            self.db.core().memory.charge(charge, bytes);
+        }
+    }
+
+    fn check_memory(&self, bytes: u64) -> Result<()> {
+        let limit_bytes = self.limit_bytes;
+        if bytes <= limit_bytes {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the transaction takes {bytes} bytes for what it has read and written; its maximum is \
+             {limit_bytes} (TransactionOptions::memory_bytes)"
+        )))
+    }
+
+    /// Whether every keyspace that is written can still be used.
+    fn check_usable(&self) -> Result<()> {
+        let keyspaces = self.db.core().catalog.keyspaces();
+        let is_gone = |(id, _): &(KeyspaceId, &KeyspaceWrites)| !keyspaces.contains_key(id);
+        match self.writes.iter().find(is_gone) {
+            None => Ok(()),
+            Some((id, _)) => Err(Error::invalid(format!(
+                "keyspace {id} was dropped after the transaction had written to it"
+            ))),
+        }
+    }
+
+    fn check(&self, keyspace: &Keyspace) -> Result<()> {
+        if !keyspace.is_of(&self.db) {
+            return Err(Error::invalid(format!(
+                "keyspace {:?} and the transaction belong to different databases",
+                keyspace.name()
+            )));
+        }
+        keyspace.core().check_usable()
+    }
+
+    /// The keys and ranges that must be unchanged when the transaction commits.
+    fn conditions(&self) -> Conditions {
+        let (mut keys, mut ranges) = (Vec::new(), Vec::new());
+        self.noted.lock().reads.conditions(&mut keys, &mut ranges);
+        if self.options.isolation == Isolation::Snapshot {
+            let digest = self.db.core().reads.digest();
+            for (keyspace, writes) in self.writes.iter() {
+                let read = |key: &Bytes| KeyRead { keyspace, digest: digest.digest(key), key: key.clone() };
+                keys.extend(writes.keys().map(read));
+                ranges.extend(writes.deleted().iter().map(|range| RangeRead { keyspace, range }));
+            }
+        }
+        Conditions { since: self.snapshot.seq(), keys, ranges }
+    }
+}

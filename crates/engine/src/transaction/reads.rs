@@ -1,0 +1,85 @@
+//! The reads of a transaction: keys and ranges that must not have changed when it commits.
+//!
+//! A key counts whether it had a value or not. Of a scan, what it returned counts: from the start
+//! of its range to the last key, or all of the range if it came to the end. While a scan is open,
+//! all of its range counts. So a scan that is leaked causes false conflicts and no missed ones.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use shamba_key::{KeyDigest, KeyspaceId};
+use shamba_tree::version::KeyRange;
+
+use super::ranges::RangeSet;
+use crate::writer::conditions::{KeyRead, RangeRead};
+
+/// Memory of one key besides its bytes: its slot in a table that is two thirds full, and its
+/// reference count.
+const KEY_BYTES: u64 = 96;
+
+/// The reads of a transaction.
+#[derive(Default)]
+pub(super) struct ReadSet {
+    keyspaces: BTreeMap<KeyspaceId, KeyspaceReads>,
+    scans: HashMap<ScanNo, (KeyspaceId, KeyRange)>,
+    scans_begun: u64,
+    keys_bytes: u64,
+}
+
+/// The reads of one keyspace.
+#[derive(Default)]
+struct KeyspaceReads {
+    keys: HashMap<Bytes, KeyDigest>,
+    ranges: RangeSet,
+}
+
+/// The number of an open scan.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct ScanNo(u64);
+
+impl ReadSet {
+    /// Adds a key.
+    pub fn add_key(&mut self, keyspace: KeyspaceId, digest: KeyDigest, key: &[u8]) {
+        let reads = self.keyspaces.entry(keyspace).or_default();
+        if !reads.keys.contains_key(key) && reads.ranges.covering(key).is_none() {
+            self.keys_bytes += key.len() as u64 + KEY_BYTES;
+            reads.keys.insert(Bytes::copy_from_slice(key), digest);
+        }
+    }
+
+    /// Adds a scan that may read all of `range`.
+    pub fn begin_scan(&mut self, keyspace: KeyspaceId, range: KeyRange) -> ScanNo {
+        self.scans_begun += 1;
+        self.scans.insert(ScanNo(self.scans_begun), (keyspace, range));
+        ScanNo(self.scans_begun)
+    }
+
+    /// Replaces a scan by the ranges that it has read.
+    pub fn end_scan(&mut self, scan: ScanNo, read: impl IntoIterator<Item = KeyRange>) {
+        let begun = self.scans.remove(&scan);
+        debug_assert!(begun.is_some(), "{scan:?} ends a second time");
+        let Some((keyspace, range)) = begun else { return };
+        let ranges = &mut self.keyspaces.entry(keyspace).or_default().ranges;
+        for read in read.into_iter().filter(|read| !read.is_empty()) {
+            debug_assert!(range.covers(&read), "{scan:?} of {range:?} has read {read:?}");
+            ranges.add(read);
+        }
+    }
+
+    /// Memory of all reads.
+    pub fn bytes(&self) -> u64 {
+        self.keys_bytes + self.keyspaces.values().map(|reads| reads.ranges.bytes()).sum::<u64>()
+    }
+
+    /// Adds all reads to conditions.
+    pub fn conditions(&self, keys: &mut Vec<KeyRead>, ranges: &mut Vec<RangeRead>) {
+        for (&keyspace, reads) in &self.keyspaces {
+            let read =
+                |(key, digest): (&Bytes, &KeyDigest)| KeyRead { keyspace, digest: *digest, key: key.clone() };
+            keys.extend(reads.keys.iter().map(read));
+            ranges.extend(reads.ranges.iter().map(|range| RangeRead { keyspace, range }));
+        }
+        let open = self.scans.values().filter(|(_, range)| !range.is_empty());
+        ranges.extend(open.map(|(keyspace, range)| RangeRead { keyspace: *keyspace, range: range.clone() }));
+    }
+}

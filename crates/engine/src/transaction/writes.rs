@@ -1,0 +1,260 @@
+//! The writes of a transaction that are not committed: the newest state of every key and range.
+//!
+//! For each keyspace there is a map from keys to values (or to their absence), and a set of deleted
+//! ranges. A delete of a range removes the keys in it from the map; a later put of such a key comes
+//! into the map, which stands above the ranges. So the commit writes the ranges first, then the
+//! keys, each once.
+//!
+//! While there is a savepoint, every change is followed by what reverses it.
+//!
+//! Invariant: the changes that are noted, reversed from the last to the first, lead to the state of
+//! the first savepoint.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Range;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use shamba_key::KeyspaceId;
+use shamba_log::wal::OpRef;
+use shamba_tree::version::KeyRange;
+
+use super::ranges::{Added, RANGE_BYTES, RangeSet};
+use crate::error::{Error, Result};
+use crate::writer::operations::Operations;
+
+/// Memory of one key besides its bytes and its value: its slot in a map node that is two thirds
+/// full, and the reference counts of key and value.
+const KEY_BYTES: u64 = 160;
+
+/// Number of savepoints made in this process, so that none is taken for one of another transaction.
+static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
+
+/// State of a key in a transaction: a value, or none.
+pub(super) type State = Option<Bytes>;
+
+/// The writes of a transaction.
+#[derive(Default)]
+pub(super) struct Writes {
+    keyspaces: BTreeMap<KeyspaceId, KeyspaceWrites>,
+    savepoints: Vec<Mark>,
+    undo: Vec<Undo>,
+    bytes: u64,
+}
+
+/// The writes to one keyspace.
+#[derive(Default)]
+pub(super) struct KeyspaceWrites {
+    keys: BTreeMap<Bytes, State>,
+    deleted: RangeSet,
+}
+
+/// A moment in a transaction, to which its writes can be taken back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Savepoint(u64);
+
+/// A savepoint and the number of changes before it.
+struct Mark {
+    savepoint: Savepoint,
+    changes: usize,
+}
+
+/// The reverse of a change.
+enum Undo {
+    Key { keyspace: KeyspaceId, key: Bytes, before: Option<State> },
+    Range { keyspace: KeyspaceId, removed: Vec<(Bytes, State)>, added: Option<Added> },
+}
+
+impl Undo {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Key { key, before, .. } => key_bytes(key, before.as_ref().unwrap_or(&None)),
+            Self::Range { removed, added, .. } => {
+                let keys_bytes: u64 = removed.iter().map(|(key, state)| key_bytes(key, state)).sum();
+                keys_bytes + added.as_ref().map_or(0, Added::bytes) + size_of::<Self>() as u64
+            }
+        }
+    }
+}
+
+fn key_bytes(key: &Bytes, state: &State) -> u64 {
+    (key.len() + state.as_ref().map_or(0, Bytes::len)) as u64 + KEY_BYTES
+}
+
+/// Memory that an operation adds at most, without what reverses it.
+pub(super) fn bytes_of(op: OpRef<'_>) -> u64 {
+    match op {
+        OpRef::Put { key, value } => (key.len() + value.len()) as u64 + KEY_BYTES,
+        OpRef::Delete { key } => key.len() as u64 + KEY_BYTES,
+        OpRef::RangeDelete { start, end } => (start.len() + end.map_or(0, <[u8]>::len)) as u64 + RANGE_BYTES,
+    }
+}
+
+impl Writes {
+    /// Sets the state of a key.
+    pub fn set(&mut self, keyspace: KeyspaceId, key: Bytes, state: State) {
+        self.bytes += key_bytes(&key, &state);
+        let before = self.keyspaces.entry(keyspace).or_default().keys.insert(key.clone(), state);
+        self.bytes -= before.as_ref().map_or(0, |before| key_bytes(&key, before));
+        self.note(|| Undo::Key { keyspace, key, before });
+    }
+
+    /// Deletes every key of a range, which is not empty.
+    pub fn delete_range(&mut self, keyspace: KeyspaceId, range: KeyRange) {
+        let writes = self.keyspaces.entry(keyspace).or_default();
+        let keys: Vec<Bytes> = writes.range(&range).map(|(key, _)| key.clone()).collect();
+        let remove = |key: Bytes| writes.keys.remove_entry(&key);
+        let removed: Vec<(Bytes, State)> = keys.into_iter().filter_map(remove).collect();
+        let before_bytes = writes.deleted.bytes();
+        let added = writes.deleted.add(range);
+        self.bytes = (self.bytes + writes.deleted.bytes()).saturating_sub(before_bytes);
+        self.bytes -= removed.iter().map(|(key, state)| key_bytes(key, state)).sum::<u64>();
+        self.note(|| Undo::Range { keyspace, removed, added });
+    }
+
+    fn note(&mut self, undo: impl FnOnce() -> Undo) {
+        if !self.savepoints.is_empty() {
+            let undo = undo();
+            self.bytes += undo.bytes();
+            self.undo.push(undo);
+        }
+    }
+
+    /// The writes to a keyspace, if there are any.
+    pub fn of(&self, keyspace: KeyspaceId) -> Option<&KeyspaceWrites> {
+        self.keyspaces.get(&keyspace)
+    }
+
+    /// The writes to all keyspaces.
+    pub fn iter(&self) -> impl Iterator<Item = (KeyspaceId, &KeyspaceWrites)> {
+        self.keyspaces.iter().map(|(id, writes)| (*id, writes))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keyspaces.values().all(|writes| writes.len() == 0)
+    }
+
+    /// Number of keys and ranges written.
+    pub fn len(&self) -> usize {
+        self.keyspaces.values().map(KeyspaceWrites::len).sum()
+    }
+
+    /// Memory of all writes, and of what reverses them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A mark of the present state.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let savepoint = Savepoint(SAVEPOINTS.fetch_add(1, Ordering::Relaxed));
+        self.savepoints.push(Mark { savepoint, changes: self.undo.len() });
+        savepoint
+    }
+
+    /// Takes back every write since a savepoint, and forgets the later ones.
+    ///
+    /// # Errors
+    /// `Invalid` if an earlier one was returned to before, or all was rolled back.
+    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let Some(at) = self.savepoints.iter().position(|mark| mark.savepoint == savepoint) else {
+            return Err(Error::invalid(
+                "the savepoint belongs to another transaction, or this one was rolled back beyond it",
+            ));
+        };
+        let changes = self.savepoints[at].changes;
+        for undo in self.undo.split_off(changes).into_iter().rev() {
+            self.bytes -= undo.bytes();
+            self.reverse(undo);
+        }
+        self.savepoints.truncate(at + 1);
+        Ok(())
+    }
+
+    fn reverse(&mut self, undo: Undo) {
+        match undo {
+            Undo::Key { keyspace, key, before } => {
+                let keys = &mut self.keyspaces.entry(keyspace).or_default().keys;
+                self.bytes += before.as_ref().map_or(0, |before| key_bytes(&key, before));
+                let undone = match before {
+                    Some(before) => keys.insert(key.clone(), before),
+                    None => keys.remove(&key),
+                };
+                debug_assert!(undone.is_some(), "a change of {key:?} is reversed that was not made");
+                self.bytes -= undone.map_or(0, |undone| key_bytes(&key, &undone));
+            }
+            Undo::Range { keyspace, removed, added } => {
+                let writes = self.keyspaces.entry(keyspace).or_default();
+                let before_bytes = writes.deleted.bytes();
+                if let Some(added) = added {
+                    writes.deleted.undo(added);
+                }
+                self.bytes = (self.bytes + writes.deleted.bytes()).saturating_sub(before_bytes);
+                self.bytes += removed.iter().map(|(key, state)| key_bytes(key, state)).sum::<u64>();
+                writes.keys.extend(removed);
+            }
+        }
+    }
+
+    /// Takes back every write.
+    pub fn clear(&mut self) {
+        self.keyspaces.clear();
+        self.savepoints.clear();
+        self.undo.clear();
+        self.bytes = 0;
+    }
+
+    /// The operations that write the state.
+    ///
+    /// # Errors
+    /// `Invalid` for more than a batch can have.
+    pub fn operations(&self) -> Result<Operations> {
+        let mut operations = Operations::default();
+        for (keyspace, writes) in self.iter() {
+            for range in writes.deleted.iter() {
+                let (start, end) = (&range.lower[..], range.upper.as_deref());
+                operations.push(keyspace, OpRef::RangeDelete { start, end })?;
+            }
+            for (key, state) in &writes.keys {
+                let op = match state {
+                    Some(value) => OpRef::Put { key, value },
+                    None => OpRef::Delete { key },
+                };
+                operations.push(keyspace, op)?;
+            }
+        }
+        debug_assert_eq!(operations.tally.count as usize, self.len(), "one operation for each write");
+        Ok(operations)
+    }
+}
+
+impl KeyspaceWrites {
+    fn len(&self) -> usize {
+        self.keys.len() + self.deleted.iter().count()
+    }
+
+    /// The state of a key; `None` if the transaction has not written it.
+    pub fn get(&self, key: &[u8]) -> Option<State> {
+        match self.keys.get(key) {
+            Some(state) => Some(state.clone()),
+            None => self.deleted.covering(key).map(|_| None),
+        }
+    }
+
+    /// The keys of a range, which is not empty, that were written one by one.
+    pub fn range(&self, range: &KeyRange) -> Range<'_, Bytes, State> {
+        let upper = range.upper.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.keys.range::<Bytes, _>((Bound::Included(&range.lower), upper))
+    }
+
+    /// The keys that were written one by one.
+    pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        self.keys.keys()
+    }
+
+    /// The deleted ranges.
+    pub fn deleted(&self) -> &RangeSet {
+        &self.deleted
+    }
+}

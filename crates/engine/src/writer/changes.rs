@@ -1,0 +1,125 @@
+//! Changes: whether a key, or any key of a range, was written after a sequence number.
+//!
+//! [`change_of_key`] and [`change_in_range`] read no file, so the holder of the writer's lock may
+//! call them. Memtables answer exactly: points by the digest index, ranges by an iterator that
+//! jumps over older entries. Of a table only its bounds and its largest sequence number are asked.
+//! If it may hold a newer version, that is a change, though perhaps not a real one
+//! ([`Changed::is_proved`]). [`change_in_tables`] reads those tables.
+//!
+//! The caller holds a snapshot of the sequence number: otherwise a compaction could drop a key
+//! together with the tombstone that shows its change.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shamba_key::{KeyDigest, SeqNo};
+use shamba_memtable::Memtable;
+use shamba_table::{EntryIter, RangeTombstone, Walk};
+use shamba_tree::iter::run_iter::RunIter;
+use shamba_tree::version::{KeyRange, TableUse};
+use shamba_tree::view::View;
+
+use crate::error::Result;
+
+/// A key that was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Changed {
+    /// Of a range: a key that was written, or the first one of the part that was deleted.
+    pub key: Bytes,
+    /// False if a table may hold a newer version, and was not read.
+    pub is_proved: bool,
+}
+
+/// Whether `key` was written after `since`.
+pub(crate) fn change_of_key(view: &View, digest: KeyDigest, key: &Bytes, since: SeqNo) -> Option<Changed> {
+    let changed = |is_proved| Changed { key: key.clone(), is_proved };
+    for memtable in newer_memtables(view, since) {
+        let newest = memtable.get(digest, key, SeqNo::MAX).map_or(SeqNo::ZERO, |entry| entry.seq);
+        if newest > since {
+            return Some(changed(true));
+        }
+        if memtable.has_range_deletes()
+            && memtable.range_tombstones().newest_covering(key, SeqNo::MAX) > since
+        {
+            return Some(changed(true));
+        }
+    }
+    let may_hold = |table: &TableUse| table.meta.largest_seq > since;
+    let is_possible = view.version.runs().any(|(_, run)| run.table_for(key).is_some_and(may_hold));
+    is_possible.then(|| changed(false))
+}
+
+/// Whether any key of `range` was written after `since`.
+pub(crate) fn change_in_range(view: &View, range: &KeyRange, since: SeqNo) -> Option<Changed> {
+    for memtable in newer_memtables(view, since) {
+        if memtable.has_range_deletes() {
+            if let Some(key) = deleted_after(memtable.range_tombstones().iter(), range, since) {
+                return Some(Changed { key, is_proved: true });
+            }
+        }
+        let mut entries = Arc::clone(memtable).iter();
+        // A memtable reads no file, so nothing fails.
+        if let Ok(Some(key)) = written_after(entries.as_mut(), range, since) {
+            return Some(Changed { key, is_proved: true });
+        }
+    }
+    let mut tables = view.version.runs().flat_map(|(_, run)| run.tables());
+    let newer = tables.find(|table| table.meta.largest_seq > since && table.range.overlaps(range))?;
+    Some(Changed { key: newer.range.lower.clone().max(range.lower.clone()), is_proved: false })
+}
+
+/// A key of `range` that was written after `since`, as far as tables tell; they are read by `walk`.
+///
+/// # Errors
+/// Of reading tables.
+pub(crate) fn change_in_tables(
+    view: &View,
+    range: &KeyRange,
+    since: SeqNo,
+    walk: Walk,
+) -> Result<Option<Changed>> {
+    for (_, run) in view.version.runs() {
+        let is_newer = |table: &&TableUse| table.meta.largest_seq > since && table.range.overlaps(range);
+        let tables: Vec<TableUse> = run.tables().iter().filter(is_newer).cloned().collect();
+        if tables.is_empty() {
+            continue;
+        }
+        let deleted = deleted_after(run.tombstones().iter(), range, since);
+        let written = || written_after(&mut RunIter::new(tables, range.clone(), walk), range, since);
+        if let Some(key) = deleted.map_or_else(written, |key| Ok(Some(key)))? {
+            return Ok(Some(Changed { key, is_proved: true }));
+        }
+    }
+    Ok(None)
+}
+
+fn newer_memtables(view: &View, since: SeqNo) -> impl Iterator<Item = &Arc<dyn Memtable>> {
+    // The first one may be empty, and newer entries behind it.
+    view.memtables.iter().filter(move |memtable| memtable.largest_seq() > since)
+}
+
+/// The first key of `range` that a tombstone newer than `since` covers.
+fn deleted_after<'a>(
+    mut tombstones: impl Iterator<Item = &'a RangeTombstone>,
+    range: &KeyRange,
+    since: SeqNo,
+) -> Option<Bytes> {
+    let covers = |tombstone: &&RangeTombstone| {
+        let deleted = KeyRange { lower: tombstone.start.clone(), upper: tombstone.end.clone() };
+        tombstone.seq > since && deleted.overlaps(range)
+    };
+    tombstones.find(covers).map(|tombstone| tombstone.start.clone().max(range.lower.clone()))
+}
+
+/// The first key of `range` with an entry newer than `since`.
+fn written_after(
+    entries: &mut (impl EntryIter + ?Sized),
+    range: &KeyRange,
+    since: SeqNo,
+) -> Result<Option<Bytes>> {
+    entries.seek(&range.lower, SeqNo::MAX)?;
+    entries.skip_hidden(range.upper.as_deref(), since)?;
+    let is_within = entries.valid() && range.is_above(entries.key());
+    debug_assert!(!is_within || entries.seq() > since, "an entry at {} was not passed", entries.seq());
+    Ok(is_within.then(|| Bytes::copy_from_slice(entries.key())))
+}

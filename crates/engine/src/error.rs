@@ -192,10 +192,14 @@ impl Error {
     pub(crate) fn of_conflict(conflict: Conflict) -> Self {
         let (key, name) = (conflict.key.escape_ascii(), &conflict.keyspace);
         let context = match (name.is_empty(), conflict.is_proved) {
-            (true, _) => format!("the keyspace of key \"{key}\" was dropped after it was read"),
-            (false, true) => format!("key \"{key}\" of keyspace {name:?} was written after it was read"),
+            (true, _) => format!("the keyspace of key \"{key}\" was dropped after the transaction began"),
+            (false, true) => {
+                format!("key \"{key}\" of keyspace {name:?} was written after the transaction began")
+            }
             (false, false) => {
-                format!("key \"{key}\" of keyspace {name:?} may have been written after it was read")
+                format!(
+                    "key \"{key}\" of keyspace {name:?} may have been written after the transaction began"
+                )
             }
         };
         let kind = ErrorKind::Conflict;

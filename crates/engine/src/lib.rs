@@ -174,6 +174,7 @@ pub use admin::verify::{CheckReport, Problem, check_files};
 pub use database::batch::Batch;
 pub use database::builder::Builder;
 pub use database::conditional::Swap;
+pub use database::ticket::Ticket;
 pub use database::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Conflict, Damage, Error, ErrorKind, Result};
 pub use event::{Event, EventListener};

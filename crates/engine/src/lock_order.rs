@@ -59,6 +59,8 @@ order! {
     OBSOLETE_TABLES = 35, "the obsolete tables";
     /// Other obsolete files. Held while they are deleted.
     OBSOLETE_FILES = 36, "the obsolete files";
+    /// The callbacks that wait for durable writes, which are called without it.
+    DURABLE_WAITING = 37, "the callbacks for durable writes";
     /// Reports and targets of the databases that share a budget.
     BUDGET_MEMBERS = 39, "the members of a shared budget";
     /// The observed workload.

@@ -210,6 +210,9 @@ work_counters! {
     conflicts,
     /// Writes that were refused because a new table may hold a key that they depend on.
     conflicts_unproved,
+    /// Commits of transactions that were refused because of a new table, which then turned out to
+    /// hold no change.
+    conflicts_disproved,
     /// Transactions that were committed, without those that wrote nothing.
     transactions,
     /// Number of times that [`crate::Db::transact`] began again after a conflict.

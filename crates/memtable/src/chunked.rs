@@ -210,6 +210,12 @@ impl Memtable for ChunkedMemtable {
         Some(Entry { seq: entry.seq, kind: entry.kind, value: Value::copy_of(entry.value) })
     }
 
+    fn newest_seq(&self, digest: KeyDigest, key: &[u8]) -> SeqNo {
+        let Some(found) = self.find(digest, key, SeqNo::MAX) else { return SeqNo::ZERO };
+        // SAFETY: the borrow of this memtable outlives the call, and the reference is its own.
+        unsafe { self.reader() }.get(found).seq
+    }
+
     fn has_range_deletes(&self) -> bool {
         self.range_delete_count.load(Ordering::Acquire) > 0
     }

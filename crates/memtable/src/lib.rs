@@ -58,6 +58,12 @@ pub trait Memtable: Send + Sync {
     /// tombstones.
     fn get(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<Entry>;
 
+    /// The sequence number of the newest version of `key`; [`SeqNo::ZERO`] if there is none. Does
+    /// not consult range tombstones.
+    fn newest_seq(&self, digest: KeyDigest, key: &[u8]) -> SeqNo {
+        self.get(digest, key, SeqNo::MAX).map_or(SeqNo::ZERO, |entry| entry.seq)
+    }
+
     /// Whether there is any range tombstone. This is one load, so that a lookup need not take the
     /// list.
     fn has_range_deletes(&self) -> bool;

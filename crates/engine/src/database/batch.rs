@@ -5,12 +5,13 @@
 //! does nothing, until `clear`. A commit that fails leaves the batch unchanged. One that succeeds
 //! empties it and keeps its memory for the next use.
 
+use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
 use crate::key_range::KeyRange;
 use crate::writer::WriteOptions;
 use crate::writer::operations::{Operations, with_range_delete};
-use shamba_key::KeyspaceId;
+use shamba_key::{KeyspaceId, SeqNo};
 use shamba_log::wal::OpRef;
 
 /// Operations that are committed together. Made by [`Db::batch`].
@@ -138,15 +139,29 @@ impl Batch {
     /// As [`Batch::commit`]; `Stalled` when the deadline passed while the write waited for flushes
     /// or compactions.
     pub fn commit_with(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
+        self.commit_at(options.into()).map(drop)
+    }
+
+    /// [`Batch::commit`] with a ticket, which tells when the batch is durable.
+    ///
+    /// # Errors
+    /// As [`Batch::commit`].
+    pub fn commit_ticket(&mut self) -> Result<Ticket> {
+        let seq = self.commit_at(WriteOptions::default())?;
+        Ok(Ticket::new(self.db.clone(), seq))
+    }
+
+    /// Commits, and returns a sequence number that is not before the batch.
+    fn commit_at(&mut self, options: WriteOptions) -> Result<SeqNo> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
         let count = self.operations.tally.count;
-        let outcome = self.db.core().writer.commit(&mut self.operations, options.into());
+        let outcome = self.db.core().writer.commit(&mut self.operations, options);
         assert_eq!(self.operations.tally.count, count, "a commit lost operations of its batch");
-        outcome?;
+        let seq = outcome?;
         self.operations.clear();
-        Ok(())
+        Ok(seq)
     }
 
     fn check(&self, keyspace: &Keyspace) -> Result<()> {

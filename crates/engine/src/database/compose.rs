@@ -196,7 +196,11 @@ fn connect(core: &Core) {
     let background: Weak<Scheduler> = Arc::downgrade(&core.scheduler);
     core.writer.connect(background);
     let of_failures = Arc::downgrade(&core.scheduler);
+    let (lifecycle, durable) = (Arc::downgrade(&core.lifecycle), Arc::clone(core.writer.durable()));
     core.lifecycle.on_failure(Box::new(move || {
+        if let Some(failure) = lifecycle.upgrade().and_then(|lifecycle| lifecycle.failure()) {
+            durable.end(&failure);
+        }
         if let Some(scheduler) = of_failures.upgrade() {
             scheduler.notify();
         }

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use super::core::Core;
+use crate::error::Error;
 use crate::reads::Keeper;
 use shamba_tree::iter::registry::{IterRegistry, Owner};
 
@@ -47,6 +48,7 @@ impl Drop for Handle {
         self.stop();
         if self.core.lifecycle.close() {
             self.core.writer.warn_of_unwritten();
+            self.core.writer.durable().end(&Error::closed());
         }
         // Blocks that a caller still holds through a value keep parts of the core alive; the file
         // lock must not wait for them.

@@ -247,7 +247,7 @@ macro_rules! write_methods {
             self.keyspace.check_usable()?;
             let mut operations = Operations::EMPTY;
             with_range_delete(&range, |op| operations.push(self.keyspace.id, op))?;
-            self.database().writer.commit(&mut operations, options.into())
+            self.database().writer.commit(&mut operations, options.into()).map(drop)
         }
 
         /// Sets `key` to `new` if it has the value `expected`, in one step: no other write comes in

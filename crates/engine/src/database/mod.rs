@@ -15,6 +15,7 @@ mod introspect;
 #[macro_use]
 mod methods;
 pub(crate) mod recovery;
+pub(crate) mod ticket;
 mod views;
 
 use std::path::Path;
@@ -415,6 +416,7 @@ impl Db {
         let outcome = flushed.and(core.writer.finish_log(core.workload.to_pairs()));
         core.reads.iterators().revoke_idle(|_| true);
         core.reads.release_stale_views(&core.catalog);
+        core.writer.durable().end(&Error::closed());
         core.telemetry.emit(Event::Closed);
         debug_assert!(core.lifecycle.is_closed(), "the lock of a database is released that can be used");
         let file_lock = core.file_lock.lock().take();

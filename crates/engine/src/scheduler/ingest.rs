@@ -48,8 +48,8 @@ impl Flusher {
             Output::new(&self.table_files, self.memory.as_ref(), options, KeyRange::everything(), Vec::new());
         let mut last_key: Option<Vec<u8>> = None;
         let mut count = 0u64;
-        let mut pairs = beyond_ranks(|| pairs.into_iter());
-        while let Some((key, value)) = beyond_ranks(|| pairs.next()) {
+        let mut pairs = OfUser(beyond_ranks(|| Some(pairs.into_iter())));
+        while let Some((key, value)) = beyond_ranks(|| pairs.0.as_mut()?.next()) {
             let key = key.as_ref();
             if last_key.as_deref().is_some_and(|last| last >= key) {
                 return Err(Error::invalid(format!(
@@ -91,6 +91,15 @@ impl Flusher {
             Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
         })?;
         Ok((count, records))
+    }
+}
+
+/// An iterator of the user, whose drop may take locks as its steps may.
+struct OfUser<I>(Option<I>);
+
+impl<I> Drop for OfUser<I> {
+    fn drop(&mut self) {
+        beyond_ranks(|| drop(self.0.take()));
     }
 }
 

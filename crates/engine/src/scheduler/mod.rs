@@ -262,6 +262,9 @@ impl Scheduler {
             flushed.as_ref().is_none_or(|flushed| Arc::ptr_eq(flushed, &generation)),
             "another generation than the oldest was flushed"
         );
+        if let Some(flushed) = &flushed {
+            self.writer.durable().advance(flushed.last_seq);
+        }
         drop((generation, flushed));
         let mut state = self.background.state.lock();
         assert!(state.flushing, "a flush ended that had not begun");

@@ -5,6 +5,8 @@
 //! released them ([`HeldEvents`]). The events of one thread are delivered in the order in which
 //! they happened; two threads may call a listener at the same time.
 //!
+//! Callbacks for durable writes wait in the same queue ([`call_unlocked`]).
+//!
 //! A panic in the listener is caught and counted. The info log writes one line per event to the
 //! file `LOG`. Each open appends to it; it is rotated at 4 MiB, and three old files are kept.
 //! Failures of the info log never fail an operation.
@@ -35,11 +37,17 @@ struct State {
     is_delivering: bool,
 }
 
-type Waiting = VecDeque<(Arc<Sink>, Event)>;
+type Waiting = VecDeque<Call>;
+
+/// A call of code of the user.
+enum Call {
+    Event(Arc<Sink>, Event),
+    Other(Box<dyn FnOnce() + Send>),
+}
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State { holds: 0, has_waiting: false, is_delivering: false }) };
-    /// Events that listeners have not been told yet, oldest first. The queue is never dropped, so
+    /// Calls that were not made yet, oldest first. The queue is never dropped, so
     /// that a database may be closed while a thread ends; when it is empty it has no memory.
     static WAITING: ManuallyDrop<RefCell<Waiting>> = const { ManuallyDrop::new(RefCell::new(VecDeque::new())) };
 }
@@ -72,10 +80,7 @@ impl Events {
             log.lock().write(&event);
         }
         if let Some(sink) = &self.sink {
-            WAITING.with(|waiting| waiting.borrow_mut().push_back((Arc::clone(sink), event)));
-            let state = State { has_waiting: true, ..STATE.with(Cell::get) };
-            STATE.with(|cell| cell.set(state));
-            deliver_if_free(state);
+            call(Call::Event(Arc::clone(sink), event));
         }
     }
 
@@ -84,6 +89,19 @@ impl Events {
     pub fn listener_panics(&self) -> u64 {
         self.sink.as_ref().map_or(0, |sink| sink.panics.load(Ordering::Relaxed))
     }
+}
+
+/// Calls code of the user, now or when this thread holds its events no longer. A panic in it is
+/// caught.
+pub(crate) fn call_unlocked(body: Box<dyn FnOnce() + Send>) {
+    call(Call::Other(body));
+}
+
+fn call(next: Call) {
+    WAITING.with(|waiting| waiting.borrow_mut().push_back(next));
+    let state = State { has_waiting: true, ..STATE.with(Cell::get) };
+    STATE.with(|cell| cell.set(state));
+    deliver_if_free(state);
 }
 
 #[inline]
@@ -99,15 +117,22 @@ fn deliver_if_free(state: State) {
 fn deliver(state: State) {
     assert_unlocked("an event is delivered");
     STATE.with(|cell| cell.set(State { is_delivering: true, ..state }));
-    while let Some((sink, event)) = next_waiting() {
-        if catch_unwind(AssertUnwindSafe(|| sink.listener.event(&event))).is_err() {
-            sink.panics.fetch_add(1, Ordering::Relaxed);
+    while let Some(next) = next_waiting() {
+        match next {
+            Call::Event(sink, event) => {
+                if catch_unwind(AssertUnwindSafe(|| sink.listener.event(&event))).is_err() {
+                    sink.panics.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Call::Other(body) => {
+                let _ = catch_unwind(AssertUnwindSafe(body));
+            }
         }
     }
     STATE.with(|cell| cell.set(State::default()));
 }
 
-fn next_waiting() -> Option<(Arc<Sink>, Event)> {
+fn next_waiting() -> Option<Call> {
     WAITING.with(|waiting| {
         let mut waiting = waiting.borrow_mut();
         let next = waiting.pop_front();

@@ -16,7 +16,7 @@ use shamba_tree::counters::LookupCounters;
 use shamba_tree::lookup::timer::Timer;
 
 use self::events::Events;
-pub(crate) use self::events::hold_events;
+pub(crate) use self::events::{call_unlocked, hold_events};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, EventListener};
 use crate::lock_order;

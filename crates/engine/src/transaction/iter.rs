@@ -56,8 +56,8 @@ enum Direction {
 struct End<'t> {
     direction: Direction,
     base: Cursor,
-    /// Whether the cursor was moved to its first entry.
-    has_begun: bool,
+    /// Whether the cursor is not at its first entry yet, or at one that was taken.
+    is_base_taken: bool,
     /// Whether all that is left of the snapshot is deleted.
     is_base_over: bool,
     own: Option<OwnKeys<'t>>,
@@ -130,8 +130,10 @@ impl<'t> TransactionIter<'t> {
             return vec![self.range.clone()];
         }
         let last = |end: &Option<End<'_>>| end.as_ref()?.last.clone();
-        let front =
-            last(&self.front).map(|key| KeyRange { lower: self.range.lower.clone(), upper: successor(&key) });
+        // The successor of the longest key may lie beyond the range.
+        let front = last(&self.front).and_then(|key| {
+            KeyRange { lower: Bytes::new(), upper: successor(&key) }.intersection(&self.range)
+        });
         let back =
             last(&self.back).map(|key| KeyRange { lower: key.into_bytes(), upper: self.range.upper.clone() });
         front.into_iter().chain(back).collect()
@@ -181,26 +183,26 @@ impl Direction {
 impl<'t> End<'t> {
     fn new(direction: Direction, base: Cursor, writes: Option<&'t KeyspaceWrites>, range: &KeyRange) -> Self {
         let own = writes.map(|writes| OwnKeys::new(writes, range, direction));
-        Self { direction, base, has_begun: false, is_base_over: false, own, last: None }
+        Self { direction, base, is_base_taken: true, is_base_over: false, own, last: None }
     }
 
     /// The next entry of snapshot and own writes.
     fn next(&mut self) -> Result<Option<(Slice, Slice)>> {
-        if !self.has_begun {
-            self.has_begun = true;
-            self.advance_base()?;
-        }
         let direction = self.direction;
         loop {
+            if std::mem::take(&mut self.is_base_taken) {
+                match direction {
+                    Direction::Forward => self.base.next()?,
+                    Direction::Back => self.base.prev()?,
+                };
+            }
             let base = self.base.key().filter(|_| !self.is_base_over);
             let Some(own) = &mut self.own else { return self.take_base() };
             match (own.next, base) {
                 (Some((key, state)), base) if base.is_none_or(|base| !direction.is_before(base, key)) => {
                     let is_same = base == Some(&key[..]);
                     own.advance(direction);
-                    if is_same {
-                        self.advance_base()?;
-                    }
+                    self.is_base_taken = is_same;
                     if let Some(value) = state {
                         return Ok(Some((Slice::copied(key), Slice::from_bytes(value.clone()))));
                     }
@@ -231,19 +233,12 @@ impl<'t> End<'t> {
         Ok(())
     }
 
-    /// The entry of the cursor, which is moved on.
+    /// The entry of the cursor, which is moved on before its next use: what lies behind may have to
+    /// be read from a file.
     fn take_base(&mut self) -> Result<Option<(Slice, Slice)>> {
-        let Some(entry) = self.base.take_entry() else { return Ok(None) };
-        self.advance_base()?;
-        Ok(Some(entry))
-    }
-
-    fn advance_base(&mut self) -> Result<()> {
-        match self.direction {
-            Direction::Forward => self.base.next()?,
-            Direction::Back => self.base.prev()?,
-        };
-        Ok(())
+        let entry = self.base.take_entry();
+        self.is_base_taken = entry.is_some();
+        Ok(entry)
     }
 }
 

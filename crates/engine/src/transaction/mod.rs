@@ -8,7 +8,7 @@
 //!
 //! The leader reads no file. If a table that was installed since the snapshot may hold a change,
 //! the commit reads that table without the lock, and tries again with conditions from there on
-//! ([`Transaction::commit_with`]).
+//! ([`commit`]).
 //!
 //! The snapshot lives until the commit, so that no compaction drops a change together with its
 //! trace.
@@ -16,6 +16,7 @@
 //! Memory: what is written and read counts against a limit. It is charged to the ledger beyond
 //! [`FREE_BYTES`], in steps of that size.
 
+mod commit;
 mod iter;
 mod options;
 mod ranges;
@@ -26,7 +27,7 @@ mod writes;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::KeyspaceId;
+use shamba_key::{KeyDigest, KeyspaceId};
 use shamba_log::wal::OpRef;
 use shamba_table::{Charge, LedgerPart};
 use shamba_tree::slice::Slice;
@@ -38,16 +39,16 @@ pub use self::options::{Isolation, TransactionOptions};
 use self::reads::{ReadSet, ScanNo};
 pub use self::writes::Savepoint;
 use self::writes::{KeyspaceWrites, Writes, bytes_of};
+use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
-use crate::key_range::{KeyRange, half_open, prefix_range};
+use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
 use crate::lock_order;
-use crate::metrics::WorkCounters;
 use crate::ranked::Ranked;
 use crate::reads::cursor::Cursor;
 use crate::reads::options::HashedKey;
+use crate::telemetry::hold_events;
 use crate::writer::WriteOptions;
-use crate::writer::conditions::{Conditions, KeyRead, RangeRead};
 use crate::writer::operations::{check_op, with_range_delete};
 
 /// Bytes of a transaction that are not charged, and the step in which more are.
@@ -57,14 +58,27 @@ const BUDGET_PART: u64 = 8;
 /// Minimum of that, under any budget.
 const BYTES_MIN: u64 = 1 << 20;
 
+/// Maximum of what a transaction may have by default: a batch cannot be longer.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// Purpose of a read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Read {
+    Plain,
+    ForUpdate,
+}
+
 /// Reads and writes over all keyspaces that take effect together. Made by [`Db::transaction`].
 ///
 /// It reads the state as of its beginning, and its own writes on top. [`commit`](Self::commit)
 /// makes all writes visible and durable together, if what the transaction depends on is unchanged,
 /// and returns [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) otherwise. With the default
-/// [`Isolation::Serializable`] that is everything that it has read: values, absent keys, ranges. So
-/// the outcome is as if transactions ran one after another. A transaction without writes never
-/// fails. Dropped without a commit, a transaction does nothing.
+/// [`Isolation::Serializable`] that is everything that it has read: values, absent keys, ranges.
+/// So the outcome is as if these transactions ran one after another. The commit of a transaction
+/// without writes checks and syncs nothing, and never fails. Dropped without a commit, a
+/// transaction does nothing. After any failed commit it is gone; [`Db::transact`] can run it again.
+///
+/// While it is open, a transaction holds a snapshot: compactions keep what it sees.
 ///
 /// [`Db::transact`] runs a closure as a transaction and begins again after a conflict.
 ///
@@ -125,7 +139,7 @@ impl Db {
     #[must_use = "a transaction does nothing until it is committed"]
     pub fn transaction_with(&self, options: impl Into<TransactionOptions>) -> Transaction {
         let (core, options) = (self.core(), options.into());
-        let limit_bytes = (core.settings.budget_bytes() / BUDGET_PART).max(BYTES_MIN);
+        let limit_bytes = (core.settings.budget_bytes() / BUDGET_PART).clamp(BYTES_MIN, BYTES_MAX);
         let charge = Charge::new(core.memory.ledger(), LedgerPart::Transactions, 0);
         Transaction {
             db: self.clone(),
@@ -155,11 +169,11 @@ impl Transaction {
     /// # Errors
     /// As [`Self::get`]; `Invalid` for a keyspace of another database.
     pub fn get_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.look_up(keyspace, key.as_ref(), self.options.isolation == Isolation::Serializable)
+        self.look_up(keyspace, key.as_ref(), Read::Plain)
     }
 
-    /// The value of `key`, if it has one. The commit checks that it is unchanged, whatever the
-    /// isolation.
+    /// The value of `key`, if it has one. The commit checks that no other write has changed it,
+    /// whatever the isolation, and also if this transaction has written it before.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -172,7 +186,7 @@ impl Transaction {
     /// # Errors
     /// As [`Self::get_in`].
     pub fn get_for_update_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.look_up(keyspace, key.as_ref(), true)
+        self.look_up(keyspace, key.as_ref(), Read::ForUpdate)
     }
 
     /// Whether `key` has a value.
@@ -217,9 +231,7 @@ impl Transaction {
         let found = keyspace.read_at_snapshot(&self.snapshot).multi_get(others())?;
         if self.options.isolation == Isolation::Serializable {
             let (id, digest) = (keyspace.core().id, self.db.core().reads.digest());
-            let mut noted = self.noted.lock();
-            others().for_each(|key| noted.reads.add_key(id, digest.digest(key), key));
-            self.count_memory(&mut noted)?;
+            others().try_for_each(|key| self.note_key(id, digest.digest(key), key))?;
         }
         let mut found = found.into_iter();
         let value = |own: Option<writes::State>| match own {
@@ -366,18 +378,33 @@ impl Transaction {
         self.writes.savepoint()
     }
 
-    /// Takes back every write since `savepoint`, and forgets the savepoints after it. What was read
-    /// stays noted.
+    /// Takes back every write since `savepoint`, and forgets the savepoints after it. The commit
+    /// still checks what was read.
     ///
     /// # Errors
-    /// `Invalid` for a savepoint of another transaction, and after a return to an earlier one.
+    /// `Invalid` for a savepoint of another transaction, for a released one, and after a return to
+    /// an earlier one.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        self.writes.roll_back_to(savepoint)
+        self.writes.roll_back_to(savepoint)?;
+        self.charge_again();
+        Ok(())
     }
 
-    /// Takes back every write, and forgets all savepoints. What was read stays noted.
+    /// Forgets `savepoint` and those after it; the writes stay. While there is a savepoint, what
+    /// would take back later writes takes memory.
+    ///
+    /// # Errors
+    /// As [`Self::rollback_to`].
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.writes.release(savepoint)?;
+        self.charge_again();
+        Ok(())
+    }
+
+    /// Takes back every write, and forgets all savepoints. The commit still checks what was read.
     pub fn rollback(&mut self) {
         self.writes.clear();
+        self.charge_again();
     }
 
     /// Makes all writes visible and durable together, with the durability of the transaction's
@@ -398,49 +425,54 @@ impl Transaction {
     /// As [`Self::commit`]; `Stalled` when the deadline passed while the write waited for flushes
     /// or compactions.
     pub fn commit_with(self, options: impl Into<WriteOptions>) -> Result<()> {
-        let (core, options) = (Arc::clone(self.db.core()), options.into());
-        self.check_usable()?;
-        let mut operations = self.writes.operations()?;
-        if operations.tally.count == 0 {
-            return core.writer.commit(&mut operations, options);
-        }
-        let mut conditions = Arc::new(self.conditions());
-        loop {
-            let conflict = match core.writer.commit_if(&mut operations, options, Some(&conditions)) {
-                Err(error) if error.conflict().is_some_and(|conflict| !conflict.is_proved) => error,
-                outcome => {
-                    WorkCounters::add(&core.telemetry.work().transactions, u64::from(outcome.is_ok()));
-                    return outcome;
-                }
-            };
-            debug_assert_eq!(conflict.kind(), crate::error::ErrorKind::Conflict);
-            match core.writer.proved_conflict(&conditions)? {
-                Ok(from_here_on) => conditions = Arc::new(from_here_on),
-                Err(conflict) => return Err(Error::of_conflict(conflict)),
-            }
-        }
+        self.commit_at(options.into()).map(drop)
+    }
+
+    /// [`Self::commit`] with a ticket, which tells when the writes are durable.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn commit_ticket(self) -> Result<Ticket> {
+        let (db, options) = (self.db.clone(), self.options.write);
+        Ok(Ticket::new(db, self.commit_at(options)?))
     }
 }
 
 impl Transaction {
-    /// Looks up a key, which becomes a read of the transaction if `is_noted`.
-    fn look_up(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<Option<Slice>> {
+    /// Looks up a key, which may become a read of the transaction.
+    fn look_up(&self, keyspace: &Keyspace, key: &[u8], read: Read) -> Result<Option<Slice>> {
         self.check(keyspace)?;
-        if let Some(state) = self.writes_of(keyspace).and_then(|writes| writes.get(key)) {
-            // What it was before does not matter.
-            return Ok(state.map(Slice::from_bytes));
-        }
+        let own = self.writes_of(keyspace).and_then(|writes| writes.get(key));
+        let is_noted = match read {
+            Read::ForUpdate => true,
+            // What an own write replaces does not matter.
+            Read::Plain => own.is_none() && self.options.isolation == Isolation::Serializable,
+        };
         let at = keyspace.read_at_snapshot(&self.snapshot);
         if !is_noted {
-            return at.get(key);
+            return own.map_or_else(|| at.get(key), |state| Ok(state.map(Slice::from_bytes)));
         }
+        check_key(key)?;
         let made_by = at.reads.digest();
         let key = HashedKey { key: key.to_vec(), digest: made_by.digest(key), made_by };
-        let value = at.get_hashed(&key)?;
-        let mut noted = self.noted.lock();
-        noted.reads.add_key(keyspace.core().id, key.digest, &key.key);
-        self.count_memory(&mut noted)?;
+        let value = own.map_or_else(|| at.get_hashed(&key), |state| Ok(state.map(Slice::from_bytes)))?;
+        self.note_key(keyspace.core().id, key.digest, &key.key)?;
         Ok(value)
+    }
+
+    /// Adds a key to the reads.
+    fn note_key(&self, keyspace: KeyspaceId, digest: KeyDigest, key: &[u8]) -> Result<()> {
+        let _events = hold_events();
+        let mut noted = self.noted.lock();
+        let more_bytes = noted.reads.bytes_of(keyspace, key);
+        if more_bytes == 0 {
+            return Ok(());
+        }
+        let bytes = self.writes.bytes() + noted.reads.bytes() + more_bytes;
+        self.check_memory(bytes)?;
+        self.charge(&mut noted.charge, bytes);
+        noted.reads.add_key(keyspace, digest, key);
+        Ok(())
     }
 
     fn scan(&self, keyspace: &Keyspace, range: Span) -> TransactionIter<'_> {
@@ -456,7 +488,7 @@ impl Transaction {
     /// A cursor over a range of the snapshot.
     fn cursor(&self, keyspace: &Keyspace, range: Span) -> Result<Cursor> {
         self.check(keyspace)?;
-        self.count_memory(&mut self.noted.lock())?;
+        self.check_memory(self.writes.bytes() + self.noted.lock().reads.bytes())?;
         Ok(keyspace.read_at_snapshot(&self.snapshot).cursor_in(range))
     }
 
@@ -479,24 +511,26 @@ impl Transaction {
                 self.writes.delete_range(keyspace, range);
             }
         }
-        let bytes = self.writes.bytes() + read_bytes;
-        self.charge(&mut self.noted.lock().charge, bytes);
+        self.charge_again();
         Ok(())
     }
 
-    /// Charges the transaction's memory, after a read.
-    fn count_memory(&self, noted: &mut Noted) -> Result<()> {
-        let bytes = self.writes.bytes() + noted.reads.bytes();
-        self.check_memory(bytes)?;
-        self.charge(&mut noted.charge, bytes);
-        Ok(())
-    }
-
+    /// Charges `bytes` in steps. The caller holds its events.
     fn charge(&self, charge: &mut Charge, bytes: u64) {
         let bytes = if bytes <= FREE_BYTES { 0 } else { bytes.next_multiple_of(FREE_BYTES) };
         if bytes > charge.bytes() {
             self.db.core().memory.charge(charge, bytes);
+        } else if bytes < charge.bytes() {
+            charge.resize(bytes);
         }
+    }
+
+    /// Charges the memory that the transaction has now.
+    fn charge_again(&self) {
+        let _events = hold_events();
+        let mut noted = self.noted.lock();
+        let bytes = self.writes.bytes() + noted.reads.bytes();
+        self.charge(&mut noted.charge, bytes);
     }
 
     fn check_memory(&self, bytes: u64) -> Result<()> {
@@ -510,18 +544,6 @@ impl Transaction {
         )))
     }
 
-    /// Whether every keyspace that is written can still be used.
-    fn check_usable(&self) -> Result<()> {
-        let keyspaces = self.db.core().catalog.keyspaces();
-        let is_gone = |(id, _): &(KeyspaceId, &KeyspaceWrites)| !keyspaces.contains_key(id);
-        match self.writes.iter().find(is_gone) {
-            None => Ok(()),
-            Some((id, _)) => Err(Error::invalid(format!(
-                "keyspace {id} was dropped after the transaction had written to it"
-            ))),
-        }
-    }
-
     fn check(&self, keyspace: &Keyspace) -> Result<()> {
         if !keyspace.is_of(&self.db) {
             return Err(Error::invalid(format!(
@@ -530,20 +552,5 @@ impl Transaction {
             )));
         }
         keyspace.core().check_usable()
-    }
-
-    /// The keys and ranges that must be unchanged when the transaction commits.
-    fn conditions(&self) -> Conditions {
-        let (mut keys, mut ranges) = (Vec::new(), Vec::new());
-        self.noted.lock().reads.conditions(&mut keys, &mut ranges);
-        if self.options.isolation == Isolation::Snapshot {
-            let digest = self.db.core().reads.digest();
-            for (keyspace, writes) in self.writes.iter() {
-                let read = |key: &Bytes| KeyRead { keyspace, digest: digest.digest(key), key: key.clone() };
-                keys.extend(writes.keys().map(read));
-                ranges.extend(writes.deleted().iter().map(|range| RangeRead { keyspace, range }));
-            }
-        }
-        Conditions { since: self.snapshot.seq(), keys, ranges }
     }
 }

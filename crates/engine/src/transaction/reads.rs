@@ -1,10 +1,11 @@
 //! The reads of a transaction: keys and ranges that must not have changed when it commits.
 //!
-//! A key counts whether it had a value or not. Of a scan, what it returned counts: from the start
-//! of its range to the last key, or all of the range if it came to the end. While a scan is open,
-//! all of its range counts. So a scan that is leaked causes false conflicts and no missed ones.
+//! A key counts whether it had a value or not. A scan adds the part of its range that it walked:
+//! from the start to the last key that it returned, or all of it if it came to the end. While a
+//! scan is open, all of its range counts. So a scan that is leaked causes false conflicts and no
+//! missed ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use shamba_key::{KeyDigest, KeyspaceId};
@@ -13,31 +14,47 @@ use shamba_tree::version::KeyRange;
 use super::ranges::RangeSet;
 use crate::writer::conditions::{KeyRead, RangeRead};
 
-/// Memory of one key besides its bytes: its slot in a table that is two thirds full, and its
+/// Memory of one key besides its bytes: its slot in a map node that is two thirds full, and its
 /// reference count.
 const KEY_BYTES: u64 = 96;
+/// Memory of an open scan besides its bounds.
+const SCAN_BYTES: u64 = 160;
 
 /// The reads of a transaction.
 #[derive(Default)]
 pub(super) struct ReadSet {
     keyspaces: BTreeMap<KeyspaceId, KeyspaceReads>,
-    scans: HashMap<ScanNo, (KeyspaceId, KeyRange)>,
+    scans: BTreeMap<ScanNo, (KeyspaceId, KeyRange)>,
     scans_begun: u64,
     keys_bytes: u64,
+    scans_bytes: u64,
 }
 
 /// The reads of one keyspace.
 #[derive(Default)]
 struct KeyspaceReads {
-    keys: HashMap<Bytes, KeyDigest>,
+    keys: BTreeMap<Bytes, KeyDigest>,
     ranges: RangeSet,
 }
 
 /// The number of an open scan.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct ScanNo(u64);
 
+fn scan_bytes(range: &KeyRange) -> u64 {
+    (range.lower.len() + range.upper.as_ref().map_or(0, Bytes::len)) as u64 + SCAN_BYTES
+}
+
 impl ReadSet {
+    /// Memory that adding a key takes; 0 if it is among the reads.
+    pub fn bytes_of(&self, keyspace: KeyspaceId, key: &[u8]) -> u64 {
+        let is_known = self
+            .keyspaces
+            .get(&keyspace)
+            .is_some_and(|reads| reads.keys.contains_key(key) || reads.ranges.covering(key).is_some());
+        if is_known { 0 } else { key.len() as u64 + KEY_BYTES }
+    }
+
     /// Adds a key.
     pub fn add_key(&mut self, keyspace: KeyspaceId, digest: KeyDigest, key: &[u8]) {
         let reads = self.keyspaces.entry(keyspace).or_default();
@@ -50,6 +67,7 @@ impl ReadSet {
     /// Adds a scan that may read all of `range`.
     pub fn begin_scan(&mut self, keyspace: KeyspaceId, range: KeyRange) -> ScanNo {
         self.scans_begun += 1;
+        self.scans_bytes += scan_bytes(&range);
         self.scans.insert(ScanNo(self.scans_begun), (keyspace, range));
         ScanNo(self.scans_begun)
     }
@@ -59,6 +77,7 @@ impl ReadSet {
         let begun = self.scans.remove(&scan);
         debug_assert!(begun.is_some(), "{scan:?} ends a second time");
         let Some((keyspace, range)) = begun else { return };
+        self.scans_bytes -= scan_bytes(&range);
         let ranges = &mut self.keyspaces.entry(keyspace).or_default().ranges;
         for read in read.into_iter().filter(|read| !read.is_empty()) {
             debug_assert!(range.covers(&read), "{scan:?} of {range:?} has read {read:?}");
@@ -68,7 +87,9 @@ impl ReadSet {
 
     /// Memory of all reads.
     pub fn bytes(&self) -> u64 {
-        self.keys_bytes + self.keyspaces.values().map(|reads| reads.ranges.bytes()).sum::<u64>()
+        self.keys_bytes
+            + self.scans_bytes
+            + self.keyspaces.values().map(|reads| reads.ranges.bytes()).sum::<u64>()
     }
 
     /// Adds all reads to conditions.

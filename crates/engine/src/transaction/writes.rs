@@ -128,7 +128,7 @@ impl Writes {
 
     /// The writes to all keyspaces.
     pub fn iter(&self) -> impl Iterator<Item = (KeyspaceId, &KeyspaceWrites)> {
-        self.keyspaces.iter().map(|(id, writes)| (*id, writes))
+        self.keyspaces.iter().filter(|(_, writes)| writes.len() > 0).map(|(id, writes)| (*id, writes))
     }
 
     /// Whether there are none.
@@ -143,7 +143,7 @@ impl Writes {
 
     /// Memory of all writes, and of what reverses them.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + size_of_val::<[Mark]>(&self.savepoints) as u64
     }
 
     /// A mark of the present state.
@@ -156,13 +156,9 @@ impl Writes {
     /// Takes back every write since a savepoint, and forgets the later ones.
     ///
     /// # Errors
-    /// `Invalid` if an earlier one was returned to before, or all was rolled back.
+    /// `Invalid` if it was released, or an earlier one was returned to, or all was rolled back.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        let Some(at) = self.savepoints.iter().position(|mark| mark.savepoint == savepoint) else {
-            return Err(Error::invalid(
-                "the savepoint belongs to another transaction, or this one was rolled back beyond it",
-            ));
-        };
+        let at = self.place_of(savepoint)?;
         let changes = self.savepoints[at].changes;
         for undo in self.undo.split_off(changes).into_iter().rev() {
             self.bytes -= undo.bytes();
@@ -170,6 +166,28 @@ impl Writes {
         }
         self.savepoints.truncate(at + 1);
         Ok(())
+    }
+
+    /// Forgets a savepoint and the later ones; the writes stay.
+    ///
+    /// # Errors
+    /// As [`Self::roll_back_to`].
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
+        let at = self.place_of(savepoint)?;
+        self.savepoints.truncate(at);
+        if at == 0 {
+            self.bytes -= self.undo.drain(..).map(|undo| undo.bytes()).sum::<u64>();
+        }
+        Ok(())
+    }
+
+    fn place_of(&self, savepoint: Savepoint) -> Result<usize> {
+        let place = self.savepoints.iter().position(|mark| mark.savepoint == savepoint);
+        place.ok_or_else(|| {
+            Error::invalid(
+                "the savepoint belongs to another transaction, or is released or rolled back beyond",
+            )
+        })
     }
 
     fn reverse(&mut self, undo: Undo) {

@@ -34,8 +34,7 @@ pub(crate) struct Changed {
 pub(crate) fn change_of_key(view: &View, digest: KeyDigest, key: &Bytes, since: SeqNo) -> Option<Changed> {
     let changed = |is_proved| Changed { key: key.clone(), is_proved };
     for memtable in newer_memtables(view, since) {
-        let newest = memtable.get(digest, key, SeqNo::MAX).map_or(SeqNo::ZERO, |entry| entry.seq);
-        if newest > since {
+        if memtable.newest_seq(digest, key) > since {
             return Some(changed(true));
         }
         if memtable.has_range_deletes()
@@ -63,8 +62,8 @@ pub(crate) fn change_in_range(view: &View, range: &KeyRange, since: SeqNo) -> Op
             return Some(Changed { key, is_proved: true });
         }
     }
-    let mut tables = view.version.runs().flat_map(|(_, run)| run.tables());
-    let newer = tables.find(|table| table.meta.largest_seq > since && table.range.overlaps(range))?;
+    let mut tables = view.version.runs().flat_map(|(_, run)| run.overlapping(range));
+    let newer = tables.find(|table| table.meta.largest_seq > since)?;
     Some(Changed { key: newer.range.lower.clone().max(range.lower.clone()), is_proved: false })
 }
 
@@ -79,8 +78,8 @@ pub(crate) fn change_in_tables(
     walk: Walk,
 ) -> Result<Option<Changed>> {
     for (_, run) in view.version.runs() {
-        let is_newer = |table: &&TableUse| table.meta.largest_seq > since && table.range.overlaps(range);
-        let tables: Vec<TableUse> = run.tables().iter().filter(is_newer).cloned().collect();
+        let is_newer = |table: &&TableUse| table.meta.largest_seq > since;
+        let tables: Vec<TableUse> = run.overlapping(range).iter().filter(is_newer).cloned().collect();
         if tables.is_empty() {
             continue;
         }

@@ -63,7 +63,7 @@ impl Groups for Writer {
         &self,
         writing: &mut Writing,
         shares: impl Iterator<Item = Share<'a>> + Clone,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         self.lifecycle.check_writable()?;
         let limit_bytes = self.memory.memtable_limit_bytes();
         if writing.active.bytes() >= limit_bytes.saturating_mul(2) {
@@ -130,7 +130,7 @@ impl Groups for Writer {
                 self.telemetry.background_error("rotating the log", &error);
             }
         }
-        Ok(())
+        Ok(seq)
     }
 
     fn give_up(&self, cause: &Error) {

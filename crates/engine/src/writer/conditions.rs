@@ -112,10 +112,11 @@ impl Writer {
         let keys = shares.clone().any(has_ranges).then(BTreeSet::new);
         let mut earlier = EarlierWrites { keys, ..EarlierWrites::default() };
         let mut conflicts = Vec::new();
-        let mut shares = shares.peekable();
-        while let Some(share) = shares.next() {
+        let mut left = shares.clone().filter(|share| share.conditions.is_some()).count();
+        for share in shares {
+            left -= usize::from(share.conditions.is_some());
             let conflict = share.conditions.and_then(|conditions| self.conflict(conditions, &earlier));
-            if conflict.is_none() && shares.peek().is_some() {
+            if conflict.is_none() && left > 0 {
                 earlier.add(share.writes, self);
             }
             conflicts.push(conflict);

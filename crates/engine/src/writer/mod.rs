@@ -15,6 +15,7 @@
 mod changes;
 mod commit;
 pub(crate) mod conditions;
+mod durable;
 mod exclusive;
 mod line;
 mod log;
@@ -40,6 +41,7 @@ use shamba_tree::version::TableMeta;
 
 pub(crate) use self::commit::apply_op;
 use self::conditions::Conditions;
+use self::durable::Durable;
 use self::log::Log;
 use self::log::SyncSchedule;
 pub(crate) use self::log::side::parse_side_file_name;
@@ -81,6 +83,7 @@ pub(crate) struct Writer {
     writing: Ranked<Writing>,
     sealed: Arc<SealedGenerations>,
     schedule: Arc<SyncSchedule>,
+    durable: Arc<Durable>,
     pressure: BackPressure,
     background: Arc<BackgroundLink>,
     memory: Arc<dyn WriterMemory>,
@@ -105,6 +108,7 @@ impl Writer {
     ) -> Self {
         let sealed = Arc::new(SealedGenerations::default());
         let schedule = Arc::new(SyncSchedule::default());
+        let durable = Arc::new(Durable::default());
         let background = Arc::new(BackgroundLink::default());
         let watchers = || (Arc::clone(&lifecycle), Arc::clone(&telemetry));
         let charge = Charge::new(&ledger, LedgerPart::Logs, 0);
@@ -114,7 +118,7 @@ impl Writer {
             Arc::clone(&catalog),
             watchers(),
             (Arc::clone(&memory), charge),
-            Arc::clone(&schedule),
+            (Arc::clone(&schedule), Arc::clone(&durable)),
         );
         let pressure = BackPressure::new(
             env,
@@ -135,6 +139,7 @@ impl Writer {
             ),
             sealed,
             schedule,
+            durable,
             pressure,
             background,
             memory,
@@ -210,15 +215,16 @@ impl Writer {
         keyspace.check_usable()?;
         check_op(op)?;
         let durability = self.admit(op.encoded_bytes_max(), options)?;
-        self.commit_own(Own { writes: OwnWrites::One(keyspace.id, op), conditions }, durability)
+        self.commit_own(Own { writes: OwnWrites::One(keyspace.id, op), conditions }, durability).map(drop)
     }
 
     /// [`Self::commit_op`] for a batch. Its operations are lent to a leader meanwhile and returned
-    /// whatever the outcome.
+    /// whatever the outcome. Returns a sequence number that is not before the batch: that of the
+    /// end of its group.
     ///
     /// # Errors
     /// See [`crate::Db::put`].
-    pub fn commit(&self, operations: &mut Operations, options: WriteOptions) -> Result<()> {
+    pub fn commit(&self, operations: &mut Operations, options: WriteOptions) -> Result<SeqNo> {
         self.commit_if(operations, options, None)
     }
 
@@ -231,17 +237,20 @@ impl Writer {
         operations: &mut Operations,
         options: WriteOptions,
         conditions: Option<&Arc<Conditions>>,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         if operations.tally.count == 0 {
             self.lifecycle.check_writable()?;
             let durability = self.durability(options)?;
-            return if durability == Durability::Sync { self.sync() } else { Ok(()) };
+            if durability == Durability::Sync {
+                self.sync()?;
+            }
+            return Ok(self.reads.visible());
         }
         let durability = self.admit(operations.encoded.len(), options)?;
         self.commit_own(Own { writes: OwnWrites::Batch(operations), conditions }, durability)
     }
 
-    fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<()> {
+    fn commit_own(&self, own: Own<'_>, durability: Durability) -> Result<SeqNo> {
         debug_assert!(
             !self.settings.no_wal || durability == Durability::NoSync,
             "a write without a log is to be {durability:?}"
@@ -295,6 +304,31 @@ impl Writer {
         self.lifecycle.check_writable()?;
         let _events = hold_events();
         self.sync_log(&mut self.writing.lock())
+    }
+
+    /// The last durable sequence number.
+    pub fn durable(&self) -> &Arc<Durable> {
+        &self.durable
+    }
+
+    /// Makes every write up to `seq` durable, unless it is.
+    ///
+    /// # Errors
+    /// As [`Self::sync`]; without a log, of the flush.
+    pub fn make_durable(&self, seq: SeqNo) -> Result<()> {
+        if self.durable.has(seq) {
+            return Ok(());
+        }
+        if self.settings.no_wal {
+            self.flush()?;
+            self.durable.advance(seq);
+            return Ok(());
+        }
+        self.lifecycle.check_writable()?;
+        let _events = hold_events();
+        let mut writing = self.writing.lock();
+        // Another thread may have synced the log while this one waited for the lock.
+        if self.durable.has(seq) { Ok(()) } else { self.sync_log(&mut writing) }
     }
 
     /// Syncs everything in the logs.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use shamba_env::Clock;
-use shamba_key::KeyspaceId;
+use shamba_key::{KeyspaceId, SeqNo};
 use shamba_log::wal::{OpRef, SHARED_BYTES_MAX};
 
 use super::conditions::Conditions;
@@ -112,7 +112,7 @@ impl Request {
 }
 
 /// The outcome of a request, and its operations.
-type Answer = (Result<()>, Operations);
+type Answer = (Result<SeqNo>, Operations);
 type Lead<'l> = line::Lead<'l, Request, Answer>;
 type Ticket = line::Ticket<Request, Answer>;
 
@@ -132,7 +132,7 @@ pub(super) trait Groups {
         shares: impl Iterator<Item = Share<'a>> + Clone,
     ) -> Vec<Option<Error>>;
 
-    /// Writes a group.
+    /// Writes a group. Returns its last sequence number.
     ///
     /// # Errors
     /// The error of the step that failed; nothing of the group is visible then.
@@ -140,7 +140,7 @@ pub(super) trait Groups {
         &self,
         state: &mut Self::State,
         shares: impl Iterator<Item = Share<'a>> + Clone,
-    ) -> Result<()>;
+    ) -> Result<SeqNo>;
 
     /// Turns writes off after a panic during a group: how far it got is unknown.
     fn give_up(&self, cause: &Error);
@@ -182,11 +182,12 @@ impl CommitQueue {
         }
     }
 
-    /// Writes directly, leads a group, or waits for a leader.
+    /// Writes directly, leads a group, or waits for a leader. Returns the last sequence number of
+    /// the group that the batch was in.
     ///
     /// # Errors
-    /// The outcome of the group that the batch was in.
-    pub fn commit(&self, groups: &impl Groups, own: Own<'_>, durability: Durability) -> Result<()> {
+    /// The outcome of the group.
+    pub fn commit(&self, groups: &impl Groups, own: Own<'_>, durability: Durability) -> Result<SeqNo> {
         match self.state_at_once(groups, own.writes.writes().bytes(), durability) {
             Some(mut state) => {
                 let _guard = PanicGuard(groups);
@@ -220,7 +221,7 @@ impl CommitQueue {
     }
 
     /// Leads a group, or waits for a leader.
-    fn enqueue(&self, groups: &impl Groups, mut own: Own<'_>, durability: Durability) -> Result<()> {
+    fn enqueue(&self, groups: &impl Groups, mut own: Own<'_>, durability: Durability) -> Result<SeqNo> {
         if let Some(lead) = self.line.try_to_lead() {
             return self.lead(groups, lead, own.share(durability));
         }
@@ -239,7 +240,7 @@ impl CommitQueue {
     }
 
     /// Writes a group: the caller's operations and those of the waiting writers.
-    fn lead(&self, groups: &impl Groups, mut lead: Lead<'_>, own: Share<'_>) -> Result<()> {
+    fn lead(&self, groups: &impl Groups, mut lead: Lead<'_>, own: Share<'_>) -> Result<SeqNo> {
         let _guard = PanicGuard(groups);
         // The lock comes before gathering, so that followers gather while its present holder (a
         // sync, a rotation) is at work.
@@ -263,7 +264,7 @@ impl CommitQueue {
         let is_refused = |at: usize| refused.get(at).is_some_and(Option::is_some);
         let count = lead.followers.len() + 1;
         let outcome = if (0..count).all(is_refused) {
-            Ok(())
+            Ok(SeqNo::ZERO) // Nobody is told.
         } else {
             let shares = shares.enumerate().filter(|(at, _)| !is_refused(*at)).map(|(_, share)| share);
             let is_synced = shares.clone().any(|share| share.durability == Durability::Sync);
@@ -296,8 +297,8 @@ impl CommitQueue {
         &self,
         durability: Durability,
         writers: usize,
-        write: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
+        write: impl FnOnce() -> Result<SeqNo>,
+    ) -> Result<SeqNo> {
         if durability != Durability::Sync {
             return write();
         }
@@ -453,7 +454,8 @@ mod tests {
             writers.into_iter().map(outcome).collect::<Vec<_>>()
         });
         let conflict = |key: &str| {
-            let text = format!("key \"{key}\" of keyspace \"default\" was written after it was read");
+            let text =
+                format!("key \"{key}\" of keyspace \"default\" was written after the transaction began");
             Err((ErrorKind::Conflict, text))
         };
         let expected =

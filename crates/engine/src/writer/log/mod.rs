@@ -30,6 +30,7 @@ use shamba_table::Charge;
 pub(super) use self::in_log::InLog;
 pub(super) use self::schedule::SyncSchedule;
 use self::side::SideFile;
+use super::durable::Durable;
 use super::memory::WriterMemory;
 use super::sealed::SealedLog;
 use crate::catalog::{Catalog, LogFile};
@@ -50,6 +51,7 @@ pub(super) struct Log {
     telemetry: Arc<Telemetry>,
     memory: Arc<dyn WriterMemory>,
     schedule: Arc<SyncSchedule>,
+    durable: Arc<Durable>,
     /// The active log; `None` without a log, or after it was sealed for lack of space.
     wal: Option<WalWriter>,
     /// The end of the sealed log, for the next log's header; set only while `wal` is `None` because
@@ -83,7 +85,7 @@ impl Log {
         catalog: Arc<Catalog>,
         (lifecycle, telemetry): (Arc<Lifecycle>, Arc<Telemetry>),
         (memory, charge): (Arc<dyn WriterMemory>, Charge),
-        schedule: Arc<SyncSchedule>,
+        (schedule, durable): (Arc<SyncSchedule>, Arc<Durable>),
     ) -> Self {
         Self {
             env: env.clone(),
@@ -93,6 +95,7 @@ impl Log {
             telemetry,
             memory,
             schedule,
+            durable,
             wal: None,
             predecessor: None,
             sealed_files: Vec::new(),

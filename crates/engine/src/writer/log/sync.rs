@@ -39,6 +39,9 @@ impl Log {
                     "a synced log has unsynced bytes"
                 );
                 self.schedule.all_synced();
+                if let Some(wal) = &self.wal {
+                    self.durable.advance(wal.last_seq());
+                }
                 Ok(())
             }
             Err(error) => {
@@ -76,6 +79,7 @@ impl Log {
                     wal.sync()?;
                 }
                 assert!(wal.synced() >= wal.flushed(), "a sealed log that was synced has unsynced bytes");
+                self.durable.advance(wal.last_seq());
             }
             self.sealed.pop_front();
         }
@@ -137,6 +141,9 @@ impl Log {
         self.sync_sealed()?;
         let Some(mut wal) = self.wal.take() else { return Ok(None) };
         wal.predecessor_is_synced();
-        Ok(Some(wal.finish_clean()?))
+        let last_seq = wal.last_seq();
+        let end = wal.finish_clean()?;
+        self.durable.advance(last_seq);
+        Ok(Some(end))
     }
 }

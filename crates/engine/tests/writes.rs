@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
+use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, SlowFs, Vfs};
 use shamba::{Builder, Db, Durability, ErrorKind, Event, EventListener, Result, WriteOptions};
 
 const EIO: i32 = 5;
@@ -335,4 +335,24 @@ fn a_drop_that_loses_buffered_writes_is_told() -> Result<()> {
         assert_eq!(builder(&env).open()?.contains_key("k")?, !warned, "{durability:?}, {ends}");
     }
     Ok(())
+}
+
+/// A write without a deadline of its own has that of the database.
+#[test]
+fn writes_have_the_deadline_of_the_database() {
+    let real = Env::real();
+    let slow = SlowFs::new(Arc::new(MemFs::new()), Arc::clone(&real.clock), 0, 20_000_000);
+    let env = Env { vfs: Arc::new(slow), ..real };
+    let db = Db::builder("/db")
+        .env(env)
+        .write_buffer(8 << 10)
+        .write_deadline(std::time::Duration::from_millis(5))
+        .experimental(|e| e.max_immutable_memtables(1))
+        .durability(Durability::Buffered)
+        .open()
+        .expect("opened");
+    let refused = (0..2_000_u32).find_map(|number| db.put(number.to_be_bytes(), [0; 1_000]).err());
+    let refused = refused.expect("flushes take longer than 5 ms");
+    assert_eq!(refused.kind(), ErrorKind::Stalled, "{refused:?}");
+    db.put_with("patient", "", WriteOptions::new().deadline_ms(60_000)).expect("it waits");
 }

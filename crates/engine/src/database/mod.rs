@@ -489,6 +489,11 @@ impl Keyspace {
         &self.db.handle.core
     }
 
+    /// The database.
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
+    }
+
     pub(crate) fn is_of(&self, db: &Db) -> bool {
         Arc::ptr_eq(&self.db.handle, &db.handle)
     }

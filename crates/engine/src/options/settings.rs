@@ -179,6 +179,12 @@ impl Settings {
         self.compression.get((level as usize).min(last)).copied().unwrap_or(Compression::None)
     }
 
+    /// Longest wait of a write without a deadline of its own, in milliseconds; `None` for no bound.
+    pub fn write_deadline_ms(&self) -> Option<u64> {
+        let deadline_ms = u64::try_from(self.write_deadline.as_millis()).unwrap_or(u64::MAX);
+        (self.write_deadline > std::time::Duration::ZERO).then_some(deadline_ms)
+    }
+
     /// Maximum age of a tombstone in milliseconds; `None` for no bound.
     pub fn tombstone_age_max_ms(&self) -> Option<u64> {
         let age_ms = u64::try_from(self.tombstone_age_max.as_millis()).unwrap_or(u64::MAX);

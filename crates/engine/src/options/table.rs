@@ -158,6 +158,14 @@ declare_options! {
         "map-log" => map_log(on: bool) field map_log: bool = true;
         { value: "on|off", has_flag: true, }
 
+        /// Longest time, in milliseconds, that a write waits for flushes and compactions before it
+        /// fails with `Stalled`; 0 waits without limit.
+        ///
+        /// A write can choose another deadline ([`crate::WriteOptions`]).
+        "write-deadline" => write_deadline(deadline: Duration)
+            field write_deadline: Duration = Duration::ZERO;
+        { value: "MS", unit: "ms", has_flag: true, }
+
         /// Milliseconds to wait while another handle or process has the database open; 0 fails at
         /// once with `Locked`.
         "open-timeout" => open_timeout(timeout: Duration) field open_timeout: Duration = Duration::ZERO;

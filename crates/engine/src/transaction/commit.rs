@@ -18,16 +18,16 @@ use crate::writer::conditions::{Conditions, KeyRead, RangeRead};
 const ROUNDS_MAX: u32 = 32;
 impl Transaction {
     /// Commits, and returns a sequence number that is not before the writes.
-    pub(super) fn commit_at(self, options: WriteOptions) -> Result<SeqNo> {
+    pub(super) fn commit_at(mut self, options: WriteOptions) -> Result<SeqNo> {
         if self.writes.is_empty() {
             // It has read one state, which is all that it promises.
             return Ok(self.snapshot.seq());
         }
-        let core = Arc::clone(self.db.core());
-        let work = core.telemetry.work();
         self.check_usable()?;
         let mut operations = self.writes.operations()?;
-        let mut conditions = Arc::new(self.conditions());
+        let mut conditions = Arc::new(self.take_conditions());
+        let core = self.db().core();
+        let work = core.telemetry.work();
         let mut rounds = 1;
         loop {
             match core.writer.commit_if(&mut operations, options, Some(&conditions)) {
@@ -50,7 +50,7 @@ impl Transaction {
 
     /// Whether every keyspace that is written can still be used.
     fn check_usable(&self) -> Result<()> {
-        let keyspaces = self.db.core().catalog.keyspaces();
+        let keyspaces = self.db().core().catalog.keyspaces();
         let is_gone = |(id, _): &(KeyspaceId, &KeyspaceWrites)| !keyspaces.contains_key(id);
         match self.writes.iter().find(is_gone) {
             None => Ok(()),
@@ -60,12 +60,13 @@ impl Transaction {
         }
     }
 
-    /// The keys and ranges that must be unchanged when the transaction commits.
-    fn conditions(&self) -> Conditions {
-        let (mut keys, mut ranges) = (Vec::new(), Vec::new());
-        self.noted.lock().reads.conditions(&mut keys, &mut ranges);
+    /// The keys and ranges that must be unchanged when the transaction commits. The reads are taken
+    /// out of it.
+    fn take_conditions(&mut self) -> Conditions {
+        let reads = std::mem::take(&mut self.noted.get_mut().reads);
+        let (mut keys, mut ranges) = reads.into_conditions();
         if self.options.isolation == Isolation::Snapshot {
-            let digest = self.db.core().reads.digest();
+            let digest = self.db().core().reads.digest();
             for (keyspace, writes) in self.writes.iter() {
                 let read = |key: &Bytes| KeyRead { keyspace, digest: digest.digest(key), key: key.clone() };
                 keys.extend(writes.keys().map(read));

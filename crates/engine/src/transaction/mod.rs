@@ -104,8 +104,7 @@ enum Read {
 /// ```
 #[must_use = "a transaction does nothing until it is committed"]
 pub struct Transaction {
-    db: Db,
-    /// The default keyspace.
+    /// The default keyspace, with its database.
     keyspace: Keyspace,
     snapshot: Arc<SnapshotGuard>,
     options: TransactionOptions,
@@ -142,7 +141,6 @@ impl Db {
         let limit_bytes = (core.settings.budget_bytes() / BUDGET_PART).clamp(BYTES_MIN, BYTES_MAX);
         let charge = Charge::new(core.memory.ledger(), LedgerPart::Transactions, 0);
         Transaction {
-            db: self.clone(),
             keyspace: self.default_keyspace(),
             snapshot: core.reads.snapshot(),
             options,
@@ -230,8 +228,9 @@ impl Transaction {
         let others = || keys.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(key, _)| key.as_ref());
         let found = keyspace.read_at_snapshot(&self.snapshot).multi_get(others())?;
         if self.options.isolation == Isolation::Serializable {
-            let (id, digest) = (keyspace.core().id, self.db.core().reads.digest());
-            others().try_for_each(|key| self.note_key(id, digest.digest(key), key))?;
+            let (id, digest) = (keyspace.core().id, self.db().core().reads.digest());
+            others()
+                .try_for_each(|key| self.note_key(id, digest.digest(key), Bytes::copy_from_slice(key)))?;
         }
         let mut found = found.into_iter();
         let value = |own: Option<writes::State>| match own {
@@ -433,12 +432,16 @@ impl Transaction {
     /// # Errors
     /// As [`Self::commit`].
     pub fn commit_ticket(self) -> Result<Ticket> {
-        let (db, options) = (self.db.clone(), self.options.write);
+        let (db, options) = (self.db().clone(), self.options.write);
         Ok(Ticket::new(db, self.commit_at(options)?))
     }
 }
 
 impl Transaction {
+    fn db(&self) -> &Db {
+        self.keyspace.db()
+    }
+
     /// Looks up a key, which may become a read of the transaction.
     fn look_up(&self, keyspace: &Keyspace, key: &[u8], read: Read) -> Result<Option<Slice>> {
         self.check(keyspace)?;
@@ -456,15 +459,15 @@ impl Transaction {
         let made_by = at.reads.digest();
         let key = HashedKey { key: key.to_vec(), digest: made_by.digest(key), made_by };
         let value = own.map_or_else(|| at.get_hashed(&key), |state| Ok(state.map(Slice::from_bytes)))?;
-        self.note_key(keyspace.core().id, key.digest, &key.key)?;
+        self.note_key(keyspace.core().id, key.digest, key.key.into())?;
         Ok(value)
     }
 
     /// Adds a key to the reads.
-    fn note_key(&self, keyspace: KeyspaceId, digest: KeyDigest, key: &[u8]) -> Result<()> {
+    fn note_key(&self, keyspace: KeyspaceId, digest: KeyDigest, key: Bytes) -> Result<()> {
         let _events = hold_events();
         let mut noted = self.noted.lock();
-        let more_bytes = noted.reads.bytes_of(keyspace, key);
+        let more_bytes = noted.reads.bytes_of(keyspace, &key);
         if more_bytes == 0 {
             return Ok(());
         }
@@ -476,7 +479,7 @@ impl Transaction {
     }
 
     fn scan(&self, keyspace: &Keyspace, range: Span) -> TransactionIter<'_> {
-        let is_noted = self.options.isolation == Isolation::Serializable && keyspace.is_of(&self.db);
+        let is_noted = self.options.isolation == Isolation::Serializable && keyspace.is_of(self.db());
         let scan = is_noted.then(|| self.noted.lock().reads.begin_scan(keyspace.core().id, range.clone()));
         TransactionIter::new(self, keyspace.clone(), range, scan)
     }
@@ -493,12 +496,12 @@ impl Transaction {
     }
 
     fn writes_of(&self, keyspace: &Keyspace) -> Option<&KeyspaceWrites> {
-        if keyspace.is_of(&self.db) { self.writes.of(keyspace.core().id) } else { None }
+        if keyspace.is_of(self.db()) { self.writes.of(keyspace.core().id) } else { None }
     }
 
     fn write(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
         check_op(op)?;
-        let read_bytes = self.noted.lock().reads.bytes();
+        let read_bytes = self.noted.get_mut().reads.bytes();
         self.check_memory(self.writes.bytes() + read_bytes + bytes_of(op))?;
         match op {
             OpRef::Put { key, value } => {
@@ -511,7 +514,10 @@ impl Transaction {
                 self.writes.delete_range(keyspace, range);
             }
         }
-        self.charge_again();
+        let bytes = self.writes.bytes() + read_bytes;
+        if bytes > FREE_BYTES {
+            self.charge_again();
+        }
         Ok(())
     }
 
@@ -519,7 +525,7 @@ impl Transaction {
     fn charge(&self, charge: &mut Charge, bytes: u64) {
         let bytes = if bytes <= FREE_BYTES { 0 } else { bytes.next_multiple_of(FREE_BYTES) };
         if bytes > charge.bytes() {
-            self.db.core().memory.charge(charge, bytes);
+            self.db().core().memory.charge(charge, bytes);
         } else if bytes < charge.bytes() {
             charge.resize(bytes);
         }
@@ -545,7 +551,7 @@ impl Transaction {
     }
 
     fn check(&self, keyspace: &Keyspace) -> Result<()> {
-        if !keyspace.is_of(&self.db) {
+        if !keyspace.is_of(self.db()) {
             return Err(Error::invalid(format!(
                 "keyspace {:?} and the transaction belong to different databases",
                 keyspace.name()

@@ -55,13 +55,11 @@ impl ReadSet {
         if is_known { 0 } else { key.len() as u64 + KEY_BYTES }
     }
 
-    /// Adds a key.
-    pub fn add_key(&mut self, keyspace: KeyspaceId, digest: KeyDigest, key: &[u8]) {
-        let reads = self.keyspaces.entry(keyspace).or_default();
-        if !reads.keys.contains_key(key) && reads.ranges.covering(key).is_none() {
-            self.keys_bytes += key.len() as u64 + KEY_BYTES;
-            reads.keys.insert(Bytes::copy_from_slice(key), digest);
-        }
+    /// Adds a key that is not among the reads.
+    pub fn add_key(&mut self, keyspace: KeyspaceId, digest: KeyDigest, key: Bytes) {
+        self.keys_bytes += key.len() as u64 + KEY_BYTES;
+        let other = self.keyspaces.entry(keyspace).or_default().keys.insert(key, digest);
+        debug_assert!(other.is_none(), "a key is added twice");
     }
 
     /// Adds a scan that may read all of `range`.
@@ -92,15 +90,17 @@ impl ReadSet {
             + self.keyspaces.values().map(|reads| reads.ranges.bytes()).sum::<u64>()
     }
 
-    /// Adds all reads to conditions.
-    pub fn conditions(&self, keys: &mut Vec<KeyRead>, ranges: &mut Vec<RangeRead>) {
-        for (&keyspace, reads) in &self.keyspaces {
-            let read =
-                |(key, digest): (&Bytes, &KeyDigest)| KeyRead { keyspace, digest: *digest, key: key.clone() };
-            keys.extend(reads.keys.iter().map(read));
+    /// All reads as conditions: keys, then ranges.
+    pub fn into_conditions(self) -> (Vec<KeyRead>, Vec<RangeRead>) {
+        let count = self.keyspaces.values().map(|reads| reads.keys.len()).sum();
+        let (mut keys, mut ranges) = (Vec::with_capacity(count), Vec::new());
+        for (keyspace, reads) in self.keyspaces {
+            let read = |(key, digest): (Bytes, KeyDigest)| KeyRead { keyspace, digest, key };
+            keys.extend(reads.keys.into_iter().map(read));
             ranges.extend(reads.ranges.iter().map(|range| RangeRead { keyspace, range }));
         }
-        let open = self.scans.values().filter(|(_, range)| !range.is_empty());
-        ranges.extend(open.map(|(keyspace, range)| RangeRead { keyspace: *keyspace, range: range.clone() }));
+        let open = self.scans.into_values().filter(|(_, range)| !range.is_empty());
+        ranges.extend(open.map(|(keyspace, range)| RangeRead { keyspace, range }));
+        (keys, ranges)
     }
 }

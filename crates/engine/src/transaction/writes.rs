@@ -31,6 +31,9 @@ const KEY_BYTES: u64 = 160;
 /// Number of savepoints made in this process, so that none is taken for one of another transaction.
 static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 
+/// Maximum memory that the operations of a commit reserve ahead.
+const RESERVED_BYTES_MAX: u64 = 1 << 20;
+
 /// State of a key in a transaction: a value, or none.
 pub(super) type State = Option<Bytes>;
 
@@ -69,17 +72,17 @@ enum Undo {
 impl Undo {
     fn bytes(&self) -> u64 {
         match self {
-            Self::Key { key, before, .. } => key_bytes(key, before.as_ref().unwrap_or(&None)),
+            Self::Key { key, before, .. } => key_bytes(key.len(), before.as_ref().unwrap_or(&None)),
             Self::Range { removed, added, .. } => {
-                let keys_bytes: u64 = removed.iter().map(|(key, state)| key_bytes(key, state)).sum();
+                let keys_bytes: u64 = removed.iter().map(|(key, state)| key_bytes(key.len(), state)).sum();
                 keys_bytes + added.as_ref().map_or(0, Added::bytes) + size_of::<Self>() as u64
             }
         }
     }
 }
 
-fn key_bytes(key: &Bytes, state: &State) -> u64 {
-    (key.len() + state.as_ref().map_or(0, Bytes::len)) as u64 + KEY_BYTES
+fn key_bytes(key_len: usize, state: &State) -> u64 {
+    (key_len + state.as_ref().map_or(0, Bytes::len)) as u64 + KEY_BYTES
 }
 
 /// Memory that an operation adds at most, without what reverses it.
@@ -94,10 +97,12 @@ pub(super) fn bytes_of(op: OpRef<'_>) -> u64 {
 impl Writes {
     /// Sets the state of a key.
     pub fn set(&mut self, keyspace: KeyspaceId, key: Bytes, state: State) {
-        self.bytes += key_bytes(&key, &state);
-        let before = self.keyspaces.entry(keyspace).or_default().keys.insert(key.clone(), state);
-        self.bytes -= before.as_ref().map_or(0, |before| key_bytes(&key, before));
-        self.note(|| Undo::Key { keyspace, key, before });
+        let key_len = key.len();
+        let undo_key = if self.savepoints.is_empty() { Bytes::new() } else { key.clone() };
+        self.bytes += key_bytes(key_len, &state);
+        let before = self.keyspaces.entry(keyspace).or_default().keys.insert(key, state);
+        self.bytes -= before.as_ref().map_or(0, |before| key_bytes(key_len, before));
+        self.note(|| Undo::Key { keyspace, key: undo_key, before });
     }
 
     /// Deletes every key of a range, which is not empty.
@@ -109,7 +114,7 @@ impl Writes {
         let before_bytes = writes.deleted.bytes();
         let added = writes.deleted.add(range);
         self.bytes = (self.bytes + writes.deleted.bytes()).saturating_sub(before_bytes);
-        self.bytes -= removed.iter().map(|(key, state)| key_bytes(key, state)).sum::<u64>();
+        self.bytes -= removed.iter().map(|(key, state)| key_bytes(key.len(), state)).sum::<u64>();
         self.note(|| Undo::Range { keyspace, removed, added });
     }
 
@@ -194,13 +199,13 @@ impl Writes {
         match undo {
             Undo::Key { keyspace, key, before } => {
                 let keys = &mut self.keyspaces.entry(keyspace).or_default().keys;
-                self.bytes += before.as_ref().map_or(0, |before| key_bytes(&key, before));
+                self.bytes += before.as_ref().map_or(0, |before| key_bytes(key.len(), before));
                 let undone = match before {
                     Some(before) => keys.insert(key.clone(), before),
                     None => keys.remove(&key),
                 };
                 debug_assert!(undone.is_some(), "a change of {key:?} is reversed that was not made");
-                self.bytes -= undone.map_or(0, |undone| key_bytes(&key, &undone));
+                self.bytes -= undone.map_or(0, |undone| key_bytes(key.len(), &undone));
             }
             Undo::Range { keyspace, removed, added } => {
                 let writes = self.keyspaces.entry(keyspace).or_default();
@@ -209,7 +214,7 @@ impl Writes {
                     writes.deleted.undo(added);
                 }
                 self.bytes = (self.bytes + writes.deleted.bytes()).saturating_sub(before_bytes);
-                self.bytes += removed.iter().map(|(key, state)| key_bytes(key, state)).sum::<u64>();
+                self.bytes += removed.iter().map(|(key, state)| key_bytes(key.len(), state)).sum::<u64>();
                 writes.keys.extend(removed);
             }
         }
@@ -229,6 +234,8 @@ impl Writes {
     /// `Invalid` for more than a batch can have.
     pub fn operations(&self) -> Result<Operations> {
         let mut operations = Operations::default();
+        // More than the operations take, unless the bookkeeping of a key is less than its header.
+        operations.encoded.reserve(usize::try_from(self.bytes.min(RESERVED_BYTES_MAX)).unwrap_or_default());
         for (keyspace, writes) in self.iter() {
             for range in writes.deleted.iter() {
                 let (start, end) = (&range.lower[..], range.upper.as_deref());

@@ -279,7 +279,7 @@ impl Writer {
     fn admit(&self, bytes: usize, options: WriteOptions) -> Result<Durability> {
         self.lifecycle.check_writable()?;
         let durability = self.durability(options)?;
-        self.pressure.admit(bytes, options.deadline_ms)?;
+        self.pressure.admit(bytes, options.deadline_ms.or_else(|| self.settings.write_deadline_ms()))?;
         Ok(durability)
     }
 

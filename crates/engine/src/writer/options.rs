@@ -19,8 +19,8 @@ use crate::options::settings::Durability;
 pub struct WriteOptions {
     /// Durability that the acknowledgement guarantees.
     pub durability: Option<Durability>,
-    /// Longest wait for flushes and compactions before the write fails with `Stalled`; `None` waits
-    /// without limit.
+    /// Longest wait for flushes and compactions before the write fails with `Stalled`; `None`: that
+    /// of the database ([`crate::Builder::write_deadline`]), by default without limit.
     pub deadline_ms: Option<u64>,
 }
 

@@ -33,6 +33,7 @@ pub mod oracle;
 pub mod pool;
 pub mod runner;
 pub mod seed;
+pub mod serial;
 pub mod shrink;
 pub mod soak;
 pub mod stress;

@@ -25,3 +25,4 @@ mod repair;
 mod scarce;
 mod stress;
 mod sweep;
+mod transactions;

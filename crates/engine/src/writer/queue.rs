@@ -466,6 +466,49 @@ mod tests {
     }
 
     #[test]
+    fn ranges_are_checked_against_earlier_batches_of_the_group() {
+        let db = db();
+        let core = db.core();
+        let reader_of = |low: &str, high: &str| {
+            let mut transaction = db.transaction();
+            assert_eq!(transaction.range(low..high).count(), 0);
+            transaction.put(low, "v").expect("put");
+            transaction
+        };
+        let [put, deleted, before, behind, refused] =
+            [("a", "c"), ("g", "k"), ("c", "f"), ("h", "k"), ("a1", "a2")]
+                .map(|(low, high)| reader_of(low, high));
+        let outcomes = std::thread::scope(|scope| {
+            let busy = core.writer.writing.lock();
+            let mut writers = Vec::new();
+            let mut join = |write: Box<dyn FnOnce() -> Result<()> + Send>| {
+                writers.push(scope.spawn(write));
+                wait_for(core, writers.len() - 1);
+            };
+            join(Box::new(|| db.put("b", "v")));
+            join(Box::new(|| db.delete_range("f".."h")));
+            join(Box::new(|| put.commit()));
+            join(Box::new(|| deleted.commit()));
+            // These end where the deleted range begins, and begin where it ends.
+            join(Box::new(|| before.commit()));
+            join(Box::new(|| behind.commit()));
+            // The first transaction would have written there, but it was refused.
+            join(Box::new(|| refused.commit()));
+            drop(busy);
+            let key = |error: crate::Error| error.conflict().map(|conflict| conflict.key.clone());
+            let outcome = |writer: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                writer.join().expect("no panic").map_err(key)
+            };
+            writers.into_iter().map(outcome).collect::<Vec<_>>()
+        });
+        let conflict = |key: &str| Err(Some(key.as_bytes().to_vec()));
+        assert_eq!(outcomes, [Ok(()), Ok(()), conflict("b"), conflict("g"), Ok(()), Ok(()), Ok(())]);
+        let keys: Vec<_> = db.iter().map(|entry| entry.expect("read").0.into_vec()).collect();
+        assert_eq!(keys, ["a1", "b", "c", "h"].map(|key| key.as_bytes().to_vec()));
+        assert_eq!(db.stats().commit_groups, 1);
+    }
+
+    #[test]
     fn a_group_whose_batches_are_all_refused_writes_nothing() {
         let db = db();
         let core = db.core();

@@ -21,6 +21,7 @@
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+pub mod acked;
 pub mod brief;
 pub mod compare;
 pub mod crash;
@@ -28,6 +29,7 @@ pub mod fault;
 pub mod files;
 pub mod fuzz;
 pub mod history;
+pub mod invariants;
 pub mod ops;
 pub mod oracle;
 pub mod pool;

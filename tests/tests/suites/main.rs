@@ -9,6 +9,7 @@ mod corruption;
 mod coverage;
 mod crash;
 mod crash_threads;
+mod crash_transactions;
 mod fault_then_crash;
 mod faults;
 mod formats;

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use shamba::env::{Env, MemFs, Vfs};
+use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 use shamba::{Db, Durability, ErrorKind, Isolation, Keyspace, MergePolicy, Swap, TransactionOptions};
 use shamba_tests::brief::is_brief;
 use shamba_tests::history::Ticks;
@@ -322,6 +322,20 @@ impl Open<'_> {
     }
 }
 
+/// Stops the other threads when the last of those that run transactions ends, by a panic too.
+struct Leaving<'a> {
+    left: &'a AtomicU64,
+    stop: &'a AtomicBool,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What a run of threads has done.
 struct Ran {
     history: Vec<Transaction>,
@@ -329,7 +343,10 @@ struct Ran {
 }
 
 fn run(isolation: Isolation, policy: MergePolicy, count: u64, seed: u64) -> Ran {
-    let env = Env { vfs: Arc::new(MemFs::new()) as Arc<dyn Vfs>, ..Env::real() };
+    // Some reads of tables take time, so that others write while a commit reads what changed.
+    let files = FaultFs::new(Arc::new(MemFs::new()), seed);
+    files.add_rule(FaultRule::storm(0.1, Effect::LatencyUs(150)).on(&[OpKind::Read]).at_path(".sst"));
+    let env = Env { vfs: Arc::new(files), ..Env::real() };
     let db = Vector::plain(policy).builder(Path::new("/db"), &env).open().expect("open");
     let spaces = vec![db.keyspace("default").expect("keyspace"), db.keyspace("second").expect("keyspace")];
     let world = World { db, spaces, ticks: Ticks::default(), numbers: AtomicU64::new(1) };
@@ -339,11 +356,8 @@ fn run(isolation: Isolation, policy: MergePolicy, count: u64, seed: u64) -> Ran 
         let (world, stop, left) = (&world, &stop, &left);
         let transactors = (0..THREADS).map(|thread| {
             scope.spawn(move || {
-                let seen = world.transact(isolation, count, mixed(seed, thread));
-                if left.fetch_sub(1, Ordering::Relaxed) == 1 {
-                    stop.store(true, Ordering::Relaxed);
-                }
-                seen
+                let _leaving = Leaving { left, stop };
+                world.transact(isolation, count, mixed(seed, thread))
             })
         });
         let transactors: Vec<_> = transactors.collect();

@@ -21,6 +21,7 @@
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+pub mod acked;
 pub mod brief;
 pub mod compare;
 pub mod crash;
@@ -28,11 +29,13 @@ pub mod fault;
 pub mod files;
 pub mod fuzz;
 pub mod history;
+pub mod invariants;
 pub mod ops;
 pub mod oracle;
 pub mod pool;
 pub mod runner;
 pub mod seed;
+pub mod serial;
 pub mod shrink;
 pub mod soak;
 pub mod stress;

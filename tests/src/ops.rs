@@ -37,6 +37,8 @@ pub enum Op {
         /// Whether by an update, else by compare-and-swap.
         is_update: bool,
     },
+    /// A transaction, from its beginning to its commit.
+    Transaction(Box<TransactionOp>),
     /// Point reads of a key by every available method.
     Get {
         /// Index into `SPACES`.
@@ -149,6 +151,23 @@ pub enum Op {
     Verify,
     /// Explains a lookup.
     Explain(Vec<u8>),
+}
+
+/// A transaction that reads, while something else is written, and then writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TransactionOp {
+    /// The keys that it reads, each with an index into `SPACES`.
+    pub gets: Vec<(usize, Vec<u8>)>,
+    /// The keyspace and the span of its scan, and whether that is backward.
+    pub scan: (usize, Span, bool),
+    /// Its writes, in order.
+    pub changes: Vec<Change>,
+    /// A write outside of it, between its reads and its writes.
+    pub outside: Option<Change>,
+    /// Whether it has snapshot isolation; else it is serializable.
+    pub is_snapshot: bool,
+    /// Whether the commit must be durable when acknowledged.
+    pub sync: bool,
 }
 
 /// The target of a redesign.
@@ -292,7 +311,8 @@ impl Generator {
     fn op(&mut self) -> Op {
         let shape = self.shape;
         match self.rng.u32(..1000) {
-            0..400 => Op::Write(self.change()),
+            0..380 => Op::Write(self.change()),
+            380..400 => Op::Transaction(Box::new(self.transaction())),
             400..420 => match self.change() {
                 Change::Put { space, key, value } => {
                     Op::Replace { space, key, new: Some(value), is_update: self.rng.bool() }
@@ -365,6 +385,23 @@ impl Generator {
             991..995 => Op::Redesign(self.redesign()),
             _ => Op::Explain(shape.near(&mut self.rng)),
         }
+    }
+
+    fn transaction(&mut self) -> TransactionOp {
+        let shape = self.shape;
+        let mut gets: Vec<_> =
+            (0..self.rng.usize(..4)).map(|_| (self.space(), shape.near(&mut self.rng))).collect();
+        let scan = (self.space(), shape.narrow_span(&mut self.rng), self.rng.bool());
+        let changes: Vec<Change> = (0..self.rng.usize(..5)).map(|_| self.change()).collect();
+        let outside = (self.rng.u8(..3) > 0).then(|| self.change());
+        let (is_snapshot, sync) = (self.rng.u8(..3) == 0, self.rng.u8(..4) == 0);
+        if let Some(Change::Put { space, key, .. } | Change::Delete { space, key }) = &outside {
+            // Random keys seldom conflict.
+            if self.rng.bool() {
+                gets.push((*space, key.clone()));
+            }
+        }
+        TransactionOp { gets, scan, changes, outside, is_snapshot, sync }
     }
 
     fn redesign(&mut self) -> Redesign {
@@ -475,6 +512,20 @@ impl fmt::Debug for Op {
             Self::Replace { space, key, new, is_update } => {
                 let new = new.as_deref().map_or_else(|| "nothing".to_owned(), shown);
                 write!(f, "replace {space}:{} by {new} is_update={is_update}", shown(key))
+            }
+            Self::Transaction(op) => {
+                let TransactionOp { gets, scan: (space, span, reverse), changes, outside, .. } = &**op;
+                let gets = gets.iter().map(|(space, key)| format!("get {space}:{}; ", shown(key)));
+                let changes = changes.iter().map(shown_change).collect::<Vec<_>>().join("; ");
+                write!(
+                    f,
+                    "transaction is_snapshot={} sync={} {{ {}scan {space}:{} reverse={reverse} | {} | {changes} }}",
+                    op.is_snapshot,
+                    op.sync,
+                    gets.collect::<String>(),
+                    shown_span(span),
+                    outside.as_ref().map(shown_change).unwrap_or_default()
+                )
             }
             Self::Get { space, key } => write!(f, "get {space}:{}", shown(key)),
             Self::MultiGet { space, keys } => {

@@ -9,6 +9,7 @@
 //! continues from there.
 
 mod conditional;
+mod transaction;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -175,6 +176,7 @@ impl Runner {
             Op::Replace { space, key, new, is_update } => {
                 self.replace(*space, key, new.as_deref(), *is_update)
             }
+            Op::Transaction(op) => self.transaction(op),
             Op::Batch { changes, sync } => self.batch(changes, *sync && !self.vector.no_wal),
             Op::Get { space, key } => self.get(*space, key),
             Op::MultiGet { space, keys } => self.multi_get(*space, keys),

@@ -73,7 +73,7 @@ fn one_sync_serves_all_tickets_before_it() {
 }
 
 #[test]
-fn callbacks_are_called_once_and_may_call_the_database() {
+fn callbacks_are_called_once_and_may_read_the_database() {
     let db = open();
     let told = Told::default();
     told.wait_for("a", appended(&db, "a"));
@@ -81,13 +81,12 @@ fn callbacks_are_called_once_and_may_call_the_database() {
     let (other, counted) = (db.clone(), Arc::clone(&calls));
     appended(&db, "b").on_durable(move |outcome| {
         outcome.expect("durable");
-        other.put("from a callback", "value").expect("put");
+        assert!(other.contains_key("b").expect("read"));
         counted.fetch_add(1, Ordering::Relaxed);
     });
     assert_eq!(told.take(), []);
     db.sync().expect("synced");
     assert_eq!((told.take(), calls.load(Ordering::Relaxed)), (vec![("a", None)], 1));
-    assert!(db.contains_key("from a callback").expect("read"));
     told.wait_for("durable already", appended(&db, "c"));
     db.close().expect("closed");
     assert_eq!(told.take(), [("durable already", None)]);
@@ -126,6 +125,42 @@ fn without_a_log_a_flush_makes_writes_durable() {
     assert!(!ticket.is_durable());
     ticket.wait().expect("flushed");
     assert!(ticket.is_durable() && db.stats().flushes == 1);
+    db.ingest([("b", "1"), ("c", "1")]).expect("ingested");
+    assert!(db.ticket().is_durable());
+}
+
+#[test]
+fn what_an_open_finds_in_tables_is_durable() {
+    let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
+    let db = open_on(&files);
+    let ticket = appended(&db, "a");
+    db.flush().expect("flushed");
+    assert!(ticket.is_durable());
+    drop(ticket);
+    db.close().expect("closed");
+    assert!(open_on(&files).ticket().is_durable());
+}
+
+/// The thread that syncs the log may be the last user of a database, by what a callback has
+/// captured.
+#[test]
+fn a_callback_may_drop_the_last_handle() {
+    let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
+    let db = Db::builder("/db").env(env.clone()).info_log(false).open().expect("opened");
+    let (told, wait) = std::sync::mpsc::channel();
+    let mut batch = db.batch();
+    batch.put("a", "1");
+    let soon = Durability::Interval { ms: 1, bytes: u64::MAX };
+    let ticket = batch.commit_ticket_with(soon).expect("committed");
+    drop(batch);
+    ticket.on_durable(move |outcome| {
+        drop(db);
+        told.send(outcome.is_ok()).expect("the test waits");
+    });
+    assert!(wait.recv().expect("called"));
+    // The lock of the directory is free again.
+    let db = Db::builder("/db").env(env).open().expect("opened again");
+    assert!(db.contains_key("a").expect("read"));
 }
 
 /// After a power loss, everything is there whose ticket said that it was durable.

@@ -1,9 +1,9 @@
 //! Transactions: conflicts, durability, memory, savepoints, and many threads whose sums must hold.
 //! `transaction_model.rs` compares them with a model.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use shamba::env::{Env, MemFs, Vfs};
+use shamba::env::{Clock, Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
 use shamba::{Db, Durability, ErrorKind, Isolation, TransactionOptions};
 
 fn open(seed: u64) -> Db {
@@ -310,4 +310,73 @@ fn a_transaction_is_durable_as_asked_and_gives_up_after_its_attempts() {
     });
     assert_eq!(failed.expect_err("its own error").kind(), ErrorKind::Invalid);
     assert!(!db.contains_key("d").expect("read"));
+}
+
+/// A clock whose sleeps run something else, once: what happens while a slow read of a file lasts.
+#[derive(Default)]
+struct Meanwhile(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+impl Clock for Meanwhile {
+    fn now_us(&self) -> u64 {
+        0
+    }
+
+    fn unix_ms(&self) -> u64 {
+        0
+    }
+
+    fn sleep_us(&self, _us: u64) {
+        let work = self.0.lock().expect("nobody panics with it").take();
+        if let Some(work) = work {
+            work();
+        }
+    }
+
+    fn wait_ns(&self, _ns: u64) {}
+}
+
+/// While a commit reads the tables that may hold a change, others write what it depends on, and
+/// a compaction may leave nothing of it: the commit is refused all the same.
+#[test]
+fn a_change_while_tables_are_read_is_a_conflict() {
+    for is_compacted in [false, true] {
+        let meanwhile = Arc::new(Meanwhile::default());
+        let files = FaultFs::with_clock(Arc::new(MemFs::new()), 1, Arc::clone(&meanwhile) as Arc<dyn Clock>);
+        let db = Db::builder("/db").env(Env::deterministic(Arc::new(files.clone()), 1));
+        let db = db.info_log(false).open().expect("opened");
+        for number in 0..100 {
+            db.put(format!("key {number:03}"), "0").expect("put");
+        }
+        db.flush().expect("flushed");
+        db.compact().expect("compacted");
+        let mut transaction = db.transaction();
+        assert!(transaction.get("key 050").expect("read").is_some());
+        transaction.put("sum", "1").expect("put");
+        // The table of these may hold a newer version of the key, and does not.
+        db.put("key 049", "1").expect("put");
+        db.put("key 051", "1").expect("put");
+        db.flush().expect("flushed");
+        files.add_rule(FaultRule::storm(1.0, Effect::LatencyUs(1)).on(&[OpKind::Read]).at_path(".sst"));
+        let work = {
+            let db = db.clone();
+            move || {
+                db.delete("key 050").expect("deleted");
+                if is_compacted {
+                    db.flush().expect("flushed");
+                    db.compact().expect("compacted");
+                }
+            }
+        };
+        *meanwhile.0.lock().expect("nobody panics with it") = Some(Box::new(work));
+        let error = transaction.commit().expect_err("a key that it has read was deleted");
+        assert_eq!(error.conflict().expect("a conflict").key, b"key 050", "{error}");
+        assert!(meanwhile.0.lock().expect("nobody panics with it").is_none(), "no table was read");
+        assert!(!db.contains_key("sum").expect("read"));
+    }
 }

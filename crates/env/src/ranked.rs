@@ -45,11 +45,6 @@ impl<T> Ranked<T> {
         RankedGuard { guard: lock(&self.mutex), _held: held::Held::new(self.place) }
     }
 
-    /// The value, whose only user the caller is.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the lock; `None` while another thread holds it.
     #[inline]
     pub fn try_lock(&self) -> Option<RankedGuard<'_, T>> {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use shamba::env::{CrashPolicy, Env, SimFs};
 use shamba::{Db, Durability, MergePolicy, Stats};
+use shamba_tests::acked::{Acked, durable};
 use shamba_tests::pool;
 use shamba_tests::seed;
 use shamba_tests::tally::Tally;
@@ -20,16 +21,6 @@ const HOME: &str = "/db";
 const WRITERS: usize = 3;
 const BATCHES: usize = 160;
 const IMAGES: usize = 1_200;
-
-/// One writer's observation of one batch; positions are in the order of all such events.
-#[derive(Clone, Copy, Debug)]
-struct Acked {
-    begun: usize,
-    acked: usize,
-    /// Number of calls of the disk when the batch was acknowledged.
-    calls: u64,
-    sync: bool,
-}
 
 /// A life, and the times of its acknowledgements.
 struct Life {
@@ -95,21 +86,6 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
 }
 
 impl Life {
-    /// Number of a writer's batches that must survive a crash after call `k`.
-    fn durable(&self, k: u64) -> Vec<usize> {
-        let synced = self.batches.iter().flatten().filter(|batch| batch.sync && batch.calls <= k);
-        let newest = synced.map(|batch| batch.begun).max();
-        let own = |batches: &Vec<Acked>| batches.iter().rposition(|batch| batch.sync && batch.calls <= k);
-        self.batches
-            .iter()
-            .map(|batches| {
-                let before =
-                    newest.map_or(0, |begun| batches.iter().filter(|batch| batch.acked < begun).count());
-                before.max(own(batches).map_or(0, |at| at + 1))
-            })
-            .collect()
-    }
-
     fn check(&self, k: u64, policy: &CrashPolicy) -> Result<u64, String> {
         let image = self.fs.crash(k, policy);
         let hash = image.image_hash();
@@ -117,7 +93,7 @@ impl Life {
         let opened = self.vector.builder(Path::new(HOME), &env).open();
         let db: Db = opened.map_err(|error| format!("recovery: {error:?}"))?;
         let failed = |error: shamba::Error| format!("a read failed: {error}");
-        for (writer, durable) in self.durable(k).into_iter().enumerate() {
+        for (writer, durable) in durable(&self.batches, k).into_iter().enumerate() {
             let mut count = 0;
             for number in 0..BATCHES {
                 let [left, right] = keys(writer, number);

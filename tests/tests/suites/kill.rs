@@ -3,12 +3,16 @@
 //! The worker is this test binary, run again. It writes numbered batches and prints `ack N` after
 //! each. The parent counts them, kills the worker at a random moment, opens the database and
 //! requires every acknowledged batch, each complete, without a gap.
+//!
+//! Another worker has threads that run the transactions of [`shamba_tests::invariants`]: after each
+//! kill all invariants hold, and every acknowledged transaction is there.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use shamba::{Db, Durability, MergePolicy};
+use shamba_tests::invariants::World;
 use shamba_tests::tally::Tally;
 
 const VARIABLE: &str = "SHAMBA_KILL_WORKER";
@@ -77,9 +81,9 @@ fn newest(path: &Path) -> u64 {
     names.filter_map(|name| name.strip_suffix(".sst")?.parse().ok()).max().unwrap_or(0)
 }
 
-fn spawn(path: &Path) -> Child {
+fn spawn(worker: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().expect("a test knows its own binary"))
-        .args(["kill::worker", "--exact", "--nocapture", "--test-threads=1"])
+        .args([worker, "--exact", "--nocapture", "--test-threads=1"])
         .env(VARIABLE, path)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -97,7 +101,7 @@ fn acknowledged_writes_survive_kill_9() {
     let mut rng = fastrand::Rng::with_seed(9);
     let (mut survived, mut kills, mut newest_file) = (0, 0, 0);
     for cycle in 0..CYCLES {
-        let mut worker = spawn(&path);
+        let mut worker = spawn("kill::worker", &path);
         let lines = BufReader::new(worker.stdout.take().expect("piped")).lines();
         // Killed in the middle of a write: the worker does not wait for the parent to count.
         let until = survived + rng.u64(1..400);
@@ -130,4 +134,76 @@ fn acknowledged_writes_survive_kill_9() {
     let tally = Tally::of(&[("kills", kills), ("batches", survived), ("newest table", newest_file)]);
     tally.tell("kill-worker", "suite F");
     tally.require(&[("kills", u64::from(CYCLES)), ("batches", 400), ("newest table", 20)]);
+}
+
+/// Number of threads of the worker that runs transactions.
+const THREADS: usize = 3;
+
+/// The body of the worker that runs transactions; a test that does nothing unless started by the
+/// parent.
+#[test]
+fn transactor() {
+    let Ok(path) = std::env::var(VARIABLE) else { return };
+    let world = World::open(open(Path::new(&path)).expect("the worker opens the database"));
+    let world = world.expect("the accounts");
+    let counts = world.check(THREADS).expect("the invariants hold");
+    std::thread::scope(|scope| {
+        for (thread, mut count) in counts.into_iter().enumerate() {
+            let world = &world;
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::new();
+                loop {
+                    count += 1;
+                    world.work(thread, count, Durability::NoSync, &mut rng).expect("a transaction");
+                    let mut out = std::io::stdout().lock();
+                    let said = writeln!(out, "ack {thread} {count}").and_then(|()| out.flush());
+                    said.expect("the parent listens");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn acknowledged_transactions_survive_kill_9() {
+    let dir =
+        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory");
+    let path = dir.path().join("db");
+    let mut rng = fastrand::Rng::with_seed(10);
+    let (mut survived, mut kills, mut newest_file) = (vec![0; THREADS], 0, 0);
+    for cycle in 0..CYCLES {
+        let mut worker = spawn("kill::transactor", &path);
+        let lines = BufReader::new(worker.stdout.take().expect("piped")).lines();
+        let (mut acked, mut left) = (survived.clone(), rng.u64(1..400));
+        for line in lines {
+            let Ok(line) = line else { break };
+            let Some((thread, count)) = line.strip_prefix("ack ").and_then(|line| line.split_once(' '))
+            else {
+                continue;
+            };
+            let thread: usize = thread.parse().expect("a number");
+            acked[thread] = count.parse().expect("a number");
+            left -= 1;
+            if left == 0 {
+                worker.kill().expect("kill -9");
+                kills += 1;
+                break;
+            }
+        }
+        worker.wait().expect("wait");
+        assert_eq!(left, 0, "cycle {cycle}: the worker ended by itself after {acked:?}");
+        let world = World::open(open(&path).expect("a kill leaves a database that opens")).expect("open");
+        let found = world.check(THREADS).unwrap_or_else(|error| panic!("cycle {cycle}: {error}"));
+        let is_lost = found.iter().zip(&acked).any(|(found, acked)| found < acked);
+        assert!(!is_lost, "cycle {cycle}: {acked:?} were acknowledged, {found:?} are there");
+        survived = found;
+        newest_file = newest_file.max(newest(&path));
+        if cycle % 3 == 0 {
+            world.db().clone().close().expect("close");
+        }
+    }
+    let all = survived.iter().sum();
+    let tally = Tally::of(&[("kills", kills), ("transactions", all), ("newest table", newest_file)]);
+    tally.tell("kill-transactor", "suite F, transactions");
+    tally.require(&[("kills", u64::from(CYCLES)), ("transactions", 400), ("newest table", 5)]);
 }

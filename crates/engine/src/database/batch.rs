@@ -147,7 +147,16 @@ impl Batch {
     /// # Errors
     /// As [`Batch::commit`].
     pub fn commit_ticket(&mut self) -> Result<Ticket> {
-        let seq = self.commit_at(WriteOptions::default())?;
+        self.commit_ticket_with(WriteOptions::default())
+    }
+
+    /// [`Batch::commit_ticket`] with a durability, such as `NoSync` in a database whose default is
+    /// `Sync`, or with full options.
+    ///
+    /// # Errors
+    /// As [`Batch::commit_with`].
+    pub fn commit_ticket_with(&mut self, options: impl Into<WriteOptions>) -> Result<Ticket> {
+        let seq = self.commit_at(options.into())?;
         Ok(Ticket::new(self.db.clone(), seq))
     }
 

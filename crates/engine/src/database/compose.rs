@@ -198,11 +198,11 @@ fn connect(core: &Core) {
     let of_failures = Arc::downgrade(&core.scheduler);
     let (lifecycle, durable) = (Arc::downgrade(&core.lifecycle), Arc::clone(core.writer.durable()));
     core.lifecycle.on_failure(Box::new(move || {
-        if let Some(failure) = lifecycle.upgrade().and_then(|lifecycle| lifecycle.failure()) {
-            durable.end(&failure);
-        }
         if let Some(scheduler) = of_failures.upgrade() {
             scheduler.notify();
+        }
+        if let Some(failure) = lifecycle.upgrade().and_then(|lifecycle| lifecycle.failure()) {
+            durable.end(&failure);
         }
     }));
     let (of_idle, workload) = (Arc::downgrade(&core.scheduler), Arc::clone(&core.workload));

@@ -108,7 +108,8 @@ impl Core {
         self.writer.stop_syncs();
         self.waker.leave();
         let thread = self.sync_thread.lock().take();
-        if let Some(thread) = thread {
+        // A callback for durable writes, which that thread calls, may drop the last handle.
+        if let Some(thread) = thread.filter(|thread| !thread.is_current()) {
             let _ = thread.join(); // A panic was reported when it happened.
         }
     }

@@ -70,9 +70,13 @@ impl Ticket {
     /// Calls `callback` once: when the write is durable, at once if it is already, or with an error
     /// when it cannot become durable any more, because writes were turned off or the database was
     /// dropped without [`Db::close`]. This syncs nothing: a sync comes with [`Ticket::wait`],
-    /// [`Db::sync`], `close`, or writes that ask for [`Durability`](crate::Durability). The
-    /// callback is called by the thread that made the write durable, which waits for it. It may
-    /// call the database.
+    /// [`Db::sync`], `close`, or writes that ask for [`Durability`](crate::Durability).
+    ///
+    /// The callback is called by the thread that made the write durable, which waits for it. That
+    /// may be the thread that flushes. So the callback should wake another thread or task, and it
+    /// must not wait for a flush itself: it may read, but should not write, flush or close. While
+    /// it waits, it keeps alive what it captured; a captured [`Db`] or ticket keeps the database
+    /// open. A panic in it is caught.
     pub fn on_durable(self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         self.db.core().writer.durable().when(self.seq, Box::new(callback));
     }

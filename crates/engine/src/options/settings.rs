@@ -181,8 +181,9 @@ impl Settings {
 
     /// Longest wait of a write without a deadline of its own, in milliseconds; `None` for no bound.
     pub fn write_deadline_ms(&self) -> Option<u64> {
-        let deadline_ms = u64::try_from(self.write_deadline.as_millis()).unwrap_or(u64::MAX);
-        (self.write_deadline > std::time::Duration::ZERO).then_some(deadline_ms)
+        // Rounded up: a deadline below a millisecond is not one of nothing.
+        let deadline_ms = u64::try_from(self.write_deadline.as_nanos().div_ceil(1_000_000));
+        Some(deadline_ms.unwrap_or(u64::MAX)).filter(|deadline_ms| *deadline_ms > 0)
     }
 
     /// Maximum age of a tombstone in milliseconds; `None` for no bound.

@@ -262,9 +262,7 @@ impl Scheduler {
             flushed.as_ref().is_none_or(|flushed| Arc::ptr_eq(flushed, &generation)),
             "another generation than the oldest was flushed"
         );
-        if let Some(flushed) = &flushed {
-            self.writer.durable().advance(flushed.last_seq);
-        }
+        let durable_seq = flushed.as_ref().map(|flushed| flushed.last_seq);
         drop((generation, flushed));
         let mut state = self.background.state.lock();
         assert!(state.flushing, "a flush ended that had not begun");
@@ -281,6 +279,10 @@ impl Scheduler {
         self.memory.balance();
         self.background.progress.notify_all();
         self.background.wake();
+        if let Some(seq) = durable_seq {
+            // After all else: this calls code of the user.
+            self.writer.durable().advance(seq);
+        }
         if let Err(error) = &outcome {
             // The files of the attempt must be removed before the next one: they may fill the disk.
             self.catalog.remove_obsolete_files();

@@ -26,6 +26,8 @@ impl Transaction {
         self.check_usable()?;
         let mut operations = self.writes.operations()?;
         let mut conditions = Arc::new(self.take_conditions());
+        // The operations have their place in memory.
+        self.writes.clear();
         let core = self.db().core();
         let work = core.telemetry.work();
         let mut rounds = 1;
@@ -63,7 +65,7 @@ impl Transaction {
     /// The keys and ranges that must be unchanged when the transaction commits. The reads are taken
     /// out of it.
     fn take_conditions(&mut self) -> Conditions {
-        let reads = std::mem::take(&mut self.noted.get_mut().reads);
+        let reads = std::mem::take(&mut self.noted.lock().reads);
         let (mut keys, mut ranges) = reads.into_conditions();
         if self.options.isolation == Isolation::Snapshot {
             let digest = self.db().core().reads.digest();

@@ -501,7 +501,7 @@ impl Transaction {
 
     fn write(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
         check_op(op)?;
-        let read_bytes = self.noted.get_mut().reads.bytes();
+        let read_bytes = self.noted.lock().reads.bytes();
         self.check_memory(self.writes.bytes() + read_bytes + bytes_of(op))?;
         match op {
             OpRef::Put { key, value } => {

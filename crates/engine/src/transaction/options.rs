@@ -36,7 +36,7 @@ pub struct TransactionOptions {
     /// Durability and deadline of the commit. Default: those of the database.
     pub write: WriteOptions,
     /// Maximum memory of what the transaction has written and read. Beyond it operations return
-    /// `Invalid`. Default `None`: an eighth of the memory budget, at least 1 MiB.
+    /// `Invalid`. Default `None`: an eighth of the memory budget, from 1 MiB to 1 GiB.
     pub memory_bytes: Option<u64>,
     /// Maximum number of times that [`crate::Db::transact`] runs the transaction. Default: 100.
     pub attempts: u32,

@@ -81,11 +81,12 @@ impl Durable {
     pub fn end(&self, error: &Error) {
         let mut waiting = self.waiting.lock();
         waiting.end.get_or_insert_with(|| error.clone());
-        let given_up = std::mem::take(&mut waiting.callbacks);
+        let all = std::mem::take(&mut waiting.callbacks);
         drop(waiting);
-        for (_, callback) in given_up {
-            let error = error.clone();
-            call_unlocked(Box::new(move || callback(Err(error))));
+        for (seq, callback) in all {
+            // An advance may have raised the number, and not come to the list yet.
+            let outcome = if self.has(seq) { Ok(()) } else { Err(error.clone()) };
+            call_unlocked(Box::new(move || callback(outcome)));
         }
     }
 }

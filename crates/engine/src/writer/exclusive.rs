@@ -150,6 +150,8 @@ impl Writer {
         });
         assert_eq!(writing.last_seq, seq, "a write ran while tables were added");
         self.reads.publish(seq);
+        // The tables are durable, and so is everything before them.
+        self.durable.advance(seq);
         drop(kept);
         drop(noting);
         drop(before);

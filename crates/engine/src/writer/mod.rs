@@ -163,6 +163,14 @@ impl Writer {
 
     /// Begins to accept writes after `last_seq`, into `wal` unless the database has no log.
     pub fn begin(&self, last_seq: SeqNo, wal: Option<WalWriter>) {
+        let is_all_in_tables = self.begin_with(last_seq, wal);
+        if is_all_in_tables {
+            self.durable.advance(last_seq);
+        }
+    }
+
+    /// Begins to accept writes after `last_seq`. Returns whether no memtable has entries.
+    fn begin_with(&self, last_seq: SeqNo, wal: Option<WalWriter>) -> bool {
         let mut writing = self.writing.lock();
         assert!(writing.last_seq <= last_seq, "an open takes sequence numbers back");
         assert!(self.reads.visible() <= last_seq, "entries are visible before writes begin");
@@ -175,6 +183,7 @@ impl Writer {
         if let Some(wal) = wal {
             writing.log.begin(wal);
         }
+        writing.active.is_empty()
     }
 
     /// Begins to accept writes after `last_seq` into `wal`, while the entries up to there wait in
@@ -182,7 +191,7 @@ impl Writer {
     /// the logs that hold them are known to be durable.
     pub fn begin_after(&self, generations: Vec<Generation>, last_seq: SeqNo, wal: WalWriter) {
         let through = (!wal.is_predecessor_synced()).then_some(last_seq);
-        self.begin(last_seq, Some(wal));
+        self.begin_with(last_seq, Some(wal));
         let mut writing = self.writing.lock();
         assert!(writing.active.is_empty(), "replayed entries are in memtables that take writes");
         writing.log.follow_replayed(through);

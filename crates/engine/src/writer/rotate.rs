@@ -82,6 +82,7 @@ impl Writer {
     /// Seals the active memtables to free their memory. Does not wait for the writer's lock; does
     /// nothing if it is taken, or on failure.
     pub fn seal_for_memory(&self) {
+        let _events = hold_events();
         if let Some(mut writing) = self.writing.try_lock() {
             let _ = self.seal_active(&mut writing); // A write meets the same failure.
         }

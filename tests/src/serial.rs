@@ -38,7 +38,7 @@ use std::ops::Range;
 /// A keyspace and a key in it, both by number.
 pub type Key = (u8, u32);
 
-/// What a history must comply with.
+/// The rule that a history must comply with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// Strict serializability.
@@ -76,7 +76,7 @@ pub struct Transaction {
     pub end: u64,
     /// Its place in the order of commits.
     pub place: Place,
-    /// What it read, in any order.
+    /// Its reads, in any order.
     pub reads: Vec<Read>,
     /// Ranges that it deleted, before the writes of single keys.
     pub deleted: Vec<(u8, Range<u32>)>,
@@ -91,7 +91,8 @@ pub struct Checked {
     pub transactions: u64,
     /// Number of pairs of a transaction and a key that it read.
     pub reads: u64,
-    /// Number of reads of absent keys for which versions before and behind a value remained possible.
+    /// Number of reads of absent keys for which versions before and behind a value remained
+    /// possible.
     pub open: u64,
 }
 
@@ -366,7 +367,7 @@ impl<'h> Graph<'h> {
         }
     }
 
-    /// What holds whichever of these versions was read.
+    /// Adds the dependencies that hold whichever of these versions was read.
     fn add_read(&mut self, reader: usize, key: Key, versions: &[Version], candidates: &[usize]) {
         let (first, last) = (candidates[0], candidates[candidates.len() - 1]);
         if let Some(writer) = versions[first].writer {

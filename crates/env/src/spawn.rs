@@ -60,11 +60,6 @@ impl JoinHandle {
         Self { thread }
     }
 
-    /// Whether the caller is this thread, which cannot join itself.
-    pub fn is_current(&self) -> bool {
-        self.thread.thread().id() == std::thread::current().id()
-    }
-
     /// Whether the work has ended, so that [`JoinHandle::join`] would not wait.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()

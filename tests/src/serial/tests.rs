@@ -3,8 +3,8 @@
 use super::*;
 
 /// One transaction: `begin-end@place`, then what it did: `r KEY VALUE` (`-` for none), `s LOW HIGH
-/// KEY=VALUE ...` for a scan, `w KEY VALUE`, `d KEY`, `x LOW HIGH` for a deleted range. A place is a
-/// number, `=` and the value that was replaced, or none.
+/// KEY=VALUE ...` for a scan, `w KEY VALUE`, `d KEY`, `x LOW HIGH` for a deleted range. A place is
+/// a number, `=` and the value that was replaced, or none.
 fn transaction(text: &str) -> Transaction {
     let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| panic!("{word:?} in {text:?}"));
     let key = |word: &str| (0, number(word) as u32);

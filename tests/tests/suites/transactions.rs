@@ -50,7 +50,7 @@ fn number(value: &[u8]) -> u64 {
     u64::from_le_bytes(*value.first_chunk().expect("every value begins with its number"))
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct World {
     db: Db,
     spaces: Vec<Keyspace>,
@@ -336,7 +336,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// What a run of threads has done.
+/// The outcome of a run of threads.
 struct Ran {
     history: Vec<Transaction>,
     tally: Tally,

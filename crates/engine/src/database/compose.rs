@@ -159,6 +159,7 @@ pub(super) fn compose(
         workers,
         waker,
         sync_thread: Ranked::new(lock_order::SYNC_THREAD, None),
+        sync_thread_id: Arc::default(),
         file_lock: Ranked::new(lock_order::FILE_LOCK, Some(file_lock)),
     };
     connect(&core);

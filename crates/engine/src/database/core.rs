@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use shamba_env::{Env, FileLock, JoinHandle};
@@ -23,6 +23,7 @@ use crate::reads::Reads;
 use crate::residency::ResidencyManager;
 use crate::scheduler::Scheduler;
 use crate::statistics::SavedStatistics;
+use crate::sync::thread::{ThreadId, current_id};
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
 use crate::trace::{BUFFER_BYTES, Recording, TraceRecorder};
@@ -52,6 +53,8 @@ pub(crate) struct Core {
     pub workers: Workers,
     pub waker: Waker,
     pub sync_thread: Ranked<Option<JoinHandle>>,
+    /// Set when that thread has begun.
+    pub sync_thread_id: Arc<OnceLock<ThreadId>>,
     pub file_lock: Ranked<Option<Box<dyn FileLock>>>,
 }
 
@@ -87,7 +90,9 @@ impl Core {
             return Ok(());
         }
         let (writer, lifecycle) = (Arc::clone(&self.writer), Arc::clone(&self.lifecycle));
+        let id = Arc::clone(&self.sync_thread_id);
         let body = Box::new(move || {
+            let _ = id.set(current_id());
             if catch_unwind(AssertUnwindSafe(|| writer.run_syncs())).is_err() {
                 lifecycle.fail(&Error::new(ErrorKind::ReadOnly, "the thread that syncs the log panicked"));
             }
@@ -109,7 +114,10 @@ impl Core {
         self.waker.leave();
         let thread = self.sync_thread.lock().take();
         // A callback for durable writes, which that thread calls, may drop the last handle.
-        if let Some(thread) = thread.filter(|thread| !thread.is_current()) {
+        if self.sync_thread_id.get() == Some(&current_id()) {
+            return; // It cannot wait for its own end.
+        }
+        if let Some(thread) = thread {
             let _ = thread.join(); // A panic was reported when it happened.
         }
     }

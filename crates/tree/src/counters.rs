@@ -316,13 +316,10 @@ mod tests {
         let all = [1, 2, 3].map(LookupCounters::new);
         for round in 1..=3 {
             std::thread::scope(|scope| {
-                for _ in 0..4 {
-                    scope.spawn(|| {
-                        for number in 0..3000 {
-                            all[number % 3].add(&one(), true);
-                        }
-                    });
-                }
+                let count = || (0..3000).for_each(|number| all[number % 3].add(&one(), true));
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
+                // The end of a scope does not wait for destructors of threads, which return shards.
+                threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
             });
             for counters in &all {
                 let total = counters.total();

@@ -313,8 +313,7 @@ impl Open<'_> {
             assert!(found.insert(key, number(&value)).is_none(), "{key} was returned twice");
         }
         drop(iter);
-        let walked = if front == back { vec![low..high] } else { vec![low..front, back..high] };
-        for key in walked.into_iter().flatten() {
+        for key in (low..front).chain(back..high) {
             // Read key by key: of some the transaction has its own state.
             self.note((space, key), found.remove(&key));
         }

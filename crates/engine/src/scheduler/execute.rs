@@ -280,25 +280,18 @@ impl Scheduler {
             "job {} ends, but is still among the running ones",
             job.number
         );
-        let (number, failures_before, begin_us) = (job.number, job.failures_before, job.begin_us);
+        let (number, begin_us) = (job.number, job.begin_us);
         let (keyspace, target_level, reason) =
             (Arc::clone(&job.keyspace), job.job.target_level, job.job.reason);
         let is_move = job.prepared.get().is_none();
         let (outcome, left) = running.end();
         self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
-        // The job held the version of its inputs. Its memory is free, and the cache has it, before
-        // those who wait for the job go on.
-        drop(job);
-        self.catalog.remove_obsolete_files();
-        self.compactor.memory.balance();
         {
             let mut state = self.background.state.lock();
-            // A moved tree may have small tables left to combine: the request is looked at again.
-            state.requests.ended(number, is_done && !is_move);
             match &outcome {
                 Ok(_) if is_done => {
                     // Not if another job has failed meanwhile, which may fail for ever.
-                    if state.compaction_failures.failures_total == failures_before {
+                    if state.compaction_failures.failures_total == job.failures_before {
                         state.compaction_failures.end();
                     }
                 }
@@ -309,8 +302,20 @@ impl Scheduler {
                     if !self.is_inline {
                         state.retry_at_us = self.clock.now_us().saturating_add(wait_ms * 1_000);
                     }
-                    state.requests.forget_unawaited(keyspace.id);
                 }
+            }
+        }
+        // The job held the version of its inputs. Its memory is free, and the cache has it, before
+        // those who wait for the job go on.
+        drop(job);
+        self.catalog.remove_obsolete_files();
+        self.compactor.memory.balance();
+        {
+            let mut state = self.background.state.lock();
+            // A moved tree may have small tables left to combine: the request is looked at again.
+            state.requests.ended(number, is_done && !is_move);
+            if outcome.is_err() {
+                state.requests.forget_unawaited(keyspace.id);
             }
         }
         let is_redesigned = matches!(&outcome, Ok(Some(Stop::Redesigned)));

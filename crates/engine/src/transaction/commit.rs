@@ -16,6 +16,7 @@ use crate::writer::conditions::{Conditions, KeyRead, RangeRead};
 /// Maximum number of attempts at a commit that meets a new table each time: a flush would have to
 /// end during each of them.
 const ROUNDS_MAX: u32 = 32;
+
 impl Transaction {
     /// Commits, and returns a sequence number that is not before the writes.
     pub(super) fn commit_at(mut self, options: WriteOptions) -> Result<SeqNo> {

@@ -57,7 +57,6 @@ const FREE_BYTES: u64 = 16 << 10;
 const BUDGET_PART: u64 = 8;
 /// Minimum of that, under any budget.
 const BYTES_MIN: u64 = 1 << 20;
-
 /// Maximum of what a transaction may have by default: a batch cannot be longer.
 const BYTES_MAX: u64 = 1 << 30;
 

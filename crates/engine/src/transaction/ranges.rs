@@ -34,7 +34,8 @@ impl Added {
     }
 }
 
-fn range_bytes(range: &KeyRange) -> u64 {
+/// Memory of one range in a map.
+pub(super) fn range_bytes(range: &KeyRange) -> u64 {
     (range.lower.len() + range.upper.as_ref().map_or(0, Bytes::len)) as u64 + RANGE_BYTES
 }
 

@@ -11,14 +11,12 @@ use bytes::Bytes;
 use shamba_key::{KeyDigest, KeyspaceId};
 use shamba_tree::version::KeyRange;
 
-use super::ranges::RangeSet;
+use super::ranges::{RangeSet, range_bytes};
 use crate::writer::conditions::{KeyRead, RangeRead};
 
 /// Memory of one key besides its bytes: its slot in a map node that is two thirds full, and its
 /// reference count.
 const KEY_BYTES: u64 = 96;
-/// Memory of an open scan besides its bounds.
-const SCAN_BYTES: u64 = 160;
 
 /// The reads of a transaction.
 #[derive(Default)]
@@ -41,10 +39,6 @@ struct KeyspaceReads {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct ScanNo(u64);
 
-fn scan_bytes(range: &KeyRange) -> u64 {
-    (range.lower.len() + range.upper.as_ref().map_or(0, Bytes::len)) as u64 + SCAN_BYTES
-}
-
 impl ReadSet {
     /// Memory that adding a key takes; 0 if it is among the reads.
     pub fn bytes_of(&self, keyspace: KeyspaceId, key: &[u8]) -> u64 {
@@ -65,7 +59,7 @@ impl ReadSet {
     /// Adds a scan that may read all of `range`.
     pub fn begin_scan(&mut self, keyspace: KeyspaceId, range: KeyRange) -> ScanNo {
         self.scans_begun += 1;
-        self.scans_bytes += scan_bytes(&range);
+        self.scans_bytes += range_bytes(&range);
         self.scans.insert(ScanNo(self.scans_begun), (keyspace, range));
         ScanNo(self.scans_begun)
     }
@@ -75,7 +69,7 @@ impl ReadSet {
         let begun = self.scans.remove(&scan);
         debug_assert!(begun.is_some(), "{scan:?} ends a second time");
         let Some((keyspace, range)) = begun else { return };
-        self.scans_bytes -= scan_bytes(&range);
+        self.scans_bytes -= range_bytes(&range);
         let ranges = &mut self.keyspaces.entry(keyspace).or_default().ranges;
         for read in read.into_iter().filter(|read| !read.is_empty()) {
             debug_assert!(range.covers(&read), "{scan:?} of {range:?} has read {read:?}");

@@ -112,6 +112,17 @@
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
+/// Merge operators: how the value of a key is made from operands that were written without reading
+/// it ([`Db::merge`]).
+///
+/// The built-in ones need no code at an open: the database finds them by their recorded names.
+/// Others implement [`AssociativeMerge`](merge::AssociativeMerge) or
+/// [`MergeOperator`](merge::MergeOperator).
+pub mod merge {
+    pub use shamba_tree::merging::builtin::{AddI64, AddU64, Append, Max, Min, NAMES, SetBit};
+    pub use shamba_tree::merging::{AssociativeMerge, MergeOperator, MergeResult};
+}
+
 /// Compiles the examples of the package's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -184,6 +195,7 @@ pub use key_range::KeyRange;
 pub use memory::Budget;
 pub use metrics::{LevelMemory, LevelStats, MemoryPrices, MemoryReport, Stats, TableStats};
 pub use options::experimental::Experimental;
+pub use options::keyspace::KeyspaceOptions;
 pub use options::settings::{Durability, Tuning};
 pub use reads::cursor::{Cursor, Iter};
 pub use reads::options::{HashedKey, ReadOptions};

@@ -167,6 +167,8 @@ work_counters! {
     deletes,
     /// Range deletes acknowledged.
     range_deletes,
+    /// Operands of merge operators acknowledged.
+    merge_operations,
     /// Batches acknowledged.
     batches,
     /// Bytes of keys and values in these operations.

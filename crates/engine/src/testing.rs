@@ -62,7 +62,7 @@ impl Parts {
         let memory = MemoryManager::new(Arc::clone(&settings), None, Arc::clone(&telemetry), 0);
         let memtable = ChunkedMemtable::new(settings.memtable_index);
         let (name, closed) = (DEFAULT_KEYSPACE.to_owned(), Arc::clone(lifecycle.closed_flag()));
-        let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, closed);
+        let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, None, closed);
         let keyspaces = Keyspaces::from([(KeyspaceId::DEFAULT, Arc::new(keyspace))]);
         let told = (Arc::clone(&lifecycle), Arc::clone(&telemetry));
         let catalog = Catalog::new(&env, dir, keyspaces, FIRST_LOG.0 + 1, told.0, told.1);

@@ -255,6 +255,10 @@ fn line_of(op: OpRef<'_>) -> Line<'_> {
         OpRef::Put { key, value } => {
             Line::Insert { key: Cow::Borrowed(key), value: Payload::Length(value.len()) }
         }
+        // A trace tells what is written where; a replay knows no operators.
+        OpRef::Merge { key, operand } => {
+            Line::Insert { key: Cow::Borrowed(key), value: Payload::Length(operand.len()) }
+        }
         OpRef::Delete { key } => Line::Delete { key: Cow::Borrowed(key) },
         OpRef::RangeDelete { start, end } => {
             Line::DeleteUpTo { from: Cow::Borrowed(start), to: end.map(Cow::Borrowed) }

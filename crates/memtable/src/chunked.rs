@@ -20,11 +20,11 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 use shamba_table::{Entry, EntryIter, RangeTombstone, Value};
 
-use super::Memtable;
 use super::arena::{Arena, Cursor, Entries, EntryRef};
 use super::index::{DigestIndex, IndexWriter};
 use super::iter::{ChunkedIter, Source};
 use super::order::{Order, OrderWriter, Snapshot};
+use super::{FoldedValues, Memtable, versions_by_get};
 use crate::sync::{Mutex, PoisonError};
 use shamba_log::wal::ValueLogs;
 use shamba_table::FragmentedTombstones;
@@ -51,6 +51,7 @@ pub struct ChunkedMemtable {
     largest_seq: AtomicU64,
     is_full: AtomicBool,
     values: ValueLogs,
+    folded: FoldedValues,
 }
 
 /// The state that only the writer uses, and all memory.
@@ -88,6 +89,7 @@ impl ChunkedMemtable {
             largest_seq: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
             values: ValueLogs::default(),
+            folded: FoldedValues::default(),
         }
     }
 
@@ -210,6 +212,31 @@ impl Memtable for ChunkedMemtable {
         Some(Entry { seq: entry.seq, kind: entry.kind, value: Value::copy_of(entry.value) })
     }
 
+    fn versions(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, each: &mut dyn FnMut(Entry) -> bool) {
+        let Some(index) = &self.index else {
+            return versions_by_get(self, digest, key, seq, each);
+        };
+        // SAFETY: the borrow of this memtable outlives the call, and only its own references are
+        // used.
+        let entries = unsafe { self.reader() };
+        // The chain holds the versions of a key in their order, so each is read once.
+        let mut next = index.find(digest);
+        while let Some(at) = next {
+            let entry = entries.get(at);
+            if entry.key == key && entry.seq <= seq {
+                let version = Entry { seq: entry.seq, kind: entry.kind, value: Value::copy_of(entry.value) };
+                if !each(version) {
+                    return;
+                }
+            }
+            next = EntryRef::from_bits(entries.older(at).load(Ordering::Acquire));
+        }
+    }
+
+    fn folded(&self) -> &FoldedValues {
+        &self.folded
+    }
+
     fn newest_seq(&self, digest: KeyDigest, key: &[u8]) -> SeqNo {
         let Some(found) = self.find(digest, key, SeqNo::MAX) else { return SeqNo::ZERO };
         // SAFETY: the borrow of this memtable outlives the call, and the reference is its own.
@@ -226,7 +253,7 @@ impl Memtable for ChunkedMemtable {
 
     fn bytes(&self) -> u64 {
         let order = if self.entries() == 0 { 0 } else { self.order.bytes() };
-        self.bytes.load(Ordering::Relaxed) + order as u64
+        self.bytes.load(Ordering::Relaxed) + order as u64 + self.folded.bytes()
     }
 
     fn is_full(&self) -> bool {

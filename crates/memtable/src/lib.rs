@@ -9,7 +9,8 @@
 //! `s`, whatever is inserted meanwhile, and it skips newer ones.
 //!
 //! A long value stays in the log. Its entry has the kind [`EntryKind::ValueRef`] and holds the
-//! place of the value ([`ValuePlace`]) instead of the value.
+//! place of the value ([`ValuePlace`]) instead of the value. Operands of merge operators are entries
+//! like others; what readers made of many of them is kept in [`FoldedValues`].
 //!
 //! Which memtables a reader sees is decided in `view`, when a memtable is full in `write`.
 #![deny(missing_docs)]
@@ -29,6 +30,7 @@ use shamba_table::FragmentedTombstones;
 mod arena;
 #[allow(unsafe_code)]
 mod chunked;
+mod folded;
 mod in_log;
 #[allow(unsafe_code)]
 mod index;
@@ -39,6 +41,7 @@ mod order;
 mod ordered;
 
 pub use chunked::ChunkedMemtable;
+pub use folded::FoldedValues;
 #[cfg(test)]
 pub use ordered::OrderedMemtable;
 
@@ -63,6 +66,15 @@ pub trait Memtable: Send + Sync {
     fn newest_seq(&self, digest: KeyDigest, key: &[u8]) -> SeqNo {
         self.get(digest, key, SeqNo::MAX).map_or(SeqNo::ZERO, |entry| entry.seq)
     }
+
+    /// Calls `each` with the versions of `key` up to `seq`, from the newest to the oldest, until it
+    /// returns false. Does not consult range tombstones.
+    fn versions(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, each: &mut dyn FnMut(Entry) -> bool) {
+        versions_by_get(self, digest, key, seq, each);
+    }
+
+    /// Values of long chains of operands, for readers.
+    fn folded(&self) -> &FoldedValues;
 
     /// Whether there is any range tombstone. This is one load, so that a lookup need not take the
     /// list.
@@ -95,6 +107,21 @@ pub trait Memtable: Send + Sync {
 
     /// The logs that hold values of entries; the memtable only keeps them alive.
     fn values(&self) -> &ValueLogs;
+}
+
+/// [`Memtable::versions`] by one lookup for each version.
+fn versions_by_get<M: Memtable + ?Sized>(
+    memtable: &M,
+    digest: KeyDigest,
+    key: &[u8],
+    seq: SeqNo,
+    each: &mut dyn FnMut(Entry) -> bool,
+) {
+    let mut next = memtable.get(digest, key, seq);
+    while let Some(entry) = next {
+        let older = entry.seq.0.checked_sub(1).map(SeqNo);
+        next = if each(entry) { older.and_then(|seq| memtable.get(digest, key, seq)) } else { None };
+    }
 }
 
 impl dyn Memtable + '_ {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
 use shamba_table::{Entry, EntryIter, RangeTombstone, Value};
 
-use super::Memtable;
+use super::{FoldedValues, Memtable};
 use shamba_log::wal::ValueLogs;
 use shamba_table::FragmentedTombstones;
 
@@ -49,6 +49,7 @@ pub struct OrderedMemtable {
     entries: AtomicU64,
     largest_seq: AtomicU64,
     values: ValueLogs,
+    folded: FoldedValues,
 }
 
 type Map = BTreeMap<Bytes, Versions>;
@@ -138,6 +139,10 @@ impl Memtable for OrderedMemtable {
 
     fn largest_seq(&self) -> SeqNo {
         SeqNo(self.largest_seq.load(Ordering::Relaxed))
+    }
+
+    fn folded(&self) -> &FoldedValues {
+        &self.folded
     }
 
     fn values(&self) -> &ValueLogs {

@@ -71,6 +71,13 @@ fn random_versions_read_as_from_a_sorted_vector() {
                 let (key, seq) = (dice.key(), SeqNo(dice.below(310) as u64));
                 let expected = rows.iter().find(|row| row.key == key && row.seq <= seq);
                 assert_eq!(get(&*table, digest, &key, seq).as_ref(), expected);
+                let expected = rows.iter().filter(|row| row.key == key && row.seq <= seq);
+                let (mut versions, most) = (Vec::new(), 1 + dice.below(6));
+                table.versions(digest.digest(&key), &key, seq, &mut |entry| {
+                    versions.push(entry.seq);
+                    versions.len() < most
+                });
+                assert_eq!(versions, expected.map(|row| row.seq).take(most).collect::<Vec<_>>());
             }
             assert_eq!(collect(Arc::clone(&table).iter().as_mut()), rows);
             check_laws(table.iter().as_mut(), &rows, &dice, 600);

@@ -16,6 +16,9 @@ pub mod slice;
 pub mod statistics;
 pub mod version;
 
+// What makes one value of several entries.
+pub mod merging;
+
 // What one reader sees.
 pub mod counters;
 pub mod records;

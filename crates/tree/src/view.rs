@@ -23,6 +23,7 @@ use std::sync::Arc;
 use shamba_table::{ResidentFilter, TableId, TableReader};
 
 use crate::error::Result;
+use crate::merging::Merging;
 use crate::version::{Run, Version};
 use shamba_key::KeyspaceId;
 use shamba_memtable::Memtable;
@@ -41,6 +42,7 @@ pub struct View {
     /// `None`: each run is searched separately.
     fences: Option<Arc<JoinedFences>>,
     runs_have_range_deletes: bool,
+    merging: Option<Arc<Merging>>,
 }
 
 /// A run in the form that lookups use.
@@ -102,7 +104,19 @@ impl View {
         debug_assert_eq!(plans.len(), version.run_count(), "one plan for each run of the version");
         debug_assert!(plans.is_sorted_by_key(|plan| plan.level), "the plans are not in lookup order");
         let runs_have_range_deletes = plans.iter().any(|plan| plan.run.has_range_deletes());
-        Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes }
+        let merging = before.and_then(|before| before.merging.clone());
+        Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes, merging }
+    }
+
+    /// The same view, with this merge operator for the keyspace's operands.
+    pub fn with_merging(self, merging: Option<Arc<Merging>>) -> Self {
+        Self { merging, ..self }
+    }
+
+    /// The merge operator of the keyspace.
+    #[inline]
+    pub fn merging(&self) -> Option<&Merging> {
+        self.merging.as_deref()
     }
 
     /// The same view, with filters of these tables read again after their resident slices have
@@ -126,6 +140,7 @@ impl View {
             plans: plans.collect(),
             fences: self.fences.clone(),
             runs_have_range_deletes: self.runs_have_range_deletes,
+            merging: self.merging.clone(),
         }
     }
 

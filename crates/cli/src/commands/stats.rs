@@ -47,6 +47,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "puts": stats.puts,
                 "deletes": stats.deletes,
                 "range_deletes": stats.range_deletes,
+                "merge_operations": stats.merge_operations,
                 "batches": stats.batches,
                 "bytes_user": stats.bytes_user,
             },

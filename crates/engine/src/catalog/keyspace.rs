@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::Guard;
-use shamba_key::KeyspaceId;
+use shamba_key::{KeyspaceId, Operand};
 use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_tree::merging::Merging;
 use shamba_tree::sampling::TreeStatistics;
 use shamba_tree::version::Version;
 use shamba_tree::view::{View, ViewSource};
 
 use crate::catalog::published::Published;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// One keyspace: its name and the view that its readers load.
 pub(crate) struct KeyspaceCore {
@@ -33,10 +34,11 @@ impl KeyspaceCore {
         name: String,
         version: Arc<Version>,
         memtable: ChunkedMemtable,
+        merging: Option<Arc<Merging>>,
         closed: Arc<AtomicBool>,
     ) -> Self {
         let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(memtable)];
-        let view = Published::new(View::new(id, memtables, version));
+        let view = Published::new(View::new(id, memtables, version).with_merging(merging));
         Self {
             id,
             name,
@@ -52,7 +54,7 @@ impl KeyspaceCore {
     pub fn foreign(other: &Self) -> Arc<Self> {
         let name = format!("{} of another database", other.name);
         let memtable = ChunkedMemtable::new(false);
-        let foreign = Self::new(other.id, name, Arc::default(), memtable, Arc::new(AtomicBool::new(false)));
+        let foreign = Self::new(other.id, name, Arc::default(), memtable, None, Arc::default());
         foreign.dropped.store(true, Ordering::Release);
         Arc::new(foreign)
     }
@@ -75,6 +77,40 @@ impl KeyspaceCore {
             debug_assert!(!next.memtables.is_empty(), "a view without a memtable is published");
             next
         });
+    }
+
+    /// Sets the merge operator.
+    pub fn set_merging(&self, merging: Arc<Merging>) {
+        self.publish(|view| {
+            view.next(view.memtables.clone(), Arc::clone(&view.version)).with_merging(Some(merging))
+        });
+    }
+
+    /// The stored form of an operand, if it is one that the keyspace's merge operator takes.
+    ///
+    /// # Errors
+    /// `Invalid` without an operator, and for an operand that it refuses or that is too long.
+    pub fn operand(&self, key: &[u8], operand: &[u8]) -> Result<Vec<u8>> {
+        let view = self.load();
+        let merging = view.merging().ok_or_else(|| {
+            Error::invalid(format!(
+                "keyspace {:?} has no merge operator (KeyspaceOptions::merge_operator)",
+                self.name
+            ))
+        })?;
+        merging.check(key, operand)?;
+        Ok(Operand::single(operand).encode())
+    }
+
+    /// What the merge operator makes of operands, oldest first, and the value that they apply to.
+    ///
+    /// # Errors
+    /// `Unsupported` without the operator's code; `Invalid` if it fails. Both name the key.
+    pub fn fold(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>> {
+        match self.load().merging() {
+            Some(merging) => Ok(merging.fold(key, base, operands)?),
+            None => Err(Error::invalid(format!("keyspace {:?} has no merge operator", self.name))),
+        }
     }
 
     /// Whether the keyspace can be used.

@@ -83,6 +83,28 @@ impl Batch {
         self.remember(added)
     }
 
+    /// Adds an operand to `key` in the default keyspace ([`Db::merge`]).
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
+        let keyspace = self.db.default_keyspace();
+        self.merge_in(&keyspace, key, operand)
+    }
+
+    /// Adds an operand to `key` in `keyspace`.
+    pub fn merge_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        let operand =
+            self.check(keyspace).and_then(|()| keyspace.core().operand(key.as_ref(), operand.as_ref()));
+        let added = operand.and_then(|operand| {
+            let op = OpRef::Merge { key: key.as_ref(), operand: &operand };
+            self.operations.push(keyspace.core().id, op)
+        });
+        self.remember(added)
+    }
+
     /// Removes `key` from `keyspace`.
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
         let added = self.check(keyspace);

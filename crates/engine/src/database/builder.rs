@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::event::EventListener;
 use crate::memory::Budget;
 use crate::options::experimental::Experimental;
+use crate::options::keyspace::{GivenOptions, KeyspaceOptions};
 use crate::options::settings::{LiveSettings, Settings};
 use crate::options::{self, SettingChange};
 use crate::workers::Workers;
@@ -47,6 +48,7 @@ pub struct Builder {
     pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) workers: Option<Workers>,
     pub(crate) budget: Option<Budget>,
+    pub(crate) keyspaces: GivenOptions,
     changes: Vec<SettingChange>,
 }
 
@@ -64,6 +66,7 @@ impl Builder {
             listener: None,
             workers: None,
             budget: None,
+            keyspaces: GivenOptions::new(),
             changes: Vec::new(),
         }
     }
@@ -152,6 +155,32 @@ impl Builder {
     #[must_use]
     pub fn budget(mut self, budget: &Budget) -> Self {
         self.budget = Some(budget.clone());
+        self
+    }
+
+    /// Options of the keyspace `name`, which hold from the first moment of the open on; its name may
+    /// be `default`. A keyspace that does not exist yet has them once it is created.
+    ///
+    /// ```
+    /// # fn main() -> shamba::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let path = dir.path().join("db");
+    /// use shamba::{KeyspaceOptions, merge::AddU64};
+    ///
+    /// let counting = KeyspaceOptions::new().merge_operator(AddU64);
+    /// let db = shamba::Db::builder(path).keyspace("visits", counting).open()?;
+    /// let visits = db.keyspace("visits")?;
+    /// visits.merge("/home", 1u64.to_le_bytes())?;
+    /// visits.merge("/home", 1u64.to_le_bytes())?;
+    /// assert_eq!(visits.get("/home")?.as_deref(), Some(&2u64.to_le_bytes()[..]));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// The open fails with `Invalid` if the keyspace records another merge operator.
+    #[must_use]
+    pub fn keyspace(mut self, name: &str, options: KeyspaceOptions) -> Self {
+        self.keyspaces.insert(name.to_owned(), options);
         self
     }
 

@@ -18,10 +18,12 @@ use super::builder::Builder;
 use super::core::Core;
 use crate::catalog::{Catalog, InstallObserver, KeyspaceCore, Keyspaces};
 use crate::directory::file_number;
+use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
+use crate::options::keyspace::{GivenOptions, operator_for};
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -47,7 +49,7 @@ pub(super) fn compose(
     state: &ManifestState,
     files: &[String],
     file_lock: Box<dyn FileLock>,
-) -> Core {
+) -> Result<Core> {
     let observers = Observers {
         listener: builder.listener.clone(),
         info_log: settings.info_log && !settings.read_only,
@@ -66,7 +68,7 @@ pub(super) fn compose(
     let memory = Arc::new(memory);
     let (cache, ledger) = (memory.cache(), memory.ledger());
 
-    let keyspaces = keyspaces(state, &settings, &lifecycle);
+    let keyspaces = keyspaces(state, &settings, &builder.keyspaces, &lifecycle)?;
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let next_id = state.next_id.max(beyond_files);
@@ -116,6 +118,7 @@ pub(super) fn compose(
         (Arc::clone(&lifecycle), Arc::clone(&telemetry), Arc::clone(&recorder)),
         state.last_seq,
     ));
+    writer.give_options(builder.keyspaces.clone());
     let scheduler = Arc::new(Scheduler::new(
         &env,
         Arc::clone(&settings),
@@ -163,16 +166,26 @@ pub(super) fn compose(
         file_lock: Ranked::new(lock_order::FILE_LOCK, Some(file_lock)),
     };
     connect(&core);
-    core
+    Ok(core)
 }
 
-/// The keyspaces of `state`, each with an empty memtable.
-fn keyspaces(state: &ManifestState, settings: &Settings, lifecycle: &Lifecycle) -> Keyspaces {
+/// The keyspaces of `state`, each with an empty memtable and the merge operator that it has in this
+/// open.
+///
+/// # Errors
+/// `Invalid` for another operator than the recorded one.
+fn keyspaces(
+    state: &ManifestState,
+    settings: &Settings,
+    given: &GivenOptions,
+    lifecycle: &Lifecycle,
+) -> Result<Keyspaces> {
     let keyspaces = state.keyspaces.iter().map(|(id, keyspace)| {
         let version = Arc::new(keyspace.version.clone());
         let memtable = ChunkedMemtable::new(settings.memtable_index);
         let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
-        (*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, closed)))
+        let merging = operator_for(&name, keyspace.merge_operator.as_deref(), given.get(&name))?;
+        Ok((*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, merging, closed))))
     });
     keyspaces.collect()
 }

@@ -250,6 +250,45 @@ macro_rules! write_methods {
             self.database().writer.commit(&mut operations, options.into()).map(drop)
         }
 
+        /// Adds an operand to `key`, from which the keyspace's merge operator makes its value. Reads
+        /// nothing, so it costs as little as `put`; many threads may merge the same key.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let path = dir.path().join("db");
+        /// use shamba::{Db, KeyspaceOptions, merge::AddU64};
+        ///
+        /// let counting = KeyspaceOptions::new().merge_operator(AddU64);
+        /// let db = Db::builder(path).keyspace("default", counting).open()?;
+        /// db.merge("visits", 2u64.to_le_bytes())?;
+        /// db.merge("visits", 3u64.to_le_bytes())?;
+        /// assert_eq!(db.get("visits")?.as_deref(), Some(&5u64.to_le_bytes()[..]));
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `put`; `Invalid` if the keyspace has no merge operator, for an operand that it refuses
+        /// and for one over 65,535 bytes.
+        pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+            self.merge_with(key, operand, WriteOptions::new())
+        }
+
+        /// `merge` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `merge` and `put_with`.
+        pub fn merge_with(
+            &self,
+            key: impl AsRef<[u8]>,
+            operand: impl AsRef<[u8]>,
+            options: impl Into<WriteOptions>,
+        ) -> Result<()> {
+            self.keyspace.check_usable()?;
+            let operand = self.keyspace.operand(key.as_ref(), operand.as_ref())?;
+            let op = OpRef::Merge { key: key.as_ref(), operand: &operand };
+            self.database().writer.commit_op(&self.keyspace, op, options.into())
+        }
+
         /// Sets `key` to `new` if it has the value `expected`, in one step: no other write comes in
         /// between. `None` stands for no value, in both places.
         ///

@@ -34,6 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::KeyRange;
 use crate::metrics::Stats;
+use crate::options::keyspace::KeyspaceOptions;
 use crate::reads::cursor::{Cursor, Iter};
 use crate::reads::options::{HashedKey, ReadOptions};
 use crate::reads::reader::ReadAt;
@@ -236,7 +237,31 @@ impl Db {
     /// `Invalid` for an empty name or one over 255 bytes. If it must be created, as [`Db::put`];
     /// `ReadOnly` in a database that is open read-only.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let keyspace = self.core().writer.make_keyspace(name, false)?;
+        let keyspace = self.core().writer.make_keyspace(name, false, None)?;
+        Ok(Keyspace { db: self.clone(), keyspace })
+    }
+
+    /// Opens the keyspace of this name with options; creates it, durably, if there is none. The
+    /// options hold for every handle of it. The merge operator of a keyspace whose operands are
+    /// read or compacted during the open is given to [`Builder::keyspace`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// use shamba::{KeyspaceOptions, merge::Append};
+    ///
+    /// let by_line = KeyspaceOptions::new().merge_operator(Append::separated_by("\n"));
+    /// let journal = db.keyspace_with("journal", by_line)?;
+    /// journal.merge("2026-11-26", "rain")?;
+    /// journal.merge("2026-11-26", "maize planted")?;
+    /// assert_eq!(journal.get("2026-11-26")?.as_deref(), Some(&b"rain\nmaize planted"[..]));
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::keyspace`]; `Invalid` if the keyspace records another merge operator.
+    pub fn keyspace_with(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let keyspace = self.core().writer.make_keyspace(name, false, Some(&options))?;
         Ok(Keyspace { db: self.clone(), keyspace })
     }
 
@@ -254,7 +279,7 @@ impl Db {
     /// # Errors
     /// `Invalid` if there is one of this name already; as [`Db::keyspace`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
-        let keyspace = self.core().writer.make_keyspace(name, true)?;
+        let keyspace = self.core().writer.make_keyspace(name, true, None)?;
         Ok(Keyspace { db: self.clone(), keyspace })
     }
 

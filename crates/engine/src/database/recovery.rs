@@ -91,7 +91,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
     let given = if settings.record { settings.given_over(&recorded) } else { Vec::new() };
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let member = builder.budget.as_ref().map(|budget| join_budget(&env, budget)).transpose()?;
-    let core = Arc::new(compose(&builder, env, &dir, (settings, member), &state, &files, file_lock));
+    let core = Arc::new(compose(&builder, env, &dir, (settings, member), &state, &files, file_lock)?);
     open_tables(&core, &state)?;
     date_tombstones(&core, &state);
     core.statistics.load();
@@ -260,7 +260,9 @@ fn begin(
         replayed.show();
         return Ok(());
     }
-    let edit = ManifestEdit { settings: given, last_seq: Some(last_seq), ..Default::default() };
+    let merge_operators = new_operators(core, &state);
+    let edit =
+        ManifestEdit { settings: given, merge_operators, last_seq: Some(last_seq), ..Default::default() };
     let (mut edit, place) = replayed.finish(report, last_seq, edit)?;
     let log = core.catalog.new_log_no();
     if let Place::Deferred(generations, predecessor) = place {
@@ -307,6 +309,14 @@ fn begin(
     core.writer.begin(last_seq, wal);
     remove_left_overs(core, &state, log, files);
     Ok(())
+}
+
+/// The merge operators that keyspaces have in this open and that the manifest does not record.
+fn new_operators(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, String)> {
+    let keyspaces = core.catalog.keyspaces();
+    let name_of = |id: &KeyspaceId| Some(keyspaces.get(id)?.load().merging()?.name().to_owned());
+    let unrecorded = state.keyspaces.iter().filter(|(_, keyspace)| keyspace.merge_operator.is_none());
+    unrecorded.filter_map(|(id, _)| Some((*id, name_of(id)?))).collect()
 }
 
 /// Publishes the versions of `state`, which is in force.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shamba_table::{EntryView, Origin};
+use shamba_table::{EntryIter, Origin};
 
 use super::memory::MemoryLink;
 use crate::catalog::{Catalog, KeyspaceCore};
@@ -26,11 +26,13 @@ use crate::table_files::syncing::Syncing;
 use crate::telemetry::Telemetry;
 use crate::writer::{Generation, Writer};
 use shamba_env::Env;
-use shamba_key::{DigestFn, EntryKind, KeyspaceId, LogNo, SeqNo};
+use shamba_key::{DigestFn, KeyspaceId, LogNo, SeqNo};
 use shamba_memtable::Memtable;
 use shamba_tree::allocation::JobBits;
+use shamba_tree::compaction::fold::Folding;
 use shamba_tree::compaction::retention::Retention;
 use shamba_tree::compaction::table_size::TableSize;
+use shamba_tree::iter::source::Source;
 use shamba_tree::records::RecordEdit;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
 
@@ -221,27 +223,23 @@ impl Flusher {
         let snapshots = self.reads.snapshots().stripes();
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
-        let mut retention = Retention::new(&snapshots, &fragments, &below);
+        let view = keyspace.load_full();
+        let mut folding = Folding::new(Retention::new(&snapshots, &fragments, &below), view.merging());
         let tombstones = fragments.thinned(b"", None, &snapshots);
         let options = OutputOptions { oldest_tombstone_ms, ..self.output_options(keyspace, 0, bits) };
         let mut output =
             Output::new(&self.table_files, self.memory.as_ref(), options, KeyRange::everything(), tombstones);
-        let mut iter = Arc::clone(memtable).entries_iter();
-        iter.seek_to_first()?;
-        let mut dropped = 0u64;
-        while iter.valid() {
-            let EntryView { key, seq, kind, value, .. } = iter.view();
-            if !retention.keeps(key, seq, kind) {
-                dropped += 1;
-            } else if kind == EntryKind::ValueRef {
-                output.add_large(iter.as_ref())?;
-            } else {
-                output.add(key, iter.digest(), seq, kind, value)?;
-            }
-            iter.next()?;
+        let mut entries = Source::from(Arc::clone(memtable).entries_iter());
+        entries.seek_to_first()?;
+        let mut taken = 0u64;
+        while entries.valid() {
+            folding.take(&entries, &mut output)?;
+            taken += 1;
+            entries.next()?;
         }
-        assert!(dropped <= memtable.entries(), "a flush dropped more entries than the memtable has");
-        WorkCounters::add(&self.telemetry.work().entries_dropped, dropped);
+        folding.finish(&mut output)?;
+        assert!(folding.written() <= taken, "a flush wrote more entries than the memtable has");
+        WorkCounters::add(&self.telemetry.work().entries_dropped, taken - folding.written());
         output.finish()
     }
 

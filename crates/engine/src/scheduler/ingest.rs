@@ -12,6 +12,7 @@ use crate::ranked::beyond_ranks;
 use crate::table_files::output::Output;
 use crate::writer::operations::check_op;
 use shamba_log::wal::OpRef;
+use shamba_tree::compaction::fold::FoldOutput;
 use shamba_tree::records::RecordEdit;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
 

@@ -306,7 +306,8 @@ mod tests {
         let (claim, output) = (claim.number(), claim.output());
         let memtable = shamba_memtable::ChunkedMemtable::new(false);
         let (name, closed) = (String::new(), Arc::default());
-        let keyspace = Arc::new(KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, closed));
+        let keyspace =
+            Arc::new(KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, None, closed));
         let bits = Arc::new(JobBits::of_flush(Rule::NEW, &Version::empty(), 0));
         let slices = ["a..c", "c..f", "f..k", "k..p", "p..z"].map(|slice| slice.parse().expect("a range"));
         let job = Job::new((1, claim), keyspace, Arc::new(version), job, output, design, 0, (0, 0));

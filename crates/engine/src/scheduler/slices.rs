@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use shamba_key::EntryKind;
 use shamba_model::memory::read_ahead_bytes;
-use shamba_table::{EntryIter, EntryView, FragmentedTombstones, RangeTombstone, Walk, clip};
+use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
+use shamba_tree::compaction::fold::Folding;
 use shamba_tree::compaction::reading::read_bytes;
 use shamba_tree::compaction::retention::Retention;
 use shamba_tree::iter::merge::MergeIter;
@@ -91,7 +92,7 @@ impl Compactor {
         let snapshots = self.reads.snapshots().stripes();
         let below = job.below(version, slice);
         let fragments = FragmentedTombstones::new(tombstones);
-        let mut retention = Retention::new(&snapshots, &fragments, &below);
+        let retention = Retention::new(&snapshots, &fragments, &below);
         let kept_tombstones = fragments
             .thinned(&slice.lower, slice.upper.as_deref(), &snapshots)
             .into_iter()
@@ -109,24 +110,18 @@ impl Compactor {
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
         let mut output = output.within(reservation, read_ahead_bytes);
         let input_entries = input_entries as u64;
-        let (mut entries, mut entries_dropped, mut bytes_paced) = (0u64, 0, 0);
+        let view = plan.keyspace.load_full();
+        let mut folding = Folding::new(retention, view.merging());
+        let (mut entries, mut bytes_paced) = (0u64, 0);
         let mut merged = MergeIter::new(sources);
         merged.seek_to_first()?;
         while merged.valid() {
-            let EntryView { key, seq, kind, value, .. } = merged.view();
             output.note_input(input_entries, entries);
-            if !retention.keeps(key, seq, kind) {
-                // The value of a large entry is not even read.
-                entries_dropped += 1;
-            } else if kind == EntryKind::ValueRef {
-                output.add_large(&merged)?;
-            } else {
-                // Tables keep no digests of their keys.
-                output.add(key, None, seq, kind, value)?;
-            }
+            let is_large = merged.kind() == EntryKind::ValueRef;
+            folding.take(&merged, &mut output)?;
             entries += 1;
-            debug_assert!(entries_dropped <= entries, "more entries were dropped than read");
-            if kind == EntryKind::ValueRef || entries % CHECK_EVERY_ENTRIES == 0 {
+            debug_assert!(folding.written() <= entries, "more entries were written than read");
+            if is_large || entries % CHECK_EVERY_ENTRIES == 0 {
                 // The open block is counted before its compression, so the count may shrink.
                 let bytes = output.bytes().max(bytes_paced);
                 let is_stopped = || plan.is_stopped() || self.background.is_stopping();
@@ -138,6 +133,8 @@ impl Compactor {
             }
             merged.next()?;
         }
+        folding.finish(&mut output)?;
+        let entries_dropped = entries - folding.written();
         Ok(BuiltSlice { tables: output.finish()?, bytes_read, entries_dropped })
     }
 }

@@ -22,6 +22,7 @@ use shamba_table::{
     TableSummary, TableWriter, WrittenBlocks,
 };
 use shamba_tree::allocation::JobBits;
+use shamba_tree::compaction::fold::FoldOutput;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::level_bytes;
 use shamba_tree::version::{KeyRange, TableMeta, TableUse};
@@ -146,34 +147,6 @@ impl<'a> Output<'a> {
             }
             None => true,
         }
-    }
-
-    /// Adds the next entry, in internal order; the digest of its key may be known.
-    #[inline]
-    pub fn add(
-        &mut self,
-        key: &[u8],
-        digest: Option<KeyDigest>,
-        seq: SeqNo,
-        kind: EntryKind,
-        value: &[u8],
-    ) -> Result<()> {
-        let content = self.writer_for(key)?.add_counted(key, digest, seq, kind, value)?;
-        self.expected.merge(content);
-        Ok(())
-    }
-
-    /// As [`Self::add`] for the put at the position of `entries`, whose value is copied in pieces.
-    pub fn add_large(&mut self, entries: &dyn EntryIter) -> Result<()> {
-        let (key, seq, value_bytes) = (entries.key(), entries.seq(), entries.value_bytes_len()?);
-        let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + STREAM_BYTES;
-        if with_stream_bytes > self.charge.bytes() {
-            self.memory.charge(&mut self.charge, with_stream_bytes);
-        }
-        let writer = self.writer_for(key)?;
-        let digest = writer.add_streamed(key, seq, value_bytes, &mut |sink| entries.read_value(sink))?;
-        self.expected.merge(digest);
-        Ok(())
     }
 
     /// The writer of the table for `key`, the next key.
@@ -337,6 +310,36 @@ impl<'a> Output<'a> {
         // From here on the caller owns the files.
         self.installed = true;
         Ok(uses)
+    }
+}
+
+impl FoldOutput for Output<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn add(
+        &mut self,
+        key: &[u8],
+        digest: Option<KeyDigest>,
+        seq: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+    ) -> Result<()> {
+        let content = self.writer_for(key)?.add_counted(key, digest, seq, kind, value)?;
+        self.expected.merge(content);
+        Ok(())
+    }
+
+    fn add_large(&mut self, entries: &dyn EntryIter) -> Result<()> {
+        let (key, seq, value_bytes) = (entries.key(), entries.seq(), entries.value_bytes_len()?);
+        let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + STREAM_BYTES;
+        if with_stream_bytes > self.charge.bytes() {
+            self.memory.charge(&mut self.charge, with_stream_bytes);
+        }
+        let writer = self.writer_for(key)?;
+        let digest = writer.add_streamed(key, seq, value_bytes, &mut |sink| entries.read_value(sink))?;
+        self.expected.merge(digest);
+        Ok(())
     }
 }
 

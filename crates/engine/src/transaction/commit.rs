@@ -72,7 +72,7 @@ impl Transaction {
             let digest = self.db().core().reads.digest();
             for (keyspace, writes) in self.writes.iter() {
                 let read = |key: &Bytes| KeyRead { keyspace, digest: digest.digest(key), key: key.clone() };
-                keys.extend(writes.keys().map(read));
+                keys.extend(writes.replaced().map(read));
                 ranges.extend(writes.deleted().iter().map(|range| RangeRead { keyspace, range }));
             }
         }

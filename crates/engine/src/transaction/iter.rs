@@ -10,14 +10,16 @@
 use std::collections::btree_map::Range;
 use std::fmt;
 use std::iter::FusedIterator;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_tree::slice::Slice;
 use shamba_tree::version::KeyRange;
 
-use super::Transaction;
 use super::reads::ScanNo;
 use super::writes::{KeyspaceWrites, State};
+use super::{Transaction, seen};
+use crate::catalog::KeyspaceCore;
 use crate::database::Keyspace;
 use crate::error::Result;
 use crate::key_range::successor;
@@ -55,6 +57,7 @@ enum Direction {
 /// One end of a scan.
 struct End<'t> {
     direction: Direction,
+    keyspace: Arc<KeyspaceCore>,
     base: Cursor,
     /// Whether the cursor is not at its first entry yet, or at one that was taken.
     is_base_taken: bool,
@@ -94,7 +97,9 @@ impl<'t> TransactionIter<'t> {
         if own.is_none() {
             match transaction.cursor(&self.keyspace, range.clone()) {
                 Ok(base) => {
-                    *own = Some(End::new(direction, base, transaction.writes_of(&self.keyspace), range))
+                    let core = Arc::clone(self.keyspace.core());
+                    let own_writes = transaction.writes_of(&self.keyspace);
+                    *own = Some(End::new(direction, core, base, own_writes, range));
                 }
                 Err(error) => {
                     self.progress = Progress::Failed;
@@ -181,9 +186,15 @@ impl Direction {
 }
 
 impl<'t> End<'t> {
-    fn new(direction: Direction, base: Cursor, writes: Option<&'t KeyspaceWrites>, range: &KeyRange) -> Self {
+    fn new(
+        direction: Direction,
+        keyspace: Arc<KeyspaceCore>,
+        base: Cursor,
+        writes: Option<&'t KeyspaceWrites>,
+        range: &KeyRange,
+    ) -> Self {
         let own = writes.map(|writes| OwnKeys::new(writes, range, direction));
-        Self { direction, base, is_base_taken: true, is_base_over: false, own, last: None }
+        Self { direction, keyspace, base, is_base_taken: true, is_base_over: false, own, last: None }
     }
 
     /// The next entry of snapshot and own writes.
@@ -201,10 +212,12 @@ impl<'t> End<'t> {
             match (own.next, base) {
                 (Some((key, state)), base) if base.is_none_or(|base| !direction.is_before(base, key)) => {
                     let is_same = base == Some(&key[..]);
+                    let before = || Ok(if is_same { self.base.value().map(Slice::from) } else { None });
+                    let value = seen(&self.keyspace, key, Some(state.clone()), before)?;
                     own.advance(direction);
                     self.is_base_taken = is_same;
-                    if let Some(value) = state {
-                        return Ok(Some((Slice::copied(key), Slice::from_bytes(value.clone()))));
+                    if let Some(value) = value {
+                        return Ok(Some((Slice::copied(key), value)));
                     }
                 }
                 (_, None) => return Ok(None),

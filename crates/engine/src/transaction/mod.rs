@@ -27,7 +27,7 @@ mod writes;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{KeyDigest, KeyspaceId};
+use shamba_key::{KeyDigest, KeyspaceId, Operand};
 use shamba_log::wal::OpRef;
 use shamba_table::{Charge, LedgerPart};
 use shamba_tree::slice::Slice;
@@ -38,7 +38,8 @@ pub use self::iter::TransactionIter;
 pub use self::options::{Isolation, TransactionOptions};
 use self::reads::{ReadSet, ScanNo};
 pub use self::writes::Savepoint;
-use self::writes::{KeyspaceWrites, Writes, bytes_of};
+use self::writes::{KeyspaceWrites, State, Writes, bytes_of};
+use crate::catalog::KeyspaceCore;
 use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
@@ -222,9 +223,10 @@ impl Transaction {
         self.check(keyspace)?;
         let keys: Vec<K> = keys.into_iter().collect();
         let writes = self.writes_of(keyspace);
-        let own: Vec<Option<writes::State>> =
+        let own: Vec<Option<State>> =
             keys.iter().map(|key| writes.and_then(|writes| writes.get(key.as_ref()))).collect();
-        let others = || keys.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(key, _)| key.as_ref());
+        let reads_on = |own: &Option<State>| own.as_ref().is_none_or(State::is_merged);
+        let others = || keys.iter().zip(&own).filter(|(_, own)| reads_on(own)).map(|(key, _)| key.as_ref());
         let found = keyspace.read_at_snapshot(&self.snapshot).multi_get(others())?;
         if self.options.isolation == Isolation::Serializable {
             let (id, digest) = (keyspace.core().id, self.db().core().reads.digest());
@@ -232,11 +234,11 @@ impl Transaction {
                 .try_for_each(|key| self.note_key(id, digest.digest(key), Bytes::copy_from_slice(key)))?;
         }
         let mut found = found.into_iter();
-        let value = |own: Option<writes::State>| match own {
-            Some(state) => state.map(Slice::from_bytes),
-            None => found.next().flatten(),
+        let value = |(key, own): (&K, Option<State>)| {
+            let before = || Ok(found.next().flatten());
+            seen(keyspace.core(), key.as_ref(), own, before)
         };
-        Ok(own.into_iter().map(value).collect())
+        keys.iter().zip(own).map(value).collect()
     }
 
     /// The entries of a range, in key order, from both ends. If the transaction is serializable,
@@ -330,6 +332,29 @@ impl Transaction {
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.check(keyspace)?;
         self.write(keyspace.core().id, OpRef::Delete { key: key.as_ref() })
+    }
+
+    /// Adds an operand to `key` ([`Db::merge`]). Reads nothing, so no other write of the key is a
+    /// conflict, unless the transaction reads it as well.
+    ///
+    /// # Errors
+    /// As [`Self::put`] and [`Db::merge`].
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_op(&self.keyspace.clone(), key.as_ref(), operand.as_ref())
+    }
+
+    /// Adds an operand to `key` in `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::merge`] and [`Self::put_in`].
+    pub fn merge_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check(keyspace)?;
+        self.merge_op(keyspace, key.as_ref(), operand.as_ref())
     }
 
     /// Removes every key of `range`.
@@ -448,16 +473,18 @@ impl Transaction {
         let is_noted = match read {
             Read::ForUpdate => true,
             // What an own write replaces does not matter.
-            Read::Plain => own.is_none() && self.options.isolation == Isolation::Serializable,
+            Read::Plain => {
+                own.as_ref().is_none_or(State::is_merged) && self.options.isolation == Isolation::Serializable
+            }
         };
         let at = keyspace.read_at_snapshot(&self.snapshot);
         if !is_noted {
-            return own.map_or_else(|| at.get(key), |state| Ok(state.map(Slice::from_bytes)));
+            return seen(keyspace.core(), key, own, || at.get(key));
         }
         check_key(key)?;
         let made_by = at.reads.digest();
         let key = HashedKey { key: key.to_vec(), digest: made_by.digest(key), made_by };
-        let value = own.map_or_else(|| at.get_hashed(&key), |state| Ok(state.map(Slice::from_bytes)))?;
+        let value = seen(keyspace.core(), &key.key, own, || at.get_hashed(&key))?;
         self.note_key(keyspace.core().id, key.digest, key.key.into())?;
         Ok(value)
     }
@@ -502,22 +529,59 @@ impl Transaction {
         check_op(op)?;
         let read_bytes = self.noted.lock().reads.bytes();
         self.check_memory(self.writes.bytes() + read_bytes + bytes_of(op))?;
-        match op {
-            OpRef::Put { key, value } => {
-                self.writes.set(keyspace, Bytes::copy_from_slice(key), Some(Bytes::copy_from_slice(value)));
+        self.apply(keyspace, op);
+        let bytes = self.writes.bytes() + read_bytes;
+        if bytes > FREE_BYTES {
+            self.charge_again();
+        }
+        Ok(())
+    }
+
+    /// Adds an operand to a key. One that follows a write of this transaction is folded into it.
+    fn merge_op(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
+        let core = keyspace.core();
+        let stored = core.operand(key, operand)?;
+        let own = self.writes.of(core.id).and_then(|writes| writes.get(key));
+        let base = match &own {
+            None | Some(State::Merged(_)) => {
+                return self.write(core.id, OpRef::Merge { key, operand: &stored });
             }
-            OpRef::Delete { key } => self.writes.set(keyspace, Bytes::copy_from_slice(key), None),
+            Some(State::Put(value)) => Some(&value[..]),
+            Some(State::Deleted) => None,
+        };
+        let value = core.fold(key, base, &[operand])?;
+        self.write(core.id, OpRef::Put { key, value: &value })
+    }
+
+    /// Adds an operation, whose memory was checked, to the writes.
+    fn apply(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) {
+        match op {
+            OpRef::Merge { key, operand } => {
+                let operand = Operand::decode(operand).map_or(&[][..], |operand| operand.bytes);
+                let known = self.writes.of(keyspace).and_then(|writes| writes.get(key));
+                let mut operands = match known {
+                    Some(State::Merged(operands)) => operands,
+                    known => {
+                        debug_assert!(known.is_none(), "an operand over the own write {known:?}");
+                        Vec::new()
+                    }
+                };
+                operands.push(Bytes::copy_from_slice(operand));
+                self.writes.set(keyspace, Bytes::copy_from_slice(key), State::Merged(operands));
+            }
+            OpRef::Put { key, value } => {
+                let value = State::Put(Bytes::copy_from_slice(value));
+                self.writes.set(keyspace, Bytes::copy_from_slice(key), value);
+            }
+            OpRef::Delete { key } => {
+                self.writes.set(keyspace, Bytes::copy_from_slice(key), State::Deleted);
+            }
             OpRef::RangeDelete { start, end } => {
                 let range =
                     Span { lower: Bytes::copy_from_slice(start), upper: end.map(Bytes::copy_from_slice) };
                 self.writes.delete_range(keyspace, range);
             }
         }
-        let bytes = self.writes.bytes() + read_bytes;
-        if bytes > FREE_BYTES {
-            self.charge_again();
-        }
-        Ok(())
     }
 
     /// Charges `bytes` in steps. The caller holds its events.
@@ -557,5 +621,24 @@ impl Transaction {
             )));
         }
         keyspace.core().check_usable()
+    }
+}
+
+/// The value of a key of which the transaction has the state `own`; `before` looks up the value that
+/// it had before.
+fn seen(
+    keyspace: &KeyspaceCore,
+    key: &[u8],
+    own: Option<State>,
+    before: impl FnOnce() -> Result<Option<Slice>>,
+) -> Result<Option<Slice>> {
+    match own {
+        None => before(),
+        Some(State::Put(value)) => Ok(Some(Slice::from_bytes(value))),
+        Some(State::Deleted) => Ok(None),
+        Some(State::Merged(operands)) => {
+            let operands: Vec<&[u8]> = operands.iter().map(|operand| &operand[..]).collect();
+            keyspace.fold(key, before()?.as_deref(), &operands).map(|value| Some(Slice::from(value)))
+        }
     }
 }

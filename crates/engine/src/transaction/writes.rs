@@ -1,7 +1,7 @@
 //! The writes of a transaction that are not committed: the newest state of every key and range.
 //!
-//! For each keyspace there is a map from keys to values (or to their absence), and a set of deleted
-//! ranges. A delete of a range removes the keys in it from the map; a later put of such a key comes
+//! For each keyspace there is a map from keys to values, to their absence or to operands of the merge
+//! operator, and a set of deleted ranges. A delete of a range removes the keys in it from the map; a later put of such a key comes
 //! into the map, which stands above the ranges. So the commit writes the ranges first, then the
 //! keys, each once.
 //!
@@ -16,7 +16,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use shamba_key::KeyspaceId;
+use shamba_key::{KeyspaceId, Operand};
 use shamba_log::wal::OpRef;
 use shamba_tree::version::KeyRange;
 
@@ -28,14 +28,42 @@ use crate::writer::operations::Operations;
 /// full, and the reference counts of key and value.
 const KEY_BYTES: u64 = 160;
 
+/// Memory of one operand besides its bytes.
+const OPERAND_BYTES: usize = size_of::<Bytes>() + 16;
+
 /// Number of savepoints made in this process, so that none is taken for one of another transaction.
 static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 
 /// Maximum memory that the operations of a commit reserve ahead.
 const RESERVED_BYTES_MAX: u64 = 1 << 20;
 
-/// State of a key in a transaction: a value, or none.
-pub(super) type State = Option<Bytes>;
+/// State of a key in a transaction.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// It has this value.
+    Put(Bytes),
+    /// It has none.
+    Deleted,
+    /// It has what the merge operator makes of the value before the transaction and of these
+    /// operands, oldest first.
+    Merged(Vec<Bytes>),
+}
+
+impl State {
+    /// What is read of it, without the memory for it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Put(value) => value.len(),
+            Self::Deleted => 0,
+            Self::Merged(operands) => operands.iter().map(|one| one.len() + OPERAND_BYTES).sum(),
+        }
+    }
+
+    /// Whether it depends on the value before the transaction.
+    pub fn is_merged(&self) -> bool {
+        matches!(self, Self::Merged(_))
+    }
+}
 
 /// The writes of a transaction.
 #[derive(Default)]
@@ -72,7 +100,7 @@ enum Undo {
 impl Undo {
     fn bytes(&self) -> u64 {
         match self {
-            Self::Key { key, before, .. } => key_bytes(key.len(), before.as_ref().unwrap_or(&None)),
+            Self::Key { key, before, .. } => key_bytes(key.len(), before.as_ref().unwrap_or(&State::Deleted)),
             Self::Range { removed, added, .. } => {
                 let keys_bytes: u64 = removed.iter().map(|(key, state)| key_bytes(key.len(), state)).sum();
                 keys_bytes + added.as_ref().map_or(0, Added::bytes) + size_of::<Self>() as u64
@@ -82,7 +110,7 @@ impl Undo {
 }
 
 fn key_bytes(key_len: usize, state: &State) -> u64 {
-    (key_len + state.as_ref().map_or(0, Bytes::len)) as u64 + KEY_BYTES
+    (key_len + state.bytes()) as u64 + KEY_BYTES
 }
 
 /// Memory that an operation adds at most, without what reverses it.
@@ -90,6 +118,7 @@ pub(super) fn bytes_of(op: OpRef<'_>) -> u64 {
     match op {
         OpRef::Put { key, value } => (key.len() + value.len()) as u64 + KEY_BYTES,
         OpRef::Delete { key } => key.len() as u64 + KEY_BYTES,
+        OpRef::Merge { key, operand } => (key.len() + operand.len() + OPERAND_BYTES) as u64 + KEY_BYTES,
         OpRef::RangeDelete { start, end } => (start.len() + end.map_or(0, <[u8]>::len)) as u64 + RANGE_BYTES,
     }
 }
@@ -242,14 +271,19 @@ impl Writes {
                 operations.push(keyspace, OpRef::RangeDelete { start, end })?;
             }
             for (key, state) in &writes.keys {
-                let op = match state {
-                    Some(value) => OpRef::Put { key, value },
-                    None => OpRef::Delete { key },
-                };
-                operations.push(keyspace, op)?;
+                match state {
+                    State::Put(value) => operations.push(keyspace, OpRef::Put { key, value })?,
+                    State::Deleted => operations.push(keyspace, OpRef::Delete { key })?,
+                    State::Merged(operands) => {
+                        for operand in operands {
+                            let operand = &Operand::single(operand).encode();
+                            operations.push(keyspace, OpRef::Merge { key, operand })?;
+                        }
+                    }
+                }
             }
         }
-        debug_assert_eq!(operations.tally.count as usize, self.len(), "one operation for each write");
+        debug_assert!(operations.tally.count as usize >= self.len(), "a write without an operation");
         Ok(operations)
     }
 }
@@ -263,7 +297,7 @@ impl KeyspaceWrites {
     pub fn get(&self, key: &[u8]) -> Option<State> {
         match self.keys.get(key) {
             Some(state) => Some(state.clone()),
-            None => self.deleted.covering(key).map(|_| None),
+            None => self.deleted.covering(key).map(|_| State::Deleted),
         }
     }
 
@@ -273,9 +307,9 @@ impl KeyspaceWrites {
         self.keys.range::<Bytes, _>((Bound::Included(&range.lower), upper))
     }
 
-    /// The keys that were written one by one.
-    pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
-        self.keys.keys()
+    /// The keys that were set or deleted one by one. A merge replaces nothing.
+    pub fn replaced(&self) -> impl Iterator<Item = &Bytes> {
+        self.keys.iter().filter(|(_, state)| !state.is_merged()).map(|(key, _)| key)
     }
 
     /// The deleted ranges.

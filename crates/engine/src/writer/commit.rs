@@ -109,7 +109,7 @@ impl Groups for Writer {
         }
         debug_assert_eq!(
             seq.0 - writing.last_seq.0,
-            tally.puts + tally.deletes + tally.range_deletes,
+            tally.of_all_kinds(),
             "a group has as many sequence numbers as operations"
         );
         debug_assert!(
@@ -142,7 +142,9 @@ impl Writer {
     /// Prefetches what the insertion of a single operation needs of its memtable, while the log is
     /// written. Returns the digest of its key.
     fn prefetch(&self, active: &ActiveMemtables, first: Option<Share<'_>>) -> Option<KeyDigest> {
-        let Writes::One(keyspace, OpRef::Put { key, .. } | OpRef::Delete { key }) = first?.writes else {
+        let Writes::One(keyspace, OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. }) =
+            first?.writes
+        else {
             return None;
         };
         let digest = self.digest.digest(key);
@@ -192,10 +194,11 @@ fn insert(
 
 /// Adds a group to the counters. The caller holds the writer's lock, which guards them.
 fn count(work: &WorkCounters, batches: u64, tally: &Tally) {
-    let Tally { count: _, puts, deletes, range_deletes, user_bytes } = *tally;
+    let Tally { count: _, puts, deletes, range_deletes, merges, user_bytes } = *tally;
     WorkCounters::add_alone(&work.puts, puts);
     WorkCounters::add_alone(&work.deletes, deletes);
     WorkCounters::add_alone(&work.range_deletes, range_deletes);
+    WorkCounters::add_alone(&work.merge_operations, merges);
     WorkCounters::add_alone(&work.bytes_user, user_bytes);
     WorkCounters::add_alone(&work.batches, batches);
     WorkCounters::add_alone(&work.commit_groups, 1);
@@ -211,6 +214,7 @@ pub(crate) fn apply_op(
     match op {
         OpRef::Put { key, value } => memtable.insert(digest(key), key, seq, EntryKind::Put, value),
         OpRef::Delete { key } => memtable.insert(digest(key), key, seq, EntryKind::Delete, &[]),
+        OpRef::Merge { key, operand } => memtable.insert(digest(key), key, seq, EntryKind::Merge, operand),
         OpRef::RangeDelete { start, end } => memtable.insert_range_delete(RangeTombstone {
             start: Bytes::copy_from_slice(start),
             end: end.map(Bytes::copy_from_slice),

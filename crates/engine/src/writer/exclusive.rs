@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
+use shamba_tree::merging::Merging;
 use shamba_tree::version::{ManifestEdit, Pairs, Version};
 
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::keyspace::{KeyspaceOptions, operator_for};
 use crate::telemetry::hold_events;
 
 impl Writer {
@@ -21,19 +23,33 @@ impl Writer {
     }
 
     /// The keyspace of this name, created if it does not exist. With `must_be_new` an existing one
-    /// is `Invalid`.
+    /// is `Invalid`. `options` hold from now on; a new keyspace without any has those that the open
+    /// was given.
     ///
     /// # Errors
-    /// As [`crate::catalog::Catalog::find`]; `ReadOnly`; of installing the keyspace.
-    pub fn make_keyspace(&self, name: &str, must_be_new: bool) -> Result<Arc<KeyspaceCore>> {
+    /// As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge operator than
+    /// the recorded one; of installing the keyspace or its operator.
+    pub fn make_keyspace(
+        &self,
+        name: &str,
+        must_be_new: bool,
+        options: Option<&KeyspaceOptions>,
+    ) -> Result<Arc<KeyspaceCore>> {
         let find = || match self.catalog.find(name) {
             Ok(Some(_)) if must_be_new => Err(Error::invalid(format!("keyspace {name:?} already exists"))),
             found => found,
         };
-        if let Some(keyspace) = find()? {
+        if let (Some(keyspace), None) = (find()?, options) {
             return Ok(keyspace);
         }
         if self.lifecycle.is_read_only() {
+            if let Some(keyspace) = find()? {
+                // The operator is not recorded, and holds for this open.
+                if let Some(merging) = new_operator(&keyspace, options)? {
+                    keyspace.set_merging(merging);
+                }
+                return Ok(keyspace);
+            }
             return Err(Error::new(
                 ErrorKind::ReadOnly,
                 format!(
@@ -45,19 +61,32 @@ impl Writer {
         // One creation at a time, and no concurrent rotation.
         let mut writing = self.writing.lock();
         if let Some(keyspace) = find()? {
+            if let Some(merging) = new_operator(&keyspace, options)? {
+                if keyspace.load().merging().is_none() {
+                    let merge_operators = vec![(keyspace.id, merging.name().to_owned())];
+                    self.catalog.install(&[], Vec::new(), |_| {
+                        Ok(ManifestEdit { merge_operators, ..ManifestEdit::default() })
+                    })?;
+                }
+                keyspace.set_merging(merging);
+            }
             return Ok(keyspace);
         }
+        let given = options.or_else(|| self.given.get().and_then(|given| given.get(name)));
+        let merging = operator_for(name, None, given)?;
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
         self.catalog.install(&[], Vec::new(), |_| {
             let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
-            Ok(ManifestEdit { keyspaces_created, ..ManifestEdit::default() })
+            let merge_operators = merging.iter().map(|merging| (id, merging.name().to_owned())).collect();
+            Ok(ManifestEdit { keyspaces_created, merge_operators, ..ManifestEdit::default() })
         })?;
         let version = Arc::new(Version::empty());
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
         let closed = Arc::clone(self.lifecycle.closed_flag());
-        let keyspace = Arc::new(KeyspaceCore::new(id, name.to_owned(), version, memtable, closed));
+        let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
+        let keyspace = Arc::new(keyspace);
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
         assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");
@@ -226,4 +255,16 @@ impl Writer {
         };
         self.catalog.append(&edit)
     }
+}
+
+/// The merge operator that `options` give to a keyspace that has none, or none of which the code is
+/// known.
+///
+/// # Errors
+/// `Invalid` for another operator than it has.
+fn new_operator(keyspace: &KeyspaceCore, options: Option<&KeyspaceOptions>) -> Result<Option<Arc<Merging>>> {
+    let view = keyspace.load();
+    let known = view.merging();
+    let merging = operator_for(&keyspace.name, known.map(Merging::name), options)?;
+    Ok(merging.filter(|merging| merging.is_given() && !known.is_some_and(Merging::is_given)))
 }

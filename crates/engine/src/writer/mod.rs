@@ -31,7 +31,7 @@ mod rotate;
 mod sealed;
 mod share;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use shamba_env::{Clock, Env};
 use shamba_key::{DigestFn, LogNo, SeqNo};
@@ -58,6 +58,7 @@ use crate::catalog::{Catalog, InstallObserver, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
+use crate::options::keyspace::GivenOptions;
 use crate::options::settings::{Durability, Settings};
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -92,6 +93,8 @@ pub(crate) struct Writer {
     lifecycle: Arc<Lifecycle>,
     recorder: Arc<TraceRecorder>,
     telemetry: Arc<Telemetry>,
+    /// Options that this open was given for keyspaces that may be created later.
+    given: OnceLock<GivenOptions>,
 }
 
 impl Writer {
@@ -148,7 +151,13 @@ impl Writer {
             lifecycle,
             recorder,
             telemetry,
+            given: OnceLock::new(),
         }
+    }
+
+    /// Sets the options for keyspaces that are created later; later calls have no effect.
+    pub fn give_options(&self, given: GivenOptions) {
+        let _ = self.given.set(given);
     }
 
     /// Sets what flushes the sealed generations; later calls have no effect.

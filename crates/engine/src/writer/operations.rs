@@ -20,6 +20,7 @@ pub(crate) struct Tally {
     pub puts: u64,
     pub deletes: u64,
     pub range_deletes: u64,
+    pub merges: u64,
     /// Bytes of keys and values.
     pub user_bytes: u64,
 }
@@ -37,7 +38,15 @@ impl Tally {
                 let user_bytes = (start.len() + end.map_or(0, <[u8]>::len)) as u64;
                 Self { range_deletes: 1, user_bytes, ..one }
             }
+            OpRef::Merge { key, operand } => {
+                Self { merges: 1, user_bytes: (key.len() + operand.len()) as u64, ..one }
+            }
         }
+    }
+
+    /// Number of operations of all kinds.
+    pub fn of_all_kinds(&self) -> u64 {
+        self.puts + self.deletes + self.range_deletes + self.merges
     }
 
     /// Adds all fields but `count`, whose overflow the caller must check.
@@ -45,11 +54,12 @@ impl Tally {
         self.puts += other.puts;
         self.deletes += other.deletes;
         self.range_deletes += other.range_deletes;
+        self.merges += other.merges;
         self.user_bytes += other.user_bytes;
         debug_assert!(
-            self.count == 0 || u64::from(self.count) == self.puts + self.deletes + self.range_deletes,
+            self.count == 0 || u64::from(self.count) == self.of_all_kinds(),
             "operations are counted of {} kinds in all, not {}",
-            self.puts + self.deletes + self.range_deletes,
+            self.of_all_kinds(),
             self.count
         );
     }
@@ -67,7 +77,7 @@ impl Operations {
     /// No operations, without an allocation.
     pub const EMPTY: Self = Self {
         encoded: Vec::new(),
-        tally: Tally { count: 0, puts: 0, deletes: 0, range_deletes: 0, user_bytes: 0 },
+        tally: Tally { count: 0, puts: 0, deletes: 0, range_deletes: 0, merges: 0, user_bytes: 0 },
     };
 
     /// Adds an operation.
@@ -109,6 +119,8 @@ pub(crate) fn check_op(op: OpRef<'_>) -> Result<()> {
         OpRef::Put { key, value } => (key, None, value),
         OpRef::Delete { key } => (key, None, &[]),
         OpRef::RangeDelete { start, end } => (start, end, &[]),
+        // Operands are checked with their operator.
+        OpRef::Merge { key, .. } => (key, None, &[]),
     };
     check_key(key)?;
     other_key.map_or(Ok(()), check_key)?;

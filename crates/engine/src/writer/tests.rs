@@ -273,9 +273,12 @@ fn a_failed_sync_turns_writes_off() {
 #[test]
 fn keyspaces_come_and_go_between_groups() {
     let alone = alone(Settings::default());
-    let users = alone.writer.make_keyspace("users", true).expect("created");
-    assert_eq!(Alone::kind(alone.writer.make_keyspace("users", true).map(drop)), Some(ErrorKind::Invalid));
-    let again = alone.writer.make_keyspace("users", false).expect("found");
+    let users = alone.writer.make_keyspace("users", true, None).expect("created");
+    assert_eq!(
+        Alone::kind(alone.writer.make_keyspace("users", true, None).map(drop)),
+        Some(ErrorKind::Invalid)
+    );
+    let again = alone.writer.make_keyspace("users", false, None).expect("found");
     assert!(Arc::ptr_eq(&users, &again));
     let op = OpRef::Put { key: b"k", value: b"v" };
     alone.writer.commit_op(&users, op, WriteOptions::new()).expect("written");

@@ -6,12 +6,13 @@
 //!                                  one in it; nearly always 0
 //!             operations           one after the other; each takes the next sequence number
 //!
-//! operation:  kind       1         1 put, 2 delete, 3 range delete (the bytes of entry kinds)
+//! operation:  kind       1         1 put, 2 delete, 3 range delete, 4 merge (the bytes of entry kinds)
 //!                                  + 0x80: it is the first of its batch
 //!                                  + 0x40: it states its keyspace; else that is the default one
 //!             keyspace   varint    if stated
 //!             key        varint length, bytes
 //!             put only:            value: varint length, bytes
+//!             merge only:          operand in its stored form: varint length, bytes
 //!             range delete only:   1 byte: 1 if an end follows, 0 if the range has no end;
 //!                                  end (exclusive): varint length, bytes
 //! ```
@@ -20,7 +21,7 @@
 //! own. A record is decoded completely before any of it is applied, so its batches are replayed
 //! entirely or not at all. Keys and values are slices of the record.
 
-use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
+use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Operand, SeqNo};
 
 use crate::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
 use shamba_key::KeyspaceId;
@@ -57,6 +58,13 @@ pub enum OpRef<'a> {
         /// First key after the range.
         end: Option<&'a [u8]>,
     },
+    /// Adds an operand for the merge operator to a key.
+    Merge {
+        /// User key.
+        key: &'a [u8],
+        /// The operand in its stored form ([`Operand`]).
+        operand: &'a [u8],
+    },
 }
 
 impl OpRef<'_> {
@@ -66,6 +74,7 @@ impl OpRef<'_> {
             Self::Put { key, value } => (key.len(), value.len()),
             Self::Delete { key } => (key.len(), 0),
             Self::RangeDelete { start, end } => (start.len(), end.map_or(0, <[u8]>::len)),
+            Self::Merge { key, operand } => (key.len(), operand.len()),
         };
         first.saturating_add(second).saturating_add(2 + 3 * VARINT_32_BYTES)
     }
@@ -95,6 +104,7 @@ pub fn encode_op_head<'a>(
         OpRef::Put { key, .. } => (EntryKind::Put, key),
         OpRef::Delete { key } => (EntryKind::Delete, key),
         OpRef::RangeDelete { start, .. } => (EntryKind::RangeDelete, start),
+        OpRef::Merge { key, .. } => (EntryKind::Merge, key),
     };
     debug_assert!(kind.as_byte() & (FIRST | STATED) == 0, "kind {kind:?} collides with a flag");
     debug_assert!(key.len() <= MAX_KEY_BYTES, "replay would refuse a key of {} bytes", key.len());
@@ -115,6 +125,16 @@ pub fn encode_op_head<'a>(
             put_prefixed(out, key);
             put_varint(out, value.len() as u64);
             value
+        }
+        OpRef::Merge { operand, .. } => {
+            debug_assert!(
+                Operand::decode(operand).is_ok(),
+                "replay would refuse an operand of {} bytes",
+                operand.len()
+            );
+            put_prefixed(out, key);
+            put_varint(out, operand.len() as u64);
+            operand
         }
         OpRef::Delete { .. } => {
             put_varint(out, key.len() as u64);
@@ -169,6 +189,11 @@ fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(bool, KeyspaceId, OpRef<
                 flag => return Err(format!("range end flag {flag}")),
             };
             OpRef::RangeDelete { start: key, end }
+        }
+        Some(EntryKind::Merge) => {
+            let operand = decoder.prefixed()?;
+            Operand::decode(operand)?;
+            OpRef::Merge { key, operand }
         }
         _ => return Err(format!("operation kind {kind} in a log")),
     };
@@ -352,6 +377,7 @@ mod tests {
             vec![
                 (KeyspaceId(1), OpRef::RangeDelete { start: b"c", end: Some(b"d") }),
                 (KeyspaceId(u32::MAX), OpRef::RangeDelete { start: b"e", end: None }),
+                (KeyspaceId(2), OpRef::Merge { key: b"f", operand: b"\0+1" }),
             ],
         ]
     }
@@ -388,7 +414,7 @@ mod tests {
         for cut in 0..payload.len() {
             // A prefix of whole operations is a valid record, but has fewer operations.
             if let Ok(record) = RecordView::decode(&payload[..cut], SeqNo(9)) {
-                assert!(record.batches().map(|batch| batch.count()).sum::<u32>() < 5, "cut at {cut}");
+                assert!(record.batches().map(|batch| batch.count()).sum::<u32>() < 6, "cut at {cut}");
             }
         }
         let longer: Vec<u8> = payload.iter().copied().chain([0]).collect();

@@ -99,6 +99,7 @@ impl StreamedBatches<'_> {
                 }
                 StreamedOp::Delete { key } => ReplayedOp::Op(OpRef::Delete { key }),
                 StreamedOp::RangeDelete { start, end } => ReplayedOp::Op(OpRef::RangeDelete { start, end }),
+                StreamedOp::Merge { key, operand } => ReplayedOp::Op(OpRef::Merge { key, operand }),
             };
             apply(seq, keyspace, op)?;
             seq = seq.next();

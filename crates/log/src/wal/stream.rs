@@ -6,7 +6,7 @@
 //!
 //! Not here: the encoding, which is that of [`super::record`].
 
-use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
+use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Operand, SeqNo};
 
 use super::record::{FIRST, STATED};
 use crate::framing::codec::read_varint;
@@ -36,6 +36,13 @@ pub enum StreamedOp<'s> {
         start: &'s [u8],
         /// First key after the range.
         end: Option<&'s [u8]>,
+    },
+    /// Adds an operand for the merge operator to a key.
+    Merge {
+        /// User key.
+        key: &'s [u8],
+        /// The operand in its stored form ([`Operand`]), which is never long.
+        operand: &'s [u8],
     },
 }
 
@@ -75,7 +82,7 @@ pub struct OpStream<'w> {
     /// Maximum length of values that are held in memory.
     held_bytes_max: u64,
     key: Vec<u8>,
-    /// The value of a put, or the end of a range delete.
+    /// The value of a put, the end of a range delete, or an operand.
     second: Vec<u8>,
 }
 
@@ -130,6 +137,16 @@ impl<'w> OpStream<'w> {
                     flag => return Err(Stop::Malformed(format!("range end flag {flag}"))),
                 };
                 StreamedOp::RangeDelete { start: &self.key, end }
+            }
+            Some(EntryKind::Merge) => {
+                let bytes = read_varint(|| payload.u8())?;
+                if bytes > Operand::STORED_BYTES_MAX as u64 {
+                    return Err(Stop::Malformed(format!("an operand of {bytes} bytes")));
+                }
+                self.second.clear();
+                payload.take(bytes, &mut self.second)?;
+                Operand::decode(&self.second)?;
+                StreamedOp::Merge { key: &self.key, operand: &self.second }
             }
             _ => {
                 return Err(Stop::Malformed(format!(

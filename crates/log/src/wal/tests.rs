@@ -31,6 +31,7 @@ pub(super) enum Op {
     Put { key: Vec<u8>, value: Vec<u8> },
     Delete { key: Vec<u8> },
     RangeDelete { start: Vec<u8>, end: Option<Vec<u8>> },
+    Merge { key: Vec<u8>, operand: Vec<u8> },
 }
 
 impl From<OpRef<'_>> for Op {
@@ -38,6 +39,7 @@ impl From<OpRef<'_>> for Op {
         match op {
             OpRef::Put { key, value } => Self::Put { key: key.to_vec(), value: value.to_vec() },
             OpRef::Delete { key } => Self::Delete { key: key.to_vec() },
+            OpRef::Merge { key, operand } => Self::Merge { key: key.to_vec(), operand: operand.to_vec() },
             OpRef::RangeDelete { start, end } => {
                 Self::RangeDelete { start: start.to_vec(), end: end.map(<[u8]>::to_vec) }
             }
@@ -64,11 +66,12 @@ pub(super) fn random_ops(rng: &SeededRng, value_bytes: usize) -> (u32, Vec<u8>) 
         let value = vec![rng.next_u64() as u8; value_bytes];
         let end = format!("{key}~");
         // A large batch contains only puts, so that it is certainly large.
-        let choice = if value_bytes < 1_000 { rng.next_u64() % 5 } else { 4 };
+        let choice = if value_bytes < 1_000 { rng.next_u64() % 6 } else { 5 };
         let op = match choice {
             0 => OpRef::Delete { key: key.as_bytes() },
             1 => OpRef::RangeDelete { start: key.as_bytes(), end: None },
             2 => OpRef::RangeDelete { start: key.as_bytes(), end: Some(end.as_bytes()) },
+            3 => OpRef::Merge { key: key.as_bytes(), operand: b"\0operand" },
             _ => OpRef::Put { key: key.as_bytes(), value: &value },
         };
         let is_first = ops.is_empty();

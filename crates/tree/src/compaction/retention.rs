@@ -4,7 +4,8 @@
 //! The live sequence numbers (snapshots, iterators) divide history into stripes. A reader sees the
 //! newest version of its own stripe or of an older one. So the newest version of each key in each
 //! stripe is kept and the others are dropped. A version under a range tombstone of its own stripe
-//! is dropped.
+//! is dropped. Below an operand of a merge operator the next older version is kept as well, up to
+//! and including the first that is no operand; [`super::fold`] makes one entry of them.
 //!
 //! A point tombstone is dropped when nothing below can hold a version that it hides. This requires
 //! that no table outside the compaction that is older than its output contains the key, and that no
@@ -30,6 +31,17 @@ pub struct Retention<'a> {
     has_key: bool,
     /// Stripe of the newest version kept of the current key.
     last_stripe: Option<usize>,
+    /// Whether the versions kept of that stripe are operands only, which apply to an older one.
+    is_open: bool,
+}
+
+/// What becomes of a version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// Whether it is kept.
+    pub is_kept: bool,
+    /// Its stripe of history: the number of readers that are older.
+    pub stripe: usize,
 }
 
 impl<'a> Retention<'a> {
@@ -40,11 +52,12 @@ impl<'a> Retention<'a> {
             snapshots.is_sorted_by(|older, newer| older < newer),
             "the live sequence numbers do not ascend: {snapshots:?}"
         );
-        Self { snapshots, tombstones, below, key: Vec::new(), has_key: false, last_stripe: None }
+        let (key, has_key, last_stripe, is_open) = (Vec::new(), false, None, false);
+        Self { snapshots, tombstones, below, key, has_key, last_stripe, is_open }
     }
 
     /// Whether the next version, in internal order, is kept.
-    pub fn keeps(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) -> bool {
+    pub fn decide(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) -> Decision {
         if !self.has_key || !is_same_key(&self.key, key) {
             self.has_key = true;
             self.key.clear();
@@ -52,9 +65,10 @@ impl<'a> Retention<'a> {
             self.last_stripe = None;
         }
         let stripe = stripe_of(seq, self.snapshots);
-        if self.last_stripe == Some(stripe) {
+        let dropped = Decision { is_kept: false, stripe };
+        if self.last_stripe == Some(stripe) && !self.is_open {
             // A newer version of the same stripe hides it from every reader.
-            return false;
+            return dropped;
         }
         if !self.tombstones.is_empty() {
             // The newest tombstone visible to the stripe's readers; the newest stripe has no upper
@@ -63,12 +77,19 @@ impl<'a> Retention<'a> {
             if self.tombstones.newest_covering(key, visible) > seq {
                 // It covers all older versions of this stripe too. Older stripes are decided
                 // separately.
-                return false;
+                return dropped;
             }
         }
         self.last_stripe = Some(stripe);
+        self.is_open = kind == EntryKind::Merge;
         // A dropped tombstone still hides the older versions of its stripe.
-        !(kind == EntryKind::Delete && stripe == 0 && !self.below.iter().any(|range| range.contains(key)))
+        let is_needless = kind == EntryKind::Delete && stripe == 0 && !self.may_lie_below(key);
+        Decision { is_kept: !is_needless, stripe }
+    }
+
+    /// Whether a table below the output, which is no input, may hold a version of the key.
+    pub fn may_lie_below(&self, key: &[u8]) -> bool {
+        self.below.iter().any(|range| range.contains(key))
     }
 
     /// Whether the compaction may drop a range tombstone over `range`.
@@ -102,11 +123,23 @@ mod tests {
         });
         let tombstones = FragmentedTombstones::new(tombstones.collect());
         let mut retention = Retention::new(&snapshots, &tombstones, below);
-        let keep = |(seq, kind): &&(u64, EntryKind)| retention.keeps(b"k", SeqNo(*seq), *kind);
+        let keep = |(seq, kind): &&(u64, EntryKind)| retention.decide(b"k", SeqNo(*seq), *kind).is_kept;
         versions.iter().filter(keep).map(|(seq, _)| *seq).collect()
     }
 
-    use EntryKind::{Delete, Put};
+    use EntryKind::{Delete, Merge, Put};
+
+    #[test]
+    fn what_operands_apply_to_stays() {
+        let versions = [(9, Merge), (7, Merge), (5, Put), (3, Put), (1, Merge)];
+        assert_eq!(kept(&[], &versions, &[], &[]), [9, 7, 5]);
+        assert_eq!(kept(&[8], &versions, &[], &[]), [9, 7, 5]);
+        assert_eq!(kept(&[1, 4], &versions, &[], &[]), [9, 7, 5, 3, 1]);
+        assert_eq!(kept(&[], &[(9, Merge), (8, Delete), (7, Merge)], &[KeyRange::everything()], &[]), [9, 8]);
+        assert_eq!(kept(&[], &[(9, Merge), (8, Delete), (7, Merge)], &[], &[]), [9]);
+        assert_eq!(kept(&[], &versions, &[], &[6]), [9, 7]);
+        assert_eq!(kept(&[], &versions, &[], &[8]), [9]);
+    }
 
     #[test]
     fn the_newest_version_of_each_stripe_stays() {

@@ -13,7 +13,7 @@
 //! Which entries these are is decided in [`super::visible`]; when more are needed, in
 //! [`super::scan`].
 
-use shamba_key::SeqNo;
+use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{Copies, CopyLimits, Ends, EntryIter, EntryView};
 
 use super::visible::STEPS_BEFORE_SEEK;
@@ -148,6 +148,18 @@ impl Batch {
             self.long = Some(Slice::from_bytes(source.value_bytes()));
         }
         last.value = self.copies.bytes.len() as u32;
+    }
+
+    /// Adds a key with a value that no source holds.
+    pub(super) fn push_folded(&mut self, key: &[u8], value: Slice) {
+        let entry =
+            EntryView { key, seq: SeqNo::ZERO, kind: EntryKind::Put, value: &value, is_last_at_hand: false };
+        if !self.push_short(entry) {
+            self.copies.bytes.extend_from_slice(key);
+            let end = self.copies.bytes.len() as u32;
+            self.copies.ends.push(Ends { key: end, value: end });
+            self.set_long(value);
+        }
     }
 
     /// Replaces the last entry's value by a long value.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use shamba_env::sync::Mutex;
 use shamba_env::{Env, MemFs};
 use shamba_filter::FilterLayout;
-use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, SeqNo};
+use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, Operand, SeqNo};
 use shamba_table::{
     BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, OpenFiles, RangeTombstone,
     ReaderOptions, Residency, TableId, TableReader, TableWriter, Walk, WriterOptions,
@@ -27,6 +27,7 @@ use super::registry::IterRegistry;
 use super::run_iter::RunIter;
 use super::scan::ScanSource;
 use crate::error::Result;
+use crate::merging::Merging;
 use crate::snapshot::{SnapshotGuard, SnapshotList};
 use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 use crate::view::{View, ViewSource};
@@ -40,6 +41,13 @@ pub enum Op {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     DeleteRange(Vec<u8>, Option<Vec<u8>>),
+    /// An operand, which is appended after a comma.
+    Merge(Vec<u8>, Vec<u8>),
+}
+
+/// The view of a keyspace whose operands are appended after commas.
+fn appending(view: View) -> View {
+    view.with_merging(Some(Arc::new(Merging::recorded("shamba.append:2c"))))
 }
 
 /// A keyspace that tests change by explicit calls.
@@ -75,7 +83,7 @@ impl Store {
         env.vfs.create_dir_all(Path::new(DIR)).expect("memory");
         let ledger = Arc::new(Ledger::new());
         let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(ChunkedMemtable::new(true))];
-        let view = View::new(KeyspaceId(0), memtables, Arc::new(Version::empty()));
+        let view = appending(View::new(KeyspaceId(0), memtables, Arc::new(Version::empty())));
         Arc::new(Self {
             env,
             cache: Arc::new(BlockCache::new(1 << 20, Arc::clone(&ledger))),
@@ -104,6 +112,10 @@ impl Store {
         match op.clone() {
             Op::Put(key, value) => memtable.insert(digest, &key, seq, EntryKind::Put, &value),
             Op::Delete(key) => memtable.insert(digest, &key, seq, EntryKind::Delete, &[]),
+            Op::Merge(key, operand) => {
+                let operand = Operand::single(&operand).encode();
+                memtable.insert(digest, &key, seq, EntryKind::Merge, &operand);
+            }
             Op::DeleteRange(start, end) => {
                 let end = end.map(Bytes::from);
                 memtable.insert_range_delete(RangeTombstone { start: start.into(), end, seq });
@@ -126,6 +138,14 @@ impl Store {
                 }
                 Op::Delete(key) => {
                     map.remove(key);
+                }
+                Op::Merge(key, operand) => {
+                    map.entry(key.clone())
+                        .and_modify(|value: &mut Vec<u8>| {
+                            value.push(b',');
+                            value.extend_from_slice(operand);
+                        })
+                        .or_insert_with(|| operand.clone());
                 }
                 Op::DeleteRange(start, end) => {
                     map.retain(|key, _| key < start || end.as_ref().is_some_and(|end| end <= key));
@@ -159,7 +179,7 @@ impl Store {
     }
 
     fn install(&self, memtables: Vec<Arc<dyn Memtable>>, version: Arc<Version>) {
-        let view = View::new(KeyspaceId(0), memtables, version);
+        let view = appending(View::new(KeyspaceId(0), memtables, version));
         *self.view.lock().expect("not poisoned") = Arc::new(view);
     }
 
@@ -199,9 +219,10 @@ impl Store {
         let stripe = |seq: SeqNo| stripes.partition_point(|&stripe| stripe < seq);
         let mut kept: Vec<Row> = Vec::new();
         for row in collect(&mut MergeIter::new(sources.collect())) {
-            let shadowed = kept
-                .last()
-                .is_some_and(|newer: &Row| newer.key == row.key && stripe(newer.seq) == stripe(row.seq));
+            // What operands apply to is kept, and nothing is folded.
+            let shadowed = kept.last().is_some_and(|newer: &Row| {
+                newer.key == row.key && stripe(newer.seq) == stripe(row.seq) && newer.kind != EntryKind::Merge
+            });
             let reader = stripes.get(stripe(row.seq)).copied().unwrap_or(SeqNo::MAX);
             if !shadowed && tombstones.newest_covering(&row.key, reader) < row.seq {
                 kept.push(row);

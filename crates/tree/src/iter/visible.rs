@@ -16,15 +16,21 @@
 //! tombstone, every source goes on to its next entry that is newer than the tombstone or beyond its
 //! end, without a step for each entry that it covers ([`EntryIter::skip_hidden`]).
 //!
+//! Where the newest version is an operand of a merge operator, the operands below it are folded
+//! ([`fold`]).
+//!
 //! The bounds that callers write are in `key_range`. What an idle scan keeps is decided in
 //! [`super::scan`].
 
+mod fold;
+mod tombstones;
+
 use std::sync::Arc;
 
-use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{EntryIter, Walk};
 
+use self::tombstones::Tombstones;
 use super::batch::Batch;
 use super::merge::{Hidden, MergeIter};
 use super::run_iter::RunIter;
@@ -34,7 +40,6 @@ use crate::slice::Slice;
 use crate::version::KeyRange;
 use crate::view::View;
 use shamba_memtable::Memtable;
-use shamba_table::{Cover, FragmentedTombstones};
 
 /// Steps over versions of one key, or over keys below one tombstone, after which a seek is tried.
 /// That many steps cost about as much as a seek into a few sources.
@@ -231,6 +236,14 @@ impl VisibleIter {
                 }
             } else if !hidden && kind == EntryKind::Delete {
                 self.merge.note_tombstone();
+            } else if !hidden && kind == EntryKind::Merge {
+                self.fold(floor, out)?;
+                if out.has_enough() {
+                    return Ok(true);
+                }
+                if !(self.merge.valid() && self.merge.key() == self.key) {
+                    continue;
+                }
             } else if !hidden {
                 return Err(unsupported(kind, &self.key));
             } else {
@@ -413,6 +426,16 @@ impl VisibleIter {
                     self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
                     return Ok(true);
                 }
+                Some((seq, EntryKind::Merge)) => {
+                    // The operands are folded from the newest on, and the merging iterator came
+                    // from the oldest.
+                    self.merge.seek(&self.key, seq)?;
+                    self.fold(floor, out)?;
+                    self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
+                    if out.has_enough() {
+                        return Ok(true);
+                    }
+                }
                 Some((_, EntryKind::Put)) if out.has_enough() => return Ok(true),
                 Some((_, EntryKind::Put | EntryKind::Delete)) | None => {}
                 Some((_, kind)) => return Err(unsupported(kind, &self.key)),
@@ -487,98 +510,6 @@ fn memtable_source(memtable: &Arc<dyn Memtable>) -> Source {
 fn unsupported(kind: EntryKind, key: &[u8]) -> Error {
     let context = format!("key \"{}\" holds an entry of kind {kind:?}", key.escape_ascii());
     Error::unknown_entry(context)
-}
-
-/// The range tombstones of a view that one reader sees.
-struct Tombstones {
-    lists: Vec<Arc<FragmentedTombstones>>,
-    visible: SeqNo,
-    /// The range of the last lookup, in which neighbouring keys usually lie too.
-    cover: Option<Cover>,
-    /// The largest sequence number in each source, collected when first needed. It stays valid for
-    /// a memtable that still grows: new entries are newer than anything the reader sees.
-    largest: Vec<SeqNo>,
-}
-
-impl Tombstones {
-    fn of(view: &View, visible: SeqNo) -> Self {
-        let memtables = view.memtables.iter().filter(|memtable| memtable.has_range_deletes());
-        let mut lists: Vec<_> = memtables.map(|memtable| memtable.range_tombstones()).collect();
-        if view.runs_have_range_deletes() {
-            let runs = view.plans().iter().filter(|plan| plan.run.has_range_deletes());
-            lists.extend(runs.map(|plan| Arc::clone(plan.run.tombstones())));
-        }
-        Self { lists, visible, cover: None, largest: Vec::new() }
-    }
-
-    /// The newest visible tombstone over `key`. Everything up to its sequence number is hidden.
-    fn floor(&mut self, key: &[u8]) -> SeqNo {
-        if self.lists.is_empty() {
-            return SeqNo::ZERO;
-        }
-        match &self.cover {
-            Some(cover) if cover.contains(key) => cover.floor,
-            _ => self.cover.insert(cover_of(&self.lists, key, self.visible)).floor,
-        }
-    }
-
-    /// Whether tombstones of at least `floor` hide all entries of a source.
-    fn crosses(&self, source: usize, floor: SeqNo) -> bool {
-        self.largest.get(source).is_some_and(|&largest| largest <= floor)
-    }
-
-    /// The smallest sequence number of a tombstone that hides the same sources as `floor`. Ranges
-    /// below such tombstones can be skipped together. `None` when `floor` hides no source that has
-    /// entries.
-    fn lowest_like(&mut self, floor: SeqNo, view: &View) -> Option<SeqNo> {
-        if self.largest.is_empty() {
-            let memtables = view.memtables.iter().map(|memtable| memtable.largest_seq());
-            let runs = view.version.runs().map(|(_, run)| {
-                run.tables().iter().map(|table| table.meta.largest_seq).max().unwrap_or(SeqNo::ZERO)
-            });
-            self.largest = memtables.chain(runs).collect();
-        }
-        self.largest.iter().copied().filter(|&largest| SeqNo::ZERO < largest && largest <= floor).max()
-    }
-
-    /// The bound of the keys from `key` on, in a direction, over which tombstones of at least
-    /// `floor` lie without a gap. Forward it is the first key after them, `None` if there is none;
-    /// backward the first of them. A bound before that after many tombstones.
-    fn reach(&self, direction: Came, key: &[u8], floor: SeqNo) -> Option<Bytes> {
-        let mut cover = cover_of(&self.lists, key, self.visible);
-        debug_assert!(cover.floor >= floor, "{:?} lies below {}, not {floor}", key, cover.floor);
-        for _ in 0..COVERS_PER_SKIP {
-            let beyond = match direction {
-                Came::Forward => cover.upper.as_ref().map(|end| cover_of(&self.lists, end, self.visible)),
-                Came::Backward => cover_before(&self.lists, &cover.lower, self.visible),
-            };
-            match beyond {
-                Some(beyond) if beyond.floor >= floor => cover = beyond,
-                _ => break,
-            }
-        }
-        if direction == Came::Forward { cover.upper } else { Some(cover.lower) }
-    }
-}
-
-fn cover_of(lists: &[Arc<FragmentedTombstones>], key: &[u8], visible: SeqNo) -> Cover {
-    let mut cover = Cover::nothing();
-    for list in lists {
-        cover.intersect(list.cover(key, visible));
-    }
-    cover
-}
-
-/// The cover of the keys just before `bound`; `None` when there are none.
-fn cover_before(lists: &[Arc<FragmentedTombstones>], bound: &[u8], visible: SeqNo) -> Option<Cover> {
-    if bound.is_empty() {
-        return None;
-    }
-    let mut cover = Cover::nothing();
-    for list in lists {
-        cover.intersect(list.cover_before(bound, visible));
-    }
-    Some(cover)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader, Value};
 use super::candidate::Verdict;
 use super::get::Lookup;
 use crate::counters::{LookupCounts, ReadsByKind};
+use crate::merging::Merging;
 use crate::records::Cached;
 use crate::slice::Slice;
 use crate::version::Run;
@@ -91,6 +92,8 @@ pub enum Place {
     },
     /// The record cache.
     Records,
+    /// The merge operator of the keyspace.
+    Operator,
     /// A run.
     Run {
         /// Its level.
@@ -149,6 +152,15 @@ pub enum Action {
         ns: u64,
         /// Whether a filter had said "maybe": if nothing was found, that was a false positive.
         filtered: bool,
+    },
+    /// The operands that were found were folded into the value.
+    Folded {
+        /// Number of operands; combined ones count once.
+        operands: usize,
+        /// Whether there is a value below them that they apply to.
+        has_base: bool,
+        /// Name of the merge operator.
+        operator: String,
     },
 }
 
@@ -275,6 +287,13 @@ impl Step {
         Self { place: Place::Records, action: Action::RecordFound, found }
     }
 
+    /// Operands were folded.
+    pub fn folded(operands: usize, has_base: bool, merging: Option<&Merging>) -> Self {
+        let operator = merging.map_or_else(String::new, |merging| merging.name().to_owned());
+        let action = Action::Folded { operands, has_base, operator };
+        Self { place: Place::Operator, action, found: None }
+    }
+
     /// The key lies outside every table of the run.
     pub fn outside(level: u32, run: &Run) -> Self {
         Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
@@ -398,6 +417,7 @@ impl fmt::Display for Step {
             Place::Memtable { number: 0 } => f.write_str("memtable (active)")?,
             Place::Memtable { number } => write!(f, "memtable {number} (sealed)")?,
             Place::Records => f.write_str("record cache")?,
+            Place::Operator => f.write_str("merge operator")?,
             Place::Run { level, run } => write!(f, "level {level}, run {run}")?,
             Place::Table { level, run, table } => write!(f, "level {level}, run {run}, table {table}")?,
         }
@@ -408,6 +428,10 @@ impl fmt::Display for Step {
                 f.write_str("has the newest entry of the tables; nothing read")?
             }
             Action::RecordFound => f.write_str("knows that the tables have no entry")?,
+            Action::Folded { operands, has_base, operator } => {
+                let base = if *has_base { "the value below them" } else { "no value" };
+                write!(f, "{operator:?} applied {operands} operands to {base}")?;
+            }
             Action::OutOfRange => f.write_str("no table has the key in its range; nothing read")?,
             Action::NoFilter => f.write_str("no filter, so it must be searched")?,
             Action::FilterProbed { maybe, modules } => {

@@ -161,7 +161,7 @@ impl<'a> Lookup<'a> {
         }
         if let Some((entry, memtable)) = self.in_memtables(counts, recorder) {
             let floor = search.floor(self, recorder);
-            return visible_above(entry, floor, Home::Memtable(memtable), self.mode, counts);
+            return self.visible_above(entry, floor, Home::Memtable(memtable), None, counts, recorder);
         }
         self.prefetch_record();
         let found = match self.view.plans() {
@@ -240,7 +240,9 @@ impl<'a> Lookup<'a> {
         if let Some(before) = search.reads_before {
             self.write_record(Some(&entry), floor, counts.searching_reads() - before);
         }
-        visible_above(entry, floor, candidate.home(), self.mode, counts).map(ControlFlow::Break)
+        let reads_before = search.reads_before;
+        self.visible_above(entry, floor, candidate.home(), reads_before, counts, recorder)
+            .map(ControlFlow::Break)
     }
 
     /// The newest range tombstone over the key that is visible at this sequence number; `ZERO` if
@@ -298,7 +300,7 @@ impl<'a> Lookup<'a> {
     // Not inlined: most lookups do not get here, and it would lengthen the code of those that do
     // not.
     #[inline(never)]
-    fn search<R: Recorder>(
+    pub(super) fn search<R: Recorder>(
         &self,
         candidate: &Candidate<'_>,
         verdict: Verdict,
@@ -361,6 +363,34 @@ impl<'a> Lookup<'a> {
         let Self { key, seq, digest, mode, .. } = *self;
         Ok(candidate.reader.get_from(block, located, key, seq, digest, mode, io)?)
     }
+
+    /// The value of an entry, unless a range tombstone hides it; of an operand, what its operator
+    /// makes of it. Empty if only the key's existence is wanted. `reads_before` is set if the value
+    /// of operands is worth a record.
+    #[inline]
+    pub(super) fn visible_above<R: Recorder>(
+        &self,
+        entry: Entry,
+        floor: SeqNo,
+        home: Home<'_>,
+        reads_before: Option<u64>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Option<Value>> {
+        if entry.seq <= floor {
+            return Ok(None);
+        }
+        match entry.kind {
+            EntryKind::Put => Ok(Some(entry.value)),
+            EntryKind::ValueRef if self.mode == ValueMode::Absent => Ok(Some(Value::default())),
+            EntryKind::ValueRef => home.read_large(&entry.value, counts).map(Some),
+            EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
+            EntryKind::Merge => self.fold(floor, reads_before, counts, recorder),
+            kind @ EntryKind::PutWithExpiry => {
+                Err(Error::unknown_entry(format!("an entry of kind {kind:?}, which this build cannot read")))
+            }
+        }
+    }
 }
 
 /// The place where an entry was found. A large value is read from there.
@@ -375,7 +405,7 @@ pub enum Home<'a> {
 impl Home<'_> {
     /// Reads a large value.
     #[cold]
-    fn read_large(self, place: &[u8], counts: &mut LookupCounts) -> Result<Value> {
+    pub(super) fn read_large(self, place: &[u8], counts: &mut LookupCounts) -> Result<Value> {
         let mut io = ReadCounters::default();
         let value = match self {
             Self::Table(reader) => reader.read_large(place, &mut io)?,
@@ -383,29 +413,6 @@ impl Home<'_> {
         };
         counts.add_reads(&io);
         Ok(value.into())
-    }
-}
-
-/// The value of an entry, unless a range tombstone hides it. Empty if only the key's existence is
-/// wanted.
-pub fn visible_above(
-    entry: Entry,
-    floor: SeqNo,
-    home: Home<'_>,
-    mode: ValueMode,
-    counts: &mut LookupCounts,
-) -> Result<Option<Value>> {
-    if entry.seq <= floor {
-        return Ok(None);
-    }
-    match entry.kind {
-        EntryKind::Put => Ok(Some(entry.value)),
-        EntryKind::ValueRef if mode == ValueMode::Absent => Ok(Some(Value::default())),
-        EntryKind::ValueRef => home.read_large(&entry.value, counts).map(Some),
-        EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
-        kind @ (EntryKind::Merge | EntryKind::PutWithExpiry) => {
-            Err(Error::unknown_entry(format!("an entry of kind {kind:?}, which this build cannot read")))
-        }
     }
 }
 

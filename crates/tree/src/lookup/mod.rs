@@ -3,6 +3,7 @@
 
 pub mod candidate;
 pub mod explain;
+mod fold;
 pub mod get;
 pub mod multi_get;
 pub mod opened;

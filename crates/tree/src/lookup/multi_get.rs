@@ -26,7 +26,7 @@ use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value
 
 use super::candidate::{Candidate, Verdict};
 use super::explain::{Recorder, Silent};
-use super::get::{Home, Lookup, LookupSettings, visible_above};
+use super::get::{Home, Lookup, LookupSettings};
 use super::opened::OpenedTables;
 use super::pool::ReadPool;
 use super::sampler::Sampler;
@@ -215,7 +215,8 @@ impl<'a> Group<'a> {
                 return true;
             };
             let floor = lookup.floor(&mut Silent);
-            match visible_above(entry, floor, Home::Memtable(memtable), ValueMode::Copy, counts) {
+            let home = Home::Memtable(memtable);
+            match lookup.visible_above(entry, floor, home, None, counts, &mut Silent) {
                 Ok(value) => answers[asked.place] = value,
                 Err(error) => failed = Some(error),
             }
@@ -425,7 +426,12 @@ impl<'a> Group<'a> {
                         pending.lookup.write_record(Some(&entry), pending.floor, pending.reads());
                     }
                     *sampled = pending.sampler.or(*sampled);
-                    match visible_above(entry, pending.floor, candidate.home(), ValueMode::Copy, counts) {
+                    let (floor, home) = (pending.floor, candidate.home());
+                    // As if nothing had been read for it but the block at hand.
+                    let reads = counts.searching_reads().saturating_sub(pending.reads());
+                    let reads_before = pending.is_wanted.then_some(reads);
+                    let lookup = pending.lookup;
+                    match lookup.visible_above(entry, floor, home, reads_before, counts, &mut Silent) {
                         Ok(value) => answers[pending.place] = value,
                         Err(error) => failed = Some(error),
                     }

@@ -54,10 +54,17 @@ impl Lookup<'_> {
             Some(entry) if entry.seq > floor => match entry.kind {
                 EntryKind::Put if self.mode != ValueMode::Absent => write(entry.seq, Some(&entry.value)),
                 EntryKind::Delete => write(entry.seq, None),
-                // Large values stay where they are; the other kinds are not single entries.
+                // Large values stay where they are; operands make a record once they are folded.
                 _ => {}
             },
             _ => {}
         }
+    }
+
+    /// Writes the record of the key, for which the entries of the tables make this value at the
+    /// sequence number of the newest operand.
+    pub(super) fn write_folded(&self, seq: SeqNo, value: &[u8], reads: u64) {
+        let Some(access) = self.settings.records else { return };
+        access.write(self.view.keyspace, (self.digest, self.key), (seq, Some(value)), reads);
     }
 }

@@ -167,6 +167,8 @@ pub struct ManifestEdit {
     pub keyspaces_created: Vec<(KeyspaceId, String, Pairs)>,
     /// Changed settings of existing keyspaces.
     pub keyspace_settings: Vec<(KeyspaceId, Pairs)>,
+    /// Names of the merge operators that keyspaces have from now on.
+    pub merge_operators: Vec<(KeyspaceId, String)>,
     /// Dropped keyspaces.
     pub keyspaces_dropped: Vec<KeyspaceId>,
     /// Tree changes.

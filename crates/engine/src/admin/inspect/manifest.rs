@@ -80,6 +80,9 @@ fn fields(edit: &ManifestEdit) -> Fields {
         let settings: Vec<String> = settings.iter().map(pair).collect();
         fields.push(("keyspace_settings", format!("[{id}] {}", settings.join(" "))));
     }
+    for (id, name) in &edit.merge_operators {
+        fields.push(("merge_operator", format!("[{id}] {name:?}")));
+    }
     for id in &edit.keyspaces_dropped {
         fields.push(("keyspace_dropped", format!("[{id}]")));
     }

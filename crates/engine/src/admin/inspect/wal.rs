@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use shamba_env::{Env, LockKind};
-use shamba_key::SeqNo;
+use shamba_key::{Operand, SeqNo};
 
 use super::{Described, Ending, Fields, LogDescription, describe_file, escaped};
 use crate::admin::verify::replay_strictly;
@@ -89,6 +89,7 @@ fn describe_streamed(
             }
             StreamedOp::Delete { key } => delete(seq, keyspace, key),
             StreamedOp::RangeDelete { start, end } => range_delete(seq, keyspace, start, end),
+            StreamedOp::Merge { key, operand } => merge(seq, keyspace, key, operand),
         });
         seq = seq.next();
     }
@@ -104,6 +105,11 @@ fn put(seq: SeqNo, keyspace: KeyspaceId, key: &[u8], value_bytes: u64) -> Field 
 
 fn delete(seq: SeqNo, keyspace: KeyspaceId, key: &[u8]) -> Field {
     ("delete", format!("@{seq} [{keyspace}] {}", escaped(key)))
+}
+
+fn merge(seq: SeqNo, keyspace: KeyspaceId, key: &[u8], operand: &[u8]) -> Field {
+    let bytes = Operand::decode(operand).map_or(0, |operand| operand.bytes.len());
+    ("merge", format!("@{seq} [{keyspace}] {} ({bytes} bytes)", escaped(key)))
 }
 
 fn range_delete(seq: SeqNo, keyspace: KeyspaceId, start: &[u8], end: Option<&[u8]>) -> Field {
@@ -140,6 +146,7 @@ fn describe(record: &Record, number: LogNo, last_seq: &mut SeqNo) -> Described {
                     OpRef::Put { key, value } => put(seq, keyspace, key, value.len() as u64),
                     OpRef::Delete { key } => delete(seq, keyspace, key),
                     OpRef::RangeDelete { start, end } => range_delete(seq, keyspace, start, end),
+                    OpRef::Merge { key, operand } => merge(seq, keyspace, key, operand),
                 }));
             }
             Ok(("batches", fields))

@@ -169,7 +169,7 @@ impl<'a> LogContent<'a> {
                     let (start, end) = (Bytes::copy_from_slice(start), end.map(Bytes::copy_from_slice));
                     tombstones.entry(id).or_default().push(RangeTombstone { start, end, seq });
                 }
-                ReplayedOp::Op(OpRef::Put { key, .. } | OpRef::Delete { key })
+                ReplayedOp::Op(OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. })
                 | ReplayedOp::PutInLog { key, .. } => {
                     if let Some(range) = unnamed.get_mut(&id) {
                         let one = only(key);
@@ -221,7 +221,7 @@ impl<'a> LogContent<'a> {
                 }
                 also(tombstones, id, seq, op);
                 let (key, value) = match op {
-                    ReplayedOp::Op(OpRef::RangeDelete { .. }) => return Ok(()),
+                    ReplayedOp::Op(OpRef::RangeDelete { .. } | OpRef::Merge { .. }) => return Ok(()),
                     ReplayedOp::Op(OpRef::Put { key, .. } | OpRef::Delete { key })
                     | ReplayedOp::PutInLog { key, .. }
                         if !window.takes(id, key) =>

@@ -191,8 +191,9 @@ fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut
     for (id, space) in &found.spaces {
         let recorded = found.state.keyspaces.get(id);
         let settings = recorded.map(|keyspace| keyspace.settings.clone()).unwrap_or_default();
-        let (name, version) = (space.name.clone(), Version::empty());
-        state.keyspaces.insert(*id, KeyspaceState { name, settings, version, flushed: SeqNo::ZERO });
+        let merge_operator = recorded.and_then(|keyspace| keyspace.merge_operator.clone());
+        let (name, version, flushed) = (space.name.clone(), Version::empty(), SeqNo::ZERO);
+        state.keyspaces.insert(*id, KeyspaceState { name, settings, merge_operator, version, flushed });
         state.next_id = state.next_id.max(u64::from(id.0) + 1);
     }
     debug_assert!(state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE));

@@ -235,7 +235,7 @@ impl Rebuilt<'_> {
         };
         match op {
             ReplayedOp::Op(op) => {
-                self.has_tombstones |= !matches!(op, OpRef::Put { .. });
+                self.has_tombstones |= !matches!(op, OpRef::Put { .. } | OpRef::Merge { .. });
                 apply_op(active.as_ref(), |key| core.reads.digest().digest(key), seq, op);
             }
             ReplayedOp::PutInLog { key, log, place } => {

@@ -120,7 +120,7 @@ fn a_slice_that_fails_leaves_the_tree_and_is_tried_again() {
 #[test]
 fn a_keyspace_that_is_dropped_during_a_job_leaves_no_output() {
     let alone = by_hand();
-    alone.writer.make_keyspace("other", true).expect("created");
+    alone.writer.make_keyspace("other", true, None).expect("created");
     let used = alone.files();
     (0..2).for_each(|_| alone.add_run("other", 0..200));
     let id = alone.keyspace("other").id;

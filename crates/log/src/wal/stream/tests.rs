@@ -32,6 +32,9 @@ fn parts(shift: usize) -> Parts {
     }
 }
 
+/// Length of an operand that crosses a frame. Its first byte says that it is a combined one.
+const OPERAND_BYTES: usize = 60_000;
+
 fn long_batch(parts: &Parts) -> Vec<(KeyspaceId, OpRef<'_>)> {
     let Parts { values: [first, last], keys: [empty, start, end, gone] } = parts;
     vec![
@@ -40,6 +43,7 @@ fn long_batch(parts: &Parts) -> Vec<(KeyspaceId, OpRef<'_>)> {
         (KeyspaceId(1), OpRef::RangeDelete { start, end: Some(end) }),
         (KeyspaceId(0), OpRef::Delete { key: gone }),
         (KeyspaceId(0), OpRef::RangeDelete { start: b"open", end: None }),
+        (KeyspaceId(300), OpRef::Merge { key: start, operand: &first[..OPERAND_BYTES] }),
         (KeyspaceId(2), OpRef::Put { key: b"last", value: last }),
     ]
 }
@@ -86,7 +90,7 @@ fn a_long_batch_comes_back_operation_by_operation_wherever_frames_end() {
         let record = data_record(&mut reader).expect("a record");
         assert!(record.payload.is_empty() && record.frames > 3 && record.offset == place.offset);
         let checked = check(reader.payload_of(&record), SeqNo(9)).expect("whole");
-        let expected = Checked { first_seq: SeqNo(10), last_seq: SeqNo(15), batches: 1, ops: 6 };
+        let expected = Checked { first_seq: SeqNo(10), last_seq: SeqNo(16), batches: 1, ops: 7 };
         assert_eq!(checked, expected, "shift {shift}");
         let values = ValueLogs::default();
         values.add(&ValueLog::new(&env, Path::new(PATH), LogNo(7), birth));
@@ -111,6 +115,10 @@ fn a_long_batch_comes_back_operation_by_operation_wherever_frames_end() {
                         }
                     }
                     (StreamedOp::Delete { key }, OpRef::Delete { key: wanted }) => assert_eq!(key, wanted),
+                    (
+                        StreamedOp::Merge { key, operand },
+                        OpRef::Merge { key: wanted, operand: wanted_operand },
+                    ) => assert!(key == wanted && operand == wanted_operand, "shift {shift}"),
                     (
                         StreamedOp::RangeDelete { start, end },
                         OpRef::RangeDelete { start: wanted, end: wanted_end },

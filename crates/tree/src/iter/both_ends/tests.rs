@@ -31,7 +31,8 @@ fn front_and_back_meet_and_give_each_key_once() {
         let dice = Dice::new(seed);
         let store = Store::new();
         for number in 0..dice.below(40) {
-            match dice.below(6) {
+            match dice.below(7) {
+                6 => store.write(Op::Merge(dice.key(), number.to_string().into_bytes())),
                 0 => store.write(Op::Delete(dice.key())),
                 1 => store.rotate(),
                 2 => store.flush(),

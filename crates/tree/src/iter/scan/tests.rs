@@ -81,8 +81,9 @@ impl Watched {
 }
 
 fn random_op(dice: &Dice, number: usize) -> Op {
-    match dice.below(12) {
+    match dice.below(14) {
         0..3 => Op::Delete(dice.key()),
+        12.. => Op::Merge(dice.key(), number.to_string().into_bytes()),
         3 => Op::DeleteRange(dice.key(), (!dice.one_in(8)).then(|| dice.key())),
         _ => Op::Put(dice.key(), format!("value {number}").into_bytes()),
     }

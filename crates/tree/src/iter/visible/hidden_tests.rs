@@ -23,6 +23,7 @@ fn random_op(dice: &Dice, number: usize) -> Op {
             Op::DeleteRange(key(at), end)
         }
         1..8 => Op::Delete(key(at)),
+        8..14 => Op::Merge(key(at), number.to_string().into_bytes()),
         _ => Op::Put(key(at), number.to_string().into_bytes()),
     }
 }

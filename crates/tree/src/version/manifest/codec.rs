@@ -17,6 +17,7 @@
 //! 0x88 log promise        log  offset
 //! 0x89 last sequence      sequence
 //! 0x8a next id            id
+//! 0x8b merge operator     keyspace  name
 //! 0x01 tombstone time     table_id  unix_ms
 //!
 //! table  = id  birth (8 bytes)  file_bytes  entries  deletes  range_deletes  smallest  bound
@@ -55,6 +56,7 @@ const FIRST_LOG: u8 = 0x87;
 const LOG_PROMISE: u8 = 0x88;
 const LAST_SEQ: u8 = 0x89;
 const NEXT_ID: u8 = 0x8a;
+const MERGE_OPERATOR: u8 = 0x8b;
 const TOMBSTONE_TIME: u8 = 0x01;
 /// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
@@ -95,6 +97,12 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
         put_field(&mut out, KEYSPACE_SETTINGS, |body| {
             put_numbers(body, &[u64::from(id.0)]);
             put_settings(&mut body.short, settings);
+        });
+    }
+    for (id, name) in &edit.merge_operators {
+        put_field(&mut out, MERGE_OPERATOR, |body| {
+            put_numbers(body, &[u64::from(id.0)]);
+            put_prefixed(&mut body.short, name.as_bytes());
         });
     }
     for id in &edit.keyspaces_dropped {
@@ -206,6 +214,10 @@ fn decode_field(
         }
         LAST_SEQ => once(&mut edit.last_seq, SeqNo(body.varint()?))?,
         NEXT_ID => once(&mut edit.next_id, body.varint()?)?,
+        MERGE_OPERATOR => {
+            let id = keyspace(body)?;
+            edit.merge_operators.push((id, body.text()?.to_owned()));
+        }
         TOMBSTONE_TIME => {
             let table = TableId(body.varint()?);
             tombstone_times.insert(table, body.varint()?);

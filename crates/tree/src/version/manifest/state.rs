@@ -18,6 +18,8 @@ pub struct KeyspaceState {
     pub name: String,
     /// The settings of its design.
     pub settings: BTreeMap<String, String>,
+    /// The name of its merge operator, if it has one.
+    pub merge_operator: Option<String>,
     /// Its tree.
     pub version: Version,
     /// Operations with a sequence number up to this one are in tables.
@@ -64,6 +66,9 @@ impl ManifestState {
         for (id, settings) in &edit.keyspace_settings {
             living(&mut keyspaces, *id)?.settings.extend(settings.iter().cloned());
         }
+        for (id, name) in &edit.merge_operators {
+            living(&mut keyspaces, *id)?.merge_operator = Some(name.clone());
+        }
         for version_edit in &edit.versions {
             let keyspace = living(&mut keyspaces, version_edit.keyspace)?;
             let version = keyspace.version.apply(version_edit);
@@ -106,6 +111,9 @@ impl ManifestState {
         };
         for (&id, keyspace) in &self.keyspaces {
             edit.keyspaces_created.push((id, keyspace.name.clone(), pairs(&keyspace.settings)));
+            if let Some(name) = &keyspace.merge_operator {
+                edit.merge_operators.push((id, name.clone()));
+            }
             if keyspace.flushed > SeqNo::ZERO {
                 edit.flushed.push((id, keyspace.flushed));
             }

@@ -1,0 +1,146 @@
+//! Options of one keyspace, and how they meet what the database records of it.
+//!
+//! An open is given code (a merge operator), and the database records its name. [`operator_for`] is
+//! the rule: a recorded name is kept for ever, since stored operands depend on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shamba_tree::merging::{MergeOperator, Merging, builtin};
+
+use crate::error::{Error, Result};
+
+/// Longest name of a merge operator.
+const NAME_BYTES_MAX: usize = 255;
+/// Beginning of the names of built-in operators.
+const BUILT_IN: &str = "shamba.";
+
+/// Options of a keyspace: for [`crate::Builder::keyspace`] before the open, or
+/// [`crate::Db::keyspace_with`] afterwards.
+#[derive(Clone, Default)]
+pub struct KeyspaceOptions {
+    merging: Option<Arc<Merging>>,
+}
+
+impl std::fmt::Debug for KeyspaceOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let operator = self.merging.as_deref().map(Merging::name);
+        f.debug_struct("KeyspaceOptions").field("merge_operator", &operator).finish()
+    }
+}
+
+impl KeyspaceOptions {
+    /// No options: what is recorded holds.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The merge operator of the keyspace, which [`crate::Db::merge`] needs. Its name is recorded.
+    /// From then on the keyspace has this operator: every open is given it again, unless it is one
+    /// of [`crate::merge`], which an open finds by its name.
+    #[must_use]
+    pub fn merge_operator(mut self, operator: impl MergeOperator + 'static) -> Self {
+        self.merging = Some(Arc::new(Merging::with(Arc::new(operator))));
+        self
+    }
+
+    /// [`Self::merge_operator`] by the name of a built-in one, such as `shamba.add-u64`.
+    ///
+    /// # Errors
+    /// `Invalid` for another name.
+    pub fn merge_operator_named(mut self, name: &str) -> Result<Self> {
+        let merging = Merging::recorded(name);
+        if !merging.is_given() {
+            return Err(unknown(name));
+        }
+        self.merging = Some(Arc::new(merging));
+        Ok(self)
+    }
+}
+
+/// The options that an open was given, by the names of keyspaces.
+pub(crate) type GivenOptions = BTreeMap<String, KeyspaceOptions>;
+
+/// The merge operator of the keyspace `keyspace`, which records the operator `recorded`, in an open
+/// that gives it `given`.
+///
+/// # Errors
+/// `Invalid` for another operator than the recorded one, and for a name that no operator can have.
+pub(crate) fn operator_for(
+    keyspace: &str,
+    recorded: Option<&str>,
+    given: Option<&KeyspaceOptions>,
+) -> Result<Option<Arc<Merging>>> {
+    match (recorded, given.and_then(|given| given.merging.as_ref())) {
+        (None, None) => Ok(None),
+        (Some(name), None) => Ok(Some(Arc::new(Merging::recorded(name)))),
+        (Some(name), Some(given)) if given.name() != name => Err(Error::invalid(format!(
+            "keyspace {keyspace:?} has the merge operator {name:?}; it cannot be opened with {:?}",
+            given.name()
+        ))),
+        (_, Some(given)) => {
+            let name = given.name();
+            if name.is_empty() || name.len() > NAME_BYTES_MAX {
+                let bytes = name.len();
+                return Err(Error::invalid(format!(
+                    "the name of a merge operator has {bytes} bytes; allowed are 1 to {NAME_BYTES_MAX}"
+                )));
+            }
+            if name.starts_with(BUILT_IN) && builtin::named(name).is_none() {
+                return Err(unknown(name));
+            }
+            Ok(Some(Arc::clone(given)))
+        }
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    let known = builtin::NAMES.join(", ");
+    Error::invalid(format!("{name:?} is no built-in merge operator; these are: {known}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use shamba_tree::merging::{AssociativeMerge, MergeResult};
+
+    struct Named(String);
+
+    impl AssociativeMerge for Named {
+        fn name(&self) -> &str {
+            &self.0
+        }
+
+        fn merge(&self, _key: &[u8], _older: &[u8], newer: &[u8]) -> MergeResult<Vec<u8>> {
+            Ok(newer.to_vec())
+        }
+    }
+
+    fn given(name: &str) -> KeyspaceOptions {
+        KeyspaceOptions::new().merge_operator(Named(name.to_owned()))
+    }
+
+    #[test]
+    fn the_recorded_operator_stays() {
+        let name_of = |recorded, given: Option<&KeyspaceOptions>| {
+            operator_for("k", recorded, given)
+                .map(|merging| merging.map(|m| (m.name().to_owned(), m.is_given())))
+        };
+        assert_eq!(name_of(None, None).expect("valid"), None);
+        assert_eq!(name_of(None, Some(&KeyspaceOptions::new())).expect("valid"), None);
+        assert_eq!(name_of(None, Some(&given("a"))).expect("valid"), Some(("a".to_owned(), true)));
+        assert_eq!(name_of(Some("a"), Some(&given("a"))).expect("valid"), Some(("a".to_owned(), true)));
+        assert_eq!(name_of(Some("a"), None).expect("valid"), Some(("a".to_owned(), false)));
+        let max = Some(("shamba.max".to_owned(), true));
+        assert_eq!(name_of(Some("shamba.max"), None).expect("valid"), max);
+        let refused = name_of(Some("a"), Some(&given("b"))).expect_err("another one");
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains("\"a\"") && refused.to_string().contains("\"b\""), "{refused}");
+        for name in ["", "shamba.maximum", &"n".repeat(256)] {
+            assert_eq!(name_of(None, Some(&given(name))).expect_err(name).kind(), ErrorKind::Invalid);
+        }
+        assert!(KeyspaceOptions::new().merge_operator_named("shamba.append:2c").is_ok());
+        assert!(KeyspaceOptions::new().merge_operator_named("own").is_err());
+    }
+}

@@ -1,0 +1,301 @@
+//! What a flush or compaction writes of its input: the versions that readers can see, with the
+//! operands of merge operators folded.
+//!
+//! [`Folding`] takes the versions in internal order and passes on what remains. Operands of one key
+//! and one stripe of history ([`super::retention`]) become one entry with the sequence number of
+//! the newest: a put if what they apply to is known, otherwise one combined operand. Nothing is
+//! folded across a snapshot. Where the operator is missing, fails or does not combine, the operands
+//! stay as they are, and nothing is lost.
+//!
+//! A chain in memory is bounded; a longer one is combined in parts, or passed on.
+
+use shamba_key::{EntryKind, KeyDigest, Operand, SeqNo};
+use shamba_table::{EntryIter, EntryView};
+
+use super::retention::{Decision, Retention};
+use crate::merging::Merging;
+
+/// Bytes of operands after which they are combined, or else written as they are.
+const CHAIN_BYTES_MAX: usize = 256 << 10;
+/// Longest base that is read for a fold. Longer values are copied as they are, below their
+/// operands.
+const BASE_BYTES_MAX: u64 = 256 << 10;
+
+/// Takes what a flush or compaction writes.
+pub trait FoldOutput {
+    /// The error of writing, and of reading the input.
+    type Error: From<shamba_table::Error>;
+
+    /// Adds the next entry; the digest of its key may be known.
+    ///
+    /// # Errors
+    /// Of writing.
+    fn add(
+        &mut self,
+        key: &[u8],
+        digest: Option<KeyDigest>,
+        seq: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+    ) -> Result<(), Self::Error>;
+
+    /// Adds the put at the position of `entries`, whose large value is copied in pieces.
+    ///
+    /// # Errors
+    /// Of reading and writing.
+    fn add_large(&mut self, entries: &dyn EntryIter) -> Result<(), Self::Error>;
+}
+
+/// The operands of one key and one stripe that have been read.
+#[derive(Default)]
+struct Pending {
+    key: Vec<u8>,
+    digest: Option<KeyDigest>,
+    stripe: usize,
+    /// Newest first.
+    operands: Vec<Piece>,
+    bytes: usize,
+}
+
+/// One operand, with the sequence numbers that it covers.
+struct Piece {
+    newest: SeqNo,
+    oldest: SeqNo,
+    bytes: Vec<u8>,
+}
+
+/// What is known about the version below a chain.
+#[derive(Clone, Copy)]
+enum Below<'b> {
+    /// It may be anywhere.
+    Unknown,
+    /// There is none, or a delete.
+    Nothing,
+    /// This value.
+    Value(&'b [u8]),
+}
+
+/// Reduces a sorted input to what is written of it.
+pub struct Folding<'a> {
+    retention: Retention<'a>,
+    merging: Option<&'a Merging>,
+    pending: Pending,
+    /// Entries passed on.
+    written: u64,
+    /// Chains that the operator failed on.
+    failed: u64,
+}
+
+impl<'a> Folding<'a> {
+    /// Keeps what `retention` keeps, and folds with the operator of `merging`.
+    pub fn new(retention: Retention<'a>, merging: Option<&'a Merging>) -> Self {
+        let merging = merging.filter(|merging| merging.is_given());
+        Self { retention, merging, pending: Pending::default(), written: 0, failed: 0 }
+    }
+
+    /// Takes the entry at the position of `entries`.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    #[inline]
+    pub fn take<O: FoldOutput>(&mut self, entries: &impl EntryIter, output: &mut O) -> Result<(), O::Error> {
+        let EntryView { key, seq, kind, value, .. } = entries.view();
+        let decision = self.retention.decide(key, seq, kind);
+        if kind == EntryKind::Merge || !self.pending.operands.is_empty() {
+            if self.take_chained(entries, decision, output)? {
+                return Ok(());
+            }
+        }
+        if decision.is_kept {
+            self.written += 1;
+            return match kind {
+                EntryKind::ValueRef => output.add_large(entries),
+                _ => output.add(key, entries.digest(), seq, kind, value),
+            };
+        }
+        Ok(())
+    }
+
+    /// Ends the input.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn finish<O: FoldOutput>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        self.end_at_key(output)
+    }
+
+    /// Entries passed on so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Chains that the operator could not fold although what they apply to is known.
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Whether the compaction may drop a range tombstone.
+    pub fn retention(&self) -> &Retention<'a> {
+        &self.retention
+    }
+
+    /// Takes an entry that is an operand or follows one. Returns whether it was taken; otherwise
+    /// what precedes it has been written.
+    #[cold]
+    #[inline(never)]
+    fn take_chained<O: FoldOutput>(
+        &mut self,
+        entries: &dyn EntryIter,
+        decision: Decision,
+        output: &mut O,
+    ) -> Result<bool, O::Error> {
+        let EntryView { key, seq, kind, value, .. } = entries.view();
+        if !self.pending.operands.is_empty() {
+            if self.pending.key != key {
+                self.end_at_key(output)?;
+            } else if self.pending.stripe != decision.stripe {
+                self.end(Below::Unknown, output)?;
+            } else if !decision.is_kept {
+                // A range tombstone covers it, or it is a delete over nothing. What lies below is
+                // hidden too.
+                self.end(Below::Nothing, output)?;
+                return Ok(true);
+            } else if self.pending.reaches(seq) {
+                return Ok(true);
+            } else if kind == EntryKind::Delete {
+                return self.end(Below::Nothing, output);
+            } else if kind != EntryKind::Merge {
+                if self.merging.is_none() || entries.value_bytes_len()? > BASE_BYTES_MAX {
+                    self.end(Below::Unknown, output)?;
+                    return Ok(false);
+                }
+                let mut base = Vec::new();
+                entries.read_value(&mut |piece| {
+                    base.extend_from_slice(piece);
+                    Ok(())
+                })?;
+                return self.end(Below::Value(&base), output);
+            }
+        }
+        if kind != EntryKind::Merge || !decision.is_kept || self.merging.is_none() {
+            return Ok(false);
+        }
+        let Ok(operand) = Operand::decode(value) else {
+            // A reader reports it. What is newer comes before it.
+            self.end(Below::Unknown, output)?;
+            return Ok(false);
+        };
+        if self.pending.operands.is_empty() {
+            self.pending.begin(key, entries.digest(), decision.stripe);
+        }
+        self.pending.add(seq, operand);
+        if self.pending.bytes > CHAIN_BYTES_MAX {
+            self.shorten(output)?;
+        }
+        Ok(true)
+    }
+
+    /// Ends the chain, if there is one, where the input has no older version of its key.
+    fn end_at_key<O: FoldOutput>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        if self.pending.operands.is_empty() {
+            return Ok(());
+        }
+        let is_oldest = !self.retention.may_lie_below(&self.pending.key);
+        self.end(if is_oldest { Below::Nothing } else { Below::Unknown }, output).map(drop)
+    }
+
+    /// Writes the chain, folded as far as possible. Returns whether it holds the version below it,
+    /// which is then not to be written.
+    fn end<O: FoldOutput>(&mut self, below: Below<'_>, output: &mut O) -> Result<bool, O::Error> {
+        let (Some(merging), Some(newest)) = (self.merging, self.pending.operands.first()) else {
+            return Ok(false);
+        };
+        let newest = newest.newest;
+        let base = match below {
+            Below::Unknown => None,
+            Below::Nothing => Some(None),
+            Below::Value(value) => Some(Some(value)),
+        };
+        if let Some(base) = base {
+            match merging.fold(&self.pending.key, base, &self.pending.oldest_first()) {
+                Ok(value) => {
+                    let Pending { key, digest, .. } = &self.pending;
+                    output.add(key, *digest, newest, EntryKind::Put, &value)?;
+                    self.written += 1;
+                    self.pending.clear();
+                    return Ok(true);
+                }
+                Err(_) => self.failed += 1,
+            }
+        } else {
+            self.pending.combine(merging);
+        }
+        self.write_operands(output)?;
+        Ok(false)
+    }
+
+    /// Makes a long chain shorter, or writes it.
+    fn shorten<O: FoldOutput>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        let Some(merging) = self.merging else { return Ok(()) };
+        self.pending.combine(merging);
+        // An operand that stays long would be combined with each further one.
+        if self.pending.bytes > CHAIN_BYTES_MAX / 2 { self.write_operands(output) } else { Ok(()) }
+    }
+
+    fn write_operands<O: FoldOutput>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        let Pending { key, digest, operands, .. } = &self.pending;
+        for piece in operands {
+            let operand = Operand { reach: piece.newest.0 - piece.oldest.0, bytes: &piece.bytes };
+            output.add(key, *digest, piece.newest, EntryKind::Merge, &operand.encode())?;
+            self.written += 1;
+        }
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+impl Pending {
+    fn begin(&mut self, key: &[u8], digest: Option<KeyDigest>, stripe: usize) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        (self.digest, self.stripe, self.bytes) = (digest, stripe, 0);
+    }
+
+    fn add(&mut self, seq: SeqNo, operand: Operand<'_>) {
+        debug_assert!(!self.reaches(seq), "the operand at {seq} is contained in a newer one");
+        let oldest = SeqNo(seq.0.saturating_sub(operand.reach));
+        self.bytes += operand.bytes.len() + size_of::<Piece>();
+        self.operands.push(Piece { newest: seq, oldest, bytes: operand.bytes.to_vec() });
+    }
+
+    /// Whether the operands contain the version at `seq` already.
+    fn reaches(&self, seq: SeqNo) -> bool {
+        self.operands.last().is_some_and(|last| seq >= last.oldest)
+    }
+
+    fn oldest_first(&self) -> Vec<&[u8]> {
+        self.operands.iter().rev().map(|piece| &piece.bytes[..]).collect()
+    }
+
+    /// Makes one operand of all, if the operator can.
+    fn combine(&mut self, merging: &Merging) {
+        let (Some(first), Some(last)) = (self.operands.first(), self.operands.last()) else { return };
+        if self.operands.len() == 1 {
+            return;
+        }
+        let (newest, oldest) = (first.newest, last.oldest);
+        if let Some(bytes) = merging.combine(&self.key, &self.oldest_first()) {
+            self.bytes = bytes.len() + size_of::<Piece>();
+            self.operands.clear();
+            self.operands.push(Piece { newest, oldest, bytes });
+        }
+    }
+
+    fn clear(&mut self) {
+        self.operands.clear();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests;

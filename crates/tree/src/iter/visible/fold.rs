@@ -1,0 +1,73 @@
+//! Operands of merge operators in a scan: the merging iterator presents the versions of a key from
+//! the newest on, and the operands among them are folded on the way ([`crate::merging`]).
+
+use bytes::Bytes;
+use shamba_key::SeqNo;
+use shamba_table::EntryIter;
+
+use super::VisibleIter;
+use crate::error::Result;
+use crate::iter::batch::Batch;
+use crate::merging::chain::{Chain, Link};
+use crate::slice::Slice;
+
+impl VisibleIter {
+    /// Folds the operands of the current key, whose newest visible version is at hand, and adds the
+    /// key with the result to `out`. The merging iterator is afterwards at the entry that ended the
+    /// chain, or behind the key.
+    #[cold]
+    pub(super) fn fold(&mut self, floor: SeqNo, out: &mut Batch) -> Result<()> {
+        let mut chain = Chain::default();
+        let mut folded = None;
+        let mut base = None;
+        while self.merge.valid() && self.merge.key() == self.key {
+            if chain.is_long() && folded.is_none() {
+                folded = Some(self.folded(floor));
+            }
+            if let Some(Some((seq, value))) = &folded {
+                if self.merge.seq() <= *seq {
+                    chain.cut_at(*seq);
+                    base = Some(value.clone());
+                    break;
+                }
+            }
+            let version = (self.merge.seq(), self.merge.kind());
+            match chain.offer(version, self.merge.value(), floor)? {
+                Link::Operand => self.merge.next()?,
+                Link::NoBase => break,
+                Link::Base => {
+                    base = Some(self.whole_value()?);
+                    break;
+                }
+            }
+        }
+        let value = chain.fold(self.view.merging(), &self.key, base.as_deref())?;
+        if let (true, Some(newest), Some(memtable)) =
+            (chain.is_long(), chain.newest(), self.view.memtables.first())
+        {
+            memtable.folded().set(&self.key, newest, &value);
+        }
+        out.push_folded(&self.key, Slice::from(Vec::from(value)));
+        Ok(())
+    }
+
+    /// The newest folded value of the current key that a lookup has left for a reader at this
+    /// sequence number.
+    fn folded(&self, floor: SeqNo) -> Option<(SeqNo, Bytes)> {
+        let mut values = self.view.memtables.iter().filter_map(|memtable| memtable.folded().get(&self.key));
+        values.find(|(seq, _)| *seq <= self.seq && *seq > floor)
+    }
+
+    /// The value of the put at the merging iterator's position, however long.
+    fn whole_value(&self) -> Result<Bytes> {
+        if !self.merge.is_large() {
+            return Ok(self.merge.value_bytes());
+        }
+        let mut value = Vec::new();
+        self.merge.read_value(&mut |piece| {
+            value.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(value.into())
+    }
+}

@@ -1,0 +1,113 @@
+//! A chain: the operands of one key that a reader collects, from the newest on.
+//!
+//! The reader offers the versions of the key, newest first. The chain takes operands until an entry
+//! ends it: a put, whose value is the base; a delete or an entry at or below a range tombstone,
+//! which leave no base. What combined operands contain already is passed over
+//! ([`shamba_key::Operand`]).
+
+use bytes::Bytes;
+use shamba_key::{EntryKind, Operand, SeqNo};
+use shamba_table::Value;
+
+use super::{Merging, no_operator};
+use crate::error::{Error, Result};
+
+/// Operands after which a reader asks for a folded value, and leaves one. So many steps along the
+/// chain cost less than a microsecond.
+pub const LONG_OPERANDS: usize = 32;
+
+/// What a version of the key means for a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    /// The chain goes on below it.
+    Operand,
+    /// It ends the chain, and its value is the base.
+    Base,
+    /// It ends the chain without a base.
+    NoBase,
+}
+
+/// The operands of a key at one sequence number.
+#[derive(Default)]
+pub struct Chain {
+    /// Newest first, as they are stored.
+    operands: Vec<(SeqNo, Value)>,
+    /// Entries from here on are contained in the operands.
+    reached: Option<SeqNo>,
+    /// Number of operands that were offered.
+    walked: usize,
+}
+
+impl Chain {
+    /// Takes the next older version, if it is an operand above `floor`.
+    ///
+    /// # Errors
+    /// `Unsupported` for an entry of an unknown kind; `Invalid` for bytes that are no operand.
+    pub fn offer(&mut self, (seq, kind): (SeqNo, EntryKind), value: &[u8], floor: SeqNo) -> Result<Link> {
+        if seq <= floor {
+            return Ok(Link::NoBase);
+        }
+        if self.reached.is_some_and(|reached| seq >= reached) {
+            return Ok(Link::Operand);
+        }
+        match kind {
+            EntryKind::Put | EntryKind::ValueRef => Ok(Link::Base),
+            EntryKind::Delete | EntryKind::RangeDelete => Ok(Link::NoBase),
+            EntryKind::Merge => {
+                let operand = Operand::decode(value).map_err(Error::invalid)?;
+                self.reached = Some(SeqNo(seq.0.saturating_sub(operand.reach)));
+                self.operands.push((seq, Value::copy_of(value)));
+                self.walked += 1;
+                Ok(Link::Operand)
+            }
+            EntryKind::PutWithExpiry => {
+                Err(Error::unknown_entry("an entry of kind PutWithExpiry, which this build cannot read"))
+            }
+        }
+    }
+
+    /// Whether a folded value is worth asking for, and worth leaving.
+    pub fn is_long(&self) -> bool {
+        self.walked >= LONG_OPERANDS
+    }
+
+    /// The sequence number below which the next version lies; `None` before the first operand.
+    pub fn next_seq(&self) -> Option<SeqNo> {
+        self.reached.and_then(|reached| reached.0.checked_sub(1)).map(SeqNo)
+    }
+
+    /// The sequence number of the newest operand.
+    pub fn newest(&self) -> Option<SeqNo> {
+        self.operands.first().map(|(seq, _)| *seq)
+    }
+
+    /// Number of operands.
+    #[allow(clippy::len_without_is_empty, reason = "no caller asks")]
+    pub fn len(&self) -> usize {
+        self.operands.len()
+    }
+
+    /// Puts a folded value in the place of the operands that it contains. False if it contains
+    /// none of the next versions: it is older than the last operand taken reaches.
+    pub fn cut_at(&mut self, folded: SeqNo) {
+        while self.operands.last().is_some_and(|(seq, _)| *seq <= folded) {
+            self.operands.pop();
+        }
+    }
+
+    /// What the operator makes of the operands and `base`.
+    ///
+    /// # Errors
+    /// As [`Merging::fold`]; `Unsupported` if the keyspace records no operator.
+    pub fn fold(&self, merging: Option<&Merging>, key: &[u8], base: Option<&[u8]>) -> Result<Bytes> {
+        let Some(merging) = merging else { return Err(no_operator(key)) };
+        if let (Some(base), true) = (base, self.operands.is_empty()) {
+            return Ok(Bytes::copy_from_slice(base));
+        }
+        let mut operands = Vec::with_capacity(self.operands.len());
+        for (_, stored) in self.operands.iter().rev() {
+            operands.push(Operand::decode(stored).map_err(Error::invalid)?.bytes);
+        }
+        merging.fold(key, base, &operands).map(Bytes::from)
+    }
+}

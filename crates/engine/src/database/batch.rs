@@ -107,7 +107,12 @@ impl Batch {
 
     /// [`Self::merge_in`] without a check by the merge operator, which need not be known: the
     /// operand was checked when it was first written.
-    pub(crate) fn merge_unchecked_in(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> &mut Self {
+    pub(crate) fn merge_unchecked_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        operand: &[u8],
+    ) -> &mut Self {
         let operand = Operand::single(operand).encode();
         let added = self.check(keyspace);
         let op = OpRef::Merge { key, operand: &operand };

@@ -83,7 +83,10 @@ fn bytes_that_are_no_operand_are_damage_to_a_check_and_a_gap_to_a_salvage() {
         let rig = rig(&[row("a", 1, "v"), operand_row("k", 9, stored)]);
         let found = faults(&rig);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains(&format!("damaged data block at offset 4096: entry 1: {named}")), "{found:?}");
+        assert!(
+            found[0].contains(&format!("damaged data block at offset 4096: entry 1: {named}")),
+            "{found:?}"
+        );
         let (rows, gaps, _) = salvage::salvaged(&rig, None).expect("opened");
         assert_eq!((rows.len(), gaps.len()), (0, 1), "one block, which is damaged");
         assert!(gaps[0].error.to_string().contains(named), "{}", gaps[0].error);

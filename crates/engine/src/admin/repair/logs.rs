@@ -263,7 +263,9 @@ impl<'a> LogContent<'a> {
                 also(tombstones, id, seq, op);
                 let (key, value) = match op {
                     ReplayedOp::Op(OpRef::RangeDelete { .. }) => return Ok(()),
-                    ReplayedOp::Op(OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. })
+                    ReplayedOp::Op(
+                        OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. },
+                    )
                     | ReplayedOp::PutInLog { key, .. }
                         if !window.takes(id, key) =>
                     {
@@ -431,9 +433,8 @@ mod tests {
         let place = |number: u32| (KeyspaceId(number % 3), format!("k{:03}", number % 50).into_bytes());
         // Without operands, with some, and with so few puts that one key may exceed the window.
         for put_every in [1, 5, 399] {
-            let log: Vec<(KeyOfKeyspace, u64, bool)> = (1..1_000u32)
-                .map(|seq| (place(seq * 7), u64::from(seq), seq % put_every != 0))
-                .collect();
+            let log: Vec<(KeyOfKeyspace, u64, bool)> =
+                (1..1_000u32).map(|seq| (place(seq * 7), u64::from(seq), seq % put_every != 0)).collect();
             let newest = newest(&log);
             for bytes_max in [1, 400, 5_000, 1 << 20] {
                 let (mut told, mut window, mut passes) = (BTreeMap::new(), NewestOperations::default(), 0);
@@ -445,8 +446,11 @@ mod tests {
                                 if *is_operand { LogValue::Operand(bytes) } else { LogValue::Held(bytes) };
                             window.keep(place.clone(), SeqNo(*seq), value, bytes_max);
                         }
-                        let held: usize =
-                            window.entries.iter().map(|(at, kept)| ENTRY_BYTES + at.1.len() + kept.bytes).sum();
+                        let held: usize = window
+                            .entries
+                            .iter()
+                            .map(|(at, kept)| ENTRY_BYTES + at.1.len() + kept.bytes)
+                            .sum();
                         assert_eq!(window.bytes, held);
                         let is_one_key = window.entries.len() == 1;
                         assert!(window.bytes <= bytes_max || is_one_key, "{} bytes", window.bytes);

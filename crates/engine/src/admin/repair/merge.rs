@@ -206,7 +206,9 @@ type Rank = (bool, Reverse<u64>);
 
 fn rank(content: &Content) -> Rank {
     match content {
-        Content::Operand(stored) => (true, Reverse(Operand::decode(stored).map_or(0, |operand| operand.reach))),
+        Content::Operand(stored) => {
+            (true, Reverse(Operand::decode(stored).map_or(0, |operand| operand.reach)))
+        }
         _ => (false, Reverse(0)),
     }
 }

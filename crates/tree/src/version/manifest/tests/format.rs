@@ -25,7 +25,8 @@ fn the_example_of_the_format_page() {
     let snapshot = [
         (14, "setting digest = xxh3"),
         (12, "keyspace 0 created: default, no settings"),
-        (18, "merge operator of keyspace 0: shamba.add-u64"),
+        (4, "merge operator of keyspace 0"),
+        (14, "its name shamba.add-u64"),
         (3, "first log 2"),
         (3, "last sequence 0"),
         (3, "next id 4"),

@@ -1,5 +1,5 @@
-//! The readable content of the logs: the batches up to the first damage, as the newest put or delete
-//! of each key and the operands of its merge operator after it.
+//! The readable content of the logs: the batches up to the first damage, as the newest put or
+//! delete of each key and the operands of its merge operator after it.
 //!
 //! A log is used as far as the contract permits its replay, never past damage, so that no batch
 //! appears without those before it. Damage below a promise is reported as a loss of the last
@@ -415,7 +415,7 @@ fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) ->
 mod tests {
     use super::*;
 
-    /// What a window should return of `log`: per key its newest put, and the operands after it.
+    /// The operations of `log` that windows should return: per key its newest put, and the operands after it.
     fn newest(log: &[(KeyOfKeyspace, u64, bool)]) -> BTreeMap<KeyOfKeyspace, Vec<u64>> {
         let mut newest: BTreeMap<KeyOfKeyspace, Vec<u64>> = BTreeMap::new();
         for (place, seq, is_operand) in log {

@@ -5,7 +5,8 @@
 //! lost, all tables, according to their own properties. It replays the [logs](logs) up to their
 //! first damage. It creates a new database with the old settings and keyspaces. Into it, it writes,
 //! per keyspace, the [newest readable version](merge) of every key that no readable tombstone
-//! deletes; of a key with operands of a merge operator also these. Losses are reported as ranges of keys ([`report`]).
+//! deletes; of a key with operands of a merge operator also these. Losses are reported as ranges of
+//! keys ([`report`]).
 //!
 //! The new database is valid once it is complete. Until then its directory contains a file
 //! [`REPAIRING`], with which it does not open. A repair into the directory of an incomplete one

@@ -476,3 +476,31 @@ fn write_again(env: &Env, name: &str, bytes: &[u8]) {
     env.vfs.unlink(&path(name)).expect("removed");
     write_file_synced(env.vfs.as_ref(), &path(name), bytes).expect("written");
 }
+
+#[test]
+fn operands_outlive_a_damaged_value_below_them() {
+    let env = environment(4);
+    let db = builder(&env, DIR).keyspace(LISTS, apart()).open().expect("opens");
+    let lists = db.keyspace(LISTS).expect("made");
+    lists.put("k", "old").expect("put");
+    db.flush().expect("flushed");
+    let before = files(&env, DIR);
+    lists.put("k", vec![b'v'; 70_000]).expect("put");
+    db.flush().expect("flushed");
+    let mut tables = content(&env, &[".sst"]);
+    tables.retain(|name, _| !before.contains(name));
+    lists.merge("k", "1").expect("merged");
+    db.flush().expect("flushed");
+    lists.merge("k", "2").expect("merged");
+    drop((lists, db));
+    let (name, mut bytes) = tables.pop_first().expect("a table with the long value");
+    // In the first chunk, after the table's header.
+    bytes[4_096 + 100] ^= 1;
+    write_again(&env, &name, &bytes);
+    let (report, found) = repaired(&env, LISTS, &apart());
+    assert!(
+        report.lost.iter().any(|lost| lost.contains(LISTS, b"k") && !lost.contains(LISTS, b"l")),
+        "{report:?}"
+    );
+    assert_eq!(found, Model::from([(b"k".to_vec(), b"old,1,2".to_vec())]), "the older value takes its place");
+}

@@ -1,9 +1,10 @@
 //! The operands of a merge operator that a repair writes of one key.
 //!
-//! The versions of the key are offered from the newest on, down to the first put or delete: the base
-//! to which the operands apply. Each operand is written as a single one, since the new database has
-//! other sequence numbers. What combined operands contain is passed over: a repair may find both the
-//! inputs and the output of a compaction, and the log as well as the table that was flushed from it.
+//! The versions of the key are offered from the newest on, down to the first put or delete: the
+//! base to which the operands apply. Each operand is written as a single one, since the new
+//! database has other sequence numbers. Versions that combined operands contain are skipped: a
+//! repair may find both the inputs and the output of a compaction, and the log as well as the table
+//! that was flushed from it.
 
 use bytes::Bytes;
 use shamba_key::{Operand, SeqNo};

@@ -415,7 +415,8 @@ fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) ->
 mod tests {
     use super::*;
 
-    /// The operations of `log` that windows should return: per key its newest put, and the operands after it.
+    /// The operations of `log` that windows should return: per key its newest put, and the operands
+    /// after it.
     fn newest(log: &[(KeyOfKeyspace, u64, bool)]) -> BTreeMap<KeyOfKeyspace, Vec<u64>> {
         let mut newest: BTreeMap<KeyOfKeyspace, Vec<u64>> = BTreeMap::new();
         for (place, seq, is_operand) in log {

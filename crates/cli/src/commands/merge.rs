@@ -20,7 +20,7 @@ use crate::options::EngineOptions;
 use crate::text::Notation;
 
 const OPERATORS: &str = "\
-    Example: `shamba merge DB visits 1 --number --merge-operator shamba.add-u64`, then `shamba merge DB visits 1 --number` \
+    Without --merge-operator the database and the keyspace must exist, and have a merge operator. Example: `shamba merge DB visits 1 --number --merge-operator shamba.add-u64`, then `shamba merge DB visits 1 --number` \
     and `shamba get DB visits --number`. Operands and values of shamba.add-u64 and shamba.add-i64 are 8 bytes in \
     little-endian order, operands of shamba.set-bit are 4 bytes; --number writes them as decimal numbers.";
 

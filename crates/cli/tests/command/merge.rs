@@ -25,7 +25,7 @@ fn numbers_are_counted_from_the_shell() {
     merge("k", "\\x02\\x00\\x00\\x00\\x00\\x00\\x00\\x00", &[]);
     merge("6b", "0300000000000000", &["--hex", "--merge-operator", "shamba.add-u64"]);
     assert_eq!(get(&[]), "48\n");
-    assert_eq!(run(["get", &db, "k", "--hex"]).ok(), "3000000000000000\n");
+    assert_eq!(run(["get", &db, "6b", "--hex"]).ok(), "3000000000000000\n");
     let object = run(["get", &db, "k", "--number", "--json"]).json();
     assert_eq!((object["key"].as_str(), object["value"].as_str()), (Some("k"), Some("48")));
     // A compaction leaves a put, which merges go on from.
@@ -41,7 +41,7 @@ fn numbers_are_counted_from_the_shell() {
     let bits = ["--keyspace", "bits"];
     merge("k", "0", &["--number", "--merge-operator", "shamba.set-bit", "--keyspace", "bits"]);
     merge("k", "9", &["--number", "--keyspace", "bits"]);
-    assert_eq!(run(["get", &db, "k", "--hex"].iter().chain(&bits)).ok(), "0102\n");
+    assert_eq!(run(["get", &db, "6b", "--hex"].iter().chain(&bits)).ok(), "0102\n");
     let short = run(["get", &db, "k", "--number"].iter().chain(&bits)).fails(65);
     assert!(short.contains("the value has 2 bytes; --number needs one of 8"), "{short}");
 }

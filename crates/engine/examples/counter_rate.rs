@@ -10,14 +10,16 @@
 //! cargo run --release -p shamba --example counter_rate -- 16 20000 9
 //! ```
 //!
-//! The arguments are the number of threads, the number of increments of each thread in a round, and
-//! the number of rounds.
+//! The arguments are the number of threads, the number of increments of each thread in a round, the
+//! number of rounds, and `sync` if each increment is to be on stable storage when it returns. Synced
+//! merges of several threads share one sync, whereas of synced updates of one counter only one of
+//! each group is committed.
 
 use std::error::Error;
 use std::time::Instant;
 
 use shamba::merge::AddU64;
-use shamba::{Db, Keyspace, KeyspaceOptions};
+use shamba::{Db, Durability, Keyspace, KeyspaceOptions};
 
 /// Counters of the second mode.
 const MANY: u64 = 1_000;
@@ -58,12 +60,15 @@ fn round(
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_synced = arguments.last().is_some_and(|last| last == "sync") && arguments.pop().is_some();
+    let mut arguments = arguments.iter().map(|argument| argument.parse::<u64>());
     let threads = arguments.next().unwrap_or(Ok(16))?;
     let each = arguments.next().unwrap_or(Ok(100))?;
     let rounds = arguments.next().unwrap_or(Ok(3))?;
     let directory = std::env::temp_dir().join(format!("shamba-rate-{}", std::process::id()));
-    let db = Db::open(&directory)?;
+    let durability = if is_synced { Durability::Sync } else { Durability::NoSync };
+    let db = Db::builder(&directory).durability(durability).open()?;
     for (title, of) in [("one counter", 1), ("1,000 counters", MANY)] {
         let merged = KeyspaceOptions::new().merge_operator(AddU64);
         let sides: [(Keyspace, Increment); 2] = [
@@ -83,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             rates.sort_by(f64::total_cmp);
             (rates[rates.len() / 2], rates[0], rates[rates.len() - 1])
         });
-        println!("{title}, {threads} threads");
+        println!("{title}, {threads} threads, {durability:?}");
         for (name, (median, slowest, fastest)) in [("merge", merges), ("update", updates)] {
             println!("  {name:6}  {median:>10.0} a second ({slowest:.0} to {fastest:.0})");
         }

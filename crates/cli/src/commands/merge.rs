@@ -64,7 +64,9 @@ pub fn run(args: &MergeArgs) -> Result<(), Failure> {
     };
     let is_number = |operator: &str| number::operand(operator, "0").is_ok();
     let advised = |error: shamba::Error, operator: &str| match error.kind() {
-        ErrorKind::Invalid if is_number(operator) && !args.number => Failure::Advised(error, HINT_NUMBER.into()),
+        ErrorKind::Invalid if is_number(operator) && !args.number => {
+            Failure::Advised(error, HINT_NUMBER.into())
+        }
         _ => error.into(),
     };
     let (db, keyspace, operator, operand) = match (args.keyspace.merge_operator(), args.keyspace.options()) {

@@ -116,12 +116,12 @@ fn lines_of_batch_merge() {
     assert_eq!(run_of_lines.code, 64, "{run_of_lines:?}");
     let replies = ["err", "err", "ok", "err", "queued", "err", "ok", "value"];
     assert_eq!(first_words(&run_of_lines.out), replies, "{run_of_lines:?}");
-    assert!(run_of_lines.out.contains("err Invalid keyspace \"new\" has no merge operator"), "{run_of_lines:?}");
-    assert!(run_of_lines.out.ends_with("value a-b c -d-e\n"), "{run_of_lines:?}");
-    assert_eq!(
-        run(["stats", &db, "--json"]).json()["keyspaces"],
-        serde_json::json!(["default", "lists"])
+    assert!(
+        run_of_lines.out.contains("err Invalid keyspace \"new\" has no merge operator"),
+        "{run_of_lines:?}"
     );
+    assert!(run_of_lines.out.ends_with("value a-b c -d-e\n"), "{run_of_lines:?}");
+    assert_eq!(run(["stats", &db, "--json"]).json()["keyspaces"], serde_json::json!(["default", "lists"]));
     // An operand that the operator refuses is the engine's error, of a line or of a commit.
     let wrong = run_with(
         ["batch", &db, "--keyspace", "n", "--merge-operator", "shamba.add-u64"],
@@ -138,7 +138,10 @@ fn explain_shows_what_was_folded() {
     let input = b"put k a\nflush\nmerge k b\nmerge k c\nmerge n x\n";
     run_with(["batch", &db, "--merge-operator", "shamba.append:"], input).ok();
     let text = run(["explain", &db, "k"]).ok();
-    assert!(text.contains("merge operator: \"shamba.append:\" applied 2 operands to the value below"), "{text}");
+    assert!(
+        text.contains("merge operator: \"shamba.append:\" applied 2 operands to the value below"),
+        "{text}"
+    );
     let text = run(["explain", &db, "n"]).ok();
     assert!(text.contains("applied 1 operand to no value"), "{text}");
     let object = run(["explain", &db, "k", "--json"]).json();

@@ -93,8 +93,8 @@ impl Failure {
 const HINT_OPERATOR: &str = "the operator is code of the program that wrote these operands, and this command has only the \
     built-in ones (shamba.*); keys without operands can be read";
 
-/// Whether the key has operands of an operator of the user. A built-in one that is missing is one of
-/// a newer version.
+/// Whether the key has operands of an operator of the user. A missing built-in one is of a newer
+/// version.
 fn is_without_operator(error: &shamba::Error) -> bool {
     let text = error.chain().to_string();
     error.kind() == ErrorKind::Unsupported

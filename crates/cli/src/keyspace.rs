@@ -2,8 +2,8 @@
 //! that takes keys.
 //!
 //! A misspelt name must not create a keyspace: only `put` and `load` (and writing lines of `batch`)
-//! create one, and commands that are given a merge operator for it. Every other command fails, names
-//! the keyspace it was asked for and lists those that exist.
+//! create one, and commands that are given a merge operator for it. Every other command fails,
+//! names the keyspace it was asked for and lists those that exist.
 
 use std::path::Path;
 

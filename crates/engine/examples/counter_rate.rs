@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The arguments are the number of threads, the number of increments of each thread in a round, the
-//! number of rounds, and `sync` if each increment is to be on stable storage when it returns. Synced
-//! merges of several threads share one sync, whereas of synced updates of one counter only one of
-//! each group is committed.
+//! number of rounds, and `sync` if each increment is to be on stable storage when it returns.
+//! Merges of several threads share one sync. Of the synced updates of one counter, each sync
+//! commits one.
 
 use std::error::Error;
 use std::time::Instant;

@@ -11,7 +11,7 @@ use shamba::{Db, KeyspaceOptions};
 const THREADS: u64 = 4;
 const VISITS: u64 = 5_000;
 
-/// Keeps the three largest of the numbers in lists of big-endian ones, whose bytes compare as they do.
+/// Keeps the three largest numbers of lists of big-endian ones, whose bytes compare as they do.
 struct TopThree;
 
 impl AssociativeMerge for TopThree {

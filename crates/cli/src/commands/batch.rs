@@ -10,8 +10,8 @@
 //! flush  compact  sync
 //! ```
 //!
-//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty, and
-//! so is the operand of `merge`.
+//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty,
+//! and so may the operand of `merge`.
 //! Replies come one per line and in order, so that a client can count acknowledged operations: `ok`
 //! after the operation, `queued` between `begin` and `commit`, `err KIND message`. `in` holds for
 //! its own line only, so that a failed line does not redirect the next one. A line with the reply

@@ -1,5 +1,5 @@
-//! Tests of merge operators: `merge`, `--merge-operator`, `--number`, lines of `batch`, and databases
-//! with operators that the command does not have.
+//! Tests of merge operators: `merge`, `--merge-operator`, `--number`, lines of `batch`, and
+//! databases with operators that the command does not have.
 
 use shamba::merge::{AssociativeMerge, MergeResult};
 use shamba::{Db, KeyspaceOptions};

@@ -74,7 +74,7 @@ fn merged(model: &mut Model, key: &[u8], operand: &[u8]) {
     }
 }
 
-/// What every kind of read of a keyspace gives.
+/// Compares every kind of read of a keyspace with the model.
 fn check_reads(
     keyspace: &Keyspace,
     snapshot: Option<&Snapshot>,

@@ -250,8 +250,8 @@ macro_rules! write_methods {
             self.database().writer.commit(&mut operations, options.into()).map(drop)
         }
 
-        /// Adds an operand to `key`, from which the keyspace's merge operator makes its value. Reads
-        /// nothing, so it costs as little as `put`; many threads may merge the same key.
+        /// Adds an operand to `key`, from which the keyspace's merge operator makes its value.
+        /// Reads nothing, so it costs as little as `put`; many threads may merge the same key.
         ///
         /// ```
         /// # let dir = tempfile::tempdir().expect("a temporary directory");
@@ -267,8 +267,8 @@ macro_rules! write_methods {
         /// ```
         ///
         /// # Errors
-        /// As `put`; `Invalid` if the keyspace has no merge operator, for an operand that it refuses
-        /// and for one over 65,535 bytes.
+        /// As `put`; `Invalid` if the keyspace has no merge operator, for an operand that it
+        /// refuses and for one over 65,535 bytes.
         pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
             self.merge_with(key, operand, WriteOptions::new())
         }

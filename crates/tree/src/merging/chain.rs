@@ -12,8 +12,8 @@ use shamba_table::Value;
 use super::{Merging, no_operator};
 use crate::error::{Error, Result};
 
-/// Operands after which a reader asks for a folded value, and leaves one. That number of steps along
-/// the chain costs less than a microsecond.
+/// Operands after which a reader asks for a folded value, and leaves one. That number of steps
+/// along the chain costs less than a microsecond.
 pub const LONG_OPERANDS: usize = 32;
 
 /// The meaning of a version of the key for a chain.

@@ -44,7 +44,7 @@ use self::writes::{KeyspaceWrites, State, Writes};
 use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
-use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
+use crate::key_range::{KeyRange, PrefixRange, check_key, half_open, prefix_range};
 use crate::lock_order;
 use crate::ranked::Ranked;
 use crate::reads::cursor::Cursor;
@@ -373,6 +373,22 @@ impl Transaction {
     pub fn delete_range_in(&mut self, keyspace: &Keyspace, range: impl KeyRange) -> Result<()> {
         self.check(keyspace)?;
         with_range_delete(&range, |op| self.write(keyspace.core().id, op))
+    }
+
+    /// Removes every key that begins with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range(PrefixRange::of(prefix))
+    }
+
+    /// Removes every key that begins with `prefix` from `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::put_in`].
+    pub fn delete_prefix_in(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range_in(keyspace, PrefixRange::of(prefix))
     }
 
     /// Number of keys and ranges that the transaction writes.

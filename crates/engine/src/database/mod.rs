@@ -507,6 +507,12 @@ impl Keyspace {
         &self.keyspace.name
     }
 
+    /// The recorded name of the merge operator; `None` if the keyspace has none. Its code may be
+    /// missing in this open.
+    pub fn merge_operator(&self) -> Option<String> {
+        self.keyspace.load().merging().map(|merging| merging.name().to_owned())
+    }
+
     pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {
         &self.keyspace
     }

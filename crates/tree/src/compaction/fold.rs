@@ -101,10 +101,9 @@ impl<'a> Folding<'a> {
     pub fn take<O: FoldOutput>(&mut self, entries: &impl EntryIter, output: &mut O) -> Result<(), O::Error> {
         let EntryView { key, seq, kind, value, .. } = entries.view();
         let decision = self.retention.decide(key, seq, kind);
-        if kind == EntryKind::Merge || !self.pending.operands.is_empty() {
-            if self.take_chained(entries, decision, output)? {
-                return Ok(());
-            }
+        let is_chained = kind == EntryKind::Merge || !self.pending.operands.is_empty();
+        if is_chained && self.take_chained(entries, decision, output)? {
+            return Ok(());
         }
         if decision.is_kept {
             self.written += 1;

@@ -311,6 +311,7 @@ pub fn table(table: &TableDescription) -> Value {
         "sections": sections,
         "range_tombstones": tombstones,
         "blocks": blocks,
+        "operands": table.operands,
         "warnings": table.warnings,
     })
 }

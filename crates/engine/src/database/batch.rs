@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::key_range::{KeyRange, PrefixRange};
 use crate::writer::WriteOptions;
 use crate::writer::operations::{Operations, with_range_delete};
-use shamba_key::{KeyspaceId, SeqNo};
+use shamba_key::{KeyspaceId, Operand, SeqNo};
 use shamba_log::wal::OpRef;
 
 /// Operations that are committed together. Made by [`Db::batch`].
@@ -112,6 +112,21 @@ impl Batch {
             let op = OpRef::Merge { key: key.as_ref(), operand: &operand };
             self.operations.push(keyspace.core().id, op)
         });
+        self.remember(added)
+    }
+
+    /// [`Self::merge_in`] without a check by the merge operator, which need not be known: the
+    /// operand was checked when it was first written.
+    pub(crate) fn merge_unchecked_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        operand: &[u8],
+    ) -> &mut Self {
+        let operand = Operand::single(operand).encode();
+        let added = self.check(keyspace);
+        let op = OpRef::Merge { key, operand: &operand };
+        let added = added.and_then(|()| self.operations.push(keyspace.core().id, op));
         self.remember(added)
     }
 

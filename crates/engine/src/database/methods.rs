@@ -214,18 +214,15 @@ macro_rules! read_methods {
         ///     db.put(number.to_be_bytes(), "value")?;
         /// }
         /// let points = db.split_points(.., 4)?;
-        /// let starts = [Vec::new()].into_iter().chain(points.iter().cloned());
-        /// let ends = points.iter().cloned().map(Some).chain([None]);
-        /// let counts = std::thread::scope(|scope| {
-        ///     let count = |(start, end): (Vec<u8>, Option<Vec<u8>>)| match end {
-        ///         Some(end) => db.range(start..end).count(),
-        ///         None => db.range(start..).count(),
-        ///     };
-        ///     let threads: Vec<_> = starts.zip(ends).map(|part| scope.spawn(move || count(part))).collect();
-        ///     threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
+        /// let starts = [Vec::new()].into_iter().chain(points.clone());
+        /// let ends = points.into_iter().chain([vec![0xff; 4]]);
+        /// let counts: Vec<usize> = std::thread::scope(|scope| {
+        ///     let count = |(start, end)| scope.spawn(|| db.range(start..end).count());
+        ///     let threads: Vec<_> = starts.zip(ends).map(count).collect();
+        ///     threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         /// });
         /// assert_eq!(counts.len(), 4);
-        /// assert_eq!(counts.iter().sum::<usize>(), 10_000);
+        /// assert_eq!(counts.into_iter().sum::<usize>(), 10_000);
         /// # Ok::<(), shamba::Error>(())
         /// ```
         ///

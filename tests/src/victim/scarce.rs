@@ -146,25 +146,26 @@ impl Talk {
         if reply.pop() == Some('\n') {
             return Ok(reply);
         }
-        Err(format!("no reply to {:?}; it said: {}", &line[..line.len().min(40)], self.said()?))
+        Err(format!("no reply to {:?}; it said: {}", &line[..line.len().min(40)], all_of(&mut self.said)?))
     }
 
     /// Ends its input; returns its exit code and its error output.
-    fn end(mut self) -> Result<(Option<i32>, String), String> {
-        drop((self.stdin, self.stdout));
-        let status = self.child.wait().map_err(|error| format!("waiting: {error}"))?;
-        Ok((status.code(), self.said()?))
-    }
-
-    /// The error output of a victim that has ended or is about to.
-    fn said(&mut self) -> Result<String, String> {
-        let said = self.said.take().map(JoinHandle::join).transpose();
-        said.map(Option::unwrap_or_default).map_err(|_| "reading what the victim said".to_owned())
+    fn end(self) -> Result<(Option<i32>, String), String> {
+        let Self { mut child, stdin, stdout, mut said } = self;
+        drop((stdin, stdout));
+        let status = child.wait().map_err(|error| format!("waiting: {error}"))?;
+        Ok((status.code(), all_of(&mut said)?))
     }
 
     fn kill(mut self) -> Result<(), String> {
         self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|error| format!("kill: {error}"))
     }
+}
+
+/// The error output of a victim that has ended or is about to.
+fn all_of(said: &mut Option<JoinHandle<String>>) -> Result<String, String> {
+    let said = said.take().map(JoinHandle::join).transpose();
+    said.map(Option::unwrap_or_default).map_err(|_| "reading what the victim said".to_owned())
 }
 
 /// Puts from a seed, one at a time, and their outcomes.

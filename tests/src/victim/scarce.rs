@@ -12,6 +12,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::oracle::{Change, SPACES, State};
@@ -114,14 +115,24 @@ struct Talk {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
+    /// Its error output, read all the time: a victim that has much to warn of would wait for a
+    /// reader once the pipe is full.
+    said: Option<JoinHandle<String>>,
 }
 
 impl Talk {
     fn begin(victim: &Victim, arguments: &[&str]) -> Result<Self, String> {
         let spawned = victim.command("batch", arguments).spawn();
         let mut child = spawned.map_err(|error| format!("the victim does not start: {error}"))?;
-        match (child.stdin.take(), child.stdout.take()) {
-            (Some(stdin), Some(stdout)) => Ok(Self { child, stdin, stdout: BufReader::new(stdout) }),
+        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(mut stderr)) => {
+                let said = std::thread::spawn(move || {
+                    let mut said = Vec::new();
+                    let _ = stderr.read_to_end(&mut said);
+                    String::from_utf8_lossy(&said).into_owned()
+                });
+                Ok(Self { child, stdin, stdout: BufReader::new(stdout), said: Some(said) })
+            }
             _ => Err("the victim has no pipes".to_owned()),
         }
     }
@@ -135,23 +146,26 @@ impl Talk {
         if reply.pop() == Some('\n') {
             return Ok(reply);
         }
-        let mut said = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_string(&mut said);
-        }
-        Err(format!("no reply to {:?}; it said: {said}", &line[..line.len().min(40)]))
+        Err(format!("no reply to {:?}; it said: {}", &line[..line.len().min(40)], all_of(&mut self.said)?))
     }
 
     /// Ends its input; returns its exit code and its error output.
     fn end(self) -> Result<(Option<i32>, String), String> {
-        drop((self.stdin, self.stdout));
-        let output = self.child.wait_with_output().map_err(|error| format!("waiting: {error}"))?;
-        Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+        let Self { mut child, stdin, stdout, mut said } = self;
+        drop((stdin, stdout));
+        let status = child.wait().map_err(|error| format!("waiting: {error}"))?;
+        Ok((status.code(), all_of(&mut said)?))
     }
 
     fn kill(mut self) -> Result<(), String> {
         self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|error| format!("kill: {error}"))
     }
+}
+
+/// The error output of a victim that has ended or is about to.
+fn all_of(said: &mut Option<JoinHandle<String>>) -> Result<String, String> {
+    let said = said.take().map(JoinHandle::join).transpose();
+    said.map(Option::unwrap_or_default).map_err(|_| "reading what the victim said".to_owned())
 }
 
 /// Puts from a seed, one at a time, and their outcomes.

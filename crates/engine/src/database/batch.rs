@@ -8,7 +8,7 @@
 use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
-use crate::key_range::KeyRange;
+use crate::key_range::{KeyRange, PrefixRange};
 use crate::writer::WriteOptions;
 use crate::writer::operations::{Operations, with_range_delete};
 use shamba_key::{KeyspaceId, Operand, SeqNo};
@@ -68,6 +68,16 @@ impl Batch {
     pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
         let added = with_range_delete(&range, |op| self.operations.push(KeyspaceId::DEFAULT, op));
         self.remember(added)
+    }
+
+    /// Removes every key that begins with `prefix` from the default keyspace.
+    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> &mut Self {
+        self.delete_range(PrefixRange::of(prefix))
+    }
+
+    /// Removes every key that begins with `prefix` from `keyspace`.
+    pub fn delete_prefix_in(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> &mut Self {
+        self.delete_range_in(keyspace, PrefixRange::of(prefix))
     }
 
     /// Sets `key` to `value` in `keyspace`.

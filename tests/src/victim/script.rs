@@ -195,6 +195,7 @@ fn line_of(change: &Change) -> String {
         Change::DeleteRange { space, span: (Bound::Included(from), Bound::Excluded(to)) } => {
             format!("{}delrange {} {}", in_space(*space), text(from), text(to))
         }
+        Change::Merge { .. } => unreachable!("scripts make no operands"),
         Change::DeleteRange { span, .. } => unreachable!("scripts make no such span: {span:?}"),
     }
 }

@@ -210,7 +210,9 @@ impl World {
             let count = now.get(&name).map_err(failed)?.map_or(0, |count| number(&count));
             if merged(&name)? != count {
                 let merged = merged(&name)?;
-                return Err(format!("worker {worker} has made {count} transactions, and {merged} were added"));
+                return Err(format!(
+                    "worker {worker} has made {count} transactions, and {merged} were added"
+                ));
             }
             all += count;
             counted.push(count);

@@ -266,7 +266,8 @@ impl Runner {
         let ranges = changes.iter().filter(|change| matches!(change, Change::DeleteRange { .. })).count();
         let merges = changes.iter().filter(|change| matches!(change, Change::Merge { .. })).count();
         self.tally.add("range deletes", ranges as u64);
-        self.tally.add(if self.vector.combines { "merges, combined" } else { "merges, apart" }, merges as u64);
+        self.tally
+            .add(if self.vector.combines { "merges, combined" } else { "merges, apart" }, merges as u64);
         self.tally.add("writes", changes.len() as u64);
         self.oracle.commit(changes);
         if durable {

@@ -362,7 +362,10 @@ mod tests {
             assert!(vectors.iter().any(|vector| vector.digest == kind), "{kind}");
         }
         assert!(vectors.iter().any(|vector| vector.no_wal));
-        assert!([true, false].map(|combines| vectors.iter().any(|vector| vector.combines == combines)) == [true; 2]);
+        assert!(
+            [true, false].map(|combines| vectors.iter().any(|vector| vector.combines == combines))
+                == [true; 2]
+        );
         assert!(vectors.iter().any(|vector| vector.compression.len() > 1));
         assert!(vectors.iter().any(|vector| vector.memory_budget == Some(4 << 20)));
         for allocation in Allocation::ALL {

@@ -120,8 +120,9 @@ impl Runner {
     /// Reads every key that the transaction has written one by one.
     fn transaction_own(&self, transaction: &Transaction, at: u64, own: &[Change]) -> Result<(), String> {
         for change in own {
-            let (Change::Put { space, key, .. } | Change::Delete { space, key } | Change::Merge { space, key, .. }) =
-                change
+            let (Change::Put { space, key, .. }
+            | Change::Delete { space, key }
+            | Change::Merge { space, key, .. }) = change
             else {
                 continue;
             };

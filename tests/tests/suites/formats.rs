@@ -331,7 +331,8 @@ fn merged_values(number: u64) -> (u64, String) {
 
 fn check_merged(db: &Db) -> shamba::Result<()> {
     let lists = db.get_keyspace("lists")?.expect("the keyspace of the lists");
-    let (mut sums, mut texts) = (db.iter(), lists.iter().rev().collect::<shamba::Result<Vec<_>>>()?.into_iter().rev());
+    let (mut sums, mut texts) =
+        (db.iter(), lists.iter().rev().collect::<shamba::Result<Vec<_>>>()?.into_iter().rev());
     for number in 0..MERGED_KEYS {
         let (key, (sum, list)) = (merged_key(number), merged_values(number));
         let (found, value) = sums.next().expect("a sum")?;

@@ -61,7 +61,8 @@ fn read_without_code(spaces: &Spaces, oracle: &Oracle) -> Result<u64, String> {
         }
         let pairs = oracle.pairs(space, &everything(), now);
         let (mut forward, mut backward) = (surface.scan(&everything()), surface.scan(&everything()));
-        let is_refused = |found: &Option<shamba::Result<_>>| matches!(found, Some(Err(error)) if refused(error));
+        let is_refused =
+            |found: &Option<shamba::Result<_>>| matches!(found, Some(Err(error)) if refused(error));
         for pair in &pairs {
             let found = forward.next();
             if is_refused(&found) {
@@ -175,12 +176,10 @@ fn without_its_code_an_operator_loses_nothing() {
     total.add("databases", cases as u64);
     total.tell("merge", &format!("operators without their code, seed {base}"));
     if !is_brief() {
-        total.require(&[
-            ("keys that need the code", 2_000),
-            ("keys that need it after a compaction", 2_000),
-        ]);
-        let [without, with] = ["keys that need it after a compaction", "keys that need it after one with the code"]
-            .map(|name| total.get(name));
+        total.require(&[("keys that need the code", 2_000), ("keys that need it after a compaction", 2_000)]);
+        let [without, with] =
+            ["keys that need it after a compaction", "keys that need it after one with the code"]
+                .map(|name| total.get(name));
         assert!(with < without / 2, "{without} keys of three compactions, {with} of the one with the code");
     }
 }
@@ -194,7 +193,8 @@ fn a_built_in_operator_needs_no_code() {
         let mut vector = Vector::numbered(seed, index);
         (vector.no_wal, vector.durability, vector.combines) = (false, Durability::NoSync, true);
         let fs = MemFs::new();
-        let oracle = filled(&fs, &vector, mixed(seed, index as u64)).unwrap_or_else(|error| panic!("{error}"));
+        let oracle =
+            filled(&fs, &vector, mixed(seed, index as u64)).unwrap_or_else(|error| panic!("{error}"));
         let env = Env::deterministic(Arc::new(fs), 1);
         let db = vector.builder_without_operators(Path::new(HOME), &env).open().expect("open");
         let spaces = Spaces::existing(db).expect("keyspaces");

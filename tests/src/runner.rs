@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Durability, Iter, Snapshot, Stats};
+use shamba::{Durability, Iter, Outcome, Snapshot, Stats};
 
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
@@ -525,7 +525,11 @@ impl Runner {
         if explanation.to_string().is_empty() {
             return Err("explain says nothing".to_owned());
         }
-        Ok(())
+        let found = match &explanation.outcome {
+            Outcome::Found { value } => Some(&value[..]),
+            _ => None,
+        };
+        compare::same_value("explain", key, found, self.oracle.get(0, key, self.oracle.issued()))
     }
 }
 

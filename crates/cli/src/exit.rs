@@ -21,6 +21,8 @@ use std::path::Path;
 use shamba::ErrorKind;
 use shamba_workload::trace::TraceError;
 
+/// The exit code of wrong usage, and of what the engine calls `Invalid`.
+pub const USAGE: u8 = 64;
 /// The exit code of wrong input data.
 pub const BAD_INPUT: u8 = 65;
 
@@ -64,8 +66,11 @@ impl Failure {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Advised(_, advice) => Some(advice),
+            Self::Engine(error) if is_without_operator(error) => Some(HINT_OPERATOR),
             Self::Engine(error) => hint_of(error.kind()),
-            Self::Missing(_) => Some("put, load, batch, bench and demo create a database; check the path"),
+            Self::Missing(_) => Some(
+                "put, load, batch, bench, demo and merge with --merge-operator create a database; check the path",
+            ),
             _ => None,
         }
     }
@@ -74,7 +79,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Engine(error) | Self::Advised(error, _) => code_of(error),
-            Self::Usage(_) => 64,
+            Self::Usage(_) => USAGE,
             Self::Data(_) => BAD_INPUT,
             Self::Io(_, error) => code_of_io(error.kind()),
             Self::Missing(_) => 3,
@@ -82,6 +87,19 @@ impl Failure {
             Self::PipeClosed => 0,
         }
     }
+}
+
+/// Hint for a key that only the program with the merge operator's code can read.
+const HINT_OPERATOR: &str = "the operator is code of the program that wrote these operands, and this command has only the \
+    built-in ones (shamba.*); keys without operands can be read";
+
+/// Whether the key has operands of an operator of the user. A missing built-in one is of a newer
+/// version.
+fn is_without_operator(error: &shamba::Error) -> bool {
+    let text = error.chain().to_string();
+    error.kind() == ErrorKind::Unsupported
+        && text.contains("has operands of the merge operator")
+        && !text.contains("operator \"shamba.")
 }
 
 /// Exit code for an error of the engine.
@@ -93,7 +111,7 @@ pub fn code_of(error: &shamba::Error) -> u8 {
         ErrorKind::NoSpace => 6,
         ErrorKind::ReadOnly => 7,
         ErrorKind::Stalled => 8,
-        ErrorKind::Invalid => 64,
+        ErrorKind::Invalid => USAGE,
         ErrorKind::Io | ErrorKind::NotFound => 3,
         // `Closed` cannot reach the command; kinds of later versions count as I/O failures.
         _ => 3,

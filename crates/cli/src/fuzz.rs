@@ -10,11 +10,13 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
-use shamba::Db;
 use shamba::env::{Env, MemFs};
+use shamba::merge::Append;
+use shamba::{Db, KeyspaceOptions};
 
 use crate::Cli;
 use crate::commands::Session;
+use crate::keyspace::DEFAULT;
 use crate::load::{Format, Item, Records};
 use crate::output::Out;
 use crate::plan::check_rocksdb;
@@ -38,8 +40,9 @@ pub fn batch_lines(bytes: &[u8]) {
     // `commit` closes an open batch; otherwise the session prints a warning on standard error.
     let lines = [lines, b"\ncommit\n"].concat();
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let lists = KeyspaceOptions::new().merge_operator(Append::separated_by(","));
     let builder = Db::builder("/db").env(env).info_log(false).memory_budget(4 << 20);
-    let db = builder.open().expect("a database in memory");
+    let db = builder.keyspace(DEFAULT, lists).open().expect("a database in memory");
     let replies = Replies::default();
     let mut session = Session::new(&db, Notation::from_switch(options & 1 == 1));
     let mut out = Out::to(Box::new(replies.clone()));

@@ -203,6 +203,7 @@ fn step(step: &Step) -> Value {
     let place = match &step.place {
         Place::Memtable { number } => json!({ "place": "memtable", "memtable": number }),
         Place::Records => json!({ "place": "record cache" }),
+        Place::Operator => json!({ "place": "merge operator" }),
         Place::Run { level, run } => json!({ "place": "run", "level": level, "run": run }),
         Place::Table { level, run, table } => {
             json!({ "place": "table", "level": level, "run": run, "table": table })
@@ -212,6 +213,9 @@ fn step(step: &Step) -> Value {
     let action = match &step.action {
         Action::MemtableSearched { entries } => json!({ "action": "memtable searched", "entries": entries }),
         Action::RecordFound => json!({ "action": "record found" }),
+        Action::Folded { operands, has_base, operator } => json!({
+            "action": "operands folded", "operands": operands, "has_base": has_base, "operator": operator,
+        }),
         Action::OutOfRange => json!({ "action": "out of range" }),
         Action::NoFilter => json!({ "action": "no filter" }),
         Action::FilterProbed { maybe, modules } => {
@@ -307,6 +311,7 @@ pub fn table(table: &TableDescription) -> Value {
         "sections": sections,
         "range_tombstones": tombstones,
         "blocks": blocks,
+        "operands": table.operands,
         "warnings": table.warnings,
     })
 }

@@ -2,13 +2,13 @@
 //! that takes keys.
 //!
 //! A misspelt name must not create a keyspace: only `put` and `load` (and writing lines of `batch`)
-//! create one. Every other command fails, names the keyspace it was asked for and lists those that
-//! exist.
+//! create one, and commands that are given a merge operator for it. Every other command fails,
+//! names the keyspace it was asked for and lists those that exist.
 
 use std::path::Path;
 
 use clap::Args;
-use shamba::{Db, Keyspace};
+use shamba::{Db, Keyspace, KeyspaceOptions};
 
 use crate::exit::Failure;
 
@@ -18,7 +18,8 @@ pub const DEFAULT: &str = "default";
 /// The option of commands that use a keyspace only if it exists.
 #[derive(Args, Clone, Debug)]
 pub struct ExistingKeyspace {
-    /// The keyspace to use; it must exist (only put, load and writing lines of batch create one)
+    /// The keyspace to use; it must exist (only put, load, merge with --merge-operator and writing
+    /// lines of batch create one)
     #[arg(long, value_name = "NAME", default_value = DEFAULT)]
     keyspace: String,
 }
@@ -29,6 +30,24 @@ pub struct CreatedKeyspace {
     /// The keyspace to write to; created if it is missing
     #[arg(long, value_name = "NAME", default_value = DEFAULT)]
     keyspace: String,
+    /// Merge operator of this keyspace, which merge needs; the database records it, so it is given
+    /// once: shamba.add-u64, shamba.add-i64, shamba.max, shamba.min, shamba.set-bit or
+    /// shamba.append:HEX (HEX: the separator's bytes, may be empty)
+    #[arg(long, value_name = "NAME", value_parser = operator)]
+    merge_operator: Option<Operator>,
+}
+
+/// A built-in merge operator.
+#[derive(Clone, Debug)]
+struct Operator {
+    name: String,
+    options: KeyspaceOptions,
+}
+
+fn operator(name: &str) -> Result<Operator, String> {
+    let options = KeyspaceOptions::new().merge_operator_named(name);
+    let options = options.map_err(|error| error.context().to_owned())?;
+    Ok(Operator { name: name.to_owned(), options })
 }
 
 impl ExistingKeyspace {
@@ -54,6 +73,16 @@ impl CreatedKeyspace {
     /// The name that was given, or the default one.
     pub fn name(&self) -> &str {
         &self.keyspace
+    }
+
+    /// The name of the merge operator that was given.
+    pub fn merge_operator(&self) -> Option<&str> {
+        self.merge_operator.as_ref().map(|operator| operator.name.as_str())
+    }
+
+    /// The options that were given for the keyspace.
+    pub fn options(&self) -> Option<&KeyspaceOptions> {
+        self.merge_operator.as_ref().map(|operator| &operator.options)
     }
 
     /// The keyspace in `db`, created if it is missing.

@@ -10,6 +10,7 @@
 
 // Text and numbers.
 mod exit;
+mod number;
 mod progress;
 mod sizes;
 mod system;

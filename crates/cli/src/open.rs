@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shamba::{Builder, Db, ErrorKind, Event, EventListener, Recording};
 
 use crate::exit::Failure;
+use crate::keyspace::CreatedKeyspace;
 use crate::options::{EngineOptions, ReaderOptions};
 use crate::output::{note, warn};
 use crate::sizes::counted;
@@ -31,6 +32,19 @@ const OWN_FILES: [&str; 5] = ["CURRENT", "MANIFEST-", "REPAIRING", ".sst", ".log
 pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     must_be_directory(path)?;
     open(options.apply(Db::builder(path))?).map_err(|failure| advised(failure, HINT_EXCLUSIVE))
+}
+
+/// [`create`], with the merge operator that the command was given for its keyspace.
+///
+/// # Errors
+/// As [`create`]; `Invalid` if the keyspace records another operator.
+pub fn create_for(path: &Path, options: &EngineOptions, keyspace: &CreatedKeyspace) -> Result<Db, Failure> {
+    must_be_directory(path)?;
+    let mut builder = options.apply(Db::builder(path))?;
+    if let Some(given) = keyspace.options() {
+        builder = builder.keyspace(keyspace.name(), given.clone());
+    }
+    open(builder).map_err(|failure| advised(failure, HINT_EXCLUSIVE))
 }
 
 /// Opens an existing database for writing.

@@ -127,6 +127,47 @@ pub(crate) fn prefix_range(prefix: &[u8]) -> HalfOpen {
     HalfOpen { lower: Bytes::copy_from_slice(prefix), upper: beyond_prefix(prefix) }
 }
 
+/// The keys that begin with a prefix, as a range: for the methods that take ranges.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = shamba::Db::open(dir.path().join("db"))?;
+/// use shamba::PrefixRange;
+///
+/// db.put("user:1", "Asha")?;
+/// db.put("visit:1", "user:1")?;
+/// let users = PrefixRange::of("user:");
+/// assert_eq!(users.end(), Some(&b"user;"[..]));
+/// assert_eq!(db.approximate_count(&users)?, 1);
+/// assert_eq!(db.keys(&users).count(), 1);
+/// # Ok::<(), shamba::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrefixRange(HalfOpen);
+
+impl PrefixRange {
+    /// The keys that begin with `prefix`.
+    pub fn of(prefix: impl AsRef<[u8]>) -> Self {
+        Self(prefix_range(prefix.as_ref()))
+    }
+
+    /// The prefix, which is the smallest of these keys.
+    pub fn start(&self) -> &[u8] {
+        &self.0.lower
+    }
+
+    /// The smallest key after all of them: the prefix's successor. `None` if there is none.
+    pub fn end(&self) -> Option<&[u8]> {
+        self.0.upper.as_deref()
+    }
+}
+
+impl KeyRange for PrefixRange {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Included(self.start()), self.end().map_or(Bound::Unbounded, Bound::Excluded))
+    }
+}
+
 /// The smallest key after `key`; `None` when `key` is the largest possible key.
 pub(crate) fn successor(key: &[u8]) -> Option<Bytes> {
     if key.len() >= MAX_KEY_BYTES {

@@ -63,6 +63,7 @@
 //! | durability per write | [`Durability::Sync`]: on stable storage, with every earlier write; [`Durability::Interval`]: synced within that time; [`Durability::NoSync`] (default): survives the process; [`Durability::Buffered`]: in memory until a later sync |
 //! | consistent reads | a [`Snapshot`], [`Iter`] or [`Cursor`] shows one moment, and blocks no writer |
 //! | serializable transactions | what a [`Transaction`] that writes has read is unchanged when it commits, or it is refused, unless another [`Isolation`] was chosen; [`Db::transact`] begins again |
+//! | operands count once | what [`Db::merge`] writes without reading is applied exactly once, in the order of the writes, wherever it lies ([`merge`](mod@merge)) |
 //! | no silent corruption | every structure on disk has a checksum; after damage a read returns the right answer or [`ErrorKind::Corruption`], which names file and offset |
 //! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB; with a budget of a few MiB, thousands of tables take some 600 bytes each on top); the process takes some 5 to 25 MiB more |
 //! | one writer process | held by a lock of the operating system: a second opener gets [`ErrorKind::Locked`] |
@@ -191,13 +192,13 @@ pub use database::ticket::Ticket;
 pub use database::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Conflict, Damage, Error, ErrorKind, Result};
 pub use event::{Event, EventListener};
-pub use key_range::KeyRange;
+pub use key_range::{KeyRange, PrefixRange};
 pub use memory::Budget;
 pub use metrics::{LevelMemory, LevelStats, MemoryPrices, MemoryReport, Stats, TableStats};
 pub use options::experimental::Experimental;
 pub use options::keyspace::KeyspaceOptions;
 pub use options::settings::{Durability, Tuning};
-pub use reads::cursor::{Cursor, Iter};
+pub use reads::cursor::{Cursor, Iter, Keys};
 pub use reads::options::{HashedKey, ReadOptions};
 pub use shamba_table::Reads;
 pub use shamba_tree::counters::ReadsByKind;

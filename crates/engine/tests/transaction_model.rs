@@ -6,13 +6,23 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Db, ErrorKind, Isolation, Keyspace, Savepoint, Transaction};
+use shamba::merge::Append;
+use shamba::{Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Savepoint, Transaction};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn open(seed: u64) -> Db {
     let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
-    Db::builder("/db").env(Env::deterministic(files, seed)).write_buffer(8 << 10).open().expect("opened")
+    let appending = || KeyspaceOptions::new().merge_operator(Append::separated_by("|"));
+    let builder = Db::builder("/db").env(Env::deterministic(files, seed)).write_buffer(8 << 10);
+    builder.keyspace("default", appending()).keyspace("other", appending()).open().expect("opened")
+}
+
+fn append(map: &mut Map, key: &[u8], operand: &[u8]) {
+    match map.get_mut(key) {
+        Some(value) => value.extend([b"|", operand].concat()),
+        None => _ = map.insert(key.to_vec(), operand.to_vec()),
+    }
 }
 
 /// Two keyspaces, their contents, and when each key was written last.
@@ -26,8 +36,11 @@ struct World {
     refused: u64,
 }
 
-/// View, own keys and deleted ranges of a transaction.
-type Written = ([Map; 2], [BTreeSet<Vec<u8>>; 2], [Vec<(Vec<u8>, Vec<u8>)>; 2]);
+/// Operands for keys that a transaction does not set.
+type Blind = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// View, own keys, operands and deleted ranges of a transaction.
+type Written = ([Map; 2], [BTreeSet<Vec<u8>>; 2], [Blind; 2], [Vec<(Vec<u8>, Vec<u8>)>; 2]);
 
 /// A transaction, and what it should see.
 struct Open {
@@ -40,6 +53,7 @@ struct Open {
     ranges: Vec<(usize, Vec<u8>, Option<Vec<u8>>)>,
     /// Keys and ranges written, for snapshot isolation.
     own: [BTreeSet<Vec<u8>>; 2],
+    blind: [Blind; 2],
     deleted: [Vec<(Vec<u8>, Vec<u8>)>; 2],
     savepoints: Vec<(Savepoint, Written)>,
 }
@@ -74,7 +88,12 @@ impl World {
         let (key, value) = (random_key(rng), vec![rng.u8(..3); rng.usize(..60)]);
         let space = &self.spaces[place];
         match rng.u8(..12) {
-            0..6 => {
+            0 => {
+                space.merge(&key, &value).expect("merged");
+                append(&mut self.maps[place], &key, &value);
+                self.written[place].insert(key, self.now);
+            }
+            1..6 => {
                 space.put(&key, &value).expect("put");
                 self.maps[place].insert(key.clone(), value);
                 self.written[place].insert(key, self.now);
@@ -123,6 +142,7 @@ impl World {
             reads: BTreeSet::new(),
             ranges: Vec::new(),
             own: Default::default(),
+            blind: Default::default(),
             deleted: Default::default(),
             savepoints: Vec::new(),
         }
@@ -154,9 +174,10 @@ impl World {
     /// Commits, and returns whether that was refused.
     fn commit(&mut self, open: Open, what: &str) -> bool {
         let (was_written, differs) = self.conflict_of(&open);
-        let Open { transaction, own, deleted, view, .. } = open;
+        let Open { transaction, own, blind, deleted, view, .. } = open;
         let is_read_only = transaction.is_empty();
-        assert_eq!(is_read_only, own.iter().all(BTreeSet::is_empty) && deleted.iter().all(Vec::is_empty));
+        let writes_none = own.iter().all(BTreeSet::is_empty) && blind.iter().all(BTreeMap::is_empty);
+        assert_eq!(is_read_only, writes_none && deleted.iter().all(Vec::is_empty), "{what}");
         match transaction.commit() {
             Ok(()) => assert!(is_read_only || !differs, "{what}: a conflict was missed"),
             Err(error) => {
@@ -184,6 +205,10 @@ impl World {
                 };
                 self.written[place].insert(key.clone(), self.now);
             }
+            for (key, operands) in &blind[place] {
+                operands.iter().for_each(|operand| append(&mut self.maps[place], key, operand));
+                self.written[place].insert(key.clone(), self.now);
+            }
         }
         for place in 0..2 {
             let all: Map = self.spaces[place]
@@ -208,7 +233,17 @@ impl Open {
             let covers = |(lower, upper): &(Vec<u8>, Vec<u8>)| within(key, lower, Some(upper));
             open.own[place].contains(key) || open.deleted[place].iter().any(covers)
         };
-        match rng.u8(..16) {
+        match rng.u8(..18) {
+            16.. => {
+                let operand = vec![rng.u8(..3); rng.usize(..9)];
+                self.transaction.merge_in(space, &key, &operand).expect("merged");
+                append(&mut self.view[place], &key, &operand);
+                if is_own(self, &key) {
+                    self.own[place].insert(key);
+                } else {
+                    self.blind[place].entry(key).or_default().push(operand);
+                }
+            }
             0..3 => {
                 let for_update = rng.u8(..4) == 0;
                 let value = match for_update {
@@ -241,11 +276,13 @@ impl Open {
                 let value = vec![rng.u8(..3); rng.usize(..60)];
                 self.transaction.put_in(space, &key, &value).expect("put");
                 self.view[place].insert(key.clone(), value);
+                self.blind[place].remove(&key);
                 self.own[place].insert(key);
             }
             11 => {
                 self.transaction.delete_in(space, &key).expect("deleted");
                 self.view[place].remove(&key);
+                self.blind[place].remove(&key);
                 self.own[place].insert(key);
             }
             12 | 13 => {
@@ -253,20 +290,21 @@ impl Open {
                 self.transaction.delete_range_in(space, &key..&end).expect("deleted");
                 self.view[place].retain(|other, _| !within(other, &key, Some(&end)));
                 self.own[place].retain(|other| !within(other, &key, Some(&end)));
+                self.blind[place].retain(|other, _| !within(other, &key, Some(&end)));
                 self.deleted[place].push((key, end));
             }
             14 => {
                 let savepoint = self.transaction.savepoint();
-                let state = (self.view.clone(), self.own.clone(), self.deleted.clone());
+                let state = (self.view.clone(), self.own.clone(), self.blind.clone(), self.deleted.clone());
                 self.savepoints.push((savepoint, state));
             }
             _ if self.savepoints.is_empty() => {}
             _ => {
                 let at = rng.usize(..self.savepoints.len());
                 let later = self.savepoints.split_off(at + 1);
-                let (savepoint, (view, own, deleted)) = self.savepoints[at].clone();
+                let (savepoint, (view, own, blind, deleted)) = self.savepoints[at].clone();
                 self.transaction.rollback_to(savepoint).expect("a savepoint");
-                (self.view, self.own, self.deleted) = (view, own, deleted);
+                (self.view, self.own, self.blind, self.deleted) = (view, own, blind, deleted);
                 if let Some((gone, ..)) = later.first() {
                     let refused = self.transaction.rollback_to(*gone).expect_err("it is forgotten");
                     assert_eq!(refused.kind(), ErrorKind::Invalid);

@@ -13,8 +13,8 @@ pub enum EntryKind {
     /// All keys from this key up to the payload (exclusive) are deleted. Stored in the
     /// range-tombstone section.
     RangeDelete = 3,
-    /// An operand of a merge operator ([`crate::Operand`]). The value of the key is what the operator
-    /// makes of it, of the operands below it and of the newest put below those.
+    /// An operand of a merge operator ([`crate::Operand`]). The operator makes the value of the key
+    /// from it, the operands below it and the newest put below those.
     Merge = 4,
     /// A put whose long value is stored elsewhere; the payload is its location.
     ValueRef = 5,

@@ -27,7 +27,7 @@ pub struct Operand<'a> {
     /// The distance from the entry's sequence number to that of the oldest operand in it; 0 for an
     /// operand as it was written.
     pub reach: u64,
-    /// What the merge operator is given.
+    /// The bytes that the merge operator is given.
     pub bytes: &'a [u8],
 }
 

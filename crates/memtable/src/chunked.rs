@@ -213,17 +213,18 @@ impl Memtable for ChunkedMemtable {
     }
 
     fn versions(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, each: &mut dyn FnMut(Entry) -> bool) {
-        let Some(index) = &self.index else {
+        if self.index.is_none() {
             return versions_by_get(self, digest, key, seq, each);
-        };
+        }
         // SAFETY: the borrow of this memtable outlives the call, and only its own references are
         // used.
         let entries = unsafe { self.reader() };
         // The chain holds the versions of a key in their order, so each is read once.
-        let mut next = index.find(digest);
+        let mut next = self.find(digest, key, seq);
         while let Some(at) = next {
             let entry = entries.get(at);
-            if entry.key == key && entry.seq <= seq {
+            debug_assert!(entry.seq <= seq || entry.key != key, "a version is newer than one before it");
+            if entry.key == key {
                 let version = Entry { seq: entry.seq, kind: entry.kind, value: Value::copy_of(entry.value) };
                 if !each(version) {
                     return;

@@ -9,8 +9,8 @@
 //! `s`, whatever is inserted meanwhile, and it skips newer ones.
 //!
 //! A long value stays in the log. Its entry has the kind [`EntryKind::ValueRef`] and holds the
-//! place of the value ([`ValuePlace`]) instead of the value. Operands of merge operators are entries
-//! like others; what readers made of many of them is kept in [`FoldedValues`].
+//! place of the value ([`ValuePlace`]) instead of the value. Operands of merge operators are
+//! entries like others; what readers made of many of them is kept in [`FoldedValues`].
 //!
 //! Which memtables a reader sees is decided in `view`, when a memtable is full in `write`.
 #![deny(missing_docs)]

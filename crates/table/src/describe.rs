@@ -85,6 +85,8 @@ pub struct TableDescription {
     pub large_values: u64,
     /// Length of their chunks.
     pub large_value_bytes: u64,
+    /// Number of operands of merge operators.
+    pub operands: u64,
 }
 
 /// Describes the table at `path`.
@@ -96,7 +98,8 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
     // Budgeted: one partition of the index in memory at a time.
     let loaded = load(file, birth, Residency::Budgeted, &Arc::new(Ledger::new()))?;
     let mut blocks = Vec::with_capacity(loaded.index.len());
-    let (mut large_values, mut large_value_bytes) = (0, 0);
+    let (mut large_values, mut large_value_bytes, mut operands) = (0, 0, 0);
+    let has_counted = loaded.has_values() || loaded.has_operands();
     for number in 0..loaded.index.partitions() {
         let partition = loaded.partition(number)?;
         for ListedBlock { handle, .. } in loaded.blocks_of(number, &partition) {
@@ -109,8 +112,9 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
                 block.entry(0, &mut first_key).map_err(damaged)?;
             }
             let mut key = Vec::new();
-            for place in (0..block.len()).take_while(|_| loaded.has_values()) {
+            for place in (0..block.len()).take_while(|_| has_counted) {
                 let entry = block.entry(place, &mut key).map_err(damaged)?;
+                operands += u64::from(entry.kind == EntryKind::Merge);
                 if entry.kind == EntryKind::ValueRef {
                     large_values += 1;
                     large_value_bytes += u64::from(loaded.value_ref(entry.value)?.stored_bytes);
@@ -149,6 +153,7 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
         blocks,
         large_values,
         large_value_bytes,
+        operands,
     })
 }
 
@@ -222,6 +227,9 @@ impl TableDescription {
         if self.large_values > 0 {
             let text = format!("{} in {} bytes of chunks", self.large_values, self.large_value_bytes);
             properties.push(("large values", text));
+        }
+        if self.operands > 0 {
+            properties.push(("operands", self.operands.to_string()));
         }
         properties
     }

@@ -115,6 +115,7 @@ pub struct TableWriter {
     written: WrittenBlocks,
     chunks: ChunkCutter,
     has_values: bool,
+    has_operands: bool,
     /// Whether chunks were written without an entry that refers to them.
     is_torn: bool,
     origin: Option<Origin>,
@@ -179,6 +180,7 @@ impl TableWriter {
             written: WrittenBlocks::default(),
             chunks: ChunkCutter::new(options.large_values),
             has_values: false,
+            has_operands: false,
             is_torn: false,
             origin: None,
             oldest_tombstone_ms: None,
@@ -291,6 +293,7 @@ impl TableWriter {
         debug_assert_eq!(self.last_key, key, "the last key is not that of the last entry");
         self.entries += 1;
         self.deletes += u64::from(kind == EntryKind::Delete);
+        self.has_operands |= kind == EntryKind::Merge;
         self.raw_key_bytes += key.len() as u64;
     }
 

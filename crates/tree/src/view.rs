@@ -15,6 +15,7 @@
 //! Invariant: `memtables[0]` takes the writes. Everything in a later memtable is older than
 //! everything in an earlier one, and everything in the version is older than all of them.
 
+pub mod estimate;
 mod fences;
 
 use std::collections::BTreeSet;

@@ -11,10 +11,10 @@ use shamba::env::{MemFs, Vfs};
 use shamba::{Db, Durability, ErrorKind, MergePolicy, WriteOptions};
 use shamba_tests::seed::{self, mixed};
 use shamba_tests::tally::Tally;
-use shamba_tests::{pool, runner};
+use shamba_tests::{pool, runner, serial};
 use shuttle::thread;
 
-use scheduled::{open, open_with_records, read_only, run};
+use scheduled::{open, open_counting, open_with_records, read_only, run};
 
 mod scheduled;
 
@@ -44,6 +44,9 @@ static WRITES: Done = Done::new();
 static CLOSES: Done = Done::new();
 static SUMS: Done = Done::new();
 static RECORDS: Done = Done::new();
+static TRANSACTIONS: Done = Done::new();
+static COMMITTED: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 impl Done {
     const fn new() -> Self {
@@ -244,6 +247,106 @@ fn readers_beside_merges() {
     reader.join().expect("no panic");
     SUMS.note(&db);
     db.close().expect("close");
+}
+
+/// Number of a transaction's own value; an operand of it counts once in the counter.
+fn value_of(worker: usize, round: usize) -> u64 {
+    1 + (worker * 100 + round) as u64
+}
+
+/// One transaction over four keys: it reads two and a range, writes one or deletes it, and counts
+/// itself by an operand. Returns it if it was committed, with the key that is its own.
+fn transact(
+    db: &Db,
+    (worker, round): (usize, usize),
+    now: &AtomicU64,
+) -> Option<(serial::Transaction, String)> {
+    let name = |number: u32| format!("k{number}");
+    let number = |value: shamba::Slice| u64::from_le_bytes(value[..8].try_into().expect("8 bytes"));
+    let (first, second) = (((worker + round) % 4) as u32, ((worker + 2 * round + 1) % 4) as u32);
+    let own = format!("own/{worker}/{round}");
+    let begin = now.fetch_add(1, Ordering::Relaxed);
+    let mut transaction = db.transaction();
+    let mut reads = Vec::new();
+    for key in [first, second] {
+        let value = transaction.get(name(key)).expect("get").map(number);
+        reads.push(serial::Read::Key((0, key), value));
+    }
+    if round % 2 == 0 {
+        let found = transaction.range(name(1)..name(3)).map(|entry| entry.expect("scan"));
+        let found = found.map(|(key, value)| (u32::from(key[1] - b'0'), number(value))).collect();
+        reads.push(serial::Read::Keys(0, 1..3, found));
+    }
+    let new = (round % 3 != 2).then(|| value_of(worker, round));
+    match new {
+        Some(new) => {
+            transaction.put(name(second), [&new.to_le_bytes()[..], &[0; 120]].concat()).expect("put")
+        }
+        None => transaction.delete(name(second)).expect("delete"),
+    }
+    transaction.put(&own, "").expect("put");
+    transaction.merge("count", 1u64.to_le_bytes()).expect("merge");
+    match transaction.commit() {
+        Ok(()) => {}
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+            return None;
+        }
+    }
+    let (end, writes) = (now.fetch_add(1, Ordering::Relaxed), vec![((0, second), new)]);
+    let place = serial::Place::None;
+    Some((serial::Transaction { begin, end, place, reads, deleted: Vec::new(), writes }, own))
+}
+
+/// Transactions on the same few keys, concurrently with a flush and compactions: those that were
+/// committed have a serial order, and each has counted itself once.
+fn transactions_beside_flushes() {
+    const ROUNDS: usize = 4;
+    let db = open_counting(&files()).expect("open");
+    let now = Arc::new(AtomicU64::new(0));
+    let workers = [0, 1, 2].map(|worker| {
+        let (db, now) = (db.clone(), Arc::clone(&now));
+        thread::spawn(move || {
+            let rounds = (0..ROUNDS).filter_map(|round| transact(&db, (worker, round), &now));
+            rounds.collect::<Vec<_>>()
+        })
+    });
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    let committed: Vec<_> = workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
+    let placed = committed.into_iter().map(|(mut transaction, own)| {
+        let explanation = db.explain(&own).expect("explain");
+        let found = explanation.steps.iter().find_map(|step| step.found);
+        transaction.place = serial::Place::At(found.expect("its own key is there").0);
+        transaction
+    });
+    let history: Vec<serial::Transaction> = placed.collect();
+    if let Err(detail) = serial::check(&history, serial::Level::Serializable) {
+        panic!("{detail}");
+    }
+    let count =
+        db.get("count").expect("get").map(|value| u64::from_le_bytes(value[..].try_into().expect("8")));
+    assert_eq!(count.unwrap_or_default(), history.len() as u64, "each transaction counts once");
+    TRANSACTIONS.note(&db);
+    COMMITTED.fetch_add(history.len() as u64, Ordering::Relaxed);
+    REFUSED.fetch_add(3 * ROUNDS as u64 - history.len() as u64, Ordering::Relaxed);
+    db.close().expect("close");
+}
+
+#[test]
+fn transactions_have_a_serial_order() {
+    explore(
+        "transactions_have_a_serial_order",
+        transactions_beside_flushes,
+        &TRANSACTIONS,
+        &[("flushes", 200), ("compactions", 50)],
+    );
+    let (committed, refused) = (COMMITTED.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed));
+    println!("{committed} transactions committed, {refused} refused");
+    assert!(
+        seed::only_vector().is_some() || (committed > 0 && refused * 20 > committed),
+        "{refused} refused"
+    );
 }
 
 /// Two keys are written together, flushed and compacted while two readers, whose lookups are

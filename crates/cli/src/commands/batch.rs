@@ -3,13 +3,15 @@
 //!
 //! ```text
 //! put K V       del K       delrange A B       (A up to B, without B)
+//! merge K V                 V is an operand of the keyspace's merge operator
 //! get K                     reads committed data: `value V` or `none`
 //! in NAME ... one of these in the keyspace NAME, which a write creates if it is missing
 //! begin  commit             the operations between become one atomic batch, of any keyspaces
 //! flush  compact  sync
 //! ```
 //!
-//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty.
+//! A line is split at single spaces; the value of `put` is the rest of the line and may be empty,
+//! and so may the operand of `merge`.
 //! Replies come one per line and in order, so that a client can count acknowledged operations: `ok`
 //! after the operation, `queued` between `begin` and `commit`, `err KIND message`. `in` holds for
 //! its own line only, so that a failed line does not redirect the next one. A line with the reply
@@ -18,7 +20,8 @@
 //!
 //! A missing keyspace is created when a valid write to it is applied; between `begin` and `commit`,
 //! that is at the commit. If the commit then fails, for example for lack of space, the new empty
-//! keyspaces may remain.
+//! keyspaces may remain. A missing keyspace has no merge operator, so a `merge` creates none; with
+//! `--merge-operator` the keyspace of `--keyspace` is created at the start.
 //!
 //! The end of input closes the database cleanly. A `begin` without `commit` is then an error of its
 //! line: truncated input must not pass for stored input. Empty input creates no database.
@@ -31,7 +34,7 @@ use std::path::PathBuf;
 use clap::Args;
 use shamba::{Batch, Db, ErrorKind, Keyspace};
 
-use crate::exit::{BAD_INPUT, Failure, code_of};
+use crate::exit::{BAD_INPUT, Failure, USAGE, code_of};
 use crate::keyspace::{CreatedKeyspace, DEFAULT};
 use crate::open;
 use crate::options::EngineOptions;
@@ -40,12 +43,15 @@ use crate::sizes::counted;
 use crate::text::Notation;
 
 const LINES: &str = "\
-    Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded), get KEY; `in KEYSPACE` before one of these selects \
+    Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded), merge KEY OPERAND, get KEY; `in KEYSPACE` before one of these selects \
     its keyspace (default: --keyspace); begin and commit enclose one atomic batch; flush, compact, sync. A line is \
-    split at single spaces; the value is the rest of the line. Each line gets one reply: ok (done, with the durability \
+    split at single spaces; the value or operand is the rest of the line. Each line gets one reply: ok (done, with the durability \
     of --sync), queued (after begin), value VALUE or none (of get, which reads committed data), or err KIND MESSAGE. \
     The exit code is that of the first error. A begin without commit at the end of input is an error (65), and its \
     batch is not stored.";
+
+const NO_OPERATOR: &str =
+    "has no merge operator; --merge-operator NAME gives one to the keyspace of --keyspace";
 
 const IN_USAGE: &str = "in needs a keyspace and an operation: in NAME put K V";
 
@@ -74,8 +80,11 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
         return Ok(());
     }
     args.keyspace.check()?;
-    let db = open::create(&args.db, &args.engine)?;
+    let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
     let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
+    if args.keyspace.merge_operator().is_some() {
+        args.keyspace.of(&db)?;
+    }
     let mut session = Session::new(&db, Notation::from_switch(args.hex)).in_keyspace(args.keyspace.name());
     let result = session.run(&mut input, out);
     let first_error = session.first_error;
@@ -106,6 +115,7 @@ fn input_failed(error: io::Error) -> Failure {
 /// A write requested by a line.
 enum Write {
     Put { key: Vec<u8>, value: Vec<u8> },
+    Merge { key: Vec<u8>, operand: Vec<u8> },
     Delete { key: Vec<u8> },
     DeleteRange { from: Vec<u8>, to: Vec<u8> },
 }
@@ -114,6 +124,7 @@ impl Write {
     fn queue(&self, batch: &mut Batch, space: &Keyspace) {
         match self {
             Self::Put { key, value } => batch.put_in(space, key, value),
+            Self::Merge { key, operand } => batch.merge_in(space, key, operand),
             Self::Delete { key } => batch.delete_in(space, key),
             Self::DeleteRange { from, to } => batch.delete_range_in(space, from..to),
         };
@@ -122,6 +133,7 @@ impl Write {
     fn apply(&self, space: &Keyspace) -> shamba::Result<()> {
         match self {
             Self::Put { key, value } => space.put(key, value),
+            Self::Merge { key, operand } => space.merge(key, operand),
             Self::Delete { key } => space.delete(key),
             Self::DeleteRange { from, to } => space.delete_range(from..to),
         }
@@ -157,6 +169,8 @@ pub(crate) struct Session<'a> {
 enum Refusal {
     /// The line is malformed.
     Line(String),
+    /// It merges into a keyspace without a merge operator.
+    NoOperator(String),
     /// The engine returned an error.
     Engine(shamba::Error),
 }
@@ -199,6 +213,9 @@ impl<'a> Session<'a> {
                 Err(refusal) => {
                     let (kind, message, code) = match refusal {
                         Refusal::Line(reason) => (ErrorKind::Invalid, reason, BAD_INPUT),
+                        Refusal::NoOperator(name) => {
+                            (ErrorKind::Invalid, format!("keyspace {name:?} {NO_OPERATOR}"), USAGE)
+                        }
                         Refusal::Engine(error) => (error.kind(), error.chain().to_string(), code_of(&error)),
                     };
                     self.first_error.get_or_insert(code);
@@ -267,6 +284,12 @@ impl<'a> Session<'a> {
                 let value = self.bytes("value", value.unwrap_or_default())?;
                 self.write(keyspace, Write::Put { key, value })
             }
+            (b"merge", Some(rest)) => {
+                let (key, operand) = split(rest);
+                let key = self.bytes("key", key)?;
+                let operand = self.bytes("operand", operand.unwrap_or_default())?;
+                self.write(keyspace, Write::Merge { key, operand })
+            }
             (b"del", Some(key)) => {
                 let key = self.bytes("key", single("del K", key)?)?;
                 self.write(keyspace, Write::Delete { key })
@@ -291,6 +314,7 @@ impl<'a> Session<'a> {
                 }))
             }
             (b"put", None) => Err(Refusal::Line("put needs a key and a value: put K V".into())),
+            (b"merge", None) => Err(Refusal::Line("merge needs a key and an operand: merge K V".into())),
             (b"del", None) => Err(Refusal::Line("del needs a key: del K".into())),
             (b"get", None) => Err(Refusal::Line("get needs a key: get K".into())),
             (b"delrange", None) => Err(Refusal::Line("delrange needs two keys: delrange A B".into())),
@@ -301,7 +325,12 @@ impl<'a> Session<'a> {
     /// Queues the write in the open batch, or applies it.
     fn write(&mut self, keyspace: Option<&[u8]>, write: Write) -> Result<Cow<'static, str>, Refusal> {
         let name = &self.name(keyspace)?;
-        if !self.is_there(name) {
+        let is_there = self.is_there(name);
+        let is_merge = matches!(write, Write::Merge { .. });
+        if is_merge && (!is_there || self.keyspace(name)?.merge_operator().is_none()) {
+            return Err(Refusal::NoOperator(name.clone()));
+        }
+        if !is_there {
             // The write is checked in a trial batch before a keyspace is created for it, or for
             // another write of the same batch.
             Keyspace::check_name(name)?;

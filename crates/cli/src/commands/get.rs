@@ -1,6 +1,7 @@
 //! `shamba get DB KEY`: prints the value and a newline, or exits with 1; with `--raw` prints only
-//! the value's bytes.
+//! the value's bytes, with `--number` the number that they are.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use serde_json::json;
 use super::argument;
 use crate::exit::Failure;
 use crate::keyspace::ExistingKeyspace;
+use crate::number;
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::Out;
@@ -24,9 +26,13 @@ pub struct GetArgs {
     key: OsString,
     #[command(flatten)]
     keyspace: ExistingKeyspace,
-    /// Key and value are hex; with --raw only the key
+    /// Key and value are hex; with --raw or --number only the key
     #[arg(long)]
     hex: bool,
+    /// Print a value of 8 bytes as a decimal number (little-endian; signed if the keyspace has the
+    /// merge operator shamba.add-i64)
+    #[arg(long, conflicts_with = "raw")]
+    number: bool,
     /// Print only the raw bytes of the value
     #[arg(long, conflicts_with = "json")]
     raw: bool,
@@ -41,14 +47,22 @@ pub fn run(args: &GetArgs, out: &mut Out) -> Result<(), Failure> {
     let notation = Notation::from_switch(args.hex);
     let key = argument("KEY", &args.key, notation)?;
     let db = open::reader(&args.db, &args.reader)?;
-    let value = args.keyspace.of(&db, &args.db)?.get(&key)?;
+    let keyspace = args.keyspace.of(&db, &args.db)?;
+    let value = keyspace.get(&key)?;
     if args.raw {
         return match &value {
             Some(value) => out.bytes(value),
             None => Err(Failure::Reported(1)),
         };
     }
-    let shown = value.as_ref().map(|value| notation.show(value));
+    let shown = match &value {
+        Some(value) if args.number => {
+            let number = number::value(keyspace.merge_operator().as_deref(), value);
+            Some(number.map(Cow::Owned).map_err(Failure::Data)?)
+        }
+        Some(value) => Some(notation.show(value)),
+        None => None,
+    };
     if args.json {
         out.json(&json!({
             "schema": "shamba.get/1", "key": notation.show(&key), "found": shown.is_some(), "value": shown,

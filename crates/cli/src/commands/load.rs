@@ -99,7 +99,7 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
     {
         return Err(malformed(&name, *line, reason, 0, &hint));
     }
-    let db = open::create(&args.db, &args.engine)?;
+    let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
     let start = Instant::now();
     let keyspace = args.keyspace.of(&db)?;
     let mut load = Load {

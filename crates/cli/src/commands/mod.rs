@@ -12,6 +12,7 @@ mod get;
 mod load;
 mod manifest;
 mod memory;
+mod merge;
 mod put;
 mod repair;
 mod scan;
@@ -41,6 +42,8 @@ pub enum Command {
     Load(load::LoadArgs),
     /// Store a value
     Put(put::PutArgs),
+    /// Write an operand, from which the keyspace's merge operator makes the value of a key
+    Merge(merge::MergeArgs),
     /// Print the value of a key
     Get(get::GetArgs),
     /// Delete a key
@@ -101,6 +104,7 @@ impl Command {
             Self::Demo(args) => crate::demo::run(&args, out),
             Self::Load(args) => load::run(&args, out),
             Self::Put(args) => put::run(&args),
+            Self::Merge(args) => merge::run(&args),
             Self::Get(args) => get::run(&args, out),
             Self::Delete(args) => delete::run(&args),
             Self::Scan(args) => scan::run(&args, out),

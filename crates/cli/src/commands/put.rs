@@ -57,7 +57,7 @@ pub fn run(args: &PutArgs) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("KEY has {} bytes; the maximum is {KEY_BYTES_MAX}", key.len())));
     }
     args.keyspace.check()?;
-    let db = open::create(&args.db, &args.engine)?;
+    let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
     args.keyspace.of(&db)?.put(key, value)?;
     Ok(db.close()?)
 }

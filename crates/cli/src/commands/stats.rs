@@ -4,10 +4,12 @@
 //! programs that embed the engine. The command shows the work of the open (recovery) and the
 //! contents of the files.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use shamba::Db;
 
 use crate::exit::Failure;
 use crate::json;
@@ -34,6 +36,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "schema": "shamba.stats/1",
             "sequence": db.sequence(),
             "keyspaces": db.keyspaces(),
+            "merge_operators": merge_operators(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "design": json::design(&db),
             "options": json::options(&db),
             "deepest_level": stats.deepest_level,
@@ -75,6 +78,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     let mut facts = Table::plain().left([1]);
     facts.row(["sequence number", &show_count(db.sequence())]);
     facts.row(["keyspaces", &db.keyspaces().join(", ")]);
+    for (keyspace, operator) in merge_operators(&db)? {
+        facts.row(["merge operator", &format!("{operator} (keyspace {keyspace:?})")]);
+    }
     facts.row(["merge policy", &policy]);
     facts.row(["size ratio", &design.size_ratio.to_string()]);
     facts.row(["write buffer", &write_buffer(design.buffer_bytes, db.memory().memtable_bytes)]);
@@ -90,6 +96,16 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     out.text(facts.to_string())?;
     out.line("")?;
     out.text(levels_table(&stats).to_string())
+}
+
+/// The names of keyspaces and of their merge operators.
+fn merge_operators(db: &Db) -> Result<Vec<(String, String)>, Failure> {
+    let mut operators = Vec::new();
+    for name in db.keyspaces() {
+        let operator = db.get_keyspace(&name)?.and_then(|keyspace| keyspace.merge_operator());
+        operators.extend(operator.map(|operator| (name, operator)));
+    }
+    Ok(operators)
 }
 
 /// Table of the levels.

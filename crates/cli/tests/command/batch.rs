@@ -34,6 +34,8 @@ fn a_wrong_line_has_no_effect_and_the_others_go_on() {
         ("in other in other put a b", "unknown operation \"in\""),
         ("PUT a b", "unknown operation \"PUT\""),
         ("put", "put needs a key and a value: put K V"),
+        ("merge", "merge needs a key and an operand: merge K V"),
+        ("merge k \\x0", "operand: \\x at byte 0 is not followed by two hex digits"),
         ("del", "del needs a key: del K"),
         ("del a b", "too many parts: del K"),
         ("delrange a", "delrange needs two keys: delrange A B"),

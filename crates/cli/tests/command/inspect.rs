@@ -150,3 +150,35 @@ fn files_are_described_one_by_one() {
     let described = object(&["manifest", &db], "shamba.manifest/1");
     assert!(described["records"].as_array().is_some_and(|records| !records.is_empty()));
 }
+
+#[test]
+fn commands_know_the_operands_of_merge_operators() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    let counting = || shamba::KeyspaceOptions::new().merge_operator(shamba::merge::AddU64);
+    let open = || shamba::Db::builder(&db).keyspace("default", counting()).open().expect("opens");
+    let counters = open();
+    for table in 0..2u64 {
+        counters.merge("k", (table + 1).to_le_bytes()).expect("merged");
+        counters.flush().expect("flushed");
+    }
+    counters.merge("k", 4u64.to_le_bytes()).expect("merged");
+    drop(counters);
+    let pair = "6b\t0700000000000000\n";
+    assert_eq!(run(["dump", &db]).ok(), pair);
+    let log = files(&db, "log").pop().expect("a log").display().to_string();
+    let text = run(["wal", &log]).ok();
+    assert!(text.contains("] k (8 bytes)") && text.contains("merge @"), "{text}");
+    let text = run(["manifest", &db]).ok();
+    assert!(text.contains("merge_operator [0] \"shamba.add-u64\""), "{text}");
+    let table = files(&db, "sst").pop().expect("a table").display().to_string();
+    assert_eq!(object(&["table", &table], "shamba.table/1")["operands"], 1);
+    run(["check", &db]).ok();
+    let (copy, repaired) = (dir.path("copy"), dir.path("repaired"));
+    run(["checkpoint", &db, &copy]).ok();
+    run(["repair", &db, "--out", &repaired]).ok();
+    for db in [copy, repaired] {
+        run(["check", &db]).ok();
+        assert_eq!(run(["dump", &db]).ok(), pair, "{db}");
+    }
+}

@@ -10,7 +10,7 @@ use crate::support::{Dir, files, flip, run, run_with};
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
 /// Objects whose field names are data, not part of the schema.
-const MAPS: [&str; 2] = ["parts", "options"];
+const MAPS: [&str; 3] = ["parts", "options", "merge_operators"];
 
 fn names(value: &Value, found: &mut BTreeSet<String>) {
     match value {
@@ -32,6 +32,7 @@ fn every_schema_and_field_is_described() {
     let dir = Dir::new();
     let db = dir.database("db", 1500);
     run_with(["batch", &db], b"delrange key00100 key00200\ndel key00300\nflush\nput late 1\n").ok();
+    run(["merge", &db, "merged", "1", "--merge-operator", "shamba.max"]).ok();
     let table = files(&db, "sst").remove(0).display().to_string();
     let log = files(&db, "log").pop().expect("a log").display().to_string();
     let (loaded, bench) = (dir.path("loaded"), dir.path("bench"));
@@ -41,13 +42,14 @@ fn every_schema_and_field_is_described() {
     let (damaged, repaired) = (dir.database("damaged", 300), dir.path("repaired"));
     let broken = files(&damaged, "sst").remove(0);
     flip(&broken, 4200, 1);
-    let commands: [&[&str]; 23] = [
+    let commands: [&[&str]; 24] = [
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
         &["load", &loaded],
         &["explain", &db, "key00001"],
         &["explain", &db, "key00300"],
+        &["explain", &db, "merged"],
         &["tree", &db],
         &["stats", &db],
         &["memory", &db],

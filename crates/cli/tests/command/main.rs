@@ -9,6 +9,7 @@ mod json_page;
 mod keyspaces;
 mod lab;
 mod load;
+mod merge;
 mod mistakes;
 mod plan;
 mod put_get_scan;

@@ -102,7 +102,7 @@ impl KeyspaceCore {
         Ok(Operand::single(operand).encode())
     }
 
-    /// What the merge operator makes of operands, oldest first, and the value that they apply to.
+    /// Applies operands, oldest first, to a value by the merge operator.
     ///
     /// # Errors
     /// `Unsupported` without the operator's code; `Invalid` if it fails. Both name the key.

@@ -8,10 +8,10 @@
 use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
-use crate::key_range::KeyRange;
+use crate::key_range::{KeyRange, PrefixRange};
 use crate::writer::WriteOptions;
 use crate::writer::operations::{Operations, with_range_delete};
-use shamba_key::{KeyspaceId, SeqNo};
+use shamba_key::{KeyspaceId, Operand, SeqNo};
 use shamba_log::wal::OpRef;
 
 /// Operations that are committed together. Made by [`Db::batch`].
@@ -70,6 +70,16 @@ impl Batch {
         self.remember(added)
     }
 
+    /// Removes every key that begins with `prefix` from the default keyspace.
+    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> &mut Self {
+        self.delete_range(PrefixRange::of(prefix))
+    }
+
+    /// Removes every key that begins with `prefix` from `keyspace`.
+    pub fn delete_prefix_in(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> &mut Self {
+        self.delete_range_in(keyspace, PrefixRange::of(prefix))
+    }
+
     /// Sets `key` to `value` in `keyspace`.
     pub fn put_in(
         &mut self,
@@ -102,6 +112,21 @@ impl Batch {
             let op = OpRef::Merge { key: key.as_ref(), operand: &operand };
             self.operations.push(keyspace.core().id, op)
         });
+        self.remember(added)
+    }
+
+    /// [`Self::merge_in`] without a check by the merge operator, which need not be known: the
+    /// operand was checked when it was first written.
+    pub(crate) fn merge_unchecked_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        operand: &[u8],
+    ) -> &mut Self {
+        let operand = Operand::single(operand).encode();
+        let added = self.check(keyspace);
+        let op = OpRef::Merge { key, operand: &operand };
+        let added = added.and_then(|()| self.operations.push(keyspace.core().id, op));
         self.remember(added)
     }
 

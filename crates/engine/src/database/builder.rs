@@ -158,8 +158,8 @@ impl Builder {
         self
     }
 
-    /// Options of the keyspace `name`, which hold from the first moment of the open on; its name may
-    /// be `default`. A keyspace that does not exist yet has them once it is created.
+    /// Options of the keyspace `name`, which hold from the first moment of the open on; its name
+    /// may be `default`. A keyspace that does not exist yet has them once it is created.
     ///
     /// ```
     /// # fn main() -> shamba::Result<()> {

@@ -131,6 +131,9 @@ pub(super) fn describe(catalog: &Catalog) -> String {
         let memtables: Vec<String> =
             view.memtables.iter().map(|memtable| entries(memtable.entries())).collect();
         let _ = writeln!(text, "keyspace \"{}\"", keyspace.name.escape_default());
+        if let Some(merging) = view.merging() {
+            let _ = writeln!(text, "merge operator: {:?}", merging.name());
+        }
         let _ = writeln!(text, "memtables: {}", memtables.join(", "));
         let _ = writeln!(text, "{}", view.version);
     }

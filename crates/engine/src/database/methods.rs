@@ -127,6 +127,111 @@ macro_rules! read_methods {
             self.read_at().range(..)
         }
 
+        /// The keys of a range, without their values: a large value is not read from its file.
+        /// Counting them walks all of them.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// db.put("a", "1")?;
+        /// db.put("b", vec![0; 1 << 20])?;
+        /// let keys = db.keys(..).collect::<Result<Vec<_>, _>>()?;
+        /// assert_eq!(keys, ["a", "b"]);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        pub fn keys(&self, range: impl KeyRange) -> Keys {
+            self.read_at().keys(range)
+        }
+
+        /// The entry with the smallest key.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// assert_eq!(db.first()?, None);
+        /// db.put("b", "2")?;
+        /// db.put("a", "1")?;
+        /// let (key, value) = db.first()?.expect("an entry");
+        /// assert_eq!((&key[..], &value[..]), (&b"a"[..], &b"1"[..]));
+        /// assert_eq!(&db.last()?.expect("an entry").0[..], b"b");
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn first(&self) -> Result<Option<(Slice, Slice)>> {
+            self.iter().next().transpose()
+        }
+
+        /// The entry with the largest key.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn last(&self) -> Result<Option<(Slice, Slice)>> {
+            self.iter().next_back().transpose()
+        }
+
+        /// Approximate bytes that a range takes: of tables on storage, and of keys and values in
+        /// memtables. Versions that are overwritten or deleted count until a compaction drops
+        /// them. Reads no file; walks the entries of the range in memtables.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// for number in 0..1_000u32 {
+        ///     db.put(number.to_be_bytes(), [7; 100])?;
+        /// }
+        /// let half = db.approximate_size(..500u32.to_be_bytes())?;
+        /// assert_eq!(half, 500 * 104);
+        /// assert_eq!(db.approximate_count(..500u32.to_be_bytes())?, 500);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// `Closed`; `Invalid` if the keyspace was dropped.
+        pub fn approximate_size(&self, range: impl KeyRange) -> Result<u64> {
+            let estimate = self.read_at().estimate(range)?;
+            Ok(estimate.table_bytes + estimate.memtable_bytes)
+        }
+
+        /// Approximate number of entries in a range, tombstones and overwritten versions included;
+        /// otherwise as `approximate_size`. The exact number is that of `keys`, in time that grows
+        /// with it.
+        ///
+        /// # Errors
+        /// As `approximate_size`.
+        pub fn approximate_count(&self, range: impl KeyRange) -> Result<u64> {
+            Ok(self.read_at().estimate(range)?.entries)
+        }
+
+        /// At most `parts` - 1 keys that split a range into parts of about equal bytes, for scans
+        /// in parallel. Fewer where there is too little to split.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().expect("a temporary directory");
+        /// # let db = shamba::Db::open(dir.path().join("db"))?;
+        /// for number in 0..10_000u32 {
+        ///     db.put(number.to_be_bytes(), "value")?;
+        /// }
+        /// let points = db.split_points(.., 4)?;
+        /// let starts = [Vec::new()].into_iter().chain(points.clone());
+        /// let ends = points.into_iter().chain([vec![0xff; 4]]);
+        /// let counts: Vec<usize> = std::thread::scope(|scope| {
+        ///     let count = |(start, end)| scope.spawn(|| db.range(start..end).count());
+        ///     let threads: Vec<_> = starts.zip(ends).map(count).collect();
+        ///     threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        /// });
+        /// assert_eq!(counts.len(), 4);
+        /// assert_eq!(counts.into_iter().sum::<usize>(), 10_000);
+        /// # Ok::<(), shamba::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        /// As `approximate_size`.
+        pub fn split_points(&self, range: impl KeyRange, parts: usize) -> Result<Vec<Vec<u8>>> {
+            self.read_at().split_points(range, parts)
+        }
+
         /// A cursor without a position, which reads the state as of this call.
         pub fn cursor(&self) -> Cursor {
             self.read_at().cursor()
@@ -250,8 +355,29 @@ macro_rules! write_methods {
             self.database().writer.commit(&mut operations, options.into()).map(drop)
         }
 
-        /// Adds an operand to `key`, from which the keyspace's merge operator makes its value. Reads
-        /// nothing, so it costs as little as `put`; many threads may merge the same key.
+        /// Removes every key that begins with `prefix`, with a single small entry. An empty prefix
+        /// is that of all keys.
+        ///
+        /// # Errors
+        /// As `put`.
+        pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+            self.delete_prefix_with(prefix, WriteOptions::new())
+        }
+
+        /// `delete_prefix` with a durability and a deadline of its own.
+        ///
+        /// # Errors
+        /// As `put_with`.
+        pub fn delete_prefix_with(
+            &self,
+            prefix: impl AsRef<[u8]>,
+            options: impl Into<WriteOptions>,
+        ) -> Result<()> {
+            self.delete_range_with(PrefixRange::of(prefix.as_ref()), options)
+        }
+
+        /// Adds an operand to `key`, from which the keyspace's merge operator makes its value.
+        /// Reads nothing, so it costs as little as `put`; many threads may merge the same key.
         ///
         /// ```
         /// # let dir = tempfile::tempdir().expect("a temporary directory");
@@ -267,8 +393,8 @@ macro_rules! write_methods {
         /// ```
         ///
         /// # Errors
-        /// As `put`; `Invalid` if the keyspace has no merge operator, for an operand that it refuses
-        /// and for one over 65,535 bytes.
+        /// As `put`; `Invalid` if the keyspace has no merge operator, for an operand that it
+        /// refuses and for one over 65,535 bytes.
         pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
             self.merge_with(key, operand, WriteOptions::new())
         }

@@ -32,10 +32,10 @@ use crate::database::conditional::Swap;
 use crate::database::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::key_range::KeyRange;
+use crate::key_range::{KeyRange, PrefixRange};
 use crate::metrics::Stats;
 use crate::options::keyspace::KeyspaceOptions;
-use crate::reads::cursor::{Cursor, Iter};
+use crate::reads::cursor::{Cursor, Iter, Keys};
 use crate::reads::options::{HashedKey, ReadOptions};
 use crate::reads::reader::ReadAt;
 use crate::trace::Recording;
@@ -173,7 +173,8 @@ impl Db {
     /// # Ok::<(), shamba::Error>(())
     /// ```
     pub fn with(&self, options: &ReadOptions) -> Reader {
-        Reader { db: self.clone(), options: options.clone() }
+        let (db, keyspace) = (self.clone(), Arc::clone(&self.keyspace));
+        Reader { db, keyspace, snapshot: None, options: options.clone() }
     }
 
     /// The digest of `key`, for lookups in several keyspaces with one hash. For a key that is too
@@ -506,6 +507,12 @@ impl Keyspace {
         &self.keyspace.name
     }
 
+    /// The recorded name of the merge operator; `None` if the keyspace has none. Its code may be
+    /// missing in this open.
+    pub fn merge_operator(&self) -> Option<String> {
+        self.keyspace.load().merging().map(|merging| merging.name().to_owned())
+    }
+
     pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {
         &self.keyspace
     }
@@ -534,6 +541,23 @@ impl Keyspace {
 
     read_methods!();
     write_methods!();
+
+    /// The read methods, with options; as [`Db::with`].
+    pub fn with(&self, options: &ReadOptions) -> Reader {
+        let (db, keyspace) = (self.db.clone(), Arc::clone(&self.keyspace));
+        Reader { db, keyspace, snapshot: None, options: options.clone() }
+    }
+
+    /// Adds many sorted entries at once, as tables, bypassing the log; as [`Db::ingest`].
+    ///
+    /// # Errors
+    /// As [`Db::ingest`].
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        self.database().scheduler.flusher().ingest(&self.keyspace, 0, pairs)
+    }
 
     /// Levels and counters of this keyspace's tree; the counters of lookups are those of the whole
     /// database.

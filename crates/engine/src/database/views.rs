@@ -33,6 +33,12 @@ impl Snapshot {
         self.guard.seq().0
     }
 
+    /// The read methods, with options; as [`Db::with`].
+    pub fn with(&self, options: &ReadOptions) -> Reader {
+        let (db, keyspace) = (self.db.clone(), Arc::clone(&self.keyspace));
+        Reader { db, keyspace, snapshot: Some(Arc::clone(&self.guard)), options: options.clone() }
+    }
+
     fn read_at(&self) -> ReadAt<'_> {
         ReadAt { keyspace: &self.keyspace, snapshot: Some(&self.guard), ..self.db.read_at() }
     }
@@ -40,10 +46,12 @@ impl Snapshot {
     read_methods!();
 }
 
-/// The read methods with options. Made by [`Db::with`].
+/// The read methods with options. Made by [`Db::with`], [`Keyspace::with`] and [`Snapshot::with`].
 #[derive(Clone)]
 pub struct Reader {
     pub(super) db: Db,
+    pub(super) keyspace: Arc<KeyspaceCore>,
+    pub(super) snapshot: Option<Arc<SnapshotGuard>>,
     pub(super) options: ReadOptions,
 }
 
@@ -55,7 +63,8 @@ impl std::fmt::Debug for Reader {
 
 impl Reader {
     fn read_at(&self) -> ReadAt<'_> {
-        ReadAt { options: &self.options, ..self.db.read_at() }
+        let (keyspace, snapshot) = (&self.keyspace, self.snapshot.as_ref());
+        ReadAt { keyspace, snapshot, options: &self.options, ..self.db.read_at() }
     }
 
     read_methods!();

@@ -56,6 +56,19 @@ impl KeyspaceOptions {
         self.merging = Some(Arc::new(merging));
         Ok(self)
     }
+
+    /// Checks an operand as [`crate::Db::merge`] does, for example before a database is created for
+    /// it.
+    ///
+    /// # Errors
+    /// `Invalid` for an operand that the merge operator refuses, for one over 65,535 bytes, and if
+    /// there is no merge operator in these options.
+    pub fn check_operand(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        let Some(merging) = &self.merging else {
+            return Err(Error::invalid("the options of the keyspace have no merge operator"));
+        };
+        Ok(merging.check(key.as_ref(), operand.as_ref())?)
+    }
 }
 
 /// The options that an open was given, by the names of keyspaces.
@@ -142,5 +155,14 @@ mod tests {
         }
         assert!(KeyspaceOptions::new().merge_operator_named("shamba.append:2c").is_ok());
         assert!(KeyspaceOptions::new().merge_operator_named("own").is_err());
+    }
+
+    #[test]
+    fn operands_are_checked_before_an_open() {
+        let counting = KeyspaceOptions::new().merge_operator_named("shamba.add-u64").expect("built in");
+        counting.check_operand("k", 1u64.to_le_bytes()).expect("a number");
+        for refused in [counting.check_operand("k", "1"), KeyspaceOptions::new().check_operand("k", "1")] {
+            assert_eq!(refused.expect_err("no operand").kind(), ErrorKind::Invalid);
+        }
     }
 }

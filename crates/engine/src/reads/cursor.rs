@@ -53,6 +53,42 @@ impl fmt::Debug for Iter {
     }
 }
 
+/// The keys of a range, in key order, from both ends. Made by [`crate::Db::keys`].
+///
+/// Each item is a result: an error ends the iteration. No key is returned by both ends.
+#[must_use = "an iterator reads nothing until it is walked"]
+pub struct Keys(BothEnds);
+
+impl Keys {
+    /// The keys that `source`, which reads no values, finds in `range`.
+    pub(crate) fn new(source: ScanSource, range: KeyRange) -> Self {
+        debug_assert!(!source.reads_values, "values are read that nobody asks for");
+        Self(BothEnds::new(source, range))
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Slice>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.0.next()?.map(|(key, _)| key).map_err(Error::from))
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        Some(self.0.next_back()?.map(|(key, _)| key).map_err(Error::from))
+    }
+}
+
+impl std::iter::FusedIterator for Keys {}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A position in a keyspace that can be moved by seeks and by steps in both directions.
 ///
 /// A new cursor has no position: [`next`](Self::next) goes to the first key, [`prev`](Self::prev)

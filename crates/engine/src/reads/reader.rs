@@ -11,7 +11,7 @@ use bytes::Bytes;
 use shamba_key::{SeqNo, hashes_on_this_thread};
 use shamba_table::{Value, ValueMode};
 
-use super::cursor::{Cursor, Iter};
+use super::cursor::{Cursor, Iter, Keys};
 use super::options::{HashedKey, ReadOptions};
 use super::{Keeper, Reads};
 use crate::catalog::KeyspaceCore;
@@ -28,6 +28,7 @@ use shamba_tree::lookup::sampler::Sampler;
 use shamba_tree::slice::Slice;
 use shamba_tree::snapshot::SnapshotGuard;
 use shamba_tree::version::KeyRange as Span;
+use shamba_tree::view::estimate::Estimate;
 use shamba_tree::view::{View, ViewSource};
 
 /// A keyspace at a snapshot or at the newest state, with options. It borrows from a handle, so that
@@ -226,6 +227,7 @@ impl ReadAt<'_> {
             owner: self.keeper.owner(),
             seq,
             walk: self.options.walk(self.reads.settings.budget_bytes()),
+            reads_values: true,
             samples: self.reads.settings.statistics,
             notes: if self.reads.recorder.is_on() { self.reads.scan_notes(self.keyspace) } else { None },
         }
@@ -250,6 +252,22 @@ impl ReadAt<'_> {
 
     pub fn prefix(&self, prefix: &[u8]) -> Iter {
         Iter::new(self.scan_source(), self.bounded(prefix_range(prefix)))
+    }
+
+    pub fn keys(&self, range: impl KeyRange) -> Keys {
+        let source = ScanSource { reads_values: false, ..self.scan_source() };
+        Keys::new(source, self.bounded(half_open(&range)))
+    }
+
+    pub fn estimate(&self, range: impl KeyRange) -> Result<Estimate> {
+        self.keyspace.check_usable()?;
+        Ok(self.keyspace.load().estimate(&self.bounded(half_open(&range)))?)
+    }
+
+    pub fn split_points(&self, range: impl KeyRange, parts: usize) -> Result<Vec<Vec<u8>>> {
+        self.keyspace.check_usable()?;
+        let points = self.keyspace.load().split_points(&self.bounded(half_open(&range)), parts)?;
+        Ok(points.into_iter().map(Vec::from).collect())
     }
 
     pub fn cursor(&self) -> Cursor {

@@ -16,9 +16,10 @@ use bytes::Bytes;
 use shamba_tree::slice::Slice;
 use shamba_tree::version::KeyRange;
 
+use super::Transaction;
+use super::own::seen;
 use super::reads::ScanNo;
 use super::writes::{KeyspaceWrites, State};
-use super::{Transaction, seen};
 use crate::catalog::KeyspaceCore;
 use crate::database::Keyspace;
 use crate::error::Result;

@@ -19,6 +19,7 @@
 mod commit;
 mod iter;
 mod options;
+mod own;
 mod ranges;
 mod reads;
 mod retry;
@@ -27,7 +28,7 @@ mod writes;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{KeyDigest, KeyspaceId, Operand};
+use shamba_key::{KeyDigest, KeyspaceId};
 use shamba_log::wal::OpRef;
 use shamba_table::{Charge, LedgerPart};
 use shamba_tree::slice::Slice;
@@ -36,21 +37,21 @@ use shamba_tree::version::KeyRange as Span;
 
 pub use self::iter::TransactionIter;
 pub use self::options::{Isolation, TransactionOptions};
+use self::own::seen;
 use self::reads::{ReadSet, ScanNo};
 pub use self::writes::Savepoint;
-use self::writes::{KeyspaceWrites, State, Writes, bytes_of};
-use crate::catalog::KeyspaceCore;
+use self::writes::{KeyspaceWrites, State, Writes};
 use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
-use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
+use crate::key_range::{KeyRange, PrefixRange, check_key, half_open, prefix_range};
 use crate::lock_order;
 use crate::ranked::Ranked;
 use crate::reads::cursor::Cursor;
 use crate::reads::options::HashedKey;
 use crate::telemetry::hold_events;
 use crate::writer::WriteOptions;
-use crate::writer::operations::{check_op, with_range_delete};
+use crate::writer::operations::with_range_delete;
 
 /// Bytes of a transaction that are not charged, and the step in which more are.
 const FREE_BYTES: u64 = 16 << 10;
@@ -374,6 +375,22 @@ impl Transaction {
         with_range_delete(&range, |op| self.write(keyspace.core().id, op))
     }
 
+    /// Removes every key that begins with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range(PrefixRange::of(prefix))
+    }
+
+    /// Removes every key that begins with `prefix` from `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::put_in`].
+    pub fn delete_prefix_in(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range_in(keyspace, PrefixRange::of(prefix))
+    }
+
     /// Number of keys and ranges that the transaction writes.
     pub fn len(&self) -> usize {
         self.writes.len()
@@ -525,65 +542,6 @@ impl Transaction {
         if keyspace.is_of(self.db()) { self.writes.of(keyspace.core().id) } else { None }
     }
 
-    fn write(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) -> Result<()> {
-        check_op(op)?;
-        let read_bytes = self.noted.lock().reads.bytes();
-        self.check_memory(self.writes.bytes() + read_bytes + bytes_of(op))?;
-        self.apply(keyspace, op);
-        let bytes = self.writes.bytes() + read_bytes;
-        if bytes > FREE_BYTES {
-            self.charge_again();
-        }
-        Ok(())
-    }
-
-    /// Adds an operand to a key. One that follows a write of this transaction is folded into it.
-    fn merge_op(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
-        let core = keyspace.core();
-        let stored = core.operand(key, operand)?;
-        let own = self.writes.of(core.id).and_then(|writes| writes.get(key));
-        let base = match &own {
-            None | Some(State::Merged(_)) => {
-                return self.write(core.id, OpRef::Merge { key, operand: &stored });
-            }
-            Some(State::Put(value)) => Some(&value[..]),
-            Some(State::Deleted) => None,
-        };
-        let value = core.fold(key, base, &[operand])?;
-        self.write(core.id, OpRef::Put { key, value: &value })
-    }
-
-    /// Adds an operation, whose memory was checked, to the writes.
-    fn apply(&mut self, keyspace: KeyspaceId, op: OpRef<'_>) {
-        match op {
-            OpRef::Merge { key, operand } => {
-                let operand = Operand::decode(operand).map_or(&[][..], |operand| operand.bytes);
-                let known = self.writes.of(keyspace).and_then(|writes| writes.get(key));
-                let mut operands = match known {
-                    Some(State::Merged(operands)) => operands,
-                    known => {
-                        debug_assert!(known.is_none(), "an operand over the own write {known:?}");
-                        Vec::new()
-                    }
-                };
-                operands.push(Bytes::copy_from_slice(operand));
-                self.writes.set(keyspace, Bytes::copy_from_slice(key), State::Merged(operands));
-            }
-            OpRef::Put { key, value } => {
-                let value = State::Put(Bytes::copy_from_slice(value));
-                self.writes.set(keyspace, Bytes::copy_from_slice(key), value);
-            }
-            OpRef::Delete { key } => {
-                self.writes.set(keyspace, Bytes::copy_from_slice(key), State::Deleted);
-            }
-            OpRef::RangeDelete { start, end } => {
-                let range =
-                    Span { lower: Bytes::copy_from_slice(start), upper: end.map(Bytes::copy_from_slice) };
-                self.writes.delete_range(keyspace, range);
-            }
-        }
-    }
-
     /// Charges `bytes` in steps. The caller holds its events.
     fn charge(&self, charge: &mut Charge, bytes: u64) {
         let bytes = if bytes <= FREE_BYTES { 0 } else { bytes.next_multiple_of(FREE_BYTES) };
@@ -621,24 +579,5 @@ impl Transaction {
             )));
         }
         keyspace.core().check_usable()
-    }
-}
-
-/// The value of a key of which the transaction has the state `own`; `before` looks up the value that
-/// it had before.
-fn seen(
-    keyspace: &KeyspaceCore,
-    key: &[u8],
-    own: Option<State>,
-    before: impl FnOnce() -> Result<Option<Slice>>,
-) -> Result<Option<Slice>> {
-    match own {
-        None => before(),
-        Some(State::Put(value)) => Ok(Some(Slice::from_bytes(value))),
-        Some(State::Deleted) => Ok(None),
-        Some(State::Merged(operands)) => {
-            let operands: Vec<&[u8]> = operands.iter().map(|operand| &operand[..]).collect();
-            keyspace.fold(key, before()?.as_deref(), &operands).map(|value| Some(Slice::from(value)))
-        }
     }
 }

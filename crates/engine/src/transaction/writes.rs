@@ -1,9 +1,9 @@
 //! The writes of a transaction that are not committed: the newest state of every key and range.
 //!
-//! For each keyspace there is a map from keys to values, to their absence or to operands of the merge
-//! operator, and a set of deleted ranges. A delete of a range removes the keys in it from the map; a later put of such a key comes
-//! into the map, which stands above the ranges. So the commit writes the ranges first, then the
-//! keys, each once.
+//! For each keyspace there is a map from keys to values, to their absence or to operands of the
+//! merge operator, and a set of deleted ranges. A delete of a range removes the keys in it from the
+//! map; a later put of such a key comes into the map, which stands above the ranges. So the commit
+//! writes the ranges first, then the keys, each once.
 //!
 //! While there is a savepoint, every change is followed by what reverses it.
 //!
@@ -50,7 +50,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// What is read of it, without the memory for it.
+    /// Bytes of values and operands.
     fn bytes(&self) -> usize {
         match self {
             Self::Put(value) => value.len(),

@@ -6,7 +6,7 @@
 //!                                  one in it; nearly always 0
 //!             operations           one after the other; each takes the next sequence number
 //!
-//! operation:  kind       1         1 put, 2 delete, 3 range delete, 4 merge (the bytes of entry kinds)
+//! operation:  kind       1         1 put, 2 delete, 3 range delete, 4 merge: as of entry kinds
 //!                                  + 0x80: it is the first of its batch
 //!                                  + 0x40: it states its keyspace; else that is the default one
 //!             keyspace   varint    if stated

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba_env::{Env, MemFs, Rng, SeededRng, append_all, read_file};
-use shamba_key::SeqNo;
+use shamba_key::{Operand, SeqNo};
 
 use super::head::{Head, Predecessor};
 use super::*;

@@ -41,7 +41,7 @@ const _: () = assert!(SectionKind::ALL.len() <= PLACES);
 pub(crate) struct Footer {
     pub(crate) sections: Vec<Section>,
     pub(crate) digest: DigestFn,
-    /// Required features of the file: [`super::FEATURE_VALUES`].
+    /// Required features of the file: [`super::FEATURE_VALUES`] and [`super::FEATURE_OPERANDS`].
     pub(crate) required: u64,
 }
 

@@ -46,8 +46,11 @@ pub(crate) const REQUIRED_KNOWN: u64 = FEATURE_TAGGED_BLOCKS;
 /// A required feature in the footer: the data section has chunks of large values
 /// ([`crate::values`]).
 pub(crate) const FEATURE_VALUES: u64 = 1;
+/// A required feature in the footer: the data section has operands of merge operators
+/// ([`shamba_key::Operand`]).
+pub(crate) const FEATURE_OPERANDS: u64 = 2;
 /// Required feature bits in the footer that this build knows.
-pub(crate) const REQUIRED_KNOWN_AT_END: u64 = FEATURE_VALUES;
+pub(crate) const REQUIRED_KNOWN_AT_END: u64 = FEATURE_VALUES | FEATURE_OPERANDS;
 
 /// The kinds of sections. The byte values are stored in files: never reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -12,7 +12,7 @@ use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
 use crate::format::header::{self, Header};
 use crate::format::properties::Properties;
-use crate::format::{FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
+use crate::format::{FEATURE_OPERANDS, FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
 use crate::id::BirthId;
 use crate::index::Index;
 use crate::ledger::Ledger;
@@ -39,6 +39,13 @@ pub(crate) struct Loaded {
     /// `None`: the table has no filter, or its geometry is damaged.
     pub(crate) filter: Option<StoredFilter>,
     pub(crate) filter_damage: Option<Error>,
+}
+
+impl Loaded {
+    /// Whether the data section has operands of merge operators.
+    pub(crate) fn has_operands(&self) -> bool {
+        self.footer.required & FEATURE_OPERANDS != 0
+    }
 }
 
 /// Loads the table in `file`, whose birth id must be `birth` if one is given. The index has the

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use shamba_key::{DigestFn, EntryKind, SeqNo, internal_cmp};
+use shamba_key::{DigestFn, EntryKind, Operand, SeqNo, internal_cmp};
 
 use super::filter::TableFilter;
 use super::load::{
@@ -266,6 +266,10 @@ impl Check<'_> {
             match entry.kind {
                 EntryKind::ValueRef => self.value(&key, entry.seq, entry.value)?,
                 kind => {
+                    if kind == EntryKind::Merge {
+                        check_operand(loaded, entry.value)
+                            .map_err(|detail| damaged(format!("entry {place}: {detail}")))?;
+                    }
                     self.seen.value_bytes += entry.value.len() as u64;
                     self.seen.content.add(&key, entry.seq, kind, entry.value);
                 }
@@ -330,6 +334,16 @@ pub(super) fn chunks_end(loaded: &Loaded, block: DataBlock<'_>, handle: Handle, 
         end = reference.end();
     }
     Ok(end)
+}
+
+/// Checks the value of an entry that is an operand, and that the table states that it has operands:
+/// a build that does not know them must refuse the whole table.
+fn check_operand(loaded: &Loaded, stored: &[u8]) -> std::result::Result<(), String> {
+    Operand::decode(stored)?;
+    if loaded.has_operands() {
+        return Ok(());
+    }
+    Err("an operand in a table whose footer states none".to_owned())
 }
 
 /// Checks that the gap before a block is zero.

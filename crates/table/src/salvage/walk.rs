@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, Operand, SeqNo};
 
 use super::find::{Finder, Found};
 use super::{ListedPartition, Salvage, corrupt};
@@ -36,9 +36,11 @@ pub struct SalvagedEntry {
     pub key: Vec<u8>,
     /// Sequence number.
     pub seq: SeqNo,
-    /// A put, a delete, or a put whose value [`Salvage::read_large`] reads.
+    /// A put, a delete, an operand of a merge operator, or a put whose value
+    /// [`Salvage::read_large`] reads.
     pub kind: EntryKind,
-    /// The value; for a large one, the reference to it.
+    /// The value; for a large one, the reference to it; for an operand, its stored form
+    /// ([`Operand`]).
     pub value: Bytes,
 }
 
@@ -441,8 +443,12 @@ fn entries_of(payload: Bytes) -> std::result::Result<Vec<SalvagedEntry>, String>
     let mut key = Vec::new();
     for number in 0..block.len() {
         let parts = block.entry(number, &mut key)?;
-        if !matches!(parts.kind, EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef) {
-            return Err(format!("entry {number} is a {:?}", parts.kind));
+        match parts.kind {
+            EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef => {}
+            EntryKind::Merge => {
+                _ = Operand::decode(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
+            }
+            kind => return Err(format!("entry {number} is a {kind:?}")),
         }
         let value = payload.slice(parts.value_start..parts.value_start + parts.value.len());
         entries.push(SalvagedEntry { key: key.clone(), seq: parts.seq, kind: parts.kind, value });

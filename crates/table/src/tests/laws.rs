@@ -24,8 +24,13 @@ fn random_rows(dice: &Dice) -> Vec<Row> {
             };
             let fill = dice.below(256) as u8;
             let text = dice.below(2) == 0;
-            let value = (0..bytes).map(|_| if text { fill } else { dice.below(256) as u8 }).collect();
+            let mut value: Vec<u8> =
+                (0..bytes).map(|_| if text { fill } else { dice.below(256) as u8 }).collect();
             let kind = [EntryKind::Put, EntryKind::Put, EntryKind::Delete, EntryKind::Merge][dice.below(4)];
+            if kind == EntryKind::Merge {
+                value.truncate(MAX_OPERAND_BYTES);
+                value = Operand { reach: dice.below(2) as u64, bytes: &value }.encode();
+            }
             rows.push(Row { key: key.clone(), seq: SeqNo(1 + dice.below(60) as u64), kind, value });
         }
     }

@@ -10,6 +10,7 @@ mod future;
 mod large;
 mod laws;
 mod limits;
+mod operands;
 mod page;
 mod placed;
 mod residency;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_env::{Env, MemFs, SeededRng, WriteFile, append_all};
 use shamba_filter::FilterLayout;
-use shamba_key::{DigestFn, DigestKind, EntryKind, SeqNo};
+use shamba_key::{DigestFn, DigestKind, EntryKind, MAX_OPERAND_BYTES, Operand, SeqNo};
 
 use crate::*;
 

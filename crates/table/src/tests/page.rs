@@ -110,3 +110,15 @@ fn a_table_of_plain_data_blocks_is_read_as_ever() {
     let described = describe(&rig.env, &rig.path(), None).expect("described");
     assert_eq!(described.blocks[0].layout, "plain");
 }
+
+#[test]
+fn the_page_shows_the_stored_forms_of_operands() {
+    let single = Operand::single(b"+1");
+    let combined = Operand { reach: 3, bytes: b"+6" };
+    let line = |operand: Operand<'_>, text: &str| {
+        let hex: Vec<String> = operand.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{:<37}{text}\n", hex.join(" "))
+    };
+    let found = line(single, "flag 0, operand +1") + &line(combined, "flag 1, reach 3, operand +6");
+    assert!(found == fenced("## Operands"), "the page differs; the bytes are\n{found}");
+}

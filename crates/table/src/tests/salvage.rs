@@ -26,6 +26,10 @@ fn rows() -> Vec<Row> {
     }
     rows[5].kind = EntryKind::Delete;
     rows[5].value.clear();
+    for (at, reach) in [(7, 0), (16, 150)] {
+        rows[at].kind = EntryKind::Merge;
+        rows[at].value = Operand { reach, bytes: b"an operand" }.encode();
+    }
     sorted(rows)
 }
 

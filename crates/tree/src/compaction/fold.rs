@@ -1,5 +1,5 @@
-//! What a flush or compaction writes of its input: the versions that readers can see, with the
-//! operands of merge operators folded.
+//! Reduces the input of a flush or compaction to what it writes: the versions that readers can see,
+//! with the operands of merge operators folded.
 //!
 //! [`Folding`] takes the versions in internal order and passes on what remains. Operands of one key
 //! and one stripe of history ([`super::retention`]) become one entry with the sequence number of
@@ -64,7 +64,7 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// What is known about the version below a chain.
+/// The version below a chain, as far as it is known.
 #[derive(Clone, Copy)]
 enum Below<'b> {
     /// It may be anywhere.
@@ -101,10 +101,9 @@ impl<'a> Folding<'a> {
     pub fn take<O: FoldOutput>(&mut self, entries: &impl EntryIter, output: &mut O) -> Result<(), O::Error> {
         let EntryView { key, seq, kind, value, .. } = entries.view();
         let decision = self.retention.decide(key, seq, kind);
-        if kind == EntryKind::Merge || !self.pending.operands.is_empty() {
-            if self.take_chained(entries, decision, output)? {
-                return Ok(());
-            }
+        let is_chained = kind == EntryKind::Merge || !self.pending.operands.is_empty();
+        if is_chained && self.take_chained(entries, decision, output)? {
+            return Ok(());
         }
         if decision.is_kept {
             self.written += 1;

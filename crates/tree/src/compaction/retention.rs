@@ -35,7 +35,7 @@ pub struct Retention<'a> {
     is_open: bool,
 }
 
-/// What becomes of a version.
+/// The fate of a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
     /// Whether it is kept.

@@ -150,14 +150,20 @@ impl Batch {
         last.value = self.copies.bytes.len() as u32;
     }
 
+    /// Adds a key with an empty value.
+    pub(super) fn push_without_value(&mut self, key: &[u8]) {
+        debug_assert!(self.long.is_none(), "an entry follows a long value, which ends a batch");
+        self.copies.bytes.extend_from_slice(key);
+        let end = self.copies.bytes.len() as u32;
+        self.copies.ends.push(Ends { key: end, value: end });
+    }
+
     /// Adds a key with a value that no source holds.
     pub(super) fn push_folded(&mut self, key: &[u8], value: Slice) {
         let entry =
             EntryView { key, seq: SeqNo::ZERO, kind: EntryKind::Put, value: &value, is_last_at_hand: false };
         if !self.push_short(entry) {
-            self.copies.bytes.extend_from_slice(key);
-            let end = self.copies.bytes.len() as u32;
-            self.copies.ends.push(Ends { key: end, value: end });
+            self.push_without_value(key);
             self.set_long(value);
         }
     }

@@ -63,6 +63,9 @@ pub struct ScanSource {
     pub seq: Arc<SnapshotGuard>,
     /// How tables are read.
     pub walk: Walk,
+    /// Whether values are wanted. Otherwise large ones and operands are not read, and the values of
+    /// entries mean nothing.
+    pub reads_values: bool,
     /// Whether some of its seeks are sampled.
     pub samples: bool,
     /// The recorder of the scan's steps, if a trace is recorded.
@@ -398,10 +401,12 @@ fn begin<'l>(
     match live.take() {
         Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) => {
             left.iter.restart(seq, range.clone(), source.walk);
+            left.iter.read_values(source.reads_values);
             Ok(&mut live.insert(left).iter)
         }
         _ => {
-            let iter = VisibleIter::new(view, seq, range.clone(), source.walk);
+            let mut iter = VisibleIter::new(view, seq, range.clone(), source.walk);
+            iter.read_values(source.reads_values);
             Ok(&mut live.insert(source.owner.iterators().live(iter)).iter)
         }
     }

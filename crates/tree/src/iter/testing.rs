@@ -167,6 +167,7 @@ impl Store {
             owner: Arc::clone(&self.registry) as Arc<dyn super::registry::Owner>,
             seq,
             walk: WALK,
+            reads_values: true,
             samples: true,
             notes: None,
         }

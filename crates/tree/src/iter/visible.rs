@@ -61,6 +61,7 @@ pub struct VisibleIter {
     /// For each memtable, its largest sequence number before its iterator was made.
     seen: Vec<SeqNo>,
     tombstones: Tombstones,
+    reads_values: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +86,14 @@ impl VisibleIter {
         );
         let merge = MergeIter::new(sources);
         let tombstones = Tombstones::of(&view, seq);
-        Self { view, seq, range, merge, came: Came::Forward, key: Vec::new(), seen, tombstones }
+        let (came, key, reads_values) = (Came::Forward, Vec::new(), true);
+        Self { view, seq, range, merge, came, key, seen, tombstones, reads_values }
+    }
+
+    /// Sets whether values are wanted (by default they are). Otherwise some entries come with
+    /// another value, or without one.
+    pub fn read_values(&mut self, reads_values: bool) {
+        self.reads_values = reads_values;
     }
 
     /// Starts again like a new iterator of the same view, but keeps the memory and the sources.
@@ -226,7 +234,13 @@ impl VisibleIter {
             let floor = self.tombstones.floor(&self.key);
             debug_assert!(self.merge.seq() <= self.seq, "a reader at {} sees {}", self.seq, self.merge.seq());
             let hidden = self.merge.seq() <= floor;
-            if !hidden && matches!(kind, EntryKind::Put | EntryKind::ValueRef) {
+            let is_present = matches!(kind, EntryKind::Put | EntryKind::ValueRef | EntryKind::Merge);
+            if !hidden && is_present && !self.reads_values {
+                out.push_without_value(&self.key);
+                if out.has_enough() {
+                    return Ok(true);
+                }
+            } else if !hidden && matches!(kind, EntryKind::Put | EntryKind::ValueRef) {
                 out.push(&self.merge);
                 if kind == EntryKind::ValueRef {
                     self.put_together(out)?;
@@ -410,6 +424,18 @@ impl VisibleIter {
                 out.pop();
             }
             match newest? {
+                Some((seq, kind)) if seq > floor && !self.reads_values && kind != EntryKind::Delete => {
+                    if shown {
+                        out.pop();
+                    }
+                    if kind == EntryKind::PutWithExpiry {
+                        return Err(unsupported(kind, &self.key));
+                    }
+                    out.push_without_value(&self.key);
+                    if out.has_enough() {
+                        return Ok(true);
+                    }
+                }
                 Some((seq, _)) if seq <= floor => {
                     covered += 1;
                     if covered == STEPS_BEFORE_SEEK {

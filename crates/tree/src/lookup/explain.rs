@@ -430,7 +430,8 @@ impl fmt::Display for Step {
             Action::RecordFound => f.write_str("knows that the tables have no entry")?,
             Action::Folded { operands, has_base, operator } => {
                 let base = if *has_base { "the value below them" } else { "no value" };
-                write!(f, "{operator:?} applied {operands} operands to {base}")?;
+                let plural = if *operands == 1 { "" } else { "s" };
+                write!(f, "{operator:?} applied {operands} operand{plural} to {base}")?;
             }
             Action::OutOfRange => f.write_str("no table has the key in its range; nothing read")?,
             Action::NoFilter => f.write_str("no filter, so it must be searched")?,

@@ -52,7 +52,7 @@ pub struct Append {
 }
 
 fn number<const N: usize>(bytes: &[u8]) -> MergeResult<[u8; N]> {
-    bytes.try_into().map_err(|_| format!("a number of {} bytes instead of {N}", bytes.len()).into())
+    bytes.try_into().map_err(|_| format!("a number has {N} bytes, not {}", bytes.len()).into())
 }
 
 impl AssociativeMerge for AddU64 {

@@ -12,11 +12,11 @@ use shamba_table::Value;
 use super::{Merging, no_operator};
 use crate::error::{Error, Result};
 
-/// Operands after which a reader asks for a folded value, and leaves one. So many steps along the
-/// chain cost less than a microsecond.
+/// Operands after which a reader asks for a folded value, and leaves one. That number of steps
+/// along the chain costs less than a microsecond.
 pub const LONG_OPERANDS: usize = 32;
 
-/// What a version of the key means for a chain.
+/// The meaning of a version of the key for a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
     /// The chain goes on below it.
@@ -87,15 +87,14 @@ impl Chain {
         self.operands.len()
     }
 
-    /// Puts a folded value in the place of the operands that it contains. False if it contains
-    /// none of the next versions: it is older than the last operand taken reaches.
+    /// Removes the operands that a folded value at this sequence number contains.
     pub fn cut_at(&mut self, folded: SeqNo) {
         while self.operands.last().is_some_and(|(seq, _)| *seq <= folded) {
             self.operands.pop();
         }
     }
 
-    /// What the operator makes of the operands and `base`.
+    /// The value that the operator makes of the operands and `base`.
     ///
     /// # Errors
     /// As [`Merging::fold`]; `Unsupported` if the keyspace records no operator.

@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use shamba::env::sync::time;
 use shamba::env::{Env, Vfs};
-use shamba::{Builder, Db, MergePolicy};
+use shamba::merge::AddU64;
+use shamba::{Builder, Db, KeyspaceOptions, MergePolicy};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
@@ -80,6 +81,15 @@ pub fn open(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> shamba::Result<Db> {
 /// If the open fails.
 pub fn open_with_records(vfs: &Arc<dyn Vfs>) -> shamba::Result<Db> {
     builder(vfs, MergePolicy::Tiering).experimental(|e| e.record_cache(64 << 10)).open()
+}
+
+/// As [`open`], with counters in the default keyspace.
+///
+/// # Errors
+/// If the open fails.
+pub fn open_counting(vfs: &Arc<dyn Vfs>) -> shamba::Result<Db> {
+    let counting = KeyspaceOptions::new().merge_operator(AddU64);
+    builder(vfs, MergePolicy::Tiering).keyspace("default", counting).open()
 }
 
 fn builder(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> Builder {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::{append_all, read_file};
-use shamba_key::SeqNo;
+use shamba_key::{Operand, SeqNo};
 
 use super::*;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
@@ -92,8 +92,10 @@ fn a_batch_too_long_to_be_held_is_described_like_any_other() {
     encode_op(&mut ops, false, KeyspaceId(0), OpRef::Delete { key: b"gone" });
     encode_op(&mut ops, false, KeyspaceId(0), OpRef::RangeDelete { start: b"a", end: Some(b"b") });
     encode_op(&mut ops, false, KeyspaceId(0), OpRef::RangeDelete { start: b"c", end: None });
-    wal.append_batch(SeqNo(5), 4, &ops).expect("appended");
-    wal.append_op(SeqNo(9), KeyspaceId(0), OpRef::Put { key: b"next", value: b"v" }).expect("appended");
+    let operand = Operand::single(b"+1").encode();
+    encode_op(&mut ops, false, KeyspaceId(2), OpRef::Merge { key: b"n", operand: &operand });
+    wal.append_batch(SeqNo(5), 5, &ops).expect("appended");
+    wal.append_op(SeqNo(10), KeyspaceId(0), OpRef::Put { key: b"next", value: b"v" }).expect("appended");
     wal.flush().expect("flushed");
     let described = wal_file(&env, &Path::new("/").join(log_file_name(LogNo(7)))).expect("described");
     assert_eq!((&described.ending, described.records[1].frames), (&Ending::Open, 4));
@@ -104,14 +106,15 @@ fn a_batch_too_long_to_be_held_is_described_like_any_other() {
     assert_eq!(
         texts(1),
         [
-            "batch of 4",
+            "batch of 5",
             "put @5 [3] long (200000 bytes)",
             "delete @6 [0] gone",
             "range_delete @7 [0] a..b",
             "range_delete @8 [0] c..",
+            "merge @9 [2] n (2 bytes)",
         ]
     );
-    assert_eq!(texts(2), ["batch of 1", "put @9 [0] next (1 bytes)"]);
+    assert_eq!(texts(2), ["batch of 1", "put @10 [0] next (1 bytes)"]);
 }
 
 #[test]
@@ -123,8 +126,10 @@ fn the_description_of_the_format_page_is_what_a_log_prints() {
     encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"apple", value: b"red" });
     encode_op(&mut ops, false, KeyspaceId(0), OpRef::Delete { key: b"pear" });
     encode_op(&mut ops, false, KeyspaceId(3), OpRef::RangeDelete { start: b"a", end: Some(b"c") });
-    wal.append_batch(SeqNo(41), 3, &ops).expect("appended");
-    wal.append_op(SeqNo(44), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
+    let operand = Operand::single(b"+1").encode();
+    encode_op(&mut ops, false, KeyspaceId(3), OpRef::Merge { key: b"n", operand: &operand });
+    wal.append_batch(SeqNo(41), 4, &ops).expect("appended");
+    wal.append_op(SeqNo(45), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
     wal.finish_clean().expect("closed");
     let described = wal_file(&env, &Path::new("/db").join(log_file_name(LogNo(7)))).expect("described");
     let page = include_str!("../../../../../docs/formats/wal.md");
@@ -139,6 +144,7 @@ fn the_description_of_the_format_page_is_what_a_manifest_prints() {
     let first = ManifestEdit {
         settings: vec![("digest".to_owned(), "xxh3".to_owned())],
         keyspaces_created: vec![(KeyspaceId(0), "default".to_owned(), Vec::new())],
+        merge_operators: vec![(KeyspaceId(0), "shamba.add-u64".to_owned())],
         first_log: Some(LogNo(2)),
         next_id: Some(4),
         ..ManifestEdit::default()

@@ -1,5 +1,5 @@
-//! The readable content of the logs: the batches up to the first damage, as the newest operation on
-//! each key.
+//! The readable content of the logs: the batches up to the first damage, as the newest put or delete
+//! of each key and the operands of its merge operator after it.
 //!
 //! A log is used as far as the contract permits its replay, never past damage, so that no batch
 //! appears without those before it. Damage below a promise is reported as a loss of the last
@@ -9,8 +9,8 @@
 //!
 //! A log has operations in write order, but a repair needs them in key order. So the logs may be
 //! replayed several times. Each pass keeps the operations from some key on, as many as fit in
-//! memory. Long values are not counted; they stay in their log. Range tombstones are all kept, as
-//! in an open database.
+//! memory, and at least those on one key. Long values are not counted; they stay in their log.
+//! Range tombstones are all kept, as in an open database.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,31 +44,57 @@ type Tombstones = BTreeMap<KeyspaceId, Vec<RangeTombstone>>;
 /// keyspace, its sequence number, and the operation.
 type Also<'a> = dyn FnMut(&mut Tombstones, KeyspaceId, SeqNo, ReplayedOp<'_>) + 'a;
 
-/// Overhead of a kept operation besides its key and value: map nodes and allocations, a generous
-/// estimate.
+/// Overhead of a key with one operation besides its key and value: map nodes and allocations, a
+/// generous estimate.
 const ENTRY_BYTES: usize = 160;
+/// Overhead of each operand of a key, in a vector whose capacity may be twice its length.
+const OPERAND_BYTES: usize = 112;
 
-/// Value of the newest operation on a key.
+/// An operation on a key.
 pub(super) enum LogValue {
     Held(Bytes),
     /// Encoded place in a log: see [`ValueLogs`].
     InLog([u8; 28]),
     Deleted,
+    /// An operand in its stored form ([`shamba_key::Operand`]).
+    Operand(Bytes),
 }
 
 impl LogValue {
+    /// Memory of the operation, without [`ENTRY_BYTES`].
     fn bytes(&self) -> usize {
         match self {
             Self::Held(value) => value.len(),
             Self::InLog(_) | Self::Deleted => 0,
+            Self::Operand(stored) => OPERAND_BYTES + stored.len(),
         }
+    }
+}
+
+/// The operations on one key from its newest put or delete on.
+#[derive(Default)]
+struct Kept {
+    /// Oldest first. Those after the first one are operands.
+    operations: Vec<(SeqNo, LogValue)>,
+    /// Memory of the operations.
+    bytes: usize,
+}
+
+impl Kept {
+    /// Adds an operation that is newer than the others. A put or delete replaces them.
+    fn add(&mut self, seq: SeqNo, value: LogValue) {
+        if !matches!(value, LogValue::Operand(_)) {
+            *self = Self::default();
+        }
+        self.bytes += value.bytes();
+        self.operations.push((seq, value));
     }
 }
 
 /// The newest operations on a range of keys, as many as fit in memory.
 #[derive(Default)]
 struct NewestOperations {
-    entries: BTreeMap<KeyOfKeyspace, (SeqNo, LogValue)>,
+    entries: BTreeMap<KeyOfKeyspace, Kept>,
     bytes: usize,
     /// Keys before this one were returned already.
     from: Option<KeyOfKeyspace>,
@@ -85,17 +111,32 @@ impl NewestOperations {
     /// Keeps an operation that is newer than those before it; evicts the last keys if the window is
     /// too large.
     fn keep(&mut self, place: KeyOfKeyspace, seq: SeqNo, value: LogValue, bytes_max: usize) {
-        let cost = |place: &KeyOfKeyspace, value: &LogValue| ENTRY_BYTES + place.1.len() + value.bytes();
-        self.bytes += cost(&place, &value);
-        if let Some((place, (_, before))) = self.entries.remove_entry(&place) {
-            self.bytes -= cost(&place, &before);
-        }
-        self.entries.insert(place, (seq, value));
+        let overhead = |place: &KeyOfKeyspace| ENTRY_BYTES + place.1.len();
+        let place_bytes = overhead(&place);
+        let kept = self.entries.entry(place).or_insert_with(|| {
+            self.bytes += place_bytes;
+            Kept::default()
+        });
+        self.bytes -= kept.bytes;
+        kept.add(seq, value);
+        self.bytes += kept.bytes;
         while self.bytes > bytes_max && self.entries.len() > 1 {
-            let Some((place, (_, value))) = self.entries.pop_last() else { break };
-            self.bytes -= cost(&place, &value);
+            let Some((place, kept)) = self.entries.pop_last() else { break };
+            self.bytes -= overhead(&place) + kept.bytes;
             self.until = Some(place);
         }
+    }
+
+    /// Removes and returns the newest operation on the first key. One without operations is not
+    /// kept.
+    fn pop_first(&mut self) -> Option<(KeyOfKeyspace, SeqNo, LogValue)> {
+        let mut first = self.entries.first_entry()?;
+        let place = first.key().clone();
+        let (seq, value) = first.get_mut().operations.pop()?;
+        if first.get().operations.is_empty() {
+            first.remove();
+        }
+        Some((place, seq, value))
     }
 }
 
@@ -221,8 +262,10 @@ impl<'a> LogContent<'a> {
                 }
                 also(tombstones, id, seq, op);
                 let (key, value) = match op {
-                    ReplayedOp::Op(OpRef::RangeDelete { .. } | OpRef::Merge { .. }) => return Ok(()),
-                    ReplayedOp::Op(OpRef::Put { key, .. } | OpRef::Delete { key })
+                    ReplayedOp::Op(OpRef::RangeDelete { .. }) => return Ok(()),
+                    ReplayedOp::Op(
+                        OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. },
+                    )
                     | ReplayedOp::PutInLog { key, .. }
                         if !window.takes(id, key) =>
                     {
@@ -232,6 +275,9 @@ impl<'a> LogContent<'a> {
                         (key, LogValue::Held(Bytes::copy_from_slice(value)))
                     }
                     ReplayedOp::Op(OpRef::Delete { key }) => (key, LogValue::Deleted),
+                    ReplayedOp::Op(OpRef::Merge { key, operand }) => {
+                        (key, LogValue::Operand(Bytes::copy_from_slice(operand)))
+                    }
                     ReplayedOp::PutInLog { key, log, place } => {
                         values.add(log);
                         (key, LogValue::InLog(place.encode()))
@@ -254,8 +300,8 @@ impl<'a> LogContent<'a> {
         self.tombstones.remove(&keyspace).unwrap_or_default()
     }
 
-    /// Returns the next key of `keyspace` and the newest operation on it; `None` at the end.
-    /// Keyspaces must be requested in ascending order.
+    /// Returns the next operation on a key of `keyspace`: in the order of keys, the newest first;
+    /// `None` at the end. Keyspaces must be requested in ascending order.
     pub(super) fn next(
         &mut self,
         keyspace: KeyspaceId,
@@ -266,7 +312,7 @@ impl<'a> LogContent<'a> {
                 if *id > keyspace {
                     return None;
                 }
-                let ((id, key), (seq, value)) = self.window.entries.pop_first()?;
+                let ((id, key), seq, value) = self.window.pop_first()?;
                 if id == keyspace {
                     return Some((key, seq, value));
                 }
@@ -369,32 +415,57 @@ fn first_of_chain(env: &Env, dir: &Path, numbers: &[LogNo], known_seq: SeqNo) ->
 mod tests {
     use super::*;
 
-    #[test]
-    fn windows_one_after_the_other_hold_the_newest_operation_on_every_key() {
-        let place = |number: u32| (KeyspaceId(number % 3), format!("k{:03}", number % 50).into_bytes());
-        let log: Vec<(KeyOfKeyspace, u64)> =
-            (1..400u32).map(|seq| (place(seq * 7), u64::from(seq))).collect();
-        let mut newest = BTreeMap::new();
-        log.iter().for_each(|(place, seq)| _ = newest.insert(place.clone(), *seq));
-        for bytes_max in [1, 400, 5_000, 1 << 20] {
-            let (mut told, mut window, mut passes) = (BTreeMap::new(), NewestOperations::default(), 0);
-            loop {
-                for (place, seq) in &log {
-                    if window.takes(place.0, &place.1) {
-                        let value = LogValue::Held(Bytes::from(vec![0; 10]));
-                        window.keep(place.clone(), SeqNo(*seq), value, bytes_max);
-                    }
-                    assert!(window.bytes <= bytes_max.max(ENTRY_BYTES + 14), "{} bytes", window.bytes);
-                }
-                passes += 1;
-                for (place, (seq, _)) in std::mem::take(&mut window.entries) {
-                    assert_eq!(told.insert(place, seq.0), None);
-                }
-                let Some(from) = window.until.take() else { break };
-                window = NewestOperations { from: Some(from), ..NewestOperations::default() };
+    /// What a window should return of `log`: per key its newest put, and the operands after it.
+    fn newest(log: &[(KeyOfKeyspace, u64, bool)]) -> BTreeMap<KeyOfKeyspace, Vec<u64>> {
+        let mut newest: BTreeMap<KeyOfKeyspace, Vec<u64>> = BTreeMap::new();
+        for (place, seq, is_operand) in log {
+            let seqs = newest.entry(place.clone()).or_default();
+            if !is_operand {
+                seqs.clear();
             }
-            assert_eq!(told, newest, "{bytes_max}");
-            assert!((passes == 1) == (bytes_max == 1 << 20), "{bytes_max}: {passes} passes");
+            seqs.insert(0, *seq);
+        }
+        newest
+    }
+
+    #[test]
+    fn windows_one_after_the_other_hold_the_newest_operations_on_every_key() {
+        let place = |number: u32| (KeyspaceId(number % 3), format!("k{:03}", number % 50).into_bytes());
+        // Without operands, with some, and with so few puts that one key may exceed the window.
+        for put_every in [1, 5, 399] {
+            let log: Vec<(KeyOfKeyspace, u64, bool)> =
+                (1..1_000u32).map(|seq| (place(seq * 7), u64::from(seq), seq % put_every != 0)).collect();
+            let newest = newest(&log);
+            for bytes_max in [1, 400, 5_000, 1 << 20] {
+                let (mut told, mut window, mut passes) = (BTreeMap::new(), NewestOperations::default(), 0);
+                loop {
+                    for (place, seq, is_operand) in &log {
+                        if window.takes(place.0, &place.1) {
+                            let bytes = Bytes::from(vec![0; 10]);
+                            let value =
+                                if *is_operand { LogValue::Operand(bytes) } else { LogValue::Held(bytes) };
+                            window.keep(place.clone(), SeqNo(*seq), value, bytes_max);
+                        }
+                        let held: usize = window
+                            .entries
+                            .iter()
+                            .map(|(at, kept)| ENTRY_BYTES + at.1.len() + kept.bytes)
+                            .sum();
+                        assert_eq!(window.bytes, held);
+                        let is_one_key = window.entries.len() == 1;
+                        assert!(window.bytes <= bytes_max || is_one_key, "{} bytes", window.bytes);
+                    }
+                    passes += 1;
+                    while let Some((place, seq, value)) = window.pop_first() {
+                        assert_eq!(matches!(value, LogValue::Operand(_)), seq.0 % u64::from(put_every) != 0);
+                        told.entry(place).or_insert_with(Vec::new).push(seq.0);
+                    }
+                    let Some(from) = window.until.take() else { break };
+                    window = NewestOperations { from: Some(from), ..NewestOperations::default() };
+                }
+                assert_eq!(told, newest, "{bytes_max}, a put every {put_every}");
+                assert!((passes == 1) == (bytes_max == 1 << 20), "{bytes_max}: {passes} passes");
+            }
         }
     }
 }

@@ -3,17 +3,21 @@
 //! All tables of a keyspace and the log operations are merged by key. Of the versions of a key the
 //! newest one counts, if it is a put and newer than every range tombstone that covers the key. If
 //! its value is large and damaged, the key is reported as lost, and the next older version is used.
+//! If the newest version is an operand of a merge operator, the operands down to the next put or
+//! delete count as well, and are written after it ([`super::chain`]).
 //!
 //! A table is open only between its first and its last key, so of tables that do not overlap, only
 //! one at a time is open. All searches of tables together hold at most the given amount of memory.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::path::PathBuf;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, Operand, SeqNo};
 use shamba_table::{RangeTombstone, SalvageWalk, SalvagedEntry};
 
+use super::chain::Chain;
 use super::found::{Found, Part, Space};
 use super::logs::{LogContent, LogValue, only};
 use super::report::{Loss, RepairReport};
@@ -60,27 +64,53 @@ fn fill_space(
     }
     let floors = FragmentedTombstones::new(tombstones);
     let mut entries = Merged::new(&name, id, parts, logs, window_bytes, report)?;
-    let mut out = Output { batch: db.batch(), keyspace, bytes: 0, entries: 0 };
-    let mut done: Option<Vec<u8>> = None;
+    let mut out = Output { batch: db.batch(), keyspace, bytes: 0, entries: 0, operands: 0 };
+    let mut chain = Chain::default();
     while let Some(Version { key, seq, value, source }) = entries.next(report)? {
-        if done.as_ref() == Some(&key) || seq <= floors.newest_covering(&key, SeqNo::MAX) {
+        if !chain.is_of(&key) {
+            out.put_chain(chain, None)?;
+            chain = Chain::of(key.clone());
+        }
+        if chain.is_ended() {
             continue;
         }
+        if seq <= floors.newest_covering(&key, SeqNo::MAX) {
+            out.put_chain(chain.end(), None)?;
+            continue;
+        }
+        let taken = match &value {
+            Content::Operand(stored) => chain.offer_operand(seq, stored),
+            _ => chain.offer_other(seq),
+        };
+        match taken {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(detail) => {
+                let path = entries.path_of(source);
+                let error = Error::corruption(&path, 0, "operands of a merge operator", detail);
+                entries.lose(source, &key, &error, report);
+                continue;
+            }
+        }
         let read = match value {
+            Content::Operand(_) => continue,
             Content::Deleted => Ok(None),
             Content::Held(value) => Ok(Some(value)),
             Content::InLog(place) => entries.logs.read_value(&place).map(Some),
             Content::Large(reference) => entries.read_large(source, &reference).map(Some),
         };
         match read {
-            Ok(Some(value)) => out.put(&key, &value)?,
-            Ok(None) => {}
-            Err(error) => {
-                entries.lose(source, &key, &error, report);
-                continue;
-            }
+            Ok(base) => out.put_chain(chain.end(), base)?,
+            Err(error) => entries.lose(source, &key, &error, report),
         }
-        done = Some(key);
+    }
+    out.put_chain(chain, None)?;
+    if out.operands > 0 && keyspace.core().load().merging().is_none() {
+        let name = name.escape_default();
+        report.warn(format!(
+            "keyspace \"{name}\" has operands of a merge operator whose name is lost: \
+             the next open must be given its operator"
+        ));
     }
     report.entries_written += out.finish()?;
     Ok(())
@@ -98,12 +128,28 @@ struct Output<'a> {
     keyspace: &'a Keyspace,
     bytes: usize,
     entries: u64,
+    operands: u64,
 }
 
 impl Output<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.put_in(self.keyspace, key, value);
-        self.bytes += key.len() + value.len();
+    /// Writes the base, if there is one, and the operands of a chain after it.
+    fn put_chain(&mut self, chain: Chain, base: Option<Bytes>) -> Result<()> {
+        let (key, operands) = chain.into_operands();
+        if let Some(base) = base {
+            self.batch.put_in(self.keyspace, &key, &base);
+            self.written(key.len() + base.len())?;
+        }
+        for operand in operands {
+            self.batch.merge_unchecked_in(self.keyspace, &key, &operand);
+            self.operands += 1;
+            self.written(key.len() + operand.len())?;
+        }
+        Ok(())
+    }
+
+    /// Counts an entry that was added to the batch, and commits a full batch.
+    fn written(&mut self, bytes: usize) -> Result<()> {
+        self.bytes += bytes;
         self.entries += 1;
         if self.bytes >= BATCH_BYTES {
             self.bytes = 0;
@@ -129,6 +175,8 @@ enum Content {
     Large(Bytes),
     InLog([u8; 28]),
     Deleted,
+    /// In its stored form ([`Operand`]).
+    Operand(Bytes),
 }
 
 /// A version of a key, and its source.
@@ -148,8 +196,22 @@ struct Source {
     walk: Option<SalvageWalk>,
 }
 
-/// The order of versions: by key, then newest first.
-type VersionPlace = Reverse<(Vec<u8>, Reverse<SeqNo>, usize)>;
+/// The order of versions: by key, then newest first, then by rank.
+type VersionPlace = Reverse<(Vec<u8>, Reverse<SeqNo>, Rank, usize)>;
+
+/// The order of versions of one sequence number. A compaction folds operands into an entry with the
+/// number of the newest, and a repair may find its inputs too. So a put or delete comes before an
+/// operand, and combined operands that reach farther before others.
+type Rank = (bool, Reverse<u64>);
+
+fn rank(content: &Content) -> Rank {
+    match content {
+        Content::Operand(stored) => {
+            (true, Reverse(Operand::decode(stored).map_or(0, |operand| operand.reach)))
+        }
+        _ => (false, Reverse(0)),
+    }
+}
 
 /// All versions of a keyspace, in internal order.
 struct Merged<'a, 'l> {
@@ -191,7 +253,7 @@ impl<'a, 'l> Merged<'a, 'l> {
 
     fn next(&mut self, report: &mut RepairReport) -> Result<Option<Version>> {
         self.begin_due(report)?;
-        let Some(Reverse((key, Reverse(seq), source))) = self.heap.pop() else { return Ok(None) };
+        let Some(Reverse((key, Reverse(seq), _, source))) = self.heap.pop() else { return Ok(None) };
         let value = self.current.get_mut(source).and_then(Option::take).unwrap_or(Content::Deleted);
         self.advance(source, report)?;
         Ok(Some(Version { key, seq, value, source }))
@@ -220,6 +282,7 @@ impl<'a, 'l> Merged<'a, 'l> {
                     LogValue::Held(value) => Content::Held(value),
                     LogValue::InLog(place) => Content::InLog(place),
                     LogValue::Deleted => Content::Deleted,
+                    LogValue::Operand(stored) => Content::Operand(stored),
                 };
                 self.stand(number, key, seq, value);
             }
@@ -258,6 +321,7 @@ impl<'a, 'l> Merged<'a, 'l> {
                 let value = match kind {
                     EntryKind::Delete => Content::Deleted,
                     EntryKind::ValueRef => Content::Large(value),
+                    EntryKind::Merge => Content::Operand(value),
                     _ => Content::Held(value),
                 };
                 self.stand(number, key, seq, value);
@@ -269,8 +333,8 @@ impl<'a, 'l> Merged<'a, 'l> {
 
     fn stand(&mut self, source: usize, key: Vec<u8>, seq: SeqNo, value: Content) {
         if let Some(current) = self.current.get_mut(source) {
+            self.heap.push(Reverse((key, Reverse(seq), rank(&value), source)));
             *current = Some(value);
-            self.heap.push(Reverse((key, Reverse(seq), source)));
         }
     }
 
@@ -279,6 +343,11 @@ impl<'a, 'l> Merged<'a, 'l> {
             Some(source) => Ok(source.part.table.read_large(reference)?.into()),
             None => Err(Error::invalid("a log has no chunks")),
         }
+    }
+
+    /// The file of a source, or the directory of the logs.
+    fn path_of(&self, source: usize) -> PathBuf {
+        self.sources.get(source).map_or(self.logs.dir(), |source| source.part.table.path()).to_path_buf()
     }
 
     /// Reports a key as lost whose value in a source cannot be read.

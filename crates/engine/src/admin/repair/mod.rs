@@ -5,7 +5,7 @@
 //! lost, all tables, according to their own properties. It replays the [logs](logs) up to their
 //! first damage. It creates a new database with the old settings and keyspaces. Into it, it writes,
 //! per keyspace, the [newest readable version](merge) of every key that no readable tombstone
-//! deletes. Losses are reported as ranges of keys ([`report`]).
+//! deletes; of a key with operands of a merge operator also these. Losses are reported as ranges of keys ([`report`]).
 //!
 //! The new database is valid once it is complete. Until then its directory contains a file
 //! [`REPAIRING`], with which it does not open. A repair into the directory of an incomplete one
@@ -15,7 +15,8 @@
 //! - log operations and searched files, up to the limit that the caller sets;
 //! - for each table its footer, its top index and its range tombstones;
 //! - one data block and the list of one partition for each table that overlaps the current position
-//!   of the merge.
+//!   of the merge;
+//! - the operands of one key, as in a reader.
 //!
 //! Nothing is invented: every value was written under its key in its keyspace. An older or a
 //! deleted value can appear only within a range that is reported as lost, where the newer version
@@ -24,6 +25,7 @@
 //! Not here: reading a damaged table (crate `shamba-table`, `salvage`); which records of a log are
 //! valid ([`shamba_log::wal::replay`]).
 
+mod chain;
 mod found;
 mod logs;
 mod merge;

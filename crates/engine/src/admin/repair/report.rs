@@ -84,7 +84,7 @@ pub struct RepairReport {
     /// The losses. If empty, the new database holds the same data as the old one.
     pub lost: Vec<LostRange>,
     /// Damage that affects no answer: damaged filters, log tails that were never promised,
-    /// settings.
+    /// settings; and the keyspaces whose merge operator the next open must be given.
     pub warnings: Vec<String>,
     /// Whether a complete manifest stated which tables are in use.
     pub manifest: bool,
@@ -92,7 +92,7 @@ pub struct RepairReport {
     pub keyspaces: u64,
     /// Tables of which at least a part was read.
     pub tables: u64,
-    /// Entries read from them: puts and deletes, including older versions.
+    /// Entries read from them: puts, deletes and operands, including older versions.
     pub entries_read: u64,
     /// Operations replayed from logs.
     pub log_operations: u64,

@@ -11,8 +11,10 @@ fn the_example_of_the_format_page() {
     encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"apple", value: b"red" });
     encode_op(&mut ops, false, KeyspaceId(0), OpRef::Delete { key: b"pear" });
     encode_op(&mut ops, false, KeyspaceId(3), OpRef::RangeDelete { start: b"a", end: Some(b"c") });
-    wal.append_batch(SeqNo(41), 3, &ops).expect("appended");
-    wal.append_op(SeqNo(44), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
+    let operand = Operand::single(b"+1").encode();
+    encode_op(&mut ops, false, KeyspaceId(3), OpRef::Merge { key: b"n", operand: &operand });
+    wal.append_batch(SeqNo(41), 4, &ops).expect("appended");
+    wal.append_op(SeqNo(45), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
     wal.finish_clean().expect("closed");
     let path = Path::new(DIR).join(log_file_name(LogNo(7)));
     let bytes = read_file(env.vfs.as_ref(), &path).expect("the log");
@@ -35,6 +37,11 @@ fn the_example_of_the_format_page() {
         (2, "from a"),
         (1, "an end follows"),
         (2, "to c"),
+        (2, "merge, keyspace 3"),
+        (2, "key n"),
+        (1, "3 bytes"),
+        (1, "flag: an operand as it was written"),
+        (2, "operand +1"),
         (1, "first of a batch: put"),
         (4, "key fig"),
         (1, "empty value"),

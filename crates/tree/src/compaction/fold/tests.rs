@@ -40,7 +40,7 @@ impl MergeOperator for Listed {
     }
 }
 
-/// What was written.
+/// The entries that were written.
 #[derive(Default)]
 struct Written(Vec<Row>);
 

@@ -10,6 +10,7 @@ fn the_example_of_the_format_page() {
     let state = &states(&[ManifestEdit {
         settings: pairs(&[("digest", "xxh3")]),
         keyspaces_created: vec![(KeyspaceId(0), "default".to_owned(), Vec::new())],
+        merge_operators: vec![(KeyspaceId(0), "shamba.add-u64".to_owned())],
         first_log: Some(LogNo(2)),
         next_id: Some(4),
         ..ManifestEdit::default()
@@ -24,6 +25,8 @@ fn the_example_of_the_format_page() {
     let snapshot = [
         (14, "setting digest = xxh3"),
         (12, "keyspace 0 created: default, no settings"),
+        (4, "merge operator of keyspace 0"),
+        (14, "its name shamba.add-u64"),
         (3, "first log 2"),
         (3, "last sequence 0"),
         (3, "next id 4"),

@@ -103,7 +103,10 @@ impl Script {
     fn change(&mut self) -> Change {
         let space = self.space();
         match self.rng.u8(..100) {
-            0..80 => Change::Put { space, key: self.key(), value: self.value() },
+            0..64 => Change::Put { space, key: self.key(), value: self.value() },
+            // The one keyspace for which the command line gives an operator.
+            64..80 if space == 0 => Change::Merge { space, key: self.key(), operand: self.operand() },
+            64..80 => Change::Put { space, key: self.key(), value: self.value() },
             80..95 => Change::Delete { space, key: self.key() },
             _ => {
                 let from = self.rng.u32(..self.mix.keys);
@@ -124,6 +127,11 @@ impl Script {
 
     fn key(&mut self) -> Vec<u8> {
         key_of(self.rng.u32(..self.mix.keys))
+    }
+
+    fn operand(&mut self) -> Vec<u8> {
+        self.values += 1;
+        format!("{:x}.", self.values).into_bytes()
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -195,7 +203,9 @@ fn line_of(change: &Change) -> String {
         Change::DeleteRange { space, span: (Bound::Included(from), Bound::Excluded(to)) } => {
             format!("{}delrange {} {}", in_space(*space), text(from), text(to))
         }
-        Change::Merge { .. } => unreachable!("scripts make no operands"),
+        Change::Merge { space, key, operand } => {
+            format!("{}merge {} {}", in_space(*space), text(key), text(operand))
+        }
         Change::DeleteRange { span, .. } => unreachable!("scripts make no such span: {span:?}"),
     }
 }
@@ -218,7 +228,7 @@ mod tests {
         assert!(lines.windows(2).all(|pair| pair[0].ask <= pair[1].ask));
         let has = |what: &str| lines.iter().any(|line| line.text.starts_with(what));
         for what in
-            ["put ", "del ", "delrange ", "get ", "in users put ", "in ix delrange ", "begin", "flush"]
+            ["put ", "merge ", "del ", "delrange ", "get ", "in users put ", "in ix delrange ", "begin", "flush"]
         {
             assert!(has(what), "{what}");
         }

@@ -227,9 +227,17 @@ mod tests {
         assert_eq!(finals, asks.len());
         assert!(lines.windows(2).all(|pair| pair[0].ask <= pair[1].ask));
         let has = |what: &str| lines.iter().any(|line| line.text.starts_with(what));
-        for what in
-            ["put ", "merge ", "del ", "delrange ", "get ", "in users put ", "in ix delrange ", "begin", "flush"]
-        {
+        for what in [
+            "put ",
+            "merge ",
+            "del ",
+            "delrange ",
+            "get ",
+            "in users put ",
+            "in ix delrange ",
+            "begin",
+            "flush",
+        ] {
             assert!(has(what), "{what}");
         }
         assert!(lines.iter().all(|line| !line.text.contains('\n')));

@@ -546,9 +546,11 @@ fn commit(spaces: &Spaces, changes: &[Change], options: WriteOptions) -> shamba:
             Change::Put { space: 0, key, value } => batch.put(key, value),
             Change::Delete { space: 0, key } => batch.delete(key),
             Change::DeleteRange { space: 0, span } => batch.delete_range(span.clone()),
+            Change::Merge { space: 0, key, operand } => batch.merge(key, operand),
             Change::Put { space, key, value } => batch.put_in(other(spaces, *space), key, value),
             Change::Delete { space, key } => batch.delete_in(other(spaces, *space), key),
             Change::DeleteRange { space, span } => batch.delete_range_in(other(spaces, *space), span.clone()),
+            Change::Merge { space, key, operand } => batch.merge_in(other(spaces, *space), key, operand),
         };
     }
     batch.commit_with(options)

@@ -28,6 +28,7 @@ pub use shamba_table::make_checksums_equal;
 
 use crate::crash::{Effort, Explorer, Recording};
 use crate::files::{Files, disk_of, files_of};
+use crate::operators::appending;
 use crate::ops::Op;
 use crate::oracle::Change;
 use crate::pool;
@@ -103,7 +104,8 @@ fn builder(env: &Env) -> Builder {
     let builder = builder
         .memory_budget(4 << 20)
         .write_buffer(16 << 10)
-        .experimental(|e| e.file_size(64 << 10).block_bytes(256));
+        .experimental(|e| e.file_size(64 << 10).block_bytes(256))
+        .keyspace("other", appending(true));
     builder.merge_policy(MergePolicy::Tiering).experimental(|e| e.large_values(400, 128))
 }
 
@@ -117,7 +119,8 @@ impl Subject {
         &of_all[&self]
     }
 
-    /// Two tables, range deletes, a chunked value, another keyspace, a log with the last writes.
+    /// Two tables, range deletes, a chunked value, another keyspace with operands, a log with the
+    /// last writes.
     fn build(self) -> Files {
         let layout: FilterLayout = match self {
             Self::Modular => "modular:3",
@@ -139,6 +142,9 @@ impl Subject {
                 }
                 db.put(format!("large/{round}"), vec![round as u8; 900])?;
                 other.put("alone", round.to_string())?;
+                other.merge("merged", "one")?;
+                other.merge("merged", round.to_string())?;
+                other.merge("alone", "an operand")?;
                 db.delete("key/003")?;
                 db.delete_range("key/010".."key/013")?;
                 db.flush()?;
@@ -148,6 +154,7 @@ impl Subject {
             batch.commit_with(Durability::Sync)?;
             db.delete_range("key/020"..)?;
             db.put("large/in the log", vec![7; 700])?;
+            other.merge("merged", "in the log")?;
             // Enough lookups that some are sampled, and statistics are saved at the close.
             for number in 0..2_000u32 {
                 db.get(format!("key/{:03}", number % 40))?;
@@ -281,6 +288,10 @@ fn operation(bytes: &[u8]) -> Op {
         11 => Op::Compact,
         12 => Op::Sync,
         13 => Op::Reopen { clean: at(1) % 2 == 0, change_options: false },
+        // Inputs that are older than merges had a snapshot here, which one in four still has.
+        14 if at(1) >= 0x40 => {
+            Op::Write(Change::Merge { space, key: key(at(1)), operand: vec![at(2); usize::from(at(2) % 32)] })
+        }
         14 => Op::SnapshotTake,
         _ => Op::Checkpoint,
     }

@@ -10,11 +10,15 @@
 //! Each transaction also counts itself, under the name of its worker. So a state tells how many
 //! transactions of each worker it contains.
 //!
+//! - Counters: each transaction also adds one to a counter of its worker and to a common one, by
+//!   merges, which conflict with nothing; the common one is the sum of the others.
+//!
 //! Not here: the threads, processes and crashes (suites `crash_transactions` and `kill`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shamba::{Db, Durability, Keyspace, Result, Transaction, TransactionOptions};
+use shamba::merge::AddU64;
+use shamba::{Db, Durability, Keyspace, KeyspaceOptions, Result, Transaction, TransactionOptions};
 
 const ACCOUNTS: u64 = 8;
 const EACH: u64 = 100;
@@ -29,6 +33,7 @@ pub struct World {
     db: Db,
     records: Keyspace,
     taken: Keyspace,
+    counts: Keyspace,
 }
 
 fn account(number: u64) -> String {
@@ -52,6 +57,8 @@ fn counter(worker: usize) -> String {
 }
 
 const TAIL: &str = "tail";
+/// The counter of all workers.
+const ALL: &str = "all";
 
 /// A number, and padding that makes flushes frequent.
 fn bytes(number: u64) -> Vec<u8> {
@@ -70,6 +77,8 @@ impl World {
     /// Of the database.
     pub fn open(db: Db) -> Result<Self> {
         let (records, taken) = (db.keyspace("records")?, db.keyspace("taken")?);
+        let counting = KeyspaceOptions::new().merge_operator(AddU64);
+        let counts = db.keyspace_with("counts", counting)?;
         // Synced, so that every later state has them.
         db.transact_with(TransactionOptions::new().write(Durability::Sync), |tx| {
             if tx.get(account(0))?.is_none() {
@@ -79,7 +88,7 @@ impl World {
             }
             Ok(())
         })?;
-        Ok(Self { db, records, taken })
+        Ok(Self { db, records, taken, counts })
     }
 
     /// The database.
@@ -110,6 +119,9 @@ impl World {
                 1 => self.rename(tx, &mut rng)?,
                 _ => self.queue(tx, &mut rng)?,
             }
+            let one = 1u64.to_le_bytes();
+            tx.merge_in(&self.counts, counter(worker), one)?;
+            tx.merge_in(&self.counts, ALL, one)?;
             tx.put(counter(worker), bytes(count))
         })
     }
@@ -186,8 +198,29 @@ impl World {
         if !first.iter().eq(taken.keys()) || !rest.iter().eq(queued.keys()) {
             return Err(format!("of {tail} items {taken:?} are taken and {queued:?} queued"));
         }
-        let count = |worker| Ok(now.get(counter(worker)).map_err(failed)?.map_or(0, |count| number(&count)));
-        (0..workers).map(count).collect()
+        let counts = now.keyspace(&self.counts);
+        let merged = |key: &str| -> std::result::Result<u64, String> {
+            let sum = counts.get(key).map_err(failed)?;
+            Ok(sum.map_or(0, |sum| u64::from_le_bytes(sum[..].try_into().expect("a number"))))
+        };
+        let mut all = 0;
+        let mut counted = Vec::new();
+        for worker in 0..workers {
+            let name = counter(worker);
+            let count = now.get(&name).map_err(failed)?.map_or(0, |count| number(&count));
+            if merged(&name)? != count {
+                let merged = merged(&name)?;
+                return Err(format!(
+                    "worker {worker} has made {count} transactions, and {merged} were added"
+                ));
+            }
+            all += count;
+            counted.push(count);
+        }
+        match merged(ALL)? {
+            sum if sum == all => Ok(counted),
+            sum => Err(format!("the counter of all workers is {sum} instead of {all}")),
+        }
     }
 }
 

@@ -30,6 +30,7 @@ pub mod files;
 pub mod fuzz;
 pub mod history;
 pub mod invariants;
+pub mod operators;
 pub mod ops;
 pub mod oracle;
 pub mod pool;

@@ -215,6 +215,9 @@ pub struct KeyShape {
     pub huge_one_in: u32,
 }
 
+/// Maximum length of an operand in bytes: values grow by one with each merge.
+const OPERAND_BYTES_MAX: usize = 2_000;
+
 const AWKWARD: [&[u8]; 10] =
     [b"", b"\0", b"\0\0", b"a", b"a\0", b"ab", b"\xff", b"\xff\xff", b"p/0", b"p/1/"];
 
@@ -320,9 +323,10 @@ impl Generator {
                 Change::Delete { space, key } => {
                     Op::Replace { space, key, new: None, is_update: self.rng.bool() }
                 }
-                range => Op::Write(range),
+                other => Op::Write(other),
             },
-            420..530 => {
+            420..422 => Op::Batch { changes: self.burst(), sync: false },
+            422..530 => {
                 let changes = (0..self.rng.usize(..12)).map(|_| self.change()).collect();
                 Op::Batch { changes, sync: self.rng.u8(..4) == 0 }
             }
@@ -395,7 +399,10 @@ impl Generator {
         let changes: Vec<Change> = (0..self.rng.usize(..5)).map(|_| self.change()).collect();
         let outside = (self.rng.u8(..3) > 0).then(|| self.change());
         let (is_snapshot, sync) = (self.rng.u8(..3) == 0, self.rng.u8(..4) == 0);
-        if let Some(Change::Put { space, key, .. } | Change::Delete { space, key }) = &outside {
+        if let Some(
+            Change::Put { space, key, .. } | Change::Delete { space, key } | Change::Merge { space, key, .. },
+        ) = &outside
+        {
             // Random keys seldom conflict.
             if self.rng.bool() {
                 gets.push((*space, key.clone()));
@@ -433,10 +440,27 @@ impl Generator {
     pub fn change(&mut self) -> Change {
         let space = self.space();
         match self.rng.u8(..100) {
-            0..82 => Change::Put { space, key: self.shape.any(&mut self.rng), value: self.value() },
+            0..58 => Change::Put { space, key: self.shape.any(&mut self.rng), value: self.value() },
+            58..82 => Change::Merge { space, key: self.shape.any(&mut self.rng), operand: self.operand() },
             82..97 => Change::Delete { space, key: self.shape.any(&mut self.rng) },
             _ => Change::DeleteRange { space, span: self.shape.narrow_span(&mut self.rng) },
         }
+    }
+
+    fn operand(&mut self) -> Vec<u8> {
+        let mut operand = self.value();
+        operand.truncate(OPERAND_BYTES_MAX);
+        operand
+    }
+
+    /// Many short operands of one frequent key: so long a chain is folded by its readers.
+    fn burst(&mut self) -> Vec<Change> {
+        let (space, key) = (self.space(), self.shape.key(self.rng.u32(..16)));
+        let operands = (0..self.rng.usize(30..90)).map(|_| {
+            self.values += 1;
+            format!("{:x}", self.values).into_bytes()
+        });
+        operands.map(|operand| Change::Merge { space, key: key.clone(), operand }).collect()
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -497,6 +521,7 @@ fn shown_change(change: &Change) -> String {
     match change {
         Change::Put { space, key, value } => format!("put {space}:{} = {}", shown(key), shown(value)),
         Change::Delete { space, key } => format!("delete {space}:{}", shown(key)),
+        Change::Merge { space, key, operand } => format!("merge {space}:{} , {}", shown(key), shown(operand)),
         Change::DeleteRange { space, span } => format!("delete_range {space}:{}", shown_span(span)),
     }
 }

@@ -4,7 +4,8 @@
 //! values by commit, newest last, with `None` for "deleted". So the state after any commit can be
 //! read back: the state that a crash may leave, or that a snapshot sees. A range delete writes
 //! `None` into every key that it covers, so the model has no range tombstones and cannot share a
-//! mistake about them.
+//! mistake about them. A merge writes the whole value that it makes, so the model has no operands
+//! either.
 //!
 //! There are two watermarks: `issued`, the number of acknowledged commits, and `durable`, the
 //! number of commits that are promised to survive a power cut.
@@ -14,6 +15,8 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
+
+use crate::operators::appended;
 
 /// A range of keys, as the engine takes it.
 pub type Span = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -45,6 +48,15 @@ pub enum Change {
         space: usize,
         /// The key.
         key: Vec<u8>,
+    },
+    /// Adds an operand to the key, which appends it to the value.
+    Merge {
+        /// Index into [`SPACES`].
+        space: usize,
+        /// The key.
+        key: Vec<u8>,
+        /// The operand.
+        operand: Vec<u8>,
     },
     /// Deletes every key of the span.
     DeleteRange {
@@ -83,6 +95,10 @@ impl Oracle {
             match change {
                 Change::Put { space, key, value } => self.write(*space, key, Some(value.clone()), commit),
                 Change::Delete { space, key } => self.write(*space, key, None, commit),
+                Change::Merge { space, key, operand } => {
+                    let value = appended(self.get(*space, key, commit), operand);
+                    self.write(*space, key, Some(value), commit);
+                }
                 Change::DeleteRange { space, span } => {
                     for (key, history) in self.spaces.entry(*space).or_default() {
                         let lives = history.last().is_some_and(|newest| newest.value.is_some());
@@ -234,6 +250,18 @@ mod tests {
         oracle.roll_back_to(2);
         assert_eq!(oracle.issued(), 2);
         assert_eq!(oracle.get(0, b"b", 9), Some(b"2".as_slice()));
+    }
+
+    #[test]
+    fn a_merge_appends_to_the_newest_value() {
+        let merge = |operand: &str| Change::Merge { space: 0, key: b"a".to_vec(), operand: operand.into() };
+        let mut oracle = Oracle::new();
+        oracle.commit(&[merge("1"), merge("2")]);
+        oracle.commit(&[put("a", "3"), merge("4")]);
+        oracle.commit(&[Change::Delete { space: 0, key: b"a".to_vec() }, merge("5"), merge("")]);
+        assert_eq!(oracle.get(0, b"a", 1), Some(b"1,2".as_slice()));
+        assert_eq!(oracle.get(0, b"a", 2), Some(b"3,4".as_slice()));
+        assert_eq!(oracle.get(0, b"a", 3), Some(b"5,".as_slice()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Durability, Iter, Snapshot, Stats};
+use shamba::{Durability, Iter, Outcome, Snapshot, Stats};
 
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
@@ -218,6 +218,8 @@ impl Runner {
             Change::Put { space, key, value } => other(space).put(key, value),
             Change::Delete { space: 0, key } => spaces.db.delete(key),
             Change::Delete { space, key } => other(space).delete(key),
+            Change::Merge { space: 0, key, operand } => spaces.db.merge(key, operand),
+            Change::Merge { space, key, operand } => other(space).merge(key, operand),
             Change::DeleteRange { space: 0, span } => spaces.db.delete_range(span.clone()),
             Change::DeleteRange { space, span } => other(space).delete_range(span.clone()),
         };
@@ -243,6 +245,8 @@ impl Runner {
                 Change::Put { space, key, value } => batch.put_in(other(space), key, value),
                 Change::Delete { space: 0, key } => batch.delete(key),
                 Change::Delete { space, key } => batch.delete_in(other(space), key),
+                Change::Merge { space: 0, key, operand } => batch.merge(key, operand),
+                Change::Merge { space, key, operand } => batch.merge_in(other(space), key, operand),
                 Change::DeleteRange { space: 0, span } => batch.delete_range(span.clone()),
                 Change::DeleteRange { space, span } => batch.delete_range_in(other(space), span.clone()),
             };
@@ -260,7 +264,10 @@ impl Runner {
 
     fn commit(&mut self, changes: &[Change], durable: bool) {
         let ranges = changes.iter().filter(|change| matches!(change, Change::DeleteRange { .. })).count();
+        let merges = changes.iter().filter(|change| matches!(change, Change::Merge { .. })).count();
         self.tally.add("range deletes", ranges as u64);
+        self.tally
+            .add(if self.vector.combines { "merges, combined" } else { "merges, apart" }, merges as u64);
         self.tally.add("writes", changes.len() as u64);
         self.oracle.commit(changes);
         if durable {
@@ -518,7 +525,11 @@ impl Runner {
         if explanation.to_string().is_empty() {
             return Err("explain says nothing".to_owned());
         }
-        Ok(())
+        let found = match &explanation.outcome {
+            Outcome::Found { value } => Some(&value[..]),
+            _ => None,
+        };
+        compare::same_value("explain", key, found, self.oracle.get(0, key, self.oracle.issued()))
     }
 }
 

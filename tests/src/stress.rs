@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, MemFs, SimFs};
 use shamba::{Db, Durability, ErrorKind, WriteOptions};
 
+use crate::operators::appended;
 use crate::runner::HOME;
 use crate::tally::Tally;
 use crate::vectors::Vector;
@@ -27,7 +28,7 @@ fn open(vector: &Vector, env: &Env) -> Db {
     vector.builder(Path::new(HOME), env).open().expect("open")
 }
 
-/// Writes, deletes and range-deletes its own keys, and reads them back at once.
+/// Writes, merges, deletes and range-deletes its own keys, and reads them back at once.
 fn writer(db: &Db, writer: u64, seed: u64, rounds: u64) -> BTreeMap<String, String> {
     let mut rng = fastrand::Rng::with_seed(seed ^ writer);
     let mut own = BTreeMap::new();
@@ -43,6 +44,12 @@ fn writer(db: &Db, writer: u64, seed: u64, rounds: u64) -> BTreeMap<String, Stri
             1..4 => {
                 db.delete(key(number)).expect("delete");
                 own.remove(&key(number));
+            }
+            4..7 => {
+                let operand = format!("{round}");
+                db.merge(key(number), &operand).expect("merge");
+                let value = appended(own.get(&key(number)).map(String::as_bytes), operand.as_bytes());
+                own.insert(key(number), String::from_utf8(value).expect("text"));
             }
             _ => {
                 let value = format!("{round}.{}", "v".repeat(rng.usize(..120)));

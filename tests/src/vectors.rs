@@ -14,7 +14,9 @@ use shamba::{
     Residency, Sizing, Skipping, TreeDesign,
 };
 
+use crate::operators::appending;
 use crate::ops::Redesign;
+use crate::oracle::SPACES;
 use crate::seed::mixed;
 
 /// The merge policy.
@@ -92,6 +94,8 @@ pub struct Vector {
     pub statistics: bool,
     /// Maximum age of tombstones in milliseconds.
     pub tombstone_age_max_ms: Option<u64>,
+    /// Whether the merge operator combines operands. Fixed at creation.
+    pub combines: bool,
 }
 
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
@@ -132,6 +136,7 @@ impl Vector {
             memtable_index: true,
             statistics: true,
             tombstone_age_max_ms: None,
+            combines: true,
         }
     }
 
@@ -203,11 +208,18 @@ impl Vector {
             statistics: index % 9 != 4,
             // A flush in the runner takes a millisecond.
             tombstone_age_max_ms: [None, Some(1), None, Some(10)][index / 2 % 4],
+            combines: rng.bool(),
         }
     }
 
     /// The builder that opens a database with these options.
     pub fn builder(&self, path: &Path, env: &Env) -> Builder {
+        let builder = self.builder_without_operators(path, env);
+        SPACES.iter().fold(builder, |builder, space| builder.keyspace(space, appending(self.combines)))
+    }
+
+    /// [`Self::builder`] without the code of merge operators.
+    pub fn builder_without_operators(&self, path: &Path, env: &Env) -> Builder {
         let mut builder = shamba::Db::builder(path)
             .env(env.clone())
             .info_log(false)
@@ -269,6 +281,7 @@ impl Vector {
             digest_seed: kept.digest_seed,
             durability: kept.durability,
             no_wal: kept.no_wal,
+            combines: kept.combines,
             ..other
         };
     }
@@ -349,6 +362,10 @@ mod tests {
             assert!(vectors.iter().any(|vector| vector.digest == kind), "{kind}");
         }
         assert!(vectors.iter().any(|vector| vector.no_wal));
+        assert!(
+            [true, false].map(|combines| vectors.iter().any(|vector| vector.combines == combines))
+                == [true; 2]
+        );
         assert!(vectors.iter().any(|vector| vector.compression.len() > 1));
         assert!(vectors.iter().any(|vector| vector.memory_budget == Some(4 << 20)));
         for allocation in Allocation::ALL {

@@ -242,6 +242,38 @@ fn a_listener_may_ask_for_statistics_during_a_stall() -> Result<()> {
     Ok(())
 }
 
+/// A new manifest whose first promise finds no space is in force all the same, and takes no edit:
+/// the next edit is refused, and a further manifest replaces it.
+#[test]
+fn a_manifest_that_replaces_one_without_space_may_find_none_either() -> Result<()> {
+    let mut refused = Vec::new();
+    for further in 1..8 {
+        let (faults, env) = faulty(Arc::new(MemFs::new()));
+        let db = builder(&env).open()?;
+        db.put("before", "1")?;
+        // The first edit finds no space; the appends after it belong to the new manifest.
+        for nth in [0, further] {
+            faults.add_rule(FaultRule::nth(nth, Effect::Enospc).on(&[OpKind::Append]).at_path("MANIFEST"));
+        }
+        let mut failures = 0;
+        for round in 0..8u32 {
+            db.put(format!("key{round}"), "1")?;
+            let flushed = kind(db.flush());
+            assert!(matches!(flushed, Ok(()) | Err(ErrorKind::NoSpace)), "{further}, {round}: {flushed:?}");
+            failures += u32::from(flushed.is_err());
+        }
+        assert_eq!(faults.faults_injected(), 2, "append {further}");
+        refused.push(failures);
+        db.flush()?;
+        db.close()?;
+        let db = builder(&env).open()?;
+        assert_eq!(db.iter().count(), 9, "append {further}");
+        assert!(db.verify()?.is_clean(), "append {further}");
+    }
+    assert!(refused.contains(&2), "no new manifest refused an edit: {refused:?}");
+    Ok(())
+}
+
 /// Without compactions a slowdown would never end.
 #[test]
 fn writes_are_not_slowed_where_nothing_merges() -> Result<()> {

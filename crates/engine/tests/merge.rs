@@ -308,6 +308,29 @@ fn a_long_chain_in_a_memtable_is_folded_once() {
     assert_eq!(old.get("k").expect("readable").as_deref(), Some(&number(1_000)[..]));
 }
 
+/// Of a folded value that a reader has left, a later range tombstone leaves nothing, however long
+/// the chain above it is.
+#[test]
+fn a_folded_value_ends_at_a_range_tombstone() {
+    let env = environment(7);
+    let counting = KeyspaceOptions::new().merge_operator(AddU64);
+    let db = builder(&env).keyspace("default", counting).open().expect("opens");
+    let add = |count: u64| {
+        for _ in 0..count {
+            db.merge("k", 1u64.to_le_bytes()).expect("merged");
+        }
+    };
+    add(100);
+    assert_eq!(db.get("k").expect("readable").as_deref(), Some(&100u64.to_le_bytes()[..]));
+    db.delete_range("a".."z").expect("deleted");
+    add(50);
+    for _ in 0..2 {
+        assert_eq!(db.get("k").expect("readable").as_deref(), Some(&50u64.to_le_bytes()[..]));
+        let (_, scanned) = db.iter().next_back().expect("an entry").expect("readable");
+        assert_eq!(scanned[..], 50u64.to_le_bytes());
+    }
+}
+
 #[test]
 fn flush_and_compaction_fold_what_no_reader_needs_apart() {
     let env = environment(4);

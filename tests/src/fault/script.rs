@@ -46,6 +46,7 @@ pub fn script(seed: u64, writes: usize) -> Vec<Step> {
                     let span = (std::ops::Bound::Included(key), std::ops::Bound::Excluded(end));
                     Change::DeleteRange { space, span }
                 }
+                2..5 => Change::Merge { space, key, operand: format!("{write}.{part}").into_bytes() },
                 _ => {
                     let value = format!("{write}.{part}.{}", "v".repeat(rng.usize(..120))).into_bytes();
                     Change::Put { space, key, value }

@@ -8,6 +8,7 @@ use shamba::{Durability, ErrorKind, Isolation, Keyspace, Transaction};
 
 use super::Runner;
 use crate::compare::{self, failed};
+use crate::operators::appended;
 use crate::ops::TransactionOp;
 use crate::oracle::{Change, Pair, Span, contains};
 
@@ -39,6 +40,10 @@ impl Runner {
                     None => transaction.delete(key),
                     Some(other) => transaction.delete_in(&other, key),
                 },
+                Change::Merge { space, key, operand } => match self.handle(*space)? {
+                    None => transaction.merge(key, operand),
+                    Some(other) => transaction.merge_in(&other, key, operand),
+                },
                 Change::DeleteRange { space, span } => match self.handle(*space)? {
                     None => transaction.delete_range(span.clone()),
                     Some(other) => transaction.delete_range_in(&other, span.clone()),
@@ -47,10 +52,15 @@ impl Runner {
             written.map_err(failed("a write of a transaction"))?;
         }
         self.transaction_scan(&transaction, (*space, span, !reverse), at, changes)?;
+        if *is_snapshot {
+            // In the other level these reads would be checked at the commit.
+            self.transaction_own(&transaction, at, changes)?;
+        }
 
         let writes_any = !transaction.is_empty();
         let depends_on: Vec<(usize, Area)> = match is_snapshot {
-            true => changes.iter().map(area).collect(),
+            // A merge replaces nothing, so nothing can change under it.
+            true => changes.iter().filter(|change| !is_merge(change)).map(area).collect(),
             false => {
                 let key = |(space, key): &(usize, Vec<u8>)| (*space, alone(key));
                 gets.iter().map(key).chain([(*space, half_open(span))]).collect()
@@ -107,6 +117,49 @@ impl Runner {
         Ok(())
     }
 
+    /// Reads every key that the transaction has written one by one.
+    fn transaction_own(&self, transaction: &Transaction, at: u64, own: &[Change]) -> Result<(), String> {
+        for change in own {
+            let (Change::Put { space, key, .. }
+            | Change::Delete { space, key }
+            | Change::Merge { space, key, .. }) = change
+            else {
+                continue;
+            };
+            let found = match self.handle(*space)? {
+                None => transaction.get(key),
+                Some(other) => transaction.get_in(&other, key),
+            };
+            let found = found.map_err(failed("get of an own write"))?;
+            let span = (Bound::Included(key.clone()), Bound::Included(key.clone()));
+            let wanted = self.with_own(*space, &span, at, own).pop().map(|(_, value)| value);
+            compare::same_value("get of an own write", key, found.as_deref(), wanted.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// The pairs of a span after commit `at`, with the changes of a transaction applied to them.
+    fn with_own(&self, space: usize, span: &Span, at: u64, own: &[Change]) -> Vec<Pair> {
+        let mut pairs: BTreeMap<Vec<u8>, Vec<u8>> = self.oracle.pairs(space, span, at).into_iter().collect();
+        for change in own {
+            match change {
+                Change::Put { space: of, key, value } if *of == space && contains(span, key) => {
+                    drop(pairs.insert(key.clone(), value.clone()));
+                }
+                Change::Delete { space: of, key } if *of == space => drop(pairs.remove(key)),
+                Change::Merge { space: of, key, operand } if *of == space && contains(span, key) => {
+                    let value = appended(pairs.get(key).map(Vec::as_slice), operand);
+                    pairs.insert(key.clone(), value);
+                }
+                Change::DeleteRange { space: of, span } if *of == space => {
+                    pairs.retain(|key, _| !contains(span, key));
+                }
+                _ => {}
+            }
+        }
+        pairs.into_iter().collect()
+    }
+
     fn transaction_scan(
         &self,
         transaction: &Transaction,
@@ -114,20 +167,7 @@ impl Runner {
         at: u64,
         own: &[Change],
     ) -> Result<(), String> {
-        let mut wanted: BTreeMap<Vec<u8>, Vec<u8>> = self.oracle.pairs(space, span, at).into_iter().collect();
-        for change in own {
-            match change {
-                Change::Put { space: of, key, value } if *of == space && contains(span, key) => {
-                    drop(wanted.insert(key.clone(), value.clone()));
-                }
-                Change::Delete { space: of, key } if *of == space => drop(wanted.remove(key)),
-                Change::DeleteRange { space: of, span } if *of == space => {
-                    wanted.retain(|key, _| !contains(span, key));
-                }
-                _ => {}
-            }
-        }
-        let mut wanted: Vec<Pair> = wanted.into_iter().collect();
+        let mut wanted = self.with_own(space, span, at, own);
         let iter = match self.handle(space)? {
             None => transaction.range(span.clone()),
             Some(other) => transaction.range_in(&other, span.clone()),
@@ -181,10 +221,16 @@ fn half_open((lower, upper): &Span) -> Area {
     (lower, upper)
 }
 
+fn is_merge(change: &Change) -> bool {
+    matches!(change, Change::Merge { .. })
+}
+
 /// The keyspace and the keys that a change writes.
 fn area(change: &Change) -> (usize, Area) {
     match change {
-        Change::Put { space, key, .. } | Change::Delete { space, key } => (*space, alone(key)),
+        Change::Put { space, key, .. } | Change::Delete { space, key } | Change::Merge { space, key, .. } => {
+            (*space, alone(key))
+        }
         Change::DeleteRange { space, span } => (*space, half_open(span)),
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::operators::appended;
 use crate::oracle::{Change, SPACES, State, contains};
 
 /// The outcome of a commit.
@@ -127,6 +128,11 @@ pub fn apply(state: &mut State, changes: &[Change]) {
             }
             Change::Delete { space, key } => {
                 state.get_mut(SPACES[*space]).map(|pairs| pairs.remove(key));
+            }
+            Change::Merge { space, key, operand } => {
+                let pairs = state.entry(SPACES[*space].to_owned()).or_default();
+                let value = appended(pairs.get(key).map(Vec::as_slice), operand);
+                pairs.insert(key.clone(), value);
             }
             Change::DeleteRange { space, span } => {
                 if let Some(pairs) = state.get_mut(SPACES[*space]) {

@@ -86,6 +86,10 @@ impl Victim {
         let mut words = self.through.iter().cloned().chain([self.binary.clone().into_os_string()]);
         let mut command = Command::new(words.next().expect("the binary at least"));
         command.args(words).arg(name).arg(&self.db).args(arguments);
+        if name == "batch" {
+            // The operator of scripts; its name is recorded, so each later open needs the same.
+            command.args(["--merge-operator", "shamba.append:2c"]);
+        }
         // A separate process group, so that a tracer is killed together with its tracee.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command

@@ -103,7 +103,10 @@ impl Script {
     fn change(&mut self) -> Change {
         let space = self.space();
         match self.rng.u8(..100) {
-            0..80 => Change::Put { space, key: self.key(), value: self.value() },
+            0..64 => Change::Put { space, key: self.key(), value: self.value() },
+            // The one keyspace for which the command line gives an operator.
+            64..80 if space == 0 => Change::Merge { space, key: self.key(), operand: self.operand() },
+            64..80 => Change::Put { space, key: self.key(), value: self.value() },
             80..95 => Change::Delete { space, key: self.key() },
             _ => {
                 let from = self.rng.u32(..self.mix.keys);
@@ -124,6 +127,11 @@ impl Script {
 
     fn key(&mut self) -> Vec<u8> {
         key_of(self.rng.u32(..self.mix.keys))
+    }
+
+    fn operand(&mut self) -> Vec<u8> {
+        self.values += 1;
+        format!("{:x}.", self.values).into_bytes()
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -195,6 +203,9 @@ fn line_of(change: &Change) -> String {
         Change::DeleteRange { space, span: (Bound::Included(from), Bound::Excluded(to)) } => {
             format!("{}delrange {} {}", in_space(*space), text(from), text(to))
         }
+        Change::Merge { space, key, operand } => {
+            format!("{}merge {} {}", in_space(*space), text(key), text(operand))
+        }
         Change::DeleteRange { span, .. } => unreachable!("scripts make no such span: {span:?}"),
     }
 }
@@ -216,9 +227,17 @@ mod tests {
         assert_eq!(finals, asks.len());
         assert!(lines.windows(2).all(|pair| pair[0].ask <= pair[1].ask));
         let has = |what: &str| lines.iter().any(|line| line.text.starts_with(what));
-        for what in
-            ["put ", "del ", "delrange ", "get ", "in users put ", "in ix delrange ", "begin", "flush"]
-        {
+        for what in [
+            "put ",
+            "merge ",
+            "del ",
+            "delrange ",
+            "get ",
+            "in users put ",
+            "in ix delrange ",
+            "begin",
+            "flush",
+        ] {
             assert!(has(what), "{what}");
         }
         assert!(lines.iter().all(|line| !line.text.contains('\n')));

@@ -1,8 +1,8 @@
 //! Suite C: every crash state of short workloads, and a large sample of those of long ones.
 //!
-//! Short: all 110 sequences of one or two operations of a ten-operation alphabet, from an empty and
+//! Short: all 132 sequences of one or two operations of an alphabet of eleven, from an empty and
 //! from a filled database, crashed after every call under every policy of the simulated disk.
-//! `SHAMBA_CRASH_LENGTH=3` runs all 1,110 sequences of up to three; `SHAMBA_CRASH_DEPTH=3` also
+//! `SHAMBA_CRASH_LENGTH=3` runs all 1,463 sequences of up to three; `SHAMBA_CRASH_DEPTH=3` also
 //! crashes recoveries from crashes of recoveries. Long: random lives with a tiny write buffer, so
 //! that flushes, compactions, log and manifest changes are crashed too.
 
@@ -21,13 +21,17 @@ use shamba_tests::seed::{self, Rerun, mixed};
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
 
-const ALPHABET: usize = 10;
+const ALPHABET: usize = 11;
 /// Each policy with each kind of promise once; `SHAMBA_LONG_LIVES` sets more.
 const LONG_LIVES: u64 = 18;
 const TEST: &str = "crash::every_crash_leaves_a_legal_state";
 
 fn put(space: usize, key: &str, value: String) -> Change {
     Change::Put { space, key: key.into(), value: value.into_bytes() }
+}
+
+fn merge(space: usize, key: &str, operand: String) -> Change {
+    Change::Merge { space, key: key.into(), operand: operand.into_bytes() }
 }
 
 /// Operation `letter` of the alphabet, at position `place` of its workload.
@@ -50,11 +54,19 @@ fn letter(letter: usize, place: usize) -> Op {
         6 => Op::Sync,
         7 => Op::Flush,
         8 => Op::Compact,
+        9 => {
+            let changes = vec![
+                merge(0, "a", value("merged")),
+                merge(1, "b", value("merged")),
+                merge(0, "a", value("and again")),
+            ];
+            Op::Batch { changes, sync: false }
+        }
         _ => Op::Reopen { clean: place.is_multiple_of(2), change_options: false },
     }
 }
 
-/// A table, a log with a synced part and a tail, both keyspaces in use.
+/// A table, a log with a synced part and a tail that has an operand, both keyspaces in use.
 fn filled() -> Vec<Op> {
     vec![
         Op::Batch { changes: vec![put(0, "a", "old".into()), put(1, "b", "old".into())], sync: false },
@@ -62,6 +74,7 @@ fn filled() -> Vec<Op> {
         Op::Flush,
         Op::Batch { changes: vec![put(0, "c", "logged".into())], sync: true },
         Op::Write(put(1, "e", "tail".into())),
+        Op::Write(merge(0, "d", "tail".into())),
     ]
 }
 
@@ -137,6 +150,7 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
         5 => vector.large_values = Some((40, 64)),
         _ => {}
     }
+    vector.combines = index % 2 == 0;
     let seed = mixed(base, index as u64);
     let ops = long_script(&vector, seed);
     let effort = Effort { policies_per_point: 2, nested_one_in: 64, depth: depth() };
@@ -179,7 +193,7 @@ fn every_crash_leaves_a_legal_state() {
     }
     total.require(&[
         ("distinct images", 100_000),
-        ("short lives", 220),
+        ("short lives", 264),
         ("crashes of recoveries", 1_000),
         ("disks with a checkpoint", 20),
         ("disks also opened read-only", 1_000),

@@ -5,12 +5,16 @@
 //! outside, so the rule is checked as callers see it. Every batch is complete, and a prefix of each
 //! writer's batches survives. If a synced batch was acknowledged before the crash, every batch of
 //! any writer that was acknowledged before it began survives too.
+//!
+//! Each batch also adds one to two counters by merges: the counters must equal the numbers of
+//! batches that survived, so no operand is lost and none counts twice.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use shamba::env::{CrashPolicy, Env, SimFs};
-use shamba::{Db, Durability, MergePolicy, Stats};
+use shamba::merge::AddU64;
+use shamba::{Db, Durability, KeyspaceOptions, MergePolicy, Stats};
 use shamba_tests::acked::{Acked, durable};
 use shamba_tests::pool;
 use shamba_tests::seed;
@@ -21,6 +25,9 @@ const HOME: &str = "/db";
 const WRITERS: usize = 3;
 const BATCHES: usize = 160;
 const IMAGES: usize = 1_200;
+/// The keyspace of the counters, and the counter of all batches.
+const COUNTS: &str = "counts";
+const ALL: &str = "all";
 
 /// A life, and the times of its acknowledgements.
 struct Life {
@@ -36,6 +43,22 @@ fn keys(writer: usize, number: usize) -> [String; 2] {
     [format!("left/{writer}/{number:05}"), format!("right/{number:05}/{writer}")]
 }
 
+fn counter(writer: usize) -> String {
+    format!("of/{writer}")
+}
+
+fn counting() -> KeyspaceOptions {
+    KeyspaceOptions::new().merge_operator(AddU64)
+}
+
+/// The value of a counter, which a crash may have left without its keyspace.
+fn number_at(db: &Db, key: &str) -> Result<u64, String> {
+    let failed = |error: shamba::Error| format!("a counter cannot be read: {error}");
+    let Some(counts) = db.get_keyspace(COUNTS).map_err(failed)? else { return Ok(0) };
+    let value = counts.get(key).map_err(failed)?;
+    Ok(value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().expect("a number"))))
+}
+
 fn live(policy: MergePolicy, seed: u64) -> Life {
     let fs = SimFs::new();
     let env = Env { vfs: Arc::new(fs.clone()), ..Env::real() };
@@ -43,6 +66,8 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
     vector.write_buffer = 3 << 10;
     vector.immutable = Some(3);
     let db = vector.builder(Path::new(HOME), &env).open().expect("open");
+    let counts = db.keyspace_with(COUNTS, counting()).expect("the counters");
+    let one = 1u64.to_le_bytes();
     let moments = Mutex::new(0usize);
     let moment = || {
         let mut moments = moments.lock().expect("nobody panics with it");
@@ -51,7 +76,7 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
     };
     let batches = std::thread::scope(|scope| {
         let writers = (0..WRITERS).map(|writer| {
-            let (db, fs, moment) = (db.clone(), &fs, &moment);
+            let (db, counts, fs, moment) = (db.clone(), counts.clone(), &fs, &moment);
             scope.spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(seed ^ writer as u64);
                 let mut acked = Vec::new();
@@ -62,6 +87,7 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
                     for key in keys(writer, number) {
                         batch.put(key, "v".repeat(rng.usize(..200)));
                     }
+                    batch.merge_in(&counts, counter(writer), one).merge_in(&counts, ALL, one);
                     batch
                         .commit_with(if sync { Durability::Sync } else { Durability::NoSync })
                         .expect("commit");
@@ -93,6 +119,7 @@ impl Life {
         let opened = self.vector.builder(Path::new(HOME), &env).open();
         let db: Db = opened.map_err(|error| format!("recovery: {error:?}"))?;
         let failed = |error: shamba::Error| format!("a read failed: {error}");
+        let mut all = 0;
         for (writer, durable) in durable(&self.batches, k).into_iter().enumerate() {
             let mut count = 0;
             for number in 0..BATCHES {
@@ -107,9 +134,18 @@ impl Life {
                 }
                 count += usize::from(left);
             }
+            let counted = number_at(&db, &counter(writer))?;
+            if counted != count as u64 {
+                return Err(format!("writer {writer}: {count} batches survived, and {counted} were counted"));
+            }
+            all += counted;
             if count < durable {
                 return Err(format!("writer {writer}: {count} batches survived, {durable} were durable"));
             }
+        }
+        let counted = number_at(&db, ALL)?;
+        if counted != all {
+            return Err(format!("{all} batches survived, and {counted} were counted in all"));
         }
         let report = db.verify().map_err(failed)?;
         match report.problems.first() {

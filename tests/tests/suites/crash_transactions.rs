@@ -97,9 +97,11 @@ impl Life {
         }
         // Transactions go on from the recovered state.
         let mut rng = fastrand::Rng::with_seed(seed);
-        for round in 1..=6 {
-            let (worker, count) = (rng.usize(..WORKERS), 1_000 + round);
-            world.work(worker, count, Durability::NoSync, &mut rng).map_err(failed)?;
+        let mut counts = found;
+        for _ in 0..6 {
+            let worker = rng.usize(..WORKERS);
+            counts[worker] += 1;
+            world.work(worker, counts[worker], Durability::NoSync, &mut rng).map_err(failed)?;
         }
         world.check(WORKERS).map_err(|error| format!("after more transactions: {error}"))?;
         let report = world.db().verify().map_err(failed)?;

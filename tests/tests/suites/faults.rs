@@ -64,7 +64,10 @@ fn vector(script: usize) -> Vector {
     let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
     let mut vector = Vector::plain(policies[script % 3]);
     match script {
-        1 => vector.durability = Durability::Sync,
+        1 => {
+            vector.durability = Durability::Sync;
+            vector.combines = false;
+        }
         2 => vector.compression = vec![Compression::Lz4],
         _ => {}
     }

@@ -7,7 +7,8 @@
 //!
 //! A release adds a directory: `SHAMBA_WRITE_GOLDEN=VERSION cargo test -p shamba-tests --test
 //! suites formats`. Existing directories are never rewritten. `tests/data/golden-ribbon` is a
-//! database with ribbon filters, which are newer than 0.1.0 and need more keys.
+//! database with ribbon filters, which are newer than 0.1.0 and need more keys, and
+//! `tests/data/golden-merge` is one with operands of merge operators, newer too.
 //!
 //! Not here: the meaning of each byte
 //! (`docs/formats`, and the tests of the codecs).
@@ -18,7 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shamba::env::{Env, MemFs};
-use shamba::{Builder, Compression, Db, Durability, ErrorKind, FilterLayout, MergePolicy, Modules};
+use shamba::merge::{AddU64, Append};
+use shamba::{
+    Action, Builder, Compression, Db, Durability, ErrorKind, FilterLayout, KeyspaceOptions, MergePolicy,
+    Modules,
+};
 use shamba_tests::files::{disk_of, files_of};
 use shamba_tests::runner::HOME;
 
@@ -263,6 +268,127 @@ fn ribbon_filters_stay_readable() {
             db.compact()?;
         }
         db.close()
+    };
+    check().unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Keys of each keyspace of the database with operands.
+const MERGED_KEYS: u64 = 40;
+/// Rounds of merges in it, each of which ends in another place.
+const ROUNDS: u64 = 4;
+
+fn merged_key(number: u64) -> String {
+    format!("sum:{number:03}")
+}
+
+/// Writes operands: below a snapshot and above it in a deep level, in level 0 and in the log. The
+/// keys of every fourth number have a base.
+fn write_merged(fs: &MemFs) -> shamba::Result<()> {
+    let db = builder(fs)
+        .keyspace("default", KeyspaceOptions::new().merge_operator(AddU64))
+        .keyspace("lists", KeyspaceOptions::new().merge_operator(Append::separated_by(", ")))
+        .open()?;
+    let lists = db.keyspace("lists")?;
+    let round = |round: u64| -> shamba::Result<()> {
+        for number in 0..MERGED_KEYS {
+            // Two at a time, so that a flush has something to combine.
+            for _ in 0..2 {
+                db.merge(merged_key(number), (number + round).to_le_bytes())?;
+                lists.merge(merged_key(number), format!("round {round}"))?;
+            }
+        }
+        Ok(())
+    };
+    for number in (0..MERGED_KEYS).step_by(4) {
+        db.put(merged_key(number), 1_000u64.to_le_bytes())?;
+        lists.put(merged_key(number), "base")?;
+    }
+    round(0)?;
+    // What a snapshot sees is not folded with what is newer.
+    let snapshot = db.snapshot();
+    round(1)?;
+    db.compact()?;
+    round(2)?;
+    lists.delete_range(merged_key(30)..)?;
+    db.flush()?;
+    round(3)?;
+    drop(snapshot);
+    // It is dropped without a close, so the last round stays in the log.
+    db.sync()
+}
+
+/// The values of key `number` in both keyspaces.
+fn merged_values(number: u64) -> (u64, String) {
+    let has_base = number % 4 == 0;
+    let sum: u64 = (0..ROUNDS).map(|round| 2 * (number + round)).sum();
+    // The range delete came after the third round.
+    let (is_deleted, first) = (number >= 30, if number >= 30 { 3 } else { 0 });
+    let rounds = (first..ROUNDS).flat_map(|round| [round; 2]).map(|round| format!("round {round}"));
+    let base = (has_base && !is_deleted).then(|| "base".to_owned());
+    let list = base.into_iter().chain(rounds).collect::<Vec<_>>().join(", ");
+    (sum + if has_base { 1_000 } else { 0 }, list)
+}
+
+fn check_merged(db: &Db) -> shamba::Result<()> {
+    let lists = db.get_keyspace("lists")?.expect("the keyspace of the lists");
+    let (mut sums, mut texts) =
+        (db.iter(), lists.iter().rev().collect::<shamba::Result<Vec<_>>>()?.into_iter().rev());
+    for number in 0..MERGED_KEYS {
+        let (key, (sum, list)) = (merged_key(number), merged_values(number));
+        let (found, value) = sums.next().expect("a sum")?;
+        assert_eq!((&found[..], &value[..]), (key.as_bytes(), &sum.to_le_bytes()[..]));
+        assert_eq!(db.get(&key)?.as_deref(), Some(&sum.to_le_bytes()[..]), "{key}");
+        let (found, value) = texts.next().expect("a list");
+        assert_eq!((&found[..], &value[..]), (key.as_bytes(), list.as_bytes()));
+        assert_eq!(lists.get(&key)?.as_deref(), Some(list.as_bytes()), "{key}");
+    }
+    assert!(sums.next().is_none() && texts.next().is_none());
+    Ok(())
+}
+
+/// Operands that an earlier build left in all places. Their operators are built in, so the open is
+/// given none.
+#[test]
+fn operands_stay_readable() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden-merge");
+    if !path.exists() && std::env::var_os("SHAMBA_WRITE_GOLDEN").is_some() {
+        let fs = MemFs::new();
+        write_merged(&fs).expect("a database");
+        std::fs::create_dir_all(&path).expect("mkdir");
+        for (name, bytes) in files_of(&fs) {
+            std::fs::write(path.join(name), bytes).expect("write");
+        }
+    }
+    let fs = read_dir(&path);
+    let before = files_of(&fs);
+    let check = || -> shamba::Result<()> {
+        let db = builder(&fs).read_only(true).open()?;
+        check_merged(&db)?;
+        let levels: std::collections::BTreeSet<u32> =
+            db.tables().iter().map(|table| u32::from(table.level)).collect();
+        assert!(levels.contains(&0) && levels.len() > 1, "levels {levels:?}");
+        // Two in the log, one that a flush combined, and in the deep level one for those above the
+        // snapshot; what the snapshot saw is a put if there is a base, otherwise another operand.
+        for (number, folds) in [(4, (4, true)), (5, (5, false))] {
+            let steps = db.explain(merged_key(number))?.steps;
+            let folded = steps.iter().find_map(|step| match step.action {
+                Action::Folded { operands, has_base, .. } => Some((operands, has_base)),
+                _ => None,
+            });
+            assert_eq!(folded, Some(folds), "key {number}");
+        }
+        drop(db);
+        assert!(files_of(&fs) == before, "a read-only open has written");
+        for round in 0..2 {
+            let db = builder(&fs).create_if_missing(false).open()?;
+            check_merged(&db)?;
+            let report = db.verify()?;
+            assert!(report.is_clean() && report.warnings.is_empty(), "open {round}: {report:?}");
+            db.compact()?;
+            check_merged(&db)?;
+            db.close()?;
+        }
+        Ok(())
     };
     check().unwrap_or_else(|error| panic!("{error}"));
 }

@@ -5,13 +5,15 @@
 //! requires every acknowledged batch, each complete, without a gap.
 //!
 //! Another worker has threads that run the transactions of [`shamba_tests::invariants`]: after each
-//! kill all invariants hold, and every acknowledged transaction is there.
+//! kill all invariants hold, and every acknowledged transaction is there. The threads of a third
+//! one add to counters by merges, without reading them: each acknowledged increment counts once.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use shamba::{Db, Durability, MergePolicy};
+use shamba::merge::AddU64;
+use shamba::{Db, Durability, Keyspace, KeyspaceOptions, MergePolicy};
 use shamba_tests::invariants::World;
 use shamba_tests::tally::Tally;
 
@@ -206,4 +208,101 @@ fn acknowledged_transactions_survive_kill_9() {
     let tally = Tally::of(&[("kills", kills), ("transactions", all), ("newest table", newest_file)]);
     tally.tell("kill-transactor", "suite F, transactions");
     tally.require(&[("kills", u64::from(CYCLES)), ("transactions", 400), ("newest table", 5)]);
+}
+
+/// The counter that all threads add to.
+const ALL: &str = "all";
+
+fn counters(db: &Db) -> Keyspace {
+    let counting = KeyspaceOptions::new().merge_operator(AddU64);
+    db.keyspace_with("counts", counting).expect("the counters")
+}
+
+fn counter(thread: usize) -> String {
+    format!("of/{thread}")
+}
+
+fn count_at(counts: &Keyspace, key: &str) -> u64 {
+    let sum = counts.get(key).expect("a counter is readable");
+    sum.map_or(0, |sum| u64::from_le_bytes(sum[..].try_into().expect("a number")))
+}
+
+/// The body of the worker that counts; a test that does nothing unless started by the parent.
+#[test]
+fn counting() {
+    let Ok(path) = std::env::var(VARIABLE) else { return };
+    let db = open(Path::new(&path)).expect("the worker opens the database");
+    let counts = counters(&db);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let counts = &counts;
+            scope.spawn(move || {
+                let mut count = count_at(counts, &counter(thread));
+                loop {
+                    counts.merge(ALL, 1u64.to_le_bytes()).expect("a merge");
+                    counts.merge(counter(thread), 1u64.to_le_bytes()).expect("a merge");
+                    count += 1;
+                    let mut out = std::io::stdout().lock();
+                    let said = writeln!(out, "ack {thread} {count}").and_then(|()| out.flush());
+                    said.expect("the parent listens");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn acknowledged_increments_count_once_after_kill_9() {
+    let dir =
+        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory");
+    let path = dir.path().join("db");
+    let mut rng = fastrand::Rng::with_seed(11);
+    let (mut survived, mut all_survived) = (vec![0; THREADS], 0);
+    let (mut kills, mut newest_file) = (0, 0);
+    for cycle in 0..CYCLES {
+        let mut worker = spawn("kill::counting", &path);
+        let lines = BufReader::new(worker.stdout.take().expect("piped")).lines();
+        let (mut acked, mut left) = (survived.clone(), rng.u64(1..600));
+        // Read to the end, so that at most one increment of each thread is not acknowledged.
+        for line in lines.map_while(Result::ok) {
+            let Some((thread, count)) = line.strip_prefix("ack ").and_then(|line| line.split_once(' '))
+            else {
+                continue;
+            };
+            acked[thread.parse::<usize>().expect("a number")] = count.parse::<u64>().expect("a number");
+            left = left.saturating_sub(1);
+            if left == 0 && kills == cycle {
+                worker.kill().expect("kill -9");
+                kills += 1;
+            }
+        }
+        worker.wait().expect("wait");
+        assert_eq!(left, 0, "cycle {cycle}: the worker ended by itself after {acked:?}");
+        let db = open(&path).expect("a kill leaves a database that opens");
+        let counts = counters(&db);
+        let found: Vec<u64> = (0..THREADS).map(|thread| count_at(&counts, &counter(thread))).collect();
+        let is_legal = |(found, acked): (&u64, &u64)| (*acked..=acked + 1).contains(found);
+        assert!(
+            found.iter().zip(&acked).all(is_legal),
+            "cycle {cycle}: {acked:?} were acknowledged, {found:?} are there"
+        );
+        let new = |now: &[u64]| now.iter().sum::<u64>() - survived.iter().sum::<u64>();
+        let all = count_at(&counts, ALL);
+        // Each thread adds to the common counter first.
+        let legal = all_survived + new(&found)..=all_survived + new(&acked) + THREADS as u64;
+        assert!(legal.contains(&all), "cycle {cycle}: the common counter is {all} instead of {legal:?}");
+        (survived, all_survived) = (found, all);
+        newest_file = newest_file.max(newest(&path));
+        drop(counts);
+        if cycle % 3 == 0 {
+            db.close().expect("close");
+        }
+    }
+    let tally = Tally::of(&[
+        ("kills", u64::from(kills)),
+        ("increments", survived.iter().sum()),
+        ("newest table", newest_file),
+    ]);
+    tally.tell("kill-counting", "suite F, merges");
+    tally.require(&[("kills", u64::from(CYCLES)), ("increments", 400), ("newest table", 5)]);
 }

@@ -18,6 +18,7 @@ mod hash_sharing;
 mod kill;
 mod linear;
 mod membership;
+mod merge;
 mod metamorphic;
 mod model;
 mod outgrown;

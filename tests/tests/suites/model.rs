@@ -63,6 +63,8 @@ fn operations_against_the_oracle() {
         ("compactions, other (K, Z)", 500),
         ("max deepest level", 4),
         ("range deletes", 10_000),
+        ("merges, combined", 100_000),
+        ("merges, apart", 100_000),
         ("transactions", 5_000),
         ("transactions refused", 500),
         ("snapshots", 5_000),

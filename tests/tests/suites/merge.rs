@@ -1,11 +1,12 @@
 //! Merge operators whose code an open does not have: a database of the model suite is opened
 //! without the operator, written to, compacted, and opened with it again.
 //!
-//! Without the code a key with operands that are not folded is `Unsupported`, and the error names
-//! the operator; every other key reads as the oracle says. No operand and no base is lost meanwhile.
+//! Without the code a key with operands that are not folded is `Unsupported`, and the error
+//! names the operator; every other key reads as the oracle says. No operand and no base is lost
+//! meanwhile.
 //!
-//! Not here: random operations with an operator (`model`), crashes (`crash`, `crash_threads`), and
-//! one operator in the place of another (`crates/engine/tests/merge.rs`).
+//! Not here: random operations with an operator (`model`), crashes (`crash`, `crash_threads`),
+//! and one operator in the place of another (`crates/engine/tests/merge.rs`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -257,6 +257,77 @@ fn a_transaction_reads_its_own_operands_mixed_in() {
 }
 
 #[test]
+fn many_operands_in_a_transaction_take_memory_and_time_for_each_once() {
+    const MANY: usize = 20_000;
+    let env = environment(7);
+    let counting = KeyspaceOptions::new().merge_operator(AddU64);
+    let db = builder(&env).keyspace("default", counting).open().expect("opens");
+    let mut transaction = db.transaction_with(shamba::TransactionOptions::new().memory_bytes(8 << 20));
+    let one = 1u64.to_le_bytes();
+    let read = |transaction: &shamba::Transaction| {
+        transaction
+            .get("k")
+            .expect("readable")
+            .map(|value| u64::from_le_bytes(value[..].try_into().expect("8")))
+    };
+    transaction.merge("k", one).expect("merged");
+    let savepoint = transaction.savepoint();
+    for _ in 0..MANY {
+        transaction.merge("k", one).expect("within the memory");
+    }
+    assert_eq!(read(&transaction), Some(1 + MANY as u64));
+    transaction.rollback_to(savepoint).expect("rolled back");
+    assert_eq!(read(&transaction), Some(1));
+    for _ in 0..MANY {
+        transaction.merge("k", one).expect("within the memory");
+    }
+    transaction.commit().expect("nothing else writes");
+    assert_eq!(db.get("k").expect("readable").as_deref(), Some(&(1 + MANY as u64).to_le_bytes()[..]));
+}
+
+#[test]
+fn options_of_the_open_hold_for_a_keyspace_that_is_made_later() {
+    let env = environment(8);
+    let db = builder(&env).keyspace("later", apart()).open().expect("opens");
+    assert_eq!(db.keyspace_with("later", appending()).expect_err("another").kind(), ErrorKind::Invalid);
+    let later = db.keyspace_with("later", KeyspaceOptions::new()).expect("made");
+    later.merge("k", "1").expect("the operator of the open");
+    assert_eq!(later.merge_operator().as_deref(), Some("apart"));
+}
+
+#[test]
+fn the_record_cache_has_what_operands_in_tables_make() {
+    let env = environment(9);
+    let open = builder(&env).keyspace("default", apart()).experimental(|e| e.record_cache(64 << 10));
+    let db = open.open().expect("opens");
+    db.put("k", "0").expect("put");
+    for number in 1..=5 {
+        db.merge("k", number.to_string()).expect("merged");
+    }
+    db.flush().expect("flushed");
+    let hits = |db: &Db| db.stats().record_hits;
+    let read =
+        |db: &Db| db.get("k").expect("readable").map(|value| String::from_utf8_lossy(&value).into_owned());
+    for _ in 0..20 {
+        assert_eq!(read(&db).as_deref(), Some("0,1,2,3,4,5"));
+    }
+    let before = hits(&db);
+    assert!(before > 0, "operands in tables are folded each time");
+    // Operands in a memtable apply to the record.
+    db.merge("k", "6").expect("merged");
+    assert_eq!(read(&db).as_deref(), Some("0,1,2,3,4,5,6"));
+    assert!(hits(&db) > before);
+    db.flush().expect("flushed");
+    for _ in 0..5 {
+        assert_eq!(read(&db).as_deref(), Some("0,1,2,3,4,5,6"));
+    }
+    db.delete("k").expect("deleted");
+    db.flush().expect("flushed");
+    db.merge("k", "7").expect("merged");
+    assert_eq!(read(&db).as_deref(), Some("7"));
+}
+
+#[test]
 fn a_blind_merge_conflicts_with_nothing_and_a_read_before_it_does() {
     for isolation in [Isolation::Serializable, Isolation::Snapshot] {
         let env = environment(2);

@@ -173,7 +173,7 @@ macro_rules! read_methods {
 
         /// Approximate bytes that a range takes: of tables on storage, and of keys and values in
         /// memtables. Versions that are overwritten or deleted count until a compaction drops
-        /// them. Reads no file; walks the entries of the range in memtables.
+        /// them. Reads at most indexes of tables; walks the entries of the range in memtables.
         ///
         /// ```
         /// # let dir = tempfile::tempdir().expect("a temporary directory");

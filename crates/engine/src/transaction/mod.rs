@@ -336,10 +336,12 @@ impl Transaction {
     }
 
     /// Adds an operand to `key` ([`Db::merge`]). Reads nothing, so no other write of the key is a
-    /// conflict, unless the transaction reads it as well.
+    /// conflict, unless the transaction reads it as well. After a put or delete of the key in this
+    /// transaction the operator is applied at once.
     ///
     /// # Errors
-    /// As [`Self::put`] and [`Db::merge`].
+    /// As [`Self::put`] and [`Db::merge`]; after an own put or delete as [`Db::get`] of a key with
+    /// operands.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_op(&self.keyspace.clone(), key.as_ref(), operand.as_ref())
     }

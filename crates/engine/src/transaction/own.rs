@@ -38,8 +38,8 @@ impl Transaction {
     pub(super) fn merge_op(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
         let core = keyspace.core();
         let stored = core.operand(key, operand)?;
-        let own = self.writes.of(core.id).and_then(|writes| writes.get(key));
-        let base = match &own {
+        let own = self.writes.of(core.id).and_then(|writes| writes.state(key));
+        let base = match own {
             None | Some(State::Merged(_)) => {
                 return self.write(core.id, OpRef::Merge { key, operand: &stored });
             }
@@ -55,16 +55,7 @@ impl Transaction {
         match op {
             OpRef::Merge { key, operand } => {
                 let operand = Operand::decode(operand).map_or(&[][..], |operand| operand.bytes);
-                let known = self.writes.of(keyspace).and_then(|writes| writes.get(key));
-                let mut operands = match known {
-                    Some(State::Merged(operands)) => operands,
-                    known => {
-                        debug_assert!(known.is_none(), "an operand over the own write {known:?}");
-                        Vec::new()
-                    }
-                };
-                operands.push(Bytes::copy_from_slice(operand));
-                self.writes.set(keyspace, Bytes::copy_from_slice(key), State::Merged(operands));
+                self.writes.merge(keyspace, key, Bytes::copy_from_slice(operand));
             }
             OpRef::Put { key, value } => {
                 let value = State::Put(Bytes::copy_from_slice(value));

@@ -93,14 +93,28 @@ struct Mark {
 
 /// The reverse of a change.
 enum Undo {
-    Key { keyspace: KeyspaceId, key: Bytes, before: Option<State> },
-    Range { keyspace: KeyspaceId, removed: Vec<(Bytes, State)>, added: Option<Added> },
+    Key {
+        keyspace: KeyspaceId,
+        key: Bytes,
+        before: Option<State>,
+    },
+    /// Takes the last operand back.
+    Operand {
+        keyspace: KeyspaceId,
+        key: Bytes,
+    },
+    Range {
+        keyspace: KeyspaceId,
+        removed: Vec<(Bytes, State)>,
+        added: Option<Added>,
+    },
 }
 
 impl Undo {
     fn bytes(&self) -> u64 {
         match self {
             Self::Key { key, before, .. } => key_bytes(key.len(), before.as_ref().unwrap_or(&State::Deleted)),
+            Self::Operand { key, .. } => key_bytes(key.len(), &State::Deleted),
             Self::Range { removed, added, .. } => {
                 let keys_bytes: u64 = removed.iter().map(|(key, state)| key_bytes(key.len(), state)).sum();
                 keys_bytes + added.as_ref().map_or(0, Added::bytes) + size_of::<Self>() as u64
@@ -132,6 +146,23 @@ impl Writes {
         let before = self.keyspaces.entry(keyspace).or_default().keys.insert(key, state);
         self.bytes -= before.as_ref().map_or(0, |before| key_bytes(key_len, before));
         self.note(|| Undo::Key { keyspace, key: undo_key, before });
+    }
+
+    /// Adds an operand to a key that the transaction has not set or deleted.
+    pub fn merge(&mut self, keyspace: KeyspaceId, key: &[u8], operand: Bytes) {
+        let keys = &mut self.keyspaces.entry(keyspace).or_default().keys;
+        let operand_bytes = (operand.len() + OPERAND_BYTES) as u64;
+        match keys.get_mut(key) {
+            Some(State::Merged(operands)) => {
+                operands.push(operand);
+                self.bytes += operand_bytes;
+                self.note(|| Undo::Operand { keyspace, key: Bytes::copy_from_slice(key) });
+            }
+            other => {
+                debug_assert!(other.is_none(), "an operand over the own write {other:?}");
+                self.set(keyspace, Bytes::copy_from_slice(key), State::Merged(vec![operand]));
+            }
+        }
     }
 
     /// Deletes every key of a range, which is not empty.
@@ -236,6 +267,15 @@ impl Writes {
                 debug_assert!(undone.is_some(), "a change of {key:?} is reversed that was not made");
                 self.bytes -= undone.map_or(0, |undone| key_bytes(key.len(), &undone));
             }
+            Undo::Operand { keyspace, key } => {
+                let keys = &mut self.keyspaces.entry(keyspace).or_default().keys;
+                let undone = match keys.get_mut(&key) {
+                    Some(State::Merged(operands)) => operands.pop(),
+                    _ => None,
+                };
+                debug_assert!(undone.is_some(), "an operand for {key:?} is taken back that was not added");
+                self.bytes -= undone.map_or(0, |undone| (undone.len() + OPERAND_BYTES) as u64);
+            }
             Undo::Range { keyspace, removed, added } => {
                 let writes = self.keyspaces.entry(keyspace).or_default();
                 let before_bytes = writes.deleted.bytes();
@@ -295,10 +335,12 @@ impl KeyspaceWrites {
 
     /// The state of a key; `None` if the transaction has not written it.
     pub fn get(&self, key: &[u8]) -> Option<State> {
-        match self.keys.get(key) {
-            Some(state) => Some(state.clone()),
-            None => self.deleted.covering(key).map(|_| State::Deleted),
-        }
+        self.state(key).cloned()
+    }
+
+    /// [`Self::get`] without a copy.
+    pub fn state(&self, key: &[u8]) -> Option<&State> {
+        self.keys.get(key).or_else(|| self.deleted.covering(key).map(|_| &State::Deleted))
     }
 
     /// The keys of a range, which is not empty, that were written one by one.

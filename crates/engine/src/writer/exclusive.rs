@@ -43,6 +43,7 @@ impl Writer {
             return Ok(keyspace);
         }
         if self.lifecycle.is_read_only() {
+            let _writing = self.writing.lock();
             if let Some(keyspace) = find()? {
                 // The operator is not recorded, and holds for this open.
                 if let Some(merging) = new_operator(&keyspace, options)? {
@@ -72,8 +73,10 @@ impl Writer {
             }
             return Ok(keyspace);
         }
-        let given = options.or_else(|| self.given.get().and_then(|given| given.get(name)));
-        let merging = operator_for(name, None, given)?;
+        // Those of the open hold, too.
+        let given = operator_for(name, None, self.given.get().and_then(|given| given.get(name)))?;
+        let merging = operator_for(name, given.as_deref().map(Merging::name), options)?;
+        let merging = given.or(merging);
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);

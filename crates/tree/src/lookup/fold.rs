@@ -1,10 +1,11 @@
 //! A lookup that meets an operand of a merge operator: collects the operands below it and folds
 //! them ([`crate::merging`]).
 //!
-//! It walks the versions of the key once more, from the newest on, through the memtables and then
-//! the tables. A long chain in a memtable ends at a folded value that an earlier reader has left;
-//! this one leaves its own. Below the memtables the record cache may have the value of the tables,
-//! and is given it.
+//! It walks the versions of the key once more, from the newest on, through the memtables. A long
+//! chain there ends at a folded value that an earlier lookup has left; this one leaves its own, in
+//! the memtable of the newest operand. Otherwise the value of the tables is the base of the chain:
+//! the record cache may have it, or else their operands are folded first, and it is given the
+//! result.
 
 use shamba_key::{EntryKind, SeqNo};
 use shamba_memtable::Memtable;
@@ -44,30 +45,63 @@ impl Lookup<'_> {
         }
         let mut chain = Chain::default();
         let mut base = Found::More;
+        // The memtable of the newest operand.
+        let mut home: Option<&dyn Memtable> = None;
         for memtable in self.view.memtables.iter().filter(|memtable| memtable.entries() > 0) {
             base = self.walk_memtable(memtable.as_ref(), floor, &mut chain, counts)?;
+            home = home.or((chain.len() > 0).then_some(memtable.as_ref()));
             if matches!(base, Found::Base(_)) {
                 break;
             }
         }
-        let in_memtables = chain.len();
-        if matches!(base, Found::More) {
-            base = self.walk_tables(floor, &mut chain, counts, recorder)?;
-        }
         let base = match base {
             Found::Base(base) => base,
-            Found::More => None,
+            Found::More => self.below_memtables(&chain, floor, reads_before, counts, recorder)?,
         };
+        let Some(newest) = chain.newest() else { return Ok(base) };
         let merging = self.view.merging();
         let value = chain.fold(merging, self.key, base.as_deref())?;
         recorder.step(|| Step::folded(chain.len(), base.is_some(), merging));
-        if let (Some(newest), Some(memtable)) = (chain.newest(), self.view.memtables.first()) {
-            if chain.is_long() && in_memtables > 0 {
-                memtable.folded().set(self.key, newest, &value);
+        if let (true, Some(home)) = (chain.is_long(), home) {
+            // It goes with the operands: elsewhere it could meet them combined with newer ones.
+            home.folded().set(self.key, newest, &value);
+        }
+        Ok(Some(Value::from_bytes(value)))
+    }
+
+    /// The value that the tables make of the key, below the operands of `chain`.
+    fn below_memtables<R: Recorder>(
+        &self,
+        chain: &Chain,
+        floor: SeqNo,
+        mut reads_before: Option<u64>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Option<Value>> {
+        if let (Some(access), true) = (self.settings.records, chain.len() > 0) {
+            match self.ask_records(access, floor, recorder) {
+                Cached::Value { value, .. } => return Ok(Some(value)),
+                Cached::Absent { .. } => return Ok(None),
+                Cached::Unknown { is_wanted } => {
+                    reads_before = is_wanted.then(|| counts.searching_reads());
+                }
             }
-            if let (0, Some(before)) = (in_memtables, reads_before) {
-                self.write_folded(newest, &value, counts.searching_reads() - before);
-            }
+        }
+        let from = match (chain.len(), chain.next_seq()) {
+            (0, _) => self.seq,
+            (_, Some(seq)) => seq,
+            // The oldest possible entry was taken.
+            (_, None) => return Ok(None),
+        };
+        // A chain of its own, so that the record cache can have what the tables hold.
+        let mut tables = Chain::default();
+        let base = Self { seq: from, ..*self }.walk_tables(floor, &mut tables, counts, recorder)?;
+        let Some(newest) = tables.newest() else { return Ok(base) };
+        let merging = self.view.merging();
+        let value = tables.fold(merging, self.key, base.as_deref())?;
+        recorder.step(|| Step::folded(tables.len(), base.is_some(), merging));
+        if let Some(before) = reads_before {
+            self.write_folded(newest, &value, counts.searching_reads() - before);
         }
         Ok(Some(Value::from_bytes(value)))
     }
@@ -87,8 +121,8 @@ impl Lookup<'_> {
                 folded = Some(self.folded(floor));
             }
             if let Some(Some((seq, value))) = &folded {
-                if entry.seq <= *seq {
-                    chain.cut_at(*seq);
+                // Operands in memtables are single ones, so none is contained in part.
+                if entry.seq <= *seq && chain.cut_at(*seq) {
                     let entry = Entry { seq: *seq, kind: EntryKind::Put, value: value.clone() };
                     outcome = Ok((Link::Base, Some(entry)));
                     return false;
@@ -100,7 +134,9 @@ impl Lookup<'_> {
             goes_on
         });
         match outcome? {
-            (Link::Base, Some(entry)) => self.base(entry, Home::Memtable(memtable), counts),
+            (Link::Base, Some(entry)) => {
+                Ok(Found::Base(Some(self.base(entry, Home::Memtable(memtable), counts)?)))
+            }
             (Link::NoBase, _) => Ok(Found::Base(None)),
             _ => Ok(Found::More),
         }
@@ -115,21 +151,14 @@ impl Lookup<'_> {
         Some((seq, Value::from_bytes(value)))
     }
 
-    /// Offers the versions in the tables to the chain.
+    /// Offers the versions in the tables to the chain. Returns the value that ends it, if one does.
     fn walk_tables<R: Recorder>(
         &self,
         floor: SeqNo,
         chain: &mut Chain,
         counts: &mut LookupCounts,
         recorder: &mut R,
-    ) -> Result<Found> {
-        if let (Some(access), true) = (self.settings.records, chain.len() > 0) {
-            match self.ask_records(access, floor, recorder) {
-                Cached::Value { value, .. } => return Ok(Found::Base(Some(value))),
-                Cached::Absent { .. } => return Ok(Found::Base(None)),
-                Cached::Unknown { .. } => {}
-            }
-        }
+    ) -> Result<Option<Value>> {
         let places = self.view.places(self.key);
         // The key's digest was computed: filters of a database that shares none hash again.
         let mut consulted = 1;
@@ -145,28 +174,27 @@ impl Lookup<'_> {
                     (0, _) => self.seq,
                     (_, Some(seq)) => seq,
                     // The oldest possible entry was taken.
-                    (_, None) => return Ok(Found::Base(None)),
+                    (_, None) => return Ok(None),
                 };
                 let older = Self { seq, ..*self };
                 let Some(entry) = older.search(&candidate, verdict, counts, recorder)? else { break };
                 match chain.offer((entry.seq, entry.kind), &entry.value, floor)? {
                     Link::Operand => {}
-                    Link::Base => return self.base(entry, candidate.home(), counts),
-                    Link::NoBase => return Ok(Found::Base(None)),
+                    Link::Base => return self.base(entry, candidate.home(), counts).map(Some),
+                    Link::NoBase => return Ok(None),
                 }
                 // Another search that finds nothing is no false positive of the filter.
                 verdict = Verdict::Unasked;
             }
         }
-        Ok(Found::Base(None))
+        Ok(None)
     }
 
     /// The value of the put that ends the chain.
-    fn base(&self, entry: Entry, home: Home<'_>, counts: &mut LookupCounts) -> Result<Found> {
-        let value = match entry.kind {
-            EntryKind::ValueRef => home.read_large(&entry.value, counts)?,
-            _ => entry.value,
-        };
-        Ok(Found::Base(Some(value)))
+    fn base(&self, entry: Entry, home: Home<'_>, counts: &mut LookupCounts) -> Result<Value> {
+        match entry.kind {
+            EntryKind::ValueRef => home.read_large(&entry.value, counts),
+            _ => Ok(entry.value),
+        }
     }
 }

@@ -27,11 +27,20 @@ pub enum Link {
     NoBase,
 }
 
+/// An entry of the chain.
+struct Piece {
+    newest: SeqNo,
+    /// The oldest operand in it.
+    oldest: SeqNo,
+    /// As it is stored.
+    stored: Value,
+}
+
 /// The operands of a key at one sequence number.
 #[derive(Default)]
 pub struct Chain {
-    /// Newest first, as they are stored.
-    operands: Vec<(SeqNo, Value)>,
+    /// Newest first.
+    operands: Vec<Piece>,
     /// Entries from here on are contained in the operands.
     reached: Option<SeqNo>,
     /// Number of operands that were offered.
@@ -55,8 +64,9 @@ impl Chain {
             EntryKind::Delete | EntryKind::RangeDelete => Ok(Link::NoBase),
             EntryKind::Merge => {
                 let operand = Operand::decode(value).map_err(Error::invalid)?;
-                self.reached = Some(SeqNo(seq.0.saturating_sub(operand.reach)));
-                self.operands.push((seq, Value::copy_of(value)));
+                let oldest = SeqNo(seq.0.saturating_sub(operand.reach));
+                self.reached = Some(oldest);
+                self.operands.push(Piece { newest: seq, oldest, stored: Value::copy_of(value) });
                 self.walked += 1;
                 Ok(Link::Operand)
             }
@@ -78,7 +88,7 @@ impl Chain {
 
     /// The sequence number of the newest operand.
     pub fn newest(&self) -> Option<SeqNo> {
-        self.operands.first().map(|(seq, _)| *seq)
+        self.operands.first().map(|piece| piece.newest)
     }
 
     /// Number of operands.
@@ -87,11 +97,17 @@ impl Chain {
         self.operands.len()
     }
 
-    /// Removes the operands that a folded value at this sequence number contains.
-    pub fn cut_at(&mut self, folded: SeqNo) {
-        while self.operands.last().is_some_and(|(seq, _)| *seq <= folded) {
-            self.operands.pop();
+    /// Removes the operands that a folded value at this sequence number contains. False, and no
+    /// effect, if a combined operand is contained in part.
+    #[must_use]
+    pub fn cut_at(&mut self, folded: SeqNo) -> bool {
+        let kept = self.operands.partition_point(|piece| piece.newest > folded);
+        let is_whole =
+            self.operands.get(..kept).is_none_or(|kept| kept.iter().all(|piece| piece.oldest > folded));
+        if is_whole {
+            self.operands.truncate(kept);
         }
+        is_whole
     }
 
     /// The value that the operator makes of the operands and `base`.
@@ -104,9 +120,42 @@ impl Chain {
             return Ok(Bytes::copy_from_slice(base));
         }
         let mut operands = Vec::with_capacity(self.operands.len());
-        for (_, stored) in self.operands.iter().rev() {
-            operands.push(Operand::decode(stored).map_err(Error::invalid)?.bytes);
+        for piece in self.operands.iter().rev() {
+            operands.push(Operand::decode(&piece.stored).map_err(Error::invalid)?.bytes);
         }
         merging.fold(key, base, &operands).map(Bytes::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(chain: &mut Chain, newest: u64, oldest: u64) {
+        let stored = Operand { reach: newest - oldest, bytes: b"x" }.encode();
+        let offered = chain.offer((SeqNo(newest), EntryKind::Merge), &stored, SeqNo::ZERO);
+        assert!(matches!(offered, Ok(Link::Operand)), "{newest} to {oldest}");
+    }
+
+    #[test]
+    fn a_folded_value_replaces_whole_operands_only() {
+        let mut chain = Chain::default();
+        offered(&mut chain, 9, 9);
+        offered(&mut chain, 8, 4);
+        // Contained in the one before it.
+        offered(&mut chain, 6, 6);
+        offered(&mut chain, 3, 2);
+        assert_eq!((chain.len(), chain.next_seq(), chain.newest()), (3, Some(SeqNo(1)), Some(SeqNo(9))));
+        for (folded, left) in [(1, Some(3)), (2, None), (3, Some(2)), (4, None), (7, None), (8, Some(1))] {
+            let mut chain = Chain::default();
+            [(9, 9), (8, 4), (3, 2)]
+                .iter()
+                .for_each(|(newest, oldest)| offered(&mut chain, *newest, *oldest));
+            let cut = chain.cut_at(SeqNo(folded)).then(|| chain.len());
+            assert_eq!(cut, left, "at {folded}");
+            if left.is_none() {
+                assert_eq!(chain.len(), 3, "at {folded}: nothing is removed");
+            }
+        }
     }
 }

@@ -66,8 +66,8 @@ impl Merging {
             _ if bytes > shamba_key::MAX_OPERAND_BYTES => {
                 Err(format!("it has {bytes} bytes; the maximum is {}", shamba_key::MAX_OPERAND_BYTES))
             }
-            Some(operator) => match catch_unwind(AssertUnwindSafe(|| operator.check(key, operand))) {
-                Ok(checked) => checked.map_err(|error| error.to_string()),
+            Some(operator) => match guarded(|| operator.check(key, operand)) {
+                Ok(checked) => checked,
                 Err(panic) => Err(format!("the check panicked: {}", panic_text(panic.as_ref()))),
             },
             None => Ok(()),
@@ -86,11 +86,11 @@ impl Merging {
     pub fn fold(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>> {
         debug_assert!(!operands.is_empty(), "nothing to fold for {key:?}");
         let Some(operator) = &self.operator else { return Err(self.not_given(key)) };
-        let folded = catch_unwind(AssertUnwindSafe(|| operator.merge(key, base, operands)));
+        let folded = guarded(|| operator.merge(key, base, operands));
         let detail = match folded {
             Ok(Ok(value)) if value.len() <= shamba_key::MAX_VALUE_BYTES => return Ok(value),
             Ok(Ok(value)) => format!("it returned {} bytes, which is too long for a value", value.len()),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(detail)) => detail,
             Err(panic) => format!("it panicked: {}", panic_text(panic.as_ref())),
         };
         Err(Error::invalid(format!(
@@ -105,7 +105,7 @@ impl Merging {
     /// [`shamba_key::MAX_OPERAND_BYTES`]: then they stay apart.
     pub fn combine(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let operator = self.operator.as_ref()?;
-        let combined = catch_unwind(AssertUnwindSafe(|| operator.combine(key, operands))).ok()?.ok()??;
+        let combined = guarded(|| operator.combine(key, operands)).ok()?.ok()??;
         (combined.len() <= shamba_key::MAX_OPERAND_BYTES).then_some(combined)
     }
 
@@ -124,6 +124,11 @@ pub(crate) fn no_operator(key: &[u8]) -> Error {
         "key \"{}\" has operands of a merge operator, and its keyspace records none",
         key.escape_ascii()
     ))
+}
+
+/// Calls a user's code, and makes the text of its error, which is the user's code too.
+fn guarded<T>(call: impl FnOnce() -> MergeResult<T>) -> std::thread::Result<Result<T, String>> {
+    catch_unwind(AssertUnwindSafe(|| call().map_err(|error| error.to_string())))
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

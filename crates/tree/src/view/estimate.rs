@@ -1,8 +1,8 @@
 //! Estimates over a view: the bytes and entries of a range, and keys that split it into equal
 //! parts.
 //!
-//! Tables are estimated from what is in memory of their indexes, without a read. Entries of
-//! memtables are counted one by one. Versions of a key in several places count several times, as
+//! Tables are estimated from their indexes: what is in memory of them, or what is read of a table
+//! that is closed or to be split. Entries of memtables are counted one by one. Versions of a key in several places count several times, as
 //! they take space several times, and tombstones count as well.
 
 use std::sync::Arc;
@@ -11,8 +11,10 @@ use bytes::Bytes;
 
 use super::View;
 use crate::error::Result;
-use crate::version::{KeyRange, TableUse, live_bytes, live_entries};
+use crate::version::{KeyRange, TableUse, level_bytes, live_bytes, live_entries};
 
+/// Maximum number of parts: a part of less than a block is of no use.
+const PARTS_MAX: u64 = 64 << 10;
 /// Pieces of a table for each part that is asked for: the parts differ by at most a piece or so.
 const PIECES_FOR_EACH_PART: u64 = 16;
 
@@ -56,9 +58,10 @@ impl View {
     pub fn split_points(&self, range: &KeyRange, parts: usize) -> Result<Vec<Bytes>> {
         let Estimate { table_bytes, memtable_bytes, .. } = self.estimate(range)?;
         let all_bytes = table_bytes + memtable_bytes;
-        let Some(parts) = u64::try_from(parts).ok().filter(|parts| *parts > 1 && all_bytes > 0) else {
+        let parts = (parts as u64).min(PARTS_MAX);
+        if parts < 2 || all_bytes == 0 {
             return Ok(Vec::new());
-        };
+        }
         // Each key, and the bytes between it and the one before it in the same place.
         let mut pieces: Vec<(Bytes, u64)> = Vec::new();
         let piece_bytes = all_bytes.div_ceil(parts.saturating_mul(PIECES_FOR_EACH_PART));
@@ -67,13 +70,14 @@ impl View {
             let mut rest = part.clone();
             for key in reader.split_keys(piece_bytes) {
                 if rest.lower < key && rest.is_above(&key) {
-                    let piece = KeyRange { lower: rest.lower.clone(), upper: Some(key.clone()) };
-                    pieces.push((key.clone(), live_bytes(table, &piece)));
+                    let bytes = reader.bytes_between(&rest.lower, Some(&key));
+                    pieces.push((key.clone(), level_bytes(table, bytes)));
                     rest.lower = key;
                 }
             }
             if let Some(upper) = rest.upper.clone() {
-                pieces.push((upper, live_bytes(table, &rest)));
+                let bytes = reader.bytes_between(&rest.lower, Some(&upper));
+                pieces.push((upper, level_bytes(table, bytes)));
             }
         });
         let mut gathered = 0;
@@ -116,10 +120,10 @@ impl View {
     /// Calls `each` with the key of every entry of a memtable in `range`, and its bytes.
     fn for_each_in_memory(&self, range: &KeyRange, mut each: impl FnMut(&[u8], u64)) -> Result<()> {
         for memtable in self.memtables.iter().filter(|memtable| memtable.entries() > 0) {
-            let mut entries = Arc::clone(memtable).iter();
+            let mut entries = Arc::clone(memtable).entries_iter();
             entries.seek(&range.lower, shamba_key::SeqNo::MAX)?;
             while entries.valid() && range.is_above(entries.key()) {
-                each(entries.key(), (entries.key().len() + entries.value().len()) as u64);
+                each(entries.key(), entries.key().len() as u64 + entries.value_bytes_len()?);
                 entries.next()?;
             }
         }

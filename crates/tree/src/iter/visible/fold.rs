@@ -1,5 +1,6 @@
 //! Operands of merge operators in a scan: the merging iterator presents the versions of a key from
-//! the newest on, and the operands among them are folded on the way ([`crate::merging`]).
+//! the newest on, and the operands among them are folded on the way ([`crate::merging`]). A scan
+//! uses the folded values that lookups have left in memtables, and leaves none.
 
 use bytes::Bytes;
 use shamba_key::SeqNo;
@@ -26,9 +27,11 @@ impl VisibleIter {
             }
             if let Some(Some((seq, value))) = &folded {
                 if self.merge.seq() <= *seq {
-                    chain.cut_at(*seq);
-                    base = Some(value.clone());
-                    break;
+                    if chain.cut_at(*seq) {
+                        base = Some(value.clone());
+                        break;
+                    }
+                    folded = Some(None);
                 }
             }
             let version = (self.merge.seq(), self.merge.kind());
@@ -42,11 +45,6 @@ impl VisibleIter {
             }
         }
         let value = chain.fold(self.view.merging(), &self.key, base.as_deref())?;
-        if let (true, Some(newest), Some(memtable)) =
-            (chain.is_long(), chain.newest(), self.view.memtables.first())
-        {
-            memtable.folded().set(&self.key, newest, &value);
-        }
         out.push_folded(&self.key, Slice::from(Vec::from(value)));
         Ok(())
     }

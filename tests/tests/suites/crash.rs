@@ -150,7 +150,7 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
         5 => vector.large_values = Some((40, 64)),
         _ => {}
     }
-    vector.combines = index % 2 == 0;
+    vector.combines = index.is_multiple_of(2);
     let seed = mixed(base, index as u64);
     let ops = long_script(&vector, seed);
     let effort = Effort { policies_per_point: 2, nested_one_in: 64, depth: depth() };

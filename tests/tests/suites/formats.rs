@@ -319,7 +319,7 @@ fn write_merged(fs: &MemFs) -> shamba::Result<()> {
 
 /// The values of key `number` in both keyspaces.
 fn merged_values(number: u64) -> (u64, String) {
-    let has_base = number % 4 == 0;
+    let has_base = number.is_multiple_of(4);
     let sum: u64 = (0..ROUNDS).map(|round| 2 * (number + round)).sum();
     // The range delete came after the third round.
     let (is_deleted, first) = (number >= 30, if number >= 30 { 3 } else { 0 });
@@ -364,8 +364,7 @@ fn operands_stay_readable() {
     let check = || -> shamba::Result<()> {
         let db = builder(&fs).read_only(true).open()?;
         check_merged(&db)?;
-        let levels: std::collections::BTreeSet<u32> =
-            db.tables().iter().map(|table| u32::from(table.level)).collect();
+        let levels: std::collections::BTreeSet<u32> = db.tables().iter().map(|table| table.level).collect();
         assert!(levels.contains(&0) && levels.len() > 1, "levels {levels:?}");
         // Two in the log, one that a flush combined, and in the deep level one for those above the
         // snapshot; what the snapshot saw is a put if there is a base, otherwise another operand.

@@ -2,8 +2,9 @@
 //! parts.
 //!
 //! Tables are estimated from their indexes: what is in memory of them, or what is read of a table
-//! that is closed or to be split. Entries of memtables are counted one by one. Versions of a key in several places count several times, as
-//! they take space several times, and tombstones count as well.
+//! that is closed or to be split. Entries of memtables are counted one by one. Versions of a key
+//! in several places count several times, as they take space several times, and tombstones count
+//! as well.
 
 use std::sync::Arc;
 

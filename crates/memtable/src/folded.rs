@@ -89,9 +89,8 @@ mod tests {
             folded.set(&number.to_le_bytes(), SeqNo(8), &[0; 1_000]);
         }
         let list = folded.list.lock().expect("not poisoned");
-        let bytes_of =
-            |(key, (_, value)): (&Box<[u8]>, &(SeqNo, Bytes))| key.len() + value.len() + OVERHEAD_BYTES;
-        let held: usize = list.values.iter().map(bytes_of).sum();
+        let values = list.values.iter();
+        let held: usize = values.map(|(key, (_, value))| key.len() + value.len() + OVERHEAD_BYTES).sum();
         assert_eq!((held, held as u64), (list.bytes, folded.bytes()));
         assert!(held <= LIST_BYTES_MAX && held > 0, "{held} bytes");
     }

@@ -4,7 +4,7 @@
 //! For each user key the newest version with a sequence number up to the reader's decides. If it is
 //! a put and no range tombstone visible to the reader is newer, the key is returned; otherwise it
 //! is hidden. Range tombstones are looked up once per range of keys with the same result
-//! ([`Cover`]).
+//! ([`shamba_table::Cover`]).
 //!
 //! A call finds as many entries as its [`Batch`] was begun for. Between calls, with `k` the last
 //! key found, the merging iterator is:
@@ -17,7 +17,7 @@
 //! end, without a step for each entry that it covers ([`EntryIter::skip_hidden`]).
 //!
 //! Where the newest version is an operand of a merge operator, the operands below it are folded
-//! ([`fold`]).
+//! (`fold`).
 //!
 //! The bounds that callers write are in `key_range`. What an idle scan keeps is decided in
 //! [`super::scan`].

@@ -114,6 +114,11 @@ impl View {
         Self { merging, ..self }
     }
 
+    /// The merge operator of the keyspace, to be kept longer than the view.
+    pub fn merging_shared(&self) -> Option<Arc<Merging>> {
+        self.merging.clone()
+    }
+
     /// The merge operator of the keyspace.
     #[inline]
     pub fn merging(&self) -> Option<&Merging> {

@@ -79,6 +79,12 @@ impl KeyspaceCore {
         });
     }
 
+    /// The merge operator, without the view that it belongs to: a long job would keep memtables and
+    /// files alive with that.
+    pub fn merging(&self) -> Option<Arc<Merging>> {
+        self.load().merging_shared()
+    }
+
     /// Sets the merge operator.
     pub fn set_merging(&self, merging: Arc<Merging>) {
         self.publish(|view| {

@@ -223,8 +223,8 @@ impl Flusher {
         let snapshots = self.reads.snapshots().stripes();
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
-        let view = keyspace.load_full();
-        let mut folding = Folding::new(Retention::new(&snapshots, &fragments, &below), view.merging());
+        let merging = keyspace.merging();
+        let mut folding = Folding::new(Retention::new(&snapshots, &fragments, &below), merging.as_deref());
         let tombstones = fragments.thinned(b"", None, &snapshots);
         let options = OutputOptions { oldest_tombstone_ms, ..self.output_options(keyspace, 0, bits) };
         let mut output =

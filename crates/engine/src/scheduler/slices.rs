@@ -110,8 +110,8 @@ impl Compactor {
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
         let mut output = output.within(reservation, read_ahead_bytes);
         let input_entries = input_entries as u64;
-        let view = plan.keyspace.load_full();
-        let mut folding = Folding::new(retention, view.merging());
+        let merging = plan.keyspace.merging();
+        let mut folding = Folding::new(retention, merging.as_deref());
         let (mut entries, mut bytes_paced) = (0u64, 0);
         let mut merged = MergeIter::new(sources);
         merged.seek_to_first()?;

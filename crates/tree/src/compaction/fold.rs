@@ -133,11 +133,6 @@ impl<'a> Folding<'a> {
         self.failed
     }
 
-    /// Whether the compaction may drop a range tombstone.
-    pub fn retention(&self) -> &Retention<'a> {
-        &self.retention
-    }
-
     /// Takes an entry that is an operand or follows one. Returns whether it was taken; otherwise
     /// what precedes it has been written.
     #[cold]

@@ -21,12 +21,13 @@ mod fences;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use shamba_table::{ResidentFilter, TableId, TableReader};
 
 use crate::error::Result;
 use crate::merging::Merging;
 use crate::version::{Run, Version};
-use shamba_key::KeyspaceId;
+use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::Memtable;
 
 use self::fences::{JoinedFences, Row};
@@ -112,6 +113,13 @@ impl View {
     /// The same view, with this merge operator for the keyspace's operands.
     pub fn with_merging(self, merging: Option<Arc<Merging>>) -> Self {
         Self { merging, ..self }
+    }
+
+    /// The newest value of `key` that a lookup has folded and left in a memtable, for a reader at
+    /// `seq` from whom range tombstones hide everything up to `floor`.
+    pub fn folded(&self, key: &[u8], seq: SeqNo, floor: SeqNo) -> Option<(SeqNo, Bytes)> {
+        let mut values = self.memtables.iter().filter_map(|memtable| memtable.folded().get(key));
+        values.find(|(folded, _)| *folded <= seq && *folded > floor)
     }
 
     /// The merge operator of the keyspace, to be kept longer than the view.

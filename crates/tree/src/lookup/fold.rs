@@ -118,12 +118,13 @@ impl Lookup<'_> {
         let mut outcome = Ok((Link::Operand, None));
         memtable.versions(self.digest, self.key, self.seq, &mut |entry: Entry| {
             if chain.is_long() && folded.is_none() {
-                folded = Some(self.folded(floor));
+                folded = Some(self.view.folded(self.key, self.seq, floor));
             }
             if let Some(Some((seq, value))) = &folded {
                 // Operands in memtables are single ones, so none is contained in part.
                 if entry.seq <= *seq && chain.cut_at(*seq) {
-                    let entry = Entry { seq: *seq, kind: EntryKind::Put, value: value.clone() };
+                    let entry =
+                        Entry { seq: *seq, kind: EntryKind::Put, value: Value::from_bytes(value.clone()) };
                     outcome = Ok((Link::Base, Some(entry)));
                     return false;
                 }
@@ -140,15 +141,6 @@ impl Lookup<'_> {
             (Link::NoBase, _) => Ok(Found::Base(None)),
             _ => Ok(Found::More),
         }
-    }
-
-    /// The newest folded value that an earlier reader has left for a reader at this sequence
-    /// number.
-    fn folded(&self, floor: SeqNo) -> Option<(SeqNo, Value)> {
-        let memtables = self.view.memtables.iter();
-        let mut values = memtables.filter_map(|memtable| memtable.folded().get(self.key));
-        let (seq, value) = values.find(|(seq, _)| *seq <= self.seq && *seq > floor)?;
-        Some((seq, Value::from_bytes(value)))
     }
 
     /// Offers the versions in the tables to the chain. Returns the value that ends it, if one does.

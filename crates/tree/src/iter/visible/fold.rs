@@ -23,7 +23,7 @@ impl VisibleIter {
         let mut base = None;
         while self.merge.valid() && self.merge.key() == self.key {
             if chain.is_long() && folded.is_none() {
-                folded = Some(self.folded(floor));
+                folded = Some(self.view.folded(&self.key, self.seq, floor));
             }
             if let Some(Some((seq, value))) = &folded {
                 if self.merge.seq() <= *seq {
@@ -47,13 +47,6 @@ impl VisibleIter {
         let value = chain.fold(self.view.merging(), &self.key, base.as_deref())?;
         out.push_folded(&self.key, Slice::from(Vec::from(value)));
         Ok(())
-    }
-
-    /// The newest folded value of the current key that a lookup has left for a reader at this
-    /// sequence number.
-    fn folded(&self, floor: SeqNo) -> Option<(SeqNo, Bytes)> {
-        let mut values = self.view.memtables.iter().filter_map(|memtable| memtable.folded().get(&self.key));
-        values.find(|(seq, _)| *seq <= self.seq && *seq > floor)
     }
 
     /// The value of the put at the merging iterator's position, however long.

@@ -199,6 +199,8 @@ work_counters! {
     trivial_moves,
     /// Entries dropped by compactions and flushes.
     entries_dropped,
+    /// Entries that had expired and became tombstones, or were dropped, by compactions and flushes.
+    entries_expired,
     /// Number of times that a writer was slowed down or stalled.
     stalls,
     /// Microseconds that writers were slowed down or stalled.

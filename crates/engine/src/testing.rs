@@ -11,6 +11,7 @@ use shamba_key::{KeyspaceId, LogNo, SeqNo};
 use shamba_log::wal::WalWriter;
 use shamba_memtable::ChunkedMemtable;
 use shamba_table::Charge;
+use shamba_tree::expiry::ExpiryClock;
 use shamba_tree::version::ManifestEdit;
 use shamba_tree::version::manifest::ManifestState;
 
@@ -65,12 +66,13 @@ impl Parts {
         let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, None, closed);
         let keyspaces = Keyspaces::from([(KeyspaceId::DEFAULT, Arc::new(keyspace))]);
         let told = (Arc::clone(&lifecycle), Arc::clone(&telemetry));
-        let catalog = Catalog::new(&env, dir, keyspaces, FIRST_LOG.0 + 1, told.0, told.1);
+        let expiry = Arc::new(ExpiryClock::new(Arc::clone(&env.clock), None));
+        let catalog = Catalog::new(&env, dir, keyspaces, FIRST_LOG.0 + 1, told, Arc::clone(&expiry));
         let reads = Reads::new(
             &env,
             Arc::clone(&settings),
             (Arc::clone(memory.cache()), Arc::clone(memory.records())),
-            Arc::clone(memory.iterators()),
+            (Arc::clone(memory.iterators()), expiry),
             SeqNo::ZERO,
             (Arc::clone(&telemetry), Arc::clone(&recorder)),
         );

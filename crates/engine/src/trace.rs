@@ -36,7 +36,7 @@ use crate::lock_order;
 use crate::ranked::{Ranked, RankedGuard};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::telemetry::Telemetry;
-use shamba_key::KeyspaceId;
+use shamba_key::{Expiry, KeyspaceId};
 use shamba_log::wal::OpRef;
 use shamba_tree::iter::notes::{ScanObserver, ScanPart};
 
@@ -254,6 +254,11 @@ fn line_of(op: OpRef<'_>) -> Line<'_> {
     match op {
         OpRef::Put { key, value } => {
             Line::Insert { key: Cow::Borrowed(key), value: Payload::Length(value.len()) }
+        }
+        // A replay writes values that do not expire.
+        OpRef::PutExpiring { key, stored } => {
+            let value_bytes = stored.len().saturating_sub(Expiry::STORED_BYTES);
+            Line::Insert { key: Cow::Borrowed(key), value: Payload::Length(value_bytes) }
         }
         // A trace tells what is written where; a replay knows no operators.
         OpRef::Merge { key, operand } => {

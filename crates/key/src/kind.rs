@@ -2,6 +2,8 @@
 //!
 //! The byte values are part of the file formats: never reuse one.
 
+use crate::Expiry;
+
 /// The meaning of a stored entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -18,8 +20,11 @@ pub enum EntryKind {
     Merge = 4,
     /// A put whose long value is stored elsewhere; the payload is its location.
     ValueRef = 5,
-    /// An expiry time, then the value (reserved).
+    /// A put with an expiry time; the payload is the time and the value ([`crate::Expiry`]).
     PutWithExpiry = 6,
+    /// A put with an expiry time whose long value is stored elsewhere; the payload is the time and
+    /// the location. What is stored there is the payload of a [`Self::PutWithExpiry`].
+    ValueRefWithExpiry = 7,
 }
 
 impl EntryKind {
@@ -32,6 +37,7 @@ impl EntryKind {
             4 => Self::Merge,
             5 => Self::ValueRef,
             6 => Self::PutWithExpiry,
+            7 => Self::ValueRefWithExpiry,
             _ => return None,
         })
     }
@@ -39,6 +45,52 @@ impl EntryKind {
     /// The byte that is stored.
     pub fn as_byte(self) -> u8 {
         self as u8
+    }
+
+    /// Whether it is a put, with or without an expiry time, wherever its value is.
+    #[inline]
+    pub fn is_put(self) -> bool {
+        matches!(self, Self::Put | Self::ValueRef | Self::PutWithExpiry | Self::ValueRefWithExpiry)
+    }
+
+    /// Whether the payload begins with an expiry time.
+    #[inline]
+    pub fn has_expiry(self) -> bool {
+        matches!(self, Self::PutWithExpiry | Self::ValueRefWithExpiry)
+    }
+
+    /// Whether the payload has the location of the value instead of the value.
+    #[inline]
+    pub fn is_large(self) -> bool {
+        matches!(self, Self::ValueRef | Self::ValueRefWithExpiry)
+    }
+
+    /// The location of the value in the payload of a large entry.
+    #[inline]
+    pub fn location(self, payload: &[u8]) -> &[u8] {
+        debug_assert!(self.is_large(), "an entry of kind {self:?} holds its value");
+        let at = if self.has_expiry() { Expiry::STORED_BYTES } else { 0 };
+        payload.get(at..).unwrap_or_default()
+    }
+
+    /// The kind of the entry with its value in place of a location.
+    #[inline]
+    pub fn whole(self) -> Self {
+        match self {
+            Self::ValueRef => Self::Put,
+            Self::ValueRefWithExpiry => Self::PutWithExpiry,
+            other => other,
+        }
+    }
+
+    /// The kind of an entry with the location of its value in place of the value.
+    #[inline]
+    pub fn large(self) -> Self {
+        match self {
+            Self::Put => Self::ValueRef,
+            Self::PutWithExpiry => Self::ValueRefWithExpiry,
+            other => other,
+        }
     }
 }
 
@@ -49,9 +101,14 @@ mod tests {
     #[test]
     fn only_stored_bytes_are_kinds() {
         let known: Vec<u8> = (0..=255).filter(|byte| EntryKind::from_byte(*byte).is_some()).collect();
-        assert_eq!(known, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(known, [1, 2, 3, 4, 5, 6, 7]);
         for byte in known {
-            assert_eq!(EntryKind::from_byte(byte).map(EntryKind::as_byte), Some(byte));
+            let kind = EntryKind::from_byte(byte).expect("a known kind");
+            assert_eq!(kind.as_byte(), byte);
+            assert_eq!(kind.whole().is_put(), kind.is_put());
+            assert_eq!(kind.whole().has_expiry(), kind.has_expiry());
+            assert!(!kind.whole().is_large());
+            assert_eq!(kind.whole().large().is_large(), kind.is_put(), "{kind:?}");
         }
     }
 }

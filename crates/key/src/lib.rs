@@ -16,6 +16,7 @@ compile_error!(
 );
 
 mod digest;
+mod expiry;
 mod heads;
 mod ids;
 mod kind;
@@ -25,6 +26,7 @@ mod prefetch;
 mod seqno;
 
 pub use digest::{DigestFn, DigestKind, KeyDigest, hashes_on_this_thread};
+pub use expiry::Expiry;
 pub use heads::LayeredHeads;
 pub use ids::{Age, KeyspaceId, LogNo, RunId};
 pub use kind::EntryKind;

@@ -81,13 +81,16 @@ impl EntryIter for InLogIter {
     }
 
     fn value_bytes_len(&self) -> Result<u64> {
-        let value = self.iter.value();
-        if self.is_large() { self.table.values().value_bytes(value) } else { Ok(value.len() as u64) }
+        let (kind, value) = (self.kind(), self.iter.value());
+        if !kind.is_large() {
+            return Ok(value.len() as u64);
+        }
+        self.table.values().value_bytes(kind.location(value))
     }
 
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let value = self.iter.value();
-        if self.is_large() { self.table.values().read(value, sink) } else { sink(value) }
+        let (kind, value) = (self.kind(), self.iter.value());
+        if kind.is_large() { self.table.values().read(kind.location(value), sink) } else { sink(value) }
     }
 
     fn digest(&self) -> Option<KeyDigest> {

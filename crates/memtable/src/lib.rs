@@ -9,7 +9,8 @@
 //! `s`, whatever is inserted meanwhile, and it skips newer ones.
 //!
 //! A long value stays in the log. Its entry has the kind [`EntryKind::ValueRef`] and holds the
-//! place of the value ([`ValuePlace`]) instead of the value. Operands of merge operators are
+//! place of the value ([`ValuePlace`]) instead of the value (with an expiry time,
+//! [`EntryKind::ValueRefWithExpiry`]). Operands of merge operators are
 //! entries like others; what readers made of many of them is kept in [`FoldedValues`].
 //!
 //! Which memtables a reader sees is decided in `view`, when a memtable is full in `write`.
@@ -19,7 +20,7 @@
 use std::sync::Arc;
 
 use shamba_env::sync;
-use shamba_key::{EntryKind, KeyDigest, SeqNo};
+use shamba_key::{EntryKind, Expiry, KeyDigest, SeqNo};
 use shamba_table::{Entry, EntryIter, RangeTombstone};
 
 use crate::in_log::InLogIter;
@@ -125,18 +126,24 @@ fn versions_by_get<M: Memtable + ?Sized>(
 }
 
 impl dyn Memtable + '_ {
-    /// Stores a put whose value lies in a log.
+    /// Stores a put whose value lies in a log, after its expiry if it has one.
     pub fn insert_in_log(
         &self,
         digest: KeyDigest,
         key: &[u8],
-        seq: SeqNo,
+        (seq, expiry): (SeqNo, Option<Expiry>),
         log: &Arc<ValueLog>,
         place: ValuePlace,
     ) {
         debug_assert_eq!(place.log, log.number(), "the value's place is in another log: {place:?}");
         self.values().add(log);
-        self.insert(digest, key, seq, EntryKind::ValueRef, &place.encode());
+        let place = place.encode();
+        match expiry {
+            None => self.insert(digest, key, seq, EntryKind::ValueRef, &place),
+            Some(expiry) => {
+                self.insert(digest, key, seq, EntryKind::ValueRefWithExpiry, &expiry.encode(&place));
+            }
+        }
     }
 }
 

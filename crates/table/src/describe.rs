@@ -115,9 +115,10 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
             for place in (0..block.len()).take_while(|_| has_counted) {
                 let entry = block.entry(place, &mut key).map_err(damaged)?;
                 operands += u64::from(entry.kind == EntryKind::Merge);
-                if entry.kind == EntryKind::ValueRef {
+                if entry.kind.is_large() {
+                    let reference = loaded.value_ref(entry.kind.location(entry.value))?;
                     large_values += 1;
-                    large_value_bytes += u64::from(loaded.value_ref(entry.value)?.stored_bytes);
+                    large_value_bytes += u64::from(reference.stored_bytes);
                 }
             }
             blocks.push(BlockDescription {

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 pub struct Entry {
     /// Sequence number.
     pub seq: SeqNo,
-    /// Kind. [`EntryKind::ValueRef`] is a put whose value is stored elsewhere.
+    /// Kind. The value of a large one ([`EntryKind::is_large`]) is stored elsewhere.
     pub kind: EntryKind,
     /// Its value; for a large value, the reference to it ([`crate::TableReader::read_large`]).
     pub value: Value,
@@ -124,19 +124,21 @@ pub trait EntryIter: Send {
     }
     /// The value of the current entry for keeping: shares the block if possible, else a copy.
     fn value_bytes(&self) -> Bytes;
-    /// Whether the current entry is a put with a large value, which is stored elsewhere: the kind
-    /// is then [`EntryKind::ValueRef`], and only [`Self::read_value`] returns the value.
+    /// Whether the current entry is a put with a large value, which is stored elsewhere: only
+    /// [`Self::read_value`] returns the value.
     fn is_large(&self) -> bool {
-        self.kind() == EntryKind::ValueRef
+        self.kind().is_large()
     }
-    /// Length of the current entry's value, large or not.
+    /// Length of the current entry's payload, large or not: of its value, and of the expiry before
+    /// it if it has one.
     ///
     /// # Errors
     /// `Corruption` when the reference to a large value is invalid.
     fn value_bytes_len(&self) -> Result<u64> {
         if self.is_large() { Err(large_value_unreadable()) } else { Ok(self.value().len() as u64) }
     }
-    /// Passes the current entry's value to `sink`, a large one in pieces: it is never held whole.
+    /// Passes the current entry's payload, as in [`Self::value_bytes_len`], to `sink`, a large one
+    /// in pieces: it is never held whole.
     ///
     /// # Errors
     /// Errors of reading, or of `sink`, which then got only a part of the value.

@@ -67,6 +67,7 @@ mod cache;
 mod content;
 mod copies;
 mod entry;
+mod expiring;
 mod files;
 mod fragments;
 mod range;
@@ -104,6 +105,7 @@ pub use content::{ContentDigest, StreamedEntry};
 pub use copies::{Copies, CopyEnd, CopyLimits, Ends};
 pub use describe::{BlockDescription, TableDescription, describe};
 pub use entry::{Entry, EntryIter, EntryView};
+pub use expiring::ExpiringEntries;
 pub use shamba_env::FileError as Error;
 pub use shamba_key::internal_cmp;
 

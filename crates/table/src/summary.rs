@@ -5,6 +5,7 @@ use bytes::Bytes;
 use shamba_key::SeqNo;
 
 use crate::content::ContentDigest;
+use crate::expiring::ExpiringEntries;
 use crate::format::properties::Properties;
 use crate::id::{BirthId, TableId};
 
@@ -43,6 +44,8 @@ pub struct TableSummary {
     /// Time of the oldest tombstone, in milliseconds since 1970-01-01 UTC; `None` without
     /// tombstones, and in older tables.
     pub oldest_tombstone_ms: Option<u64>,
+    /// The entries that expire, if there are any.
+    pub expiring: Option<ExpiringEntries>,
 }
 
 impl TableSummary {
@@ -63,6 +66,7 @@ impl TableSummary {
             raw_value_bytes: properties.raw_value_bytes,
             bits_per_key: properties.bits_per_key,
             oldest_tombstone_ms: properties.oldest_tombstone_ms,
+            expiring: properties.expiring,
         }
     }
 }

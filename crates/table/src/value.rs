@@ -107,6 +107,17 @@ impl Value {
         }
     }
 
+    /// The value without its first `count` bytes; empty if it has no more.
+    #[must_use]
+    pub fn without_start(self, count: usize) -> Self {
+        let range = count.min(self.len())..self.len();
+        match self.0 {
+            Repr::Inline { .. } | Repr::Own(_) => Self::copy_of(&self[range]),
+            Repr::Shared(bytes) => Self::from_bytes(bytes.slice(range)),
+            Repr::Pinned(pin) => pin.narrow(range).map(|pin| Self(Repr::Pinned(pin))).unwrap_or_default(),
+        }
+    }
+
     /// The bytes as a vector; copies only if they are inline or shared.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

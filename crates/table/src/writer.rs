@@ -25,12 +25,13 @@ use std::path::Path;
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_filter::{Filter, FilterLayout};
-use shamba_key::{DigestFn, EntryKind, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
+use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
 
 use crate::block::frame::FRAME_BYTES;
 use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
 use crate::compression::{Compression, Compressor};
 use crate::content::ContentDigest;
+use crate::expiring::ExpiryTimes;
 use crate::format::header::Header;
 use crate::format::origin::Origin;
 use crate::format::placement::Placement;
@@ -116,6 +117,7 @@ pub struct TableWriter {
     chunks: ChunkCutter,
     has_values: bool,
     has_operands: bool,
+    expiring: ExpiryTimes,
     /// Whether chunks were written without an entry that refers to them.
     is_torn: bool,
     origin: Option<Origin>,
@@ -181,6 +183,7 @@ impl TableWriter {
             chunks: ChunkCutter::new(options.large_values),
             has_values: false,
             has_operands: false,
+            expiring: ExpiryTimes::default(),
             is_torn: false,
             origin: None,
             oldest_tombstone_ms: None,
@@ -213,8 +216,9 @@ impl TableWriter {
         kind: EntryKind,
         value: &[u8],
     ) -> Result<ContentDigest> {
-        if kind == EntryKind::Put && value.len() >= self.options.large_values.from_bytes {
-            return self.add_large(key, digest, seq, value.len() as u64, &mut |sink| sink(value));
+        if kind.large() != kind && value.len() >= self.options.large_values.from_bytes {
+            let expiry = Expiry::of(kind, value);
+            return self.add_large((key, seq, expiry), digest, value.len() as u64, &mut |sink| sink(value));
         }
         let order = self.check_entry(key, seq, kind, value.len() as u64)?;
         let tag = self.hash(key, digest, order).block_tag();
@@ -227,6 +231,7 @@ impl TableWriter {
         let content = ContentDigest::of(key, seq, kind, value);
         self.content.merge(content);
         self.raw_value_bytes += value.len() as u64;
+        self.expiring.add(kind, value);
         self.count(key, seq, kind, order);
         Ok(content)
     }
@@ -396,7 +401,7 @@ impl TableWriter {
                 "a key of {key_bytes} bytes with a value of {value_bytes}, at most {MAX_KEY_BYTES} and {MAX_VALUE_BYTES} allowed",
             )));
         }
-        if matches!(kind, EntryKind::RangeDelete | EntryKind::ValueRef) || seq > SeqNo::MAX {
+        if kind == EntryKind::RangeDelete || kind.is_large() || seq > SeqNo::MAX {
             return Err(Error::Invalid(format!(
                 "a {kind:?} at sequence number {seq} is no entry of a block"
             )));

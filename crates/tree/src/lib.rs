@@ -21,6 +21,7 @@ pub mod merging;
 
 // What one reader sees.
 pub mod counters;
+pub mod expiry;
 pub mod records;
 pub mod snapshot;
 pub mod view;

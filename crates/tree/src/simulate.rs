@@ -422,6 +422,7 @@ impl Simulation {
                 bits_per_key,
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
+                expiring: Default::default(),
                 statistics: Default::default(),
             };
             self.files.insert(meta.id, entries.into());

@@ -5,6 +5,9 @@
 //! stay. A reader at a fixed sequence number holds a [`SnapshotGuard`]. A compaction or flush calls
 //! [`SnapshotList::stripes`] *before* it reads anything else.
 //!
+//! A reader also has one time, by which it judges whether entries have expired. It is registered
+//! with the number: what expires after it is kept.
+//!
 //! Invariant: a reader's number is in the list before any compaction that could drop what it sees
 //! reads the list. That is why the number is read from its source *under the list's lock*
 //! ([`SnapshotList::take_with`]). A compaction that has read the list before a registration works
@@ -19,10 +22,44 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// The multiset of live sequence numbers.
 #[derive(Debug, Default)]
 pub struct SnapshotList {
-    /// Number of readers at each sequence number, ascending. Numbers are registered in about this
-    /// order, and few are live at a time. A vector therefore costs less than a tree: registration
-    /// does not allocate.
-    live: Mutex<Vec<(SeqNo, usize)>>,
+    /// The readers at each sequence number, ascending. Numbers are registered in about this order,
+    /// and few are live at a time. A vector therefore costs less than a tree: registration does not
+    /// allocate.
+    live: Mutex<Vec<Live>>,
+}
+
+/// The readers at one sequence number.
+#[derive(Debug)]
+struct Live {
+    seq: SeqNo,
+    readers: usize,
+    /// The time of the first of them; the others are not earlier.
+    time_ms: u64,
+}
+
+/// The readers whose versions a compaction keeps: live sequence numbers, ascending and distinct,
+/// and the times at which their readers judge expiry.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Readers {
+    /// Live sequence numbers.
+    pub seqs: Vec<SeqNo>,
+    /// For each of them the time of its readers, or an earlier one.
+    pub times_ms: Vec<u64>,
+    /// No reader that is registered later has an earlier time.
+    pub now_ms: u64,
+}
+
+impl Readers {
+    /// The time of the readers of a stripe of history, or an earlier one. The newest stripe is that
+    /// of readers to come.
+    pub fn time_ms(&self, stripe: usize) -> u64 {
+        self.times_ms.get(stripe).copied().unwrap_or(self.now_ms)
+    }
+
+    /// No reader has an earlier time.
+    pub fn earliest_ms(&self) -> u64 {
+        self.times_ms.iter().copied().fold(self.now_ms, u64::min)
+    }
 }
 
 impl SnapshotList {
@@ -34,31 +71,48 @@ impl SnapshotList {
     /// Registers a reader at the sequence number that `visible` returns, read under the list's
     /// lock.
     pub fn take_with(self: &Arc<Self>, visible: impl FnOnce() -> SeqNo) -> Arc<SnapshotGuard> {
+        self.take_at(|| (visible(), 0))
+    }
+
+    /// [`Self::take_with`] for a reader that judges expiry by the time that `visible` returns as
+    /// well, in milliseconds. The time of a later reader must not be earlier.
+    pub fn take_at(self: &Arc<Self>, visible: impl FnOnce() -> (SeqNo, u64)) -> Arc<SnapshotGuard> {
         let mut live = self.lock();
-        let seq = visible();
-        let at = live.partition_point(|(held, _)| *held < seq);
+        let (seq, time_ms) = visible();
+        let at = live.partition_point(|held| held.seq < seq);
         match live.get_mut(at) {
-            Some((held, readers)) if *held == seq => *readers += 1,
-            _ => live.insert(at, (seq, 1)),
+            Some(held) if held.seq == seq => {
+                debug_assert!(held.time_ms <= time_ms, "time goes back at snapshot {seq}");
+                held.readers += 1;
+            }
+            _ => live.insert(at, Live { seq, readers: 1, time_ms }),
         }
-        debug_assert!(live.windows(2).all(|pair| pair[0].0 < pair[1].0), "the snapshots do not ascend");
+        debug_assert!(live.is_sorted_by(|a, b| a.seq < b.seq), "the snapshots do not ascend");
         drop(live);
-        Arc::new(SnapshotGuard { list: Arc::clone(self), seq })
+        Arc::new(SnapshotGuard { list: Arc::clone(self), seq, time_ms })
     }
 
     /// The live sequence numbers, ascending and distinct.
     pub fn stripes(&self) -> Vec<SeqNo> {
-        self.lock().iter().map(|(seq, _)| *seq).collect()
+        self.lock().iter().map(|live| live.seq).collect()
+    }
+
+    /// The live readers, for a compaction that works at `now_ms`. That time was read *before* this
+    /// call: a reader that is not in the list then has a time that is not earlier.
+    pub fn readers(&self, now_ms: u64) -> Readers {
+        let live = self.lock();
+        let seqs = live.iter().map(|live| live.seq).collect();
+        Readers { seqs, times_ms: live.iter().map(|live| live.time_ms).collect(), now_ms }
     }
 
     /// Number of registered readers.
     #[cfg(test)]
     #[allow(clippy::len_without_is_empty, reason = "tests count readers")]
     pub fn len(&self) -> usize {
-        self.lock().iter().map(|(_, readers)| readers).sum()
+        self.lock().iter().map(|live| live.readers).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(SeqNo, usize)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Live>> {
         // Each change is a single operation on the list, so a panic leaves it valid.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,6 +123,7 @@ impl SnapshotList {
 pub struct SnapshotGuard {
     list: Arc<SnapshotList>,
     seq: SeqNo,
+    time_ms: u64,
 }
 
 impl SnapshotGuard {
@@ -76,15 +131,21 @@ impl SnapshotGuard {
     pub fn seq(&self) -> SeqNo {
         self.seq
     }
+
+    /// The time at which the reader judges expiry, in milliseconds since 1970-01-01 UTC; 0 if there
+    /// was no entry with an expiry when it began.
+    pub fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
 }
 
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         let mut live = self.list.lock();
-        if let Ok(at) = live.binary_search_by_key(&self.seq, |(held, _)| *held) {
-            assert!(live[at].1 > 0, "a snapshot at {} without readers is released", self.seq);
-            live[at].1 -= 1;
-            if live[at].1 == 0 {
+        if let Ok(at) = live.binary_search_by_key(&self.seq, |live| live.seq) {
+            assert!(live[at].readers > 0, "a snapshot at {} without readers is released", self.seq);
+            live[at].readers -= 1;
+            if live[at].readers == 0 {
                 live.remove(at);
             }
         }
@@ -113,6 +174,23 @@ mod tests {
         assert_eq!(list.stripes(), [SeqNo(5)]);
         drop(again);
         assert_eq!(list.len(), 0);
+    }
+
+    #[test]
+    fn compactions_know_the_earliest_time_at_each_number() {
+        let list = SnapshotList::new();
+        let first = list.take_at(|| (SeqNo(3), 100));
+        let _second = list.take_at(|| (SeqNo(3), 120));
+        let _third = list.take_at(|| (SeqNo(5), 130));
+        let readers = list.readers(140);
+        assert_eq!((&readers.seqs[..], &readers.times_ms[..]), (&[SeqNo(3), SeqNo(5)][..], &[100, 130][..]));
+        assert_eq!([0, 1, 2].map(|stripe| readers.time_ms(stripe)), [100, 130, 140]);
+        assert_eq!(readers.earliest_ms(), 100);
+        assert_eq!((first.seq(), first.time_ms()), (SeqNo(3), 100));
+        // The earliest time may be that of a reader that is gone.
+        drop(first);
+        assert_eq!(list.readers(140).times_ms, [100, 130]);
+        assert_eq!(Readers { now_ms: 7, ..Readers::default() }.earliest_ms(), 7);
     }
 
     #[test]

@@ -51,6 +51,10 @@ impl Catalog {
             self.obsolete.mark_tables_obsolete(new);
         })?;
         edit.next_id = Some(self.next_id());
+        if self.expiry.is_used() {
+            // What a compaction has taken for expired must not be visible after the next open.
+            edit.time_ms = Some(self.expiry.now_ms());
+        }
         let mut next = installing.state.clone();
         // An invalid edit is a defect of this program, not of the disk: stop rather than write it.
         next.apply(&edit).map_err(|detail| {
@@ -94,6 +98,32 @@ impl Catalog {
         self.mark_tables_obsolete(dead);
         self.remove_obsolete_files();
         Ok(())
+    }
+
+    /// Begins the use of the clock by which entries expire, before the first of them is written: a
+    /// build that does not know them must refuse the database from now on.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn begin_expiry(&self) -> Result<()> {
+        if self.expiry.is_used() {
+            return Ok(());
+        }
+        let time_ms = Some(self.expiry.now_ms());
+        self.install(&[], Vec::new(), |_| Ok(ManifestEdit { time_ms, ..ManifestEdit::default() }))?;
+        self.expiry.begin_use();
+        Ok(())
+    }
+
+    /// Records the time by which entries expire, if any do: it must not go back at the next open.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn record_time(&self) -> Result<()> {
+        if !self.expiry.is_used() || self.lifecycle.is_read_only() {
+            return Ok(());
+        }
+        self.install(&[], Vec::new(), |_| Ok(ManifestEdit::default()))
     }
 
     /// Appends an edit to the manifest and makes it durable. Replaces a manifest that ran out of
@@ -184,6 +214,10 @@ impl Catalog {
     pub fn begin(&self, state: &mut ManifestState, mut edit: ManifestEdit) -> Result<()> {
         let number = self.new_id();
         edit.next_id = Some(self.next_id());
+        if self.expiry.is_used() {
+            // What a compaction has taken for expired must not be visible after the next open.
+            edit.time_ms = Some(self.expiry.now_ms());
+        }
         state
             .apply(&edit)
             .map_err(|detail| Error::invalid(format!("recovery is inconsistent with the tree: {detail}")))?;

@@ -4,7 +4,8 @@
 //! loaded. A reader therefore loads the view *first* and the sequence number second.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::Guard;
 use shamba_key::{KeyspaceId, Operand};
@@ -17,12 +18,18 @@ use shamba_tree::view::{View, ViewSource};
 use crate::catalog::published::Published;
 use crate::error::{Error, Result};
 
+/// The time to live of what never expires.
+const FOR_EVER: u64 = u64::MAX;
+
 /// One keyspace: its name and the view that its readers load.
 pub(crate) struct KeyspaceCore {
     pub id: KeyspaceId,
     pub name: String,
     view: Published<View>,
     pub dropped: AtomicBool,
+    /// Milliseconds that entries live unless their write says otherwise; [`FOR_EVER`] without a
+    /// limit.
+    time_to_live_ms: AtomicU64,
     closed: Arc<AtomicBool>,
     /// Statistics of sampled lookups and seeks in this keyspace.
     pub statistics: TreeStatistics,
@@ -44,6 +51,7 @@ impl KeyspaceCore {
             name,
             view,
             dropped: AtomicBool::new(false),
+            time_to_live_ms: AtomicU64::new(FOR_EVER),
             closed,
             statistics: TreeStatistics::default(),
         }
@@ -90,6 +98,21 @@ impl KeyspaceCore {
         self.publish(|view| {
             view.next(view.memtables.clone(), Arc::clone(&view.version)).with_merging(Some(merging))
         });
+    }
+
+    /// How long entries live unless their write says otherwise; `None` without a limit.
+    #[inline]
+    pub fn time_to_live(&self) -> Option<Duration> {
+        match self.time_to_live_ms.load(Ordering::Relaxed) {
+            FOR_EVER => None,
+            ms => Some(Duration::from_millis(ms)),
+        }
+    }
+
+    /// Sets how long entries that are written from now on live.
+    pub fn set_time_to_live(&self, time_to_live: Option<Duration>) {
+        let ms = time_to_live.and_then(|it| u64::try_from(it.as_millis()).ok()).unwrap_or(FOR_EVER);
+        self.time_to_live_ms.store(ms, Ordering::Relaxed);
     }
 
     /// The stored form of an operand, if it is one that the keyspace's merge operator takes.

@@ -25,6 +25,7 @@ use shamba_env::Env;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_memtable::Memtable;
 use shamba_table::{BirthId, TableId};
+use shamba_tree::expiry::ExpiryClock;
 use shamba_tree::version::TableMeta;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 
@@ -74,6 +75,8 @@ pub(crate) struct Catalog {
     next_id: AtomicU64,
     lifecycle: Arc<Lifecycle>,
     telemetry: Arc<Telemetry>,
+    /// Its time is recorded with each edit while it is in use.
+    expiry: Arc<ExpiryClock>,
     observers: OnceLock<Vec<Weak<dyn InstallObserver>>>,
 }
 
@@ -84,8 +87,8 @@ impl Catalog {
         dir: &Path,
         keyspaces: Keyspaces,
         next_id: u64,
-        lifecycle: Arc<Lifecycle>,
-        telemetry: Arc<Telemetry>,
+        (lifecycle, telemetry): (Arc<Lifecycle>, Arc<Telemetry>),
+        expiry: Arc<ExpiryClock>,
     ) -> Self {
         Self {
             env: env.clone(),
@@ -96,6 +99,7 @@ impl Catalog {
             next_id: AtomicU64::new(next_id),
             lifecycle,
             telemetry,
+            expiry,
             observers: OnceLock::new(),
         }
     }

@@ -5,13 +5,15 @@
 //! does nothing, until `clear`. A commit that fails leaves the batch unchanged. One that succeeds
 //! empties it and keeps its memory for the next use.
 
+use std::time::Duration;
+
 use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
 use crate::key_range::{KeyRange, PrefixRange};
 use crate::writer::WriteOptions;
-use crate::writer::operations::{Operations, with_range_delete};
-use shamba_key::{KeyspaceId, Operand, SeqNo};
+use crate::writer::operations::{Operations, with_put, with_range_delete};
+use shamba_key::{EntryKind, KeyspaceId, Operand, SeqNo};
 use shamba_log::wal::OpRef;
 
 /// Operations that are committed together. Made by [`Db::batch`].
@@ -53,8 +55,61 @@ impl Batch {
 
     /// Sets `key` to `value` in the default keyspace.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
-        let added = self.operations.push(KeyspaceId::DEFAULT, op);
+        let expiry = self.db.core().writer.expiry(&self.db.keyspace, None);
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let added = expiry.and_then(|expiry| {
+            with_put(key, value, expiry, |op| self.operations.push(KeyspaceId::DEFAULT, op))
+        });
+        self.remember(added)
+    }
+
+    /// Sets `key` to `value` in the default keyspace for as long as `time_to_live`, counted from
+    /// this call: from then on the key is as if it were deleted. `Duration::MAX` is for ever.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// use std::time::Duration;
+    ///
+    /// let mut batch = db.batch();
+    /// batch.put_expiring("session:3", "user:2", Duration::from_secs(1_800));
+    /// batch.put("user:2:last", "session:3");
+    /// batch.commit()?;
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    pub fn put_expiring(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time_to_live: Duration,
+    ) -> &mut Self {
+        let keyspace = self.db.default_keyspace();
+        self.put_expiring_in(&keyspace, key, value, time_to_live)
+    }
+
+    /// [`Self::put_expiring`] in `keyspace`.
+    pub fn put_expiring_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time_to_live: Duration,
+    ) -> &mut Self {
+        self.put_with(keyspace, key.as_ref(), value.as_ref(), Some(time_to_live))
+    }
+
+    fn put_with(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        time_to_live: Option<Duration>,
+    ) -> &mut Self {
+        let checked = self.check(keyspace);
+        let expiry = checked.and_then(|()| self.db.core().writer.expiry(keyspace.core(), time_to_live));
+        let added = expiry.and_then(|expiry| {
+            with_put(key, value, expiry, |op| self.operations.push(keyspace.core().id, op))
+        });
         self.remember(added)
     }
 
@@ -87,8 +142,24 @@ impl Batch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> &mut Self {
+        self.put_with(keyspace, key.as_ref(), value.as_ref(), None)
+    }
+
+    /// Sets `key` in `keyspace` to a payload that was stored before: a value, or with the kind
+    /// [`EntryKind::PutWithExpiry`] an expiry and a value. The time to live of the keyspace is not
+    /// asked.
+    pub(crate) fn put_payload_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        kind: EntryKind,
+        payload: &[u8],
+    ) -> &mut Self {
+        let op = match kind {
+            EntryKind::PutWithExpiry => OpRef::PutExpiring { key, stored: payload },
+            _ => OpRef::Put { key, value: payload },
+        };
         let added = self.check(keyspace);
-        let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
         let added = added.and_then(|()| self.operations.push(keyspace.core().id, op));
         self.remember(added)
     }
@@ -212,6 +283,7 @@ impl Batch {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
+        let options = options.without_time_to_live("a batch as a whole")?;
         let count = self.operations.tally.count;
         let outcome = self.db.core().writer.commit(&mut self.operations, options);
         assert_eq!(self.operations.tally.count, count, "a commit lost operations of its batch");

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 
 use shamba_env::{Env, FileLock};
 use shamba_memtable::ChunkedMemtable;
+use shamba_tree::expiry::ExpiryClock;
 use shamba_tree::version::manifest::ManifestState;
 
 use super::builder::Builder;
@@ -23,7 +24,7 @@ use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
-use crate::options::keyspace::{GivenOptions, operator_for};
+use crate::options::keyspace::{GivenOptions, KeyspaceOptions, operator_for, time_to_live_of};
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -72,12 +73,14 @@ pub(super) fn compose(
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let next_id = state.next_id.max(beyond_files);
-    let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, next_id, told().0, told().1));
+    let expiry = Arc::new(ExpiryClock::new(Arc::clone(&env.clock), state.time_ms));
+    let catalog = Catalog::new(&env, dir, keyspaces, next_id, told(), Arc::clone(&expiry));
+    let catalog = Arc::new(catalog);
     let reads = Arc::new(Reads::new(
         &env,
         Arc::clone(&settings),
         (Arc::clone(cache), Arc::clone(memory.records())),
-        Arc::clone(memory.iterators()),
+        (Arc::clone(memory.iterators()), expiry),
         state.last_seq,
         (Arc::clone(&telemetry), Arc::clone(&recorder)),
     ));
@@ -185,7 +188,11 @@ fn keyspaces(
         let memtable = ChunkedMemtable::new(settings.memtable_index);
         let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
         let merging = operator_for(&name, keyspace.merge_operator.as_deref(), given.get(&name))?;
-        Ok((*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, merging, closed))))
+        let recorded = time_to_live_of(&name, &keyspace.settings)?;
+        let time_to_live = given.get(&name).and_then(KeyspaceOptions::given_time_to_live).or(recorded);
+        let core = KeyspaceCore::new(*id, name, version, memtable, merging, closed);
+        core.set_time_to_live(time_to_live);
+        Ok((*id, Arc::new(core)))
     });
     keyspaces.collect()
 }

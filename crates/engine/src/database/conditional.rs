@@ -16,6 +16,7 @@ use crate::error::{ErrorKind, Result};
 use crate::reads::options::HashedKey;
 use crate::reads::reader::ReadAt;
 use crate::writer::conditions::{Conditions, KeyRead};
+use crate::writer::operations::with_put;
 use crate::writer::{WriteOptions, Writer};
 
 /// Outcome of a compare-and-swap.
@@ -97,14 +98,18 @@ fn change<V: AsRef<[u8]>>(
         let before = at.reads.snapshot();
         // A newer value may be read. The condition is the stricter one then.
         let Change::To(new) = decide(at.get_hashed(&key)?) else { return Ok(()) };
-        let op = match &new {
-            Some(value) => OpRef::Put { key: &key.key, value: value.as_ref() },
-            None => OpRef::Delete { key: &key.key },
-        };
         let read =
             KeyRead { keyspace: at.keyspace.id, digest: key.digest, key: Bytes::copy_from_slice(&key.key) };
         let conditions = Arc::new(Conditions { since: before.seq(), keys: vec![read], ranges: Vec::new() });
-        match writer.commit_op_if(at.keyspace, op, options, Some(&conditions)) {
+        let commit = |op: OpRef<'_>| writer.commit_op_if(at.keyspace, op, options, Some(&conditions));
+        let committed = match &new {
+            Some(value) => {
+                let expiry = writer.expiry(at.keyspace, options.time_to_live)?;
+                with_put(&key.key, value.as_ref(), expiry, commit)
+            }
+            None => commit(OpRef::Delete { key: &key.key }),
+        };
+        match committed {
             Err(error) if error.kind() == ErrorKind::Conflict => {}
             outcome => return outcome,
         }

@@ -284,6 +284,9 @@ macro_rules! write_methods {
         /// db.put_with("order:7", "paid", Durability::Sync)?;
         /// // Fails with `Stalled` instead of waiting longer than 50 ms.
         /// db.put_with("visit:9", "user:2", WriteOptions::new().deadline_ms(50))?;
+        /// // In a minute as if it had been deleted.
+        /// let minute = std::time::Duration::from_secs(60);
+        /// db.put_with("session:3", "user:2", WriteOptions::new().time_to_live(minute))?;
         /// # Ok::<(), shamba::Error>(())
         /// ```
         ///
@@ -296,8 +299,7 @@ macro_rules! write_methods {
             value: impl AsRef<[u8]>,
             options: impl Into<WriteOptions>,
         ) -> Result<()> {
-            let op = OpRef::Put { key: key.as_ref(), value: value.as_ref() };
-            self.database().writer.commit_op(&self.keyspace, op, options.into())
+            self.database().writer.put(&self.keyspace, key.as_ref(), value.as_ref(), options.into())
         }
 
         /// Removes `key`. Succeeds if it has no value.
@@ -313,11 +315,8 @@ macro_rules! write_methods {
         /// # Errors
         /// As `put_with`.
         pub fn delete_with(&self, key: impl AsRef<[u8]>, options: impl Into<WriteOptions>) -> Result<()> {
-            self.database().writer.commit_op(
-                &self.keyspace,
-                OpRef::Delete { key: key.as_ref() },
-                options.into(),
-            )
+            let options = options.into().without_time_to_live("a delete")?;
+            self.database().writer.commit_op(&self.keyspace, OpRef::Delete { key: key.as_ref() }, options)
         }
 
         /// Removes every key of a range, with a single small entry. An empty or reversed range
@@ -349,10 +348,11 @@ macro_rules! write_methods {
             range: impl KeyRange,
             options: impl Into<WriteOptions>,
         ) -> Result<()> {
+            let options = options.into().without_time_to_live("a range delete")?;
             self.keyspace.check_usable()?;
             let mut operations = Operations::EMPTY;
             with_range_delete(&range, |op| operations.push(self.keyspace.id, op))?;
-            self.database().writer.commit(&mut operations, options.into()).map(drop)
+            self.database().writer.commit(&mut operations, options).map(drop)
         }
 
         /// Removes every key that begins with `prefix`, with a single small entry. An empty prefix
@@ -409,10 +409,11 @@ macro_rules! write_methods {
             operand: impl AsRef<[u8]>,
             options: impl Into<WriteOptions>,
         ) -> Result<()> {
+            let options = options.into().without_time_to_live("an operand")?;
             self.keyspace.check_usable()?;
             let operand = self.keyspace.operand(key.as_ref(), operand.as_ref())?;
             let op = OpRef::Merge { key: key.as_ref(), operand: &operand };
-            self.database().writer.commit_op(&self.keyspace, op, options.into())
+            self.database().writer.commit_op(&self.keyspace, op, options)
         }
 
         /// Sets `key` to `new` if it has the value `expected`, in one step: no other write comes in

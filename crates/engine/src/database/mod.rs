@@ -20,6 +20,7 @@ mod views;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shamba_env::FileLock;
 
@@ -436,10 +437,13 @@ impl Db {
     /// closed all the same.
     pub fn close(self) -> Result<()> {
         let core = self.core();
+        // While edits can still be installed. If it was closed or has failed, that is said below.
+        let recorded = core.catalog.record_time();
         let Some(flushed) = core.writer.close() else { return Err(Error::closed()) };
         self.handle.stop();
         core.statistics.save(true);
-        let outcome = flushed.and(core.writer.finish_log(core.workload.to_pairs()));
+        let finished = flushed.and(core.writer.finish_log(core.workload.to_pairs()));
+        let outcome = finished.and(recorded);
         core.reads.iterators().revoke_idle(|_| true);
         core.reads.release_stale_views(&core.catalog);
         core.writer.durable().end(&Error::closed());
@@ -511,6 +515,11 @@ impl Keyspace {
     /// missing in this open.
     pub fn merge_operator(&self) -> Option<String> {
         self.keyspace.load().merging().map(|merging| merging.name().to_owned())
+    }
+
+    /// How long its entries live unless their write says otherwise; `None` without a limit.
+    pub fn time_to_live(&self) -> Option<Duration> {
+        self.keyspace.time_to_live()
     }
 
     pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {

@@ -261,8 +261,14 @@ fn begin(
         return Ok(());
     }
     let merge_operators = new_operators(core, &state);
-    let edit =
-        ManifestEdit { settings: given, merge_operators, last_seq: Some(last_seq), ..Default::default() };
+    let edit = ManifestEdit {
+        settings: given,
+        keyspace_settings: new_settings(core, &state),
+        merge_operators,
+        last_seq: Some(last_seq),
+        time_ms: core.reads.expiry().is_used().then(|| core.reads.expiry().now_ms()),
+        ..Default::default()
+    };
     let (mut edit, place) = replayed.finish(report, last_seq, edit)?;
     let log = core.catalog.new_log_no();
     if let Place::Deferred(generations, predecessor) = place {
@@ -317,6 +323,17 @@ fn new_operators(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, String)
     let name_of = |id: &KeyspaceId| Some(keyspaces.get(id)?.load().merging()?.name().to_owned());
     let unrecorded = state.keyspaces.iter().filter(|(_, keyspace)| keyspace.merge_operator.is_none());
     unrecorded.filter_map(|(id, _)| Some((*id, name_of(id)?))).collect()
+}
+
+/// The settings of keyspaces that this open was given and that the manifest does not record.
+fn new_settings(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, Pairs)> {
+    let Some(given) = core.writer.given() else { return Vec::new() };
+    let settings = state.keyspaces.iter().filter_map(|(id, keyspace)| {
+        let given = given.get(&keyspace.name)?.settings();
+        let is_new = |(name, value): &(String, String)| keyspace.settings.get(name) != Some(value);
+        Some((*id, given.into_iter().filter(is_new).collect::<Pairs>()))
+    });
+    settings.filter(|(_, settings)| !settings.is_empty()).collect()
 }
 
 /// Publishes the versions of `state`, which is in force.

@@ -174,6 +174,7 @@ mod tests {
                 bits_per_key: 0.0,
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
+                expiring: Default::default(),
                 statistics: Default::default(),
             }
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Env, MemFs, lock};
-use shamba_key::{DigestFn, DigestKind, KeyspaceId, SeqNo};
+use shamba_key::{DigestFn, DigestKind, EntryKind, KeyspaceId, SeqNo};
 use shamba_model::memory::constants::{BUDGET_BYTES_MIN, JOBS_PART, WINDOW_US};
 use shamba_model::memory::databases::convergence_windows;
 use shamba_model::memory::{PlanValue, job_bytes_min, shared_bytes};
@@ -228,7 +228,7 @@ fn ask_records(memory: &MemoryManager, keys: Range<u64>, lookups: u64) {
         if let Cached::Unknown { is_wanted: true } =
             access.ask(KeyspaceId::DEFAULT, digest.digest(&key), &key, at)
         {
-            let entry = (SeqNo(1), Some(&[7; 100][..]));
+            let entry = (SeqNo(1), Some((EntryKind::Put, &[7; 100][..])));
             access.write(KeyspaceId::DEFAULT, (digest.digest(&key), &key), entry, 1);
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shamba_tree::merging::{MergeOperator, Merging, builtin};
 
@@ -20,12 +21,21 @@ const BUILT_IN: &str = "shamba.";
 #[derive(Clone, Default)]
 pub struct KeyspaceOptions {
     merging: Option<Arc<Merging>>,
+    time_to_live: Option<Duration>,
 }
+
+/// The name of the keyspace setting that records the time to live, in milliseconds.
+pub(crate) const TIME_TO_LIVE: &str = "time-to-live-ms";
+/// The value of that setting without a limit.
+const NO_LIMIT: &str = "none";
 
 impl std::fmt::Debug for KeyspaceOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let operator = self.merging.as_deref().map(Merging::name);
-        f.debug_struct("KeyspaceOptions").field("merge_operator", &operator).finish()
+        f.debug_struct("KeyspaceOptions")
+            .field("merge_operator", &operator)
+            .field("time_to_live", &self.time_to_live)
+            .finish()
     }
 }
 
@@ -42,6 +52,27 @@ impl KeyspaceOptions {
     pub fn merge_operator(mut self, operator: impl MergeOperator + 'static) -> Self {
         self.merging = Some(Arc::new(Merging::with(Arc::new(operator))));
         self
+    }
+
+    /// How long an entry of the keyspace lives: from then on it is as if it were deleted. It holds
+    /// for puts that do not say otherwise ([`crate::WriteOptions::time_to_live`]) and are written
+    /// from now on. Recorded; it can be changed at any time. `Duration::MAX` ends it.
+    #[must_use]
+    pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
+        self.time_to_live = Some(time_to_live);
+        self
+    }
+
+    /// The time to live that is given; `Duration::MAX` is none, given.
+    pub(crate) fn given_time_to_live(&self) -> Option<Duration> {
+        self.time_to_live
+    }
+
+    /// The settings that record the options, apart from the merge operator.
+    pub(crate) fn settings(&self) -> Vec<(String, String)> {
+        let text =
+            |it: Duration| u64::try_from(it.as_millis()).map_or(NO_LIMIT.to_owned(), |ms| ms.to_string());
+        self.time_to_live.map(|it| (TIME_TO_LIVE.to_owned(), text(it))).into_iter().collect()
     }
 
     /// [`Self::merge_operator`] by the name of a built-in one, such as `shamba.add-u64`.
@@ -73,6 +104,24 @@ impl KeyspaceOptions {
 
 /// The options that an open was given, by the names of keyspaces.
 pub(crate) type GivenOptions = BTreeMap<String, KeyspaceOptions>;
+
+/// The time to live that the keyspace `keyspace` records in these settings.
+///
+/// # Errors
+/// `Invalid` for a value that no build writes.
+pub(crate) fn time_to_live_of(
+    keyspace: &str,
+    settings: &BTreeMap<String, String>,
+) -> Result<Option<Duration>> {
+    match settings.get(TIME_TO_LIVE).map(String::as_str) {
+        None | Some(NO_LIMIT) => Ok(None),
+        Some(ms) => ms.parse().map(|ms| Some(Duration::from_millis(ms))).map_err(|_| {
+            Error::invalid(format!(
+                "keyspace {keyspace:?} records the time to live {ms:?}, which is no number"
+            ))
+        }),
+    }
+}
 
 /// The merge operator of the keyspace `keyspace`, which records the operator `recorded`, in an open
 /// that gives it `given`.

@@ -15,13 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shamba_env::{Clock, Env};
 use shamba_key::{DigestFn, SeqNo};
 use shamba_table::{BlockCache, Walk};
+use shamba_tree::expiry::{ExpiryClock, ReadTime};
 use shamba_tree::iter::notes::ScanObserver;
 use shamba_tree::iter::registry::{IterRegistry, Owner};
 use shamba_tree::lookup::get::LookupSettings;
 use shamba_tree::lookup::opened::OpenedTables;
 use shamba_tree::lookup::pool::ReadPool;
 use shamba_tree::records::{RecordAccess, RecordCache};
-use shamba_tree::snapshot::{SnapshotGuard, SnapshotList};
+use shamba_tree::snapshot::{Readers, SnapshotGuard, SnapshotList};
 
 use self::options::ReadOptions;
 use crate::catalog::{Catalog, KeyspaceCore};
@@ -45,6 +46,7 @@ pub(crate) struct Reads {
     /// The last sequence number visible to readers.
     visible_seq: AtomicU64,
     snapshots: Arc<SnapshotList>,
+    expiry: Arc<ExpiryClock>,
     iterators: Arc<IterRegistry>,
     pool: ReadPool,
     recorder: Arc<TraceRecorder>,
@@ -58,7 +60,7 @@ impl Reads {
         env: &Env,
         settings: Arc<Settings>,
         (cache, records): (Arc<BlockCache>, Arc<RecordCache>),
-        iterators: Arc<IterRegistry>,
+        (iterators, expiry): (Arc<IterRegistry>, Arc<ExpiryClock>),
         visible: SeqNo,
         (telemetry, recorder): (Arc<Telemetry>, Arc<TraceRecorder>),
     ) -> Self {
@@ -69,6 +71,7 @@ impl Reads {
             cache,
             visible_seq: AtomicU64::new(visible.0),
             snapshots: SnapshotList::new(),
+            expiry,
             iterators,
             records,
             pool: ReadPool::new(env),
@@ -96,7 +99,20 @@ impl Reads {
 
     /// A snapshot of the present state. Compactions keep what it sees for as long as it lives.
     pub fn snapshot(&self) -> Arc<SnapshotGuard> {
-        self.snapshots.take_with(|| self.visible())
+        // The number first: what it makes visible has begun the use of the clock, if it expires.
+        self.snapshots.take_at(|| (self.visible(), self.expiry.if_used_ms()))
+    }
+
+    /// The live readers, for a compaction that begins now.
+    pub fn readers(&self) -> Readers {
+        // The time first: a reader that is registered later has a later one.
+        let now_ms = self.expiry.if_used_ms();
+        self.snapshots.readers(now_ms)
+    }
+
+    /// The clock by which entries expire.
+    pub fn expiry(&self) -> &ExpiryClock {
+        &self.expiry
     }
 
     /// The snapshots that live.
@@ -143,12 +159,13 @@ impl Reads {
     fn lookup_settings<'a>(
         &'a self,
         timed: bool,
-        opened: &'a OpenedTables,
+        (opened, time): (&'a OpenedTables, &'a ReadTime<'a>),
         records: Option<RecordAccess<'a>>,
     ) -> LookupSettings<'a> {
         LookupSettings {
             opened,
             records,
+            time,
             digest: self.digest,
             hash_sharing: self.settings.hash_sharing,
             prefetch: self.settings.prefetch,

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
 use crate::trace::Moment;
 use shamba_tree::counters::LookupCounts;
+use shamba_tree::expiry::ReadTime;
 use shamba_tree::iter::scan::ScanSource;
 use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
 use shamba_tree::lookup::get::{Lookup, LookupSettings};
@@ -62,8 +63,9 @@ impl ReadAt<'_> {
             self.snapshot.is_none_or(|snapshot| snapshot.seq() <= self.reads.visible()),
             "a snapshot reads what is not visible"
         );
-        let opened = OpenedTables::default();
-        let settings = self.reads.lookup_settings(self.reads.telemetry.times_lookups(), &opened, records);
+        let (opened, time) = (OpenedTables::default(), self.time());
+        let is_timed = self.reads.telemetry.times_lookups();
+        let settings = self.reads.lookup_settings(is_timed, (&opened, &time), records);
         let mut counts = LookupCounts::default();
         let begin_ns = settings.now_ns();
         let hashes_before = hashes_on_this_thread();
@@ -74,6 +76,14 @@ impl ReadAt<'_> {
         }
         self.reads.telemetry.lookups().add(&counts, alone);
         outcome
+    }
+
+    /// The time by which lookups judge expiry: that of the snapshot, or of the first entry that has
+    /// an expiry.
+    #[inline]
+    fn time(&self) -> ReadTime<'_> {
+        let fixed_ms = self.snapshot.map_or(0, |snapshot| snapshot.time_ms());
+        ReadTime::new(self.reads.expiry(), fixed_ms)
     }
 
     #[inline]
@@ -201,8 +211,8 @@ impl ReadAt<'_> {
         let records = self.reads.records.access(self.snapshot.is_none());
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
-        let opened = OpenedTables::default();
-        let settings = self.reads.lookup_settings(true, &opened, records);
+        let (opened, time) = (OpenedTables::default(), self.time());
+        let settings = self.reads.lookup_settings(true, (&opened, &time), records);
         let mut counts = LookupCounts::default();
         let mut trace = Trace::default();
         let begin_ns = settings.now_ns();

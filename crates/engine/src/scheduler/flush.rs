@@ -34,6 +34,7 @@ use shamba_tree::compaction::retention::Retention;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::iter::source::Source;
 use shamba_tree::records::RecordEdit;
+use shamba_tree::snapshot::Readers;
 use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
 
 /// Writes new entries as tables: those of memtables, and of ingests ([`super::ingest`]).
@@ -220,12 +221,15 @@ impl Flusher {
         oldest_tombstone_ms: Option<u64>,
     ) -> Result<Vec<TableUse>> {
         let bits = Arc::new(self.filter_bits.of_flush(keyspace, memtable.entries()));
-        let snapshots = self.reads.snapshots().stripes();
+        let readers = self.reads.readers();
+        let snapshots = &readers.seqs;
         let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
         let merging = keyspace.merging();
-        let mut folding = Folding::new(Retention::new(&snapshots, &fragments, &below), merging.as_deref());
-        let tombstones = fragments.thinned(b"", None, &snapshots);
+        let retention = Retention::new(snapshots, &fragments, &below).at_times(&readers);
+        let mut folding = Folding::new(retention, merging.as_deref());
+        let tombstones = fragments.thinned(b"", None, snapshots);
+        let oldest_tombstone_ms = with_expired(oldest_tombstone_ms, &readers);
         let options = OutputOptions { oldest_tombstone_ms, ..self.output_options(keyspace, 0, bits) };
         let mut output =
             Output::new(&self.table_files, self.memory.as_ref(), options, KeyRange::everything(), tombstones);
@@ -240,6 +244,7 @@ impl Flusher {
         folding.finish(&mut output)?;
         assert!(folding.written() <= taken, "a flush wrote more entries than the memtable has");
         WorkCounters::add(&self.telemetry.work().entries_dropped, taken - folding.written());
+        WorkCounters::add(&self.telemetry.work().entries_expired, folding.expired());
         output.finish()
     }
 
@@ -253,6 +258,13 @@ impl Flusher {
         let table_size = self.memory.table_size();
         output_options(&self.settings, (keyspace, level), self.reads.digest(), bits, table_size)
     }
+}
+
+/// The time of the oldest tombstone of an output whose input has tombstones since `oldest_ms`: an
+/// entry that has expired becomes one now.
+pub(super) fn with_expired(oldest_ms: Option<u64>, readers: &Readers) -> Option<u64> {
+    let now_ms = Some(readers.now_ms).filter(|now_ms| *now_ms > 0);
+    oldest_ms.into_iter().chain(now_ms).min()
 }
 
 /// The options for tables at a level of a keyspace, with these filter bits.

@@ -59,11 +59,18 @@ impl Flusher {
                 )));
             }
             check_op(OpRef::Put { key, value: value.as_ref() })?;
+            let expiry = self.writer.expiry(keyspace, None)?;
             if count % SIZED_EVERY_PAIRS == 0 {
                 let (tables, bytes) = output.finished();
                 output.set_table_size(self.memory.table_size_beside(tables, bytes));
             }
-            output.add(key, None, seq, EntryKind::Put, value.as_ref())?;
+            match expiry {
+                None => output.add(key, None, seq, EntryKind::Put, value.as_ref())?,
+                Some(expiry) => {
+                    let payload = expiry.encode(value.as_ref());
+                    output.add(key, None, seq, EntryKind::PutWithExpiry, &payload)?;
+                }
+            }
             last_key = Some(key.to_vec());
             count += 1;
         }

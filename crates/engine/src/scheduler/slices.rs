@@ -5,22 +5,23 @@
 
 use std::sync::Arc;
 
-use shamba_key::EntryKind;
 use shamba_model::memory::read_ahead_bytes;
 use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
 use shamba_tree::compaction::fold::Folding;
 use shamba_tree::compaction::reading::read_bytes;
 use shamba_tree::compaction::retention::Retention;
+use shamba_tree::compaction::schedule::is_oldest;
 use shamba_tree::iter::merge::MergeIter;
 use shamba_tree::iter::run_iter::RunIter;
 use shamba_tree::iter::source::Source;
 use shamba_tree::version::{KeyRange, TableUse, level_bytes, live_bytes};
 
 use super::compact::Compactor;
-use super::flush::output_options;
+use super::flush::{output_options, with_expired};
 use super::job::{BuiltSlice, Job};
 use crate::error::{Error, Result};
 use crate::memory::Reservation;
+use crate::metrics::WorkCounters;
 use crate::table_files::output::{Output, OutputOptions};
 
 /// Entries between two checks of the rate limit and of shutdown.
@@ -44,18 +45,26 @@ impl Compactor {
         let (plan, Job { version, job, .. }) = (job, job);
         // Evicts for the reservation, before anything is charged to it.
         self.memory.balance();
+        let readers = self.reads.readers();
+        let (snapshots, earliest_ms) = (&readers.seqs, readers.earliest_ms());
+        let mut expired = 0;
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut input_entries = 0.0;
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
         let mut oldest_tombstone_ms: Option<u64> = None;
         for input in &job.inputs {
             let Some((_, run)) = version.run(input.run) else { continue };
-            let tables: Vec<TableUse> = run
+            let tables = run
                 .tables()
                 .iter()
-                .filter(|table| input.tables.contains(&table.meta.id) && table.range.overlaps(slice))
-                .cloned()
-                .collect();
+                .filter(|table| input.tables.contains(&table.meta.id) && table.range.overlaps(slice));
+            // A table that no reader sees anything of, and that hides nothing, is not read.
+            let (gone, tables): (Vec<TableUse>, Vec<TableUse>) = tables.cloned().partition(|table| {
+                table.meta.is_expired(earliest_ms) && is_oldest(version, input.run, table)
+            });
+            // Of a job with several slices the first one of a table counts it.
+            let first = gone.iter().filter(|table| slice.contains(&table.range.lower));
+            expired += first.map(|table| table.meta.entries).sum::<u64>();
             let mut input_bytes = 0;
             for table in &tables {
                 let bytes = live_bytes_in(table, slice);
@@ -89,12 +98,11 @@ impl Compactor {
             Source::Tables(RunIter::new(tables, slice.clone(), Walk::Whole { bytes }))
         });
         let sources: Vec<Source> = sources.collect();
-        let snapshots = self.reads.snapshots().stripes();
         let below = job.below(version, slice);
         let fragments = FragmentedTombstones::new(tombstones);
-        let retention = Retention::new(&snapshots, &fragments, &below);
+        let retention = Retention::new(snapshots, &fragments, &below).at_times(&readers);
         let kept_tombstones = fragments
-            .thinned(&slice.lower, slice.upper.as_deref(), &snapshots)
+            .thinned(&slice.lower, slice.upper.as_deref(), snapshots)
             .into_iter()
             .filter(|tomb| {
                 let range = KeyRange { lower: tomb.start.clone(), upper: tomb.end.clone() };
@@ -105,6 +113,7 @@ impl Compactor {
         let (bits, table_size) = (Arc::clone(&prepared.bits), self.memory.table_size());
         let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
         // Tombstones that stay may be the oldest of any input.
+        let oldest_tombstone_ms = with_expired(oldest_tombstone_ms, &readers);
         let options = OutputOptions { oldest_tombstone_ms, ..options };
         let output =
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
@@ -117,7 +126,7 @@ impl Compactor {
         merged.seek_to_first()?;
         while merged.valid() {
             output.note_input(input_entries, entries);
-            let is_large = merged.kind() == EntryKind::ValueRef;
+            let is_large = merged.kind().is_large();
             folding.take(&merged, &mut output)?;
             entries += 1;
             debug_assert!(folding.written() <= entries, "more entries were written than read");
@@ -134,7 +143,8 @@ impl Compactor {
             merged.next()?;
         }
         folding.finish(&mut output)?;
-        let entries_dropped = entries - folding.written();
+        let entries_dropped = expired + entries - folding.written();
+        WorkCounters::add(&self.telemetry.work().entries_expired, expired + folding.expired());
         Ok(BuiltSlice { tables: output.finish()?, bytes_read, entries_dropped })
     }
 }

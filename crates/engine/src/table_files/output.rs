@@ -15,11 +15,11 @@ use crate::error::{Error, Result};
 use crate::memory::Reservation;
 use bytes::Bytes;
 use shamba_filter::FilterLayout;
-use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
+use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, SeqNo};
 use shamba_table::clip;
 use shamba_table::{
-    Charge, Compression, ContentDigest, EntryIter, LedgerPart, Origin, RangeTombstone, TableReader,
-    TableSummary, TableWriter, WrittenBlocks,
+    Charge, Compression, ContentDigest, EntryIter, EntryView, LedgerPart, Origin, RangeTombstone,
+    TableReader, TableSummary, TableWriter, WrittenBlocks,
 };
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::fold::FoldOutput;
@@ -331,13 +331,18 @@ impl FoldOutput for Output<'_> {
     }
 
     fn add_large(&mut self, entries: &dyn EntryIter) -> Result<()> {
-        let (key, seq, value_bytes) = (entries.key(), entries.seq(), entries.value_bytes_len()?);
+        let EntryView { key, seq, kind, value, .. } = entries.view();
+        let payload_bytes = entries.value_bytes_len()?;
         let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + STREAM_BYTES;
         if with_stream_bytes > self.charge.bytes() {
             self.memory.charge(&mut self.charge, with_stream_bytes);
         }
         let writer = self.writer_for(key)?;
-        let digest = writer.add_streamed(key, seq, value_bytes, &mut |sink| entries.read_value(sink))?;
+        let mut source = |sink: &mut dyn FnMut(&[u8]) -> _| entries.read_value(sink);
+        let digest = match Expiry::of(kind, value) {
+            None => writer.add_streamed(key, seq, payload_bytes, &mut source)?,
+            Some(expiry) => writer.add_streamed_expiring(key, (seq, expiry), payload_bytes, &mut source)?,
+        };
         self.expected.merge(digest);
         Ok(())
     }
@@ -385,6 +390,7 @@ fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
         largest_seq: summary.largest_seq,
         bits_per_key: summary.bits_per_key,
         oldest_tombstone: summary.oldest_tombstone_ms.into(),
+        expiring: summary.expiring.into(),
         reader: Default::default(),
         statistics: Default::default(),
     };

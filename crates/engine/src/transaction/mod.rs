@@ -16,6 +16,7 @@
 //! Memory: what is written and read counts against a limit. It is charged to the ledger beyond
 //! [`FREE_BYTES`], in steps of that size.
 
+mod changes;
 mod commit;
 mod iter;
 mod options;
@@ -29,7 +30,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{KeyDigest, KeyspaceId};
-use shamba_log::wal::OpRef;
 use shamba_table::{Charge, LedgerPart};
 use shamba_tree::slice::Slice;
 use shamba_tree::snapshot::SnapshotGuard;
@@ -44,14 +44,13 @@ use self::writes::{KeyspaceWrites, State, Writes};
 use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
-use crate::key_range::{KeyRange, PrefixRange, check_key, half_open, prefix_range};
+use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
 use crate::lock_order;
 use crate::ranked::Ranked;
 use crate::reads::cursor::Cursor;
 use crate::reads::options::HashedKey;
 use crate::telemetry::hold_events;
 use crate::writer::WriteOptions;
-use crate::writer::operations::with_range_delete;
 
 /// Bytes of a transaction that are not charged, and the step in which more are.
 const FREE_BYTES: u64 = 16 << 10;
@@ -292,107 +291,8 @@ impl Transaction {
     }
 }
 
-/// Writes.
+/// The writes as a whole, and their end.
 impl Transaction {
-    /// Sets `key` to `value`.
-    ///
-    /// # Errors
-    /// `Invalid` for a key over 65,535 bytes or a value over 256 MiB, and when the transaction
-    /// exceeds its memory ([`TransactionOptions::memory_bytes`]); the write is not in it then. The
-    /// same holds for all writes.
-    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write(KeyspaceId::DEFAULT, OpRef::Put { key: key.as_ref(), value: value.as_ref() })
-    }
-
-    /// Sets `key` to `value` in `keyspace`.
-    ///
-    /// # Errors
-    /// As [`Self::put`]; `Invalid` for a keyspace of another database, or one that was dropped.
-    pub fn put_in(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.check(keyspace)?;
-        self.write(keyspace.core().id, OpRef::Put { key: key.as_ref(), value: value.as_ref() })
-    }
-
-    /// Removes `key`.
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(KeyspaceId::DEFAULT, OpRef::Delete { key: key.as_ref() })
-    }
-
-    /// Removes `key` from `keyspace`.
-    ///
-    /// # Errors
-    /// As [`Self::put_in`].
-    pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.check(keyspace)?;
-        self.write(keyspace.core().id, OpRef::Delete { key: key.as_ref() })
-    }
-
-    /// Adds an operand to `key` ([`Db::merge`]). Reads nothing, so no other write of the key is a
-    /// conflict, unless the transaction reads it as well. After a put or delete of the key in this
-    /// transaction the operator is applied at once.
-    ///
-    /// # Errors
-    /// As [`Self::put`] and [`Db::merge`]; after an own put or delete as [`Db::get`] of a key with
-    /// operands.
-    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.merge_op(&self.keyspace.clone(), key.as_ref(), operand.as_ref())
-    }
-
-    /// Adds an operand to `key` in `keyspace`.
-    ///
-    /// # Errors
-    /// As [`Self::merge`] and [`Self::put_in`].
-    pub fn merge_in(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.check(keyspace)?;
-        self.merge_op(keyspace, key.as_ref(), operand.as_ref())
-    }
-
-    /// Removes every key of `range`.
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn delete_range(&mut self, range: impl KeyRange) -> Result<()> {
-        with_range_delete(&range, |op| self.write(KeyspaceId::DEFAULT, op))
-    }
-
-    /// Removes every key of `range` from `keyspace`.
-    ///
-    /// # Errors
-    /// As [`Self::put_in`].
-    pub fn delete_range_in(&mut self, keyspace: &Keyspace, range: impl KeyRange) -> Result<()> {
-        self.check(keyspace)?;
-        with_range_delete(&range, |op| self.write(keyspace.core().id, op))
-    }
-
-    /// Removes every key that begins with `prefix`.
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_range(PrefixRange::of(prefix))
-    }
-
-    /// Removes every key that begins with `prefix` from `keyspace`.
-    ///
-    /// # Errors
-    /// As [`Self::put_in`].
-    pub fn delete_prefix_in(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_range_in(keyspace, PrefixRange::of(prefix))
-    }
-
     /// Number of keys and ranges that the transaction writes.
     pub fn len(&self) -> usize {
         self.writes.len()
@@ -467,7 +367,8 @@ impl Transaction {
     /// As [`Self::commit`]; `Stalled` when the deadline passed while the write waited for flushes
     /// or compactions.
     pub fn commit_with(self, options: impl Into<WriteOptions>) -> Result<()> {
-        self.commit_at(options.into()).map(drop)
+        let options = options.into().without_time_to_live("a transaction as a whole")?;
+        self.commit_at(options).map(drop)
     }
 
     /// [`Self::commit`] with a ticket, which tells when the writes are durable.

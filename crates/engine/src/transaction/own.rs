@@ -5,7 +5,7 @@
 //! Otherwise it waits for the value that the key had before: a blind merge reads nothing.
 
 use bytes::Bytes;
-use shamba_key::{KeyspaceId, Operand};
+use shamba_key::{EntryKind, Expiry, KeyspaceId, Operand};
 use shamba_log::wal::OpRef;
 use shamba_tree::slice::Slice;
 use shamba_tree::version::KeyRange as Span;
@@ -15,7 +15,7 @@ use super::{FREE_BYTES, Transaction};
 use crate::catalog::KeyspaceCore;
 use crate::database::Keyspace;
 use crate::error::Result;
-use crate::writer::operations::check_op;
+use crate::writer::operations::{check_op, with_put};
 
 impl Transaction {
     /// Adds an operation to the writes.
@@ -43,11 +43,12 @@ impl Transaction {
             None | Some(State::Merged(_)) => {
                 return self.write(core.id, OpRef::Merge { key, operand: &stored });
             }
-            Some(State::Put(value)) => Some(&value[..]),
+            Some(State::Put(value, expiry)) => Some((&value[..], *expiry)),
             Some(State::Deleted) => None,
         };
-        let value = core.fold(key, base, &[operand])?;
-        self.write(core.id, OpRef::Put { key, value: &value })
+        let value = core.fold(key, base.map(|(value, _)| value), &[operand])?;
+        let expiry = base.and_then(|(_, expiry)| expiry);
+        with_put(key, &value, expiry, |op| self.write(core.id, op))
     }
 
     /// Adds an operation, whose memory was checked, to the writes.
@@ -58,7 +59,13 @@ impl Transaction {
                 self.writes.merge(keyspace, key, Bytes::copy_from_slice(operand));
             }
             OpRef::Put { key, value } => {
-                let value = State::Put(Bytes::copy_from_slice(value));
+                let value = State::Put(Bytes::copy_from_slice(value), None);
+                self.writes.set(keyspace, Bytes::copy_from_slice(key), value);
+            }
+            OpRef::PutExpiring { key, stored } => {
+                let value = stored.get(Expiry::STORED_BYTES..).unwrap_or_default();
+                let expiry = Expiry::of(EntryKind::PutWithExpiry, stored);
+                let value = State::Put(Bytes::copy_from_slice(value), expiry);
                 self.writes.set(keyspace, Bytes::copy_from_slice(key), value);
             }
             OpRef::Delete { key } => {
@@ -83,7 +90,8 @@ pub(super) fn seen(
 ) -> Result<Option<Slice>> {
     match own {
         None => before(),
-        Some(State::Put(value)) => Ok(Some(Slice::from_bytes(value))),
+        // It expires after the time at which the transaction reads.
+        Some(State::Put(value, _)) => Ok(Some(Slice::from_bytes(value))),
         Some(State::Deleted) => Ok(None),
         Some(State::Merged(operands)) => {
             let operands: Vec<&[u8]> = operands.iter().map(|operand| &operand[..]).collect();

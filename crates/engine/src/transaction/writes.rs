@@ -16,13 +16,13 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use shamba_key::{KeyspaceId, Operand};
+use shamba_key::{Expiry, KeyspaceId, Operand};
 use shamba_log::wal::OpRef;
 use shamba_tree::version::KeyRange;
 
 use super::ranges::{Added, RANGE_BYTES, RangeSet};
 use crate::error::{Error, Result};
-use crate::writer::operations::Operations;
+use crate::writer::operations::{Operations, with_put};
 
 /// Memory of one key besides its bytes and its value: its slot in a map node that is two thirds
 /// full, and the reference counts of key and value.
@@ -40,8 +40,8 @@ const RESERVED_BYTES_MAX: u64 = 1 << 20;
 /// State of a key in a transaction.
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// It has this value.
-    Put(Bytes),
+    /// It has this value, until its expiry if that is set.
+    Put(Bytes, Option<Expiry>),
     /// It has none.
     Deleted,
     /// It has what the merge operator makes of the value before the transaction and of these
@@ -53,7 +53,7 @@ impl State {
     /// Bytes of values and operands.
     fn bytes(&self) -> usize {
         match self {
-            Self::Put(value) => value.len(),
+            Self::Put(value, _) => value.len(),
             Self::Deleted => 0,
             Self::Merged(operands) => operands.iter().map(|one| one.len() + OPERAND_BYTES).sum(),
         }
@@ -131,6 +131,7 @@ fn key_bytes(key_len: usize, state: &State) -> u64 {
 pub(super) fn bytes_of(op: OpRef<'_>) -> u64 {
     match op {
         OpRef::Put { key, value } => (key.len() + value.len()) as u64 + KEY_BYTES,
+        OpRef::PutExpiring { key, stored } => (key.len() + stored.len()) as u64 + KEY_BYTES,
         OpRef::Delete { key } => key.len() as u64 + KEY_BYTES,
         OpRef::Merge { key, operand } => (key.len() + operand.len() + OPERAND_BYTES) as u64 + KEY_BYTES,
         OpRef::RangeDelete { start, end } => (start.len() + end.map_or(0, <[u8]>::len)) as u64 + RANGE_BYTES,
@@ -312,7 +313,9 @@ impl Writes {
             }
             for (key, state) in &writes.keys {
                 match state {
-                    State::Put(value) => operations.push(keyspace, OpRef::Put { key, value })?,
+                    State::Put(value, expiry) => {
+                        with_put(key, value, *expiry, |op| operations.push(keyspace, op))?;
+                    }
                     State::Deleted => operations.push(keyspace, OpRef::Delete { key })?,
                     State::Merged(operands) => {
                         for operand in operands {

@@ -17,7 +17,7 @@
 //!   a failure removes all its pieces and nothing else.
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, KeyDigest, KeyspaceId, SeqNo};
+use shamba_key::{EntryKind, Expiry, KeyDigest, KeyspaceId, SeqNo};
 use shamba_log::wal::OpRef;
 use shamba_memtable::Memtable;
 use shamba_table::RangeTombstone;
@@ -142,12 +142,8 @@ impl Writer {
     /// Prefetches what the insertion of a single operation needs of its memtable, while the log is
     /// written. Returns the digest of its key.
     fn prefetch(&self, active: &ActiveMemtables, first: Option<Share<'_>>) -> Option<KeyDigest> {
-        let Writes::One(keyspace, OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. }) =
-            first?.writes
-        else {
-            return None;
-        };
-        let digest = self.digest.digest(key);
+        let Writes::One(keyspace, op) = first?.writes else { return None };
+        let digest = self.digest.digest(op.key()?);
         active.get(keyspace)?.prefetch(digest);
         Some(digest)
     }
@@ -186,7 +182,11 @@ fn insert(
     let Some(memtable) = active.get(keyspace) else { return };
     match (op, in_log, place) {
         (OpRef::Put { key, .. }, Some(InLog { log, .. }), Some(place)) => {
-            memtable.insert_in_log(digest(key), key, seq, log, place);
+            memtable.insert_in_log(digest(key), key, (seq, None), log, place);
+        }
+        (OpRef::PutExpiring { key, stored }, Some(InLog { log, .. }), Some(place)) => {
+            let expiry = Expiry::of(EntryKind::PutWithExpiry, stored);
+            memtable.insert_in_log(digest(key), key, (seq, expiry), log, place);
         }
         _ => apply_op(memtable, digest, seq, op),
     }
@@ -213,6 +213,9 @@ pub(crate) fn apply_op(
 ) {
     match op {
         OpRef::Put { key, value } => memtable.insert(digest(key), key, seq, EntryKind::Put, value),
+        OpRef::PutExpiring { key, stored } => {
+            memtable.insert(digest(key), key, seq, EntryKind::PutWithExpiry, stored);
+        }
         OpRef::Delete { key } => memtable.insert(digest(key), key, seq, EntryKind::Delete, &[]),
         OpRef::Merge { key, operand } => memtable.insert(digest(key), key, seq, EntryKind::Merge, operand),
         OpRef::RangeDelete { start, end } => memtable.insert_range_delete(RangeTombstone {

@@ -65,7 +65,10 @@ type DeletedRange<'a> = (KeyspaceId, &'a [u8], Option<&'a [u8]>);
 impl<'a> EarlierWrites<'a> {
     fn add(&mut self, writes: Writes<'a>, writer: &Writer) {
         writes.for_each(|keyspace, op| match op {
-            OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. } => {
+            OpRef::Put { key, .. }
+            | OpRef::PutExpiring { key, .. }
+            | OpRef::Delete { key }
+            | OpRef::Merge { key, .. } => {
                 self.digests.insert((keyspace, writer.digest.digest(key)));
                 if let Some(keys) = &mut self.keys {
                     keys.insert((keyspace, key));

@@ -71,17 +71,22 @@ impl Writer {
                 }
                 keyspace.set_merging(merging);
             }
+            if let Some(options) = options {
+                self.set_options(&keyspace, options)?;
+            }
             return Ok(keyspace);
         }
         // Those of the open hold, too.
-        let given = operator_for(name, None, self.given.get().and_then(|given| given.get(name)))?;
+        let given = operator_for(name, None, self.given().and_then(|given| given.get(name)))?;
         let merging = operator_for(name, given.as_deref().map(Merging::name), options)?;
         let merging = given.or(merging);
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
+        let given = options.or_else(|| self.given()?.get(name));
         self.catalog.install(&[], Vec::new(), |_| {
-            let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
+            let settings = given.map(KeyspaceOptions::settings).unwrap_or_default();
+            let keyspaces_created = vec![(id, name.to_owned(), settings)];
             let merge_operators = merging.iter().map(|merging| (id, merging.name().to_owned())).collect();
             Ok(ManifestEdit { keyspaces_created, merge_operators, ..ManifestEdit::default() })
         })?;
@@ -89,11 +94,23 @@ impl Writer {
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
         let closed = Arc::clone(self.lifecycle.closed_flag());
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
+        keyspace.set_time_to_live(given.and_then(KeyspaceOptions::given_time_to_live));
         let keyspace = Arc::new(keyspace);
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
         assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");
         Ok(keyspace)
+    }
+
+    /// Records the options of an existing keyspace other than its operator, and lets them hold.
+    fn set_options(&self, keyspace: &KeyspaceCore, options: &KeyspaceOptions) -> Result<()> {
+        let Some(time_to_live) = options.given_time_to_live() else { return Ok(()) };
+        self.catalog.install(&[], Vec::new(), |_| {
+            let keyspace_settings = vec![(keyspace.id, options.settings())];
+            Ok(ManifestEdit { keyspace_settings, ..ManifestEdit::default() })
+        })?;
+        keyspace.set_time_to_live(Some(time_to_live));
+        Ok(())
     }
 
     /// Removes a keyspace. Its tables are deleted when their last reader is gone.

@@ -32,9 +32,10 @@ mod sealed;
 mod share;
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use shamba_env::{Clock, Env};
-use shamba_key::{DigestFn, LogNo, SeqNo};
+use shamba_key::{DigestFn, Expiry, LogNo, SeqNo};
 use shamba_log::wal::{OpRef, WalWriter};
 use shamba_table::{Charge, Ledger, LedgerPart};
 use shamba_tree::version::TableMeta;
@@ -47,7 +48,7 @@ use self::log::SyncSchedule;
 pub(crate) use self::log::side::parse_side_file_name;
 pub(crate) use self::memory::WriterMemory;
 use self::memtables::ActiveMemtables;
-use self::operations::{Operations, check_op};
+use self::operations::{Operations, check_op, with_put};
 pub use self::options::WriteOptions;
 use self::pressure::BackPressure;
 use self::progress::BackgroundLink;
@@ -160,6 +161,11 @@ impl Writer {
         let _ = self.given.set(given);
     }
 
+    /// The options that this open was given, by the names of keyspaces.
+    pub fn given(&self) -> Option<&GivenOptions> {
+        self.given.get()
+    }
+
     /// Sets what flushes the sealed generations; later calls have no effect.
     pub fn connect(&self, background: Weak<dyn Background>) {
         self.background.connect(background);
@@ -209,6 +215,42 @@ impl Writer {
         }
         self.pressure.changed();
         self.background.wake();
+    }
+
+    /// The expiry of a value that is written now to `keyspace`; `None` if it lives for ever.
+    /// `time_to_live` is that of the write, if it has one.
+    ///
+    /// # Errors
+    /// Of recording that entries expire, which the first one does.
+    #[inline]
+    pub fn expiry(&self, keyspace: &KeyspaceCore, time_to_live: Option<Duration>) -> Result<Option<Expiry>> {
+        match time_to_live.or_else(|| keyspace.time_to_live()) {
+            None => Ok(None),
+            Some(time_to_live) => self.expiry_after(time_to_live),
+        }
+    }
+
+    #[cold]
+    fn expiry_after(&self, time_to_live: Duration) -> Result<Option<Expiry>> {
+        self.lifecycle.check_writable()?;
+        self.catalog.begin_expiry()?;
+        Ok(Expiry::after(self.reads.expiry().now_ms(), time_to_live))
+    }
+
+    /// [`Self::commit_op`] of a put, whose time to live is in `options` or that of the keyspace.
+    ///
+    /// # Errors
+    /// As [`Self::commit_op`]; as [`Self::expiry`].
+    #[inline]
+    pub fn put(
+        &self,
+        keyspace: &KeyspaceCore,
+        key: &[u8],
+        value: &[u8],
+        options: WriteOptions,
+    ) -> Result<()> {
+        let expiry = self.expiry(keyspace, options.time_to_live)?;
+        with_put(key, value, expiry, |op| self.commit_op(keyspace, op, options))
     }
 
     /// Makes one operation visible and as durable as asked; see [`commit`].

@@ -4,7 +4,7 @@
 
 use std::ops::Bound;
 
-use shamba_key::{KeyspaceId, MAX_VALUE_BYTES};
+use shamba_key::{Expiry, KeyspaceId, MAX_VALUE_BYTES};
 use shamba_log::wal::{OpRef, encode_op};
 
 use crate::error::{Error, Result};
@@ -32,6 +32,9 @@ impl Tally {
         match op {
             OpRef::Put { key, value } => {
                 Self { puts: 1, user_bytes: (key.len() + value.len()) as u64, ..one }
+            }
+            OpRef::PutExpiring { key, stored } => {
+                Self { puts: 1, user_bytes: (key.len() + stored.len()) as u64, ..one }
             }
             OpRef::Delete { key } => Self { deletes: 1, user_bytes: key.len() as u64, ..one },
             OpRef::RangeDelete { start, end } => {
@@ -117,6 +120,7 @@ impl Operations {
 pub(crate) fn check_op(op: OpRef<'_>) -> Result<()> {
     let (key, other_key, value): (_, _, &[u8]) = match op {
         OpRef::Put { key, value } => (key, None, value),
+        OpRef::PutExpiring { key, stored } => (key, None, stored),
         OpRef::Delete { key } => (key, None, &[]),
         OpRef::RangeDelete { start, end } => (start, end, &[]),
         // Operands are checked with their operator.
@@ -126,9 +130,39 @@ pub(crate) fn check_op(op: OpRef<'_>) -> Result<()> {
     other_key.map_or(Ok(()), check_key)?;
     if value.len() > MAX_VALUE_BYTES {
         let (bytes, most) = (value.len(), MAX_VALUE_BYTES);
-        return Err(Error::invalid(format!("the value has {bytes} bytes; the maximum is {most}")));
+        let with = if matches!(op, OpRef::PutExpiring { .. }) { " with its expiry time" } else { "" };
+        return Err(Error::invalid(format!("the value has {bytes} bytes{with}; the maximum is {most}")));
     }
     Ok(())
+}
+
+/// Calls `apply` with the put of `value`, which expires at `expiry` if that is set.
+///
+/// # Errors
+/// Those of `apply`.
+#[inline]
+pub(crate) fn with_put<T>(
+    key: &[u8],
+    value: &[u8],
+    expiry: Option<Expiry>,
+    apply: impl FnOnce(OpRef<'_>) -> Result<T>,
+) -> Result<T> {
+    match expiry {
+        None => apply(OpRef::Put { key, value }),
+        Some(expiry) => with_expiring_put(key, value, expiry, apply),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn with_expiring_put<T>(
+    key: &[u8],
+    value: &[u8],
+    expiry: Expiry,
+    apply: impl FnOnce(OpRef<'_>) -> Result<T>,
+) -> Result<T> {
+    check_op(OpRef::Put { key, value })?;
+    apply(OpRef::PutExpiring { key, stored: &expiry.encode(value) })
 }
 
 /// Calls `apply` with the range delete of `range`; an empty or reversed range deletes nothing.

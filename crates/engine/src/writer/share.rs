@@ -54,14 +54,15 @@ impl<'a> Writes<'a> {
     pub fn long_values(&self, held_bytes_max: u64, each: &mut dyn FnMut(Option<usize>, &[u8])) {
         let is_long = |value: &[u8]| value.len() as u64 > held_bytes_max;
         match self {
-            Self::One(_, OpRef::Put { value, .. }) if is_long(value) => each(None, value),
-            Self::One(..) => {}
+            Self::One(_, op) => {
+                if let Some(value) = op.put_payload().filter(|value| is_long(value)) {
+                    each(None, value);
+                }
+            }
             Self::Batch(operations) => {
                 for (end, op) in encoded_ops_and_ends(&operations.encoded) {
-                    if let OpRef::Put { value, .. } = op {
-                        if is_long(value) {
-                            each(Some(end), value);
-                        }
+                    if let Some(value) = op.put_payload().filter(|value| is_long(value)) {
+                        each(Some(end), value);
                     }
                 }
             }

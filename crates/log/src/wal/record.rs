@@ -6,13 +6,14 @@
 //!                                  one in it; nearly always 0
 //!             operations           one after the other; each takes the next sequence number
 //!
-//! operation:  kind       1         1 put, 2 delete, 3 range delete, 4 merge: as of entry kinds
+//! operation:  kind       1         1 put, 2 delete, 3 range delete, 4 merge, 6 put with an expiry
+//!                                  time: as of entry kinds
 //!                                  + 0x80: it is the first of its batch
 //!                                  + 0x40: it states its keyspace; else that is the default one
 //!             keyspace   varint    if stated
 //!             key        varint length, bytes
 //!             put only:            value: varint length, bytes
-//!             merge only:          operand in its stored form: varint length, bytes
+//!             merge, expiring put: operand or value in its stored form: varint length, bytes
 //!             range delete only:   1 byte: 1 if an end follows, 0 if the range has no end;
 //!                                  end (exclusive): varint length, bytes
 //! ```
@@ -21,7 +22,7 @@
 //! own. A record is decoded completely before any of it is applied, so its batches are replayed
 //! entirely or not at all. Keys and values are slices of the record.
 
-use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Operand, SeqNo};
+use shamba_key::{EntryKind, Expiry, MAX_KEY_BYTES, MAX_VALUE_BYTES, Operand, SeqNo};
 
 use crate::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
 use shamba_key::KeyspaceId;
@@ -45,6 +46,13 @@ pub enum OpRef<'a> {
         /// Value.
         value: &'a [u8],
     },
+    /// Stores a value under a key until it expires.
+    PutExpiring {
+        /// User key.
+        key: &'a [u8],
+        /// The expiry and the value in their stored form ([`Expiry`]).
+        stored: &'a [u8],
+    },
     /// Deletes a key.
     Delete {
         /// User key.
@@ -67,11 +75,31 @@ pub enum OpRef<'a> {
     },
 }
 
-impl OpRef<'_> {
+impl<'a> OpRef<'a> {
+    /// The key of an operation on one key.
+    pub fn key(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Put { key, .. }
+            | Self::PutExpiring { key, .. }
+            | Self::Delete { key }
+            | Self::Merge { key, .. } => Some(key),
+            Self::RangeDelete { .. } => None,
+        }
+    }
+
+    /// The payload of the entry that a put makes: its value, after its expiry if it has one.
+    pub fn put_payload(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Put { value, .. } | Self::PutExpiring { stored: value, .. } => Some(value),
+            Self::Delete { .. } | Self::RangeDelete { .. } | Self::Merge { .. } => None,
+        }
+    }
+
     /// Upper bound of the encoded length.
     pub fn encoded_bytes_max(&self) -> usize {
         let (first, second) = match self {
             Self::Put { key, value } => (key.len(), value.len()),
+            Self::PutExpiring { key, stored } => (key.len(), stored.len()),
             Self::Delete { key } => (key.len(), 0),
             Self::RangeDelete { start, end } => (start.len(), end.map_or(0, <[u8]>::len)),
             Self::Merge { key, operand } => (key.len(), operand.len()),
@@ -102,6 +130,7 @@ pub fn encode_op_head<'a>(
 ) -> &'a [u8] {
     let (kind, key) = match op {
         OpRef::Put { key, .. } => (EntryKind::Put, key),
+        OpRef::PutExpiring { key, .. } => (EntryKind::PutWithExpiry, key),
         OpRef::Delete { key } => (EntryKind::Delete, key),
         OpRef::RangeDelete { start, .. } => (EntryKind::RangeDelete, start),
         OpRef::Merge { key, .. } => (EntryKind::Merge, key),
@@ -116,7 +145,7 @@ pub fn encode_op_head<'a>(
         put_varint(out, u64::from(keyspace.0));
     }
     match op {
-        OpRef::Put { value, .. } => {
+        OpRef::Put { value, .. } | OpRef::PutExpiring { stored: value, .. } => {
             debug_assert!(
                 value.len() <= MAX_VALUE_BYTES,
                 "replay would refuse a value of {} bytes",
@@ -174,12 +203,17 @@ fn decode_op<'a>(decoder: &mut Decoder<'a>) -> Decoded<(bool, KeyspaceId, OpRef<
     };
     let key = decode_key(decoder)?;
     let op = match EntryKind::from_byte(kind) {
-        Some(EntryKind::Put) => {
+        Some(kind @ (EntryKind::Put | EntryKind::PutWithExpiry)) => {
             let value = decoder.prefixed()?;
             if value.len() > MAX_VALUE_BYTES {
                 return Err(format!("a value of {} bytes", value.len()));
             }
-            OpRef::Put { key, value }
+            if kind == EntryKind::Put {
+                OpRef::Put { key, value }
+            } else {
+                _ = Expiry::split(value)?;
+                OpRef::PutExpiring { key, stored: value }
+            }
         }
         Some(EntryKind::Delete) => OpRef::Delete { key },
         Some(EntryKind::RangeDelete) => {

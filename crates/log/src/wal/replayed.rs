@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use shamba_key::SeqNo;
+use shamba_key::{Expiry, SeqNo};
 
 use super::record::{BatchView, OpRef};
 use super::stream::{OpStream, StreamedOp, StreamedValue};
@@ -40,6 +40,8 @@ pub enum ReplayedOp<'a> {
     PutInLog {
         /// User key.
         key: &'a [u8],
+        /// The expiry, which the value in the log then begins with.
+        expiry: Option<Expiry>,
         /// The log that holds the value.
         log: &'a Arc<ValueLog>,
         /// The place of the value in the log.
@@ -83,19 +85,29 @@ impl StreamedBatches<'_> {
         );
         let payload = self.reader.payload_of(self.record);
         let mut ops = decoded(OpStream::new(payload, self.held_bytes_max))?.map_err(changed)?;
+        let place_at = |at, bytes| {
+            debug_assert!(
+                at + u64::from(bytes) <= self.record.payload_bytes,
+                "a value of {bytes} bytes at {at} of a payload of {}",
+                self.record.payload_bytes
+            );
+            ValuePlace { log: self.log.number(), record: self.record.offset, at, bytes }
+        };
         while let Some((_, keyspace, op)) = decoded(ops.next())?.map_err(changed)? {
             let op = match op {
                 StreamedOp::Put { key, value: StreamedValue::Held(value) } => {
                     ReplayedOp::Op(OpRef::Put { key, value })
                 }
                 StreamedOp::Put { key, value: StreamedValue::At { at, bytes } } => {
-                    debug_assert!(
-                        at + u64::from(bytes) <= self.record.payload_bytes,
-                        "a value of {bytes} bytes at {at} of a payload of {}",
-                        self.record.payload_bytes
-                    );
-                    let place = ValuePlace { log: self.log.number(), record: self.record.offset, at, bytes };
-                    ReplayedOp::PutInLog { key, log: &self.log, place }
+                    let (log, place) = (&self.log, place_at(at, bytes));
+                    ReplayedOp::PutInLog { key, expiry: None, log, place }
+                }
+                StreamedOp::PutExpiring { key, stored: StreamedValue::Held(stored), .. } => {
+                    ReplayedOp::Op(OpRef::PutExpiring { key, stored })
+                }
+                StreamedOp::PutExpiring { key, expiry, stored: StreamedValue::At { at, bytes } } => {
+                    let (log, place) = (&self.log, place_at(at, bytes));
+                    ReplayedOp::PutInLog { key, expiry: Some(expiry), log, place }
                 }
                 StreamedOp::Delete { key } => ReplayedOp::Op(OpRef::Delete { key }),
                 StreamedOp::RangeDelete { start, end } => ReplayedOp::Op(OpRef::RangeDelete { start, end }),

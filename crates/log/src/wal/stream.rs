@@ -6,7 +6,7 @@
 //!
 //! Not here: the encoding, which is that of [`super::record`].
 
-use shamba_key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Operand, SeqNo};
+use shamba_key::{EntryKind, Expiry, MAX_KEY_BYTES, MAX_VALUE_BYTES, Operand, SeqNo};
 
 use super::record::{FIRST, STATED};
 use crate::framing::codec::read_varint;
@@ -24,6 +24,15 @@ pub enum StreamedOp<'s> {
         key: &'s [u8],
         /// Value.
         value: StreamedValue<'s>,
+    },
+    /// Stores a value under a key until it expires.
+    PutExpiring {
+        /// User key.
+        key: &'s [u8],
+        /// The expiry.
+        expiry: Expiry,
+        /// Expiry and value in their stored form.
+        stored: StreamedValue<'s>,
     },
     /// Deletes a key.
     Delete {
@@ -82,7 +91,7 @@ pub struct OpStream<'w> {
     /// Maximum length of values that are held in memory.
     held_bytes_max: u64,
     key: Vec<u8>,
-    /// The value of a put, the end of a range delete, or an operand.
+    /// The value of a put (the expiry of a long one), the end of a range delete, or an operand.
     second: Vec<u8>,
 }
 
@@ -111,20 +120,28 @@ impl<'w> OpStream<'w> {
         };
         take_key(payload, &mut self.key)?;
         let op = match EntryKind::from_byte(flags & !(FIRST | STATED)) {
-            Some(EntryKind::Put) => {
+            Some(kind @ (EntryKind::Put | EntryKind::PutWithExpiry)) => {
                 let bytes = read_varint(|| payload.u8())?;
                 let fits = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= MAX_VALUE_BYTES);
                 let value_bytes = fits.ok_or_else(|| format!("a value of {bytes} bytes"))?;
                 let at = payload.at();
-                let value = if bytes <= self.held_bytes_max {
-                    self.second.clear();
-                    payload.take(bytes, &mut self.second)?;
-                    StreamedValue::Held(&self.second)
-                } else {
-                    payload.skip(bytes)?;
-                    StreamedValue::At { at, bytes: value_bytes }
+                let is_held = bytes <= self.held_bytes_max;
+                // Of a long value at most the expiry is read.
+                let expiry_bytes = if kind.has_expiry() { Expiry::STORED_BYTES as u64 } else { 0 };
+                let taken = if is_held { bytes } else { bytes.min(expiry_bytes) };
+                self.second.clear();
+                payload.take(taken, &mut self.second)?;
+                payload.skip(bytes - taken)?;
+                let value = match is_held {
+                    true => StreamedValue::Held(&self.second),
+                    false => StreamedValue::At { at, bytes: value_bytes },
                 };
-                StreamedOp::Put { key: &self.key, value }
+                if kind.has_expiry() {
+                    let (expiry, _) = Expiry::split(&self.second)?;
+                    StreamedOp::PutExpiring { key: &self.key, expiry, stored: value }
+                } else {
+                    StreamedOp::Put { key: &self.key, value }
+                }
             }
             Some(EntryKind::Delete) => StreamedOp::Delete { key: &self.key },
             Some(EntryKind::RangeDelete) => {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba_env::{Env, MemFs, Rng, SeededRng, append_all, read_file};
-use shamba_key::{Operand, SeqNo};
+use shamba_key::{Expiry, Operand, SeqNo};
 
 use super::head::{Head, Predecessor};
 use super::*;
@@ -29,6 +29,7 @@ pub(super) const DIR: &str = "/db";
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Op {
     Put { key: Vec<u8>, value: Vec<u8> },
+    PutExpiring { key: Vec<u8>, stored: Vec<u8> },
     Delete { key: Vec<u8> },
     RangeDelete { start: Vec<u8>, end: Option<Vec<u8>> },
     Merge { key: Vec<u8>, operand: Vec<u8> },
@@ -38,6 +39,9 @@ impl From<OpRef<'_>> for Op {
     fn from(op: OpRef<'_>) -> Self {
         match op {
             OpRef::Put { key, value } => Self::Put { key: key.to_vec(), value: value.to_vec() },
+            OpRef::PutExpiring { key, stored } => {
+                Self::PutExpiring { key: key.to_vec(), stored: stored.to_vec() }
+            }
             OpRef::Delete { key } => Self::Delete { key: key.to_vec() },
             OpRef::Merge { key, operand } => Self::Merge { key: key.to_vec(), operand: operand.to_vec() },
             OpRef::RangeDelete { start, end } => {
@@ -66,13 +70,15 @@ pub(super) fn random_ops(rng: &SeededRng, value_bytes: usize) -> (u32, Vec<u8>) 
         let value = vec![rng.next_u64() as u8; value_bytes];
         let end = format!("{key}~");
         // A large batch contains only puts, so that it is certainly large.
-        let choice = if value_bytes < 1_000 { rng.next_u64() % 6 } else { 5 };
+        let choice = if value_bytes < 1_000 { rng.next_u64() % 7 } else { 5 + rng.next_u64() % 2 };
+        let stored = Expiry(rng.next_u64()).encode(&value);
         let op = match choice {
             0 => OpRef::Delete { key: key.as_bytes() },
             1 => OpRef::RangeDelete { start: key.as_bytes(), end: None },
             2 => OpRef::RangeDelete { start: key.as_bytes(), end: Some(end.as_bytes()) },
             3 => OpRef::Merge { key: key.as_bytes(), operand: b"\0operand" },
-            _ => OpRef::Put { key: key.as_bytes(), value: &value },
+            4 | 5 => OpRef::Put { key: key.as_bytes(), value: &value },
+            _ => OpRef::PutExpiring { key: key.as_bytes(), stored: &stored },
         };
         let is_first = ops.is_empty();
         encode_op(&mut ops, is_first, KeyspaceId((rng.next_u64() % 2) as u32), op);
@@ -261,12 +267,18 @@ pub(super) fn replay_all(env: &Env, options: &ReplayOptions) -> Result<Replayed>
         batch.for_each(&mut |seq, keyspace, op| {
             let op = match op {
                 ReplayedOp::Op(op) => op.into(),
-                ReplayedOp::PutInLog { key, log, place } => {
+                ReplayedOp::PutInLog { key, expiry, log, place } => {
                     let values = ValueLogs::default();
                     values.add(log);
                     let value = values.read_whole(&place.encode(), &mut shamba_table::Reads::default())?;
                     assert_eq!(values.value_bytes(&place.encode())?, value.len() as u64);
-                    Op::Put { key: key.to_vec(), value }
+                    match expiry {
+                        None => Op::Put { key: key.to_vec(), value },
+                        Some(expiry) => {
+                            assert_eq!(Expiry::split(&value).map(|(told, _)| told), Ok(expiry));
+                            Op::PutExpiring { key: key.to_vec(), stored: value }
+                        }
+                    }
                 }
             };
             ops.push((seq, keyspace, op));

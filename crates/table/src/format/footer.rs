@@ -41,7 +41,8 @@ const _: () = assert!(SectionKind::ALL.len() <= PLACES);
 pub(crate) struct Footer {
     pub(crate) sections: Vec<Section>,
     pub(crate) digest: DigestFn,
-    /// Required features of the file: [`super::FEATURE_VALUES`] and [`super::FEATURE_OPERANDS`].
+    /// Required features of the file: [`super::FEATURE_VALUES`], [`super::FEATURE_OPERANDS`]
+    /// and [`super::FEATURE_EXPIRY`].
     pub(crate) required: u64,
 }
 

@@ -49,8 +49,13 @@ pub(crate) const FEATURE_VALUES: u64 = 1;
 /// A required feature in the footer: the data section has operands of merge operators
 /// ([`shamba_key::Operand`]).
 pub(crate) const FEATURE_OPERANDS: u64 = 2;
+
+/// Required feature: entries may expire ([`EntryKind::has_expiry`]).
+///
+/// [`EntryKind::has_expiry`]: shamba_key::EntryKind::has_expiry
+pub(crate) const FEATURE_EXPIRY: u64 = 4;
 /// Required feature bits in the footer that this build knows.
-pub(crate) const REQUIRED_KNOWN_AT_END: u64 = FEATURE_VALUES | FEATURE_OPERANDS;
+pub(crate) const REQUIRED_KNOWN_AT_END: u64 = FEATURE_VALUES | FEATURE_OPERANDS | FEATURE_EXPIRY;
 
 /// The kinds of sections. The byte values are stored in files: never reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -2,17 +2,19 @@
 //!
 //! One [block](crate::block) whose keys are names, sorted; numbers are little-endian. A reader
 //! ignores unknown names and requires those below. `upper` is absent when a range tombstone has no
-//! end, `oldest_tombstone` when there is no tombstone or its time is not known (older tables).
+//! end, `oldest_tombstone` when there is no tombstone or its time is not known (older tables),
+//! `expiring` and `expiry_times` when no entry expires.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, Expiry, SeqNo};
 
 use super::origin::{self, Origin};
 use crate::block::{Block, BlockBuilder};
 use crate::compression::Compression;
 use crate::content::ContentDigest;
+use crate::expiring::{ExpiringEntries, PARTS};
 
 /// The properties of a table.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,6 +35,7 @@ pub(crate) struct Properties {
     pub(crate) block_bytes: u32,
     pub(crate) compression: Compression,
     pub(crate) oldest_tombstone_ms: Option<u64>,
+    pub(crate) expiring: Option<ExpiringEntries>,
 }
 
 impl Properties {
@@ -62,6 +65,10 @@ impl Properties {
         }
         if let Some(ms) = self.oldest_tombstone_ms {
             named.insert("oldest_tombstone", ms.to_le_bytes().to_vec());
+        }
+        if let Some(ExpiringEntries { count, bounds }) = self.expiring {
+            named.insert("expiring", count.to_le_bytes().to_vec());
+            named.insert("expiry_times", bounds.iter().flat_map(|bound| bound.0.to_le_bytes()).collect());
         }
         if let Some(origin) = origin {
             named.insert(origin::NUMBER, origin.keyspace.to_le_bytes().to_vec());
@@ -108,6 +115,17 @@ impl Properties {
                 None => None,
                 present => Some(u64::from_le_bytes(fixed("oldest_tombstone", present)?)),
             },
+            expiring: match raw("expiring") {
+                None => None,
+                Some(_) => {
+                    let times: [u8; 72] = fixed("expiry_times", raw("expiry_times"))?;
+                    let mut bounds = [Expiry(0); PARTS + 1];
+                    for (bound, bytes) in bounds.iter_mut().zip(times.chunks_exact(8)) {
+                        bound.0 = bytes.try_into().map_or(0, u64::from_le_bytes);
+                    }
+                    Some(ExpiringEntries { count: number("expiring")?, bounds })
+                }
+            },
         };
         properties.check()?;
         Ok(properties)
@@ -134,6 +152,9 @@ impl Properties {
                 "{} deletes and {} filter keys among {} entries",
                 self.deletes, self.filter_keys, self.entries
             ));
+        }
+        if let Some(expiring) = &self.expiring {
+            expiring.check(self.entries - self.deletes)?;
         }
         if self.upper.as_ref().is_some_and(|upper| *upper <= self.smallest) {
             return Err("the upper bound is not above the smallest key".to_owned());

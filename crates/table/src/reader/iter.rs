@@ -397,14 +397,17 @@ impl EntryIter for TableIter {
     }
 
     fn value_bytes_len(&self) -> Result<u64> {
-        let value = self.value();
-        if self.is_large() { self.table.large_value_bytes(value) } else { Ok(value.len() as u64) }
+        let (kind, value) = (self.kind(), self.value());
+        match kind.is_large() {
+            true => self.table.large_value_bytes(kind.location(value)),
+            false => Ok(value.len() as u64),
+        }
     }
 
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let value = self.value();
-        if self.is_large() {
-            self.table.read_large_into(value, &mut ReadCounters::default(), sink)
+        let (kind, value) = (self.kind(), self.value());
+        if kind.is_large() {
+            self.table.read_large_into(kind.location(value), &mut ReadCounters::default(), sink)
         } else {
             sink(value)
         }

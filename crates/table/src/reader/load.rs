@@ -12,7 +12,7 @@ use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
 use crate::format::header::{self, Header};
 use crate::format::properties::Properties;
-use crate::format::{FEATURE_OPERANDS, FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
+use crate::format::{FEATURE_EXPIRY, FEATURE_OPERANDS, FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
 use crate::id::BirthId;
 use crate::index::Index;
 use crate::ledger::Ledger;
@@ -45,6 +45,11 @@ impl Loaded {
     /// Whether the data section has operands of merge operators.
     pub(crate) fn has_operands(&self) -> bool {
         self.footer.required & FEATURE_OPERANDS != 0
+    }
+
+    /// Whether entries of the table may expire.
+    pub(crate) fn has_expiry(&self) -> bool {
+        self.footer.required & FEATURE_EXPIRY != 0
     }
 }
 

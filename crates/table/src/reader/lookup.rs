@@ -6,7 +6,7 @@
 //! Not here: filters and range tombstones (the engine's, which tests those of all runs together);
 //! reading blocks ([`super::blocks`]).
 
-use shamba_key::SeqNo;
+use shamba_key::{Expiry, SeqNo};
 
 use super::blocks::{Blocks, LoadedBlock};
 use super::load::DATA_BLOCK;
@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// How a lookup returns the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueMode {
-    /// Not at all: the entry's value is empty.
+    /// Not at all: the entry's value is empty, but for the expiry of one that expires.
     Absent,
     /// For keeping: short values are copied, long ones share the block.
     Copy,
@@ -42,7 +42,9 @@ impl ValueMode {
 
     fn value_of(self, parts: &EntryParts<'_>, pin: impl FnOnce() -> Option<PinnedBlock>) -> Value {
         if self == Self::Absent {
-            return Value::default();
+            // The expiry tells whether the entry is visible.
+            let expiry = if parts.kind.has_expiry() { parts.value.get(..Expiry::STORED_BYTES) } else { None };
+            return expiry.map_or_else(Value::default, Value::copy_of);
         }
         let bytes = parts.value;
         let pinned = if bytes.len() > self.copy_up_to_bytes() { pin() } else { None };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use shamba_key::{DigestFn, EntryKind, Operand, SeqNo, internal_cmp};
+use shamba_key::{DigestFn, EntryKind, Expiry, Operand, SeqNo, internal_cmp};
 
 use super::filter::TableFilter;
 use super::load::{
@@ -19,6 +19,7 @@ use crate::block::DataBlock;
 use crate::compression::Compression;
 use crate::content::ContentDigest;
 use crate::counters::Reads;
+use crate::expiring::ExpiryTimes;
 use crate::filter_section::StoredFilter;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer, placement};
 use crate::index::{self, Handle};
@@ -191,10 +192,10 @@ impl Check<'_> {
     }
 
     /// Reads every chunk of a large value, and adds the value to the totals.
-    fn value(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<()> {
+    fn value(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, payload: &[u8]) -> Result<()> {
         let loaded = self.table.loaded;
-        let reference = loaded.value_ref(reference)?;
-        let mut content = ContentDigest::of_streamed(key, seq, EntryKind::Put);
+        let reference = loaded.value_ref(kind.location(payload))?;
+        let mut content = ContentDigest::of_streamed(key, seq, kind.whole());
         values::read(&loaded.file, reference, &mut Reads::default(), &mut |piece| {
             match piece {
                 Ok(piece) => content.push(piece),
@@ -263,12 +264,16 @@ impl Check<'_> {
             }
             self.seen.keys += u64::from(new_key);
             self.seen.count(&key, entry.kind);
+            let of_entry = |detail| damaged(format!("entry {place}: {detail}"));
+            if entry.kind.has_expiry() {
+                check_expiry(loaded, entry.value).map_err(of_entry)?;
+                self.seen.expiring.add(entry.kind, entry.value);
+            }
             match entry.kind {
-                EntryKind::ValueRef => self.value(&key, entry.seq, entry.value)?,
+                kind if kind.is_large() => self.value(&key, entry.seq, kind, entry.value)?,
                 kind => {
                     if kind == EntryKind::Merge {
-                        check_operand(loaded, entry.value)
-                            .map_err(|detail| damaged(format!("entry {place}: {detail}")))?;
+                        check_operand(loaded, entry.value).map_err(of_entry)?;
                     }
                     self.seen.value_bytes += entry.value.len() as u64;
                     self.seen.content.add(&key, entry.seq, kind, entry.value);
@@ -306,6 +311,11 @@ impl Check<'_> {
                 damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
             }
         }
+        let (stated, found) = (properties.expiring, seen.expiring.entries());
+        if found != stated {
+            let detail = format!("expiring entries are {stated:?}, found {found:?}");
+            damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
+        }
         if seen.content != properties.content {
             let detail = "the content digest is not that of the entries";
             damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
@@ -322,10 +332,10 @@ pub(super) fn chunks_end(loaded: &Loaded, block: DataBlock<'_>, handle: Handle, 
         let entry = block
             .entry(place, &mut key)
             .map_err(|detail| loaded.file.damaged(handle.offset, DATA_BLOCK, detail))?;
-        if entry.kind != EntryKind::ValueRef {
+        if !entry.kind.is_large() {
             continue;
         }
-        let reference = loaded.value_ref(entry.value)?;
+        let reference = loaded.value_ref(entry.kind.location(entry.value))?;
         if reference.offset != end || reference.end() > handle.offset {
             let (start, bytes) = (reference.offset, reference.stored_bytes);
             let detail = format!("{bytes} bytes at {start}, expected at {end} and before {}", handle.offset);
@@ -344,6 +354,15 @@ fn check_operand(loaded: &Loaded, stored: &[u8]) -> std::result::Result<(), Stri
         return Ok(());
     }
     Err("an operand in a table whose footer states none".to_owned())
+}
+
+/// Checks that an entry with an expiry has one, and that the table states that it has such entries.
+fn check_expiry(loaded: &Loaded, payload: &[u8]) -> std::result::Result<(), String> {
+    _ = Expiry::split(payload)?;
+    if loaded.has_expiry() {
+        return Ok(());
+    }
+    Err("an expiry time in a table whose footer states none".to_owned())
 }
 
 /// Checks that the gap before a block is zero.
@@ -368,6 +387,7 @@ struct Seen {
     key_bytes: u64,
     value_bytes: u64,
     content: ContentDigest,
+    expiring: ExpiryTimes,
 }
 
 impl Seen {

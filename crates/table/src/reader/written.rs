@@ -9,8 +9,6 @@
 //!
 //! Not here: the check of a table of any age ([`super::verify`]).
 
-use shamba_key::EntryKind;
-
 use super::filter::TableFilter;
 use super::load::{DATA_BLOCK, Loaded};
 use super::verify::{check_padding, chunks_end};
@@ -127,12 +125,13 @@ fn content_of(loaded: &Loaded, handle: Handle, frame: &[u8]) -> Result<ContentDi
     let mut key = Vec::new();
     for place in 0..block.len() {
         let entry = block.entry(place, &mut key).map_err(damaged)?;
-        if entry.kind != EntryKind::ValueRef {
+        if !entry.kind.is_large() {
             content.add(&key, entry.seq, entry.kind, entry.value);
             continue;
         }
-        let mut streamed = ContentDigest::of_streamed(&key, entry.seq, EntryKind::Put);
-        values::read(&loaded.file, loaded.value_ref(entry.value)?, &mut Reads::default(), &mut |piece| {
+        let mut streamed = ContentDigest::of_streamed(&key, entry.seq, entry.kind.whole());
+        let reference = loaded.value_ref(entry.kind.location(entry.value))?;
+        values::read(&loaded.file, reference, &mut Reads::default(), &mut |piece| {
             streamed.push(piece?);
             Ok(())
         })?;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, Operand, SeqNo};
+use shamba_key::{EntryKind, Expiry, Operand, SeqNo};
 
 use super::find::{Finder, Found};
 use super::{ListedPartition, Salvage, corrupt};
@@ -448,7 +448,10 @@ fn entries_of(payload: Bytes) -> std::result::Result<Vec<SalvagedEntry>, String>
             EntryKind::Merge => {
                 _ = Operand::decode(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
             }
-            kind => return Err(format!("entry {number} is a {kind:?}")),
+            EntryKind::PutWithExpiry | EntryKind::ValueRefWithExpiry => {
+                _ = Expiry::split(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
+            }
+            kind @ EntryKind::RangeDelete => return Err(format!("entry {number} is a {kind:?}")),
         }
         let value = payload.slice(parts.value_start..parts.value_start + parts.value.len());
         entries.push(SalvagedEntry { key: key.clone(), seq: parts.seq, kind: parts.kind, value });

@@ -6,7 +6,7 @@
 //!
 //! Not here: the format of a chunk ([`crate::values`]).
 
-use shamba_key::{EntryKind, KeyDigest, SeqNo};
+use shamba_key::{EntryKind, Expiry, KeyDigest, SeqNo};
 
 use super::{Output, TableWriter};
 use crate::block::NewEntry;
@@ -32,20 +32,35 @@ impl TableWriter {
         value_bytes: u64,
         source: &mut ValueSource<'_>,
     ) -> Result<ContentDigest> {
-        self.add_large(key, None, seq, value_bytes, source)
+        self.add_large((key, seq, None), None, value_bytes, source)
+    }
+
+    /// [`Self::add_streamed`] for a put that expires at `expiry`: `source` provides the stored form
+    /// of expiry and value, of `payload_bytes` in total.
+    ///
+    /// # Errors
+    /// As [`Self::add_streamed`].
+    pub fn add_streamed_expiring(
+        &mut self,
+        key: &[u8],
+        (seq, expiry): (SeqNo, Expiry),
+        payload_bytes: u64,
+        source: &mut ValueSource<'_>,
+    ) -> Result<ContentDigest> {
+        self.add_large((key, seq, Some(expiry)), None, payload_bytes, source)
     }
 
     /// [`Self::add_streamed`] for a key whose digest the caller may know.
     pub(super) fn add_large(
         &mut self,
-        key: &[u8],
+        (key, seq, expiry): (&[u8], SeqNo, Option<Expiry>),
         digest: Option<KeyDigest>,
-        seq: SeqNo,
         value_bytes: u64,
         source: &mut ValueSource<'_>,
     ) -> Result<ContentDigest> {
-        let order = self.check_entry(key, seq, EntryKind::Put, value_bytes)?;
-        let mut content = ContentDigest::of_streamed(key, seq, EntryKind::Put);
+        let whole = if expiry.is_some() { EntryKind::PutWithExpiry } else { EntryKind::Put };
+        let order = self.check_entry(key, seq, whole, value_bytes)?;
+        let mut content = ContentDigest::of_streamed(key, seq, whole);
         let mut got_bytes = 0u64;
         let mut is_short = |piece: &[u8]| {
             got_bytes += piece.len() as u64;
@@ -62,13 +77,19 @@ impl TableWriter {
             if got_bytes < value_bytes {
                 return Err(wrong_length(got_bytes, value_bytes));
             }
-            self.add_counted(key, digest, seq, EntryKind::Put, &value)?;
+            self.add_counted(key, digest, seq, whole, &value)?;
             return Ok(content.finish());
         }
         let tag = self.hash(key, digest, order).block_tag();
-        let room = [0; REFERENCE_BYTES];
-        let (kind, shared_bytes) = (EntryKind::ValueRef, order.shared_bytes);
-        let entry = NewEntry { key, shared_bytes, seq, kind, value: &room, tag };
+        // The expiry, if there is one, and room for the reference.
+        let mut payload = [0; Expiry::STORED_BYTES + REFERENCE_BYTES];
+        let expiry_bytes = expiry.map_or(0, |_| Expiry::STORED_BYTES);
+        let payload = &mut payload[..expiry_bytes + REFERENCE_BYTES];
+        if let Some(expiry) = expiry {
+            payload[..expiry_bytes].copy_from_slice(&expiry.0.to_le_bytes());
+        }
+        let (kind, shared_bytes) = (whole.large(), order.shared_bytes);
+        let entry = NewEntry { key, shared_bytes, seq, kind, value: payload, tag };
         let limit_bytes = self.payload_limit_bytes();
         if !self.block.fits(&entry, limit_bytes) {
             self.cut_block()?;
@@ -102,7 +123,9 @@ impl TableWriter {
         self.content.merge(content);
         self.raw_value_bytes += value_bytes;
         debug_assert_eq!(self.chunks.pending_bytes(), 0, "the value ends in a chunk that is not written");
-        self.block.push(&NewEntry { value: &reference.encode(), ..entry }, limit_bytes);
+        payload[expiry_bytes..].copy_from_slice(&reference.encode());
+        self.block.push(&NewEntry { key, shared_bytes, seq, kind, value: payload, tag }, limit_bytes);
+        self.expiring.add(kind, payload);
         self.count(key, seq, kind, order);
         Ok(content)
     }

@@ -84,13 +84,15 @@ pub struct Folding<'a> {
     written: u64,
     /// Chains that the operator failed on.
     failed: u64,
+    /// Entries that had expired.
+    expired: u64,
 }
 
 impl<'a> Folding<'a> {
     /// Keeps what `retention` keeps, and folds with the operator of `merging`.
     pub fn new(retention: Retention<'a>, merging: Option<&'a Merging>) -> Self {
         let merging = merging.filter(|merging| merging.is_given());
-        Self { retention, merging, pending: Pending::default(), written: 0, failed: 0 }
+        Self { retention, merging, pending: Pending::default(), written: 0, failed: 0, expired: 0 }
     }
 
     /// Takes the entry at the position of `entries`.
@@ -99,16 +101,20 @@ impl<'a> Folding<'a> {
     /// Those of `output`.
     #[inline]
     pub fn take<O: FoldOutput>(&mut self, entries: &impl EntryIter, output: &mut O) -> Result<(), O::Error> {
-        let EntryView { key, seq, kind, value, .. } = entries.view();
+        let EntryView { key, seq, kind: stored_kind, value, .. } = entries.view();
+        let kind = self.retention.kind_for_readers(seq, stored_kind, value);
+        self.expired += u64::from(kind != stored_kind);
         let decision = self.retention.decide(key, seq, kind);
         let is_chained = kind == EntryKind::Merge || !self.pending.operands.is_empty();
-        if is_chained && self.take_chained(entries, decision, output)? {
+        if is_chained && self.take_chained(entries, kind, decision, output)? {
             return Ok(());
         }
         if decision.is_kept {
             self.written += 1;
             return match kind {
-                EntryKind::ValueRef => output.add_large(entries),
+                kind if kind.is_large() => output.add_large(entries),
+                // The value of one that has expired goes.
+                EntryKind::Delete => output.add(key, entries.digest(), seq, kind, &[]),
                 _ => output.add(key, entries.digest(), seq, kind, value),
             };
         }
@@ -133,17 +139,23 @@ impl<'a> Folding<'a> {
         self.failed
     }
 
-    /// Takes an entry that is an operand or follows one. Returns whether it was taken; otherwise
-    /// what precedes it has been written.
+    /// Entries that had expired for all their readers, and became tombstones or were dropped.
+    pub fn expired(&self) -> u64 {
+        self.expired
+    }
+
+    /// Takes an entry that is an operand or follows one; `kind` is that for its readers. Returns
+    /// whether it was taken; otherwise what precedes it has been written.
     #[cold]
     #[inline(never)]
     fn take_chained<O: FoldOutput>(
         &mut self,
         entries: &dyn EntryIter,
+        kind: EntryKind,
         decision: Decision,
         output: &mut O,
     ) -> Result<bool, O::Error> {
-        let EntryView { key, seq, kind, value, .. } = entries.view();
+        let EntryView { key, seq, value, .. } = entries.view();
         if !self.pending.operands.is_empty() {
             if self.pending.key != key {
                 self.end_at_key(output)?;
@@ -159,7 +171,9 @@ impl<'a> Folding<'a> {
             } else if kind == EntryKind::Delete {
                 return self.end(Below::Nothing, output);
             } else if kind != EntryKind::Merge {
-                if self.merging.is_none() || entries.value_bytes_len()? > BASE_BYTES_MAX {
+                // Operands outlive a base that expires, so they stay apart until it has.
+                let stays = kind.has_expiry() || self.merging.is_none();
+                if stays || entries.value_bytes_len()? > BASE_BYTES_MAX {
                     self.end(Below::Unknown, output)?;
                     return Ok(false);
                 }

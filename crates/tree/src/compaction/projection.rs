@@ -123,6 +123,7 @@ impl Projection {
             bits_per_key: 0.0,
             reader: Default::default(),
             oldest_tombstone: Default::default(),
+            expiring: Default::default(),
             statistics: Default::default(),
         }))
     }

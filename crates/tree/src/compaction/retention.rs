@@ -12,10 +12,15 @@
 //! reader is older than the tombstone. The versions that it hides inside the compaction are then
 //! dropped as well.
 //!
+//! A version that has expired for the readers of its stripe is a point tombstone, at its own
+//! sequence number. The time of a stripe's readers is that of the first one at its snapshot; that
+//! of readers to come is the time at which the compaction began.
+//!
 //! Not here: reading and writing (`compaction::job`, package `shamba`).
 
-use shamba_key::{EntryKind, SeqNo, is_same_key};
+use shamba_key::{EntryKind, Expiry, SeqNo, is_same_key};
 
+use crate::snapshot::Readers;
 use crate::version::KeyRange;
 use shamba_table::FragmentedTombstones;
 
@@ -27,6 +32,8 @@ pub struct Retention<'a> {
     tombstones: &'a FragmentedTombstones,
     /// Ranges of the tables below the output that are not inputs.
     below: &'a [KeyRange],
+    /// The readers' times, if entries may expire.
+    readers: Option<&'a Readers>,
     key: Vec<u8>,
     has_key: bool,
     /// Stripe of the newest version kept of the current key.
@@ -53,10 +60,33 @@ impl<'a> Retention<'a> {
             "the live sequence numbers do not ascend: {snapshots:?}"
         );
         let (key, has_key, last_stripe, is_open) = (Vec::new(), false, None, false);
-        Self { snapshots, tombstones, below, key, has_key, last_stripe, is_open }
+        Self { snapshots, tombstones, below, readers: None, key, has_key, last_stripe, is_open }
     }
 
-    /// Whether the next version, in internal order, is kept.
+    /// Decides for readers at these times as well, whose sequence numbers are the snapshots.
+    #[must_use]
+    pub fn at_times(mut self, readers: &'a Readers) -> Self {
+        debug_assert_eq!(readers.seqs, self.snapshots, "times of other readers");
+        self.readers = Some(readers);
+        self
+    }
+
+    /// The kind that a version has for all readers of its stripe: one that has expired for them is
+    /// as good as a tombstone. A payload without an expiry never expires: a reader reports it.
+    #[inline]
+    pub fn kind_for_readers(&self, seq: SeqNo, kind: EntryKind, payload: &[u8]) -> EntryKind {
+        match (Expiry::of(kind, payload), self.readers) {
+            (Some(expiry), Some(readers))
+                if expiry.is_past(readers.time_ms(stripe_of(seq, self.snapshots))) =>
+            {
+                EntryKind::Delete
+            }
+            _ => kind,
+        }
+    }
+
+    /// Whether the next version, in internal order, is kept. Its kind is that of
+    /// [`Self::kind_for_readers`].
     pub fn decide(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) -> Decision {
         if !self.has_key || !is_same_key(&self.key, key) {
             self.has_key = true;
@@ -165,5 +195,30 @@ mod tests {
         assert_eq!(kept(&[], &[(3, Put)], &[], &[6]), [0u64; 0]);
         assert_eq!(kept(&[4], &[(9, Put), (3, Put)], &[], &[6]), [9, 3]);
         assert_eq!(kept(&[7], &[(9, Put), (3, Put)], &[], &[6]), [9]);
+    }
+
+    #[test]
+    fn an_expired_version_is_a_tombstone_for_the_readers_of_its_stripe() {
+        let readers = Readers { seqs: seqs(&[4, 7]), times_ms: vec![100, 200], now_ms: 300 };
+        let tombstones = FragmentedTombstones::new(Vec::new());
+        let retention = Retention::new(&readers.seqs, &tombstones, &[]).at_times(&readers);
+        let kind = |seq, ms| {
+            retention.kind_for_readers(SeqNo(seq), EntryKind::PutWithExpiry, &Expiry(ms).encode(b"v"))
+        };
+        for (seq, expired_ms) in [(3, 100), (4, 100), (5, 200), (7, 200), (8, 300)] {
+            assert_eq!(kind(seq, expired_ms), Delete, "{seq}");
+            assert_eq!(kind(seq, expired_ms + 1), EntryKind::PutWithExpiry, "{seq}");
+        }
+        assert_eq!(
+            retention.kind_for_readers(SeqNo(3), EntryKind::PutWithExpiry, b"bad"),
+            EntryKind::PutWithExpiry
+        );
+        assert_eq!(retention.kind_for_readers(SeqNo(3), Put, &Expiry(1).encode(b"v")), Put);
+        let untimed = Retention::new(&readers.seqs, &tombstones, &[]);
+        let stored = Expiry(0).encode(b"v");
+        assert_eq!(
+            untimed.kind_for_readers(SeqNo(3), EntryKind::PutWithExpiry, &stored),
+            EntryKind::PutWithExpiry
+        );
     }
 }

@@ -13,7 +13,7 @@
 //! Which entries these are is decided in [`super::visible`]; when more are needed, in
 //! [`super::scan`].
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, Expiry, SeqNo};
 use shamba_table::{Copies, CopyLimits, Ends, EntryIter, EntryView};
 
 use super::visible::STEPS_BEFORE_SEEK;
@@ -141,11 +141,13 @@ impl Batch {
         let Some(last) = self.copies.ends.last_mut() else { return };
         self.copies.bytes.truncate(last.key as usize);
         self.long = None;
-        let value = source.value();
+        // The value of one that expires begins after its expiry.
+        let from = if source.kind().has_expiry() { Expiry::STORED_BYTES } else { 0 };
+        let value = source.value().get(from..).unwrap_or_default();
         if value.len() <= COPY_UP_TO_BYTES {
             self.copies.bytes.extend_from_slice(value);
         } else {
-            self.long = Some(Slice::from_bytes(source.value_bytes()));
+            self.long = Some(Slice::from_bytes(source.value_bytes().slice(from..)));
         }
         last.value = self.copies.bytes.len() as u32;
     }

@@ -402,11 +402,13 @@ fn begin<'l>(
         Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) => {
             left.iter.restart(seq, range.clone(), source.walk);
             left.iter.read_values(source.reads_values);
+            left.iter.judge_expiry_at(source.seq.time_ms());
             Ok(&mut live.insert(left).iter)
         }
         _ => {
             let mut iter = VisibleIter::new(view, seq, range.clone(), source.walk);
             iter.read_values(source.reads_values);
+            iter.judge_expiry_at(source.seq.time_ms());
             Ok(&mut live.insert(source.owner.iterators().live(iter)).iter)
         }
     }

@@ -322,6 +322,7 @@ impl Store {
             bits_per_key: summary.bits_per_key,
             reader: Default::default(),
             oldest_tombstone: Default::default(),
+            expiring: Default::default(),
             statistics: Default::default(),
         };
         meta.reader.set(reader);

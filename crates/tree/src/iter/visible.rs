@@ -27,15 +27,17 @@ mod tombstones;
 
 use std::sync::Arc;
 
-use shamba_key::{EntryKind, SeqNo};
-use shamba_table::{EntryIter, Walk};
+use bytes::Bytes;
+use shamba_key::{EntryKind, Expiry, SeqNo};
+use shamba_table::{EntryIter, EntryView, Walk};
 
 use self::tombstones::Tombstones;
 use super::batch::Batch;
 use super::merge::{Hidden, MergeIter};
 use super::run_iter::RunIter;
 use super::source::Source;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::expiry::kind_at;
 use crate::slice::Slice;
 use crate::version::KeyRange;
 use crate::view::View;
@@ -53,6 +55,8 @@ const _: () = assert!(STEPS_BEFORE_SEEK > 0 && COVERS_PER_SKIP > 0, "every bound
 pub struct VisibleIter {
     view: Arc<View>,
     seq: SeqNo,
+    /// The time by which expiry is judged.
+    time_ms: u64,
     range: KeyRange,
     merge: MergeIter,
     came: Came,
@@ -86,8 +90,23 @@ impl VisibleIter {
         );
         let merge = MergeIter::new(sources);
         let tombstones = Tombstones::of(&view, seq);
-        let (came, key, reads_values) = (Came::Forward, Vec::new(), true);
-        Self { view, seq, range, merge, came, key, seen, tombstones, reads_values }
+        let (came, key, reads_values, time_ms) = (Came::Forward, Vec::new(), true, 0);
+        Self { view, seq, time_ms, range, merge, came, key, seen, tombstones, reads_values }
+    }
+
+    /// Sets the time by which expiry is judged, in milliseconds since 1970-01-01 UTC; 0 unless set.
+    pub fn judge_expiry_at(&mut self, time_ms: u64) {
+        self.time_ms = time_ms;
+    }
+
+    /// The kind that the current entry has for the reader: an expired one is a tombstone.
+    #[inline]
+    fn kind(&self) -> Result<EntryKind> {
+        let kind = self.merge.kind();
+        if !kind.has_expiry() {
+            return Ok(kind);
+        }
+        kind_at(self.merge.key(), kind, self.merge.value(), || self.time_ms)
     }
 
     /// Sets whether values are wanted (by default they are). Otherwise some entries come with
@@ -230,26 +249,24 @@ impl VisibleIter {
                 self.pass_newer()?;
                 continue;
             }
-            let kind = self.merge.kind();
+            let kind = self.kind()?;
             let floor = self.tombstones.floor(&self.key);
             debug_assert!(self.merge.seq() <= self.seq, "a reader at {} sees {}", self.seq, self.merge.seq());
             let hidden = self.merge.seq() <= floor;
-            let is_present = matches!(kind, EntryKind::Put | EntryKind::ValueRef | EntryKind::Merge);
+            let is_present = kind.is_put() || kind == EntryKind::Merge;
             if !hidden && is_present && !self.reads_values {
                 out.push_without_value(&self.key);
                 if out.has_enough() {
                     return Ok(true);
                 }
-            } else if !hidden && matches!(kind, EntryKind::Put | EntryKind::ValueRef) {
+            } else if !hidden && kind.is_put() {
                 out.push(&self.merge);
-                if kind == EntryKind::ValueRef {
+                if kind.is_large() {
                     self.put_together(out)?;
                 }
                 if out.has_enough() {
                     return Ok(true);
                 }
-            } else if !hidden && kind == EntryKind::Delete {
-                self.merge.note_tombstone();
             } else if !hidden && kind == EntryKind::Merge {
                 self.fold(floor, out)?;
                 if out.has_enough() {
@@ -259,7 +276,7 @@ impl VisibleIter {
                     continue;
                 }
             } else if !hidden {
-                return Err(unsupported(kind, &self.key));
+                self.merge.note_tombstone();
             } else {
                 covered += 1;
                 if covered == STEPS_BEFORE_SEEK {
@@ -305,8 +322,12 @@ impl VisibleIter {
                 return Ok(true);
             }
             let (mut left, mut versions, mut ended) = (Left::Nowhere, 0, End::General);
-            let (key, range, seq) = (&mut self.key, &self.range, self.seq);
+            let (key, range, seq, time_ms) = (&mut self.key, &self.range, self.seq, self.time_ms);
             self.merge.walk(|entry| {
+                let entry = match entry.kind {
+                    EntryKind::PutWithExpiry => without_expiry(entry, time_ms),
+                    _ => entry,
+                };
                 let is_older = match left {
                     Left::Nowhere => out.len() > 0 && out.ends_with_key(entry.key),
                     Left::InOut => out.ends_with_key(entry.key),
@@ -416,10 +437,14 @@ impl VisibleIter {
             self.key.extend_from_slice(self.merge.key());
             let floor = self.tombstones.floor(&self.key);
             let before = out.len();
-            let newest = self.newest_backward(out);
+            // Of a hidden version only the sequence number counts.
+            let judge = |(seq, kind): (SeqNo, Result<EntryKind>)| match seq > floor {
+                true => kind.map(|kind| (seq, kind)),
+                false => Ok((seq, EntryKind::Delete)),
+            };
+            let newest = self.newest_backward(out).and_then(|newest| newest.map(judge).transpose());
             // An entry in `out` is removed again if its newest version is not known or hides it.
-            let shown =
-                matches!(newest, Ok(Some((seq, EntryKind::Put | EntryKind::ValueRef))) if seq > floor);
+            let shown = matches!(newest, Ok(Some((seq, kind))) if seq > floor && kind.is_put());
             if !shown && out.len() > before {
                 out.pop();
             }
@@ -427,9 +452,6 @@ impl VisibleIter {
                 Some((seq, kind)) if seq > floor && !self.reads_values && kind != EntryKind::Delete => {
                     if shown {
                         out.pop();
-                    }
-                    if kind == EntryKind::PutWithExpiry {
-                        return Err(unsupported(kind, &self.key));
                     }
                     out.push_without_value(&self.key);
                     if out.has_enough() {
@@ -443,7 +465,7 @@ impl VisibleIter {
                         self.skip(floor)?;
                     }
                 }
-                Some((seq, EntryKind::ValueRef)) => {
+                Some((seq, kind)) if kind.is_large() => {
                     // The merging iterator has left the entry. A large value is read only once it
                     // is known to be the newest, and then a seek back costs little in comparison.
                     // Until then `out` holds a reference in its place, which must not be returned.
@@ -462,9 +484,8 @@ impl VisibleIter {
                         return Ok(true);
                     }
                 }
-                Some((_, EntryKind::Put)) if out.has_enough() => return Ok(true),
-                Some((_, EntryKind::Put | EntryKind::Delete)) | None => {}
-                Some((_, kind)) => return Err(unsupported(kind, &self.key)),
+                Some((_, kind)) if kind.is_put() && out.has_enough() => return Ok(true),
+                Some(_) | None => {}
             }
         }
         Ok(out.len() > 0)
@@ -485,7 +506,12 @@ impl VisibleIter {
             Ok(())
         });
         match read {
-            Ok(()) => out.set_long(Slice::from(value)),
+            Ok(()) => {
+                // The value of one that expires begins after its expiry.
+                let from = if self.merge.kind().has_expiry() { Expiry::STORED_BYTES } else { 0 };
+                let value = Bytes::from(value);
+                out.set_long(Slice::from_bytes(value.slice(from.min(value.len())..)));
+            }
             Err(_) => out.pop(),
         }
         Ok(read?)
@@ -495,7 +521,7 @@ impl VisibleIter {
     ///
     /// The merging iterator is at the key's oldest version, and afterwards at the last entry before
     /// the key. If a version is found, it has been added to `out`, whatever its kind.
-    fn newest_backward(&mut self, out: &mut Batch) -> Result<Option<(SeqNo, EntryKind)>> {
+    fn newest_backward(&mut self, out: &mut Batch) -> Result<Option<(SeqNo, Result<EntryKind>)>> {
         let mut newest = None;
         for _ in 0..STEPS_BEFORE_SEEK {
             if self.merge.seq() <= self.seq {
@@ -519,8 +545,8 @@ impl VisibleIter {
 
     /// Makes the current version the newest one found.
     #[inline]
-    fn take_version(&self, newest: &mut Option<(SeqNo, EntryKind)>, out: &mut Batch) {
-        if newest.replace((self.merge.seq(), self.merge.kind())).is_none() {
+    fn take_version(&self, newest: &mut Option<(SeqNo, Result<EntryKind>)>, out: &mut Batch) {
+        if newest.replace((self.merge.seq(), self.kind())).is_none() {
             out.push(&self.merge);
         } else {
             out.set_value(&self.merge);
@@ -528,14 +554,22 @@ impl VisibleIter {
     }
 }
 
+/// An entry with an expiry, as a reader at `time_ms` sees it: a put of what follows the expiry, or
+/// a delete. Unchanged if its expiry cannot be read.
+#[inline]
+fn without_expiry(entry: EntryView<'_>, time_ms: u64) -> EntryView<'_> {
+    match Expiry::split(entry.value) {
+        Ok((expiry, _)) if expiry.is_past(time_ms) => {
+            EntryView { kind: EntryKind::Delete, value: &[], ..entry }
+        }
+        Ok((_, value)) => EntryView { kind: EntryKind::Put, value, ..entry },
+        Err(_) => entry,
+    }
+}
+
 fn memtable_source(memtable: &Arc<dyn Memtable>) -> Source {
     // Entries inserted after this check are newer than what the reader sees.
     if memtable.entries() == 0 { Source::Nothing } else { Source::Other(Arc::clone(memtable).entries_iter()) }
-}
-
-fn unsupported(kind: EntryKind, key: &[u8]) -> Error {
-    let context = format!("key \"{}\" holds an entry of kind {kind:?}", key.escape_ascii());
-    Error::unknown_entry(context)
 }
 
 #[cfg(test)]

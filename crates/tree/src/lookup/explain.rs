@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, Expiry, SeqNo};
 use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader, Value};
 
 use super::candidate::Verdict;
@@ -94,6 +94,8 @@ pub enum Place {
     Records,
     /// The merge operator of the keyspace.
     Operator,
+    /// The clock by which entries expire.
+    Clock,
     /// A run.
     Run {
         /// Its level.
@@ -152,6 +154,13 @@ pub enum Action {
         ns: u64,
         /// Whether a filter had said "maybe": if nothing was found, that was a false positive.
         filtered: bool,
+    },
+    /// The entry that was found has expired.
+    Expired {
+        /// The time from which it is not visible, in milliseconds since 1970-01-01 UTC.
+        expiry_ms: u64,
+        /// The time of the reader.
+        now_ms: u64,
     },
     /// The operands that were found were folded into the value.
     Folded {
@@ -294,6 +303,12 @@ impl Step {
         Self { place: Place::Operator, action, found: None }
     }
 
+    /// The entry found has expired.
+    pub fn expired(expiry: Expiry, now_ms: u64) -> Self {
+        let action = Action::Expired { expiry_ms: expiry.0, now_ms };
+        Self { place: Place::Clock, action, found: None }
+    }
+
     /// The key lies outside every table of the run.
     pub fn outside(level: u32, run: &Run) -> Self {
         Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
@@ -418,6 +433,7 @@ impl fmt::Display for Step {
             Place::Memtable { number } => write!(f, "memtable {number} (sealed)")?,
             Place::Records => f.write_str("record cache")?,
             Place::Operator => f.write_str("merge operator")?,
+            Place::Clock => f.write_str("clock")?,
             Place::Run { level, run } => write!(f, "level {level}, run {run}")?,
             Place::Table { level, run, table } => write!(f, "level {level}, run {run}, table {table}")?,
         }
@@ -428,6 +444,10 @@ impl fmt::Display for Step {
                 f.write_str("has the newest entry of the tables; nothing read")?
             }
             Action::RecordFound => f.write_str("knows that the tables have no entry")?,
+            Action::Expired { expiry_ms, now_ms } => {
+                let ago_ms = now_ms.saturating_sub(*expiry_ms);
+                write!(f, "the entry has expired, {ago_ms} ms ago (at {expiry_ms} ms since 1970)")?;
+            }
             Action::Folded { operands, has_base, operator } => {
                 let base = if *has_base { "the value below them" } else { "no value" };
                 let plural = if *operands == 1 { "" } else { "s" };

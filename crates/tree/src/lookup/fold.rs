@@ -7,7 +7,7 @@
 //! the record cache may have it, or else their operands are folded first, and it is given the
 //! result.
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::{EntryKind, Expiry, SeqNo};
 use shamba_memtable::Memtable;
 use shamba_table::{Entry, Value, ValueMode};
 
@@ -23,8 +23,24 @@ use crate::records::Cached;
 enum Found {
     /// The chain goes on in older places.
     More,
-    /// It ended at this value, or without one.
-    Base(Option<Value>),
+    /// It ended at this base.
+    Ended(Base),
+}
+
+/// The value that the operands of a chain apply to.
+struct Base {
+    /// `None` if there is none, or it was deleted or has expired.
+    value: Option<Value>,
+    /// Whether it has an expiry. The folded value then is right at this reader's time only.
+    is_of_time: bool,
+}
+
+impl Base {
+    const NOTHING: Self = Self { value: None, is_of_time: false };
+
+    fn value(value: Value) -> Self {
+        Self { value: Some(value), is_of_time: false }
+    }
 }
 
 impl Lookup<'_> {
@@ -48,21 +64,22 @@ impl Lookup<'_> {
         // The memtable of the newest operand.
         let mut home: Option<&dyn Memtable> = None;
         for memtable in self.view.memtables.iter().filter(|memtable| memtable.entries() > 0) {
-            base = self.walk_memtable(memtable.as_ref(), floor, &mut chain, counts)?;
+            base = self.walk_memtable(memtable.as_ref(), floor, &mut chain, (counts, recorder))?;
             home = home.or((chain.len() > 0).then_some(memtable.as_ref()));
-            if matches!(base, Found::Base(_)) {
+            if matches!(base, Found::Ended(_)) {
                 break;
             }
         }
         let base = match base {
-            Found::Base(base) => base,
+            Found::Ended(base) => base,
             Found::More => self.below_memtables(&chain, floor, reads_before, counts, recorder)?,
         };
+        let Base { value: base, is_of_time } = base;
         let Some(newest) = chain.newest() else { return Ok(base) };
         let merging = self.view.merging();
         let value = chain.fold(merging, self.key, base.as_deref())?;
         recorder.step(|| Step::folded(chain.len(), base.is_some(), merging));
-        if let (true, Some(home)) = (chain.is_long(), home) {
+        if let (true, Some(home)) = (chain.is_long() && !is_of_time, home) {
             // It goes with the operands: elsewhere it could meet them combined with newer ones.
             home.folded().set(self.key, newest, &value);
         }
@@ -77,11 +94,14 @@ impl Lookup<'_> {
         mut reads_before: Option<u64>,
         counts: &mut LookupCounts,
         recorder: &mut R,
-    ) -> Result<Option<Value>> {
+    ) -> Result<Base> {
         if let (Some(access), true) = (self.settings.records, chain.len() > 0) {
             match self.ask_records(access, floor, recorder) {
-                Cached::Value { value, .. } => return Ok(Some(value)),
-                Cached::Absent { .. } => return Ok(None),
+                Cached::Value { kind, value, .. } => {
+                    let value = self.unexpired(kind, value, recorder)?;
+                    return Ok(Base { value, is_of_time: kind.has_expiry() });
+                }
+                Cached::Absent { .. } => return Ok(Base::NOTHING),
                 Cached::Unknown { is_wanted } => {
                     reads_before = is_wanted.then(|| counts.searching_reads());
                 }
@@ -91,28 +111,29 @@ impl Lookup<'_> {
             (0, _) => self.seq,
             (_, Some(seq)) => seq,
             // The oldest possible entry was taken.
-            (_, None) => return Ok(None),
+            (_, None) => return Ok(Base::NOTHING),
         };
         // A chain of its own, so that the record cache can have what the tables hold.
         let mut tables = Chain::default();
         let base = Self { seq: from, ..*self }.walk_tables(floor, &mut tables, counts, recorder)?;
         let Some(newest) = tables.newest() else { return Ok(base) };
+        let Base { value: base, is_of_time } = base;
         let merging = self.view.merging();
         let value = tables.fold(merging, self.key, base.as_deref())?;
         recorder.step(|| Step::folded(tables.len(), base.is_some(), merging));
-        if let Some(before) = reads_before {
+        if let (Some(before), false) = (reads_before, is_of_time) {
             self.write_folded(newest, &value, counts.searching_reads() - before);
         }
-        Ok(Some(Value::from_bytes(value)))
+        Ok(Base { value: Some(Value::from_bytes(value)), is_of_time })
     }
 
     /// Offers the versions in a memtable to the chain.
-    fn walk_memtable(
+    fn walk_memtable<R: Recorder>(
         &self,
         memtable: &dyn Memtable,
         floor: SeqNo,
         chain: &mut Chain,
-        counts: &mut LookupCounts,
+        (counts, recorder): (&mut LookupCounts, &mut R),
     ) -> Result<Found> {
         let mut folded = None;
         let mut outcome = Ok((Link::Operand, None));
@@ -136,9 +157,9 @@ impl Lookup<'_> {
         });
         match outcome? {
             (Link::Base, Some(entry)) => {
-                Ok(Found::Base(Some(self.base(entry, Home::Memtable(memtable), counts)?)))
+                self.base(entry, Home::Memtable(memtable), counts, recorder).map(Found::Ended)
             }
-            (Link::NoBase, _) => Ok(Found::Base(None)),
+            (Link::NoBase, _) => Ok(Found::Ended(Base::NOTHING)),
             _ => Ok(Found::More),
         }
     }
@@ -150,7 +171,7 @@ impl Lookup<'_> {
         chain: &mut Chain,
         counts: &mut LookupCounts,
         recorder: &mut R,
-    ) -> Result<Option<Value>> {
+    ) -> Result<Base> {
         let places = self.view.places(self.key);
         // The key's digest was computed: filters of a database that shares none hash again.
         let mut consulted = 1;
@@ -166,27 +187,39 @@ impl Lookup<'_> {
                     (0, _) => self.seq,
                     (_, Some(seq)) => seq,
                     // The oldest possible entry was taken.
-                    (_, None) => return Ok(None),
+                    (_, None) => return Ok(Base::NOTHING),
                 };
                 let older = Self { seq, ..*self };
                 let Some(entry) = older.search(&candidate, verdict, counts, recorder)? else { break };
                 match chain.offer((entry.seq, entry.kind), &entry.value, floor)? {
                     Link::Operand => {}
-                    Link::Base => return self.base(entry, candidate.home(), counts).map(Some),
-                    Link::NoBase => return Ok(None),
+                    Link::Base => return self.base(entry, candidate.home(), counts, recorder),
+                    Link::NoBase => return Ok(Base::NOTHING),
                 }
                 // Another search that finds nothing is no false positive of the filter.
                 verdict = Verdict::Unasked;
             }
         }
-        Ok(None)
+        Ok(Base::NOTHING)
     }
 
-    /// The value of the put that ends the chain.
-    fn base(&self, entry: Entry, home: Home<'_>, counts: &mut LookupCounts) -> Result<Value> {
-        match entry.kind {
-            EntryKind::ValueRef => home.read_large(&entry.value, counts),
-            _ => Ok(entry.value),
+    /// The base that the put which ends the chain is.
+    fn base<R: Recorder>(
+        &self,
+        entry: Entry,
+        home: Home<'_>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Base> {
+        let is_of_time = entry.kind.has_expiry();
+        if is_of_time && self.has_expired(entry.kind, &entry.value, recorder)? {
+            return Ok(Base { value: None, is_of_time });
         }
+        let payload = match entry.kind {
+            kind if kind.is_large() => home.read_large(kind.location(&entry.value), counts)?,
+            _ => entry.value,
+        };
+        let expiry_bytes = if is_of_time { Expiry::STORED_BYTES } else { 0 };
+        Ok(Base { is_of_time, ..Base::value(payload.without_start(expiry_bytes)) })
     }
 }

@@ -25,7 +25,7 @@
 
 use std::ops::ControlFlow;
 
-use shamba_key::{DigestFn, EntryKind, KeyDigest, SeqNo};
+use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, SeqNo};
 use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
 
 use super::candidate::{Candidate, Verdict};
@@ -34,6 +34,7 @@ use super::opened::OpenedTables;
 use super::timer::Timer;
 use crate::counters::LookupCounts;
 use crate::error::{Error, Result};
+use crate::expiry::{ReadTime, kind_at};
 use crate::records::{Cached, RecordAccess};
 use crate::view::{RunPlan, View};
 use shamba_memtable::Memtable;
@@ -53,6 +54,8 @@ pub struct LookupSettings<'a> {
     pub opened: &'a OpenedTables,
     /// The record cache, from before the view was loaded; `None` while it is off.
     pub records: Option<RecordAccess<'a>>,
+    /// The time by which the lookups judge expiry.
+    pub time: &'a ReadTime<'a>,
 }
 
 impl LookupSettings<'_> {
@@ -227,7 +230,9 @@ impl<'a> Lookup<'a> {
         let floor = search.floor(self, recorder);
         if let Some(access) = search.records.take() {
             match self.ask_records(access, floor, recorder) {
-                Cached::Value { value, .. } => return Ok(ControlFlow::Break(Some(value))),
+                Cached::Value { kind, value, .. } => {
+                    return self.unexpired(kind, value, recorder).map(ControlFlow::Break);
+                }
                 Cached::Absent { .. } => return Ok(ControlFlow::Break(None)),
                 Cached::Unknown { is_wanted } => {
                     search.reads_before = is_wanted.then(|| counts.searching_reads());
@@ -384,12 +389,65 @@ impl<'a> Lookup<'a> {
             EntryKind::Put => Ok(Some(entry.value)),
             EntryKind::ValueRef if self.mode == ValueMode::Absent => Ok(Some(Value::default())),
             EntryKind::ValueRef => home.read_large(&entry.value, counts).map(Some),
+            EntryKind::PutWithExpiry => self.unexpired(entry.kind, entry.value, recorder),
+            EntryKind::ValueRefWithExpiry => self.unexpired_large(&entry, home, counts, recorder),
             EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
             EntryKind::Merge => self.fold(floor, reads_before, counts, recorder),
-            kind @ EntryKind::PutWithExpiry => {
-                Err(Error::unknown_entry(format!("an entry of kind {kind:?}, which this build cannot read")))
-            }
         }
+    }
+}
+
+impl Lookup<'_> {
+    /// The value of a put, which has this payload, unless it has expired.
+    #[inline]
+    pub(super) fn unexpired<R: Recorder>(
+        &self,
+        kind: EntryKind,
+        payload: Value,
+        recorder: &mut R,
+    ) -> Result<Option<Value>> {
+        if !kind.has_expiry() {
+            return Ok(Some(payload));
+        }
+        let is_visible = !self.has_expired(kind, &payload, recorder)?;
+        Ok(is_visible.then(|| payload.without_start(Expiry::STORED_BYTES)))
+    }
+
+    /// As [`Self::unexpired`], for a large entry.
+    #[cold]
+    #[inline(never)]
+    fn unexpired_large<R: Recorder>(
+        &self,
+        entry: &Entry,
+        home: Home<'_>,
+        counts: &mut LookupCounts,
+        recorder: &mut R,
+    ) -> Result<Option<Value>> {
+        if self.has_expired(entry.kind, &entry.value, recorder)? {
+            return Ok(None);
+        }
+        if self.mode == ValueMode::Absent {
+            return Ok(Some(Value::default()));
+        }
+        let payload = home.read_large(entry.kind.location(&entry.value), counts)?;
+        Ok(Some(payload.without_start(Expiry::STORED_BYTES)))
+    }
+
+    /// Whether an entry with this payload has expired for the lookup's reader.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn has_expired<R: Recorder>(
+        &self,
+        kind: EntryKind,
+        payload: &[u8],
+        recorder: &mut R,
+    ) -> Result<bool> {
+        let time = self.settings.time;
+        let has_expired = kind_at(self.key, kind, payload, || time.ms())? == EntryKind::Delete;
+        if let (true, Some(expiry)) = (has_expired, Expiry::of(kind, payload)) {
+            recorder.step(|| Step::expired(expiry, time.ms()));
+        }
+        Ok(has_expired)
     }
 }
 

@@ -134,7 +134,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
             group.gather()?;
             group.test_first(sampled, counts)?;
             if settings.records.is_some() {
-                group.ask_records(&mut answers);
+                group.ask_records(&mut answers)?;
             }
             while !group.pending.is_empty() {
                 group.locate(counts)?;
@@ -282,7 +282,8 @@ impl<'a> Group<'a> {
 
     /// Asks the record cache for the keys that a table may hold. Keys that it answers leave the
     /// group.
-    fn ask_records(&mut self, answers: &mut [Option<Value>]) {
+    fn ask_records(&mut self, answers: &mut [Option<Value>]) -> Result<()> {
+        let mut failed = None;
         let sampled = &mut self.sampled;
         self.pending.retain_mut(|pending| {
             let Some(access) = pending.lookup.settings.records else { return true };
@@ -292,7 +293,10 @@ impl<'a> Group<'a> {
                 Some(sampler) => lookup.ask_records(access, pending.floor, sampler),
             };
             match cached {
-                Cached::Value { value, .. } => answers[pending.place] = Some(value),
+                Cached::Value { kind, value, .. } => match lookup.unexpired(kind, value, &mut Silent) {
+                    Ok(value) => answers[pending.place] = value,
+                    Err(error) => failed = Some(error),
+                },
                 Cached::Absent { .. } => {}
                 Cached::Unknown { is_wanted } => {
                     pending.is_wanted = is_wanted;
@@ -302,6 +306,7 @@ impl<'a> Group<'a> {
             *sampled = pending.sampler.or(*sampled);
             false
         });
+        failed.map_or(Ok(()), Err)
     }
 
     /// Moves every key to its next candidate that may hold it. Keys without one leave the group.

@@ -46,13 +46,15 @@ impl Lookup<'_> {
     #[inline(never)]
     pub fn write_record(&self, entry: Option<&Entry>, floor: SeqNo, reads: u64) {
         let Some(access) = self.settings.records else { return };
-        let write = |seq, value| {
-            access.write(self.view.keyspace, (self.digest, self.key), (seq, value), reads);
+        let write = |seq, put: Option<(EntryKind, &[u8])>| {
+            access.write(self.view.keyspace, (self.digest, self.key), (seq, put), reads);
         };
         match entry {
             None if floor == SeqNo::ZERO => write(SeqNo::ZERO, None),
             Some(entry) if entry.seq > floor => match entry.kind {
-                EntryKind::Put if self.mode != ValueMode::Absent => write(entry.seq, Some(&entry.value)),
+                EntryKind::Put | EntryKind::PutWithExpiry if self.mode != ValueMode::Absent => {
+                    write(entry.seq, Some((entry.kind, &entry.value)));
+                }
                 EntryKind::Delete => write(entry.seq, None),
                 // Large values stay where they are; operands make a record once they are folded.
                 _ => {}
@@ -65,6 +67,11 @@ impl Lookup<'_> {
     /// sequence number of the newest operand.
     pub(super) fn write_folded(&self, seq: SeqNo, value: &[u8], reads: u64) {
         let Some(access) = self.settings.records else { return };
-        access.write(self.view.keyspace, (self.digest, self.key), (seq, Some(value)), reads);
+        access.write(
+            self.view.keyspace,
+            (self.digest, self.key),
+            (seq, Some((EntryKind::Put, value))),
+            reads,
+        );
     }
 }

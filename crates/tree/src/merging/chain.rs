@@ -48,10 +48,11 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Takes the next older version, if it is an operand above `floor`.
+    /// Takes the next older version, if it is an operand above `floor`. A put that has expired is
+    /// offered as a delete ([`crate::expiry::kind_at`]).
     ///
     /// # Errors
-    /// `Unsupported` for an entry of an unknown kind; `Invalid` for bytes that are no operand.
+    /// `Invalid` for bytes that are no operand.
     pub fn offer(&mut self, (seq, kind): (SeqNo, EntryKind), value: &[u8], floor: SeqNo) -> Result<Link> {
         if seq <= floor {
             return Ok(Link::NoBase);
@@ -60,7 +61,10 @@ impl Chain {
             return Ok(Link::Operand);
         }
         match kind {
-            EntryKind::Put | EntryKind::ValueRef => Ok(Link::Base),
+            EntryKind::Put
+            | EntryKind::ValueRef
+            | EntryKind::PutWithExpiry
+            | EntryKind::ValueRefWithExpiry => Ok(Link::Base),
             EntryKind::Delete | EntryKind::RangeDelete => Ok(Link::NoBase),
             EntryKind::Merge => {
                 let operand = Operand::decode(value).map_err(Error::invalid)?;
@@ -69,9 +73,6 @@ impl Chain {
                 self.operands.push(Piece { newest: seq, oldest, stored: Value::copy_of(value) });
                 self.walked += 1;
                 Ok(Link::Operand)
-            }
-            EntryKind::PutWithExpiry => {
-                Err(Error::unknown_entry("an entry of kind PutWithExpiry, which this build cannot read"))
             }
         }
     }

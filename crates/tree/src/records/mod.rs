@@ -41,7 +41,7 @@ mod index;
 mod shard;
 
 use shamba_env::{lock, try_lock};
-use shamba_key::{KeyDigest, KeyspaceId, SeqNo, prefetch_address};
+use shamba_key::{EntryKind, KeyDigest, KeyspaceId, SeqNo, prefetch_address};
 use shamba_table::{Charge, Value};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -127,7 +127,9 @@ pub enum Cached {
     Value {
         /// Sequence number of the entry.
         seq: SeqNo,
-        /// The value.
+        /// Kind of the entry: a put, with or without an expiry.
+        kind: EntryKind,
+        /// The value, after its expiry if it has one.
         value: Value,
     },
     /// The tables hold no value of the key that the reader can see.
@@ -333,8 +335,9 @@ impl RecordAccess<'_> {
             Ok(record) if record.edits > self.edits || record.seq > seq => {
                 Cached::Unknown { is_wanted: false }
             }
-            Ok(Record { seq, value: Some(value), .. }) if seq > floor => {
-                Cached::Value { seq, value: Value::copy_of(value) }
+            Ok(Record { seq, value: Some(value), has_expiry, .. }) if seq > floor => {
+                let kind = if has_expiry { EntryKind::PutWithExpiry } else { EntryKind::Put };
+                Cached::Value { seq, kind, value: Value::copy_of(value) }
             }
             Ok(Record { seq, value, .. }) => {
                 Cached::Absent { seq, is_tombstone: value.is_none() && seq > SeqNo::ZERO }
@@ -346,16 +349,19 @@ impl RecordAccess<'_> {
     }
 
     /// Writes the record of a key: what this reader has found in the tables of its view. `seq` is
-    /// the sequence number of the entry; for an absence that of the tombstone, or `ZERO` if nothing
-    /// was found. Does nothing if an edit has begun since the view was loaded, or if the record is
-    /// too long. The lookup took this many `reads` of table files.
+    /// the sequence number of the entry, and `put` its kind and payload; for an absence `seq` is
+    /// that of the tombstone, or `ZERO` if nothing was found. Does nothing if an edit has begun
+    /// since the view was loaded, or if the record is too long. The lookup took this many `reads`
+    /// of table files.
     pub fn write(
         &self,
         keyspace: KeyspaceId,
         (digest, key): (KeyDigest, &[u8]),
-        (seq, value): (SeqNo, Option<&[u8]>),
+        (seq, put): (SeqNo, Option<(EntryKind, &[u8])>),
         reads: u64,
     ) {
+        let value = put.map(|(_, value)| value);
+        let has_expiry = put.is_some_and(|(kind, _)| kind.has_expiry());
         assert!(self.may_write, "a reader at a snapshot writes a record");
         if !Shard::may_hold(key, value) {
             return;
@@ -366,7 +372,7 @@ impl RecordAccess<'_> {
         shard.asked.repeat_reads += reads;
         // Under the lock under which edits erase: an edit that begins after this erases the record.
         if self.cache.begun.load(Ordering::Acquire) == self.edits.0 {
-            shard.insert(&Record { seq, edits: self.edits, tag, keyspace, key, value });
+            shard.insert(&Record { seq, edits: self.edits, tag, keyspace, key, value, has_expiry });
         }
     }
 }

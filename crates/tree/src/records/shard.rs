@@ -29,6 +29,8 @@ const RECORD_BYTES_MAX: usize = CHUNK_BYTES / 8;
 /// Length of a record's header: sequence number (8), number of edits (8), tag (4), keyspace (4),
 /// length of the key (2), and length of the value (2).
 const HEADER_BYTES: usize = 28;
+/// Bit of the length of a value that begins with an expiry.
+const WITH_EXPIRY: u16 = 1 << 15;
 /// In place of the length of a value: the key is absent.
 const ABSENT: u16 = u16::MAX;
 /// Records begin at multiples of it.
@@ -47,7 +49,7 @@ const RECORDS_FOR_MEAN: usize = 64;
 const RECORD_BYTES_SMALL: usize = 64;
 
 const _: () = assert!(CHUNK_BYTES <= u16::MAX as usize, "an offset has two bytes");
-const _: () = assert!(RECORD_BYTES_MAX < ABSENT as usize, "a length is not mistaken for an absence");
+const _: () = assert!(RECORD_BYTES_MAX < WITH_EXPIRY as usize, "a length has no other meaning");
 
 /// A chunk: records one after the other.
 struct Chunk {
@@ -68,6 +70,8 @@ pub(super) struct Record<'a> {
     pub key: &'a [u8],
     /// `None`: the key is absent.
     pub value: Option<&'a [u8]>,
+    /// Whether the value begins with an expiry.
+    pub has_expiry: bool,
 }
 
 /// The answer of a shard that holds no record of a key.
@@ -291,9 +295,12 @@ impl<'a> Record<'a> {
         let (key_bytes, rest) = rest.split_first_chunk()?;
         let (value_bytes, rest) = rest.split_first_chunk()?;
         let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_bytes)))?;
-        let value = match u16::from_le_bytes(*value_bytes) {
-            ABSENT => None,
-            length => Some(rest.get(..usize::from(length))?),
+        let (value, has_expiry) = match u16::from_le_bytes(*value_bytes) {
+            ABSENT => (None, false),
+            length => {
+                let value = rest.get(..usize::from(length & !WITH_EXPIRY))?;
+                (Some(value), length & WITH_EXPIRY != 0)
+            }
         };
         Some(Self {
             seq: SeqNo(u64::from_le_bytes(*seq)),
@@ -302,12 +309,14 @@ impl<'a> Record<'a> {
             keyspace: KeyspaceId(u32::from_le_bytes(*keyspace)),
             key,
             value,
+            has_expiry,
         })
     }
 
     /// Writes the record to the front of `bytes`, which are as long as it.
     fn write(&self, bytes: &mut [u8]) {
-        let value_bytes = self.value.map_or(ABSENT, |value| value.len() as u16);
+        let flag = if self.has_expiry { WITH_EXPIRY } else { 0 };
+        let value_bytes = self.value.map_or(ABSENT, |value| value.len() as u16 | flag);
         let parts: [&[u8]; 8] = [
             &self.seq.0.to_le_bytes(),
             &self.edits.0.to_le_bytes(),

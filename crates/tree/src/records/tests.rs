@@ -31,14 +31,19 @@ fn reader(cache: &RecordCache) -> RecordAccess<'_> {
 
 fn write(cache: &RecordCache, key: &str, seq: u64, value: Option<&str>) {
     let key = key.as_bytes();
-    reader(cache).write(KEYSPACE, (digest(key), key), (SeqNo(seq), value.map(str::as_bytes)), 0);
+    reader(cache).write(
+        KEYSPACE,
+        (digest(key), key),
+        (SeqNo(seq), value.map(|value| (EntryKind::Put, value.as_bytes()))),
+        0,
+    );
 }
 
 /// The answer for a reader at `seq` with `floor`, as text.
 fn asked(access: RecordAccess<'_>, key: &str, seq: u64, floor: u64) -> String {
     let key = key.as_bytes();
     match access.ask(KEYSPACE, digest(key), key, (SeqNo(seq), SeqNo(floor))) {
-        Cached::Value { seq, value } => format!("{}@{}", value.escape_ascii(), seq.0),
+        Cached::Value { seq, value, .. } => format!("{}@{}", value.escape_ascii(), seq.0),
         Cached::Absent { seq: SeqNo::ZERO, .. } => "absent".to_owned(),
         Cached::Absent { seq, is_tombstone } => {
             format!("{}@{}", if is_tombstone { "tombstone" } else { "hidden" }, seq.0)
@@ -89,7 +94,7 @@ fn an_edit_erases_and_refuses() {
     write(&cache, "a", 6, Some("while it is under way"));
     drop(edit);
     for stale in [early, during] {
-        stale.write(KEYSPACE, (digest(b"a"), b"a"), (SeqNo(5), Some(b"old")), 0);
+        stale.write(KEYSPACE, (digest(b"a"), b"a"), (SeqNo(5), Some((EntryKind::Put, b"old"))), 0);
     }
     assert!(!asked(reader(&cache), "a", 9, 0).contains('@'), "a record of before the edit");
     write(&cache, "a", 6, Some("new"));
@@ -126,7 +131,7 @@ fn without_capacity_it_holds_nothing() {
     cache.set_capacity(0);
     assert_eq!((cache.records(), cache.held_bytes()), (0, 0));
     assert_eq!(ledger.total(), 0);
-    late.write(KEYSPACE, (digest(b"k"), b"k"), (SeqNo(5), Some(b"v")), 0);
+    late.write(KEYSPACE, (digest(b"k"), b"k"), (SeqNo(5), Some((EntryKind::Put, b"v"))), 0);
     assert_eq!((cache.records(), cache.held_bytes()), (0, 0), "a reader that was late");
 }
 
@@ -149,12 +154,17 @@ fn equal_digests_are_not_equal_keys() {
     let digest = |number: u64| KeyDigest::from_raw(number % 16);
     for number in 0..200u64 {
         let key = number.to_be_bytes();
-        reader(&cache).write(KEYSPACE, (digest(number), &key), (SeqNo(number + 1), Some(&key)), 0);
+        reader(&cache).write(
+            KEYSPACE,
+            (digest(number), &key),
+            (SeqNo(number + 1), Some((EntryKind::Put, &key))),
+            0,
+        );
     }
     for number in 0..200u64 {
         let key = number.to_be_bytes();
         let answer = reader(&cache).ask(KEYSPACE, digest(number), &key, (SeqNo(999), SeqNo::ZERO));
-        let Cached::Value { seq, value } = answer else { panic!("key {number} is {answer:?}") };
+        let Cached::Value { seq, value, .. } = answer else { panic!("key {number} is {answer:?}") };
         assert_eq!((seq.0, value.as_ref()), (number + 1, key.as_ref()));
         let elsewhere = reader(&cache).ask(KeyspaceId(4), digest(number), &key, (SeqNo(999), SeqNo::ZERO));
         assert!(matches!(elsewhere, Cached::Unknown { .. }), "key {number} of another keyspace");
@@ -228,9 +238,14 @@ fn answers_are_those_of_the_views() {
             Cached::Unknown { .. } => {
                 let (seq, value) = entry.cloned().unwrap_or((0, None));
                 let value = value.as_deref().map(str::as_bytes);
-                access.write(KEYSPACE, (digest(&bytes), &bytes), (SeqNo(seq), value), 0);
+                access.write(
+                    KEYSPACE,
+                    (digest(&bytes), &bytes),
+                    (SeqNo(seq), value.map(|value| (EntryKind::Put, value))),
+                    0,
+                );
             }
-            Cached::Value { seq, value } => {
+            Cached::Value { seq, value, .. } => {
                 let expected = entry.and_then(|(at, value)| Some((*at, value.as_deref()?.as_bytes())));
                 assert_eq!(Some((seq.0, value.as_ref())), expected, "step {step}, key {key}");
                 answered += 1;
@@ -264,7 +279,12 @@ fn a_cache_that_covers_a_part_of_the_keys_is_a_model_of_a_larger_one() {
             if let Cached::Unknown { is_wanted: true } =
                 access.ask(KEYSPACE, digest(&number), &number, (SeqNo(1), SeqNo::ZERO))
             {
-                access.write(KEYSPACE, (digest(&number), &number), (SeqNo(1), Some(&[7; 100])), 1);
+                access.write(
+                    KEYSPACE,
+                    (digest(&number), &number),
+                    (SeqNo(1), Some((EntryKind::Put, &[7; 100]))),
+                    1,
+                );
             }
         }
         let (asked, remembered_bytes) = cache.asked();

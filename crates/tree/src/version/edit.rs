@@ -5,11 +5,11 @@
 //! log numbers and settings that must change with them. The encoding is in [`super::manifest`], the
 //! application in `version`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use shamba_key::SeqNo;
-use shamba_table::{BirthId, TableId};
+use shamba_table::{BirthId, ExpiringEntries, TableId};
 
 use super::slot::ReaderSlot;
 use super::tombstone_time::TombstoneTime;
@@ -74,13 +74,50 @@ pub struct TableMeta {
     pub bits_per_key: f64,
     /// Time of the oldest tombstone; unknown without tombstones.
     pub oldest_tombstone: TombstoneTime,
+    /// The entries that expire; unknown, as if there were none, for tables of older builds.
+    pub expiring: TableExpiry,
     /// The open reader, if there is one.
     pub reader: ReaderSlot,
     /// Statistics of sampled lookups and seeks in this table.
     pub statistics: TableStatistics,
 }
 
+/// The entries of a table that expire; told once.
+#[derive(Clone, Default, Debug)]
+pub struct TableExpiry(OnceLock<ExpiringEntries>);
+
+impl TableExpiry {
+    /// These entries, if there are any.
+    pub fn get(&self) -> Option<ExpiringEntries> {
+        self.0.get().copied()
+    }
+
+    /// Tells them.
+    pub fn set(&self, expiring: ExpiringEntries) {
+        _ = self.0.set(expiring);
+    }
+}
+
+impl From<Option<ExpiringEntries>> for TableExpiry {
+    fn from(expiring: Option<ExpiringEntries>) -> Self {
+        let told = Self::default();
+        if let Some(expiring) = expiring {
+            told.set(expiring);
+        }
+        told
+    }
+}
+
 impl TableMeta {
+    /// Whether every entry has expired at `now_ms` or is a delete, and there is no range tombstone.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expiring.get().is_some_and(|expiring| {
+            expiring.last().is_past(now_ms)
+                && expiring.count + self.deletes == self.entries
+                && self.range_deletes == 0
+        })
+    }
+
     /// Whether the table has point or range tombstones.
     pub fn has_tombstones(&self) -> bool {
         self.deletes > 0 || self.range_deletes > 0
@@ -185,4 +222,7 @@ pub struct ManifestEdit {
     pub last_seq: Option<SeqNo>,
     /// The next unused number of files, runs and ages.
     pub next_id: Option<u64>,
+    /// The time by which expiry is judged, in milliseconds since 1970-01-01 UTC; set once entries
+    /// with an expiry may have been written.
+    pub time_ms: Option<u64>,
 }

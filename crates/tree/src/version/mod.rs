@@ -15,7 +15,7 @@ mod tombstone_time;
 mod version;
 
 pub use check::deep_check;
-pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableMeta, TableUse, VersionEdit};
+pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableExpiry, TableMeta, TableUse, VersionEdit};
 pub use live::{level_bytes, live_bytes, live_entries};
 pub use run::Run;
 pub use slot::OpenTables;

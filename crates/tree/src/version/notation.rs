@@ -26,8 +26,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::SeqNo;
-use shamba_table::{BirthId, TableId};
+use shamba_key::{Expiry, SeqNo};
+use shamba_table::{BirthId, ExpiringEntries, TableId};
 
 use super::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
 use super::run::Run;
@@ -78,6 +78,9 @@ impl fmt::Display for TableUse {
         }
         if let Some(unix_ms) = meta.oldest_tombstone.unix_ms() {
             write!(f, " oldest={unix_ms}")?;
+        }
+        if let Some(expiring) = meta.expiring.get() {
+            write!(f, " exp={}:{}-{}", expiring.count, expiring.first().0, expiring.last().0)?;
         }
         Ok(())
     }
@@ -198,6 +201,7 @@ impl FromStr for TableUse {
             bits_per_key: 0.0,
             reader: Default::default(),
             oldest_tombstone: Default::default(),
+            expiring: Default::default(),
             statistics: Default::default(),
         };
         for word in words {
@@ -208,6 +212,7 @@ impl FromStr for TableUse {
                 "del" => meta.deletes = number(value, "del").map_err(fail)?,
                 "rdel" => meta.range_deletes = number(value, "rdel").map_err(fail)?,
                 "oldest" => meta.oldest_tombstone.lower(number(value, "oldest").map_err(fail)?),
+                "exp" => meta.expiring.set(expiring(value).map_err(fail)?),
                 "seq" => {
                     let (from, to) = value
                         .split_once('-')
@@ -231,6 +236,14 @@ impl FromStr for KeyRange {
         let upper = if upper.is_empty() { None } else { Some(parse_key(upper)?) };
         Ok(Self { lower: parse_key(lower)?, upper })
     }
+}
+
+fn expiring(text: &str) -> Result<ExpiringEntries, String> {
+    let wrong = || format!("exp is count:first-last, not {text:?}");
+    let (count, times) = text.split_once(':').ok_or_else(wrong)?;
+    let (first, last) = times.split_once('-').ok_or_else(wrong)?;
+    let (first, last) = (Expiry(number(first, "exp")?), Expiry(number(last, "exp")?));
+    Ok(ExpiringEntries::evenly(number(count, "exp")?, first, last))
 }
 
 fn parse_key(text: &str) -> Result<Bytes, String> {
@@ -257,7 +270,7 @@ mod tests {
     #[test]
     fn what_is_printed_parses_to_the_same() {
         let text = "L0: r9@9[000012:a..c 100, 000013:d..f 90]\n\
-                    L2: r5@6[000007:b..d of a..d 60 of 100 n=40 del=3 rdel=1 seq=5-90 oldest=70] r3@3[000002:a.. 800]\n";
+                    L2: r5@6[000007:b..d of a..d 60 of 100 n=40 del=3 rdel=1 seq=5-90 oldest=70 exp=7:100-2000] r3@3[000002:a.. 800]\n";
         let version: Version = text.parse().expect("notation");
         assert_eq!(version.to_string(), text);
         let table = &version.level(2)[0].tables()[0];

@@ -93,6 +93,9 @@ fn fields(edit: &ManifestEdit) -> Fields {
     for (id, seq) in &edit.flushed {
         fields.push(("flushed", format!("[{id}] @{seq}")));
     }
+    if let Some(unix_ms) = edit.time_ms {
+        fields.push(("time", format!("{unix_ms} ms")));
+    }
     if let Some(log) = edit.first_log {
         fields.push(("first_log", log.to_string()));
     }
@@ -125,6 +128,10 @@ fn tree_change(keyspace: u32, change: &Change) -> (&'static str, String) {
             );
             if let Some(unix_ms) = meta.oldest_tombstone.unix_ms() {
                 text += &format!(", oldest tombstone {unix_ms} ms");
+            }
+            if let Some(expiring) = meta.expiring.get() {
+                let (count, first, last) = (expiring.count, expiring.first().0, expiring.last().0);
+                text += &format!(", {count} expire from {first} to {last} ms");
             }
             ("add", text)
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_env::{append_all, read_file};
-use shamba_key::{Operand, SeqNo};
+use shamba_key::{Expiry, Operand, SeqNo};
 
 use super::*;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
@@ -128,8 +128,10 @@ fn the_description_of_the_format_page_is_what_a_log_prints() {
     encode_op(&mut ops, false, KeyspaceId(3), OpRef::RangeDelete { start: b"a", end: Some(b"c") });
     let operand = Operand::single(b"+1").encode();
     encode_op(&mut ops, false, KeyspaceId(3), OpRef::Merge { key: b"n", operand: &operand });
-    wal.append_batch(SeqNo(41), 4, &ops).expect("appended");
-    wal.append_op(SeqNo(45), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
+    let stored = Expiry(1_704_067_260_000).encode(b"asha");
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::PutExpiring { key: b"sid", stored: &stored });
+    wal.append_batch(SeqNo(41), 5, &ops).expect("appended");
+    wal.append_op(SeqNo(46), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
     wal.finish_clean().expect("closed");
     let described = wal_file(&env, &Path::new("/db").join(log_file_name(LogNo(7)))).expect("described");
     let page = include_str!("../../../../../docs/formats/wal.md");
@@ -167,6 +169,7 @@ fn the_description_of_the_format_page_is_what_a_manifest_prints() {
         bits_per_key: 10.5,
         reader: Default::default(),
         oldest_tombstone: Default::default(),
+        expiring: Default::default(),
         statistics: Default::default(),
     };
     let table = TableUse { meta: Arc::new(meta), range: KeyRange { lower, upper }, live_bytes: 9_005 };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use shamba_env::{Env, LockKind};
-use shamba_key::{Operand, SeqNo};
+use shamba_key::{Expiry, Operand, SeqNo};
 
 use super::{Described, Ending, Fields, LogDescription, describe_file, escaped};
 use crate::admin::verify::replay_strictly;
@@ -80,12 +80,10 @@ fn describe_streamed(
             *text = format!("of {count}");
         }
         fields.push(match op {
-            StreamedOp::Put { key, value } => {
-                let bytes = match value {
-                    StreamedValue::Held(value) => value.len() as u64,
-                    StreamedValue::At { bytes, .. } => u64::from(bytes),
-                };
-                put(seq, keyspace, key, bytes)
+            StreamedOp::Put { key, value } => put(seq, keyspace, key, bytes_of(value)),
+            StreamedOp::PutExpiring { key, expiry, stored } => {
+                let value_bytes = bytes_of(stored).saturating_sub(Expiry::STORED_BYTES as u64);
+                put_expiring((seq, expiry), keyspace, key, value_bytes)
             }
             StreamedOp::Delete { key } => delete(seq, keyspace, key),
             StreamedOp::RangeDelete { start, end } => range_delete(seq, keyspace, start, end),
@@ -97,10 +95,22 @@ fn describe_streamed(
     Ok(("batches", fields))
 }
 
+fn bytes_of(value: StreamedValue<'_>) -> u64 {
+    match value {
+        StreamedValue::Held(value) => value.len() as u64,
+        StreamedValue::At { bytes, .. } => u64::from(bytes),
+    }
+}
+
 type Field = (&'static str, String);
 
 fn put(seq: SeqNo, keyspace: KeyspaceId, key: &[u8], value_bytes: u64) -> Field {
     ("put", format!("@{seq} [{keyspace}] {} ({value_bytes} bytes)", escaped(key)))
+}
+
+fn put_expiring((seq, expiry): (SeqNo, Expiry), keyspace: KeyspaceId, key: &[u8], value_bytes: u64) -> Field {
+    let expires = expiry.0;
+    ("put", format!("@{seq} [{keyspace}] {} ({value_bytes} bytes, expires {expires})", escaped(key)))
 }
 
 fn delete(seq: SeqNo, keyspace: KeyspaceId, key: &[u8]) -> Field {
@@ -144,6 +154,10 @@ fn describe(record: &Record, number: LogNo, last_seq: &mut SeqNo) -> Described {
                 fields.push(("batch", format!("of {}", batch.count())));
                 fields.extend(batch.ops().map(|(seq, keyspace, op)| match op {
                     OpRef::Put { key, value } => put(seq, keyspace, key, value.len() as u64),
+                    OpRef::PutExpiring { key, stored } => {
+                        let (expiry, value) = Expiry::split(stored).unwrap_or((Expiry(0), &[]));
+                        put_expiring((seq, expiry), keyspace, key, value.len() as u64)
+                    }
                     OpRef::Delete { key } => delete(seq, keyspace, key),
                     OpRef::RangeDelete { start, end } => range_delete(seq, keyspace, start, end),
                     OpRef::Merge { key, operand } => merge(seq, keyspace, key, operand),

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use shamba_env::Env;
-use shamba_key::SeqNo;
+use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{RangeTombstone, Reads};
 
 use super::found::Found;
@@ -52,9 +52,10 @@ const OPERAND_BYTES: usize = 112;
 
 /// An operation on a key.
 pub(super) enum LogValue {
-    Held(Bytes),
-    /// Encoded place in a log: see [`ValueLogs`].
-    InLog([u8; 28]),
+    /// The payload of a put, with or without expiry.
+    Held(EntryKind, Bytes),
+    /// Encoded place in a log of such a payload: see [`ValueLogs`].
+    InLog(EntryKind, [u8; 28]),
     Deleted,
     /// An operand in its stored form ([`shamba_key::Operand`]).
     Operand(Bytes),
@@ -64,8 +65,8 @@ impl LogValue {
     /// Memory of the operation, without [`ENTRY_BYTES`].
     fn bytes(&self) -> usize {
         match self {
-            Self::Held(value) => value.len(),
-            Self::InLog(_) | Self::Deleted => 0,
+            Self::Held(_, payload) => payload.len(),
+            Self::InLog(..) | Self::Deleted => 0,
             Self::Operand(stored) => OPERAND_BYTES + stored.len(),
         }
     }
@@ -210,7 +211,12 @@ impl<'a> LogContent<'a> {
                     let (start, end) = (Bytes::copy_from_slice(start), end.map(Bytes::copy_from_slice));
                     tombstones.entry(id).or_default().push(RangeTombstone { start, end, seq });
                 }
-                ReplayedOp::Op(OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. })
+                ReplayedOp::Op(
+                    OpRef::Put { key, .. }
+                    | OpRef::PutExpiring { key, .. }
+                    | OpRef::Delete { key }
+                    | OpRef::Merge { key, .. },
+                )
                 | ReplayedOp::PutInLog { key, .. } => {
                     if let Some(range) = unnamed.get_mut(&id) {
                         let one = only(key);
@@ -264,7 +270,10 @@ impl<'a> LogContent<'a> {
                 let (key, value) = match op {
                     ReplayedOp::Op(OpRef::RangeDelete { .. }) => return Ok(()),
                     ReplayedOp::Op(
-                        OpRef::Put { key, .. } | OpRef::Delete { key } | OpRef::Merge { key, .. },
+                        OpRef::Put { key, .. }
+                        | OpRef::PutExpiring { key, .. }
+                        | OpRef::Delete { key }
+                        | OpRef::Merge { key, .. },
                     )
                     | ReplayedOp::PutInLog { key, .. }
                         if !window.takes(id, key) =>
@@ -272,15 +281,19 @@ impl<'a> LogContent<'a> {
                         return Ok(());
                     }
                     ReplayedOp::Op(OpRef::Put { key, value }) => {
-                        (key, LogValue::Held(Bytes::copy_from_slice(value)))
+                        (key, LogValue::Held(EntryKind::Put, Bytes::copy_from_slice(value)))
+                    }
+                    ReplayedOp::Op(OpRef::PutExpiring { key, stored }) => {
+                        (key, LogValue::Held(EntryKind::PutWithExpiry, Bytes::copy_from_slice(stored)))
                     }
                     ReplayedOp::Op(OpRef::Delete { key }) => (key, LogValue::Deleted),
                     ReplayedOp::Op(OpRef::Merge { key, operand }) => {
                         (key, LogValue::Operand(Bytes::copy_from_slice(operand)))
                     }
-                    ReplayedOp::PutInLog { key, log, place } => {
+                    ReplayedOp::PutInLog { key, expiry, log, place } => {
                         values.add(log);
-                        (key, LogValue::InLog(place.encode()))
+                        let kind = expiry.map_or(EntryKind::Put, |_| EntryKind::PutWithExpiry);
+                        (key, LogValue::InLog(kind, place.encode()))
                     }
                 };
                 // Later batches have larger sequence numbers.
@@ -443,8 +456,10 @@ mod tests {
                     for (place, seq, is_operand) in &log {
                         if window.takes(place.0, &place.1) {
                             let bytes = Bytes::from(vec![0; 10]);
-                            let value =
-                                if *is_operand { LogValue::Operand(bytes) } else { LogValue::Held(bytes) };
+                            let value = match is_operand {
+                                true => LogValue::Operand(bytes),
+                                false => LogValue::Held(EntryKind::Put, bytes),
+                            };
                             window.keep(place.clone(), SeqNo(*seq), value, bytes_max);
                         }
                         let held: usize = window

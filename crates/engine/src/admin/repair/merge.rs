@@ -95,9 +95,9 @@ fn fill_space(
         let read = match value {
             Content::Operand(_) => continue,
             Content::Deleted => Ok(None),
-            Content::Held(value) => Ok(Some(value)),
-            Content::InLog(place) => entries.logs.read_value(&place).map(Some),
-            Content::Large(reference) => entries.read_large(source, &reference).map(Some),
+            Content::Held(kind, payload) => Ok(Some((kind, payload))),
+            Content::InLog(kind, place) => entries.logs.read_value(&place).map(|it| Some((kind, it))),
+            Content::Large(kind, place) => entries.read_large(source, &place).map(|it| Some((kind, it))),
         };
         match read {
             Ok(base) => out.put_chain(chain.end(), base)?,
@@ -133,10 +133,10 @@ struct Output<'a> {
 
 impl Output<'_> {
     /// Writes the base, if there is one, and the operands of a chain after it.
-    fn put_chain(&mut self, chain: Chain, base: Option<Bytes>) -> Result<()> {
+    fn put_chain(&mut self, chain: Chain, base: Option<(EntryKind, Bytes)>) -> Result<()> {
         let (key, operands) = chain.into_operands();
-        if let Some(base) = base {
-            self.batch.put_in(self.keyspace, &key, &base);
+        if let Some((kind, base)) = base {
+            self.batch.put_payload_in(self.keyspace, &key, kind, &base);
             self.written(key.len() + base.len())?;
         }
         for operand in operands {
@@ -170,10 +170,12 @@ impl Output<'_> {
 
 /// Content of a version of a key.
 enum Content {
-    Held(Bytes),
-    /// Stored in chunks of the source's table.
-    Large(Bytes),
-    InLog([u8; 28]),
+    /// The payload of a put, with or without expiry.
+    Held(EntryKind, Bytes),
+    /// Such a payload in chunks of the source's table, at this place.
+    Large(EntryKind, Bytes),
+    /// Such a payload in a log, at this place.
+    InLog(EntryKind, [u8; 28]),
     Deleted,
     /// In its stored form ([`Operand`]).
     Operand(Bytes),
@@ -279,8 +281,8 @@ impl<'a, 'l> Merged<'a, 'l> {
         let Some(source) = self.sources.get_mut(number) else {
             if let Some((key, seq, value)) = self.logs.next(self.id, report) {
                 let value = match value {
-                    LogValue::Held(value) => Content::Held(value),
-                    LogValue::InLog(place) => Content::InLog(place),
+                    LogValue::Held(kind, payload) => Content::Held(kind, payload),
+                    LogValue::InLog(kind, place) => Content::InLog(kind, place),
                     LogValue::Deleted => Content::Deleted,
                     LogValue::Operand(stored) => Content::Operand(stored),
                 };
@@ -320,9 +322,12 @@ impl<'a, 'l> Merged<'a, 'l> {
             Some(SalvagedEntry { key, seq, kind, value }) => {
                 let value = match kind {
                     EntryKind::Delete => Content::Deleted,
-                    EntryKind::ValueRef => Content::Large(value),
                     EntryKind::Merge => Content::Operand(value),
-                    _ => Content::Held(value),
+                    kind if kind.is_large() => {
+                        let place = value.slice_ref(kind.location(&value));
+                        Content::Large(kind.whole(), place)
+                    }
+                    kind => Content::Held(kind, value),
                 };
                 self.stand(number, key, seq, value);
             }

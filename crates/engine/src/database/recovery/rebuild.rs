@@ -235,13 +235,13 @@ impl Rebuilt<'_> {
         };
         match op {
             ReplayedOp::Op(op) => {
-                self.has_tombstones |= !matches!(op, OpRef::Put { .. } | OpRef::Merge { .. });
+                self.has_tombstones |= matches!(op, OpRef::Delete { .. } | OpRef::RangeDelete { .. });
                 apply_op(active.as_ref(), |key| core.reads.digest().digest(key), seq, op);
             }
-            ReplayedOp::PutInLog { key, log, place } => {
+            ReplayedOp::PutInLog { key, expiry, log, place } => {
                 // The log would have to outlive the memtables.
                 self.may_defer = false;
-                active.insert_in_log(core.reads.digest().digest(key), key, seq, log, place);
+                active.insert_in_log(core.reads.digest().digest(key), key, (seq, expiry), log, place);
             }
         }
         self.keep_within(is_full(active.as_ref()))

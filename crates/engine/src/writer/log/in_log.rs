@@ -32,16 +32,12 @@ impl InLog {
     /// The place of the operation's value, if the value stays in the log. Must be called once for
     /// each operation, in order.
     pub fn place_of(&mut self, op: OpRef<'_>) -> Option<ValuePlace> {
-        match op {
-            OpRef::Put { value, .. } if value.len() as u64 > self.held_bytes_max => {
-                let place = self.places.next();
-                debug_assert!(
-                    place.is_none_or(|place| place.bytes as usize == value.len()),
-                    "the places of long values are in another order than the values"
-                );
-                place
-            }
-            _ => None,
-        }
+        let value = op.put_payload().filter(|value| value.len() as u64 > self.held_bytes_max)?;
+        let place = self.places.next();
+        debug_assert!(
+            place.is_none_or(|place| place.bytes as usize == value.len()),
+            "the places of long values are in another order than the values"
+        );
+        place
     }
 }

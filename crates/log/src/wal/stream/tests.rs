@@ -9,7 +9,7 @@ use super::*;
 use crate::framing::frame::{FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::framing::{FileWindow, FrameReader, FrameStep, Record, RecordKind};
 use crate::wal::{LargeRecord, OpRef, ValueLog, ValueLogs, ValuePlace, WalWriter, encode_op};
-use shamba_key::LogNo;
+use shamba_key::{Expiry, LogNo};
 use shamba_testkit::memory_env as new_env;
 
 const PATH: &str = "/000007.log";
@@ -44,6 +44,8 @@ fn long_batch(parts: &Parts) -> Vec<(KeyspaceId, OpRef<'_>)> {
         (KeyspaceId(0), OpRef::Delete { key: gone }),
         (KeyspaceId(0), OpRef::RangeDelete { start: b"open", end: None }),
         (KeyspaceId(300), OpRef::Merge { key: start, operand: &first[..OPERAND_BYTES] }),
+        (KeyspaceId(3), OpRef::PutExpiring { key: b"short", stored: &last[..20] }),
+        (KeyspaceId(3), OpRef::PutExpiring { key: b"expiring", stored: last }),
         (KeyspaceId(2), OpRef::Put { key: b"last", value: last }),
     ]
 }
@@ -90,11 +92,20 @@ fn a_long_batch_comes_back_operation_by_operation_wherever_frames_end() {
         let record = data_record(&mut reader).expect("a record");
         assert!(record.payload.is_empty() && record.frames > 3 && record.offset == place.offset);
         let checked = check(reader.payload_of(&record), SeqNo(9)).expect("whole");
-        let expected = Checked { first_seq: SeqNo(10), last_seq: SeqNo(16), batches: 1, ops: 7 };
+        let expected = Checked { first_seq: SeqNo(10), last_seq: SeqNo(18), batches: 1, ops: 9 };
         assert_eq!(checked, expected, "shift {shift}");
         let values = ValueLogs::default();
         values.add(&ValueLog::new(&env, Path::new(PATH), LogNo(7), birth));
         for held_bytes_max in [0, 100_000, u64::MAX] {
+            let check_value = |value: StreamedValue<'_>, wanted: &[u8], held_bytes_max| match value {
+                StreamedValue::Held(value) => assert!(value == wanted),
+                StreamedValue::At { at, bytes } => {
+                    assert!(u64::from(bytes) > held_bytes_max);
+                    let place = ValuePlace { log: LogNo(7), record: record.offset, at, bytes };
+                    let read = values.read_whole(&place.encode(), &mut Reads::default()).expect("read");
+                    assert!(read == wanted, "shift {shift}");
+                }
+            };
             let mut stream = OpStream::new(reader.payload_of(&record), held_bytes_max).expect("begun");
             for (number, (keyspace, op)) in ops.iter().enumerate() {
                 let (is_first, got_keyspace, got) = stream.next().expect("read").expect("one more");
@@ -102,17 +113,15 @@ fn a_long_batch_comes_back_operation_by_operation_wherever_frames_end() {
                 match (got, *op) {
                     (StreamedOp::Put { key, value }, OpRef::Put { key: wanted, value: wanted_value }) => {
                         assert_eq!(key, wanted);
-                        match value {
-                            StreamedValue::Held(value) => assert!(value == wanted_value),
-                            StreamedValue::At { at, bytes } => {
-                                assert!(u64::from(bytes) > held_bytes_max);
-                                let log = LogNo(7);
-                                let place = ValuePlace { log, record: record.offset, at, bytes };
-                                let read =
-                                    values.read_whole(&place.encode(), &mut Reads::default()).expect("read");
-                                assert!(read == wanted_value, "shift {shift}");
-                            }
-                        }
+                        check_value(value, wanted_value, held_bytes_max);
+                    }
+                    (
+                        StreamedOp::PutExpiring { key, expiry, stored },
+                        OpRef::PutExpiring { key: wanted, stored: wanted_stored },
+                    ) => {
+                        assert_eq!(key, wanted);
+                        assert_eq!(Expiry::split(wanted_stored).map(|(wanted, _)| wanted), Ok(expiry));
+                        check_value(stored, wanted_stored, held_bytes_max);
                     }
                     (StreamedOp::Delete { key }, OpRef::Delete { key: wanted }) => assert_eq!(key, wanted),
                     (
@@ -143,7 +152,12 @@ fn sequence_numbers_and_batch_beginnings_are_checked() {
     // Records with valid checksums but malformed operations: a batch that lacks its beginning, a
     // value that extends past the end.
     let filler = bytes_of(PAYLOAD_BYTES_MAX, 1);
-    for bad in [&[1, 1, b'k', 1, b'v'][..], &[0x81, 1, b'k', 0xff, 0xff, 0x7f], &[0x89, 1, b'k']] {
+    for bad in [
+        &[1, 1, b'k', 1, b'v'][..],
+        &[0x81, 1, b'k', 0xff, 0xff, 0x7f],
+        &[0x86, 1, b'k', 7, 1, 2, 3, 4, 5, 6, 7],
+        &[0x89, 1, b'k'],
+    ] {
         let env = new_env(2);
         let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo(9)).expect("a log");
         let mut ops = bad.to_vec();

@@ -13,8 +13,10 @@ fn the_example_of_the_format_page() {
     encode_op(&mut ops, false, KeyspaceId(3), OpRef::RangeDelete { start: b"a", end: Some(b"c") });
     let operand = Operand::single(b"+1").encode();
     encode_op(&mut ops, false, KeyspaceId(3), OpRef::Merge { key: b"n", operand: &operand });
-    wal.append_batch(SeqNo(41), 4, &ops).expect("appended");
-    wal.append_op(SeqNo(45), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
+    let stored = Expiry(1_704_067_260_000).encode(b"asha");
+    encode_op(&mut ops, false, KeyspaceId(0), OpRef::PutExpiring { key: b"sid", stored: &stored });
+    wal.append_batch(SeqNo(41), 5, &ops).expect("appended");
+    wal.append_op(SeqNo(46), KeyspaceId(0), OpRef::Put { key: b"fig", value: b"" }).expect("appended");
     wal.finish_clean().expect("closed");
     let path = Path::new(DIR).join(log_file_name(LogNo(7)));
     let bytes = read_file(env.vfs.as_ref(), &path).expect("the log");
@@ -42,6 +44,11 @@ fn the_example_of_the_format_page() {
         (1, "3 bytes"),
         (1, "flag: an operand as it was written"),
         (2, "operand +1"),
+        (1, "put with an expiry"),
+        (4, "key sid"),
+        (1, "12 bytes"),
+        (8, "expires at 2024-01-01 00:01 UTC"),
+        (4, "value asha"),
         (1, "first of a batch: put"),
         (4, "key fig"),
         (1, "empty value"),

@@ -62,6 +62,8 @@ pub enum Reason {
     Reads,
     /// Tombstones are old, or slow scans down.
     Tombstones,
+    /// Many entries of a table have expired.
+    Expired,
 }
 
 impl fmt::Display for Reason {
@@ -76,6 +78,7 @@ impl fmt::Display for Reason {
             Self::L0Runs => f.write_str("runs of level 0 are merged"),
             Self::Reads => f.write_str("reads pay for it"),
             Self::Tombstones => f.write_str("tombstones are collected"),
+            Self::Expired => f.write_str("expired entries are dropped"),
         }
     }
 }

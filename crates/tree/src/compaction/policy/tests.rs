@@ -205,6 +205,7 @@ impl World {
             bits_per_key: 0.0,
             reader: Default::default(),
             oldest_tombstone: Default::default(),
+            expiring: Default::default(),
             statistics: Default::default(),
         };
         TableUse::whole(Arc::new(meta))

@@ -27,4 +27,4 @@ mod tests;
 pub use claims::{Claim, Claims, Refused};
 pub use next::{JobRequest, NextJob, RequestKind, Situation, TreeSituation, Work, next_jobs, running_score};
 pub use place::{RunPlace, Span};
-pub use triggered::{TriggerPrices, Triggers, oldest_tombstone_age_ms};
+pub use triggered::{TriggerPrices, Triggers, is_oldest, oldest_tombstone_age_ms};

@@ -175,7 +175,8 @@ pub fn running_score(version: &Version, rules: &Rules, claim: &Claim) -> f64 {
         | Reason::SmallTables
         | Reason::L0Runs
         | Reason::Reads
-        | Reason::Tombstones => return claim.score(),
+        | Reason::Tombstones
+        | Reason::Expired => return claim.score(),
     };
     let capacities = rules.capacities(version);
     let to = claim.job().target_level;

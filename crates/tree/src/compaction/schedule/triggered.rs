@@ -1,4 +1,5 @@
-//! Compactions that no shape rule asks for: reads pay for them, or tombstones are too old.
+//! Compactions that no shape rule asks for: reads pay for them, tombstones are too old, or entries
+//! have expired.
 //!
 //! A compaction that drains level 0 pays if the time that it saves readers within
 //! [`TriggerPrices::horizon_s`] is more than the time that its bytes take. One that removes
@@ -23,18 +24,27 @@
 //! tombstone, so an overdue table stays overdue until its tombstones are gone. Each step moves them
 //! to an older run or drops them, so the steps end.
 //!
+//! A table is rewritten in place when half of its entries or more have expired, as far as its
+//! expiry times tell. So a rewrite frees about as many bytes as it writes, or more, and the expired
+//! entries of a table take at most about as much as the others. The rewrite makes them tombstones,
+//! or drops them. A table in which all have expired, over which nothing is older, is dropped
+//! without reading it.
+//!
 //! Not here: counting passed tombstones ([`crate::iter`]), the time of the oldest tombstone of a
 //! new table (package `shamba`).
 
-use shamba_key::SeqNo;
+use shamba_key::{RunId, SeqNo};
 
 use crate::compaction::policy::{CompactionInput, CompactionJob, Down, Reason, Target};
 use crate::version::{Run, TableUse, Version};
 
 /// Score of a job that pays: before idle work, after levels at their bounds.
 const PAYING_SCORE: f64 = 0.5;
-/// Maximum number of overdue tables that get a job at once. More could not run in parallel.
+/// Maximum number of overdue tables that get a job at once, and of those with expired entries. More
+/// could not run in parallel.
 const OVERDUE_JOBS_MAX: usize = 8;
+/// Share of a table's entries that has expired when it is rewritten.
+const EXPIRED_SHARE: f64 = 0.5;
 
 /// Measurements of one keyspace, and the prices of reads and bytes.
 #[derive(Clone, Default, Debug)]
@@ -49,6 +59,9 @@ pub struct Triggers {
     pub tombstone_age_max_ms: Option<u64>,
     /// The oldest snapshot in use.
     pub oldest_snapshot: Option<SeqNo>,
+    /// Time at or before which every reader judges expiry, in milliseconds since 1970-01-01 UTC; 0
+    /// if no entry expires.
+    pub expiry_ms: u64,
 }
 
 /// Prices of reads and of compaction.
@@ -114,6 +127,7 @@ pub(super) fn triggered(down: &Down<'_>, triggers: &Triggers) -> Vec<(Compaction
     jobs.extend(
         overdue.into_iter().map(|(score, level, run, table)| (step_down(down, level, run, table), score)),
     );
+    jobs.extend(expired(version, triggers.expiry_ms).into_iter().map(|job| (job, PAYING_SCORE)));
     let runs = version.level(0).len();
     if let Some(prices) = triggers.prices.filter(|_| runs > 0) {
         let job = CompactionJob { reason: Reason::Reads, ..down.l0() };
@@ -124,6 +138,35 @@ pub(super) fn triggered(down: &Down<'_>, triggers: &Triggers) -> Vec<(Compaction
         }
     }
     jobs
+}
+
+/// Rewrites in place of tables of which many entries have expired at `now_ms`, those with the most
+/// expired bytes first.
+fn expired(version: &Version, now_ms: u64) -> Vec<CompactionJob> {
+    let mut due: Vec<(u64, u32, &Run, &TableUse)> = Vec::new();
+    for (level, run, table) in version.tables() {
+        let Some(expiring) = table.meta.expiring.get() else { continue };
+        let share = expiring.about_expired(now_ms) as f64 / table.meta.entries.max(1) as f64;
+        if share >= EXPIRED_SHARE {
+            due.push(((table.live_bytes as f64 * share) as u64, level, run, table));
+        }
+    }
+    due.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
+    due.truncate(OVERDUE_JOBS_MAX);
+    let rewrite = |(_, level, run, table): (u64, u32, &Run, &TableUse)| {
+        let inputs = vec![CompactionInput { level, run: run.id, tables: vec![table.meta.id] }];
+        let (target_level, target_run) = (level, Target::Existing(run.id));
+        let job = CompactionJob { inputs, target_level, target_run, reason: Reason::Expired };
+        debug_assert_eq!(job.check(version), Ok(()), "{job}");
+        job
+    };
+    due.into_iter().map(rewrite).collect()
+}
+
+/// Whether nothing older than a table of `run` may hold a key of its range.
+pub fn is_oldest(version: &Version, run: RunId, table: &TableUse) -> bool {
+    let mut older = version.runs().skip_while(|(_, other)| other.id != run).skip(1);
+    older.all(|(_, other)| other.overlapping(&table.range).is_empty())
 }
 
 /// The job that moves the tombstones of a table one run towards the last, or drops them.
@@ -265,6 +308,23 @@ mod tests {
             let held = Triggers { prices: Some(PRICES), tombstone_age_max_ms: None, ..held };
             assert_eq!(picked_after(QUEUE, 1 << 40, &held).len(), jobs, "by a snapshot at {snapshot}");
         }
+    }
+
+    #[test]
+    fn a_table_is_rewritten_when_half_of_it_has_expired() {
+        let tree = "L0: r9@9[9:a..c 1000 n=10 exp=10:100-900]\n\
+                    L1: r5@5[5:a..b 4000 n=40 exp=10:100-200, 6:b..k 8000 n=40 exp=40:100-900]\n";
+        let at = |expiry_ms| picked(tree, &Triggers { expiry_ms, ..Triggers::default() });
+        assert!(at(0).is_empty() && at(499).is_empty(), "{:?}", at(499));
+        // The most bytes first. Of the table 5 only a quarter expires.
+        let (large, small) = ("0.50: L1.r5[000006] -> L1.r5", "0.50: L0.r9[000009] -> L0.r9");
+        let both = [large, small].map(|job| format!("{job} (expired entries are dropped)"));
+        assert_eq!(at(500), both);
+        assert_eq!(at(u64::MAX), both);
+        let version: Version = tree.parse().expect("notation");
+        let [newer, older] = [0, 1].map(|level| &version.level(level)[0]);
+        assert!(!is_oldest(&version, newer.id, &newer.tables()[0]), "of level 0");
+        assert!(is_oldest(&version, older.id, &older.tables()[1]), "of level 1");
     }
 
     #[test]

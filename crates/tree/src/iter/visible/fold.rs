@@ -3,7 +3,7 @@
 //! uses the folded values that lookups have left in memtables, and leaves none.
 
 use bytes::Bytes;
-use shamba_key::SeqNo;
+use shamba_key::{Expiry, SeqNo};
 use shamba_table::EntryIter;
 
 use super::VisibleIter;
@@ -34,7 +34,7 @@ impl VisibleIter {
                     folded = Some(None);
                 }
             }
-            let version = (self.merge.seq(), self.merge.kind());
+            let version = (self.merge.seq(), self.kind()?);
             match chain.offer(version, self.merge.value(), floor)? {
                 Link::Operand => self.merge.next()?,
                 Link::NoBase => break,
@@ -51,14 +51,18 @@ impl VisibleIter {
 
     /// The value of the put at the merging iterator's position, however long.
     fn whole_value(&self) -> Result<Bytes> {
+        // The value of one that expires begins after its expiry.
+        let from = if self.merge.kind().has_expiry() { Expiry::STORED_BYTES } else { 0 };
         if !self.merge.is_large() {
-            return Ok(self.merge.value_bytes());
+            let payload = self.merge.value_bytes();
+            return Ok(payload.slice(from.min(payload.len())..));
         }
         let mut value = Vec::new();
         self.merge.read_value(&mut |piece| {
             value.extend_from_slice(piece);
             Ok(())
         })?;
-        Ok(value.into())
+        let payload = Bytes::from(value);
+        Ok(payload.slice(from.min(payload.len())..))
     }
 }

@@ -7,6 +7,7 @@ use shamba_env::Clock;
 use shamba_key::DigestKind;
 
 use super::*;
+use crate::expiry::ExpiryClock;
 
 /// A clock that advances only by its reads, 40 ns each.
 #[derive(Debug, Default)]
@@ -39,6 +40,8 @@ fn reading_the_clock_is_charged_to_no_part() {
     let clock = Arc::new(SlowToRead::default());
     let timer = Timer::new(clock.clone());
     let opened = OpenedTables::default();
+    let expiry = ExpiryClock::new(clock.clone(), None);
+    let time = ReadTime::new(&expiry, 0);
     let settings = LookupSettings {
         opened: &opened,
         digest: DigestFn::new(DigestKind::default(), 0),
@@ -46,6 +49,7 @@ fn reading_the_clock_is_charged_to_no_part() {
         prefetch: true,
         timer: Some(&timer),
         records: None,
+        time: &time,
     };
     assert_eq!(settings.clock_read_ns(), 40);
     let begin_ns = settings.now_ns();

@@ -11,13 +11,28 @@ fn shard(capacity_bytes: usize) -> Shard {
 }
 
 fn insert(shard: &mut Shard, tag: u32, key: &[u8], value: Option<&[u8]>) {
-    shard.insert(&Record { seq: SeqNo(tag.into()), edits: Edits(2), tag, keyspace: KEYSPACE, key, value });
+    let record = Record {
+        seq: SeqNo(tag.into()),
+        edits: Edits(2),
+        tag,
+        keyspace: KEYSPACE,
+        key,
+        value,
+        has_expiry: false,
+    };
+    shard.insert(&record);
 }
 
 #[test]
 fn a_record_is_read_as_it_was_written() {
-    for (key, value) in [(&b""[..], None), (b"k", Some(&b""[..])), (b"key", Some(b"value"))] {
-        let record = Record { seq: SeqNo(8), edits: Edits(4), tag: 6, keyspace: KEYSPACE, key, value };
+    for (key, value, has_expiry) in [
+        (&b""[..], None, false),
+        (b"k", Some(&b""[..]), false),
+        (b"key", Some(b"value"), false),
+        (b"key", Some(b"8 bytesvalue"), true),
+    ] {
+        let (seq, edits, keyspace) = (SeqNo(8), Edits(4), KEYSPACE);
+        let record = Record { seq, edits, tag: 6, keyspace, key, value, has_expiry };
         let mut bytes = vec![0xff; record_bytes(key.len(), value.map_or(0, <[u8]>::len))];
         record.write(&mut bytes);
         assert_eq!(Record::read(&bytes), Some(record));

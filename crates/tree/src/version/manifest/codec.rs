@@ -18,7 +18,9 @@
 //! 0x89 last sequence      sequence
 //! 0x8a next id            id
 //! 0x8b merge operator     keyspace  name
+//! 0x8c time               unix_ms
 //! 0x01 tombstone time     table_id  unix_ms
+//! 0x02 table expiry       table_id  count  unix_ms (9 times)
 //!
 //! table  = id  birth (8 bytes)  file_bytes  entries  deletes  range_deletes  smallest  bound
 //!          smallest_seq  largest_seq  bits_per_key (8 bytes, IEEE 754)
@@ -32,14 +34,17 @@
 //! changes of a tree apply in their order.
 //!
 //! A tombstone time belongs to a table that the same edit adds; without it the time of the table's
-//! oldest tombstone is not known. An older build skips the field.
+//! oldest tombstone is not known. An older build skips the field. So does a table expiry: the
+//! number of the table's entries that expire, their first expiry, the bounds between eighths of
+//! them, and the last. A time is that of the database, from the first use of expiry on; it never
+//! decreases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{MAX_KEY_BYTES, SeqNo};
-use shamba_table::{BirthId, TableId};
+use shamba_key::{Expiry, MAX_KEY_BYTES, SeqNo};
+use shamba_table::{BirthId, ExpiringEntries, TableId};
 
 use super::pieces::Pieces;
 use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
@@ -57,7 +62,10 @@ const LOG_PROMISE: u8 = 0x88;
 const LAST_SEQ: u8 = 0x89;
 const NEXT_ID: u8 = 0x8a;
 const MERGE_OPERATOR: u8 = 0x8b;
+/// A build that does not know expiry must refuse it.
+const TIME: u8 = 0x8c;
 const TOMBSTONE_TIME: u8 = 0x01;
+const TABLE_EXPIRY: u8 = 0x02;
 /// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
 
@@ -122,6 +130,15 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
             put_field(&mut out, TOMBSTONE_TIME, |body| put_numbers(body, &[table.meta.id.0, unix_ms]));
         }
     }
+    for change in edit.versions.iter().flat_map(|version| &version.changes) {
+        let Change::Add { table, .. } = change else { continue };
+        if let Some(ExpiringEntries { count, bounds }) = table.meta.expiring.get() {
+            put_field(&mut out, TABLE_EXPIRY, |body| {
+                put_numbers(body, &[table.meta.id.0, count]);
+                put_numbers(body, &bounds.map(|bound| bound.0));
+            });
+        }
+    }
     for (keyspace, seq) in &edit.flushed {
         put_field(&mut out, FLUSHED, |body| put_numbers(body, &[u64::from(keyspace.0), seq.0]));
     }
@@ -133,6 +150,9 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
     }
     if let Some(seq) = edit.last_seq {
         put_field(&mut out, LAST_SEQ, |body| put_numbers(body, &[seq.0]));
+    }
+    if let Some(unix_ms) = edit.time_ms {
+        put_field(&mut out, TIME, |body| put_numbers(body, &[unix_ms]));
     }
     if let Some(id) = edit.next_id {
         put_field(&mut out, NEXT_ID, |body| put_numbers(body, &[id]));
@@ -149,12 +169,12 @@ pub fn encode_edit(edit: &ManifestEdit) -> Vec<u8> {
 /// Decodes the record of an edit.
 pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
     let mut edit = ManifestEdit::default();
-    let mut tombstone_times = BTreeMap::new();
+    let mut of_tables = OfTables::default();
     let mut fields = Decoder::new(payload);
     while !fields.is_empty() {
         let tag = fields.u8()?;
         let mut body = Decoder::new(fields.prefixed()?);
-        let known = decode_field(&mut edit, &mut tombstone_times, tag, &mut body)
+        let known = decode_field(&mut edit, &mut of_tables, tag, &mut body)
             .map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
         if known {
             body.finish().map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
@@ -162,21 +182,37 @@ pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
             return Err(EditFault::Unsupported(format!("an edit with the unknown field {tag:#04x}")));
         }
     }
-    if !tombstone_times.is_empty() {
+    if !of_tables.is_empty() {
         for change in edit.versions.iter().flat_map(|version| &version.changes) {
             let Change::Add { table, .. } = change else { continue };
-            if let Some(unix_ms) = tombstone_times.get(&table.meta.id) {
+            if let Some(unix_ms) = of_tables.tombstone_times.get(&table.meta.id) {
                 table.meta.oldest_tombstone.lower(*unix_ms);
+            }
+            if let Some(expiring) = of_tables.expiring.get(&table.meta.id) {
+                table.meta.expiring.set(*expiring);
             }
         }
     }
     Ok(edit)
 }
 
-/// Decodes `body` into `edit` and `tombstone_times`. Returns whether the tag is known.
+/// Fields of an edit that belong to tables which it adds.
+#[derive(Default)]
+struct OfTables {
+    tombstone_times: BTreeMap<TableId, u64>,
+    expiring: BTreeMap<TableId, ExpiringEntries>,
+}
+
+impl OfTables {
+    fn is_empty(&self) -> bool {
+        self.tombstone_times.is_empty() && self.expiring.is_empty()
+    }
+}
+
+/// Decodes `body` into `edit` and `of_tables`. Returns whether the tag is known.
 fn decode_field(
     edit: &mut ManifestEdit,
-    tombstone_times: &mut BTreeMap<TableId, u64>,
+    of_tables: &mut OfTables,
     tag: u8,
     body: &mut Decoder<'_>,
 ) -> Decoded<bool> {
@@ -220,8 +256,18 @@ fn decode_field(
         }
         TOMBSTONE_TIME => {
             let table = TableId(body.varint()?);
-            tombstone_times.insert(table, body.varint()?);
+            of_tables.tombstone_times.insert(table, body.varint()?);
         }
+        TABLE_EXPIRY => {
+            let table = TableId(body.varint()?);
+            let mut expiring = ExpiringEntries::evenly(body.varint()?, Expiry(0), Expiry(0));
+            for bound in &mut expiring.bounds {
+                bound.0 = body.varint()?;
+            }
+            expiring.check(u64::MAX)?;
+            of_tables.expiring.insert(table, expiring);
+        }
+        TIME => once(&mut edit.time_ms, body.varint()?)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -391,6 +437,7 @@ fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
         bits_per_key: f64::from_bits(decoder.u64()?),
         reader: Default::default(),
         oldest_tombstone: Default::default(),
+        expiring: Default::default(),
         statistics: Default::default(),
     };
     if !meta.bits_per_key.is_finite() || meta.bits_per_key < 0.0 {

@@ -41,6 +41,8 @@ pub struct ManifestState {
     pub last_seq: SeqNo,
     /// The next unused number of files, runs and ages.
     pub next_id: u64,
+    /// The latest time by which expiry was judged; `None` if no entry with an expiry was written.
+    pub time_ms: Option<u64>,
 }
 
 impl ManifestState {
@@ -93,6 +95,7 @@ impl ManifestState {
         self.log_promise = self.log_promise.max(edit.log_promise);
         self.last_seq = self.last_seq.max(edit.last_seq.unwrap_or_default());
         self.next_id = self.next_id.max(edit.next_id.unwrap_or_default());
+        self.time_ms = self.time_ms.max(edit.time_ms);
         Ok(())
     }
 
@@ -107,6 +110,7 @@ impl ManifestState {
             log_promise: self.log_promise,
             last_seq: Some(self.last_seq),
             next_id: Some(self.next_id),
+            time_ms: self.time_ms,
             ..ManifestEdit::default()
         };
         for (&id, keyspace) in &self.keyspaces {

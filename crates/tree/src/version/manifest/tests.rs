@@ -45,6 +45,7 @@ pub(super) fn table(id: u64, lower: &str, upper: Option<&str>) -> TableUse {
         bits_per_key: 10.5,
         reader: Default::default(),
         oldest_tombstone: Default::default(),
+        expiring: Default::default(),
         statistics: Default::default(),
     };
     TableUse { meta: Arc::new(meta), range: KeyRange { lower: smallest, upper }, live_bytes: 9_000 + id }

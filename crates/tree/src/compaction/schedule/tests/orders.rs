@@ -113,6 +113,7 @@ impl World {
                 bits_per_key: 0.0,
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
+                expiring: Default::default(),
                 statistics: Default::default(),
             };
             self.tables.insert(meta.id, table);

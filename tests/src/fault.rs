@@ -24,6 +24,7 @@ pub use self::script::{Step, script};
 use self::script::marker;
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
+use crate::expiry;
 use crate::oracle::{Change, Oracle};
 use crate::runner::HOME;
 use crate::seed::mixed;
@@ -543,6 +544,13 @@ fn commit(spaces: &Spaces, changes: &[Change], options: WriteOptions) -> shamba:
     let mut batch = spaces.db.batch();
     for change in changes {
         match change {
+            Change::Put { space, key, value } if expiry::time_to_live(value).is_some() => {
+                let ttl = expiry::time_to_live(value).unwrap_or_default();
+                match space {
+                    0 => batch.put_expiring(key, value, ttl),
+                    space => batch.put_expiring_in(other(spaces, *space), key, value, ttl),
+                }
+            }
             Change::Put { space: 0, key, value } => batch.put(key, value),
             Change::Delete { space: 0, key } => batch.delete(key),
             Change::DeleteRange { space: 0, span } => batch.delete_range(span.clone()),

@@ -25,6 +25,7 @@ pub mod acked;
 pub mod brief;
 pub mod compare;
 pub mod crash;
+pub mod expiry;
 pub mod fault;
 pub mod files;
 pub mod fuzz;

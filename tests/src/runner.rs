@@ -14,12 +14,14 @@ mod transaction;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Durability, Iter, Outcome, Snapshot, Stats};
+use shamba::{Durability, Iter, Outcome, Snapshot, Stats, WriteOptions};
 
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
+use crate::expiry;
 use crate::ops::{Op, Redesign, shown};
 use crate::oracle::{Change, Oracle, Pair, SPACES, fingerprint};
 use crate::seed::mixed;
@@ -214,10 +216,17 @@ impl Runner {
             |space: &usize| spaces.others[space - 1].as_ref().expect("the runner makes every keyspace");
         let before = spaces.db.sequence();
         let result = match change {
-            Change::Put { space: 0, key, value } => spaces.db.put(key, value),
-            Change::Put { space, key, value } => other(space).put(key, value),
-            Change::Delete { space: 0, key } => spaces.db.delete(key),
-            Change::Delete { space, key } => other(space).delete(key),
+            Change::Put { space: 0, key, value } => spaces.db.put_with(key, value, expiry::options(value)),
+            Change::Put { space, key, value } => other(space).put_with(key, value, expiry::options(value)),
+            Change::Delete { space, key } => {
+                let now = WriteOptions::new().time_to_live(Duration::ZERO);
+                match (expiry::instead_of_delete(self.oracle.issued()), space) {
+                    (None, 0) => spaces.db.delete(key),
+                    (None, space) => other(space).delete(key),
+                    (Some(value), 0) => spaces.db.put_with(key, value, now),
+                    (Some(value), space) => other(space).put_with(key, value, now),
+                }
+            }
             Change::Merge { space: 0, key, operand } => spaces.db.merge(key, operand),
             Change::Merge { space, key, operand } => other(space).merge(key, operand),
             Change::DeleteRange { space: 0, span } => spaces.db.delete_range(span.clone()),
@@ -241,8 +250,12 @@ impl Runner {
         let mut batch = spaces.db.batch();
         for change in changes {
             match change {
-                Change::Put { space: 0, key, value } => batch.put(key, value),
-                Change::Put { space, key, value } => batch.put_in(other(space), key, value),
+                Change::Put { space, key, value } => match (expiry::time_to_live(value), space) {
+                    (None, 0) => batch.put(key, value),
+                    (None, space) => batch.put_in(other(space), key, value),
+                    (Some(ttl), 0) => batch.put_expiring(key, value, ttl),
+                    (Some(ttl), space) => batch.put_expiring_in(other(space), key, value, ttl),
+                },
                 Change::Delete { space: 0, key } => batch.delete(key),
                 Change::Delete { space, key } => batch.delete_in(other(space), key),
                 Change::Merge { space: 0, key, operand } => batch.merge(key, operand),

@@ -204,6 +204,7 @@ fn step(step: &Step) -> Value {
         Place::Memtable { number } => json!({ "place": "memtable", "memtable": number }),
         Place::Records => json!({ "place": "record cache" }),
         Place::Operator => json!({ "place": "merge operator" }),
+        Place::Clock => json!({ "place": "clock" }),
         Place::Run { level, run } => json!({ "place": "run", "level": level, "run": run }),
         Place::Table { level, run, table } => {
             json!({ "place": "table", "level": level, "run": run, "table": table })
@@ -216,6 +217,9 @@ fn step(step: &Step) -> Value {
         Action::Folded { operands, has_base, operator } => json!({
             "action": "operands folded", "operands": operands, "has_base": has_base, "operator": operator,
         }),
+        Action::Expired { expiry_ms, now_ms } => {
+            json!({ "action": "expired", "expiry_ms": expiry_ms, "now_ms": now_ms })
+        }
         Action::OutOfRange => json!({ "action": "out of range" }),
         Action::NoFilter => json!({ "action": "no filter" }),
         Action::FilterProbed { maybe, modules } => {
@@ -312,6 +316,7 @@ pub fn table(table: &TableDescription) -> Value {
         "range_tombstones": tombstones,
         "blocks": blocks,
         "operands": table.operands,
+        "expiring": summary.expiring.map_or(0, |expiring| expiring.count),
         "warnings": table.warnings,
     })
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 // Text and numbers.
+mod duration;
 mod exit;
 mod number;
 mod progress;

@@ -229,6 +229,10 @@ impl TableDescription {
             let text = format!("{} in {} bytes of chunks", self.large_values, self.large_value_bytes);
             properties.push(("large values", text));
         }
+        if let Some(expiring) = summary.expiring {
+            let (count, first, last) = (expiring.count, expiring.first().0, expiring.last().0);
+            properties.push(("expiring", format!("{count}, from {first} to {last} ms since 1970")));
+        }
         if self.operands > 0 {
             properties.push(("operands", self.operands.to_string()));
         }

@@ -231,7 +231,7 @@ impl TableWriter {
         let content = ContentDigest::of(key, seq, kind, value);
         self.content.merge(content);
         self.raw_value_bytes += value.len() as u64;
-        self.expiring.add(kind, value);
+        self.expiring.add(kind, value, (key.len() + value.len()) as u64);
         self.count(key, seq, kind, order);
         Ok(content)
     }

@@ -42,14 +42,6 @@ impl ExpiryClock {
         self.latest_ms.fetch_max(wall_ms, Ordering::AcqRel).max(wall_ms)
     }
 
-    /// Takes over a time that another process has recorded.
-    pub fn advance_to(&self, recorded: Option<u64>) {
-        if let Some(recorded) = recorded {
-            self.latest_ms.fetch_max(recorded, Ordering::AcqRel);
-            self.begin_use();
-        }
-    }
-
     /// Whether an entry with an expiry may have been written.
     #[inline]
     pub fn is_used(&self) -> bool {
@@ -81,13 +73,20 @@ pub struct ReadTime<'a> {
     clock: &'a ExpiryClock,
     /// 0 until it is needed.
     ms: AtomicU64,
+    is_fixed: bool,
 }
 
 impl<'a> ReadTime<'a> {
     /// The time `fixed_ms`; if that is 0, the time at which it is first asked for.
     #[inline]
     pub fn new(clock: &'a ExpiryClock, fixed_ms: u64) -> Self {
-        Self { clock, ms: AtomicU64::new(fixed_ms) }
+        Self { clock, ms: AtomicU64::new(fixed_ms), is_fixed: fixed_ms != 0 }
+    }
+
+    /// Whether the time was read in the course of the reading. Compactions do not know of such a
+    /// reader, and may since have taken entries for expired that it sees.
+    pub fn is_of_reading(&self) -> bool {
+        !self.is_fixed && self.ms.load(Ordering::Relaxed) != 0
     }
 
     /// The time in milliseconds since 1970-01-01 UTC, the same at each call.
@@ -136,19 +135,18 @@ mod tests {
     fn time_never_goes_back() {
         let manual = Arc::new(ManualClock::new());
         let start_ms = manual.unix_ms();
-        let clock = ExpiryClock::new(Arc::clone(&manual) as Arc<dyn Clock>, None);
-        assert!(!clock.is_used());
-        assert_eq!((clock.if_used_ms(), clock.now_ms()), (0, start_ms));
-        // Recorded by a process whose clock was ahead.
-        clock.advance_to(Some(start_ms + 5_000));
+        let unused = ExpiryClock::new(Arc::clone(&manual) as Arc<dyn Clock>, None);
+        assert!(!unused.is_used());
+        assert_eq!((unused.if_used_ms(), unused.now_ms()), (0, start_ms));
+        unused.begin_use();
+        assert_eq!(unused.if_used_ms(), start_ms);
+        // Recorded while the clock was ahead.
+        let clock = ExpiryClock::new(Arc::clone(&manual) as Arc<dyn Clock>, Some(start_ms + 5_000));
         assert!(clock.is_used());
         assert_eq!(clock.if_used_ms(), start_ms + 5_000);
         manual.advance_us(2_000_000);
         assert_eq!(clock.now_ms(), start_ms + 5_000);
         manual.advance_us(4_000_000);
-        assert_eq!(clock.now_ms(), start_ms + 6_000);
-        clock.advance_to(Some(start_ms));
-        clock.advance_to(None);
         assert_eq!(clock.now_ms(), start_ms + 6_000);
     }
 
@@ -159,7 +157,9 @@ mod tests {
         let time = ReadTime::new(&clock, 0);
         let fixed = ReadTime::new(&clock, 77);
         manual.advance_us(1_000_000);
+        assert!(!time.is_of_reading());
         let first_ms = time.ms();
+        assert!(time.is_of_reading() && !fixed.is_of_reading());
         assert_eq!(first_ms, manual.unix_ms());
         manual.advance_us(1_000_000);
         assert_eq!((time.ms(), fixed.ms()), (first_ms, 77));

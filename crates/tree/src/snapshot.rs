@@ -28,13 +28,12 @@ pub struct SnapshotList {
     live: Mutex<Vec<Live>>,
 }
 
-/// The readers at one sequence number.
+/// The readers of one sequence number and time.
 #[derive(Debug)]
 struct Live {
     seq: SeqNo,
-    readers: usize,
-    /// The time of the first of them; the others are not earlier.
     time_ms: u64,
+    readers: usize,
 }
 
 /// The readers whose versions a compaction keeps: live sequence numbers, ascending and distinct,
@@ -43,10 +42,16 @@ struct Live {
 pub struct Readers {
     /// Live sequence numbers.
     pub seqs: Vec<SeqNo>,
-    /// For each of them the time of its readers, or an earlier one.
+    /// For each of them the time of its first reader. Later numbers have no earlier times.
     pub times_ms: Vec<u64>,
     /// No reader that is registered later has an earlier time.
     pub now_ms: u64,
+}
+
+impl Live {
+    fn place(&self) -> (SeqNo, u64) {
+        (self.seq, self.time_ms)
+    }
 }
 
 impl Readers {
@@ -56,9 +61,9 @@ impl Readers {
         self.times_ms.get(stripe).copied().unwrap_or(self.now_ms)
     }
 
-    /// No reader has an earlier time.
-    pub fn earliest_ms(&self) -> u64 {
-        self.times_ms.iter().copied().fold(self.now_ms, u64::min)
+    /// No reader of a version from `seq` on has an earlier time.
+    pub fn time_from_ms(&self, seq: SeqNo) -> u64 {
+        self.time_ms(self.seqs.partition_point(|snapshot| *snapshot < seq))
     }
 }
 
@@ -79,30 +84,34 @@ impl SnapshotList {
     pub fn take_at(self: &Arc<Self>, visible: impl FnOnce() -> (SeqNo, u64)) -> Arc<SnapshotGuard> {
         let mut live = self.lock();
         let (seq, time_ms) = visible();
-        let at = live.partition_point(|held| held.seq < seq);
+        let at = live.partition_point(|held| held.place() < (seq, time_ms));
         match live.get_mut(at) {
-            Some(held) if held.seq == seq => {
-                debug_assert!(held.time_ms <= time_ms, "time goes back at snapshot {seq}");
-                held.readers += 1;
-            }
-            _ => live.insert(at, Live { seq, readers: 1, time_ms }),
+            Some(held) if held.place() == (seq, time_ms) => held.readers += 1,
+            _ => live.insert(at, Live { seq, time_ms, readers: 1 }),
         }
-        debug_assert!(live.is_sorted_by(|a, b| a.seq < b.seq), "the snapshots do not ascend");
+        debug_assert!(live.is_sorted_by(|a, b| a.place() < b.place()), "the snapshots do not ascend");
         drop(live);
         Arc::new(SnapshotGuard { list: Arc::clone(self), seq, time_ms })
     }
 
     /// The live sequence numbers, ascending and distinct.
     pub fn stripes(&self) -> Vec<SeqNo> {
-        self.lock().iter().map(|live| live.seq).collect()
+        let mut seqs: Vec<SeqNo> = self.lock().iter().map(|live| live.seq).collect();
+        seqs.dedup();
+        seqs
     }
 
     /// The live readers, for a compaction that works at `now_ms`. That time was read *before* this
     /// call: a reader that is not in the list then has a time that is not earlier.
     pub fn readers(&self, now_ms: u64) -> Readers {
-        let live = self.lock();
-        let seqs = live.iter().map(|live| live.seq).collect();
-        Readers { seqs, times_ms: live.iter().map(|live| live.time_ms).collect(), now_ms }
+        let mut readers = Readers { now_ms, ..Readers::default() };
+        for live in self.lock().iter() {
+            if readers.seqs.last() != Some(&live.seq) {
+                readers.seqs.push(live.seq);
+                readers.times_ms.push(live.time_ms);
+            }
+        }
+        readers
     }
 
     /// Number of registered readers.
@@ -142,7 +151,7 @@ impl SnapshotGuard {
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         let mut live = self.list.lock();
-        if let Ok(at) = live.binary_search_by_key(&self.seq, |live| live.seq) {
+        if let Ok(at) = live.binary_search_by_key(&(self.seq, self.time_ms), Live::place) {
             assert!(live[at].readers > 0, "a snapshot at {} without readers is released", self.seq);
             live[at].readers -= 1;
             if live[at].readers == 0 {
@@ -185,12 +194,11 @@ mod tests {
         let readers = list.readers(140);
         assert_eq!((&readers.seqs[..], &readers.times_ms[..]), (&[SeqNo(3), SeqNo(5)][..], &[100, 130][..]));
         assert_eq!([0, 1, 2].map(|stripe| readers.time_ms(stripe)), [100, 130, 140]);
-        assert_eq!(readers.earliest_ms(), 100);
+        assert_eq!([3, 4, 6].map(|seq| readers.time_from_ms(SeqNo(seq))), [100, 130, 140]);
         assert_eq!((first.seq(), first.time_ms()), (SeqNo(3), 100));
-        // The earliest time may be that of a reader that is gone.
+        assert_eq!(list.stripes(), [SeqNo(3), SeqNo(5)]);
         drop(first);
-        assert_eq!(list.readers(140).times_ms, [100, 130]);
-        assert_eq!(Readers { now_ms: 7, ..Readers::default() }.earliest_ms(), 7);
+        assert_eq!(list.readers(140).times_ms, [120, 130]);
     }
 
     #[test]

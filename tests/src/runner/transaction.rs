@@ -8,6 +8,7 @@ use shamba::{Durability, ErrorKind, Isolation, Keyspace, Transaction};
 
 use super::Runner;
 use crate::compare::{self, failed};
+use crate::expiry;
 use crate::operators::appended;
 use crate::ops::TransactionOp;
 use crate::oracle::{Change, Pair, Span, contains};
@@ -32,10 +33,14 @@ impl Runner {
         self.transaction_gets(&transaction, gets, at, !is_snapshot)?;
         for change in changes {
             let written = match change {
-                Change::Put { space, key, value } => match self.handle(*space)? {
-                    None => transaction.put(key, value),
-                    Some(other) => transaction.put_in(&other, key, value),
-                },
+                Change::Put { space, key, value } => {
+                    match (self.handle(*space)?, expiry::time_to_live(value)) {
+                        (None, None) => transaction.put(key, value),
+                        (Some(other), None) => transaction.put_in(&other, key, value),
+                        (None, Some(ttl)) => transaction.put_expiring(key, value, ttl),
+                        (Some(other), Some(ttl)) => transaction.put_expiring_in(&other, key, value, ttl),
+                    }
+                }
                 Change::Delete { space, key } => match self.handle(*space)? {
                     None => transaction.delete(key),
                     Some(other) => transaction.delete_in(&other, key),

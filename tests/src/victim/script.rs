@@ -8,6 +8,7 @@ use std::ops::Bound;
 
 use fastrand::Rng;
 
+use crate::expiry::time_to_live;
 use crate::oracle::{Change, SPACES};
 
 /// One request.
@@ -197,7 +198,8 @@ fn in_space(space: usize) -> String {
 fn line_of(change: &Change) -> String {
     match change {
         Change::Put { space, key, value } => {
-            format!("{}put {} {}", in_space(*space), text(key), text(value))
+            let put = time_to_live(value).map_or("put".to_owned(), |it| format!("putttl {}s", it.as_secs()));
+            format!("{}{put} {} {}", in_space(*space), text(key), text(value))
         }
         Change::Delete { space, key } => format!("{}del {}", in_space(*space), text(key)),
         Change::DeleteRange { space, span: (Bound::Included(from), Bound::Excluded(to)) } => {
@@ -229,6 +231,7 @@ mod tests {
         let has = |what: &str| lines.iter().any(|line| line.text.starts_with(what));
         for what in [
             "put ",
+            "putttl ",
             "merge ",
             "del ",
             "delrange ",

@@ -8,7 +8,8 @@
 //! A release adds a directory: `SHAMBA_WRITE_GOLDEN=VERSION cargo test -p shamba-tests --test
 //! suites formats`. Existing directories are never rewritten. `tests/data/golden-ribbon` is a
 //! database with ribbon filters, which are newer than 0.1.0 and need more keys, and
-//! `tests/data/golden-merge` is one with operands of merge operators, newer too.
+//! `tests/data/golden-merge` is one with operands of merge operators, newer too, and
+//! `tests/data/golden-expiry` one with entries that expire.
 //!
 //! Not here: the meaning of each byte
 //! (`docs/formats`, and the tests of the codecs).
@@ -22,7 +23,7 @@ use shamba::env::{Env, MemFs};
 use shamba::merge::{AddU64, Append};
 use shamba::{
     Action, Builder, Compression, Db, Durability, ErrorKind, FilterLayout, KeyspaceOptions, MergePolicy,
-    Modules,
+    Modules, WriteOptions,
 };
 use shamba_tests::files::{disk_of, files_of};
 use shamba_tests::runner::HOME;
@@ -386,6 +387,99 @@ fn operands_stay_readable() {
             assert!(report.is_clean() && report.warnings.is_empty(), "open {round}: {report:?}");
             db.compact()?;
             check_merged(&db)?;
+            db.close()?;
+        }
+        Ok(())
+    };
+    check().unwrap_or_else(|error| panic!("{error}"));
+}
+
+const EXPIRING_KEYS: u32 = 30;
+
+/// The value of a key; every ninth one is long enough to be stored apart.
+fn expiring_value(number: u32) -> Vec<u8> {
+    let bytes = if number % 9 == 0 { 1_500 } else { 20 + number as usize };
+    (0..bytes).map(|at| (at as u32 * 7 + number) as u8).collect()
+}
+
+/// Writes entries that expire long after, or had expired at the last flush, into level 0, deeper
+/// levels and the log. Dropped without a close.
+fn write_expiring(fs: &MemFs) -> shamba::Result<()> {
+    let day = Duration::from_secs(86_400);
+    let env = Env::deterministic(Arc::new(fs.clone()), 1);
+    let db = builder(fs)
+        .env(env.clone())
+        .keyspace("cache", KeyspaceOptions::new().time_to_live(365 * 100 * day))
+        .experimental(|e| e.large_values(900, 400))
+        .open()?;
+    let cache = db.keyspace("cache")?;
+    let ttl = |time_to_live| WriteOptions::new().time_to_live(time_to_live);
+    for number in 0..EXPIRING_KEYS {
+        let value = expiring_value(number);
+        db.put(format!("short:{number:02}"), "older, which stays hidden")?;
+        db.put_with(format!("long:{number:02}"), &value, ttl(365 * 100 * day))?;
+        cache.put(number.to_be_bytes(), &value)?;
+        match number {
+            9 => db.compact()?,
+            19 => db.flush()?,
+            _ => {}
+        }
+    }
+    for number in 0..EXPIRING_KEYS {
+        db.put_with(format!("short:{number:02}"), expiring_value(number), ttl(Duration::from_secs(1)))?;
+    }
+    db.flush()?;
+    // It sees them, so they stay in their table.
+    let snapshot = db.snapshot();
+    env.clock.sleep_us(1_000_000);
+    db.put("without end", "v")?;
+    db.flush()?;
+    db.put_with("in the log", expiring_value(0), ttl(365 * 100 * day))?;
+    drop(snapshot);
+    Ok(())
+}
+
+/// Entries with an expiry that an earlier build left in all places.
+#[test]
+fn expiring_entries_stay_readable_and_expired_ones_hidden() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden-expiry");
+    if !path.exists() && std::env::var_os("SHAMBA_WRITE_GOLDEN").is_some() {
+        let fs = MemFs::new();
+        write_expiring(&fs).expect("a database");
+        std::fs::create_dir_all(&path).expect("mkdir");
+        for (name, bytes) in files_of(&fs) {
+            std::fs::write(path.join(name), bytes).expect("write");
+        }
+    }
+    let fs = read_dir(&path);
+    let before = files_of(&fs);
+    let content = |db: &Db| -> shamba::Result<()> {
+        let cache = db.get_keyspace("cache")?.expect("the cache");
+        assert_eq!(cache.time_to_live().map(|it| it.as_secs()), Some(365 * 100 * 86_400));
+        assert_eq!(cache.iter().count(), EXPIRING_KEYS as usize);
+        for number in 0..EXPIRING_KEYS {
+            let value = expiring_value(number);
+            assert_eq!(db.get(format!("long:{number:02}"))?.as_deref(), Some(&value[..]), "{number}");
+            assert_eq!(cache.get(number.to_be_bytes())?.as_deref(), Some(&value[..]), "{number}");
+            assert_eq!(db.get(format!("short:{number:02}"))?, None, "{number}");
+        }
+        assert_eq!(db.get("in the log")?.as_deref(), Some(&expiring_value(0)[..]));
+        assert_eq!(db.keys(..).count(), EXPIRING_KEYS as usize + 2);
+        Ok(())
+    };
+    let check = || -> shamba::Result<()> {
+        // The clock of this environment shows an earlier time than the database has seen.
+        let db = builder(&fs).read_only(true).open()?;
+        content(&db)?;
+        drop(db);
+        assert!(files_of(&fs) == before, "a read-only open has written");
+        for round in 0..2 {
+            let db = builder(&fs).create_if_missing(false).open()?;
+            content(&db)?;
+            let report = db.verify()?;
+            assert!(report.is_clean() && report.warnings.is_empty(), "open {round}: {report:?}");
+            db.compact()?;
+            content(&db)?;
             db.close()?;
         }
         Ok(())

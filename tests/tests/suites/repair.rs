@@ -31,7 +31,7 @@ use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::oracle::{Change, Oracle, SPACES, State, contains};
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
-use shamba_tests::{pool, seed};
+use shamba_tests::{expiry, pool, seed};
 
 const HOME: &str = "/db";
 const OUT: &str = "/repaired";
@@ -85,8 +85,11 @@ impl Writer {
 
     fn put(&mut self, space: usize, key: Vec<u8>, value: Vec<u8>) {
         match space {
-            0 => self.spaces.db.put(&key, &value).expect("put"),
-            _ => self.spaces.others[space - 1].as_ref().expect("created").put(&key, &value).expect("put"),
+            0 => self.spaces.db.put_with(&key, &value, expiry::options(&value)).expect("put"),
+            _ => {
+                let other = self.spaces.others[space - 1].as_ref().expect("created");
+                other.put_with(&key, &value, expiry::options(&value)).expect("put");
+            }
         }
         self.written.entry((space, key.clone())).or_default().push(value.clone());
         self.oracle.commit(&[Change::Put { space, key, value }]);

@@ -30,10 +30,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use shamba::{Batch, Db, ErrorKind, Keyspace};
+use shamba::{Batch, Db, ErrorKind, Keyspace, WriteOptions};
 
+use crate::duration::parse_duration;
 use crate::exit::{BAD_INPUT, Failure, USAGE, code_of};
 use crate::keyspace::{CreatedKeyspace, DEFAULT};
 use crate::open;
@@ -43,7 +45,7 @@ use crate::sizes::counted;
 use crate::text::Notation;
 
 const LINES: &str = "\
-    Lines: put KEY VALUE, del KEY, delrange FROM TO (TO excluded), merge KEY OPERAND, get KEY; `in KEYSPACE` before one of these selects \
+    Lines: put KEY VALUE, putttl TIME KEY VALUE (TIME such as 30s or 7d, or ever), del KEY, delrange FROM TO (TO excluded), merge KEY OPERAND, get KEY; `in KEYSPACE` before one of these selects \
     its keyspace (default: --keyspace); begin and commit enclose one atomic batch; flush, compact, sync. A line is \
     split at single spaces; the value or operand is the rest of the line. Each line gets one reply: ok (done, with the durability \
     of --sync), queued (after begin), value VALUE or none (of get, which reads committed data), or err KIND MESSAGE. \
@@ -52,6 +54,8 @@ const LINES: &str = "\
 
 const NO_OPERATOR: &str =
     "has no merge operator; --merge-operator NAME gives one to the keyspace of --keyspace";
+
+const PUTTTL_USAGE: &str = "putttl needs a time, a key and a value: putttl 30s K V";
 
 const IN_USAGE: &str = "in needs a keyspace and an operation: in NAME put K V";
 
@@ -115,6 +119,7 @@ fn input_failed(error: io::Error) -> Failure {
 /// A write requested by a line.
 enum Write {
     Put { key: Vec<u8>, value: Vec<u8> },
+    PutExpiring { key: Vec<u8>, value: Vec<u8>, time_to_live: Duration },
     Merge { key: Vec<u8>, operand: Vec<u8> },
     Delete { key: Vec<u8> },
     DeleteRange { from: Vec<u8>, to: Vec<u8> },
@@ -124,6 +129,9 @@ impl Write {
     fn queue(&self, batch: &mut Batch, space: &Keyspace) {
         match self {
             Self::Put { key, value } => batch.put_in(space, key, value),
+            Self::PutExpiring { key, value, time_to_live } => {
+                batch.put_expiring_in(space, key, value, *time_to_live)
+            }
             Self::Merge { key, operand } => batch.merge_in(space, key, operand),
             Self::Delete { key } => batch.delete_in(space, key),
             Self::DeleteRange { from, to } => batch.delete_range_in(space, from..to),
@@ -133,6 +141,9 @@ impl Write {
     fn apply(&self, space: &Keyspace) -> shamba::Result<()> {
         match self {
             Self::Put { key, value } => space.put(key, value),
+            Self::PutExpiring { key, value, time_to_live } => {
+                space.put_with(key, value, WriteOptions::new().time_to_live(*time_to_live))
+            }
             Self::Merge { key, operand } => space.merge(key, operand),
             Self::Delete { key } => space.delete(key),
             Self::DeleteRange { from, to } => space.delete_range(from..to),
@@ -284,6 +295,15 @@ impl<'a> Session<'a> {
                 let value = self.bytes("value", value.unwrap_or_default())?;
                 self.write(keyspace, Write::Put { key, value })
             }
+            (b"putttl", Some(rest)) => {
+                let (time, rest) = split(rest);
+                let Some(rest) = rest else { return Err(Refusal::Line(PUTTTL_USAGE.into())) };
+                let time_to_live = parse_duration(&show(time)).map_err(Refusal::Line)?;
+                let (key, value) = split(rest);
+                let key = self.bytes("key", key)?;
+                let value = self.bytes("value", value.unwrap_or_default())?;
+                self.write(keyspace, Write::PutExpiring { key, value, time_to_live })
+            }
             (b"merge", Some(rest)) => {
                 let (key, operand) = split(rest);
                 let key = self.bytes("key", key)?;
@@ -314,6 +334,7 @@ impl<'a> Session<'a> {
                 }))
             }
             (b"put", None) => Err(Refusal::Line("put needs a key and a value: put K V".into())),
+            (b"putttl", None) => Err(Refusal::Line(PUTTTL_USAGE.into())),
             (b"merge", None) => Err(Refusal::Line("merge needs a key and an operand: merge K V".into())),
             (b"del", None) => Err(Refusal::Line("del needs a key: del K".into())),
             (b"get", None) => Err(Refusal::Line("get needs a key: get K".into())),

@@ -6,10 +6,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
+use shamba::WriteOptions;
 
 use super::argument;
+use crate::duration::parse_duration;
 use crate::exit::Failure;
 use crate::keyspace::CreatedKeyspace;
 use crate::load::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -35,6 +38,10 @@ pub struct PutArgs {
     /// Read the value's raw bytes from a file; `-` is standard input
     #[arg(long, value_name = "PATH", conflicts_with = "value")]
     value_file: Option<PathBuf>,
+    /// How long the value lives: a number with ms, s, m, h or d, or `ever` [default: as long as the
+    /// keyspace says]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    ttl: Option<Duration>,
     #[command(flatten)]
     keyspace: CreatedKeyspace,
     /// Key and VALUE are hex
@@ -58,7 +65,9 @@ pub fn run(args: &PutArgs) -> Result<(), Failure> {
     }
     args.keyspace.check()?;
     let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
-    args.keyspace.of(&db)?.put(key, value)?;
+    let mut options = WriteOptions::new();
+    options.time_to_live = args.ttl;
+    args.keyspace.of(&db)?.put_with(key, value, options)?;
     Ok(db.close()?)
 }
 

@@ -64,6 +64,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "compactions": stats.compactions,
                 "merges": stats.compactions,
                 "tombstone_compactions": stats.tombstone_compactions,
+                "entries_expired": stats.entries_expired,
                 "trivial_moves": stats.trivial_moves,
                 "stalls": stats.stalls,
                 "stall_us": stats.stall_us,

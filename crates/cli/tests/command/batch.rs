@@ -35,6 +35,12 @@ fn a_wrong_line_has_no_effect_and_the_others_go_on() {
         ("PUT a b", "unknown operation \"PUT\""),
         ("put", "put needs a key and a value: put K V"),
         ("merge", "merge needs a key and an operand: merge K V"),
+        ("putttl", "putttl needs a time, a key and a value: putttl 30s K V"),
+        ("putttl 30s", "putttl needs a time, a key and a value: putttl 30s K V"),
+        (
+            "putttl soon k v",
+            "\"soon\" is no length of time: use a whole number with ms, s, m, h or d, or ever",
+        ),
         ("merge k \\x0", "operand: \\x at byte 0 is not followed by two hex digits"),
         ("del", "del needs a key: del K"),
         ("del a b", "too many parts: del K"),

@@ -205,7 +205,13 @@ impl Catalog {
     /// `Closed` in a database without a manifest of its own, that is, a read-only one.
     pub fn state(&self) -> Result<ManifestState> {
         let installing = self.installing.lock();
-        installing.as_ref().map(|installing| installing.state.clone()).ok_or_else(Error::closed)
+        let state = installing.as_ref().map(|installing| installing.state.clone());
+        let mut state = state.ok_or_else(Error::closed)?;
+        if self.expiry.is_used() {
+            // A copy must not show what readers of the original know to have expired.
+            state.time_ms = state.time_ms.max(Some(self.expiry.now_ms()));
+        }
+        Ok(state)
     }
 
     /// Calls `look` with the state in force, `None` when read-only. No log that the state names is

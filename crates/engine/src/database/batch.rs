@@ -155,11 +155,14 @@ impl Batch {
         kind: EntryKind,
         payload: &[u8],
     ) -> &mut Self {
+        let mut added = self.check(keyspace);
         let op = match kind {
-            EntryKind::PutWithExpiry => OpRef::PutExpiring { key, stored: payload },
+            EntryKind::PutWithExpiry => {
+                added = added.and_then(|()| self.db.core().catalog.begin_expiry());
+                OpRef::PutExpiring { key, stored: payload }
+            }
             _ => OpRef::Put { key, value: payload },
         };
-        let added = self.check(keyspace);
         let added = added.and_then(|()| self.operations.push(keyspace.core().id, op));
         self.remember(added)
     }

@@ -187,6 +187,15 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         let reader = core.table_files.open(meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
         let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
         let summary = reader.summary();
+        if summary.expiring != meta.expiring.get() && meta.expiring.get().is_some() {
+            let (stated, found) = (meta.expiring.get(), summary.expiring);
+            let detail = format!("the manifest states the expiring entries {stated:?}, the file {found:?}");
+            return Err(Error::corruption(reader.path(), 0, "table", detail));
+        }
+        if summary.expiring.is_some() {
+            // Whatever the manifest says.
+            core.reads.expiry().begin_use();
+        }
         if summary.entries != meta.entries || summary.file_bytes != meta.file_bytes {
             let detail = format!(
                 "the manifest states {} entries in {} bytes, the file has {} in {}",
@@ -261,6 +270,9 @@ fn begin(
         return Ok(());
     }
     let merge_operators = new_operators(core, &state);
+    if core.catalog.keyspaces().values().any(|keyspace| keyspace.time_to_live().is_some()) {
+        core.reads.expiry().begin_use();
+    }
     let edit = ManifestEdit {
         settings: given,
         keyspace_settings: new_settings(core, &state),

@@ -68,6 +68,12 @@ impl KeyspaceOptions {
         self.time_to_live
     }
 
+    /// The time to live of `first`, or else of `second`.
+    pub(crate) fn first_given(first: Option<&Self>, second: Option<&Self>) -> Self {
+        let of = |options: Option<&Self>| options.and_then(Self::given_time_to_live);
+        Self { time_to_live: of(first).or(of(second)), ..Self::default() }
+    }
+
     /// The settings that record the options, apart from the merge operator.
     pub(crate) fn settings(&self) -> Vec<(String, String)> {
         let text =

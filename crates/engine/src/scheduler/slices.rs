@@ -46,7 +46,7 @@ impl Compactor {
         // Evicts for the reservation, before anything is charged to it.
         self.memory.balance();
         let readers = self.reads.readers();
-        let (snapshots, earliest_ms) = (&readers.seqs, readers.earliest_ms());
+        let snapshots = &readers.seqs;
         let mut expired = 0;
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
         let mut input_entries = 0.0;
@@ -60,7 +60,8 @@ impl Compactor {
                 .filter(|table| input.tables.contains(&table.meta.id) && table.range.overlaps(slice));
             // A table that no reader sees anything of, and that hides nothing, is not read.
             let (gone, tables): (Vec<TableUse>, Vec<TableUse>) = tables.cloned().partition(|table| {
-                table.meta.is_expired(earliest_ms) && is_oldest(version, input.run, table)
+                let time_ms = readers.time_from_ms(table.meta.smallest_seq);
+                table.meta.is_expired(time_ms) && is_oldest(version, input.run, table)
             });
             // Of a job with several slices the first one of a table counts it.
             let first = gone.iter().filter(|table| slice.contains(&table.range.lower));

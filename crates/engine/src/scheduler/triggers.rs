@@ -39,6 +39,6 @@ pub(super) fn triggers(
         seeks_per_second: 0.0,
         tombstone_age_max_ms: settings.tombstone_age_max_ms(),
         oldest_snapshot: reads.snapshots().stripes().first().copied(),
-        expiry_ms: reads.readers().earliest_ms(),
+        readers: reads.readers(),
     }
 }

@@ -20,6 +20,7 @@ const ROUNDS_MAX: u32 = 32;
 impl Transaction {
     /// Commits, and returns a sequence number that is not before the writes.
     pub(super) fn commit_at(mut self, options: WriteOptions) -> Result<SeqNo> {
+        let options = options.without_time_to_live("a transaction as a whole")?;
         if self.writes.is_empty() {
             // It has read one state, which is all that it promises.
             return Ok(self.snapshot.seq());

@@ -367,8 +367,7 @@ impl Transaction {
     /// As [`Self::commit`]; `Stalled` when the deadline passed while the write waited for flushes
     /// or compactions.
     pub fn commit_with(self, options: impl Into<WriteOptions>) -> Result<()> {
-        let options = options.into().without_time_to_live("a transaction as a whole")?;
-        self.commit_at(options).map(drop)
+        self.commit_at(options.into()).map(drop)
     }
 
     /// [`Self::commit`] with a ticket, which tells when the writes are durable.

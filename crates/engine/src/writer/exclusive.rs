@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
@@ -83,10 +84,12 @@ impl Writer {
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
-        let given = options.or_else(|| self.given()?.get(name));
+        // What the caller gives comes before what the open was given.
+        let of_open = self.given().and_then(|given| given.get(name));
+        let given = KeyspaceOptions::first_given(options, of_open);
+        self.begin_expiry_for(&given)?;
         self.catalog.install(&[], Vec::new(), |_| {
-            let settings = given.map(KeyspaceOptions::settings).unwrap_or_default();
-            let keyspaces_created = vec![(id, name.to_owned(), settings)];
+            let keyspaces_created = vec![(id, name.to_owned(), given.settings())];
             let merge_operators = merging.iter().map(|merging| (id, merging.name().to_owned())).collect();
             Ok(ManifestEdit { keyspaces_created, merge_operators, ..ManifestEdit::default() })
         })?;
@@ -94,7 +97,7 @@ impl Writer {
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
         let closed = Arc::clone(self.lifecycle.closed_flag());
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
-        keyspace.set_time_to_live(given.and_then(KeyspaceOptions::given_time_to_live));
+        keyspace.set_time_to_live(given.given_time_to_live());
         let keyspace = Arc::new(keyspace);
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
@@ -102,9 +105,17 @@ impl Writer {
         Ok(keyspace)
     }
 
+    /// Begins the use of expiry if the options of a keyspace let its entries expire: a build that
+    /// does not know it would write entries that do not.
+    fn begin_expiry_for(&self, options: &KeyspaceOptions) -> Result<()> {
+        let expires = options.given_time_to_live().is_some_and(|it| it != Duration::MAX);
+        if expires { self.catalog.begin_expiry() } else { Ok(()) }
+    }
+
     /// Records the options of an existing keyspace other than its operator, and lets them hold.
     fn set_options(&self, keyspace: &KeyspaceCore, options: &KeyspaceOptions) -> Result<()> {
         let Some(time_to_live) = options.given_time_to_live() else { return Ok(()) };
+        self.begin_expiry_for(options)?;
         self.catalog.install(&[], Vec::new(), |_| {
             let keyspace_settings = vec![(keyspace.id, options.settings())];
             Ok(ManifestEdit { keyspace_settings, ..ManifestEdit::default() })

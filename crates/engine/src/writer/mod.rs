@@ -232,9 +232,12 @@ impl Writer {
 
     #[cold]
     fn expiry_after(&self, time_to_live: Duration) -> Result<Option<Expiry>> {
-        self.lifecycle.check_writable()?;
-        self.catalog.begin_expiry()?;
-        Ok(Expiry::after(self.reads.expiry().now_ms(), time_to_live))
+        let expiry = Expiry::after(self.reads.expiry().now_ms(), time_to_live);
+        if expiry.is_some() {
+            self.lifecycle.check_writable()?;
+            self.catalog.begin_expiry()?;
+        }
+        Ok(expiry)
     }
 
     /// [`Self::commit_op`] of a put, whose time to live is in `options` or that of the keyspace.

@@ -3,7 +3,7 @@
 //! One [block](crate::block) whose keys are names, sorted; numbers are little-endian. A reader
 //! ignores unknown names and requires those below. `upper` is absent when a range tombstone has no
 //! end, `oldest_tombstone` when there is no tombstone or its time is not known (older tables),
-//! `expiring` and `expiry_times` when no entry expires.
+//! `expiring`, `expiring_bytes` and `expiry_times` when no entry expires.
 
 use std::collections::BTreeMap;
 
@@ -66,8 +66,10 @@ impl Properties {
         if let Some(ms) = self.oldest_tombstone_ms {
             named.insert("oldest_tombstone", ms.to_le_bytes().to_vec());
         }
-        if let Some(ExpiringEntries { count, bounds }) = self.expiring {
+        // Those of all entries are there.
+        if let Some(ExpiringEntries { count, bytes, of_bytes: _, bounds }) = self.expiring {
             named.insert("expiring", count.to_le_bytes().to_vec());
+            named.insert("expiring_bytes", bytes.to_le_bytes().to_vec());
             named.insert("expiry_times", bounds.iter().flat_map(|bound| bound.0.to_le_bytes()).collect());
         }
         if let Some(origin) = origin {
@@ -123,7 +125,9 @@ impl Properties {
                     for (bound, bytes) in bounds.iter_mut().zip(times.chunks_exact(8)) {
                         bound.0 = bytes.try_into().map_or(0, u64::from_le_bytes);
                     }
-                    Some(ExpiringEntries { count: number("expiring")?, bounds })
+                    let (count, bytes) = (number("expiring")?, number("expiring_bytes")?);
+                    let of_bytes = number("raw_key_bytes")?.saturating_add(number("raw_value_bytes")?);
+                    Some(ExpiringEntries { count, bytes, of_bytes, bounds })
                 }
             },
         };

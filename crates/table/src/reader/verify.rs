@@ -267,7 +267,11 @@ impl Check<'_> {
             let of_entry = |detail| damaged(format!("entry {place}: {detail}"));
             if entry.kind.has_expiry() {
                 check_expiry(loaded, entry.value).map_err(of_entry)?;
-                self.seen.expiring.add(entry.kind, entry.value);
+                let value_bytes = match entry.kind.is_large() {
+                    true => loaded.value_ref(entry.kind.location(entry.value))?.value_bytes.into(),
+                    false => entry.value.len() as u64,
+                };
+                self.seen.expiring.add(entry.kind, entry.value, key.len() as u64 + value_bytes);
             }
             match entry.kind {
                 kind if kind.is_large() => self.value(&key, entry.seq, kind, entry.value)?,
@@ -311,7 +315,8 @@ impl Check<'_> {
                 damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
             }
         }
-        let (stated, found) = (properties.expiring, seen.expiring.entries());
+        let found = seen.expiring.entries(seen.key_bytes + seen.value_bytes);
+        let stated = properties.expiring;
         if found != stated {
             let detail = format!("expiring entries are {stated:?}, found {found:?}");
             damage.push(loaded.file.damaged(offset, PROPERTIES, detail));

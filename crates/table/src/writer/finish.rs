@@ -153,7 +153,7 @@ impl TableWriter {
             oldest_tombstone_ms: self
                 .oldest_tombstone_ms
                 .filter(|_| self.deletes > 0 || !self.tombstones.is_empty()),
-            expiring: self.expiring.entries(),
+            expiring: self.expiring.entries(self.raw_key_bytes + self.raw_value_bytes),
         }
     }
 }

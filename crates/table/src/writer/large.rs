@@ -125,7 +125,7 @@ impl TableWriter {
         debug_assert_eq!(self.chunks.pending_bytes(), 0, "the value ends in a chunk that is not written");
         payload[expiry_bytes..].copy_from_slice(&reference.encode());
         self.block.push(&NewEntry { key, shared_bytes, seq, kind, value: payload, tag }, limit_bytes);
-        self.expiring.add(kind, payload);
+        self.expiring.add(kind, payload, key.len() as u64 + value_bytes);
         self.count(key, seq, kind, order);
         Ok(content)
     }

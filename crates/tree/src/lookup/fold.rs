@@ -138,7 +138,7 @@ impl Lookup<'_> {
         let mut folded = None;
         let mut outcome = Ok((Link::Operand, None));
         memtable.versions(self.digest, self.key, self.seq, &mut |entry: Entry| {
-            if chain.is_long() && folded.is_none() {
+            if chain.is_long() && folded.is_none() && !self.settings.time.is_of_reading() {
                 folded = Some(self.view.folded(self.key, self.seq, floor));
             }
             if let Some(Some((seq, value))) = &folded {

@@ -113,7 +113,7 @@ impl TableMeta {
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.expiring.get().is_some_and(|expiring| {
             expiring.last().is_past(now_ms)
-                && expiring.count + self.deletes == self.entries
+                && expiring.count.checked_add(self.deletes) == Some(self.entries)
                 && self.range_deletes == 0
         })
     }

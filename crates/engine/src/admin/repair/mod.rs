@@ -184,7 +184,9 @@ fn begin(env: &Env, target: &Path) -> Result<Box<dyn FileLock>> {
 
 /// Creates an empty database with the settings and keyspaces of the old one.
 fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut RepairReport) -> Result<()> {
-    let mut state = ManifestState { settings: found.state.settings.clone(), last_seq, ..Default::default() };
+    let ManifestState { settings, time_ms, .. } = &found.state;
+    let mut state =
+        ManifestState { settings: settings.clone(), time_ms: *time_ms, last_seq, ..Default::default() };
     let read = Settings::from_pairs(&state.settings).and_then(|settings| settings.validate());
     if read.is_err() || state.settings.is_empty() {
         let settings = Settings { digest_seed: env.rng.next_u64(), ..Settings::default() };

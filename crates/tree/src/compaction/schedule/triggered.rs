@@ -24,11 +24,11 @@
 //! tombstone, so an overdue table stays overdue until its tombstones are gone. Each step moves them
 //! to an older run or drops them, so the steps end.
 //!
-//! A table is rewritten in place when half of its entries or more have expired, as far as its
-//! expiry times tell. So a rewrite frees about as many bytes as it writes, or more, and the expired
-//! entries of a table take at most about as much as the others. The rewrite makes them tombstones,
-//! or drops them. A table in which all have expired, over which nothing is older, is dropped
-//! without reading it.
+//! A table is rewritten in place when half of its bytes or more have expired, as far as its expiry
+//! times tell. So a rewrite frees about as many bytes as it writes, or more, and what has expired
+//! takes at most about as many bytes of a table as the rest. The rewrite makes expired entries
+//! tombstones, or drops them. A table in which all have expired, over which nothing is older, is
+//! dropped without reading it.
 //!
 //! Not here: counting passed tombstones ([`crate::iter`]), the time of the oldest tombstone of a
 //! new table (package `shamba`).
@@ -36,6 +36,7 @@
 use shamba_key::{RunId, SeqNo};
 
 use crate::compaction::policy::{CompactionInput, CompactionJob, Down, Reason, Target};
+use crate::snapshot::Readers;
 use crate::version::{Run, TableUse, Version};
 
 /// Score of a job that pays: before idle work, after levels at their bounds.
@@ -43,7 +44,7 @@ const PAYING_SCORE: f64 = 0.5;
 /// Maximum number of overdue tables that get a job at once, and of those with expired entries. More
 /// could not run in parallel.
 const OVERDUE_JOBS_MAX: usize = 8;
-/// Share of a table's entries that has expired when it is rewritten.
+/// Share of a table's bytes that has expired when it is rewritten.
 const EXPIRED_SHARE: f64 = 0.5;
 
 /// Measurements of one keyspace, and the prices of reads and bytes.
@@ -59,9 +60,8 @@ pub struct Triggers {
     pub tombstone_age_max_ms: Option<u64>,
     /// The oldest snapshot in use.
     pub oldest_snapshot: Option<SeqNo>,
-    /// Time at or before which every reader judges expiry, in milliseconds since 1970-01-01 UTC; 0
-    /// if no entry expires.
-    pub expiry_ms: u64,
+    /// The readers, by whose times entries expire; those of a time 0 if no entry expires.
+    pub readers: Readers,
 }
 
 /// Prices of reads and of compaction.
@@ -127,7 +127,7 @@ pub(super) fn triggered(down: &Down<'_>, triggers: &Triggers) -> Vec<(Compaction
     jobs.extend(
         overdue.into_iter().map(|(score, level, run, table)| (step_down(down, level, run, table), score)),
     );
-    jobs.extend(expired(version, triggers.expiry_ms).into_iter().map(|job| (job, PAYING_SCORE)));
+    jobs.extend(expired(version, &triggers.readers).into_iter().map(|job| (job, PAYING_SCORE)));
     let runs = version.level(0).len();
     if let Some(prices) = triggers.prices.filter(|_| runs > 0) {
         let job = CompactionJob { reason: Reason::Reads, ..down.l0() };
@@ -140,13 +140,14 @@ pub(super) fn triggered(down: &Down<'_>, triggers: &Triggers) -> Vec<(Compaction
     jobs
 }
 
-/// Rewrites in place of tables of which many entries have expired at `now_ms`, those with the most
+/// Rewrites in place of tables of which much has expired for all readers, those with the most
 /// expired bytes first.
-fn expired(version: &Version, now_ms: u64) -> Vec<CompactionJob> {
+fn expired(version: &Version, readers: &Readers) -> Vec<CompactionJob> {
     let mut due: Vec<(u64, u32, &Run, &TableUse)> = Vec::new();
     for (level, run, table) in version.tables() {
         let Some(expiring) = table.meta.expiring.get() else { continue };
-        let share = expiring.about_expired(now_ms) as f64 / table.meta.entries.max(1) as f64;
+        // Readers that see nothing of the table do not hold it.
+        let share = expiring.expired_bytes_share(readers.time_from_ms(table.meta.smallest_seq));
         if share >= EXPIRED_SHARE {
             due.push(((table.live_bytes as f64 * share) as u64, level, run, table));
         }
@@ -313,14 +314,24 @@ mod tests {
     #[test]
     fn a_table_is_rewritten_when_half_of_it_has_expired() {
         let tree = "L0: r9@9[9:a..c 1000 n=10 exp=10:100-900]\n\
-                    L1: r5@5[5:a..b 4000 n=40 exp=10:100-200, 6:b..k 8000 n=40 exp=40:100-900]\n";
-        let at = |expiry_ms| picked(tree, &Triggers { expiry_ms, ..Triggers::default() });
+                    L1: r5@5[5:a..b 4000 n=40, 6:b..k 8000 n=40 seq=5-9 exp=40:100-900]\n";
+        let at = |now_ms| {
+            let readers = Readers { now_ms, ..Readers::default() };
+            picked(tree, &Triggers { readers, ..Triggers::default() })
+        };
         assert!(at(0).is_empty() && at(499).is_empty(), "{:?}", at(499));
-        // The most bytes first. Of the table 5 only a quarter expires.
+        // The most bytes first.
         let (large, small) = ("0.50: L1.r5[000006] -> L1.r5", "0.50: L0.r9[000009] -> L0.r9");
         let both = [large, small].map(|job| format!("{job} (expired entries are dropped)"));
         assert_eq!(at(500), both);
         assert_eq!(at(u64::MAX), both);
+        // A reader holds what it sees: table 6 has nothing that is older than the number 5.
+        let held = |seq| {
+            let (seqs, times_ms) = (vec![SeqNo(seq)], vec![400]);
+            let readers = Readers { seqs, times_ms, now_ms: 500 };
+            picked(tree, &Triggers { readers, ..Triggers::default() }).len()
+        };
+        assert_eq!((held(4), held(5)), (1, 0), "table 9 has no sequence numbers, so all readers see it");
         let version: Version = tree.parse().expect("notation");
         let [newer, older] = [0, 1].map(|level| &version.level(level)[0]);
         assert!(!is_oldest(&version, newer.id, &newer.tables()[0]), "of level 0");

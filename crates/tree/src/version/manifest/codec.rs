@@ -20,7 +20,7 @@
 //! 0x8b merge operator     keyspace  name
 //! 0x8c time               unix_ms
 //! 0x01 tombstone time     table_id  unix_ms
-//! 0x02 table expiry       table_id  count  unix_ms (9 times)
+//! 0x02 table expiry       table_id  count  bytes  of_bytes  unix_ms (9 times)
 //!
 //! table  = id  birth (8 bytes)  file_bytes  entries  deletes  range_deletes  smallest  bound
 //!          smallest_seq  largest_seq  bits_per_key (8 bytes, IEEE 754)
@@ -35,9 +35,9 @@
 //!
 //! A tombstone time belongs to a table that the same edit adds; without it the time of the table's
 //! oldest tombstone is not known. An older build skips the field. So does a table expiry: the
-//! number of the table's entries that expire, their first expiry, the bounds between eighths of
-//! them, and the last. A time is that of the database, from the first use of expiry on; it never
-//! decreases.
+//! number of the table's entries that expire, the bytes of their keys and values and of all, their
+//! first expiry, the bounds between eighths of them, and the last. A time is that of the database,
+//! from the first use of expiry on; it never decreases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -132,9 +132,9 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
     }
     for change in edit.versions.iter().flat_map(|version| &version.changes) {
         let Change::Add { table, .. } = change else { continue };
-        if let Some(ExpiringEntries { count, bounds }) = table.meta.expiring.get() {
+        if let Some(ExpiringEntries { count, bytes, of_bytes, bounds }) = table.meta.expiring.get() {
             put_field(&mut out, TABLE_EXPIRY, |body| {
-                put_numbers(body, &[table.meta.id.0, count]);
+                put_numbers(body, &[table.meta.id.0, count, bytes, of_bytes]);
                 put_numbers(body, &bounds.map(|bound| bound.0));
             });
         }
@@ -189,6 +189,13 @@ pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
                 table.meta.oldest_tombstone.lower(*unix_ms);
             }
             if let Some(expiring) = of_tables.expiring.get(&table.meta.id) {
+                let entries = table.meta.entries.saturating_sub(table.meta.deletes);
+                expiring.check(entries).map_err(|detail| {
+                    EditFault::Malformed(format!(
+                        "field {TABLE_EXPIRY:#04x}: table {}: {detail}",
+                        table.meta.id
+                    ))
+                })?;
                 table.meta.expiring.set(*expiring);
             }
         }
@@ -261,10 +268,10 @@ fn decode_field(
         TABLE_EXPIRY => {
             let table = TableId(body.varint()?);
             let mut expiring = ExpiringEntries::evenly(body.varint()?, Expiry(0), Expiry(0));
+            (expiring.bytes, expiring.of_bytes) = (body.varint()?, body.varint()?);
             for bound in &mut expiring.bounds {
                 bound.0 = body.varint()?;
             }
-            expiring.check(u64::MAX)?;
             of_tables.expiring.insert(table, expiring);
         }
         TIME => once(&mut edit.time_ms, body.varint()?)?,

@@ -174,7 +174,8 @@ mod tuning;
 mod admin;
 mod database;
 
-// Transactions over whole databases.
+// Over whole databases: the stream of their changes, transactions.
+mod changes;
 mod transaction;
 
 #[cfg(test)]
@@ -185,6 +186,7 @@ use shamba_env::{ranked, sync};
 pub use admin::inspect;
 pub use admin::repair::{Loss, LostRange, RepairReport, repair, repair_within};
 pub use admin::verify::{CheckReport, Problem, check_files};
+pub use changes::{Change, ChangeBatch, ChangeOp, ChangePosition, Changes, ChangesOptions};
 pub use database::batch::Batch;
 pub use database::builder::Builder;
 pub use database::conditional::Swap;

@@ -72,7 +72,8 @@ pub(super) fn compose(
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let next_id = state.next_id.max(beyond_files);
-    let catalog = Arc::new(Catalog::new(&env, dir, keyspaces, next_id, told().0, told().1));
+    let catalog = Catalog::new(&env, dir, (keyspaces, settings.keep_log), next_id, told().0, told().1);
+    let catalog = Arc::new(catalog);
     let reads = Arc::new(Reads::new(
         &env,
         Arc::clone(&settings),

@@ -121,6 +121,7 @@ impl Flusher {
                 first_log: Some(generation.next_log),
                 log_promise,
                 last_seq: Some(generation.last_seq),
+                history: self.catalog.obsolete_below(generation.next_log).into_iter().collect(),
                 ..ManifestEdit::default()
             };
             for (keyspace, uses) in outputs {

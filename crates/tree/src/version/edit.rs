@@ -11,6 +11,7 @@ use bytes::Bytes;
 use shamba_key::SeqNo;
 use shamba_table::{BirthId, TableId};
 
+use super::history::HistoryEntry;
 use super::slot::ReaderSlot;
 use super::tombstone_time::TombstoneTime;
 use crate::statistics::TableStatistics;
@@ -185,4 +186,6 @@ pub struct ManifestEdit {
     pub last_seq: Option<SeqNo>,
     /// The next unused number of files, runs and ages.
     pub next_id: Option<u64>,
+    /// Entries to be added to the history of the logs.
+    pub history: Vec<HistoryEntry>,
 }

@@ -19,6 +19,7 @@
 //! 0x8a next id            id
 //! 0x8b merge operator     keyspace  name
 //! 0x01 tombstone time     table_id  unix_ms
+//! 0x03 history            an entry of the history of the logs ([`super::history`])
 //!
 //! table  = id  birth (8 bytes)  file_bytes  entries  deletes  range_deletes  smallest  bound
 //!          smallest_seq  largest_seq  bits_per_key (8 bytes, IEEE 754)
@@ -41,6 +42,7 @@ use bytes::Bytes;
 use shamba_key::{MAX_KEY_BYTES, SeqNo};
 use shamba_table::{BirthId, TableId};
 
+use super::history;
 use super::pieces::Pieces;
 use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
@@ -58,6 +60,7 @@ const LAST_SEQ: u8 = 0x89;
 const NEXT_ID: u8 = 0x8a;
 const MERGE_OPERATOR: u8 = 0x8b;
 const TOMBSTONE_TIME: u8 = 0x01;
+const HISTORY: u8 = 0x03;
 /// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
 
@@ -136,6 +139,9 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
     }
     if let Some(id) = edit.next_id {
         put_field(&mut out, NEXT_ID, |body| put_numbers(body, &[id]));
+    }
+    for entry in &edit.history {
+        put_field(&mut out, HISTORY, |body| history::put_entry(body, entry));
     }
     out
 }
@@ -222,6 +228,10 @@ fn decode_field(
             let table = TableId(body.varint()?);
             tombstone_times.insert(table, body.varint()?);
         }
+        HISTORY => match history::entry(body)? {
+            Some(entry) => edit.history.push(entry),
+            None => return Ok(false),
+        },
         _ => return Ok(false),
     }
     Ok(true)

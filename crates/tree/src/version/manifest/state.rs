@@ -9,6 +9,7 @@ use shamba_key::SeqNo;
 
 use crate::version::Version;
 use crate::version::edit::{Change, ManifestEdit, VersionEdit};
+use crate::version::history::History;
 use shamba_key::{KeyspaceId, LogNo};
 
 /// One keyspace.
@@ -41,6 +42,8 @@ pub struct ManifestState {
     pub last_seq: SeqNo,
     /// The next unused number of files, runs and ages.
     pub next_id: u64,
+    /// The history of the logs.
+    pub history: History,
 }
 
 impl ManifestState {
@@ -93,6 +96,7 @@ impl ManifestState {
         self.log_promise = self.log_promise.max(edit.log_promise);
         self.last_seq = self.last_seq.max(edit.last_seq.unwrap_or_default());
         self.next_id = self.next_id.max(edit.next_id.unwrap_or_default());
+        self.history.extend(&edit.history);
         Ok(())
     }
 
@@ -107,6 +111,7 @@ impl ManifestState {
             log_promise: self.log_promise,
             last_seq: Some(self.last_seq),
             next_id: Some(self.next_id),
+            history: self.history.entries().to_vec(),
             ..ManifestEdit::default()
         };
         for (&id, keyspace) in &self.keyspaces {

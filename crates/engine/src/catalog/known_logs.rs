@@ -123,6 +123,12 @@ impl KnownLogs {
         }
     }
 
+    /// The log before log `number`, and the last sequence number in it.
+    pub fn before(&self, number: LogNo) -> Option<(LogNo, SeqNo)> {
+        let logs = self.logs.lock();
+        logs.iter().find(|listed| listed.log.number == number).and_then(|listed| listed.log.follows)
+    }
+
     /// A pin of log `number`, if it is in the list.
     pub fn pin(&self, number: LogNo) -> Option<LogPin> {
         let logs = self.logs.lock();

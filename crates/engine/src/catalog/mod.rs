@@ -259,11 +259,11 @@ impl Catalog {
         &self.logs
     }
 
-    /// The entry of the history for logs below `next_log`, which are obsolete now; none if obsolete
-    /// logs are not kept.
-    pub fn obsolete_below(&self, next_log: LogNo) -> Option<HistoryEntry> {
-        let unix_ms = self.env.clock.unix_ms();
-        self.logs.keeps().then_some(HistoryEntry::Obsolete { below: next_log, unix_ms })
+    /// The entry of the history for logs below `below`, which are obsolete from now on; none if
+    /// there are none, or if obsolete logs are not kept.
+    pub fn obsolete_below(&self, below: LogNo) -> Option<HistoryEntry> {
+        let (last, seq) = self.logs.before(below).filter(|_| self.logs.keeps())?;
+        Some(HistoryEntry::Obsolete { below, last, seq, unix_ms: self.env.clock.unix_ms() })
     }
 
     /// Deletes the logs whose time is over, if obsolete logs are kept.

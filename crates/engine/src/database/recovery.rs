@@ -275,12 +275,14 @@ fn begin(
     edit.history = vec![opened(&state, report, log)];
     let mut history = state.history.clone();
     history.extend(&edit.history);
-    let known_logs = known_logs(core, &history, files, (log, base_seq), first_needed);
+    let known_logs = known_logs(core, &history, (report, files), (log, base_seq), first_needed);
     if let Some(oldest) = known_logs.first() {
         state.history.prune(oldest.number, oldest.base_seq);
     }
-    edit.history.extend(core.catalog.obsolete_below(first_needed));
     known_logs.into_iter().for_each(|log| core.catalog.logs().add(log));
+    if first_needed > state.first_log {
+        edit.history.extend(core.catalog.obsolete_below(first_needed));
+    }
     if let Place::Deferred(generations, predecessor) = place {
         // The old logs remain the valid ones. Without the new manifest the new log is an empty one
         // that follows them.

@@ -63,6 +63,10 @@ pub enum HistoryEntry {
     Obsolete {
         /// Those below this one.
         below: LogNo,
+        /// The last of them.
+        last: LogNo,
+        /// The last sequence number in it.
+        seq: SeqNo,
         /// The time, in milliseconds since 1970-01-01 UTC.
         unix_ms: u64,
     },
@@ -112,10 +116,14 @@ impl History {
         ends.min()
     }
 
-    /// The log before `log`, if that began a chain and the two join.
-    pub fn before(&self, log: LogNo) -> Option<LogNo> {
+    /// The log before `log` and the last sequence number in it, if that began a chain and the two
+    /// join, or if the one before is kept.
+    pub fn before(&self, log: LogNo) -> Option<(LogNo, SeqNo)> {
         self.0.iter().find_map(|entry| match entry {
-            HistoryEntry::Opened { log: begun, after, .. } if *begun == log && after.0 != 0 => Some(*after),
+            HistoryEntry::Opened { log: begun, after, seq, .. } if *begun == log && after.0 != 0 => {
+                Some((*after, *seq))
+            }
+            HistoryEntry::Obsolete { below, last, seq, .. } if *below == log => Some((*last, *seq)),
             _ => None,
         })
     }
@@ -123,7 +131,7 @@ impl History {
     /// The time at which `log` became obsolete, if it was kept then.
     pub fn obsolete_since_ms(&self, log: LogNo) -> Option<u64> {
         let times = self.0.iter().filter_map(|entry| match entry {
-            HistoryEntry::Obsolete { below, unix_ms } if *below > log => Some(*unix_ms),
+            HistoryEntry::Obsolete { below, unix_ms, .. } if *below > log => Some(*unix_ms),
             _ => None,
         });
         times.min()
@@ -182,18 +190,24 @@ mod tests {
         assert_eq!(history.end_of(LogNo(7)), Some(SeqNo(35)));
         assert_eq!(history.end_of(LogNo(9)), Some(SeqNo(35)));
         assert_eq!(history.end_of(LogNo(12)), None);
-        assert_eq!((history.before(LogNo(9)), history.before(LogNo(5))), (Some(LogNo(7)), None));
+        assert_eq!((history.before(LogNo(9)), history.before(LogNo(5))), (Some((LogNo(7), SeqNo(40))), None));
         assert_eq!(history.epochs().collect::<Vec<_>>(), [(LogNo(5), SeqNo(0)), (LogNo(12), SeqNo(35))]);
     }
 
     #[test]
     fn entries_that_no_log_needs_are_removed_and_epochs_stay() {
         let mut history = History::default();
-        let obsolete = |below, unix_ms| HistoryEntry::Obsolete { below: LogNo(below), unix_ms };
+        let obsolete = |below, unix_ms| HistoryEntry::Obsolete {
+            below: LogNo(below),
+            last: LogNo(below - 1),
+            seq: SeqNo(7),
+            unix_ms,
+        };
         history.extend(&[opened(5, 0, 0, true), dropped(3, 2), obsolete(7, 100), opened(9, 7, 40, false)]);
         history.extend(&[dropped(45, 3), obsolete(11, 200)]);
         assert_eq!(history.obsolete_since_ms(LogNo(6)), Some(100));
         assert_eq!(history.obsolete_since_ms(LogNo(8)), Some(200));
+        assert_eq!(history.before(LogNo(11)), Some((LogNo(10), SeqNo(7))));
         let before = history.clone();
         history.prune(LogNo(6), SeqNo(2));
         assert_eq!(history, before);

@@ -122,7 +122,9 @@ fn history_entry(entry: &HistoryEntry) -> (&'static str, String) {
         }
         HistoryEntry::Created { seq, keyspace, name } => ("created", format!("[{keyspace}] @{seq} {name:?}")),
         HistoryEntry::Dropped { seq, keyspace, name } => ("dropped", format!("[{keyspace}] @{seq} {name:?}")),
-        HistoryEntry::Obsolete { below, unix_ms } => ("obsolete", format!("logs below {below} since {unix_ms} ms")),
+        HistoryEntry::Obsolete { below, last, seq, unix_ms } => {
+            ("obsolete", format!("logs below {below} since {unix_ms} ms, the last one {last} @{seq}"))
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! removed.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use shamba_key::{LogNo, SeqNo};
 use shamba_log::wal::{LogFollower, ReplayReport, parse_log_file_name};
@@ -20,13 +21,18 @@ use crate::database::core::Core;
 pub(super) fn opened(state: &ManifestState, report: &ReplayReport, log: LogNo) -> HistoryEntry {
     // An older build, which does not know the history, may have opened the database in between.
     let is_known = state.history.epochs().next().is_some();
+    let read = report.logs.iter().rev().find(|log| log.valid_bytes > 0);
+    // A crash may have lost the log that followed the last flush, with all that was in it.
+    let before = match read {
+        Some(read) => Some((read.number, report.last_seq)),
+        None => state.history.before(state.first_log),
+    };
     // Numbers that no log has went to writes of an open without a log.
-    let has_gap = state.last_seq > report.last_seq;
-    let before = report.logs.iter().rev().find(|log| log.valid_bytes > 0);
+    let before = before.filter(|(_, seq)| is_known && *seq >= state.last_seq);
     HistoryEntry::Opened {
         log,
-        after: before.filter(|_| is_known && !has_gap).map_or(LogNo(0), |before| before.number),
-        seq: report.last_seq,
+        after: before.map_or(LogNo(0), |(before, _)| before),
+        seq: report.last_seq.max(state.last_seq),
         is_epoch: !is_known || !report.clean,
     }
 }
@@ -37,7 +43,7 @@ pub(super) fn opened(state: &ManifestState, report: &ReplayReport, log: LogNo) -
 pub(super) fn known_logs(
     core: &Core,
     history: &History,
-    files: &[String],
+    (report, files): (&ReplayReport, &[String]),
     (log, base_seq): (LogNo, SeqNo),
     first_needed: LogNo,
 ) -> Vec<KnownLog> {
@@ -46,10 +52,15 @@ pub(super) fn known_logs(
     let path = |log: LogNo| catalog.dir().join(shamba_log::wal::log_file_name(log));
     let mut newest_first = vec![KnownLog { number: log, path: path(log), base_seq, follows: None, obsolete: None }];
     // The log before the last one in the list, and the last sequence number in it.
-    let mut before = history.before(log).and_then(|before| Some((before, history.end_of(before)?)));
+    let mut before = history.before(log);
     while let Some((number, end_seq)) = before {
+        // A later recovery may have found less of it than an earlier one.
+        let end_seq = history.end_of(number).map_or(end_seq, |end| end.min(end_seq));
         let is_obsolete = number < first_needed;
         if !files.contains(&number) || (is_obsolete && !catalog.logs().keeps()) {
+            break;
+        }
+        if is_unsynced(report, number) && catalog.logs().keeps() && sync(core, &path(number)).is_err() {
             break;
         }
         let Ok(follower) = LogFollower::open(&core.env, catalog.dir(), number) else { break };
@@ -69,9 +80,21 @@ pub(super) fn known_logs(
                 Some((predecessor.number, predecessor.last_seq))
             }
             Some(_) => None,
-            None => history.before(number).and_then(|before| Some((before, history.end_of(before)?))),
+            None => history.before(number),
         };
     }
     newest_first.reverse();
     newest_first
+}
+
+/// Whether the disk may not have everything that was read of a log.
+fn is_unsynced(report: &ReplayReport, number: LogNo) -> bool {
+    !report.clean && report.logs.iter().any(|log| log.number == number && log.promised < log.valid_bytes)
+}
+
+/// Makes a log that is kept durable with its name. The writes in it are in tables or in a copy
+/// already, or will be: only streams depend on it.
+fn sync(core: &Core, path: &Path) -> std::io::Result<()> {
+    core.env.vfs.open_append(path)?.sync_data()?;
+    core.env.vfs.sync_dir(core.catalog.dir())
 }

@@ -5,7 +5,7 @@
 //! 2 ingested  sequence  keyspace  entries  first key  last key
 //! 3 created   sequence  keyspace  name
 //! 4 dropped   sequence  keyspace  name
-//! 5 obsolete  log  unix_ms
+//! 5 obsolete  log  log before  sequence  unix_ms
 //! ```
 
 use bytes::Bytes;
@@ -44,7 +44,9 @@ pub(super) fn put_entry(out: &mut Pieces, entry: &HistoryEntry) {
             put(DROPPED, &[seq.0, u64::from(keyspace.0)]);
             put_prefixed(&mut out.short, name.as_bytes());
         }
-        HistoryEntry::Obsolete { below, unix_ms } => put(OBSOLETE, &[below.0, *unix_ms]),
+        HistoryEntry::Obsolete { below, last, seq, unix_ms } => {
+            put(OBSOLETE, &[below.0, last.0, seq.0, *unix_ms]);
+        }
     }
 }
 
@@ -79,7 +81,13 @@ pub(super) fn entry(body: &mut Decoder<'_>) -> Decoded<Option<HistoryEntry>> {
             let (seq, keyspace) = (SeqNo(body.varint()?), KeyspaceId(body.varint_u32()?));
             HistoryEntry::Dropped { seq, keyspace, name: body.text()?.to_owned() }
         }
-        OBSOLETE => HistoryEntry::Obsolete { below: LogNo(body.varint()?), unix_ms: body.varint()? },
+        OBSOLETE => {
+            let (below, last) = (LogNo(body.varint()?), LogNo(body.varint()?));
+            if last >= below {
+                return Err(format!("log {last} is not below log {below}"));
+            }
+            HistoryEntry::Obsolete { below, last, seq: SeqNo(body.varint()?), unix_ms: body.varint()? }
+        }
         _ => return Ok(None),
     }))
 }

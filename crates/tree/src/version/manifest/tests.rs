@@ -95,7 +95,12 @@ pub(super) fn life() -> Vec<ManifestEdit> {
                     last: Bytes::from_static(b"q"),
                 },
                 HistoryEntry::Created { seq: SeqNo(422), keyspace: KeyspaceId(8), name: "tags".to_owned() },
-                HistoryEntry::Obsolete { below: LogNo(7), unix_ms: 1_700_000_000_000 },
+                HistoryEntry::Obsolete {
+                    below: LogNo(7),
+                    last: LogNo(4),
+                    seq: SeqNo(420),
+                    unix_ms: 1_700_000_000_000,
+                },
             ],
             versions: vec![
                 on(0, vec![add(0, 11, table(12, "b", None))]),

@@ -115,7 +115,14 @@ impl Replica {
     fn expect_equal(&mut self, db: &Db, context: &str) {
         self.follow(db, usize::MAX).unwrap_or_else(|error| panic!("{context}: {error:?}"));
         let snapshot = db.snapshot();
-        assert_eq!(self.content, content(db, &snapshot), "{context}");
+        let expected = content(db, &snapshot);
+        for name in NAMES {
+            let empty = BTreeMap::new();
+            let sides = [&self.content, &expected].map(|content| content.get(name).unwrap_or(&empty));
+            let mut keys = sides.iter().flat_map(|side| side.keys());
+            let other = keys.find(|key| sides[0].get(*key) != sides[1].get(*key));
+            assert_eq!(other.map(|key| key.escape_ascii().to_string()), None, "{context}: {name} at {}", self.position);
+        }
         assert!(self.position.sequence <= snapshot.sequence());
     }
 }
@@ -511,4 +518,89 @@ fn a_waiting_stream_is_woken_by_a_sync_and_ends_with_the_database() {
         }
     });
     assert_eq!(db.changes_since(db.change_position()).expect_err("closed").kind(), ErrorKind::Closed);
+}
+
+/// What a replica had at some moment.
+struct Moment {
+    /// Calls of the file system before it.
+    calls: u64,
+    content: Content,
+    position: ChangePosition,
+    options: ChangesOptions,
+}
+
+/// After each crash, each replica continues at the position of its last moment before the crash and
+/// becomes equal; the position of an unsynced one may be refused instead.
+#[test]
+fn every_crash_leaves_positions_that_are_valid_or_refused() {
+    let (mut continued, mut refused) = (0, 0);
+    for seed in 0..6 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let sim = SimFs::new();
+        let files: Arc<dyn Vfs> = Arc::new(sim.clone());
+        let open = |files: &Arc<dyn Vfs>| {
+            builder(files, seed).keep_log(1 << 30, FOREVER).write_buffer(1 << 10).open().expect("opened")
+        };
+        let mut db = open(&files);
+        let first = sim.op_count();
+        let mut replicas = [false, true].map(|on| Replica::copy(&db, ChangesOptions::new().include_unsynced(on)));
+        let mut moments = Vec::new();
+        for step in 0..14 {
+            match step {
+                4 => db.keyspace("users").expect("created").ingest([("key 05", "i"), ("key 07", "i")]).map(drop),
+                6 => db.flush(),
+                8 => {
+                    replicas.iter_mut().for_each(|replica| replica.changes = None);
+                    if rng.bool() {
+                        db.close().expect("closed");
+                    } else {
+                        drop(db);
+                    }
+                    db = open(&files);
+                    Ok(())
+                }
+                10 if db.get_keyspace("users").expect("asked").is_some() => db.drop_keyspace("users"),
+                12 => db.sync(),
+                _ => {
+                    write(&db, &mut rng);
+                    Ok(())
+                }
+            }
+            .expect("done");
+            for replica in &mut replicas {
+                replica.follow(&db, usize::MAX).expect("followed");
+                let (content, position) = (replica.content.clone(), replica.position);
+                moments.push(Moment { calls: sim.op_count(), content, position, options: replica.options });
+            }
+        }
+        replicas.iter_mut().for_each(|replica| replica.changes = None);
+        drop(db);
+        for (calls, policy) in sim.crash_points(first, seed).into_iter().filter(|_| rng.u8(..4) == 0) {
+            let crashed: Arc<dyn Vfs> = Arc::new(sim.crash(calls, &policy));
+            let db = open(&crashed);
+            db.flush().expect("flushed"); // What was replayed is durable then.
+            let before = |on| {
+                let options = ChangesOptions::new().include_unsynced(on);
+                moments.iter().rev().find(move |moment| moment.calls <= calls && moment.options == options)
+            };
+            for moment in [before(false), before(true)].into_iter().flatten() {
+                let Moment { content, position, options, .. } = moment;
+                let (content, position) = (content.clone(), *position);
+                let mut replica = Replica { content, position, options: *options, changes: None, taken: 0 };
+                let context = format!("seed {seed}, a crash after {calls} calls, {policy:?}, {options:?}");
+                match replica.follow(&db, 0) {
+                    Err(error) if *options != ChangesOptions::new() => {
+                        assert_eq!(error.kind(), ErrorKind::Gone, "{context}: {error:?}");
+                        refused += 1;
+                    }
+                    followed => {
+                        followed.unwrap_or_else(|error| panic!("{context}: {error:?}"));
+                        replica.expect_equal(&db, &context);
+                        continued += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(continued > 500 && refused > 20, "{continued} continued, {refused} refused");
 }

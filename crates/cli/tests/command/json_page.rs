@@ -42,7 +42,8 @@ fn every_schema_and_field_is_described() {
     let (damaged, repaired) = (dir.database("damaged", 300), dir.path("repaired"));
     let broken = files(&damaged, "sst").remove(0);
     flip(&broken, 4200, 1);
-    let commands: [&[&str]; 24] = [
+    let commands: [&[&str]; 25] = [
+        &["changes", &db],
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],

@@ -33,7 +33,8 @@ pub(super) fn opened(state: &ManifestState, report: &ReplayReport, log: LogNo) -
         log,
         after: before.map_or(LogNo(0), |(before, _)| before),
         seq: report.last_seq.max(state.last_seq),
-        is_epoch: !is_known || !report.clean,
+        // Without any log it is not known that the last process closed the database.
+        is_epoch: !is_known || !report.clean || read.is_none(),
     }
 }
 

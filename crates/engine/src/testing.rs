@@ -65,7 +65,8 @@ impl Parts {
         let keyspace = KeyspaceCore::new(KeyspaceId::DEFAULT, name, Arc::default(), memtable, None, closed);
         let keyspaces = Keyspaces::from([(KeyspaceId::DEFAULT, Arc::new(keyspace))]);
         let told = (Arc::clone(&lifecycle), Arc::clone(&telemetry));
-        let catalog = Catalog::new(&env, dir, (keyspaces, settings.keep_log), FIRST_LOG.0 + 1, told.0, told.1);
+        let catalog =
+            Catalog::new(&env, dir, (keyspaces, settings.keep_log), FIRST_LOG.0 + 1, told.0, told.1);
         let reads = Reads::new(
             &env,
             Arc::clone(&settings),

@@ -95,12 +95,15 @@ impl Replica {
                 // What a later change has made of it comes again.
                 let Some(source) = db.get_keyspace(keyspace).expect("asked") else { return };
                 let own = self.content.entry(keyspace.to_string()).or_default();
-                let stale: Vec<Vec<u8>> = own.range(first.clone()..=last.clone()).map(|(key, _)| key.clone()).collect();
+                let stale: Vec<Vec<u8>> =
+                    own.range(first.clone()..=last.clone()).map(|(key, _)| key.clone()).collect();
                 stale.iter().for_each(|key| _ = own.remove(key));
                 for entry in source.range(&first[..]..=&last[..]) {
                     let (key, value) = entry.expect("read");
                     own.insert(key.to_vec(), value.to_vec());
                 }
+                // Nothing that was read may be lost, or it would stay in the replica.
+                db.sync().expect("synced");
             }
             Change::KeyspaceCreated { keyspace, .. } => {
                 let new = self.content.entry(keyspace.to_string()).or_default();
@@ -121,7 +124,12 @@ impl Replica {
             let sides = [&self.content, &expected].map(|content| content.get(name).unwrap_or(&empty));
             let mut keys = sides.iter().flat_map(|side| side.keys());
             let other = keys.find(|key| sides[0].get(*key) != sides[1].get(*key));
-            assert_eq!(other.map(|key| key.escape_ascii().to_string()), None, "{context}: {name} at {}", self.position);
+            assert_eq!(
+                other.map(|key| key.escape_ascii().to_string()),
+                None,
+                "{context}: {name} at {}",
+                self.position
+            );
         }
         assert!(self.position.sequence <= snapshot.sequence());
     }
@@ -176,7 +184,8 @@ fn a_replica_equals_the_database_after_flushes_reopens_and_crashes() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut sim = SimFs::new();
         let files = |sim: &SimFs| Arc::new(sim.clone()) as Arc<dyn Vfs>;
-        let open = |sim: &SimFs| builder(&files(sim), seed).keep_log(1 << 30, FOREVER).open().expect("opened");
+        let open =
+            |sim: &SimFs| builder(&files(sim), seed).keep_log(1 << 30, FOREVER).open().expect("opened");
         let mut db = open(&sim);
         let mut durable = Replica::copy(&db, ChangesOptions::new());
         let mut unsynced = Replica::copy(&db, ChangesOptions::new().include_unsynced(true));
@@ -196,7 +205,8 @@ fn a_replica_equals_the_database_after_flushes_reopens_and_crashes() {
                 52 => {
                     let users = db.keyspace("users").expect("a keyspace");
                     let begin = rng.u8(..20);
-                    let pairs = (begin..begin + rng.u8(1..9)).map(|key| (format!("key {key:02}"), "ingested"));
+                    let pairs =
+                        (begin..begin + rng.u8(1..9)).map(|key| (format!("key {key:02}"), "ingested"));
                     users.ingest(pairs).expect("ingested");
                 }
                 53 => {
@@ -543,11 +553,16 @@ fn every_crash_leaves_positions_that_are_valid_or_refused() {
         };
         let mut db = open(&files);
         let first = sim.op_count();
-        let mut replicas = [false, true].map(|on| Replica::copy(&db, ChangesOptions::new().include_unsynced(on)));
+        let mut replicas =
+            [false, true].map(|on| Replica::copy(&db, ChangesOptions::new().include_unsynced(on)));
         let mut moments = Vec::new();
         for step in 0..14 {
             match step {
-                4 => db.keyspace("users").expect("created").ingest([("key 05", "i"), ("key 07", "i")]).map(drop),
+                4 => db
+                    .keyspace("users")
+                    .expect("created")
+                    .ingest([("key 05", "i"), ("key 07", "i")])
+                    .map(drop),
                 6 => db.flush(),
                 8 => {
                     replicas.iter_mut().for_each(|replica| replica.changes = None);

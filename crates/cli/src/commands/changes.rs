@@ -120,7 +120,9 @@ fn operation_text(keyspace: &str, op: &ChangeOp<'_>, show: &dyn Fn(&[u8]) -> Str
         ChangeOp::DeleteRange { start, end, .. } => {
             format!("delete_range [{keyspace}] {}..{}", show(start), end.map(show).unwrap_or_default())
         }
-        ChangeOp::Merge { key, operand, .. } => format!("merge [{keyspace}] {} + {}", show(key), show(operand)),
+        ChangeOp::Merge { key, operand, .. } => {
+            format!("merge [{keyspace}] {} + {}", show(key), show(operand))
+        }
         _ => format!("unknown [{keyspace}]"),
     }
 }

@@ -63,12 +63,8 @@ pub(super) fn checkpoint(
     state.first_log = LogNo(number + 1);
     state.log_promise = None;
     // The copy has none of the logs, and its own sequence numbers from here on.
-    let copied = HistoryEntry::Opened {
-        log: LogNo(number),
-        after: LogNo(0),
-        seq: state.last_seq,
-        is_epoch: true,
-    };
+    let copied =
+        HistoryEntry::Opened { log: LogNo(number), after: LogNo(0), seq: state.last_seq, is_epoch: true };
     state.history.extend(&[copied]);
     state.history.prune(LogNo(number), state.last_seq);
     state.next_id = number + 2;

@@ -208,7 +208,10 @@ mod tests {
     fn a_position_is_found_in_the_newest_log_that_begins_before_it() {
         let logs = logs(KeepLog::OFF, 3);
         let found = |seq| logs.find(SeqNo(seq)).map(|(log, _)| log.0);
-        assert_eq!([found(9), found(10), found(19), found(20), found(99)], [None, Some(1), Some(1), Some(2), Some(3)]);
+        assert_eq!(
+            [found(9), found(10), found(19), found(20), found(99)],
+            [None, Some(1), Some(1), Some(2), Some(3)]
+        );
         assert!(matches!(logs.after(LogNo(1)), NextLog::Log(LogNo(2), SeqNo(20))));
         assert!(matches!(logs.after(LogNo(3)), NextLog::None));
         let other = LogFile { path: path(7), ..LogFile::default() };

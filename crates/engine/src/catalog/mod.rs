@@ -26,8 +26,8 @@ use shamba_env::Env;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_memtable::Memtable;
 use shamba_table::{BirthId, TableId};
-use shamba_tree::version::{HistoryEntry, TableMeta};
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
+use shamba_tree::version::{HistoryEntry, TableMeta};
 
 pub(crate) use self::keyspace::KeyspaceCore;
 pub(crate) use self::known_logs::{Kept, KnownLog, KnownLogs, LogPin, NextLog};

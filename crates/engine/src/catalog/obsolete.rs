@@ -148,7 +148,11 @@ mod tests {
         }
         let values = ValueLog::new(&env, &dir.join("read.log"), LogNo(1), BirthId(1));
         let values_of = Arc::downgrade(&values);
-        obsolete.mark_log_obsolete(LogFile { path: dir.join("read.log"), values: values_of, ..LogFile::default() });
+        obsolete.mark_log_obsolete(LogFile {
+            path: dir.join("read.log"),
+            values: values_of,
+            ..LogFile::default()
+        });
         obsolete.mark_file_obsolete(dir.join("unread.log"));
         obsolete.collect(&env, dir, &work);
         assert!(there("read.log") && !there("unread.log") && obsolete.waiting() == 1);

@@ -59,7 +59,11 @@ impl std::fmt::Debug for ChangeBatch {
 
 impl ChangeBatch {
     /// A batch whose keyspaces have the names that `name_of` returns.
-    pub(super) fn new(epoch: u64, batch: CommittedBatch, mut name_of: impl FnMut(KeyspaceId) -> Arc<str>) -> Self {
+    pub(super) fn new(
+        epoch: u64,
+        batch: CommittedBatch,
+        mut name_of: impl FnMut(KeyspaceId) -> Arc<str>,
+    ) -> Self {
         let mut names: Vec<(KeyspaceId, Arc<str>)> = Vec::new();
         for (id, _) in encoded_ops(&batch.encoded) {
             if names.iter().all(|(known, _)| *known != id) {

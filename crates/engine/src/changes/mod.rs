@@ -33,7 +33,8 @@ pub enum Change {
     /// A batch of writes, or a single write. It is delivered as a whole.
     Batch(ChangeBatch),
     /// Tables were ingested ([`Db::ingest`]). The log does not have the entries: read the range
-    /// from the database.
+    /// from the database, and then call [`Db::sync`], because a crash may take back later writes
+    /// that were read.
     #[non_exhaustive]
     Ingested {
         /// The position after the ingest.

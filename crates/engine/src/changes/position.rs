@@ -63,7 +63,9 @@ pub(super) fn check(history: &History, position: ChangePosition, newest: SeqNo) 
     if !began.iter().any(|(known, _)| *known == epoch) {
         return Err(Error::new(
             ErrorKind::Gone,
-            format!("position {position}: epoch {epoch} is not known to this database; the present one is {current}"),
+            format!(
+                "position {position}: epoch {epoch} is not known to this database; the present one is {current}"
+            ),
         ));
     }
     let end = began.iter().filter(|(later, _)| *later > epoch).map(|(_, seq)| *seq).min();
@@ -74,9 +76,9 @@ pub(super) fn check(history: &History, position: ChangePosition, newest: SeqNo) 
                 "position {position}: a crash lost what was written after {epoch}:{end}, where the next epoch began"
             ),
         )),
-        None if sequence > newest.0 => Err(Error::invalid(format!(
-            "position {position}: the newest one is {current}:{newest}"
-        ))),
+        None if sequence > newest.0 => {
+            Err(Error::invalid(format!("position {position}: the newest one is {current}:{newest}")))
+        }
         _ => Ok(current),
     }
 }
@@ -98,7 +100,12 @@ mod tests {
         };
         let mut history = History::default();
         // The third recovery found less than the second: its tail was not synced either.
-        history.extend(&[opened(5, 0, true), opened(8, 30, false), opened(9, 100, true), opened(12, 90, true)]);
+        history.extend(&[
+            opened(5, 0, true),
+            opened(8, 30, false),
+            opened(9, 100, true),
+            opened(12, 90, true),
+        ]);
         let outcome = |epoch, sequence| {
             check(&history, ChangePosition { epoch, sequence }, SeqNo(120)).map_err(|error| error.kind())
         };

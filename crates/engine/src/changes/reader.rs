@@ -93,7 +93,10 @@ impl ChangeReader {
 
     /// What ends the wait for more changes.
     pub(super) fn awaited(&self) -> Awaited {
-        Awaited { durable: self.seq.next(), visible_after: self.include_unsynced.then_some(self.looked_through) }
+        Awaited {
+            durable: self.seq.next(),
+            visible_after: self.include_unsynced.then_some(self.looked_through),
+        }
     }
 
     /// Adds the next changes to `queue`, at least one if there is any.
@@ -211,9 +214,10 @@ fn reserves(batch: &CommittedBatch) -> Option<KeyspaceId> {
 fn name_of(core: &Core, names: &mut BTreeMap<KeyspaceId, Arc<str>>, id: KeyspaceId) -> Arc<str> {
     let find = || match core.catalog.keyspace(id) {
         Some(keyspace) => Arc::from(keyspace.name.as_str()),
-        None => {
-            core.catalog.with_state(|state| Some(Arc::from(state?.history.dropped_name(id)?))).unwrap_or_default()
-        }
+        None => core
+            .catalog
+            .with_state(|state| Some(Arc::from(state?.history.dropped_name(id)?)))
+            .unwrap_or_default(),
     };
     Arc::clone(names.entry(id).or_insert_with(find))
 }

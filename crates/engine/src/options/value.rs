@@ -14,8 +14,8 @@ use shamba_model::skip::Skipping;
 use shamba_model::{MergePolicy, Sizing};
 use shamba_table::{CacheUnit, Compression, Residency};
 
-use crate::options::settings::{Durability, KeepLog};
 use crate::options::settings::Tuning;
+use crate::options::settings::{Durability, KeepLog};
 
 /// A value with a text form. Printing and parsing restore the same value.
 pub(crate) trait OptionValue: Sized {

@@ -145,7 +145,9 @@ impl History {
     /// The name of a keyspace that was dropped.
     pub fn dropped_name(&self, keyspace: KeyspaceId) -> Option<&str> {
         self.0.iter().find_map(|entry| match entry {
-            HistoryEntry::Dropped { keyspace: dropped, name, .. } if *dropped == keyspace => Some(name.as_str()),
+            HistoryEntry::Dropped { keyspace: dropped, name, .. } if *dropped == keyspace => {
+                Some(name.as_str())
+            }
             _ => None,
         })
     }
@@ -180,7 +182,11 @@ mod tests {
     }
 
     fn dropped(seq: u64, keyspace: u32) -> HistoryEntry {
-        HistoryEntry::Dropped { seq: SeqNo(seq), keyspace: KeyspaceId(keyspace), name: format!("k{keyspace}") }
+        HistoryEntry::Dropped {
+            seq: SeqNo(seq),
+            keyspace: KeyspaceId(keyspace),
+            name: format!("k{keyspace}"),
+        }
     }
 
     #[test]
@@ -214,7 +220,10 @@ mod tests {
         history.prune(LogNo(8), SeqNo(30));
         let left = [opened(5, 0, 0, true), opened(9, 7, 40, false), dropped(45, 3), obsolete(11, 200)];
         assert_eq!(history.entries(), left);
-        assert_eq!((history.dropped_name(KeyspaceId(3)), history.dropped_name(KeyspaceId(2))), (Some("k3"), None));
+        assert_eq!(
+            (history.dropped_name(KeyspaceId(3)), history.dropped_name(KeyspaceId(2))),
+            (Some("k3"), None)
+        );
         assert_eq!(history.change_at(SeqNo(45)), Some(&dropped(45, 3)));
         for log in 20..20 + 2 * EPOCHS_MAX as u64 {
             history.extend(&[opened(log, 0, log, true)]);

@@ -147,12 +147,7 @@ fn the_description_of_the_format_page_is_what_a_manifest_prints() {
         merge_operators: vec![(KeyspaceId(0), "shamba.add-u64".to_owned())],
         first_log: Some(LogNo(2)),
         next_id: Some(4),
-        history: vec![HistoryEntry::Opened {
-            log: LogNo(2),
-            after: LogNo(0),
-            seq: SeqNo(0),
-            is_epoch: true,
-        }],
+        history: vec![HistoryEntry::Opened { log: LogNo(2), after: LogNo(0), seq: SeqNo(0), is_epoch: true }],
         ..ManifestEdit::default()
     };
     let mut state = ManifestState::default();

@@ -51,7 +51,8 @@ pub(super) fn known_logs(
     let catalog = &core.catalog;
     let files: BTreeSet<LogNo> = files.iter().filter_map(|name| parse_log_file_name(name)).collect();
     let path = |log: LogNo| catalog.dir().join(shamba_log::wal::log_file_name(log));
-    let mut newest_first = vec![KnownLog { number: log, path: path(log), base_seq, follows: None, obsolete: None }];
+    let mut newest_first =
+        vec![KnownLog { number: log, path: path(log), base_seq, follows: None, obsolete: None }];
     // The log before the last one in the list, and the last sequence number in it.
     let mut before = history.before(log);
     while let Some((number, end_seq)) = before {

@@ -16,9 +16,9 @@ use shamba_table::{BirthId, TableId};
 
 use super::load::Loaded;
 use super::*;
+use crate::version::HistoryEntry;
 use crate::version::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
-use crate::version::HistoryEntry;
 
 pub(super) const DIR: &str = "/db";
 

@@ -56,6 +56,7 @@ fn publisher() {
     let db = open(Path::new(&path));
     let mut number = check(&db);
     let changes = stream(&db, &begin);
+    println!(); // The name of the test precedes the first line.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             loop {

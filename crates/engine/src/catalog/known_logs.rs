@@ -42,7 +42,7 @@ pub(crate) struct Kept {
     pub values: Weak<ValueLog>,
 }
 
-/// What follows a log.
+/// The log after another one.
 pub(crate) enum NextLog {
     /// It is the newest log.
     None,
@@ -110,7 +110,7 @@ impl KnownLogs {
         Some((found.log.number, Arc::clone(&found.pin)))
     }
 
-    /// What follows log `number`.
+    /// The log after log `number`.
     pub fn after(&self, number: LogNo) -> NextLog {
         let logs = self.logs.lock();
         match logs.iter().find(|listed| listed.log.number > number).map(|next| &next.log) {

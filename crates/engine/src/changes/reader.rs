@@ -91,7 +91,7 @@ impl ChangeReader {
         self.epoch
     }
 
-    /// What ends the wait for more changes.
+    /// The events that end the wait for more changes.
     pub(super) fn awaited(&self) -> Awaited {
         Awaited {
             durable: self.seq.next(),

@@ -17,7 +17,7 @@ use crate::writer::{Watch, Writer};
 /// there is more to read, or it ingests, which takes much longer.
 const BUSY_LOOK: Duration = Duration::from_millis(1);
 
-/// What ends a wait.
+/// The event that ends a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Awaited {
     /// This sequence number is durable and visible.

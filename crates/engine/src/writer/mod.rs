@@ -347,7 +347,7 @@ impl Writer {
     fn publish(&self, writing: &mut Writing, seq: SeqNo) {
         self.reads.publish(seq);
         if !writing.watchers.is_empty() {
-            std::mem::take(&mut writing.watchers).into_iter().for_each(|watcher| call_unlocked(watcher));
+            std::mem::take(&mut writing.watchers).into_iter().for_each(call_unlocked);
         }
     }
 

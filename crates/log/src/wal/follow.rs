@@ -157,7 +157,7 @@ mod tests {
     use shamba_key::KeyspaceId;
 
     use super::*;
-    use crate::wal::{OpRef, WalWriter, encoded_ops};
+    use crate::wal::{OpRef, WalWriter, encode_op, encoded_ops};
 
     fn world() -> Env {
         Env::deterministic(Arc::new(MemFs::new()) as Arc<dyn Vfs>, 1)
@@ -197,6 +197,14 @@ mod tests {
         assert_eq!(read(&mut follower, 13), (vec![13], false));
         assert_eq!(read(&mut follower, 14), (vec![13, 14], false), "one record");
         assert_eq!(read(&mut follower, 15), (vec![], true));
+        // A batch is returned as a whole, or not yet.
+        let mut ops = Vec::new();
+        encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"d", value: b"v" });
+        encode_op(&mut ops, false, KeyspaceId(0), OpRef::Delete { key: b"e" });
+        wal.append_batch(SeqNo(15), 2, &ops).expect("appended");
+        wal.flush().expect("flushed");
+        assert_eq!(read(&mut follower, 15), (vec![], false));
+        assert_eq!(read(&mut follower, 16), (vec![16], false));
     }
 
     #[test]

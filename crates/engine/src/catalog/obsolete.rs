@@ -3,8 +3,8 @@
 //! A table's file is deleted when the last view that could read it is gone. The reference count of
 //! its metadata shows that: the list here holds one reference. A log that memtables refer to for
 //! values is deleted when the last of them is gone, and when no stream of changes reads it.
-//! Deletion comes after the manifest edit that makes the file obsolete is durable. A failed deletion
-//! is retried later and counted, never fatal; recovery deletes files that are left over.
+//! Deletion comes after the manifest edit that makes the file obsolete is durable. A failed
+//! deletion is retried later and counted, never fatal; recovery deletes files that are left over.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;

@@ -390,8 +390,8 @@ declare_options! {
             recorded: Recorded::OnRequest("wal-bytes"),
         }
 
-        /// Keeps obsolete logs for streams of changes: at most this many bytes, each for at most this
-        /// many milliseconds after it became obsolete.
+        /// Keeps obsolete logs for streams of changes: at most this many bytes, each for at most
+        /// this many milliseconds after it became obsolete.
         ///
         /// See [`Builder::keep_log`]. The oldest log is deleted first. An open without the option
         /// deletes all of them, so record it ([`Builder::record`]).

@@ -62,7 +62,7 @@ fn publisher() {
             loop {
                 number += 1;
                 write(&db, number).expect("the worker writes");
-                if number % 7 == 0 {
+                if number.is_multiple_of(7) {
                     db.put_with("synced", "", Durability::Sync).expect("the worker syncs");
                 }
             }

@@ -5,7 +5,7 @@
 //! | 0 | ok |
 //! | 1 | not found (`get`), or a demo whose answers were wrong |
 //! | 2 | corruption: found by `check`, or met on the way |
-//! | 3 | input or output failed; no such database |
+//! | 3 | input or output failed; no such database; a position of `changes` that is not kept |
 //! | 4 | the database is locked |
 //! | 5 | a file of a newer or unknown version |
 //! | 6 | no space |
@@ -112,7 +112,7 @@ pub fn code_of(error: &shamba::Error) -> u8 {
         ErrorKind::ReadOnly => 7,
         ErrorKind::Stalled => 8,
         ErrorKind::Invalid => USAGE,
-        ErrorKind::Io | ErrorKind::NotFound => 3,
+        ErrorKind::Io | ErrorKind::NotFound | ErrorKind::Gone => 3,
         // `Closed` cannot reach the command; kinds of later versions count as I/O failures.
         _ => 3,
     }

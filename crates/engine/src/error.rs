@@ -1,7 +1,7 @@
 //! The one public error: a kind that tells the caller how to react, and a context that says what
 //! failed and where.
 //!
-//! Many internal causes map to eleven public kinds. A corruption always names file, offset and
+//! Many internal causes map to twelve public kinds. A corruption always names file, offset and
 //! structure. `Display` prints the context alone; the cause, if there is one, is `source()`. So a
 //! program that prints the chain of sources prints nothing twice. [`Error::chain`] and `Debug`
 //! print the context and all causes.
@@ -40,6 +40,9 @@ pub enum ErrorKind {
     /// Another write has changed what a transaction depends on: begin it again, as
     /// [`Db::transact`](crate::Db::transact) does. [`Error::conflict`] names the key.
     Conflict,
+    /// The changes after a position are not kept any more, or some before it were lost in a crash
+    /// ([`Db::changes_since`](crate::Db::changes_since)): copy the database again.
+    Gone,
     /// The handle was used after `close`.
     Closed,
 }
@@ -58,6 +61,7 @@ impl ErrorKind {
             Self::Stalled => "Stalled",
             Self::Invalid => "Invalid",
             Self::Conflict => "Conflict",
+            Self::Gone => "Gone",
             Self::Closed => "Closed",
         }
     }
@@ -291,6 +295,7 @@ impl From<Error> for io::Error {
             ErrorKind::Stalled => io::ErrorKind::TimedOut,
             ErrorKind::Invalid => io::ErrorKind::InvalidInput,
             ErrorKind::Conflict => io::ErrorKind::ResourceBusy,
+            ErrorKind::Gone => io::ErrorKind::NotFound,
             ErrorKind::Closed => io::ErrorKind::Other,
         };
         Self::new(kind, error)

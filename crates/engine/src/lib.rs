@@ -64,6 +64,7 @@
 //! | consistent reads | a [`Snapshot`], [`Iter`] or [`Cursor`] shows one moment, and blocks no writer |
 //! | serializable transactions | what a [`Transaction`] that writes has read is unchanged when it commits, or it is refused, unless another [`Isolation`] was chosen; [`Db::transact`] begins again |
 //! | operands count once | what [`Db::merge`] writes without reading is applied exactly once, in the order of the writes, wherever it lies ([`merge`](mod@merge)) |
+//! | a stream of changes | [`Db::changes_since`] delivers every durable batch, whole and in order, also after a crash, as long as its log is kept |
 //! | no silent corruption | every structure on disk has a checksum; after damage a read returns the right answer or [`ErrorKind::Corruption`], which names file and offset |
 //! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB; with a budget of a few MiB, thousands of tables take some 600 bytes each on top); the process takes some 5 to 25 MiB more |
 //! | one writer process | held by a lock of the operating system: a second opener gets [`ErrorKind::Locked`] |
@@ -174,7 +175,8 @@ mod tuning;
 mod admin;
 mod database;
 
-// Transactions over whole databases.
+// Over whole databases: the stream of their changes, transactions.
+mod changes;
 mod transaction;
 
 #[cfg(test)]
@@ -185,6 +187,7 @@ use shamba_env::{ranked, sync};
 pub use admin::inspect;
 pub use admin::repair::{Loss, LostRange, RepairReport, repair, repair_within};
 pub use admin::verify::{CheckReport, Problem, check_files};
+pub use changes::{Change, ChangeBatch, ChangeOp, ChangePosition, Changes, ChangesOptions};
 pub use database::batch::Batch;
 pub use database::builder::Builder;
 pub use database::conditional::Swap;

@@ -61,6 +61,8 @@ order! {
     OBSOLETE_FILES = 36, "the obsolete files";
     /// The callbacks that wait for durable writes, which are called without it.
     DURABLE_WAITING = 37, "the callbacks for durable writes";
+    /// The logs of the database, obsolete ones that are kept among them.
+    KNOWN_LOGS = 38, "the list of logs";
     /// Reports and targets of the databases that share a budget.
     BUDGET_MEMBERS = 39, "the members of a shared budget";
     /// The observed workload.
@@ -89,6 +91,8 @@ order! {
     WARNINGS = 51, "the warnings";
     /// The info log. Held while a line is written to it.
     INFO_LOG = 52, "the info log";
+    /// Whether a stream of changes has been woken.
+    CHANGES_WOKEN = 53, "the alarm of a stream of changes";
 }
 
 #[cfg(test)]

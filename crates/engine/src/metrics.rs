@@ -81,6 +81,9 @@ macro_rules! work_counters {
             pub debt_bytes: u64,
             /// Acknowledged log bytes that are not yet synced.
             pub unsynced_bytes: u64,
+            /// Bytes of obsolete logs that are kept for streams of changes
+            /// ([`Builder::keep_log`](crate::Builder::keep_log)).
+            pub kept_log_bytes: u64,
             /// Obsolete files that are not removed yet because a reader uses them.
             pub obsolete_files: u64,
             /// Tables of all keyspaces that the memory budget keeps closed: each use opens them.

@@ -67,6 +67,7 @@ impl Parts {
         let keyspaces = Keyspaces::from([(KeyspaceId::DEFAULT, Arc::new(keyspace))]);
         let told = (Arc::clone(&lifecycle), Arc::clone(&telemetry));
         let expiry = Arc::new(ExpiryClock::new(Arc::clone(&env.clock), None));
+        let keyspaces = (keyspaces, settings.keep_log);
         let catalog = Catalog::new(&env, dir, keyspaces, FIRST_LOG.0 + 1, told, Arc::clone(&expiry));
         let reads = Reads::new(
             &env,

@@ -13,16 +13,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use shamba::merge::AddU64;
-use shamba::{Db, Durability, Keyspace, KeyspaceOptions, MergePolicy};
+use shamba::{Builder, Db, Durability, Keyspace, KeyspaceOptions, MergePolicy};
 use shamba_tests::invariants::World;
 use shamba_tests::tally::Tally;
 
-const VARIABLE: &str = "SHAMBA_KILL_WORKER";
+pub const VARIABLE: &str = "SHAMBA_KILL_WORKER";
 const CYCLES: u32 = 12;
 
 fn open(path: &Path) -> shamba::Result<Db> {
+    open_with(path, |builder| builder)
+}
+
+pub fn open_with(path: &Path, set: impl FnOnce(Builder) -> Builder) -> shamba::Result<Db> {
     // So small that the kill often hits a flush or a compaction.
-    Db::builder(path)
+    set(Db::builder(path))
         .write_buffer(8 << 10)
         .experimental(|e| e.file_size(16 << 10))
         .size_ratio(2.0)
@@ -32,7 +36,7 @@ fn open(path: &Path) -> shamba::Result<Db> {
 }
 
 /// Batch `number`: two keys that must always agree, and the newest number.
-fn write(db: &Db, number: u64) -> shamba::Result<()> {
+pub fn write(db: &Db, number: u64) -> shamba::Result<()> {
     let mut batch = db.batch();
     batch.put(format!("left/{number:08}"), number.to_string());
     batch.put(format!("right/{number:08}"), "x".repeat((number % 200) as usize));
@@ -41,7 +45,7 @@ fn write(db: &Db, number: u64) -> shamba::Result<()> {
 }
 
 /// The newest batch; every batch up to it must be complete.
-fn check(db: &Db) -> u64 {
+pub fn check(db: &Db) -> u64 {
     let newest = db.get("newest").expect("get").map_or(0, |value| {
         let text = std::str::from_utf8(&value).expect("a number");
         text.parse::<u64>().expect("a number")
@@ -77,16 +81,17 @@ fn worker() {
 }
 
 /// The largest number of a table file, which indicates how many were written.
-fn newest(path: &Path) -> u64 {
+pub fn newest(path: &Path) -> u64 {
     let entries = std::fs::read_dir(path).expect("list").map(|entry| entry.expect("list").file_name());
     let names = entries.filter_map(|name| name.into_string().ok());
     names.filter_map(|name| name.strip_suffix(".sst")?.parse().ok()).max().unwrap_or(0)
 }
 
-fn spawn(worker: &str, path: &Path) -> Child {
+pub fn spawn(worker: &str, path: &Path, variables: &[(&str, &str)]) -> Child {
     Command::new(std::env::current_exe().expect("a test knows its own binary"))
         .args([worker, "--exact", "--nocapture", "--test-threads=1"])
         .env(VARIABLE, path)
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -103,7 +108,7 @@ fn acknowledged_writes_survive_kill_9() {
     let mut rng = fastrand::Rng::with_seed(9);
     let (mut survived, mut kills, mut newest_file) = (0, 0, 0);
     for cycle in 0..CYCLES {
-        let mut worker = spawn("kill::worker", &path);
+        let mut worker = spawn("kill::worker", &path, &[]);
         let lines = BufReader::new(worker.stdout.take().expect("piped")).lines();
         // Killed in the middle of a write: the worker does not wait for the parent to count.
         let until = survived + rng.u64(1..400);
@@ -174,7 +179,7 @@ fn acknowledged_transactions_survive_kill_9() {
     let mut rng = fastrand::Rng::with_seed(10);
     let (mut survived, mut kills, mut newest_file) = (vec![0; THREADS], 0, 0);
     for cycle in 0..CYCLES {
-        let mut worker = spawn("kill::transactor", &path);
+        let mut worker = spawn("kill::transactor", &path, &[]);
         let lines = BufReader::new(worker.stdout.take().expect("piped")).lines();
         let (mut acked, mut left) = (survived.clone(), rng.u64(1..400));
         for line in lines {
@@ -260,7 +265,7 @@ fn acknowledged_increments_count_once_after_kill_9() {
     let (mut survived, mut all_survived) = (vec![0; THREADS], 0);
     let (mut kills, mut newest_file) = (0, 0);
     for cycle in 0..CYCLES {
-        let mut worker = spawn("kill::counting", &path);
+        let mut worker = spawn("kill::counting", &path, &[]);
         let lines = BufReader::new(worker.stdout.take().expect("piped")).lines();
         let (mut acked, mut left) = (survived.clone(), rng.u64(1..600));
         // Read to the end, so that at most one increment of each thread is not acknowledged.

@@ -4,6 +4,7 @@
 //! module's header names its letter in the reliability plan.
 
 mod bad_input;
+mod changes;
 mod concurrency;
 mod corruption;
 mod coverage;

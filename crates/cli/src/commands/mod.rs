@@ -2,6 +2,7 @@
 
 mod batch;
 mod bench;
+mod changes;
 mod check;
 mod checkpoint;
 mod compact;
@@ -68,6 +69,8 @@ pub enum Command {
     Checkpoint(checkpoint::CheckpointArgs),
     /// Compact each keyspace into one run
     Compact(compact::CompactArgs),
+    /// Print the changes that the logs still have, oldest first
+    Changes(changes::ChangesArgs),
     /// Describe a table file
     Table(table::TableArgs),
     /// Describe a write-ahead log file
@@ -117,6 +120,7 @@ impl Command {
             Self::Repair(args) => repair::run(&args, out),
             Self::Checkpoint(args) => checkpoint::run(&args),
             Self::Compact(args) => compact::run(&args),
+            Self::Changes(args) => changes::run(&args, out),
             Self::Table(args) => table::run(&args, out),
             Self::Wal(args) => wal::run(&args, out),
             Self::Manifest(args) => manifest::run(&args, out),

@@ -43,6 +43,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "runs": stats.runs,
             "debt_bytes": stats.debt_bytes,
             "unsynced_bytes": stats.unsynced_bytes,
+            "kept_log_bytes": stats.kept_log_bytes,
             "tables_closed": stats.tables_closed,
             "oldest_tombstone_age_ms": stats.oldest_tombstone_age_ms,
             "levels": json::levels(&stats),

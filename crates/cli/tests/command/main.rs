@@ -3,6 +3,7 @@
 mod bad_input;
 mod batch;
 mod bench;
+mod changes;
 mod demo;
 mod inspect;
 mod json_page;

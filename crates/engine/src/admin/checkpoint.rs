@@ -10,6 +10,7 @@ use shamba_env::{Env, LockKind, append_all};
 use shamba_key::LogNo;
 use shamba_log::wal::WalWriter;
 use shamba_table::table_file_name;
+use shamba_tree::version::HistoryEntry;
 use shamba_tree::version::manifest::ManifestWriter;
 
 use crate::catalog::Catalog;
@@ -61,6 +62,11 @@ pub(super) fn checkpoint(
     let number = catalog.new_id();
     state.first_log = LogNo(number + 1);
     state.log_promise = None;
+    // The copy has none of the logs, and its own sequence numbers from here on.
+    let copied =
+        HistoryEntry::Opened { log: LogNo(number), after: LogNo(0), seq: state.last_seq, is_epoch: true };
+    state.history.extend(&[copied]);
+    state.history.prune(LogNo(number), state.last_seq);
     state.next_id = number + 2;
     let mut wal = WalWriter::create(env, target, state.first_log, None, state.last_seq)?;
     wal.sync()?;

@@ -62,6 +62,11 @@ impl Catalog {
             self.lifecycle.fail(&error);
             error
         })?;
+        if !edit.history.is_empty() {
+            if let Some((log, seq)) = self.logs.oldest() {
+                next.history.prune(log, seq);
+            }
+        }
         debug_assert!(next.last_seq >= installing.state.last_seq, "an edit takes sequence numbers back");
         debug_assert!(next.next_id >= installing.state.next_id, "an edit takes numbers of files back");
         debug_assert!(

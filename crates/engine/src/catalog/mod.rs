@@ -12,6 +12,7 @@
 mod edits;
 mod install;
 mod keyspace;
+mod known_logs;
 mod obsolete;
 mod published;
 
@@ -26,16 +27,18 @@ use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_memtable::Memtable;
 use shamba_table::{BirthId, TableId};
 use shamba_tree::expiry::ExpiryClock;
-use shamba_tree::version::TableMeta;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
+use shamba_tree::version::{HistoryEntry, TableMeta};
 
 pub(crate) use self::keyspace::KeyspaceCore;
+pub(crate) use self::known_logs::{Kept, KnownLog, KnownLogs, LogPin, NextLog};
 pub(crate) use self::obsolete::LogFile;
 use self::obsolete::ObsoleteFiles;
 use crate::error::{Error, Result};
 use crate::key_range::check_keyspace_name;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
+use crate::options::settings::KeepLog;
 use crate::ranked::Ranked;
 use crate::telemetry::Telemetry;
 
@@ -72,6 +75,7 @@ pub(crate) struct Catalog {
     /// `None` when read-only.
     installing: Ranked<Option<Installing>>,
     obsolete: ObsoleteFiles,
+    logs: KnownLogs,
     next_id: AtomicU64,
     lifecycle: Arc<Lifecycle>,
     telemetry: Arc<Telemetry>,
@@ -81,11 +85,12 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// The catalog of the database in `dir`. Numbers begin at `next_id`.
+    /// The catalog of the database in `dir`. Numbers begin at `next_id`. Obsolete logs are kept
+    /// within `keep_log`.
     pub fn new(
         env: &Env,
         dir: &Path,
-        keyspaces: Keyspaces,
+        (keyspaces, keep_log): (Keyspaces, KeepLog),
         next_id: u64,
         (lifecycle, telemetry): (Arc<Lifecycle>, Arc<Telemetry>),
         expiry: Arc<ExpiryClock>,
@@ -96,6 +101,7 @@ impl Catalog {
             keyspaces: ArcSwap::from_pointee(keyspaces),
             installing: Ranked::new(lock_order::INSTALLING, None),
             obsolete: ObsoleteFiles::default(),
+            logs: KnownLogs::new(keep_log),
             next_id: AtomicU64::new(next_id),
             lifecycle,
             telemetry,
@@ -244,13 +250,44 @@ impl Catalog {
         self.obsolete.mark_file_obsolete(path);
     }
 
-    /// Marks a log obsolete; readers of its values may remain.
+    /// Marks a log obsolete; readers of its values may remain, and it may be kept for streams of
+    /// changes.
     pub fn mark_log_obsolete(&self, log: LogFile) {
-        self.obsolete.mark_log_obsolete(log);
+        let bytes = if self.logs.keeps() { self.file_bytes(&log.path) } else { 0 };
+        if let Some(unknown) = self.logs.mark_obsolete(log, bytes, self.env.clock.unix_ms()) {
+            self.obsolete.mark_log_obsolete(unknown);
+        }
+    }
+
+    /// Length of a file; 0 if it cannot be told.
+    pub fn file_bytes(&self, path: &Path) -> u64 {
+        self.env.vfs.open_read(path).and_then(|file| file.len()).unwrap_or(0)
+    }
+
+    /// The logs that hold a continuous part of the changes.
+    pub fn logs(&self) -> &KnownLogs {
+        &self.logs
+    }
+
+    /// The entry of the history for logs below `below`, which are obsolete from now on; none if
+    /// there are none, or if obsolete logs are not kept.
+    pub fn obsolete_below(&self, below: LogNo) -> Option<HistoryEntry> {
+        let (last, seq) = self.logs.before(below).filter(|_| self.logs.keeps())?;
+        Some(HistoryEntry::Obsolete { below, last, seq, unix_ms: self.env.clock.unix_ms() })
+    }
+
+    /// Deletes the logs whose time is over, if obsolete logs are kept.
+    pub fn expire_logs(&self) {
+        if self.logs.keeps() {
+            self.remove_obsolete_files();
+        }
     }
 
     /// Deletes obsolete files without readers.
     pub fn remove_obsolete_files(&self) {
+        for log in self.logs.expired(self.env.clock.unix_ms()) {
+            self.obsolete.mark_log_obsolete(log);
+        }
         self.obsolete.collect(&self.env, &self.dir, self.telemetry.work());
     }
 

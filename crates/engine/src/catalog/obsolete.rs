@@ -2,9 +2,9 @@
 //!
 //! A table's file is deleted when the last view that could read it is gone. The reference count of
 //! its metadata shows that: the list here holds one reference. A log that memtables refer to for
-//! values is deleted when the last of them is gone. Deletion comes after the manifest edit that
-//! makes the file obsolete is durable. A failed deletion is retried later and counted, never fatal;
-//! recovery deletes files that are left over.
+//! values is deleted when the last of them is gone, and when no stream of changes reads it.
+//! Deletion comes after the manifest edit that makes the file obsolete is durable. A failed
+//! deletion is retried later and counted, never fatal; recovery deletes files that are left over.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -25,6 +25,8 @@ pub(crate) struct LogFile {
     pub path: PathBuf,
     /// Kept alive by the memtables whose values are in the file.
     pub values: Weak<ValueLog>,
+    /// Kept alive by the streams of changes that read the file.
+    pub readers: Weak<()>,
 }
 
 /// Obsolete files to be deleted.
@@ -59,7 +61,7 @@ impl ObsoleteFiles {
 
     /// Marks a file obsolete that has no readers.
     pub fn mark_file_obsolete(&self, path: PathBuf) {
-        self.mark_log_obsolete(LogFile { path, values: Weak::new() });
+        self.mark_log_obsolete(LogFile { path, ..LogFile::default() });
     }
 
     /// Marks a log obsolete; readers of its values may remain.
@@ -78,8 +80,8 @@ impl ObsoleteFiles {
             removed_all &= removed;
             !removed
         });
-        self.files.lock().retain(|LogFile { path, values }| {
-            if values.strong_count() > 0 {
+        self.files.lock().retain(|LogFile { path, values, readers }| {
+            if values.strong_count() > 0 || readers.strong_count() > 0 {
                 return true;
             }
             let removed = remove(env, path);
@@ -145,7 +147,12 @@ mod tests {
             vfs.create(&dir.join(name)).expect("created");
         }
         let values = ValueLog::new(&env, &dir.join("read.log"), LogNo(1), BirthId(1));
-        obsolete.mark_log_obsolete(LogFile { path: dir.join("read.log"), values: Arc::downgrade(&values) });
+        let values_of = Arc::downgrade(&values);
+        obsolete.mark_log_obsolete(LogFile {
+            path: dir.join("read.log"),
+            values: values_of,
+            ..LogFile::default()
+        });
         obsolete.mark_file_obsolete(dir.join("unread.log"));
         obsolete.collect(&env, dir, &work);
         assert!(there("read.log") && !there("unread.log") && obsolete.waiting() == 1);

@@ -11,6 +11,7 @@ mod deprecated;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use shamba_env::{Env, SlowFs, UnmappedLogs};
 
@@ -111,6 +112,15 @@ impl Builder {
         set(&mut experimental);
         self.changes.append(&mut experimental.into_changes());
         self
+    }
+
+    /// Keeps logs that recovery no longer needs for streams of changes ([`Db::changes_since`]): at
+    /// most `bytes` of them, and each for at most `age` after it became obsolete. The oldest one is
+    /// deleted first. Default: none, so a stream may fall back by about one write buffer. An open
+    /// without this option deletes them all, so [record](Self::record) it.
+    #[must_use]
+    pub fn keep_log(self, bytes: u64, age: Duration) -> Self {
+        self.experimental(|options| options.keep_log((bytes, age)))
     }
 
     /// Files, clock, randomness and threads. Default: the real ones.

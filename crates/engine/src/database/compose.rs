@@ -74,6 +74,7 @@ pub(super) fn compose(
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let next_id = state.next_id.max(beyond_files);
     let expiry = Arc::new(ExpiryClock::new(Arc::clone(&env.clock), state.time_ms));
+    let keyspaces = (keyspaces, settings.keep_log);
     let catalog = Catalog::new(&env, dir, keyspaces, next_id, told(), Arc::clone(&expiry));
     let catalog = Arc::new(catalog);
     let reads = Arc::new(Reads::new(

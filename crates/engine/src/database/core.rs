@@ -74,6 +74,7 @@ impl Core {
             scheduler: Arc::clone(&self.scheduler),
             residency: Arc::clone(&self.residency),
             tuning: Arc::clone(&self.tuning),
+            catalog: Arc::clone(&self.catalog),
             holds_filters: self.settings.filter_residency != Residency::Pinned
                 || self.memory.member().is_some(),
             is_read_only: self.lifecycle.is_read_only(),
@@ -139,6 +140,7 @@ struct DatabaseSteps {
     scheduler: Arc<Scheduler>,
     residency: Arc<ResidencyManager>,
     tuning: Arc<DesignTuning>,
+    catalog: Arc<Catalog>,
     /// Whether filters and indexes, or databases, compete for memory.
     holds_filters: bool,
     is_read_only: bool,
@@ -157,6 +159,7 @@ impl Steps for DatabaseSteps {
             Lane::Flush | Lane::Compaction => self.scheduler.step(lane),
             Lane::Upkeep => {
                 self.scheduler.follow_budget();
+                self.catalog.expire_logs();
                 let memory = self.holds_filters.then(|| self.residency.look());
                 let tuning = (!self.is_read_only).then(|| self.tuning.look());
                 Next::After(memory.into_iter().chain(tuning).min().unwrap_or(Duration::MAX))

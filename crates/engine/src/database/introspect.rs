@@ -32,6 +32,7 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     stats.emulated = core.env.vfs.is_emulated();
     stats.debt_bytes = core.scheduler.debt_bytes();
     stats.unsynced_bytes = core.writer.unsynced_bytes();
+    stats.kept_log_bytes = core.catalog.logs().kept_bytes();
     stats.iterators_revoked = core.reads.iterators().revoked();
     let walked = core.reads.iterators().walked();
     (stats.ranges, stats.range_entries) = (walked.ranges, walked.entries);

@@ -17,6 +17,7 @@
 //! Files that the current manifest does not name are removed at the end; no version needs them.
 
 mod deferred;
+mod known_logs;
 mod locking;
 mod rebuild;
 
@@ -47,6 +48,7 @@ use shamba_tree::version::manifest::{
 };
 use shamba_tree::version::{ManifestEdit, OpenTables, Pairs, TableMeta};
 
+use self::known_logs::{known_logs, opened};
 use self::locking::lock_directory;
 use self::rebuild::{Place, Rebuilt, Tail};
 
@@ -283,6 +285,22 @@ fn begin(
     };
     let (mut edit, place) = replayed.finish(report, last_seq, edit)?;
     let log = core.catalog.new_log_no();
+    let (first_needed, base_seq) = match &place {
+        Place::Deferred(..) => (state.first_log, last_seq),
+        Place::Copied(tail) => (log, tail.base_seq().unwrap_or_default()),
+        Place::Tables => (log, last_seq),
+    };
+    edit.history = vec![opened(&state, report, log)];
+    let mut history = state.history.clone();
+    history.extend(&edit.history);
+    let known_logs = known_logs(core, &history, (report, files), (log, base_seq), first_needed);
+    if let Some(oldest) = known_logs.first() {
+        state.history.prune(oldest.number, oldest.base_seq);
+    }
+    known_logs.into_iter().for_each(|log| core.catalog.logs().add(log));
+    if first_needed > state.first_log {
+        edit.history.extend(core.catalog.obsolete_below(first_needed));
+    }
     if let Place::Deferred(generations, predecessor) = place {
         // The old logs remain the valid ones. Without the new manifest the new log is an empty one
         // that follows them.
@@ -394,7 +412,8 @@ fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files
         .collect();
     for name in files {
         let is_obsolete = parse_table_file_name(name).is_some_and(|table| !named.contains(&table.0))
-            || parse_log_file_name(name).is_some_and(|log| log < first_log)
+            || parse_log_file_name(name)
+                .is_some_and(|log| log < first_log && !core.catalog.logs().contains(log))
             || parse_side_file_name(name).is_some()
             || (parse_manifest_file_name(name).is_some() && Some(name) != manifest.as_ref())
             || name == CURRENT_TEMPORARY

@@ -28,6 +28,10 @@ impl Snapshot {
         Self { keyspace, ..self.clone() }
     }
 
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
+    }
+
     /// The sequence number at which the snapshot reads.
     pub fn sequence(&self) -> u64 {
         self.guard.seq().0

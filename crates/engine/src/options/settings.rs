@@ -11,6 +11,8 @@
 pub(crate) mod live;
 mod tuning;
 
+use std::time::Duration;
+
 use shamba_filter::{FilterLayout, Modules};
 use shamba_model::memory::constants::RECORDS_MAX_PART;
 use shamba_model::{Design, Sizing};
@@ -50,6 +52,31 @@ impl Durability {
     /// [`Durability::Interval`] with the default byte budget of 8 MiB.
     pub fn interval_ms(ms: u64) -> Self {
         Self::Interval { ms, bytes: 8 << 20 }
+    }
+}
+
+/// Limits of the obsolete logs that are kept for streams of changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeepLog {
+    /// Maximum bytes of all of them; 0 keeps none.
+    pub bytes: u64,
+    /// Maximum time since a log became obsolete.
+    pub age: Duration,
+}
+
+impl KeepLog {
+    /// No obsolete log is kept.
+    pub const OFF: Self = Self { bytes: 0, age: Duration::ZERO };
+
+    /// Whether obsolete logs are kept.
+    pub fn is_on(self) -> bool {
+        self.bytes > 0
+    }
+}
+
+impl From<(u64, Duration)> for KeepLog {
+    fn from((bytes, age): (u64, Duration)) -> Self {
+        Self { bytes, age }
     }
 }
 

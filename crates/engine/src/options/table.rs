@@ -23,7 +23,7 @@ use super::{OptionInfo, Range, Recorded};
 use crate::Builder;
 use crate::options::experimental::Experimental;
 use crate::options::settings::Tuning;
-use crate::options::settings::{Durability, Live, LiveSettings};
+use crate::options::settings::{Durability, KeepLog, Live, LiveSettings};
 use shamba_model::memory::constants::BUDGET_BYTES_MIN;
 
 const FILE_BYTES: Range = Range::Bytes(1 << 10, 1 << 40);
@@ -389,6 +389,14 @@ declare_options! {
             value: "SIZE", unit: "bytes", range: Range::Bytes(1 << 10, 1 << 50),
             recorded: Recorded::OnRequest("wal-bytes"),
         }
+
+        /// Keeps obsolete logs for streams of changes: at most this many bytes, each for at most
+        /// this many milliseconds after it became obsolete.
+        ///
+        /// See [`Builder::keep_log`]. The oldest log is deleted first. An open without the option
+        /// deletes all of them, so record it ([`Builder::record`]).
+        "keep-log" => keep_log(within: (u64, Duration)) field keep_log: KeepLog = KeepLog::OFF;
+        { value: "BYTES:MS|off", recorded: Recorded::OnRequest("keep-log"), has_flag: true, }
 
         /// Level-0 runs that start a compaction of level 0.
         "l0-compaction-trigger" => l0_compaction_trigger(runs: u32)

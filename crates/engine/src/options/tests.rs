@@ -44,6 +44,7 @@ fn drawn(option: &OptionInfo, rng: &mut fastrand::Rng) -> String {
         "ribbon:D" => format!("ribbon:{}", rng.u8(1..=3)),
         "ribbon:D:S" => format!("ribbon:{}:{}", rng.u8(2..=3), rng.u16(1..=999)),
         "modular:D:S" => format!("modular:{}:{}", rng.u8(2..=7), rng.u16(1..=999)),
+        "BYTES:MS" => format!("{}:{}", rng.u64(1..=1 << 40), rng.u64(0..=1 << 40)),
         word => word.to_owned(),
     }
 }

@@ -14,8 +14,8 @@ use shamba_model::skip::Skipping;
 use shamba_model::{MergePolicy, Sizing};
 use shamba_table::{CacheUnit, Compression, Residency};
 
-use crate::options::settings::Durability;
 use crate::options::settings::Tuning;
+use crate::options::settings::{Durability, KeepLog};
 
 /// A value with a text form. Printing and parsing restore the same value.
 pub(crate) trait OptionValue: Sized {
@@ -121,6 +121,24 @@ impl OptionValue for Durability {
             Self::NoSync => "never".to_owned(),
             Self::Buffered => "buffered".to_owned(),
             Self::Interval { ms, bytes } => format!("{ms}:{bytes}"),
+        }
+    }
+}
+
+/// `BYTES:MS`, or `off`.
+impl OptionValue for KeepLog {
+    fn parse(text: &str) -> Option<Self> {
+        if text == "off" {
+            return Some(Self::OFF);
+        }
+        let (bytes, ms) = text.split_once(':')?;
+        Some(Self { bytes: bytes.parse().ok()?, age: Duration::from_millis(ms.parse().ok()?) })
+    }
+
+    fn print(&self) -> String {
+        match self.is_on() {
+            true => format!("{}:{}", self.bytes, self.age.as_millis()),
+            false => "off".to_owned(),
         }
     }
 }

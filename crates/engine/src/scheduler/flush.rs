@@ -124,6 +124,9 @@ impl Flusher {
                 last_seq: Some(generation.last_seq),
                 ..ManifestEdit::default()
             };
+            if generation.next_log > state.first_log {
+                edit.history.extend(self.catalog.obsolete_below(generation.next_log));
+            }
             for (keyspace, uses) in outputs {
                 if !state.keyspaces.contains_key(&keyspace) {
                     self.catalog.mark_tables_obsolete(uses.into_iter().map(|table| table.meta));

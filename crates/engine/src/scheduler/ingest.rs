@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use shamba_key::{EntryKind, SeqNo};
 use shamba_model::MAX_LEVELS;
 
@@ -14,7 +16,7 @@ use crate::writer::operations::check_op;
 use shamba_log::wal::OpRef;
 use shamba_tree::compaction::fold::FoldOutput;
 use shamba_tree::records::RecordEdit;
-use shamba_tree::version::{Change, KeyRange, ManifestEdit, Version, VersionEdit};
+use shamba_tree::version::{Change, HistoryEntry, KeyRange, ManifestEdit, Version, VersionEdit};
 
 /// An ingest recomputes its table size after this many pairs.
 const SIZED_EVERY_PAIRS: u64 = 1024;
@@ -47,6 +49,7 @@ impl Flusher {
         let options = self.output_options(keyspace, level, bits);
         let mut output =
             Output::new(&self.table_files, self.memory.as_ref(), options, KeyRange::everything(), Vec::new());
+        let mut first_key = Bytes::new();
         let mut last_key: Option<Vec<u8>> = None;
         let mut count = 0u64;
         let mut pairs = OfUser(beyond_ranks(|| Some(pairs.into_iter())));
@@ -70,6 +73,9 @@ impl Flusher {
                     let payload = expiry.encode(value.as_ref());
                     output.add(key, None, seq, EntryKind::PutWithExpiry, &payload)?;
                 }
+            }
+            if count == 0 {
+                first_key = Bytes::copy_from_slice(key);
             }
             last_key = Some(key.to_vec());
             count += 1;
@@ -96,7 +102,19 @@ impl Flusher {
                 check_nothing_above(&keyspace.version, level)?;
             }
             crate::statistics::begin(keyspace, &beginning, self.env.clock.now_us());
-            Ok(ManifestEdit { versions: vec![edit], last_seq: Some(seq), ..ManifestEdit::default() })
+            let ingested = last_key.filter(|_| !self.settings.no_wal).map(|last| HistoryEntry::Ingested {
+                seq,
+                keyspace: keyspace.id,
+                entries: count,
+                first: first_key,
+                last: last.into(),
+            });
+            Ok(ManifestEdit {
+                versions: vec![edit],
+                last_seq: Some(seq),
+                history: ingested.into_iter().collect(),
+                ..ManifestEdit::default()
+            })
         })?;
         Ok((count, records))
     }

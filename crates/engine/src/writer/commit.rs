@@ -120,7 +120,7 @@ impl Groups for Writer {
             writing.active.note_tombstone(|| self.clock.unix_ms());
         }
         writing.last_seq = seq;
-        self.reads.publish(seq);
+        self.publish(writing, seq);
         drop(noting);
         count(self.telemetry.work(), batches, &tally);
         // The group is already committed, so a failed rotation must not fail it.

@@ -44,6 +44,11 @@ impl Durable {
         seq.0 <= self.seq.load(Ordering::Acquire)
     }
 
+    /// Every write up to this one is durable.
+    pub fn seq(&self) -> SeqNo {
+        SeqNo(self.seq.load(Ordering::Acquire))
+    }
+
     /// Notes that every write up to `seq` is durable.
     pub fn advance(&self, seq: SeqNo) {
         if self.seq.fetch_max(seq.0, Ordering::AcqRel) >= seq.0 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
 use shamba_tree::merging::Merging;
-use shamba_tree::version::{ManifestEdit, Pairs, Version};
+use shamba_tree::version::{HistoryEntry, ManifestEdit, Pairs, Version};
 
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
@@ -88,10 +88,16 @@ impl Writer {
         let of_open = self.given().and_then(|given| given.get(name));
         let given = KeyspaceOptions::first_given(options, of_open);
         self.begin_expiry_for(&given)?;
+        let seq = self.reserve_change(id, &mut writing)?;
         self.catalog.install(&[], Vec::new(), |_| {
-            let keyspaces_created = vec![(id, name.to_owned(), given.settings())];
-            let merge_operators = merging.iter().map(|merging| (id, merging.name().to_owned())).collect();
-            Ok(ManifestEdit { keyspaces_created, merge_operators, ..ManifestEdit::default() })
+            let created = |seq| HistoryEntry::Created { seq, keyspace: id, name: name.to_owned() };
+            Ok(ManifestEdit {
+                keyspaces_created: vec![(id, name.to_owned(), given.settings())],
+                merge_operators: merging.iter().map(|merging| (id, merging.name().to_owned())).collect(),
+                last_seq: seq,
+                history: seq.map(created).into_iter().collect(),
+                ..ManifestEdit::default()
+            })
         })?;
         let version = Arc::new(Version::empty());
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
@@ -102,6 +108,7 @@ impl Writer {
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
         assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");
+        self.publish_change(&mut writing, seq);
         Ok(keyspace)
     }
 
@@ -138,13 +145,18 @@ impl Writer {
         let mut writing = self.writing.lock();
         let found = self.catalog.named(name);
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
-        if !self.settings.no_wal {
-            // The drop is durable at once; the writes before it must not be lost.
-            self.sync_log(&mut writing)?;
-        }
+        // This syncs the log. The drop is durable at once; the writes before it must not be lost.
+        let seq = self.reserve_change(keyspace.id, &mut writing)?;
         keyspace.dropped.store(true, Ordering::Release);
         let dropped = self.catalog.install(&[], Vec::new(), |_| {
-            Ok(ManifestEdit { keyspaces_dropped: vec![keyspace.id], ..ManifestEdit::default() })
+            let (id, name) = (keyspace.id, &keyspace.name);
+            let dropped = |seq| HistoryEntry::Dropped { seq, keyspace: id, name: name.clone() };
+            Ok(ManifestEdit {
+                keyspaces_dropped: vec![id],
+                last_seq: seq,
+                history: seq.map(dropped).into_iter().collect(),
+                ..ManifestEdit::default()
+            })
         });
         if let Err(error) = dropped {
             keyspace.dropped.store(false, Ordering::Release);
@@ -157,6 +169,7 @@ impl Writer {
             "keyspace {} takes writes after its drop",
             keyspace.id
         );
+        self.publish_change(&mut writing, seq);
         if let Some(background) = self.background.get() {
             background.forget(keyspace.id);
         }
@@ -209,7 +222,7 @@ impl Writer {
             noting
         });
         assert_eq!(writing.last_seq, seq, "a write ran while tables were added");
-        self.reads.publish(seq);
+        self.publish(&mut writing, seq);
         // The tables are durable, and so is everything before them.
         self.durable.advance(seq);
         drop(kept);
@@ -221,6 +234,20 @@ impl Writer {
             self.background.run_inline();
         }
         Ok(count)
+    }
+
+    /// Takes the next sequence number for a change of the list of keyspaces, which is then part of
+    /// the streams of changes; none without a log. The edit that performs the change has an entry
+    /// of the history with it.
+    fn reserve_change(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<Option<SeqNo>> {
+        if self.settings.no_wal { Ok(None) } else { self.reserve_seq(keyspace, writing).map(Some) }
+    }
+
+    /// Makes a change with the sequence number `seq` visible to streams of changes.
+    fn publish_change(&self, writing: &mut Writing, seq: Option<SeqNo>) {
+        if let Some(seq) = seq {
+            self.publish(writing, seq);
+        }
     }
 
     /// Takes the next sequence number for entries that are not logged.

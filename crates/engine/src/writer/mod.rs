@@ -63,7 +63,7 @@ use crate::options::keyspace::GivenOptions;
 use crate::options::settings::{Durability, Settings};
 use crate::ranked::Ranked;
 use crate::reads::Reads;
-use crate::telemetry::{Telemetry, hold_events};
+use crate::telemetry::{Telemetry, call_unlocked, hold_events};
 use crate::trace::TraceRecorder;
 
 /// The state that one group at a time changes.
@@ -72,6 +72,21 @@ struct Writing {
     /// The last sequence number assigned.
     last_seq: SeqNo,
     active: ActiveMemtables,
+    /// Called once after the next write is visible.
+    watchers: Vec<Watcher>,
+}
+
+/// A function that is called once, without locks.
+type Watcher = Box<dyn FnOnce() + Send>;
+
+/// Outcome of [`Writer::watch`].
+pub(crate) enum Watch {
+    /// A later write is visible already.
+    Ready,
+    /// The function will be called.
+    Set,
+    /// Another thread holds the writer's lock.
+    Busy,
 }
 
 /// Writes batches to a database.
@@ -139,7 +154,7 @@ impl Writer {
             commits: CommitQueue::new(&env.clock),
             writing: Ranked::new(
                 lock_order::WRITING,
-                Writing { log, last_seq, active: ActiveMemtables::new(&ledger) },
+                Writing { log, last_seq, active: ActiveMemtables::new(&ledger), watchers: Vec::new() },
             ),
             sealed,
             schedule,
@@ -177,15 +192,15 @@ impl Writer {
     }
 
     /// Begins to accept writes after `last_seq`, into `wal` unless the database has no log.
+    ///
+    /// The entries up to there are in tables, or in a copy in `wal` that is synced.
     pub fn begin(&self, last_seq: SeqNo, wal: Option<WalWriter>) {
-        let is_all_in_tables = self.begin_with(last_seq, wal);
-        if is_all_in_tables {
-            self.durable.advance(last_seq);
-        }
+        self.begin_with(last_seq, wal);
+        self.durable.advance(last_seq);
     }
 
-    /// Begins to accept writes after `last_seq`. Returns whether no memtable has entries.
-    fn begin_with(&self, last_seq: SeqNo, wal: Option<WalWriter>) -> bool {
+    /// Begins to accept writes after `last_seq`.
+    fn begin_with(&self, last_seq: SeqNo, wal: Option<WalWriter>) {
         let mut writing = self.writing.lock();
         assert!(writing.last_seq <= last_seq, "an open takes sequence numbers back");
         assert!(self.reads.visible() <= last_seq, "entries are visible before writes begin");
@@ -198,7 +213,6 @@ impl Writer {
         if let Some(wal) = wal {
             writing.log.begin(wal);
         }
-        writing.active.is_empty()
     }
 
     /// Begins to accept writes after `last_seq` into `wal`, while the entries up to there wait in
@@ -372,6 +386,26 @@ impl Writer {
     /// The last durable sequence number.
     pub fn durable(&self) -> &Arc<Durable> {
         &self.durable
+    }
+
+    /// Makes every write up to `seq` visible, and tells those that watch for it.
+    fn publish(&self, writing: &mut Writing, seq: SeqNo) {
+        self.reads.publish(seq);
+        if !writing.watchers.is_empty() {
+            std::mem::take(&mut writing.watchers).into_iter().for_each(call_unlocked);
+        }
+    }
+
+    /// Has `watcher` called when a write after `seq` is visible. Does not wait for the writer's
+    /// lock: an ingest may hold it for long.
+    pub fn watch(&self, seq: SeqNo, watcher: impl FnOnce() + Send + 'static) -> Watch {
+        let Some(mut writing) = self.writing.try_lock() else { return Watch::Busy };
+        // Under the lock: a write that comes later finds the watcher.
+        if self.reads.visible() > seq {
+            return Watch::Ready;
+        }
+        writing.watchers.push(Box::new(watcher));
+        Watch::Set
     }
 
     /// Makes every write up to `seq` durable, unless it is.

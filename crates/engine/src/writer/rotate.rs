@@ -101,7 +101,10 @@ impl Writer {
         self.lifecycle.check_writable()?;
         let through = self.seal()?;
         // Not until the queue is empty: other writers may keep filling it.
-        self.wait_for_flushes(&|| self.sealed.is_flushed(through))
+        self.wait_for_flushes(&|| self.sealed.is_flushed(through))?;
+        // The thread that flushed notes it, too, and may not have come to it.
+        self.durable.advance(through);
+        Ok(())
     }
 
     /// Flushes all memtables while there are no writes: the caller holds the writer's lock.

@@ -87,6 +87,12 @@ impl FrameReader {
         Self { window, file, offset, limit, held_bytes_max: u64::MAX }
     }
 
+    /// As [`Self::new`], but starts at the record at `offset`.
+    pub fn resume(window: FileWindow, number: u64, birth: BirthId, offset: u64) -> Self {
+        debug_assert!(offset >= HEADER_BYTES, "a record at {offset}, inside the file header");
+        Self { offset, ..Self::new(window, number, birth) }
+    }
+
     /// Returns multi-frame records without their payload. All their frames are still verified;
     /// [`Self::payload_of`] reads the payload.
     pub fn hold_one_frame(&mut self) {

@@ -16,6 +16,7 @@
 //! memtables.
 
 pub mod floor;
+pub mod follow;
 pub mod head;
 pub mod record;
 pub mod replay;
@@ -27,6 +28,7 @@ mod tests;
 pub mod value;
 pub mod writer;
 
+pub use follow::{CommittedBatch, LogFollower};
 pub use head::Predecessor;
 pub use record::{OpRef, RecordView, encode_op, encoded_ops, encoded_ops_and_ends};
 pub use replay::{Recovery, ReplayOptions, replay};

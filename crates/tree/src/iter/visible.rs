@@ -249,10 +249,10 @@ impl VisibleIter {
                 self.pass_newer()?;
                 continue;
             }
-            let kind = self.kind()?;
             let floor = self.tombstones.floor(&self.key);
             debug_assert!(self.merge.seq() <= self.seq, "a reader at {} sees {}", self.seq, self.merge.seq());
             let hidden = self.merge.seq() <= floor;
+            let kind = if hidden { EntryKind::Delete } else { self.kind()? };
             let is_present = kind.is_put() || kind == EntryKind::Merge;
             if !hidden && is_present && !self.reads_values {
                 out.push_without_value(&self.key);

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use shamba_key::SeqNo;
 use shamba_table::{BirthId, ExpiringEntries, TableId};
 
+use super::history::HistoryEntry;
 use super::slot::ReaderSlot;
 use super::tombstone_time::TombstoneTime;
 use crate::statistics::TableStatistics;
@@ -225,4 +226,6 @@ pub struct ManifestEdit {
     /// The time by which expiry is judged, in milliseconds since 1970-01-01 UTC; set once entries
     /// with an expiry may have been written.
     pub time_ms: Option<u64>,
+    /// Entries to be added to the history of the logs.
+    pub history: Vec<HistoryEntry>,
 }

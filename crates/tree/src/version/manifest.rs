@@ -14,6 +14,7 @@
 //! Not here: when to edit, and which files an edit makes obsolete.
 
 pub mod codec;
+mod history;
 pub mod load;
 mod pieces;
 pub mod state;

@@ -4,6 +4,7 @@
 mod check;
 pub mod current;
 pub mod edit;
+pub mod history;
 mod live;
 pub mod manifest;
 mod notation;
@@ -16,6 +17,7 @@ mod version;
 
 pub use check::deep_check;
 pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableExpiry, TableMeta, TableUse, VersionEdit};
+pub use history::{History, HistoryEntry};
 pub use live::{level_bytes, live_bytes, live_entries};
 pub use run::Run;
 pub use slot::OpenTables;

@@ -11,7 +11,7 @@ use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::codec::{EditFault, decode_edit};
 use shamba_tree::version::manifest::load::no_database_without_current;
 use shamba_tree::version::manifest::{ManifestState, manifest_file_name};
-use shamba_tree::version::{Change, KeyRange, ManifestEdit};
+use shamba_tree::version::{Change, HistoryEntry, KeyRange, ManifestEdit};
 
 /// Describes the manifest at `path`; if `path` is a database directory, its current manifest.
 ///
@@ -108,7 +108,27 @@ fn fields(edit: &ManifestEdit) -> Fields {
     if let Some(id) = edit.next_id {
         fields.push(("next_id", id.to_string()));
     }
+    fields.extend(edit.history.iter().map(history_entry));
     fields
+}
+
+fn history_entry(entry: &HistoryEntry) -> (&'static str, String) {
+    match entry {
+        HistoryEntry::Opened { log, after, seq, is_epoch } => {
+            let before = if after.0 == 0 { String::new() } else { format!(" after log {after}") };
+            let epoch = if *is_epoch { ", a new epoch" } else { "" };
+            ("opened", format!("log {log}{before} @{seq}{epoch}"))
+        }
+        HistoryEntry::Ingested { seq, keyspace, entries, first, last } => {
+            let range = format!("{}..={}", escaped(first), escaped(last));
+            ("ingested", format!("[{keyspace}] @{seq} {entries} entries {range}"))
+        }
+        HistoryEntry::Created { seq, keyspace, name } => ("created", format!("[{keyspace}] @{seq} {name:?}")),
+        HistoryEntry::Dropped { seq, keyspace, name } => ("dropped", format!("[{keyspace}] @{seq} {name:?}")),
+        HistoryEntry::Obsolete { below, last, seq, unix_ms } => {
+            ("obsolete", format!("logs below {below} since {unix_ms} ms, the last one {last} @{seq}"))
+        }
+    }
 }
 
 fn tree_change(keyspace: u32, change: &Change) -> (&'static str, String) {

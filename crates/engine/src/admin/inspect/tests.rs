@@ -13,7 +13,7 @@ use shamba_log::wal::{OpRef, WalWriter, encode_op, log_file_name};
 use shamba_table::{BirthId, TableId};
 use shamba_testkit::memory_env as new_env;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
-use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
+use shamba_tree::version::{Change, HistoryEntry, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
 
 /// A log of three batches, of which the first two are synced, with or without an end marker.
 fn log(finish: bool) -> Vec<u8> {
@@ -149,6 +149,7 @@ fn the_description_of_the_format_page_is_what_a_manifest_prints() {
         merge_operators: vec![(KeyspaceId(0), "shamba.add-u64".to_owned())],
         first_log: Some(LogNo(2)),
         next_id: Some(4),
+        history: vec![HistoryEntry::Opened { log: LogNo(2), after: LogNo(0), seq: SeqNo(0), is_epoch: true }],
         ..ManifestEdit::default()
     };
     let mut state = ManifestState::default();

@@ -173,6 +173,7 @@ impl Log {
             None => self.predecessor,
         };
         let wal = WalWriter::create(&self.env, self.catalog.dir(), next_log, predecessor, last_seq)?;
+        self.catalog.logs().rotate(next_log, wal.path().to_path_buf(), last_seq);
         self.telemetry.emit(Event::LogRotated { log: next_log.0 });
         self.predecessor = None;
         if let Some(old) = self.wal.replace(wal) {
@@ -229,7 +230,7 @@ impl Log {
     fn seal(&mut self, wal: WalWriter) {
         debug_assert!(wal.synced() <= wal.offset(), "more of a sealed log is synced than it has");
         let values = self.values.take().map_or_else(Weak::new, |values| Arc::downgrade(&values));
-        self.sealed_files.push(LogFile { path: wal.path().to_path_buf(), values });
+        self.sealed_files.push(LogFile { path: wal.path().to_path_buf(), values, ..LogFile::default() });
         let sealed = Arc::new(Ranked::new(lock_order::SEALED_LOG, wal));
         self.sealed.push_back(Arc::downgrade(&sealed));
         assert!(self.newest_sealed.replace(sealed).is_none(), "two logs were sealed for one generation");

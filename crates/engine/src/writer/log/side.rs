@@ -72,7 +72,7 @@ impl SideFile {
     /// The file, once nothing more will be appended.
     pub fn into_file(self) -> LogFile {
         let path: PathBuf = self.frames.path().to_path_buf();
-        LogFile { path, values: Arc::downgrade(&self.values) }
+        LogFile { path, values: Arc::downgrade(&self.values), ..LogFile::default() }
     }
 }
 

@@ -21,6 +21,7 @@
 //! 0x8c time               unix_ms
 //! 0x01 tombstone time     table_id  unix_ms
 //! 0x02 table expiry       table_id  count  bytes  of_bytes  unix_ms (9 times)
+//! 0x03 history            an entry of the history of the logs ([`super::history`])
 //!
 //! table  = id  birth (8 bytes)  file_bytes  entries  deletes  range_deletes  smallest  bound
 //!          smallest_seq  largest_seq  bits_per_key (8 bytes, IEEE 754)
@@ -46,6 +47,7 @@ use bytes::Bytes;
 use shamba_key::{Expiry, MAX_KEY_BYTES, SeqNo};
 use shamba_table::{BirthId, ExpiringEntries, TableId};
 
+use super::history;
 use super::pieces::Pieces;
 use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
@@ -66,6 +68,7 @@ const MERGE_OPERATOR: u8 = 0x8b;
 const TIME: u8 = 0x8c;
 const TOMBSTONE_TIME: u8 = 0x01;
 const TABLE_EXPIRY: u8 = 0x02;
+const HISTORY: u8 = 0x03;
 /// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
 
@@ -156,6 +159,9 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
     }
     if let Some(id) = edit.next_id {
         put_field(&mut out, NEXT_ID, |body| put_numbers(body, &[id]));
+    }
+    for entry in &edit.history {
+        put_field(&mut out, HISTORY, |body| history::put_entry(body, entry));
     }
     out
 }
@@ -275,6 +281,10 @@ fn decode_field(
             of_tables.expiring.insert(table, expiring);
         }
         TIME => once(&mut edit.time_ms, body.varint()?)?,
+        HISTORY => match history::entry(body)? {
+            Some(entry) => edit.history.push(entry),
+            None => return Ok(false),
+        },
         _ => return Ok(false),
     }
     Ok(true)

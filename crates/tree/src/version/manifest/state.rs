@@ -9,6 +9,7 @@ use shamba_key::SeqNo;
 
 use crate::version::Version;
 use crate::version::edit::{Change, ManifestEdit, VersionEdit};
+use crate::version::history::History;
 use shamba_key::{KeyspaceId, LogNo};
 
 /// One keyspace.
@@ -43,6 +44,8 @@ pub struct ManifestState {
     pub next_id: u64,
     /// The latest time by which expiry was judged; `None` if no entry with an expiry was written.
     pub time_ms: Option<u64>,
+    /// The history of the logs.
+    pub history: History,
 }
 
 impl ManifestState {
@@ -96,6 +99,7 @@ impl ManifestState {
         self.last_seq = self.last_seq.max(edit.last_seq.unwrap_or_default());
         self.next_id = self.next_id.max(edit.next_id.unwrap_or_default());
         self.time_ms = self.time_ms.max(edit.time_ms);
+        self.history.extend(&edit.history);
         Ok(())
     }
 
@@ -111,6 +115,7 @@ impl ManifestState {
             last_seq: Some(self.last_seq),
             next_id: Some(self.next_id),
             time_ms: self.time_ms,
+            history: self.history.entries().to_vec(),
             ..ManifestEdit::default()
         };
         for (&id, keyspace) in &self.keyspaces {

@@ -16,6 +16,7 @@ use shamba_table::{BirthId, TableId};
 
 use super::load::Loaded;
 use super::*;
+use crate::version::HistoryEntry;
 use crate::version::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 
@@ -69,6 +70,7 @@ pub(super) fn life() -> Vec<ManifestEdit> {
             keyspaces_created: vec![(KeyspaceId(0), "default".to_owned(), pairs(&[("size_ratio", "10")]))],
             first_log: Some(LogNo(2)),
             next_id: Some(3),
+            history: vec![opened(2, 0, 0, true)],
             ..ManifestEdit::default()
         },
         ManifestEdit {
@@ -84,6 +86,23 @@ pub(super) fn life() -> Vec<ManifestEdit> {
         ManifestEdit {
             settings: pairs(&[("write_buffer", "1024")]),
             keyspace_settings: vec![(KeyspaceId(1), pairs(&[("size_ratio", "4")]))],
+            history: vec![
+                opened(7, 4, 420, false),
+                HistoryEntry::Ingested {
+                    seq: SeqNo(421),
+                    keyspace: KeyspaceId(1),
+                    entries: 300,
+                    first: Bytes::from_static(b"a"),
+                    last: Bytes::from_static(b"q"),
+                },
+                HistoryEntry::Created { seq: SeqNo(422), keyspace: KeyspaceId(8), name: "tags".to_owned() },
+                HistoryEntry::Obsolete {
+                    below: LogNo(7),
+                    last: LogNo(4),
+                    seq: SeqNo(420),
+                    unix_ms: 1_700_000_000_000,
+                },
+            ],
             versions: vec![
                 on(0, vec![add(0, 11, table(12, "b", None))]),
                 on(1, vec![add(0, 13, table(14, "", Some("q"))), add(0, 13, table(15, "q", Some("r")))]),
@@ -93,6 +112,11 @@ pub(super) fn life() -> Vec<ManifestEdit> {
         },
         ManifestEdit {
             keyspaces_dropped: vec![KeyspaceId(1)],
+            history: vec![HistoryEntry::Dropped {
+                seq: SeqNo(423),
+                keyspace: KeyspaceId(1),
+                name: "users".to_owned(),
+            }],
             versions: vec![on(
                 0,
                 vec![
@@ -111,6 +135,10 @@ pub(super) fn life() -> Vec<ManifestEdit> {
             ..ManifestEdit::default()
         },
     ]
+}
+
+fn opened(log: u64, after: u64, seq: u64, is_epoch: bool) -> HistoryEntry {
+    HistoryEntry::Opened { log: LogNo(log), after: LogNo(after), seq: SeqNo(seq), is_epoch }
 }
 
 /// The states after each edit.

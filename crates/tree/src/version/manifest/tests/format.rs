@@ -13,6 +13,7 @@ fn the_example_of_the_format_page() {
         merge_operators: vec![(KeyspaceId(0), "shamba.add-u64".to_owned())],
         first_log: Some(LogNo(2)),
         next_id: Some(4),
+        history: vec![opened(2, 0, 0, true)],
         ..ManifestEdit::default()
     }])[0];
     let mut writer = ManifestWriter::create(&env, Path::new(DIR), 3, state).expect("created");
@@ -30,6 +31,7 @@ fn the_example_of_the_format_page() {
         (3, "first log 2"),
         (3, "last sequence 0"),
         (3, "next id 4"),
+        (7, "history: log 2 begins an epoch"),
     ];
     let change = [
         (3, "tree changes, 44 bytes, keyspace 0"),

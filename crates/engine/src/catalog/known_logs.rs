@@ -1,0 +1,244 @@
+//! The logs of an open database that hold a continuous part of its changes: those that it needs,
+//! and obsolete ones that are kept for streams of changes.
+//!
+//! A log that is obsolete stays as long as all obsolete ones are within the limits of the option
+//! `keep-log`; without it, it leaves the list at once. The oldest one always leaves first, so the
+//! rest is still continuous. The file of a log that has left is deleted when nobody reads it
+//! ([`super::obsolete`]).
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use shamba_key::{LogNo, SeqNo};
+use shamba_log::wal::ValueLog;
+
+use super::obsolete::LogFile;
+use crate::lock_order;
+use crate::options::settings::KeepLog;
+use crate::ranked::Ranked;
+
+/// Keeps the file of a log while it lives.
+pub(crate) type LogPin = Arc<()>;
+
+/// One log.
+pub(crate) struct KnownLog {
+    pub number: LogNo,
+    pub path: PathBuf,
+    /// The sequence number before its first batch.
+    pub base_seq: SeqNo,
+    /// The log before it, and the last sequence number in that one.
+    pub follows: Option<(LogNo, SeqNo)>,
+    /// Set once the entries are in tables.
+    pub obsolete: Option<Kept>,
+}
+
+/// A log whose entries are in tables.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    pub bytes: u64,
+    pub since_ms: u64,
+    /// Kept alive by the memtables whose values are in the file.
+    pub values: Weak<ValueLog>,
+}
+
+/// The log after another one.
+pub(crate) enum NextLog {
+    /// It is the newest log.
+    None,
+    /// The next log, and the last sequence number in the one before.
+    Log(LogNo, SeqNo),
+    /// A log after it has left the list.
+    Gone,
+}
+
+struct Listed {
+    log: KnownLog,
+    pin: LogPin,
+}
+
+/// The list of the logs, oldest first.
+pub(crate) struct KnownLogs {
+    keep: KeepLog,
+    logs: Ranked<VecDeque<Listed>>,
+}
+
+impl KnownLogs {
+    /// An empty list, in which obsolete logs stay within `keep`.
+    pub fn new(keep: KeepLog) -> Self {
+        Self { keep, logs: Ranked::new(lock_order::KNOWN_LOGS, VecDeque::new()) }
+    }
+
+    /// Whether obsolete logs are kept.
+    pub fn keeps(&self) -> bool {
+        self.keep.is_on()
+    }
+
+    /// Adds a log that is newer than the others.
+    pub fn add(&self, log: KnownLog) {
+        let mut logs = self.logs.lock();
+        debug_assert!(
+            logs.back().is_none_or(|newest| newest.log.number < log.number
+                && log.follows.is_some_and(|(before, _)| before == newest.log.number)),
+            "log {} does not follow the newest one",
+            log.number
+        );
+        logs.push_back(Listed { log, pin: LogPin::default() });
+    }
+
+    /// Adds the log to which writes go from now on, after those up to `last_seq`.
+    pub fn rotate(&self, number: LogNo, path: PathBuf, last_seq: SeqNo) {
+        let before = self.logs.lock().back().map(|newest| newest.log.number);
+        let follows = before.map(|before| (before, last_seq));
+        self.add(KnownLog { number, path, base_seq: last_seq, follows, obsolete: None });
+    }
+
+    /// Whether the log is in the list.
+    pub fn contains(&self, number: LogNo) -> bool {
+        self.logs.lock().iter().any(|listed| listed.log.number == number)
+    }
+
+    /// The oldest log, and the sequence number before its first batch.
+    pub fn oldest(&self) -> Option<(LogNo, SeqNo)> {
+        self.logs.lock().front().map(|oldest| (oldest.log.number, oldest.log.base_seq))
+    }
+
+    /// The newest log that has everything after `seq` that is in it or in an earlier one.
+    pub fn find(&self, seq: SeqNo) -> Option<(LogNo, LogPin)> {
+        let logs = self.logs.lock();
+        let found = logs.iter().rev().find(|listed| listed.log.base_seq <= seq)?;
+        Some((found.log.number, Arc::clone(&found.pin)))
+    }
+
+    /// The log after log `number`.
+    pub fn after(&self, number: LogNo) -> NextLog {
+        let logs = self.logs.lock();
+        match logs.iter().find(|listed| listed.log.number > number).map(|next| &next.log) {
+            Some(KnownLog { number: next, follows: Some((before, end)), .. }) if *before == number => {
+                NextLog::Log(*next, *end)
+            }
+            Some(_) => NextLog::Gone,
+            None if logs.back().is_some_and(|newest| newest.log.number == number) => NextLog::None,
+            None => NextLog::Gone,
+        }
+    }
+
+    /// The log before log `number`, and the last sequence number in it.
+    pub fn before(&self, number: LogNo) -> Option<(LogNo, SeqNo)> {
+        let logs = self.logs.lock();
+        logs.iter().find(|listed| listed.log.number == number).and_then(|listed| listed.log.follows)
+    }
+
+    /// A pin of log `number`, if it is in the list.
+    pub fn pin(&self, number: LogNo) -> Option<LogPin> {
+        let logs = self.logs.lock();
+        logs.iter().find(|listed| listed.log.number == number).map(|listed| Arc::clone(&listed.pin))
+    }
+
+    /// Notes that the entries of a log are in tables. Returns a file that is not in the list.
+    pub fn mark_obsolete(&self, log: LogFile, bytes: u64, now_ms: u64) -> Option<LogFile> {
+        let mut logs = self.logs.lock();
+        let Some(listed) = logs.iter_mut().find(|listed| listed.log.path == log.path) else {
+            return Some(log);
+        };
+        listed.log.obsolete = Some(Kept { bytes, since_ms: now_ms, values: log.values });
+        None
+    }
+
+    /// Removes the logs that are obsolete and beyond the limits, and returns their files.
+    pub fn expired(&self, now_ms: u64) -> Vec<LogFile> {
+        let mut logs = self.logs.lock();
+        let mut bytes = kept_bytes(&logs);
+        let mut expired = Vec::new();
+        // The newest log stays: it is the one that is written to.
+        while logs.len() > 1 {
+            let Some(Kept { bytes: log_bytes, since_ms, values }) =
+                logs.front().and_then(|oldest| oldest.log.obsolete.clone())
+            else {
+                break;
+            };
+            let age_ms = u128::from(now_ms.saturating_sub(since_ms));
+            if self.keep.is_on() && bytes <= self.keep.bytes && age_ms <= self.keep.age.as_millis() {
+                break;
+            }
+            let Some(Listed { log, pin }) = logs.pop_front() else { break };
+            bytes -= log_bytes;
+            expired.push(LogFile { path: log.path, values, readers: Arc::downgrade(&pin) });
+        }
+        expired
+    }
+
+    /// Bytes of the obsolete logs that are kept.
+    pub fn kept_bytes(&self) -> u64 {
+        kept_bytes(&self.logs.lock())
+    }
+}
+
+fn kept_bytes(logs: &VecDeque<Listed>) -> u64 {
+    logs.iter().filter_map(|listed| Some(listed.log.obsolete.as_ref()?.bytes)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn path(number: u64) -> PathBuf {
+        PathBuf::from(format!("/{number}"))
+    }
+
+    /// Logs 1 to `count`; log N begins after 10 N.
+    fn logs(keep: KeepLog, count: u64) -> KnownLogs {
+        let logs = KnownLogs::new(keep);
+        (1..=count).for_each(|number| logs.rotate(LogNo(number), path(number), SeqNo(10 * number)));
+        logs
+    }
+
+    fn obsolete(logs: &KnownLogs, number: u64, bytes: u64, now_ms: u64) {
+        let log = LogFile { path: path(number), ..LogFile::default() };
+        assert!(logs.mark_obsolete(log, bytes, now_ms).is_none());
+    }
+
+    fn expired(logs: &KnownLogs, now_ms: u64) -> Vec<PathBuf> {
+        logs.expired(now_ms).into_iter().map(|log| log.path).collect()
+    }
+
+    #[test]
+    fn a_position_is_found_in_the_newest_log_that_begins_before_it() {
+        let logs = logs(KeepLog::OFF, 3);
+        let found = |seq| logs.find(SeqNo(seq)).map(|(log, _)| log.0);
+        assert_eq!(
+            [found(9), found(10), found(19), found(20), found(99)],
+            [None, Some(1), Some(1), Some(2), Some(3)]
+        );
+        assert!(matches!(logs.after(LogNo(1)), NextLog::Log(LogNo(2), SeqNo(20))));
+        assert!(matches!(logs.after(LogNo(3)), NextLog::None));
+        let other = LogFile { path: path(7), ..LogFile::default() };
+        assert!(logs.mark_obsolete(other, 5, 0).is_some(), "it is none of them");
+    }
+
+    #[test]
+    fn obsolete_logs_leave_at_once_unless_they_are_kept_and_then_the_oldest_first() {
+        let unkept = logs(KeepLog::OFF, 3);
+        obsolete(&unkept, 2, 5, 0);
+        assert_eq!(expired(&unkept, 0), Vec::<PathBuf>::new(), "the oldest one is needed");
+        let pin = unkept.pin(LogNo(1)).expect("it is in the list");
+        obsolete(&unkept, 1, 5, 0);
+        let left = unkept.expired(0);
+        assert_eq!(left.iter().map(|log| log.readers.strong_count()).collect::<Vec<_>>(), [1, 0]);
+        drop(pin);
+        assert_eq!(left[0].readers.strong_count(), 0);
+        assert!(matches!(unkept.after(LogNo(2)), NextLog::Log(LogNo(3), SeqNo(30))));
+        assert!(matches!(unkept.after(LogNo(1)), NextLog::Gone));
+
+        let kept = logs(KeepLog { bytes: 12, age: Duration::from_millis(100) }, 5);
+        (1..=4).for_each(|number| obsolete(&kept, number, 5, 10 * number));
+        assert_eq!(kept.kept_bytes(), 20);
+        assert_eq!(expired(&kept, 50), [path(1), path(2)], "over the bytes");
+        assert_eq!(expired(&kept, 131), [path(3)], "over the age");
+        assert_eq!((kept.oldest(), kept.kept_bytes()), (Some((LogNo(4), SeqNo(40))), 5));
+        obsolete(&kept, 5, 99, 140);
+        assert_eq!(expired(&kept, 1_000), [path(4)], "the newest one stays");
+    }
+}

@@ -1,0 +1,102 @@
+//! The logs that an open finds, for streams of changes: those that are still needed, and obsolete
+//! ones that are kept.
+//!
+//! The list goes back from the new log, along the predecessors that heads name and the chains that
+//! the history of the manifest joins. So it has no log of an interrupted recovery, or one whose
+//! creation failed, and it ends where a log is missing or damaged. Logs that are not in it are
+//! removed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use shamba_key::{LogNo, SeqNo};
+use shamba_log::wal::{LogFollower, ReplayReport, parse_log_file_name};
+use shamba_tree::version::manifest::ManifestState;
+use shamba_tree::version::{History, HistoryEntry};
+
+use crate::catalog::{Kept, KnownLog};
+use crate::database::core::Core;
+
+/// The entry of the history for an open whose new log is `log`.
+pub(super) fn opened(state: &ManifestState, report: &ReplayReport, log: LogNo) -> HistoryEntry {
+    // An older build, which does not know the history, may have opened the database in between.
+    let is_known = state.history.epochs().next().is_some();
+    let read = report.logs.iter().rev().find(|log| log.valid_bytes > 0);
+    // A crash may have lost the log that followed the last flush, with all that was in it.
+    let before = match read {
+        Some(read) => Some((read.number, report.last_seq)),
+        None => state.history.before(state.first_log),
+    };
+    // Numbers that no log has went to writes of an open without a log.
+    let before = before.filter(|(_, seq)| is_known && *seq >= state.last_seq);
+    HistoryEntry::Opened {
+        log,
+        after: before.map_or(LogNo(0), |(before, _)| before),
+        seq: report.last_seq.max(state.last_seq),
+        // Without any log it is not known that the last process closed the database.
+        is_epoch: !is_known || !report.clean || read.is_none(),
+    }
+}
+
+/// The logs that are in the database once it is open, oldest first: the new log `log`, whose first
+/// batch follows `base_seq`, and earlier ones. `history` has the entry of this open. Those below
+/// `first_needed` are obsolete.
+pub(super) fn known_logs(
+    core: &Core,
+    history: &History,
+    (report, files): (&ReplayReport, &[String]),
+    (log, base_seq): (LogNo, SeqNo),
+    first_needed: LogNo,
+) -> Vec<KnownLog> {
+    let catalog = &core.catalog;
+    let files: BTreeSet<LogNo> = files.iter().filter_map(|name| parse_log_file_name(name)).collect();
+    let path = |log: LogNo| catalog.dir().join(shamba_log::wal::log_file_name(log));
+    let mut newest_first =
+        vec![KnownLog { number: log, path: path(log), base_seq, follows: None, obsolete: None }];
+    // The log before the last one in the list, and the last sequence number in it.
+    let mut before = history.before(log);
+    while let Some((number, end_seq)) = before {
+        // A later recovery may have found less of it than an earlier one.
+        let end_seq = history.end_of(number).map_or(end_seq, |end| end.min(end_seq));
+        let is_obsolete = number < first_needed;
+        if !files.contains(&number) || (is_obsolete && !catalog.logs().keeps()) {
+            break;
+        }
+        if is_unsynced(report, number) && catalog.logs().keeps() && sync(core, &path(number)).is_err() {
+            break;
+        }
+        let Ok(follower) = LogFollower::open(&core.env, catalog.dir(), number) else { break };
+        let head = *follower.head();
+        let path = path(number);
+        let obsolete = is_obsolete.then(|| Kept {
+            bytes: catalog.file_bytes(&path),
+            since_ms: history.obsolete_since_ms(number).unwrap_or_else(|| core.env.clock.unix_ms()),
+            ..Kept::default()
+        });
+        if let Some(next) = newest_first.last_mut() {
+            next.follows = Some((number, end_seq));
+        }
+        newest_first.push(KnownLog { number, path, base_seq: head.base_seq, follows: None, obsolete });
+        before = match head.predecessor {
+            Some(predecessor) if predecessor.last_seq == head.base_seq => {
+                Some((predecessor.number, predecessor.last_seq))
+            }
+            Some(_) => None,
+            None => history.before(number),
+        };
+    }
+    newest_first.reverse();
+    newest_first
+}
+
+/// Whether the disk may not have everything that was read of a log.
+fn is_unsynced(report: &ReplayReport, number: LogNo) -> bool {
+    !report.clean && report.logs.iter().any(|log| log.number == number && log.promised < log.valid_bytes)
+}
+
+/// Makes a log that is kept durable with its name. The writes in it are in tables or in a copy
+/// already, or will be: only streams depend on it.
+fn sync(core: &Core, path: &Path) -> std::io::Result<()> {
+    core.env.vfs.open_append(path)?.sync_data()?;
+    core.env.vfs.sync_dir(core.catalog.dir())
+}

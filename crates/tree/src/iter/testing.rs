@@ -279,6 +279,7 @@ impl Store {
             compression,
             bits_per_key,
             filter_layout: FilterLayout::Blocked,
+            prefix: None,
             block_bytes,
             block_tags: true,
             large_values: LargeValues::default(),

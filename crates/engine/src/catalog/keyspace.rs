@@ -146,4 +146,8 @@ impl ViewSource for KeyspaceCore {
     fn note_seek(&self) {
         self.statistics.count_seek();
     }
+
+    fn note_lookup(&self, found: bool) {
+        self.statistics.count_lookup(found);
+    }
 }

@@ -240,8 +240,7 @@ impl ReadAt<'_> {
         }
         let lower = self.options.lower_bound.clone().unwrap_or_default();
         let bounds = Span { lower: lower.into(), upper: self.options.upper_bound.clone().map(Bytes::from) };
-        let empty = || Span { lower: Bytes::new(), upper: Some(Bytes::new()) };
-        let bounded = range.intersection(&bounds).unwrap_or_else(empty);
+        let bounded = range.intersection(&bounds).unwrap_or_else(Span::nothing);
         debug_assert!(bounded.is_empty() || range.hull(&bounded) == range, "bounds widen a range");
         bounded
     }

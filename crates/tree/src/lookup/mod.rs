@@ -1,5 +1,5 @@
 //! Point lookups over a view: one key ([`get`]), many keys ([`multi_get`]), and the trace of one
-//! ([`explain`]).
+//! ([`explain`]). [`prefix`] asks the filters for the prefix of a scan.
 
 pub mod candidate;
 pub mod explain;
@@ -8,6 +8,7 @@ pub mod get;
 pub mod multi_get;
 pub mod opened;
 pub mod pool;
+pub mod prefix;
 mod recorded;
 pub mod sampler;
 pub mod timer;

@@ -371,11 +371,7 @@ impl TableWriter {
         let soon = Self::SOON_ENTRIES * digests_of_key;
         let growing = self.digests.len() + soon > self.digests.capacity();
         // A growing vector is in memory twice, and the new buffer has twice the capacity.
-        let grown = if growing {
-            self.digests.capacity().max(soon) as u64 * 2 * digest_bytes
-        } else {
-            0
-        };
+        let grown = if growing { self.digests.capacity().max(soon) as u64 * 2 * digest_bytes } else { 0 };
         let (keys, WriterOptions { bits_per_key, filter_layout, .. }) = (self.digests.len(), self.options);
         let filter = (keys as f64 * bits_per_key / 8.0) as u64;
         let scratch = Filter::scratch_bytes(keys, filter_layout, bits_per_key);

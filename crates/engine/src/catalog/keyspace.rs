@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::Guard;
-use shamba_key::{KeyspaceId, Operand};
+use shamba_key::{KeyspaceId, Operand, Prefix};
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::merging::Merging;
 use shamba_tree::sampling::TreeStatistics;
@@ -22,6 +22,7 @@ pub(crate) struct KeyspaceCore {
     pub id: KeyspaceId,
     pub name: String,
     view: Published<View>,
+    prefix: Published<Option<Prefix>>,
     pub dropped: AtomicBool,
     closed: Arc<AtomicBool>,
     /// Statistics of sampled lookups and seeks in this keyspace.
@@ -43,10 +44,26 @@ impl KeyspaceCore {
             id,
             name,
             view,
+            prefix: Published::new(None),
             dropped: AtomicBool::new(false),
             closed,
             statistics: TreeStatistics::default(),
         }
+    }
+
+    /// The same keyspace, with this prefix extractor.
+    pub fn with_prefix(self, prefix: Option<Prefix>) -> Self {
+        Self { prefix: Published::new(prefix), ..self }
+    }
+
+    /// The prefix extractor of tables that are written from now on.
+    pub fn prefix(&self) -> Option<Prefix> {
+        **self.prefix.load()
+    }
+
+    /// Sets the prefix extractor.
+    pub fn set_prefix(&self, prefix: Option<Prefix>) {
+        self.prefix.replace(|_| prefix);
     }
 
     /// A placeholder for a keyspace of another database: every use fails with an error that says

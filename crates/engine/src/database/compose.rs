@@ -23,7 +23,7 @@ use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
-use crate::options::keyspace::{GivenOptions, operator_for};
+use crate::options::keyspace::{GivenOptions, operator_for, prefix_for, recorded_prefix};
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -169,11 +169,11 @@ pub(super) fn compose(
     Ok(core)
 }
 
-/// The keyspaces of `state`, each with an empty memtable and the merge operator that it has in this
-/// open.
+/// The keyspaces of `state`, each with an empty memtable, and the merge operator and the prefix
+/// extractor that it has in this open.
 ///
 /// # Errors
-/// `Invalid` for another operator than the recorded one.
+/// `Invalid` for another operator than the recorded one, and for an extractor without bytes.
 fn keyspaces(
     state: &ManifestState,
     settings: &Settings,
@@ -185,7 +185,9 @@ fn keyspaces(
         let memtable = ChunkedMemtable::new(settings.memtable_index);
         let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
         let merging = operator_for(&name, keyspace.merge_operator.as_deref(), given.get(&name))?;
-        Ok((*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, merging, closed))))
+        let prefix = prefix_for(&name, recorded_prefix(&keyspace.settings), given.get(&name))?;
+        let keyspace = KeyspaceCore::new(*id, name, version, memtable, merging, closed);
+        Ok((*id, Arc::new(keyspace.with_prefix(prefix))))
     });
     keyspaces.collect()
 }

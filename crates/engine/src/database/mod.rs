@@ -43,6 +43,7 @@ use crate::writer::WriteOptions;
 use crate::writer::operations::{Operations, with_range_delete};
 use shamba_log::wal::OpRef;
 use shamba_tree::lookup::explain::Explanation;
+use shamba_tree::lookup::explain_prefix::PrefixExplanation;
 use shamba_tree::slice::Slice;
 use shamba_tree::snapshot::SnapshotGuard;
 use shamba_tree::version::current::CURRENT;
@@ -511,6 +512,12 @@ impl Keyspace {
     /// missing in this open.
     pub fn merge_operator(&self) -> Option<String> {
         self.keyspace.load().merging().map(|merging| merging.name().to_owned())
+    }
+
+    /// The prefix extractor of tables that are written from now on
+    /// ([`crate::KeyspaceOptions::prefix`]).
+    pub fn prefix_extractor(&self) -> Option<crate::Prefix> {
+        self.keyspace.prefix()
     }
 
     pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {

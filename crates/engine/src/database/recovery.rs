@@ -36,6 +36,7 @@ use crate::directory::{file_number, sync_names_above};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::memory::{Budget, Member};
+use crate::options::keyspace::{prefix_setting, recorded_prefix};
 use crate::options::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::writer::parse_side_file_name;
@@ -261,8 +262,13 @@ fn begin(
         return Ok(());
     }
     let merge_operators = new_operators(core, &state);
-    let edit =
-        ManifestEdit { settings: given, merge_operators, last_seq: Some(last_seq), ..Default::default() };
+    let edit = ManifestEdit {
+        settings: given,
+        keyspace_settings: new_prefixes(core, &state),
+        merge_operators,
+        last_seq: Some(last_seq),
+        ..Default::default()
+    };
     let (mut edit, place) = replayed.finish(report, last_seq, edit)?;
     let log = core.catalog.new_log_no();
     if let Place::Deferred(generations, predecessor) = place {
@@ -317,6 +323,17 @@ fn new_operators(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, String)
     let name_of = |id: &KeyspaceId| Some(keyspaces.get(id)?.load().merging()?.name().to_owned());
     let unrecorded = state.keyspaces.iter().filter(|(_, keyspace)| keyspace.merge_operator.is_none());
     unrecorded.filter_map(|(id, _)| Some((*id, name_of(id)?))).collect()
+}
+
+/// The prefix extractors that keyspaces have in this open and that the manifest does not record.
+fn new_prefixes(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, Pairs)> {
+    let keyspaces = core.catalog.keyspaces();
+    let unrecorded = state.keyspaces.iter().filter_map(|(id, recorded)| {
+        let prefix = keyspaces.get(id)?.prefix();
+        let is_new = prefix != recorded_prefix(&recorded.settings);
+        is_new.then(|| (*id, vec![prefix_setting(prefix)]))
+    });
+    unrecorded.collect()
 }
 
 /// Publishes the versions of `state`, which is in force.

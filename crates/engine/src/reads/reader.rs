@@ -21,6 +21,7 @@ use crate::trace::Moment;
 use shamba_tree::counters::LookupCounts;
 use shamba_tree::iter::scan::ScanSource;
 use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
+use shamba_tree::lookup::explain_prefix::PrefixExplanation;
 use shamba_tree::lookup::get::{Lookup, LookupSettings};
 use shamba_tree::lookup::multi_get::{KeySampling, multi_get};
 use shamba_tree::lookup::opened::OpenedTables;
@@ -213,6 +214,13 @@ impl ReadAt<'_> {
         counts.hashes = hashes_on_this_thread().wrapping_sub(hashes_before);
         counts.rare().total_ns = settings.now_ns().saturating_sub(begin_ns);
         Ok(Explanation::new(&lookup, trace, &counts, value))
+    }
+
+    pub fn explain_prefix(&self, prefix: &[u8]) -> Result<PrefixExplanation> {
+        self.keyspace.check_usable()?;
+        let view = self.keyspace.load();
+        let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
+        Ok(PrefixExplanation::of(&view, seq, prefix, &self.bounded(prefix_range(prefix)))?)
     }
 
     /// The source of a scan, at the snapshot or at the present newest sequence number.

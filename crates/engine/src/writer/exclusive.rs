@@ -12,7 +12,7 @@ use shamba_tree::version::{ManifestEdit, Pairs, Version};
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::keyspace::{KeyspaceOptions, operator_for};
+use crate::options::keyspace::{KeyspaceOptions, operator_for, prefix_for, prefix_setting};
 use crate::telemetry::hold_events;
 
 impl Writer {
@@ -45,7 +45,8 @@ impl Writer {
         if self.lifecycle.is_read_only() {
             let _writing = self.writing.lock();
             if let Some(keyspace) = find()? {
-                // The operator is not recorded, and holds for this open.
+                // They are not recorded, and hold for this open.
+                keyspace.set_prefix(prefix_for(name, keyspace.prefix(), options)?);
                 if let Some(merging) = new_operator(&keyspace, options)? {
                     keyspace.set_merging(merging);
                 }
@@ -62,7 +63,16 @@ impl Writer {
         // One creation at a time, and no concurrent rotation.
         let mut writing = self.writing.lock();
         if let Some(keyspace) = find()? {
-            if let Some(merging) = new_operator(&keyspace, options)? {
+            let prefix = prefix_for(name, keyspace.prefix(), options)?;
+            let merging = new_operator(&keyspace, options)?;
+            if prefix != keyspace.prefix() {
+                self.catalog.install(&[], Vec::new(), |_| {
+                    let keyspace_settings = vec![(keyspace.id, vec![prefix_setting(prefix)])];
+                    Ok(ManifestEdit { keyspace_settings, ..ManifestEdit::default() })
+                })?;
+                keyspace.set_prefix(prefix);
+            }
+            if let Some(merging) = merging {
                 if keyspace.load().merging().is_none() {
                     let merge_operators = vec![(keyspace.id, merging.name().to_owned())];
                     self.catalog.install(&[], Vec::new(), |_| {
@@ -74,14 +84,17 @@ impl Writer {
             return Ok(keyspace);
         }
         // Those of the open hold, too.
-        let given = operator_for(name, None, self.given.get().and_then(|given| given.get(name)))?;
+        let of_open = self.given.get().and_then(|given| given.get(name));
+        let prefix = prefix_for(name, prefix_for(name, None, of_open)?, options)?;
+        let given = operator_for(name, None, of_open)?;
         let merging = operator_for(name, given.as_deref().map(Merging::name), options)?;
         let merging = given.or(merging);
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
         self.catalog.install(&[], Vec::new(), |_| {
-            let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
+            let settings = prefix.map(|prefix| prefix_setting(Some(prefix))).into_iter().collect();
+            let keyspaces_created = vec![(id, name.to_owned(), settings)];
             let merge_operators = merging.iter().map(|merging| (id, merging.name().to_owned())).collect();
             Ok(ManifestEdit { keyspaces_created, merge_operators, ..ManifestEdit::default() })
         })?;
@@ -89,7 +102,7 @@ impl Writer {
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
         let closed = Arc::clone(self.lifecycle.closed_flag());
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
-        let keyspace = Arc::new(keyspace);
+        let keyspace = Arc::new(keyspace.with_prefix(prefix));
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
         assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");

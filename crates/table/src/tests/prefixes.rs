@@ -48,7 +48,10 @@ fn a_filter_holds_the_prefixes_of_all_keys_and_denies_most_others() {
             let described = describe(&rig.env, &rig.path(), None).expect("described");
             let only_prefixes = prefixes.difference(&keys).count() as u64;
             assert_eq!((described.prefix, described.filter_prefixes), (Some(extractor), only_prefixes));
-            assert!(described.to_string().contains(&format!("{only_prefixes} by {extractor}")), "{described}");
+            assert!(
+                described.to_string().contains(&format!("{only_prefixes} by {extractor}")),
+                "{described}"
+            );
             let damage = table.verify();
             assert!(damage.is_empty(), "{damage:?}");
         }
@@ -62,7 +65,8 @@ fn a_filter_without_an_extractor_is_as_before() {
     let table = rig.open().expect("opened");
     let described = describe(&rig.env, &rig.path(), None).expect("described");
     assert_eq!((table.prefix(), described.prefix, described.filter_prefixes), (None, None, 0));
-    let denied = (0..400).step_by(2).filter(|user| !may_contain(&table, format!("user{user:03}:").as_bytes()));
+    let denied =
+        (0..400).step_by(2).filter(|user| !may_contain(&table, format!("user{user:03}:").as_bytes()));
     assert!(denied.count() > 180, "prefixes are in a filter without an extractor");
 }
 

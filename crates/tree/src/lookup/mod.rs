@@ -3,6 +3,7 @@
 
 pub mod candidate;
 pub mod explain;
+pub mod explain_prefix;
 mod fold;
 pub mod get;
 pub mod multi_get;

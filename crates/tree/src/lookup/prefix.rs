@@ -92,12 +92,7 @@ impl<'r> RangeQuestion<'r> {
         Ok(Verdict::No)
     }
 
-    fn ask_table<R: Recorder>(
-        &mut self,
-        plan: &RunPlan,
-        number: usize,
-        recorder: &mut R,
-    ) -> Result<Verdict> {
+    fn ask_table<R: Recorder>(&mut self, plan: &RunPlan, number: usize, recorder: &mut R) -> Result<Verdict> {
         let Some(Probe { filter, reader: Some(reader) }) = plan.probes.get(number) else {
             recorder.step(|| Step::closed(plan, number));
             return Ok(Verdict::Unasked);

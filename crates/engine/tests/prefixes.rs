@@ -175,8 +175,8 @@ fn scans_do_not_depend_on_extractors() {
 /// Three runs: users 0 to 99, 100 to 199 and 200 to 299, each with the keys of all halls around.
 fn three_runs(env: &Env, prefix: Option<Prefix>) -> Db {
     let options = with(KeyspaceOptions::new(), prefix);
-    let builder = builder(env)
-        .experimental(|ex| ex.auto_compaction(false).filter_residency(shamba::Residency::Pinned));
+    let builder =
+        builder(env).experimental(|ex| ex.auto_compaction(false).filter_residency(shamba::Residency::Pinned));
     let db = builder.keyspace("default", options).open().expect("opens");
     for run in 0..3 {
         db.put("hall:a", run.to_string()).expect("put");
@@ -208,7 +208,8 @@ fn runs_without_the_prefix_are_left_out_and_explained() {
     let text = explanation.to_string();
     assert_eq!(text.matches("filter says no; skipped").count(), 2, "{text}");
     let open = db.explain_prefix("user1").expect("explained");
-    let not_fixed = |action: &Action| matches!(action, Action::PrefixNotFixed { extractor: Prefix::Delimited(b':') });
+    let not_fixed =
+        |action: &Action| matches!(action, Action::PrefixNotFixed { extractor: Prefix::Delimited(b':') });
     assert_eq!(open.steps.iter().filter(|step| not_fixed(&step.action)).count(), 3, "{open}");
     // The newest extractor changes nothing for the tables that have another one.
     db.keyspace_with("default", KeyspaceOptions::new().prefix(Prefix::Fixed(4))).expect("changed");
@@ -235,7 +236,11 @@ fn a_run_that_is_left_out_still_hides_with_its_range_tombstones() {
     db.put("zone:a", "a").expect("put");
     db.flush().expect("flushed");
     let explanation = db.explain_prefix("user150:").expect("explained");
-    assert_eq!((explanation.runs_skipped, explanation.skipped_with_range_tombstones), (3, 1), "{explanation}");
+    assert_eq!(
+        (explanation.runs_skipped, explanation.skipped_with_range_tombstones),
+        (3, 1),
+        "{explanation}"
+    );
     assert_eq!(db.prefix("user150:").count(), 0, "the newest run deletes it");
     assert_eq!(db.prefix("user150:").rev().count(), 0);
     assert_eq!(before.prefix("user150:").count(), 1);
@@ -246,7 +251,8 @@ fn a_run_that_is_left_out_still_hides_with_its_range_tombstones() {
 #[test]
 fn an_extractor_is_recorded_and_can_be_changed_or_removed() {
     let env = Env::deterministic(Arc::new(MemFs::new()), 1);
-    let extractor = |db: &Db, name: &str| db.get_keyspace(name).expect("open").expect("exists").prefix_extractor();
+    let extractor =
+        |db: &Db, name: &str| db.get_keyspace(name).expect("open").expect("exists").prefix_extractor();
     let options = |prefix| with(KeyspaceOptions::new(), prefix);
     let by_colon = Some(Prefix::Delimited(b':'));
     let db = builder(&env)
@@ -269,10 +275,12 @@ fn an_extractor_is_recorded_and_can_be_changed_or_removed() {
     let read_only = builder(&env).read_only(true).keyspace("own", options(by_colon)).open().expect("reopens");
     assert_eq!(extractor(&read_only, "own"), by_colon, "a read-only open has what it is given");
     drop(read_only);
-    let db = builder(&env).keyspace("default", KeyspaceOptions::new().without_prefix()).open().expect("reopens");
+    let db =
+        builder(&env).keyspace("default", KeyspaceOptions::new().without_prefix()).open().expect("reopens");
     let found = ["default", "plain", "own"].map(|name| extractor(&db, name));
     assert_eq!(found, [None, by_colon, None]);
     db.close().expect("closed");
-    let refused = builder(&env).keyspace("own", options(Some(Prefix::Capped(0)))).open().expect_err("no bytes");
+    let refused =
+        builder(&env).keyspace("own", options(Some(Prefix::Capped(0)))).open().expect_err("no bytes");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
 }

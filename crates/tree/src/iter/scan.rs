@@ -358,10 +358,10 @@ impl Scan {
                 if is_sampled {
                     iter.note_seek(false); // A run without a table there has not counted it.
                 }
-                if let Some(AskedFilters { filters, runs_skipped, .. }) = asked {
+                if let Some(AskedFilters { filters, runs_skipped, hashes, .. }) = asked {
                     self.walked.filters += filters;
                     self.walked.runs_skipped += runs_skipped;
-                    if is_sampled {
+                    if is_sampled && hashes > 0 {
                         self.source.views.note_lookup(self.found.len() > 0);
                     }
                 }

@@ -67,48 +67,57 @@ impl<'r> RangeQuestion<'r> {
     }
 
     /// Asks the filters of a run. `No`: the run has no key of the range, tombstones of keys
-    /// included.
+    /// included. `None`: they hold nothing that could answer.
     ///
     /// # Errors
     /// Of fetching a module.
-    pub fn ask<R: Recorder>(&mut self, plan: &RunPlan, recorder: &mut R) -> Result<Verdict> {
+    pub fn ask<R: Recorder>(&mut self, plan: &RunPlan, recorder: &mut R) -> Result<Option<Verdict>> {
         if !plan.has_prefixes && !R::RECORDS {
-            return Ok(Verdict::Unasked);
+            return Ok(None);
         }
         let first = plan.run.first_reaching(&self.range.lower);
         let rest = plan.run.tables().get(first..).unwrap_or_default();
-        let reached = rest.iter().take_while(|table| self.range.is_above(&table.range.lower)).count();
-        if reached == 0 {
-            recorder.step(|| Step::without_prefix(plan.level, &plan.run));
-            return Ok(Verdict::No);
-        }
-        for number in first..first + reached {
+        let mut is_reached = false;
+        for (number, table) in (first..).zip(rest) {
+            if !self.range.is_above(&table.range.lower) {
+                break;
+            }
+            is_reached = true;
             let verdict = self.ask_table(plan, number, recorder)?;
-            if verdict != Verdict::No {
+            if verdict != Some(Verdict::No) {
                 return Ok(verdict);
             }
         }
+        if !is_reached {
+            recorder.step(|| Step::without_prefix(plan.level, &plan.run));
+            return Ok(Some(Verdict::No));
+        }
         self.asked.runs_skipped += 1;
-        Ok(Verdict::No)
+        Ok(Some(Verdict::No))
     }
 
-    fn ask_table<R: Recorder>(&mut self, plan: &RunPlan, number: usize, recorder: &mut R) -> Result<Verdict> {
+    fn ask_table<R: Recorder>(
+        &mut self,
+        plan: &RunPlan,
+        number: usize,
+        recorder: &mut R,
+    ) -> Result<Option<Verdict>> {
         let Some(Probe { filter, reader: Some(reader) }) = plan.probes.get(number) else {
             recorder.step(|| Step::closed(plan, number));
-            return Ok(Verdict::Unasked);
+            return Ok(None);
         };
         let Some(filter) = filter else {
             recorder.step(|| Step::no_filter(plan, number));
-            return Ok(Verdict::Unasked);
+            return Ok(None);
         };
         // The extractor of the table, whatever that of the keyspace is now.
         let Some(extractor) = reader.prefix() else {
             recorder.step(|| Step::no_prefixes(plan, number));
-            return Ok(Verdict::Unasked);
+            return Ok(None);
         };
         let Some(digest) = self.digest_by(extractor, reader) else {
             recorder.step(|| Step::prefix_not_fixed(plan, number, extractor));
-            return Ok(Verdict::Unasked);
+            return Ok(None);
         };
         let mut tested = Tested { modules: 0, maybe: true };
         test_modules(reader, filter, digest, &mut tested, &mut self.asked.counts, recorder)?;
@@ -116,7 +125,7 @@ impl<'r> RangeQuestion<'r> {
         self.asked.filters += u64::from(tested.modules > 0);
         let verdict = tested.verdict();
         recorder.filter(plan, number, verdict);
-        Ok(verdict)
+        Ok(Some(verdict))
     }
 
     /// The digest of the prefix that `extractor` gives to every key of the range; `None` if there

@@ -36,8 +36,8 @@ impl VisibleIter {
                 true => question.ask(plan, &mut Sampler::default())?,
             };
             match verdict {
-                Verdict::No => run.leave_out(),
-                verdict if samples => run.note_lookup(verdict),
+                Some(Verdict::No) => run.leave_out(),
+                Some(verdict) if samples => run.note_lookup(verdict),
                 _ => {}
             }
         }

@@ -23,8 +23,8 @@ fn fill(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// Scans the sessions of some users, who may have none. Returns the entries found, and the runs left
-/// out.
+/// Scans the sessions of some users, who may have none. Returns the entries found, and the runs
+/// left out.
 fn scan(db: &Db, users: impl Iterator<Item = u32>) -> Result<(usize, u64)> {
     let before = db.stats();
     let mut found = 0;

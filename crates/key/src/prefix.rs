@@ -19,7 +19,8 @@ pub enum Prefix {
     Fixed(u16),
     /// The bytes up to the first one of this value, and that one. Keys without it have no prefix.
     Delimited(u8),
-    /// The first bytes of the key, at most this many (at least 1): shorter keys are their own prefix.
+    /// The first bytes of the key, at most this many (at least 1). Shorter keys are their own
+    /// prefix.
     Capped(u16),
 }
 

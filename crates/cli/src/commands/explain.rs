@@ -1,5 +1,5 @@
-//! `shamba explain DB KEY`: prints one lookup, step by step; with `--prefix`, the runs that a scan of
-//! a prefix reads.
+//! `shamba explain DB KEY`: prints one lookup, step by step; with `--prefix`, the runs that a scan
+//! of a prefix reads.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 //! An open is given code (a merge operator), and the database records its name. [`operator_for`] is
 //! the rule: a recorded name is kept for ever, since stored operands depend on it.
 //!
-//! A prefix extractor is data. It is recorded as a setting of the keyspace, and a given one replaces
-//! the recorded one ([`prefix_for`]): each table has its own.
+//! A prefix extractor is data. It is recorded as a setting of the keyspace, and a given one
+//! replaces the recorded one ([`prefix_for`]): each table has its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ const NAME_BYTES_MAX: usize = 255;
 /// Beginning of the names of built-in operators.
 const BUILT_IN: &str = "shamba.";
 
-/// Name of the setting that records the prefix extractor of a keyspace. A build that does not know it
-/// keeps it, and writes tables without prefixes.
+/// Name of the setting that records the prefix extractor of a keyspace. A build that does not know
+/// it keeps it, and writes tables without prefixes.
 const PREFIX_SETTING: &str = "prefix_extractor";
 /// Value of that setting for no extractor.
 const NO_PREFIX: &str = "none";
@@ -70,10 +70,10 @@ impl KeyspaceOptions {
         Ok(self)
     }
 
-    /// The prefix extractor of the keyspace: filters of tables that are written from now on hold the
-    /// prefixes of their keys too, and scans within one prefix ([`crate::Db::prefix`], and ranges)
-    /// leave out runs of tables that have no key with it. Recorded; it may be changed at any time,
-    /// since each table records its own. It never changes what a scan returns.
+    /// The prefix extractor of the keyspace: filters of tables that are written from now on hold
+    /// the prefixes of their keys too, and scans within one prefix ([`crate::Db::prefix`], and
+    /// ranges) leave out runs of tables that have no key with it. Recorded; it may be changed at
+    /// any time, since each table records its own. It never changes what a scan returns.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().expect("a temporary directory");

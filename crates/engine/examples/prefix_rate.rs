@@ -21,6 +21,9 @@ const EACH: u64 = 10;
 /// Teams, of which every run has an entry.
 const TEAMS: u64 = 1_000;
 
+/// Title, entries found by a scan, and the prefix that a random number asks for.
+type Mode = (&'static str, u64, Box<dyn Fn(u64) -> String>);
+
 /// Users have even numbers; the odd ones are absent.
 fn user(number: u64) -> String {
     format!("user{number:08}:")
@@ -71,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         db.flush()?;
     }
     let users = entries / EACH;
-    let modes: [(&str, u64, Box<dyn Fn(u64) -> String>); 3] = [
+    let modes: [Mode; 3] = [
         ("in one run", EACH, Box::new(move |random| user(random % users * 2))),
         ("in no run", 0, Box::new(move |random| user(random % users * 2 + 1))),
         ("in every run", runs, Box::new(|random| format!("team{:08}:", random % TEAMS))),

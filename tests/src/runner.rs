@@ -154,6 +154,7 @@ impl Runner {
         self.tally.add("trivial moves", stats.trivial_moves);
         self.tally.add("iterators revoked", stats.iterators_revoked);
         self.tally.add("filters consulted", stats.filters_consulted);
+        self.tally.add("runs left out by their prefixes", stats.prefix_runs_skipped);
         self.tally.add("data reads", stats.reads.data.count);
         self.tally.add("answers of the record cache", stats.record_hits);
         let hashed_gets = std::mem::take(&mut self.hashed_gets);

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use shamba::env::Env;
 use shamba::{
     Allocation, Builder, Compression, Design, DigestKind, Durability, FilterLayout, MergePolicy, Modules,
-    Residency, Sizing, Skipping, TreeDesign,
+    Prefix, Residency, Sizing, Skipping, TreeDesign,
 };
 
 use crate::operators::appending;
@@ -96,6 +96,8 @@ pub struct Vector {
     pub tombstone_age_max_ms: Option<u64>,
     /// Whether the merge operator combines operands. Fixed at creation.
     pub combines: bool,
+    /// The prefix extractor of all keyspaces.
+    pub prefix: Option<Prefix>,
 }
 
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
@@ -137,6 +139,7 @@ impl Vector {
             statistics: true,
             tombstone_age_max_ms: None,
             combines: true,
+            prefix: None,
         }
     }
 
@@ -209,13 +212,18 @@ impl Vector {
             // A flush in the runner takes a millisecond.
             tombstone_age_max_ms: [None, Some(1), None, Some(10)][index / 2 % 4],
             combines: rng.bool(),
+            prefix: random_prefix(&mut rng),
         }
     }
 
     /// The builder that opens a database with these options.
     pub fn builder(&self, path: &Path, env: &Env) -> Builder {
         let builder = self.builder_without_operators(path, env);
-        SPACES.iter().fold(builder, |builder, space| builder.keyspace(space, appending(self.combines)))
+        let options = || match self.prefix {
+            Some(prefix) => appending(self.combines).prefix(prefix),
+            None => appending(self.combines).without_prefix(),
+        };
+        SPACES.iter().fold(builder, |builder, space| builder.keyspace(space, options()))
     }
 
     /// [`Self::builder`] without the code of merge operators.
@@ -323,6 +331,17 @@ impl Vector {
     /// Whether an acknowledged write survives a kill of the process.
     pub fn survives_kill(&self) -> bool {
         !self.no_wal && self.durability != Durability::Buffered
+    }
+}
+
+/// An extractor, three times in four, whose prefixes are parts of the paths of [`crate::ops`].
+fn random_prefix(rng: &mut Rng) -> Option<Prefix> {
+    let bytes = rng.u16(1..12);
+    match rng.u8(..4) {
+        0 => None,
+        1 => Some(Prefix::Fixed(bytes)),
+        2 => Some(Prefix::Capped(bytes)),
+        _ => Some(Prefix::Delimited(*pick(rng, b"/-05"))),
     }
 }
 

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription};
 use shamba::{
-    Action, Db, Explanation, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, Problem, Reads,
-    ReadsByKind, Stats, Step,
+    Action, Db, Explanation, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, PrefixExplanation,
+    Problem, Reads, ReadsByKind, Stats, Step,
 };
 
 use crate::text::{Notation, escape};
@@ -75,6 +75,8 @@ pub fn lookup_counters(stats: &Stats) -> Value {
         "cache_hits": stats.cache_hits,
         "reads": reads(&stats.reads),
         "table_opens": stats.table_opens,
+        "prefix_filters": stats.prefix_filters,
+        "prefix_runs_skipped": stats.prefix_runs_skipped,
     })
 }
 
@@ -186,6 +188,24 @@ pub fn explanation(explanation: &Explanation, notation: Notation) -> Value {
     })
 }
 
+/// The runs that a scan of a prefix reads and leaves out.
+pub fn prefix_explanation(explanation: &PrefixExplanation, notation: Notation) -> Value {
+    let steps: Vec<Value> = explanation.steps.iter().map(step).collect();
+    json!({
+        "schema": "shamba.explain-prefix/1",
+        "prefix": notation.show(&explanation.prefix),
+        "sequence": explanation.sequence,
+        "steps": steps,
+        "runs": explanation.runs,
+        "runs_skipped": explanation.runs_skipped,
+        "skipped_with_range_tombstones": explanation.skipped_with_range_tombstones,
+        "hashes": explanation.hashes,
+        "filters_consulted": explanation.filters,
+        "modules_skipped": explanation.modules_skipped,
+        "reads": reads(&explanation.reads),
+    })
+}
+
 fn module(module: &ModuleStep) -> Value {
     match module {
         ModuleStep::Held { module, maybe } => json!({ "module": module, "done": "asked", "maybe": maybe }),
@@ -221,6 +241,12 @@ fn step(step: &Step) -> Value {
             json!({ "action": "expired", "expiry_ms": expiry_ms, "now_ms": now_ms })
         }
         Action::OutOfRange => json!({ "action": "out of range" }),
+        Action::OutOfPrefix => json!({ "action": "out of prefix" }),
+        Action::Closed => json!({ "action": "closed" }),
+        Action::NoPrefixes => json!({ "action": "no prefixes" }),
+        Action::PrefixNotFixed { extractor } => {
+            json!({ "action": "prefix not fixed", "extractor": extractor.to_string() })
+        }
         Action::NoFilter => json!({ "action": "no filter" }),
         Action::FilterProbed { maybe, modules } => {
             let modules: Vec<Value> = modules.iter().map(module).collect();
@@ -317,6 +343,8 @@ pub fn table(table: &TableDescription) -> Value {
         "blocks": blocks,
         "operands": table.operands,
         "expiring": summary.expiring.map_or(0, |expiring| expiring.count),
+        "prefix_extractor": table.prefix.map(|prefix| prefix.to_string()),
+        "filter_prefixes": table.filter_prefixes,
         "warnings": table.warnings,
     })
 }

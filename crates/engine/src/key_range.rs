@@ -105,7 +105,7 @@ impl<R: KeyRange + ?Sized> KeyRange for &R {
 
 /// `range` as `[lower, upper)`. A range that holds no key becomes an empty range.
 pub(crate) fn half_open(range: &(impl KeyRange + ?Sized)) -> HalfOpen {
-    let nothing = HalfOpen { lower: Bytes::new(), upper: Some(Bytes::new()) };
+    let nothing = HalfOpen::nothing();
     let (from, to) = range.bounds();
     let lower = match from {
         Bound::Unbounded => Some(Bytes::new()),

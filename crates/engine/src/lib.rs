@@ -206,6 +206,7 @@ pub use reads::options::{HashedKey, ReadOptions};
 pub use shamba_table::Reads;
 pub use shamba_tree::counters::ReadsByKind;
 pub use shamba_tree::lookup::explain::{Action, Explanation, ModuleStep, Outcome, Place, SkipReason, Step};
+pub use shamba_tree::lookup::explain_prefix::PrefixExplanation;
 pub use shamba_tree::slice::Slice;
 pub use trace::{Recorded, Recording};
 pub use transaction::{Isolation, Savepoint, Transaction, TransactionIter, TransactionOptions};
@@ -218,7 +219,7 @@ pub use writer::WriteOptions;
 
 pub use shamba_env as env;
 pub use shamba_filter::{FilterLayout, Modules};
-pub use shamba_key::DigestKind;
+pub use shamba_key::{DigestKind, Prefix};
 #[doc(hidden)]
 pub use shamba_model::allocation::Allocation;
 pub use shamba_model::skip::Skipping;

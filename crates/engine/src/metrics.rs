@@ -62,6 +62,10 @@ macro_rules! work_counters {
             pub ranges: u64,
             /// Entries read by these scans.
             pub range_entries: u64,
+            /// Filters that scans tested for the prefix of their keys.
+            pub prefix_filters: u64,
+            /// Runs that scans left out, because filters denied the prefix.
+            pub prefix_runs_skipped: u64,
             /// Nanoseconds spent hashing. This and the following times need timers to be on.
             pub hash_ns: u64,
             /// Nanoseconds probing filters.
@@ -149,6 +153,8 @@ macro_rules! work_counters {
                 lookup_fields!(found);
                 lookup_fields!(ranges);
                 lookup_fields!(range_entries);
+                lookup_fields!(prefix_filters);
+                lookup_fields!(prefix_runs_skipped);
                 lookup_fields!(hash_ns);
                 lookup_fields!(probe_ns);
                 lookup_fields!(index_ns);

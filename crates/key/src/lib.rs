@@ -23,6 +23,7 @@ mod kind;
 mod operand;
 mod order;
 mod prefetch;
+mod prefix;
 mod seqno;
 
 pub use digest::{DigestFn, DigestKind, KeyDigest, hashes_on_this_thread};
@@ -33,6 +34,7 @@ pub use kind::EntryKind;
 pub use operand::{MAX_OPERAND_BYTES, Operand};
 pub use order::internal_cmp;
 pub use prefetch::{prefetch_address, prefetch_line, prefetch_slice};
+pub use prefix::Prefix;
 pub use seqno::SeqNo;
 
 /// Maximum key length in bytes.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_filter::{FilterFamily, FilterGeometry, ModuleShape};
-use shamba_key::{DigestKind, EntryKind};
+use shamba_key::{DigestKind, EntryKind, Prefix};
 
 use crate::block::DataBlock;
 use crate::compression::Compression;
@@ -75,6 +75,10 @@ pub struct TableDescription {
     pub sections: Vec<Section>,
     /// The filter; `None` if there is none, or its geometry is damaged.
     pub filter: Option<FilterGeometry>,
+    /// The extractor of the prefixes that the filter holds in addition to the keys.
+    pub prefix: Option<Prefix>,
+    /// Number of these prefixes.
+    pub filter_prefixes: u64,
     /// Damage found in the filter.
     pub warnings: Vec<String>,
     /// The range tombstones.
@@ -149,6 +153,8 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
         block_bytes: properties.block_bytes,
         sections: loaded.footer.sections.clone(),
         filter: loaded.filter.map(|filter| filter.geometry),
+        prefix: properties.prefix,
+        filter_prefixes: properties.filter_prefixes,
         warnings: damage.iter().map(Error::to_string).collect(),
         range_tombstones: loaded.tombstones,
         blocks,
@@ -222,6 +228,9 @@ impl TableDescription {
             ("bits per key", summary.bits_per_key.to_string()),
             ("filter", filter),
         ];
+        if let Some(prefix) = self.prefix {
+            properties.push(("prefixes", format!("{} by {prefix}", self.filter_prefixes)));
+        }
         if let Some(ms) = summary.oldest_tombstone_ms {
             properties.push(("oldest tombstone", format!("{ms} ms since 1970")));
         }

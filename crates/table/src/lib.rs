@@ -26,7 +26,7 @@
 //! let (id, birth, digest) = (TableId(1), BirthId(99), DigestFn::new(DigestKind::Xxh3, 42));
 //! let options = WriterOptions {
 //!     id, birth, digest, compression: Compression::Lz4, bits_per_key: 10.0,
-//!     filter_layout: FilterLayout::Blocked, block_bytes: 4096, block_tags: true,
+//!     filter_layout: FilterLayout::Blocked, prefix: None, block_bytes: 4096, block_tags: true,
 //!     large_values: LargeValues::default(),
 //! };
 //! let mut writer = TableWriter::create(&env, Path::new("/"), options)?;

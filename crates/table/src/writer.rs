@@ -25,7 +25,7 @@ use std::path::Path;
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_filter::{Filter, FilterLayout};
-use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo};
+use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, MAX_KEY_BYTES, MAX_VALUE_BYTES, Prefix, SeqNo};
 
 use crate::block::frame::FRAME_BYTES;
 use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
@@ -65,6 +65,8 @@ pub struct WriterOptions {
     pub bits_per_key: f64,
     /// The family of the filter, and its modules.
     pub filter_layout: FilterLayout,
+    /// The extractor of the prefixes that the filter holds in addition to the keys.
+    pub prefix: Option<Prefix>,
     /// Maximum decompressed length of a block with several entries, in bytes, including header,
     /// compression byte and checksum; 64 to 65,536, usually 4,096.
     pub block_bytes: usize,
@@ -98,7 +100,12 @@ pub struct TableWriter {
     unlisted: Option<Handle>,
     /// Buffer for separators.
     separator: Vec<u8>,
+    /// Digests of the distinct keys, and of their distinct prefixes.
     digests: Vec<KeyDigest>,
+    /// Number of prefixes among the digests.
+    prefixes: u64,
+    /// Length of the last prefix; `None`: the last key has none.
+    last_prefix_bytes: Option<usize>,
     tombstones: Vec<RangeTombstone>,
     first_key: Option<Bytes>,
     last_key: Vec<u8>,
@@ -148,6 +155,7 @@ impl TableWriter {
             return Err(Error::Invalid(format!("bits_per_key is {}", options.bits_per_key)));
         }
         options.large_values.check().map_err(Error::Invalid)?;
+        options.prefix.map_or(Ok(()), Prefix::check).map_err(Error::Invalid)?;
         let path = dir.join(table_file_name(options.id));
         let compressor =
             Compressor::new(options.compression).map_err(|error| Error::io(&path, "compress", error))?;
@@ -166,6 +174,8 @@ impl TableWriter {
             unlisted: None,
             separator: Vec::new(),
             digests: Vec::new(),
+            prefixes: 0,
+            last_prefix_bytes: None,
             tombstones: Vec::new(),
             first_key: None,
             last_key: Vec::new(),
@@ -264,9 +274,26 @@ impl TableWriter {
             self.last_digest = known.unwrap_or_else(|| self.options.digest.digest(key));
             if self.options.bits_per_key > 0.0 {
                 self.digests.push(self.last_digest);
+                if let Some(extractor) = self.options.prefix {
+                    self.hash_prefix(extractor, key, order);
+                }
             }
         }
         self.last_digest
+    }
+
+    /// Keeps the digest of the prefix of a new key for the filter, once for each prefix: the keys
+    /// that have it follow each other.
+    fn hash_prefix(&mut self, extractor: Prefix, key: &[u8], order: Order) {
+        let prefix = extractor.of(key);
+        let last_bytes = std::mem::replace(&mut self.last_prefix_bytes, prefix.map(<[u8]>::len));
+        let Some(prefix) = prefix else { return };
+        let is_last = last_bytes == Some(prefix.len()) && order.shared_bytes >= prefix.len();
+        // The digest of a key that is its own prefix is there already.
+        if !is_last && prefix.len() < key.len() {
+            self.digests.push(self.options.digest.digest(prefix));
+            self.prefixes += 1;
+        }
     }
 
     /// Counts an entry that was added to the open block, and adds the previous block to the index
@@ -345,13 +372,11 @@ impl TableWriter {
     /// `finish`: the amount that a caller charges before it adds them.
     pub fn memory_bytes_soon(&self) -> u64 {
         let digest_bytes = size_of::<KeyDigest>() as u64;
-        let growing = self.digests.len() + Self::SOON_ENTRIES > self.digests.capacity();
+        let digests_of_key = if self.options.prefix.is_some() { 2 } else { 1 };
+        let soon = Self::SOON_ENTRIES * digests_of_key;
+        let growing = self.digests.len() + soon > self.digests.capacity();
         // A growing vector is in memory twice, and the new buffer has twice the capacity.
-        let grown = if growing {
-            self.digests.capacity().max(Self::SOON_ENTRIES) as u64 * 2 * digest_bytes
-        } else {
-            0
-        };
+        let grown = if growing { self.digests.capacity().max(soon) as u64 * 2 * digest_bytes } else { 0 };
         let (keys, WriterOptions { bits_per_key, filter_layout, .. }) = (self.digests.len(), self.options);
         let filter = (keys as f64 * bits_per_key / 8.0) as u64;
         let scratch = Filter::scratch_bytes(keys, filter_layout, bits_per_key);

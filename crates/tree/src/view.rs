@@ -44,6 +44,7 @@ pub struct View {
     /// `None`: each run is searched separately.
     fences: Option<Arc<JoinedFences>>,
     runs_have_range_deletes: bool,
+    has_prefixes: bool,
     merging: Option<Arc<Merging>>,
 }
 
@@ -55,6 +56,8 @@ pub struct RunPlan {
     pub run: Arc<Run>,
     /// One for each table of the run, in the same order.
     pub probes: Arc<[Probe]>,
+    /// Whether the filter of a table holds prefixes. Tables that are not open do not count.
+    pub has_prefixes: bool,
 }
 
 /// A table in the form that lookups use, on one cache line.
@@ -88,8 +91,15 @@ impl View {
         let plans_before = before.map_or(&[][..], |before| &before.plans);
         let plans = version.runs().map(|(level, run)| {
             let known = plans_before.iter().find(|plan| Arc::ptr_eq(&plan.run, run) && plan.is_open());
-            let probes = known.map_or_else(|| probes(run), |plan| Arc::clone(&plan.probes));
-            RunPlan { level, run: Arc::clone(run), probes }
+            let (probes, has_prefixes) = match known {
+                Some(plan) => (Arc::clone(&plan.probes), plan.has_prefixes),
+                None => {
+                    let probes = probes(run);
+                    let has_prefixes = probes.iter().any(Probe::has_prefixes);
+                    (probes, has_prefixes)
+                }
+            };
+            RunPlan { level, run: Arc::clone(run), probes, has_prefixes }
         });
         let plans: Box<[RunPlan]> = plans.collect();
         let same_runs = plans.iter().map(|plan| Arc::as_ptr(&plan.run));
@@ -106,8 +116,9 @@ impl View {
         debug_assert_eq!(plans.len(), version.run_count(), "one plan for each run of the version");
         debug_assert!(plans.is_sorted_by_key(|plan| plan.level), "the plans are not in lookup order");
         let runs_have_range_deletes = plans.iter().any(|plan| plan.run.has_range_deletes());
+        let has_prefixes = plans.iter().any(|plan| plan.has_prefixes);
         let merging = before.and_then(|before| before.merging.clone());
-        Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes, merging }
+        Self { keyspace, memtables, version, plans, fences, runs_have_range_deletes, has_prefixes, merging }
     }
 
     /// The same view, with this merge operator for the keyspace's operands.
@@ -146,6 +157,7 @@ impl View {
             level: plan.level,
             run: Arc::clone(&plan.run),
             probes: if has_changed(plan) { probes(&plan.run) } else { Arc::clone(&plan.probes) },
+            has_prefixes: plan.has_prefixes,
         });
         Self {
             keyspace: self.keyspace,
@@ -154,6 +166,7 @@ impl View {
             plans: plans.collect(),
             fences: self.fences.clone(),
             runs_have_range_deletes: self.runs_have_range_deletes,
+            has_prefixes: self.has_prefixes,
             merging: self.merging.clone(),
         }
     }
@@ -193,6 +206,12 @@ impl View {
     pub fn runs_have_range_deletes(&self) -> bool {
         self.runs_have_range_deletes
     }
+
+    /// Whether the filter of any open table holds prefixes.
+    #[inline]
+    pub fn has_prefixes(&self) -> bool {
+        self.has_prefixes
+    }
 }
 
 /// For one key, the table of each run that may hold it.
@@ -226,6 +245,10 @@ impl RunPlan {
 }
 
 impl Probe {
+    fn has_prefixes(&self) -> bool {
+        self.filter.is_some() && self.reader.as_ref().is_some_and(|reader| reader.prefix().is_some())
+    }
+
     /// The probe of a table, open or not.
     pub fn of(reader: Option<&Arc<TableReader>>) -> Self {
         Self { filter: reader.and_then(|reader| reader.filter()), reader: reader.cloned() }
@@ -246,4 +269,7 @@ pub trait ViewSource: Send + Sync {
 
     /// Counts a sampled seek.
     fn note_seek(&self) {}
+
+    /// Counts a sampled scan that asked filters for its prefix, as a lookup of the prefix.
+    fn note_lookup(&self, _found: bool) {}
 }

@@ -77,6 +77,7 @@ fn operations_against_the_oracle() {
         ("scans, backward", 5_000),
         ("scans, from both ends", 3_000),
         ("cursor walks", 10_000),
+        ("runs left out by their prefixes", 2_000),
         ("checkpoints", 500),
         ("ingests", 1_000),
         ("answers of the record cache", 200_000),

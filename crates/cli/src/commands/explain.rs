@@ -1,4 +1,5 @@
-//! `shamba explain DB KEY`: prints one lookup, step by step.
+//! `shamba explain DB KEY`: prints one lookup, step by step; with `--prefix`, the runs that a scan
+//! of a prefix reads.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,8 +20,11 @@ use crate::text::Notation;
 pub struct ExplainArgs {
     /// The database
     db: PathBuf,
-    /// The key
+    /// The key, or with --prefix the prefix
     key: OsString,
+    /// Print which runs a scan of the keys that begin with KEY reads, and which it leaves out
+    #[arg(long)]
+    prefix: bool,
     #[command(flatten)]
     keyspace: ExistingKeyspace,
     /// The key is hex
@@ -37,7 +41,15 @@ pub fn run(args: &ExplainArgs, out: &mut Out) -> Result<(), Failure> {
     let notation = Notation::from_switch(args.hex);
     let key = argument("KEY", &args.key, notation)?;
     let db = open::reader(&args.db, &args.reader)?;
-    let explanation = args.keyspace.of(&db, &args.db)?.explain(&key)?;
+    let keyspace = args.keyspace.of(&db, &args.db)?;
+    if args.prefix {
+        let explanation = keyspace.explain_prefix(&key)?;
+        if args.json {
+            return out.json(&json::prefix_explanation(&explanation, notation));
+        }
+        return out.text(explanation.to_string());
+    }
+    let explanation = keyspace.explain(&key)?;
     if args.json {
         return out.json(&json::explanation(&explanation, notation));
     }

@@ -37,6 +37,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "sequence": db.sequence(),
             "keyspaces": db.keyspaces(),
             "merge_operators": merge_operators(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
+            "prefix_extractors": prefix_extractors(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "design": json::design(&db),
             "options": json::options(&db),
             "deepest_level": stats.deepest_level,
@@ -83,6 +84,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     for (keyspace, operator) in merge_operators(&db)? {
         facts.row(["merge operator", &format!("{operator} (keyspace {keyspace:?})")]);
     }
+    for (keyspace, extractor) in prefix_extractors(&db)? {
+        facts.row(["prefix extractor", &format!("{extractor} (keyspace {keyspace:?})")]);
+    }
     facts.row(["merge policy", &policy]);
     facts.row(["size ratio", &design.size_ratio.to_string()]);
     facts.row(["write buffer", &write_buffer(design.buffer_bytes, db.memory().memtable_bytes)]);
@@ -108,6 +112,16 @@ fn merge_operators(db: &Db) -> Result<Vec<(String, String)>, Failure> {
         operators.extend(operator.map(|operator| (name, operator)));
     }
     Ok(operators)
+}
+
+/// The names of keyspaces and their prefix extractors.
+fn prefix_extractors(db: &Db) -> Result<Vec<(String, String)>, Failure> {
+    let mut extractors = Vec::new();
+    for name in db.keyspaces() {
+        let extractor = db.get_keyspace(&name)?.and_then(|keyspace| keyspace.prefix_extractor());
+        extractors.extend(extractor.map(|extractor| (name, extractor.to_string())));
+    }
+    Ok(extractors)
 }
 
 /// Table of the levels.

@@ -32,6 +32,33 @@ fn explain_tells_where_a_key_was_found_and_what_was_skipped() {
 }
 
 #[test]
+fn explain_prefix_tells_which_runs_are_left_out() {
+    let dir = Dir::new();
+    let path = dir.path("db");
+    let by_user = shamba::KeyspaceOptions::new().prefix(shamba::Prefix::Delimited(b':'));
+    let db = shamba::Db::builder(&path).keyspace("default", by_user).open().expect("opens");
+    for user in 0..200 {
+        db.put(format!("user{user:03}:mail"), "x").expect("put");
+    }
+    db.flush().expect("flushed");
+    db.close().expect("closed");
+    let text = run(["explain", &path, "user100x:", "--prefix"]).ok();
+    assert!(text.contains("filter says no; skipped") && text.contains("1 of them left out"), "{text}");
+    let absent = object(&["explain", &path, "user100x:", "--prefix"], "shamba.explain-prefix/1");
+    assert_eq!(
+        (&absent["prefix"], &absent["hashes"]),
+        (&Value::from("user100x:"), &Value::from(1)),
+        "{absent}"
+    );
+    assert_eq!((&absent["runs"], &absent["runs_skipped"]), (&Value::from(1), &Value::from(1)), "{absent}");
+    let short = object(&["explain", &path, "user1", "--prefix"], "shamba.explain-prefix/1");
+    assert_eq!(short["runs_skipped"], 0, "{short}");
+    assert!(short.to_string().contains("delimited:3a"), "{short}");
+    let stats = object(&["stats", &path], "shamba.stats/1");
+    assert_eq!(stats["prefix_extractors"], serde_json::json!({ "default": "delimited:3a" }));
+}
+
+#[test]
 fn the_sharing_switch_changes_hashes_and_nothing_else() {
     let dir = Dir::new();
     let db = dir.path("db");

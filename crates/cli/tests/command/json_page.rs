@@ -10,7 +10,7 @@ use crate::support::{Dir, files, flip, run, run_with};
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
 /// Objects whose field names are data, not part of the schema.
-const MAPS: [&str; 3] = ["parts", "options", "merge_operators"];
+const MAPS: [&str; 4] = ["parts", "options", "merge_operators", "prefix_extractors"];
 
 fn names(value: &Value, found: &mut BTreeSet<String>) {
     match value {
@@ -42,7 +42,7 @@ fn every_schema_and_field_is_described() {
     let (damaged, repaired) = (dir.database("damaged", 300), dir.path("repaired"));
     let broken = files(&damaged, "sst").remove(0);
     flip(&broken, 4200, 1);
-    let commands: [&[&str]; 25] = [
+    let commands: [&[&str]; 26] = [
         &["get", &db, "late"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
@@ -50,6 +50,7 @@ fn every_schema_and_field_is_described() {
         &["explain", &db, "key00001"],
         &["explain", &db, "key00300"],
         &["explain", &db, "merged"],
+        &["explain", &db, "key", "--prefix"],
         &["tree", &db],
         &["stats", &db],
         &["memory", &db],

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::Guard;
-use shamba_key::{KeyspaceId, Operand};
+use shamba_key::{KeyspaceId, Operand, Prefix};
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::merging::Merging;
 use shamba_tree::sampling::TreeStatistics;
@@ -26,6 +26,7 @@ pub(crate) struct KeyspaceCore {
     pub id: KeyspaceId,
     pub name: String,
     view: Published<View>,
+    prefix: Published<Option<Prefix>>,
     pub dropped: AtomicBool,
     /// Milliseconds that entries live unless their write says otherwise; [`FOR_EVER`] without a
     /// limit.
@@ -50,11 +51,27 @@ impl KeyspaceCore {
             id,
             name,
             view,
+            prefix: Published::new(None),
             dropped: AtomicBool::new(false),
             time_to_live_ms: AtomicU64::new(FOR_EVER),
             closed,
             statistics: TreeStatistics::default(),
         }
+    }
+
+    /// The same keyspace, with this prefix extractor.
+    pub fn with_prefix(self, prefix: Option<Prefix>) -> Self {
+        Self { prefix: Published::new(prefix), ..self }
+    }
+
+    /// The prefix extractor of tables that are written from now on.
+    pub fn prefix(&self) -> Option<Prefix> {
+        **self.prefix.load()
+    }
+
+    /// Sets the prefix extractor.
+    pub fn set_prefix(&self, prefix: Option<Prefix>) {
+        self.prefix.replace(|_| prefix);
     }
 
     /// A placeholder for a keyspace of another database: every use fails with an error that says
@@ -168,5 +185,9 @@ impl ViewSource for KeyspaceCore {
 
     fn note_seek(&self) {
         self.statistics.count_seek();
+    }
+
+    fn note_lookup(&self, found: bool) {
+        self.statistics.count_lookup(found);
     }
 }

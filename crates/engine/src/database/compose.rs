@@ -24,7 +24,9 @@ use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
-use crate::options::keyspace::{GivenOptions, KeyspaceOptions, operator_for, time_to_live_of};
+use crate::options::keyspace::{
+    GivenOptions, KeyspaceOptions, operator_for, prefix_for, recorded_prefix, time_to_live_of,
+};
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -173,11 +175,11 @@ pub(super) fn compose(
     Ok(core)
 }
 
-/// The keyspaces of `state`, each with an empty memtable and the merge operator that it has in this
-/// open.
+/// The keyspaces of `state`, each with an empty memtable, and the merge operator and the prefix
+/// extractor that it has in this open.
 ///
 /// # Errors
-/// `Invalid` for another operator than the recorded one.
+/// `Invalid` for another operator than the recorded one, and for an extractor without bytes.
 fn keyspaces(
     state: &ManifestState,
     settings: &Settings,
@@ -191,7 +193,8 @@ fn keyspaces(
         let merging = operator_for(&name, keyspace.merge_operator.as_deref(), given.get(&name))?;
         let recorded = time_to_live_of(&name, &keyspace.settings)?;
         let time_to_live = given.get(&name).and_then(KeyspaceOptions::given_time_to_live).or(recorded);
-        let core = KeyspaceCore::new(*id, name, version, memtable, merging, closed);
+        let prefix = prefix_for(&name, recorded_prefix(&keyspace.settings), given.get(&name))?;
+        let core = KeyspaceCore::new(*id, name, version, memtable, merging, closed).with_prefix(prefix);
         core.set_time_to_live(time_to_live);
         Ok((*id, Arc::new(core)))
     });

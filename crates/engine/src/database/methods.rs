@@ -253,6 +253,15 @@ macro_rules! read_methods {
         pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
             self.read_at().explain(key.as_ref())
         }
+
+        /// Explains which runs a scan of `prefix` reads, and which it leaves out by their filters
+        /// ([`KeyspaceOptions::prefix`](crate::KeyspaceOptions::prefix)).
+        ///
+        /// # Errors
+        /// `Invalid` if the keyspace was dropped; `Closed` after `close`; of reading a filter.
+        pub fn explain_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<PrefixExplanation> {
+            self.read_at().explain_prefix(prefix.as_ref())
+        }
     };
 }
 

@@ -44,6 +44,7 @@ use crate::writer::WriteOptions;
 use crate::writer::operations::{Operations, with_range_delete};
 use shamba_log::wal::OpRef;
 use shamba_tree::lookup::explain::Explanation;
+use shamba_tree::lookup::explain_prefix::PrefixExplanation;
 use shamba_tree::slice::Slice;
 use shamba_tree::snapshot::SnapshotGuard;
 use shamba_tree::version::current::CURRENT;
@@ -520,6 +521,12 @@ impl Keyspace {
     /// How long its entries live unless their write says otherwise; `None` without a limit.
     pub fn time_to_live(&self) -> Option<Duration> {
         self.keyspace.time_to_live()
+    }
+
+    /// The prefix extractor of tables that are written from now on
+    /// ([`crate::KeyspaceOptions::prefix`]).
+    pub fn prefix_extractor(&self) -> Option<crate::Prefix> {
+        self.keyspace.prefix()
     }
 
     pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {

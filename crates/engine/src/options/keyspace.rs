@@ -2,11 +2,15 @@
 //!
 //! An open is given code (a merge operator), and the database records its name. [`operator_for`] is
 //! the rule: a recorded name is kept for ever, since stored operands depend on it.
+//!
+//! A prefix extractor is data. It is recorded as a setting of the keyspace, and a given one
+//! replaces the recorded one ([`prefix_for`]): each table has its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shamba_key::Prefix;
 use shamba_tree::merging::{MergeOperator, Merging, builtin};
 
 use crate::error::{Error, Result};
@@ -16,12 +20,20 @@ const NAME_BYTES_MAX: usize = 255;
 /// Beginning of the names of built-in operators.
 const BUILT_IN: &str = "shamba.";
 
+/// Name of the setting that records the prefix extractor of a keyspace. A build that does not know
+/// it keeps it, and writes tables without prefixes.
+const PREFIX_SETTING: &str = "prefix_extractor";
+/// Value of that setting for no extractor.
+const NO_PREFIX: &str = "none";
+
 /// Options of a keyspace: for [`crate::Builder::keyspace`] before the open, or
 /// [`crate::Db::keyspace_with`] afterwards.
 #[derive(Clone, Default)]
 pub struct KeyspaceOptions {
     merging: Option<Arc<Merging>>,
     time_to_live: Option<Duration>,
+    /// `None`: that which is recorded.
+    prefix: Option<Option<Prefix>>,
 }
 
 /// The name of the keyspace setting that records the time to live, in milliseconds.
@@ -35,6 +47,7 @@ impl std::fmt::Debug for KeyspaceOptions {
         f.debug_struct("KeyspaceOptions")
             .field("merge_operator", &operator)
             .field("time_to_live", &self.time_to_live)
+            .field("prefix", &self.prefix)
             .finish()
     }
 }
@@ -68,17 +81,22 @@ impl KeyspaceOptions {
         self.time_to_live
     }
 
-    /// The time to live of `first`, or else of `second`.
+    /// Time to live and prefix extractor, each of `first`, or else of `second`.
     pub(crate) fn first_given(first: Option<&Self>, second: Option<&Self>) -> Self {
-        let of = |options: Option<&Self>| options.and_then(Self::given_time_to_live);
-        Self { time_to_live: of(first).or(of(second)), ..Self::default() }
+        let of = [first, second];
+        Self {
+            time_to_live: of.iter().find_map(|options| options.as_ref()?.time_to_live),
+            prefix: of.iter().find_map(|options| options.as_ref()?.prefix),
+            ..Self::default()
+        }
     }
 
     /// The settings that record the options, apart from the merge operator.
     pub(crate) fn settings(&self) -> Vec<(String, String)> {
         let text =
             |it: Duration| u64::try_from(it.as_millis()).map_or(NO_LIMIT.to_owned(), |ms| ms.to_string());
-        self.time_to_live.map(|it| (TIME_TO_LIVE.to_owned(), text(it))).into_iter().collect()
+        let time_to_live = self.time_to_live.map(|it| (TIME_TO_LIVE.to_owned(), text(it)));
+        time_to_live.into_iter().chain(self.prefix.map(prefix_setting)).collect()
     }
 
     /// [`Self::merge_operator`] by the name of a built-in one, such as `shamba.add-u64`.
@@ -92,6 +110,36 @@ impl KeyspaceOptions {
         }
         self.merging = Some(Arc::new(merging));
         Ok(self)
+    }
+
+    /// The prefix extractor of the keyspace: filters of tables that are written from now on hold
+    /// the prefixes of their keys too, and scans within one prefix ([`crate::Db::prefix`], and
+    /// ranges) leave out runs of tables that have no key with it. Recorded; it may be changed at
+    /// any time, since each table records its own. It never changes what a scan returns.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// use shamba::{KeyspaceOptions, Prefix};
+    ///
+    /// // Keys such as `user42:mail`: the prefix ends with the first colon.
+    /// let by_user = KeyspaceOptions::new().prefix(Prefix::Delimited(b':'));
+    /// let users = db.keyspace_with("users", by_user)?;
+    /// users.put("user42:mail", "asha@example.com")?;
+    /// assert_eq!(users.prefix("user42:").count(), 1);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    #[must_use]
+    pub fn prefix(mut self, prefix: Prefix) -> Self {
+        self.prefix = Some(Some(prefix));
+        self
+    }
+
+    /// No prefix extractor from now on, whatever is recorded.
+    #[must_use]
+    pub fn without_prefix(mut self) -> Self {
+        self.prefix = Some(None);
+        self
     }
 
     /// Checks an operand as [`crate::Db::merge`] does, for example before a database is created for
@@ -160,6 +208,34 @@ pub(crate) fn operator_for(
             Ok(Some(Arc::clone(given)))
         }
     }
+}
+
+/// The prefix extractor of the keyspace `keyspace`, which has `known`, after it is given `given`.
+///
+/// # Errors
+/// `Invalid` for an extractor of prefixes without bytes.
+pub(crate) fn prefix_for(
+    keyspace: &str,
+    known: Option<Prefix>,
+    given: Option<&KeyspaceOptions>,
+) -> Result<Option<Prefix>> {
+    let prefix = given.and_then(|given| given.prefix).unwrap_or(known);
+    let checked = prefix.map_or(Ok(()), Prefix::check);
+    checked.map_err(|detail| {
+        Error::invalid(format!("the prefix extractor of keyspace {keyspace:?}: {detail}"))
+    })?;
+    Ok(prefix)
+}
+
+/// The prefix extractor that `recorded` has. One of a later version is as none.
+pub(crate) fn recorded_prefix(recorded: &BTreeMap<String, String>) -> Option<Prefix> {
+    recorded.get(PREFIX_SETTING).and_then(|text| text.parse().ok())
+}
+
+/// The setting that records a prefix extractor.
+pub(crate) fn prefix_setting(prefix: Option<Prefix>) -> (String, String) {
+    let text = prefix.map_or_else(|| NO_PREFIX.to_owned(), |prefix| prefix.to_string());
+    (PREFIX_SETTING.to_owned(), text)
 }
 
 fn unknown(name: &str) -> Error {

@@ -22,6 +22,7 @@ use shamba_tree::counters::LookupCounts;
 use shamba_tree::expiry::ReadTime;
 use shamba_tree::iter::scan::ScanSource;
 use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
+use shamba_tree::lookup::explain_prefix::PrefixExplanation;
 use shamba_tree::lookup::get::{Lookup, LookupSettings};
 use shamba_tree::lookup::multi_get::{KeySampling, multi_get};
 use shamba_tree::lookup::opened::OpenedTables;
@@ -225,6 +226,13 @@ impl ReadAt<'_> {
         Ok(Explanation::new(&lookup, trace, &counts, value))
     }
 
+    pub fn explain_prefix(&self, prefix: &[u8]) -> Result<PrefixExplanation> {
+        self.keyspace.check_usable()?;
+        let view = self.keyspace.load();
+        let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
+        Ok(PrefixExplanation::of(&view, seq, prefix, &self.bounded(prefix_range(prefix)))?)
+    }
+
     /// The source of a scan, at the snapshot or at the present newest sequence number.
     fn scan_source(&self) -> ScanSource {
         let seq = match self.snapshot {
@@ -250,8 +258,7 @@ impl ReadAt<'_> {
         }
         let lower = self.options.lower_bound.clone().unwrap_or_default();
         let bounds = Span { lower: lower.into(), upper: self.options.upper_bound.clone().map(Bytes::from) };
-        let empty = || Span { lower: Bytes::new(), upper: Some(Bytes::new()) };
-        let bounded = range.intersection(&bounds).unwrap_or_else(empty);
+        let bounded = range.intersection(&bounds).unwrap_or_else(Span::nothing);
         debug_assert!(bounded.is_empty() || range.hull(&bounded) == range, "bounds widen a range");
         bounded
     }

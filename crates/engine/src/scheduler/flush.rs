@@ -284,6 +284,7 @@ pub(super) fn output_options(
         compression: settings.compression_for(level),
         filter_layout: bits.layout(),
         bits,
+        prefix: keyspace.prefix(),
         block_bytes: settings.block_bytes,
         block_tags: settings.block_tags,
         table_size,

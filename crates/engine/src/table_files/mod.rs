@@ -80,6 +80,7 @@ impl TableFiles {
             compression: options.compression,
             bits_per_key: options.bits.about_bits_per_key(),
             filter_layout: options.filter_layout,
+            prefix: options.prefix,
             block_bytes: options.block_bytes,
             block_tags: options.block_tags,
             large_values: self.settings.large_values,

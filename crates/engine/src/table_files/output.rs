@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::memory::Reservation;
 use bytes::Bytes;
 use shamba_filter::FilterLayout;
-use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, SeqNo};
+use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, Prefix, SeqNo};
 use shamba_table::clip;
 use shamba_table::{
     Charge, Compression, ContentDigest, EntryIter, EntryView, LedgerPart, Origin, RangeTombstone,
@@ -49,6 +49,8 @@ pub(crate) struct OutputOptions {
     /// Filter bits of each table.
     pub bits: Arc<JobBits>,
     pub filter_layout: FilterLayout,
+    /// The extractor of the prefixes that filters hold in addition to the keys.
+    pub prefix: Option<Prefix>,
     pub block_bytes: usize,
     pub block_tags: bool,
     pub table_size: TableSize,

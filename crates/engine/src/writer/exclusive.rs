@@ -13,7 +13,7 @@ use shamba_tree::version::{HistoryEntry, ManifestEdit, Pairs, Version};
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::keyspace::{KeyspaceOptions, operator_for};
+use crate::options::keyspace::{KeyspaceOptions, operator_for, prefix_for, prefix_setting};
 use crate::telemetry::hold_events;
 
 impl Writer {
@@ -46,7 +46,8 @@ impl Writer {
         if self.lifecycle.is_read_only() {
             let _writing = self.writing.lock();
             if let Some(keyspace) = find()? {
-                // The operator is not recorded, and holds for this open.
+                // They are not recorded, and hold for this open.
+                keyspace.set_prefix(prefix_for(name, keyspace.prefix(), options)?);
                 if let Some(merging) = new_operator(&keyspace, options)? {
                     keyspace.set_merging(merging);
                 }
@@ -63,7 +64,16 @@ impl Writer {
         // One creation at a time, and no concurrent rotation.
         let mut writing = self.writing.lock();
         if let Some(keyspace) = find()? {
-            if let Some(merging) = new_operator(&keyspace, options)? {
+            let prefix = prefix_for(name, keyspace.prefix(), options)?;
+            let merging = new_operator(&keyspace, options)?;
+            if prefix != keyspace.prefix() {
+                self.catalog.install(&[], Vec::new(), |_| {
+                    let keyspace_settings = vec![(keyspace.id, vec![prefix_setting(prefix)])];
+                    Ok(ManifestEdit { keyspace_settings, ..ManifestEdit::default() })
+                })?;
+                keyspace.set_prefix(prefix);
+            }
+            if let Some(merging) = merging {
                 if keyspace.load().merging().is_none() {
                     let merge_operators = vec![(keyspace.id, merging.name().to_owned())];
                     self.catalog.install(&[], Vec::new(), |_| {
@@ -78,15 +88,16 @@ impl Writer {
             return Ok(keyspace);
         }
         // Those of the open hold, too.
-        let given = operator_for(name, None, self.given().and_then(|given| given.get(name)))?;
+        let of_open = self.given().and_then(|given| given.get(name));
+        let given = operator_for(name, None, of_open)?;
         let merging = operator_for(name, given.as_deref().map(Merging::name), options)?;
         let merging = given.or(merging);
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
         // What the caller gives comes before what the open was given.
-        let of_open = self.given().and_then(|given| given.get(name));
         let given = KeyspaceOptions::first_given(options, of_open);
+        let prefix = prefix_for(name, None, Some(&given))?;
         self.begin_expiry_for(&given)?;
         let seq = self.reserve_change(id, &mut writing)?;
         self.catalog.install(&[], Vec::new(), |_| {
@@ -103,6 +114,7 @@ impl Writer {
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
         let closed = Arc::clone(self.lifecycle.closed_flag());
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
+        let keyspace = keyspace.with_prefix(prefix);
         keyspace.set_time_to_live(given.given_time_to_live());
         let keyspace = Arc::new(keyspace);
         self.catalog.add_keyspace(&keyspace);

@@ -3,18 +3,23 @@
 //! One [block](crate::block) whose keys are names, sorted; numbers are little-endian. A reader
 //! ignores unknown names and requires those below. `upper` is absent when a range tombstone has no
 //! end, `oldest_tombstone` when there is no tombstone or its time is not known (older tables),
-//! `expiring`, `expiring_bytes` and `expiry_times` when no entry expires.
+//! `expiring`, `expiring_bytes` and `expiry_times` when no entry expires, `prefix_extractor` and
+//! `filter_prefixes` when the filter holds no prefixes. An extractor that this build does not know
+//! is as none: nothing asks the filter for prefixes then.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use shamba_key::{EntryKind, Expiry, SeqNo};
+use shamba_key::{EntryKind, Expiry, Prefix, SeqNo};
 
 use super::origin::{self, Origin};
 use crate::block::{Block, BlockBuilder};
 use crate::compression::Compression;
 use crate::content::ContentDigest;
 use crate::expiring::{ExpiringEntries, PARTS};
+
+const PREFIX_EXTRACTOR: &str = "prefix_extractor";
+const FILTER_PREFIXES: &str = "filter_prefixes";
 
 /// The properties of a table.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,6 +29,10 @@ pub(crate) struct Properties {
     pub(crate) range_deletes: u64,
     pub(crate) data_blocks: u64,
     pub(crate) filter_keys: u64,
+    /// The extractor of the prefixes that the filter holds.
+    pub(crate) prefix: Option<Prefix>,
+    /// Number of these prefixes that are not keys too.
+    pub(crate) filter_prefixes: u64,
     pub(crate) raw_key_bytes: u64,
     pub(crate) raw_value_bytes: u64,
     pub(crate) smallest: Bytes,
@@ -72,6 +81,10 @@ impl Properties {
             named.insert("expiring_bytes", bytes.to_le_bytes().to_vec());
             named.insert("expiry_times", bounds.iter().flat_map(|bound| bound.0.to_le_bytes()).collect());
         }
+        if let Some(prefix) = self.prefix {
+            named.insert(PREFIX_EXTRACTOR, prefix.to_string().into_bytes());
+            named.insert(FILTER_PREFIXES, self.filter_prefixes.to_le_bytes().to_vec());
+        }
         if let Some(origin) = origin {
             named.insert(origin::NUMBER, origin.keyspace.to_le_bytes().to_vec());
             named.insert(origin::NAME, origin.name.clone().into_bytes());
@@ -96,7 +109,13 @@ impl Properties {
         }
         let number = |name: &str| Ok::<_, String>(u64::from_le_bytes(fixed(name, raw(name))?));
         let [compression] = fixed("compression", raw("compression"))?;
+        let prefix = raw(PREFIX_EXTRACTOR).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
         let properties = Self {
+            prefix,
+            filter_prefixes: match prefix {
+                None => 0,
+                Some(_) => number(FILTER_PREFIXES)?,
+            },
             entries: number("entries")?,
             deletes: number("deletes")?,
             range_deletes: number("range_deletes")?,
@@ -151,10 +170,13 @@ impl Properties {
 
     /// Checks what holds for any entries.
     fn check(&self) -> Result<(), String> {
-        if self.deletes > self.entries || self.filter_keys > self.entries {
+        if self.deletes > self.entries
+            || self.filter_keys > self.entries
+            || self.filter_prefixes > self.filter_keys
+        {
             return Err(format!(
-                "{} deletes and {} filter keys among {} entries",
-                self.deletes, self.filter_keys, self.entries
+                "{} deletes, {} filter keys and {} prefixes among {} entries",
+                self.deletes, self.filter_keys, self.filter_prefixes, self.entries
             ));
         }
         if let Some(expiring) = &self.expiring {

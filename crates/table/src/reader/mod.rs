@@ -68,7 +68,7 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use shamba_env::Env;
-use shamba_key::DigestFn;
+use shamba_key::{DigestFn, Prefix};
 
 use crate::Result;
 use crate::cache::BlockCache;
@@ -220,6 +220,17 @@ impl TableReader {
     /// system.
     pub fn is_direct(&self) -> bool {
         self.loaded.file.is_direct()
+    }
+
+    /// The extractor of the prefixes that the filter holds; `None`: it holds no prefixes.
+    #[inline]
+    pub fn prefix(&self) -> Option<Prefix> {
+        self.loaded.properties.prefix
+    }
+
+    /// The key hash.
+    pub fn digest_fn(&self) -> DigestFn {
+        self.digest
     }
 
     /// The range tombstones, sorted by start, then newest first. Not fragmented: they may overlap.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use shamba_key::{DigestFn, EntryKind, Expiry, Operand, SeqNo, internal_cmp};
+use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, Operand, SeqNo, internal_cmp};
 
 use super::filter::TableFilter;
 use super::load::{
@@ -249,15 +249,17 @@ impl Check<'_> {
             if entry.kind == EntryKind::RangeDelete || !self.table.inside(&key, entry.seq) {
                 return Err(damaged(format!("entry {place} is out of the table's bounds")));
             }
+            if new_key {
+                let last_key = last.as_ref().map(|(key, _)| &key[..]);
+                if let Some(prefix) = self.new_prefix(last_key, &key) {
+                    self.seen.prefixes += 1;
+                    self.in_filter(self.table.digest.digest(prefix), "prefix", prefix)?;
+                }
+            }
             if new_key || tag.is_none() {
                 let digest = self.table.digest.digest(&key);
                 tag = Some(digest.block_tag());
-                if self.resident.as_ref().is_some_and(|filter| !filter.may_contain(digest)) {
-                    let section = loaded.footer.section(SectionKind::Filter);
-                    let offset = section.map_or(0, |section| section.offset);
-                    let detail = format!("it denies the key \"{}\"", key.escape_ascii());
-                    return Err(file.damaged(offset, "filter", detail));
-                }
+                self.in_filter(digest, "key", &key)?;
             }
             if tag.is_some_and(|tag| !block.tag_agrees(place, tag)) {
                 return Err(damaged(format!("the tag of entry {place} is not that of its key")));
@@ -298,6 +300,26 @@ impl Check<'_> {
         Ok(chunks_end)
     }
 
+    /// The prefix of `key` if the filter holds it in addition to the keys, and `last_key`, the key
+    /// before, has another one.
+    fn new_prefix<'k>(&self, last_key: Option<&[u8]>, key: &'k [u8]) -> Option<&'k [u8]> {
+        let extractor = self.table.loaded.properties.prefix?;
+        let prefix = extractor.of(key)?;
+        let is_new = last_key.and_then(|last| extractor.of(last)) != Some(prefix);
+        (is_new && prefix.len() < key.len()).then_some(prefix)
+    }
+
+    /// Checks that the filter does not deny a key or prefix of the table.
+    fn in_filter(&self, digest: KeyDigest, kind: &str, name: &[u8]) -> Result<()> {
+        if self.resident.as_ref().is_none_or(|filter| filter.may_contain(digest)) {
+            return Ok(());
+        }
+        let loaded = self.table.loaded;
+        let offset = loaded.footer.section(SectionKind::Filter).map_or(0, |section| section.offset);
+        let detail = format!("it denies the {kind} \"{}\"", name.escape_ascii());
+        Err(loaded.file.damaged(offset, "filter", detail))
+    }
+
     fn totals(&mut self) {
         let (loaded, seen, damage) = (self.table.loaded, &self.seen, &mut self.damage);
         let properties = &loaded.properties;
@@ -307,6 +329,7 @@ impl Check<'_> {
             ("entries", seen.entries, properties.entries),
             ("deletes", seen.deletes, properties.deletes),
             ("filter_keys", filter_keys, properties.filter_keys),
+            ("filter_prefixes", seen.prefixes, properties.filter_prefixes),
             ("raw_key_bytes", seen.key_bytes, properties.raw_key_bytes),
             ("raw_value_bytes", seen.value_bytes, properties.raw_value_bytes),
         ] {
@@ -389,6 +412,7 @@ struct Seen {
     entries: u64,
     deletes: u64,
     keys: u64,
+    prefixes: u64,
     key_bytes: u64,
     value_bytes: u64,
     content: ContentDigest,

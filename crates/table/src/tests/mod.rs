@@ -13,6 +13,7 @@ mod limits;
 mod operands;
 mod page;
 mod placed;
+mod prefixes;
 mod residency;
 mod salvage;
 mod whole;
@@ -85,6 +86,7 @@ impl Rig {
             compression,
             bits_per_key: 10.0,
             filter_layout: FilterLayout::Blocked,
+            prefix: None,
             block_bytes,
             block_tags: true,
             large_values: LargeValues::default(),

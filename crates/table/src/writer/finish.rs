@@ -139,7 +139,13 @@ impl TableWriter {
             range_deletes: self.tombstones.len() as u64,
             data_blocks: self.data_blocks,
             // With 0 bits no filter is built.
-            filter_keys: if self.options.bits_per_key > 0.0 { self.digests.len() as u64 } else { 0 },
+            filter_keys: if self.options.bits_per_key > 0.0 {
+                self.digests.len() as u64 - self.prefixes
+            } else {
+                0
+            },
+            prefix: self.options.prefix.filter(|_| self.options.bits_per_key > 0.0),
+            filter_prefixes: if self.options.bits_per_key > 0.0 { self.prefixes } else { 0 },
             raw_key_bytes: self.raw_key_bytes,
             raw_value_bytes: self.raw_value_bytes,
             smallest: self.first_key.clone().into_iter().chain(starts).min().unwrap_or_default(),

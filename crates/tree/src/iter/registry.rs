@@ -88,13 +88,17 @@ struct Shard {
     sweep_at: usize,
 }
 
-/// Work of scans: the number of seeks, and of entries read.
+/// Work of scans: the number of seeks, of entries read, and of filters asked.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Walked {
     /// Times that a scan was placed.
     pub ranges: u64,
     /// Entries that scans read.
     pub entries: u64,
+    /// Filters tested for the prefix of a scan.
+    pub filters: u64,
+    /// Runs that scans left out, because their filters denied the prefix.
+    pub runs_skipped: u64,
     /// Reports of long scans that include no seek.
     pub goings_on: u64,
 }
@@ -313,6 +317,8 @@ impl IterRegistry {
         shard.walked.goings_on += u64::from(walked.ranges == 0 && walked.entries > 0);
         shard.walked.ranges += walked.ranges;
         shard.walked.entries += walked.entries;
+        shard.walked.filters += walked.filters;
+        shard.walked.runs_skipped += walked.runs_skipped;
     }
 
     /// The work of all scans, without the last part of those that still go on.
@@ -320,6 +326,8 @@ impl IterRegistry {
         self.shards.iter().map(|shard| lock(shard).walked).fold(Walked::default(), |sum, shard| Walked {
             ranges: sum.ranges + shard.ranges,
             entries: sum.entries + shard.entries,
+            filters: sum.filters + shard.filters,
+            runs_skipped: sum.runs_skipped + shard.runs_skipped,
             goings_on: sum.goings_on + shard.goings_on,
         })
     }

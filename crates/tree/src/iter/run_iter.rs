@@ -19,6 +19,7 @@ use shamba_table::{
     Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Error, Result, Seeking, TableIter, Walk,
 };
 
+use crate::lookup::candidate::Verdict;
 use crate::version::{KeyRange, Run, TableUse};
 
 /// The tables of a run iterator: those of a run, which is kept alive, or a list of their own.
@@ -59,6 +60,8 @@ pub struct RunIter<L: TableList> {
     valid: bool,
     /// Whether the next table that is searched counts the seek in its statistics.
     notes_seek: bool,
+    /// Whether the next table that is searched counts a lookup, and the verdict of its filter.
+    notes_lookup: Option<Verdict>,
     /// Tombstones passed in the open table.
     tombstones_passed: u64,
     /// Whether the iterator may hold blocks.
@@ -98,6 +101,7 @@ impl<L: TableList> RunIter<L> {
             open: None,
             valid: false,
             notes_seek: false,
+            notes_lookup: None,
             tombstones_passed: 0,
             holds: false,
         }
@@ -116,6 +120,11 @@ impl<L: TableList> RunIter<L> {
         }
         (self.limit, self.walk) = (limit, walk);
         debug_assert!(!self.valid, "a restarted iterator has a position");
+    }
+
+    /// Leaves the run out until the next restart: no key is in its range, and nothing is read.
+    pub fn leave_out(&mut self) {
+        self.restart(KeyRange::nothing(), self.walk);
     }
 
     /// Releases the current blocks. The iterator has no position until it is sought.
@@ -145,13 +154,25 @@ impl<L: TableList> RunIter<L> {
     /// most one table counts it.
     pub fn note_seek(&mut self, notes: bool) {
         self.notes_seek = notes;
+        self.notes_lookup = self.notes_lookup.filter(|_| notes);
     }
 
-    /// Counts the seek at the current table, if a partition of its index was searched.
+    /// Lets the next table that counts a seek also count a lookup, of which its filter said
+    /// `verdict`: it finds its key if the table has an entry in the range.
+    pub fn note_lookup(&mut self, verdict: Verdict) {
+        debug_assert!(verdict != Verdict::No, "a run is sought that its filter denies");
+        self.notes_lookup = Some(verdict);
+    }
+
+    /// Counts the seek at the current table, if a partition of its index was searched. `is_there`:
+    /// it led to an entry.
     #[cold]
-    fn noted(&mut self) {
+    fn noted(&mut self, is_there: bool) {
         let Some(open) = &self.open else { return };
         if let Some(table) = self.tables.tables().get(open.index) {
+            if let Some(verdict) = self.notes_lookup.take() {
+                table.meta.statistics.count_searched(verdict == Verdict::Maybe, is_there);
+            }
             if open.iter.note_index_search() {
                 table.meta.statistics.note_seek();
                 self.notes_seek = false;
@@ -236,7 +257,7 @@ impl<L: TableList> RunIter<L> {
     fn settle_or_go_on(&mut self, index: usize) -> Result<()> {
         let is_there = self.open.as_ref().is_some_and(Open::holds_up_to_here);
         if self.notes_seek {
-            self.noted();
+            self.noted(is_there);
         }
         self.valid = is_there;
         if is_there { Ok(()) } else { self.seek_from(index + 1, None) }
@@ -259,7 +280,7 @@ impl<L: TableList> RunIter<L> {
             }
             let is_there = open.holds_up_to_here();
             if self.notes_seek {
-                self.noted();
+                self.noted(is_there);
             }
             if is_there {
                 self.valid = true;
@@ -291,7 +312,7 @@ impl<L: TableList> RunIter<L> {
             }
             let is_there = open.holds_down_to_here();
             if self.notes_seek {
-                self.noted();
+                self.noted(is_there);
             }
             if is_there {
                 self.valid = true;

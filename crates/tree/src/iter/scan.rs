@@ -33,6 +33,7 @@ use super::registry::{Live, Owner, Slot, Spare, Walked};
 use super::visible::VisibleIter;
 use crate::counters::Countdown;
 use crate::error::Result;
+use crate::lookup::prefix::AskedFilters;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::version::KeyRange;
@@ -322,10 +323,18 @@ impl Scan {
                 let key = if on { self.found.key(self.at).unwrap_or_default().to_vec() } else { Vec::new() };
                 begin_found(&mut self.found, self.wanted, crowded);
                 let is_revoked = self.begun && live.is_none();
+                // A scan that only changes direction has the index at hand: that is not counted as
+                // a seek.
+                let seeks = !on || is_revoked;
+                let is_sampled = seeks && self.source.samples && self.countdown.is_sampled();
+                let mut asked = None;
                 let iter = match live.as_mut() {
                     Some(Live { iter, .. }) if self.begun => iter,
-                    _ => match begin(&self.source, &self.range, &self.slot, &mut live) {
-                        Ok(iter) => iter,
+                    _ => match begin(&self.source, &self.range, &self.slot, &mut live, is_sampled) {
+                        Ok((iter, filters)) => {
+                            asked = filters;
+                            iter
+                        }
                         Err(error) => {
                             drop(self.slot.leave(live, true));
                             return Err(error);
@@ -334,10 +343,6 @@ impl Scan {
                 };
                 self.begun = true;
                 let out = &mut self.found;
-                // A scan that only changes direction has the index at hand: that is not counted as
-                // a seek.
-                let seeks = !on || is_revoked;
-                let is_sampled = seeks && self.source.samples && self.countdown.is_sampled();
                 if is_sampled {
                     iter.note_seek(true);
                     self.source.views.note_seek();
@@ -352,6 +357,13 @@ impl Scan {
                 };
                 if is_sampled {
                     iter.note_seek(false); // A run without a table there has not counted it.
+                }
+                if let Some(AskedFilters { filters, runs_skipped, hashes, .. }) = asked {
+                    self.walked.filters += filters;
+                    self.walked.runs_skipped += runs_skipped;
+                    if is_sampled && hashes > 0 {
+                        self.source.views.note_lookup(self.found.len() > 0);
+                    }
                 }
                 outcome(moved, &self.found)
             }
@@ -387,31 +399,34 @@ fn begin_found(found: &mut Batch, wanted: usize, crowded: bool) {
 }
 
 /// Puts an iterator over the newest view into the slot, or reuses the present one if it has this
-/// view.
+/// view. Leaves out runs by their prefix filters, and returns the work of that, if there was any.
 fn begin<'l>(
     source: &ScanSource,
     range: &KeyRange,
     slot: &Slot,
     live: &'l mut Option<Live>,
-) -> Result<&'l mut VisibleIter> {
+    samples: bool,
+) -> Result<(&'l mut VisibleIter, Option<AskedFilters>)> {
     // Requests before now were about an older view than this: a new view is published before the
     // old one is requested.
     slot.forget_wishes();
     let (view, seq) = (source.views.view()?, source.seq.seq());
-    match live.take() {
+    let iter = match live.take() {
         Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) => {
             left.iter.restart(seq, range.clone(), source.walk);
             left.iter.read_values(source.reads_values);
             left.iter.judge_expiry_at(source.seq.time_ms());
-            Ok(&mut live.insert(left).iter)
+            &mut live.insert(left).iter
         }
         _ => {
             let mut iter = VisibleIter::new(view, seq, range.clone(), source.walk);
             iter.read_values(source.reads_values);
             iter.judge_expiry_at(source.seq.time_ms());
-            Ok(&mut live.insert(source.owner.iterators().live(iter)).iter)
+            &mut live.insert(source.owner.iterators().live(iter)).iter
         }
-    }
+    };
+    let asked = iter.leave_out_runs(samples)?;
+    Ok((iter, asked))
 }
 
 /// The result of a pass that ended with `moved`, and whether it failed. Entries found before an

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use shamba_env::sync::Mutex;
 use shamba_env::{Env, MemFs};
 use shamba_filter::FilterLayout;
-use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, Operand, SeqNo};
+use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, Operand, Prefix, SeqNo};
 use shamba_table::{
     BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, OpenFiles, RangeTombstone,
     ReaderOptions, Residency, TableId, TableReader, TableWriter, Walk, WriterOptions,
@@ -58,6 +58,8 @@ pub struct Store {
     view: Mutex<Arc<View>>,
     history: Mutex<Vec<Op>>,
     next_id: Mutex<u64>,
+    /// The extractor of tables that are written from now on.
+    pub prefix: Mutex<Option<Prefix>>,
     pub snapshots: Arc<SnapshotList>,
     pub registry: Arc<IterRegistry>,
 }
@@ -92,6 +94,7 @@ impl Store {
             view: Mutex::new(Arc::new(view)),
             history: Mutex::default(),
             next_id: Mutex::new(1),
+            prefix: Mutex::default(),
             snapshots: SnapshotList::new(),
         })
     }
@@ -279,6 +282,7 @@ impl Store {
             compression,
             bits_per_key,
             filter_layout: FilterLayout::Blocked,
+            prefix: *self.prefix.lock().expect("not poisoned"),
             block_bytes,
             block_tags: true,
             large_values: LargeValues::default(),
@@ -328,6 +332,28 @@ impl Store {
         meta.reader.set(reader);
         TableUse::whole(Arc::new(meta))
     }
+}
+
+/// A random extractor, or none.
+pub fn random_prefix(dice: &Dice) -> Option<Prefix> {
+    let bytes = 1 + dice.below(3) as u16;
+    match dice.below(4) {
+        0 => None,
+        1 => Some(Prefix::Fixed(bytes)),
+        2 => Some(Prefix::Capped(bytes)),
+        _ => Some(Prefix::Delimited(*dice.key().first().unwrap_or(&b'a'))),
+    }
+}
+
+/// The keys that begin with those of a random key, or of a part of it.
+pub fn random_prefix_range(dice: &Dice) -> KeyRange {
+    let mut prefix = dice.key();
+    if dice.one_in(3) {
+        prefix.truncate(dice.below(3));
+    }
+    let last = prefix.iter().rposition(|&byte| byte != 0xff);
+    let upper = last.map(|last| Bytes::from([&prefix[..last], &[prefix[last] + 1]].concat()));
+    KeyRange { lower: prefix.into(), upper }
 }
 
 /// A random range, often open at an end, sometimes empty or reversed.

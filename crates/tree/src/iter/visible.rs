@@ -23,6 +23,7 @@
 //! [`super::scan`].
 
 mod fold;
+mod prefixes;
 mod tombstones;
 
 use std::sync::Arc;

@@ -42,9 +42,20 @@ pub enum Verdict {
 }
 
 /// Result of a filter test and the number of modules tested.
-struct Tested {
-    modules: u64,
-    maybe: bool,
+pub(super) struct Tested {
+    pub(super) modules: u64,
+    pub(super) maybe: bool,
+}
+
+impl Tested {
+    pub(super) fn verdict(&self) -> Verdict {
+        debug_assert!(self.maybe || self.modules > 0, "a filter denies the key without a test");
+        match (self.maybe, self.modules) {
+            (false, _) => Verdict::No,
+            (true, 0) => Verdict::Unasked,
+            (true, _) => Verdict::Maybe,
+        }
+    }
 }
 
 impl<'a> Lookup<'a> {
@@ -160,7 +171,7 @@ impl<'a> Lookup<'a> {
             let mut tested = Tested { modules: 1, maybe: true };
             recorder.module(|| ModuleStep::held(0, true));
             if filter.has_more() {
-                self.test_more(candidate, filter, self.digest, &mut tested, counts, recorder)?;
+                test_modules(candidate.reader, filter, self.digest, &mut tested, counts, recorder)?;
             }
             tested
         } else if is_shared && self.settings.timer.is_none() {
@@ -175,16 +186,11 @@ impl<'a> Lookup<'a> {
             tested.modules,
             filter.geometry().modules().len()
         );
-        debug_assert!(tested.maybe || tested.modules > 0, "a filter denies the key without a test");
         if tested.modules > 0 {
             *consulted += 1;
             counts.filters += 1;
         }
-        let verdict = match (tested.maybe, tested.modules) {
-            (false, _) => Verdict::No,
-            (true, 0) => Verdict::Unasked,
-            (true, _) => Verdict::Maybe,
-        };
+        let verdict = tested.verdict();
         recorder.filter(candidate.plan, candidate.number, verdict);
         Ok(verdict)
     }
@@ -206,51 +212,9 @@ impl<'a> Lookup<'a> {
             recorder.module(|| ModuleStep::held(0, tested.maybe));
         }
         if tested.maybe && (filter.has_more() || tested.modules == 0) {
-            self.test_more(candidate, filter, digest, &mut tested, counts, recorder)?;
+            test_modules(candidate.reader, filter, digest, &mut tested, counts, recorder)?;
         }
         Ok(tested)
-    }
-
-    /// Tests the modules that remain after the first. A module in memory is tested unless it is
-    /// dormant. A module that the residency plan fetches is read. Any other module is skipped.
-    fn test_more<R: Recorder>(
-        &self,
-        candidate: &Candidate<'_>,
-        filter: &ResidentFilter,
-        digest: KeyDigest,
-        tested: &mut Tested,
-        counts: &mut LookupCounts,
-        recorder: &mut R,
-    ) -> Result<()> {
-        let modules = filter.geometry().modules().len();
-        debug_assert!(tested.maybe, "a denied key is tested further");
-        debug_assert!(tested.modules <= 1, "the first module was tested {} times", tested.modules);
-        for module in tested.modules as usize..modules {
-            let maybe = match filter.module(digest, module) {
-                Some(maybe) => {
-                    recorder.module(|| ModuleStep::held(module, maybe));
-                    maybe
-                }
-                None if filter.fetches(module) => {
-                    let mut io = ReadCounters::default();
-                    let maybe = candidate.reader.fetch_module(digest, module, &mut io)?;
-                    recorder.module(|| ModuleStep::fetched(module, maybe, &io));
-                    counts.add_reads(&io);
-                    maybe
-                }
-                None => {
-                    counts.modules_skipped += 1;
-                    recorder.module(|| ModuleStep::skipped(module, filter));
-                    continue;
-                }
-            };
-            tested.modules += 1;
-            tested.maybe = maybe;
-            if !maybe {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// [`Self::test`] with a digest that is not shared, which is computed again, or timed.
@@ -288,6 +252,47 @@ impl<'a> Lookup<'a> {
         }
         tested
     }
+}
+
+/// Tests the modules that remain after those tested. A module in memory is tested unless it is
+/// dormant. A module that the residency plan fetches is read. Any other module is skipped.
+pub(super) fn test_modules<R: Recorder>(
+    reader: &TableReader,
+    filter: &ResidentFilter,
+    digest: KeyDigest,
+    tested: &mut Tested,
+    counts: &mut LookupCounts,
+    recorder: &mut R,
+) -> Result<()> {
+    let modules = filter.geometry().modules().len();
+    debug_assert!(tested.maybe, "a denied key is tested further");
+    debug_assert!(tested.modules <= 1, "the first module was tested {} times", tested.modules);
+    for module in tested.modules as usize..modules {
+        let maybe = match filter.module(digest, module) {
+            Some(maybe) => {
+                recorder.module(|| ModuleStep::held(module, maybe));
+                maybe
+            }
+            None if filter.fetches(module) => {
+                let mut io = ReadCounters::default();
+                let maybe = reader.fetch_module(digest, module, &mut io)?;
+                recorder.module(|| ModuleStep::fetched(module, maybe, &io));
+                counts.add_reads(&io);
+                maybe
+            }
+            None => {
+                counts.modules_skipped += 1;
+                recorder.module(|| ModuleStep::skipped(module, filter));
+                continue;
+            }
+        };
+        tested.modules += 1;
+        tested.maybe = maybe;
+        if !maybe {
+            break;
+        }
+    }
+    Ok(())
 }
 
 impl<'a> Candidate<'a> {

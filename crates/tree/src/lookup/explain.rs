@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use shamba_key::{EntryKind, Expiry, SeqNo};
+use shamba_key::{EntryKind, Expiry, Prefix, SeqNo};
 use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader, Value};
 
 use super::candidate::Verdict;
@@ -128,6 +128,18 @@ pub enum Action {
     RecordFound,
     /// No table of the run has the key in its range: nothing was touched.
     OutOfRange,
+    /// No table of the run can have a key with the prefix: nothing was touched.
+    OutOfPrefix,
+    /// The table is kept closed, so its filter is not in memory: it must be searched.
+    Closed,
+    /// The filter holds no prefixes: the table must be searched.
+    NoPrefixes,
+    /// Keys of the scan may have different prefixes by the extractor of the table, which must be
+    /// searched.
+    PrefixNotFixed {
+        /// The extractor that the table was written with.
+        extractor: Prefix,
+    },
     /// The table has no filter (none was written, or it is damaged): it must be searched.
     NoFilter,
     /// At least one module of the filter was tested.
@@ -314,6 +326,27 @@ impl Step {
         Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfRange, found: None }
     }
 
+    /// No table of the run reaches into the keys with the prefix.
+    pub fn without_prefix(level: u32, run: &Run) -> Self {
+        Self { place: Place::Run { level, run: run.id.0 }, action: Action::OutOfPrefix, found: None }
+    }
+
+    /// Table `number` of the run is not open.
+    pub fn closed(plan: &RunPlan, number: usize) -> Self {
+        Self { place: Self::table(plan, number), action: Action::Closed, found: None }
+    }
+
+    /// The filter of table `number` of the run holds no prefixes.
+    pub fn no_prefixes(plan: &RunPlan, number: usize) -> Self {
+        Self { place: Self::table(plan, number), action: Action::NoPrefixes, found: None }
+    }
+
+    /// The extractor of table `number` of the run may give the keys different prefixes.
+    pub fn prefix_not_fixed(plan: &RunPlan, number: usize, extractor: Prefix) -> Self {
+        let action = Action::PrefixNotFixed { extractor };
+        Self { place: Self::table(plan, number), action, found: None }
+    }
+
     /// The place of table `number` of the run.
     fn table(plan: &RunPlan, number: usize) -> Place {
         let table = plan.run.tables().get(number).map_or(0, |table| table.meta.id.0);
@@ -454,6 +487,12 @@ impl fmt::Display for Step {
                 write!(f, "{operator:?} applied {operands} operand{plural} to {base}")?;
             }
             Action::OutOfRange => f.write_str("no table has the key in its range; nothing read")?,
+            Action::OutOfPrefix => f.write_str("no table reaches into the prefix; nothing read")?,
+            Action::Closed => f.write_str("closed, so it must be searched")?,
+            Action::NoPrefixes => f.write_str("no prefixes in its filter, so it must be searched")?,
+            Action::PrefixNotFixed { extractor } => {
+                write!(f, "the prefix is too short for its extractor, {extractor}, so it must be searched")?;
+            }
             Action::NoFilter => f.write_str("no filter, so it must be searched")?,
             Action::FilterProbed { maybe, modules } => {
                 f.write_str(if *maybe { "filter says maybe" } else { "filter says no; skipped" })?;

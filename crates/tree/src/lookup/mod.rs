@@ -1,13 +1,15 @@
 //! Point lookups over a view: one key ([`get`]), many keys ([`multi_get`]), and the trace of one
-//! ([`explain`]).
+//! ([`explain`]). [`prefix`] asks the filters for the prefix of a scan.
 
 pub mod candidate;
 pub mod explain;
+pub mod explain_prefix;
 mod fold;
 pub mod get;
 pub mod multi_get;
 pub mod opened;
 pub mod pool;
+pub mod prefix;
 mod recorded;
 pub mod sampler;
 pub mod timer;

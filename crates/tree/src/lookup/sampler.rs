@@ -43,14 +43,6 @@ impl Recorder for Sampler {
         debug_assert!(number < plan.run.tables().len(), "table {number} of run {}", plan.run.id);
         self.found |= found;
         let Some(table) = plan.run.tables().get(number) else { return };
-        let statistics = &table.meta.statistics;
-        if found {
-            statistics.count_found();
-            return;
-        }
-        statistics.count_empty();
-        if verdict == Verdict::Maybe {
-            statistics.count_false_positive();
-        }
+        table.meta.statistics.count_searched(verdict == Verdict::Maybe, found);
     }
 }

@@ -112,6 +112,12 @@ impl TreeStatistics {
         }
     }
 
+    /// Counts a sampled lookup, which no memtable answered, without a fold: that is done in time
+    /// ([`Self::fold_in_time`]).
+    pub fn count_lookup(&self, found: bool) {
+        let _ = self.count(found);
+    }
+
     /// Counts a sampled seek.
     pub fn count_seek(&self) {
         self.seeks.fetch_add(1, Ordering::Relaxed);

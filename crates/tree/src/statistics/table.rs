@@ -72,6 +72,19 @@ impl TableStatistics {
         *lock(&self.folded) = probes;
     }
 
+    /// Counts a sampled lookup that searched the table and found its key or not; `filtered`: after
+    /// the filter had said "maybe".
+    pub fn count_searched(&self, filtered: bool, found: bool) {
+        if found {
+            self.count_found();
+            return;
+        }
+        self.count_empty();
+        if filtered {
+            self.count_false_positive();
+        }
+    }
+
     /// Counts a sampled lookup that found its key here.
     pub fn count_found(&self) {
         self.found.fetch_add(1, Ordering::Relaxed);

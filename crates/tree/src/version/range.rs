@@ -28,6 +28,11 @@ pub fn cmp_upper(a: Option<&Bytes>, b: Option<&Bytes>) -> Ordering {
 }
 
 impl KeyRange {
+    /// A range that contains no key.
+    pub fn nothing() -> Self {
+        Self { lower: Bytes::new(), upper: Some(Bytes::new()) }
+    }
+
     /// Whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         !self.is_above(&self.lower)

@@ -116,6 +116,7 @@ mod tests {
 
     fn plans(version: &Version) -> Vec<RunPlan> {
         let plan = |(level, run): (u32, &std::sync::Arc<crate::version::Run>)| RunPlan {
+            has_prefixes: false,
             level,
             run: run.clone(),
             probes: probes(run),

@@ -51,6 +51,7 @@ fn write_table(parts: &Parts, id: u64, birth: BirthId) {
         compression: Compression::None,
         bits_per_key: 40.0,
         filter_layout: FilterLayout::Blocked,
+        prefix: None,
         block_bytes: 4_096,
         block_tags: true,
         large_values: Default::default(),

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::error::{Cause, Error};
-use crate::iter::testing::{Op, Store, random_range};
+use crate::iter::testing::{Op, Store, random_prefix, random_prefix_range, random_range};
 use crate::view::View;
+use shamba_key::Prefix;
 use shamba_testkit::Dice;
 
 /// A scan and the entries that it must return.
@@ -20,7 +21,11 @@ struct Watched {
 impl Watched {
     fn new(store: &Arc<Store>, dice: &Dice) -> Self {
         let seq = store.take();
-        let range = if dice.one_in(2) { KeyRange::everything() } else { random_range(dice) };
+        let range = match dice.below(4) {
+            0 => KeyRange::everything(),
+            1 => random_range(dice),
+            _ => random_prefix_range(dice),
+        };
         let expected = store.model(seq.seq(), &range);
         Self { scan: Scan::new(store.scan_source(seq), range), expected, place: Place::Nowhere, at: 0 }
     }
@@ -95,9 +100,10 @@ fn revoke_stale(store: &Store) -> usize {
     store.registry.revoke_idle(|view| !std::ptr::eq(view, newest))
 }
 
+/// Tables are written with changing prefix extractors, which no scan may show.
 #[test]
 fn scans_are_frozen_whatever_happens_to_the_keyspace() {
-    let mut revoked = 0;
+    let (mut revoked, mut asked) = (0, Walked::default());
     for seed in 0..120 {
         println!("seed {seed}");
         let dice = Dice::new(seed);
@@ -106,7 +112,10 @@ fn scans_are_frozen_whatever_happens_to_the_keyspace() {
         for number in 0..400 {
             match dice.below(24) {
                 0..8 => store.write(random_op(&dice, number)),
-                8 => store.rotate(),
+                8 => {
+                    *store.prefix.lock().expect("not poisoned") = random_prefix(&dice);
+                    store.rotate();
+                }
                 9 => store.flush(),
                 10 if dice.one_in(2) => {
                     store.merge();
@@ -139,9 +148,12 @@ fn scans_are_frozen_whatever_happens_to_the_keyspace() {
         }
         revoked += store.registry.revoked();
         drop(scans);
+        asked.filters += store.registry.walked().filters;
+        asked.runs_skipped += store.registry.walked().runs_skipped;
         assert_eq!(store.snapshots.len(), 0);
     }
     assert!(revoked > 1_000, "only {revoked} views were taken away");
+    assert!(asked.filters > 1_000 && asked.runs_skipped > 300, "filters were asked too seldom: {asked:?}");
 }
 
 #[test]
@@ -328,4 +340,39 @@ fn many_open_scans_take_little_and_lose_nothing() {
     assert!(store.registry.revoked() > 400, "{}", store.registry.revoked());
     assert!(bytes_max < limit_bytes * 2, "{bytes_max} of {limit_bytes}");
     drop(scans);
+}
+
+/// Filters are in memory by what they save, which sampled scans count as sampled lookups do.
+#[test]
+fn sampled_scans_of_a_prefix_count_as_lookups_of_it() {
+    let store = Store::new();
+    *store.prefix.lock().expect("not poisoned") = Some(Prefix::Fixed(3));
+    for number in [0, 1, 3] {
+        store.put(&format!("a{number:02}:key"), "value");
+    }
+    store.rotate();
+    store.flush();
+    let table = Arc::clone(&store.first_run(0)[0].meta);
+    let scans = |prefix: &str, end: &str| {
+        let range = KeyRange { lower: prefix.to_owned().into(), upper: Some(end.to_owned().into()) };
+        for _ in 0..6_400 {
+            Scan::new(store.scan_source(store.take()), range.clone()).next().expect("readable");
+        }
+    };
+    scans("a01", "a02");
+    let probes = table.statistics.probes();
+    assert!(probes.found > 80.0 && probes.empty == 0.0, "{probes:?}");
+    scans("a01", "a01:a");
+    let probes = table.statistics.probes();
+    assert!(probes.false_positives > 80.0 && probes.empty == probes.false_positives, "{probes:?}");
+    // Not asked: the range does not fix a prefix.
+    scans("a0", "a1");
+    assert_eq!(table.statistics.probes().lookups(), probes.lookups());
+    assert_eq!(store.registry.walked().filters, 2 * 6_400);
+    // The table reaches into the range, but lacks the prefix.
+    scans("a02", "a03");
+    let denied = table.statistics.probes();
+    assert_eq!(store.registry.walked().runs_skipped, 6_400);
+    assert!(denied.empty > probes.empty + 80.0, "{denied:?}");
+    assert_eq!(denied.false_positives, probes.false_positives, "{denied:?}");
 }

@@ -124,6 +124,12 @@ pub mod merge {
     pub use shamba_tree::merging::{AssociativeMerge, MergeOperator, MergeResult};
 }
 
+/// Compaction filters: code that compactions ask about the values that they rewrite
+/// ([`KeyspaceOptions::compaction_filter`]).
+pub mod filter {
+    pub use shamba_tree::compaction::filter::{CompactionFilter, FilterEntry, Verdict};
+}
+
 /// Compiles the examples of the package's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

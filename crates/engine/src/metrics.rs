@@ -199,6 +199,8 @@ work_counters! {
     trivial_moves,
     /// Entries dropped by compactions and flushes.
     entries_dropped,
+    /// Entries removed or replaced by compaction filters.
+    entries_filtered,
     /// Number of times that a writer was slowed down or stalled.
     stalls,
     /// Microseconds that writers were slowed down or stalled.

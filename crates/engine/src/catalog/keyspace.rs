@@ -6,16 +6,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::Guard;
+use arc_swap::{ArcSwapOption, Guard};
 use shamba_key::{KeyspaceId, Operand};
 use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_tree::compaction::filter::Filtering;
 use shamba_tree::merging::Merging;
 use shamba_tree::sampling::TreeStatistics;
 use shamba_tree::version::Version;
 use shamba_tree::view::{View, ViewSource};
 
 use crate::catalog::published::Published;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// One keyspace: its name and the view that its readers load.
 pub(crate) struct KeyspaceCore {
@@ -24,6 +25,7 @@ pub(crate) struct KeyspaceCore {
     view: Published<View>,
     pub dropped: AtomicBool,
     closed: Arc<AtomicBool>,
+    filtering: ArcSwapOption<Filtering>,
     /// Statistics of sampled lookups and seeks in this keyspace.
     pub statistics: TreeStatistics,
 }
@@ -45,6 +47,7 @@ impl KeyspaceCore {
             view,
             dropped: AtomicBool::new(false),
             closed,
+            filtering: ArcSwapOption::empty(),
             statistics: TreeStatistics::default(),
         }
     }
@@ -90,6 +93,31 @@ impl KeyspaceCore {
         self.publish(|view| {
             view.next(view.memtables.clone(), Arc::clone(&view.version)).with_merging(Some(merging))
         });
+    }
+
+    /// The compaction filter.
+    pub fn filtering(&self) -> Option<Arc<Filtering>> {
+        self.filtering.load_full()
+    }
+
+    /// Sets the compaction filter.
+    pub fn set_filtering(&self, filtering: Option<Arc<Filtering>>) {
+        self.filtering.store(filtering);
+    }
+
+    /// Whether compactions may run: not without the code of a filter that is recorded.
+    pub fn may_compact(&self) -> bool {
+        self.filtering.load().as_ref().is_none_or(|filtering| filtering.is_given())
+    }
+
+    /// The error of an operation that needs the code of the compaction filter.
+    pub fn no_filter(&self) -> Error {
+        let filter = self.filtering().map(|filtering| filtering.name().to_owned()).unwrap_or_default();
+        let context = format!(
+            "keyspace {:?} is not compacted: this open was not given its compaction filter {filter:?}",
+            self.name
+        );
+        Error::new(ErrorKind::Unsupported, context)
     }
 
     /// The stored form of an operand, if it is one that the keyspace's merge operator takes.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 
 use shamba_env::{Env, FileLock};
 use shamba_memtable::ChunkedMemtable;
+use shamba_tree::compaction::filter::Filtering;
 use shamba_tree::version::manifest::ManifestState;
 
 use super::builder::Builder;
@@ -23,7 +24,7 @@ use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
-use crate::options::keyspace::{GivenOptions, operator_for};
+use crate::options::keyspace::{GivenOptions, filter_for, operator_for};
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -169,11 +170,11 @@ pub(super) fn compose(
     Ok(core)
 }
 
-/// The keyspaces of `state`, each with an empty memtable and the merge operator that it has in this
-/// open.
+/// The keyspaces of `state`, each with an empty memtable, and the merge operator and compaction
+/// filter that it has in this open.
 ///
 /// # Errors
-/// `Invalid` for another operator than the recorded one.
+/// `Invalid` for another operator or filter than the recorded one.
 fn keyspaces(
     state: &ManifestState,
     settings: &Settings,
@@ -185,7 +186,11 @@ fn keyspaces(
         let memtable = ChunkedMemtable::new(settings.memtable_index);
         let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
         let merging = operator_for(&name, keyspace.merge_operator.as_deref(), given.get(&name))?;
-        Ok((*id, Arc::new(KeyspaceCore::new(*id, name, version, memtable, merging, closed))))
+        let filtering = keyspace.compaction_filter.as_deref().map(Filtering::recorded).map(Arc::new);
+        let filtering = filter_for(&name, filtering.as_ref(), given.get(&name))?;
+        let keyspace = KeyspaceCore::new(*id, name, version, memtable, merging, closed);
+        keyspace.set_filtering(filtering);
+        Ok((*id, Arc::new(keyspace)))
     });
     keyspaces.collect()
 }

@@ -342,8 +342,11 @@ impl Db {
     /// # Ok::<(), shamba::Error>(())
     /// ```
     ///
+    /// The compaction filter of a keyspace is asked about all that no snapshot sees.
+    ///
     /// # Errors
-    /// The error of the flush or of a compaction.
+    /// The error of the flush or of a compaction; `Unsupported`, after the other keyspaces were
+    /// compacted, for a keyspace whose compaction filter this open was not given.
     pub fn compact(&self) -> Result<()> {
         self.core().scheduler.compact_now()
     }
@@ -511,6 +514,12 @@ impl Keyspace {
     /// missing in this open.
     pub fn merge_operator(&self) -> Option<String> {
         self.keyspace.load().merging().map(|merging| merging.name().to_owned())
+    }
+
+    /// The recorded name of the compaction filter; `None` if the keyspace has none. Its code may be
+    /// missing in this open.
+    pub fn compaction_filter(&self) -> Option<String> {
+        self.keyspace.filtering().map(|filtering| filtering.name().to_owned())
     }
 
     pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {

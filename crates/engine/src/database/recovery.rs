@@ -105,6 +105,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
         core.telemetry.warn(warning);
     }
     warn_of_filters(&core);
+    warn_of_missing_filters(&core);
     let path = core.catalog.dir().to_path_buf();
     core.telemetry.emit(Event::Opened { path, tables, replayed_batches: report.batches });
     Ok(core)
@@ -243,6 +244,16 @@ fn warn_of_filters(core: &Core) {
     }
 }
 
+/// Warns of the keyspaces that this open does not compact.
+fn warn_of_missing_filters(core: &Core) {
+    if core.lifecycle.is_read_only() {
+        return;
+    }
+    for keyspace in core.catalog.keyspaces().values().filter(|keyspace| !keyspace.may_compact()) {
+        core.telemetry.warn(keyspace.no_filter().to_string());
+    }
+}
+
 /// Makes the recovered state current, with the options `given` recorded. A read-only open only
 /// publishes it.
 fn begin(
@@ -260,9 +271,13 @@ fn begin(
         replayed.show();
         return Ok(());
     }
-    let merge_operators = new_operators(core, &state);
-    let edit =
-        ManifestEdit { settings: given, merge_operators, last_seq: Some(last_seq), ..Default::default() };
+    let edit = ManifestEdit {
+        settings: given,
+        merge_operators: new_operators(core, &state),
+        compaction_filters: new_filters(core, &state),
+        last_seq: Some(last_seq),
+        ..Default::default()
+    };
     let (mut edit, place) = replayed.finish(report, last_seq, edit)?;
     let log = core.catalog.new_log_no();
     if let Place::Deferred(generations, predecessor) = place {
@@ -317,6 +332,17 @@ fn new_operators(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, String)
     let name_of = |id: &KeyspaceId| Some(keyspaces.get(id)?.load().merging()?.name().to_owned());
     let unrecorded = state.keyspaces.iter().filter(|(_, keyspace)| keyspace.merge_operator.is_none());
     unrecorded.filter_map(|(id, _)| Some((*id, name_of(id)?))).collect()
+}
+
+/// The compaction filters that keyspaces have in this open, where the manifest records another one,
+/// or none.
+fn new_filters(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, Option<String>)> {
+    let keyspaces = core.catalog.keyspaces();
+    let changed = state.keyspaces.iter().filter_map(|(id, recorded)| {
+        let name = keyspaces.get(id)?.filtering().map(|filtering| filtering.name().to_owned());
+        (name != recorded.compaction_filter).then_some((*id, name))
+    });
+    changed.collect()
 }
 
 /// Publishes the versions of `state`, which is in force.

@@ -1,16 +1,18 @@
 //! Options of one keyspace, and how they meet what the database records of it.
 //!
-//! An open is given code (a merge operator), and the database records its name. [`operator_for`] is
-//! the rule: a recorded name is kept for ever, since stored operands depend on it.
+//! An open is given code (a merge operator, a compaction filter), and the database records its name.
+//! [`operator_for`] and [`filter_for`] are the rules. The recorded name of an operator is kept for
+//! ever, since stored operands depend on it. That of a filter is kept until it is removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use shamba_tree::compaction::filter::{CompactionFilter, Filtering};
 use shamba_tree::merging::{MergeOperator, Merging, builtin};
 
 use crate::error::{Error, Result};
 
-/// Longest name of a merge operator.
+/// Longest name of a merge operator or a compaction filter.
 const NAME_BYTES_MAX: usize = 255;
 /// Beginning of the names of built-in operators.
 const BUILT_IN: &str = "shamba.";
@@ -20,12 +22,19 @@ const BUILT_IN: &str = "shamba.";
 #[derive(Clone, Default)]
 pub struct KeyspaceOptions {
     merging: Option<Arc<Merging>>,
+    filtering: Option<Arc<Filtering>>,
+    removes_filter: bool,
 }
 
 impl std::fmt::Debug for KeyspaceOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let operator = self.merging.as_deref().map(Merging::name);
-        f.debug_struct("KeyspaceOptions").field("merge_operator", &operator).finish()
+        let filter = self.filtering.as_deref().map(Filtering::name);
+        f.debug_struct("KeyspaceOptions")
+            .field("merge_operator", &operator)
+            .field("compaction_filter", &filter)
+            .field("no_compaction_filter", &self.removes_filter)
+            .finish()
     }
 }
 
@@ -55,6 +64,51 @@ impl KeyspaceOptions {
         }
         self.merging = Some(Arc::new(merging));
         Ok(self)
+    }
+
+    /// The compaction filter of the keyspace, which compactions ask about the values that they
+    /// rewrite. Its name is recorded, and every later open is given the filter again: an open
+    /// without it does not compact the keyspace.
+    ///
+    /// ```
+    /// # fn main() -> shamba::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let path = dir.path().join("db");
+    /// use shamba::filter::{CompactionFilter, FilterEntry, Verdict};
+    /// use shamba::{Db, KeyspaceOptions};
+    ///
+    /// struct Temporary;
+    ///
+    /// impl CompactionFilter for Temporary {
+    ///     fn name(&self) -> &str {
+    ///         "example.temporary"
+    ///     }
+    ///
+    ///     fn filter(&self, entry: &FilterEntry<'_>) -> Verdict {
+    ///         if entry.key().starts_with(b"tmp:") { Verdict::Remove } else { Verdict::Keep }
+    ///     }
+    /// }
+    ///
+    /// let options = KeyspaceOptions::new().compaction_filter(Temporary);
+    /// let db = Db::builder(path).keyspace("default", options).open()?;
+    /// db.put("tmp:1", "a")?;
+    /// db.compact()?;
+    /// assert_eq!(db.get("tmp:1")?, None);
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compaction_filter(mut self, filter: impl CompactionFilter + 'static) -> Self {
+        self.filtering = Some(Arc::new(Filtering::with(Arc::new(filter))));
+        self
+    }
+
+    /// Removes the recorded compaction filter, whatever its name. With [`Self::compaction_filter`]
+    /// that filter takes its place.
+    #[must_use]
+    pub fn no_compaction_filter(mut self) -> Self {
+        self.removes_filter = true;
+        self
     }
 
     /// Checks an operand as [`crate::Db::merge`] does, for example before a database is created for
@@ -107,6 +161,36 @@ pub(crate) fn operator_for(
     }
 }
 
+/// The compaction filter of the keyspace `keyspace`, which has the filter `known`, in an open that
+/// gives it `given`.
+///
+/// # Errors
+/// `Invalid` for another filter than the known one, unless that is removed, and for a name that no
+/// filter can have.
+pub(crate) fn filter_for(
+    keyspace: &str,
+    known: Option<&Arc<Filtering>>,
+    given: Option<&KeyspaceOptions>,
+) -> Result<Option<Arc<Filtering>>> {
+    let Some(given) = given else { return Ok(known.cloned()) };
+    let known = known.filter(|_| !given.removes_filter);
+    let (Some(filter), known) = (&given.filtering, known) else { return Ok(known.cloned()) };
+    let (name, bytes) = (filter.name(), filter.name().len());
+    if let Some(other) = known.filter(|known| known.name() != name) {
+        return Err(Error::invalid(format!(
+            "keyspace {keyspace:?} has the compaction filter {:?}; it takes {name:?} only after \
+             KeyspaceOptions::no_compaction_filter",
+            other.name()
+        )));
+    }
+    if bytes == 0 || bytes > NAME_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "the name of a compaction filter has {bytes} bytes; allowed are 1 to {NAME_BYTES_MAX}"
+        )));
+    }
+    Ok(Some(Arc::clone(filter)))
+}
+
 fn unknown(name: &str) -> Error {
     let known = builtin::NAMES.join(", ");
     Error::invalid(format!("{name:?} is no built-in merge operator; these are: {known}"))
@@ -116,6 +200,7 @@ fn unknown(name: &str) -> Error {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use shamba_tree::compaction::filter::{FilterEntry, Verdict};
     use shamba_tree::merging::{AssociativeMerge, MergeResult};
 
     struct Named(String);
@@ -155,6 +240,46 @@ mod tests {
         }
         assert!(KeyspaceOptions::new().merge_operator_named("shamba.append:2c").is_ok());
         assert!(KeyspaceOptions::new().merge_operator_named("own").is_err());
+    }
+
+    struct Filter(String);
+
+    impl CompactionFilter for Filter {
+        fn name(&self) -> &str {
+            &self.0
+        }
+
+        fn filter(&self, _entry: &FilterEntry<'_>) -> Verdict {
+            Verdict::Keep
+        }
+    }
+
+    #[test]
+    fn the_recorded_filter_stays_until_it_is_removed() {
+        let given = |name: &str| KeyspaceOptions::new().compaction_filter(Filter(name.to_owned()));
+        let name_of = |recorded: Option<&str>, given: Option<KeyspaceOptions>| {
+            let recorded = recorded.map(|name| Arc::new(Filtering::recorded(name)));
+            let filter = filter_for("k", recorded.as_ref(), given.as_ref())?;
+            Ok::<_, Error>(filter.map(|filter| (filter.name().to_owned(), filter.is_given())))
+        };
+        let is = |name: &str, is_given| Some((name.to_owned(), is_given));
+        assert_eq!(name_of(None, None).expect("valid"), None);
+        assert_eq!(name_of(None, Some(given("a"))).expect("valid"), is("a", true));
+        assert_eq!(name_of(Some("a"), None).expect("valid"), is("a", false));
+        assert_eq!(name_of(Some("a"), Some(KeyspaceOptions::new())).expect("valid"), is("a", false));
+        assert_eq!(name_of(Some("a"), Some(given("a"))).expect("valid"), is("a", true));
+        let none = KeyspaceOptions::new().no_compaction_filter();
+        assert_eq!(name_of(Some("a"), Some(none)).expect("valid"), None);
+        assert_eq!(
+            name_of(Some("a"), Some(given("b").no_compaction_filter())).expect("valid"),
+            is("b", true)
+        );
+        let refused = name_of(Some("a"), Some(given("b"))).expect_err("another one");
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains("\"a\"") && refused.to_string().contains("\"b\""), "{refused}");
+        for name in ["", &"n".repeat(256)] {
+            assert_eq!(name_of(None, Some(given(name))).expect_err(name).kind(), ErrorKind::Invalid);
+        }
     }
 
     #[test]

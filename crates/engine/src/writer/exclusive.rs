@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
+use shamba_tree::compaction::filter::Filtering;
 use shamba_tree::merging::Merging;
 use shamba_tree::version::{ManifestEdit, Pairs, Version};
 
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::keyspace::{KeyspaceOptions, operator_for};
+use crate::options::keyspace::{KeyspaceOptions, filter_for, operator_for};
 use crate::telemetry::hold_events;
 
 impl Writer {
@@ -27,8 +28,8 @@ impl Writer {
     /// was given.
     ///
     /// # Errors
-    /// As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge operator than
-    /// the recorded one; of installing the keyspace or its operator.
+    /// As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge operator or
+    /// compaction filter than the recorded one; of installing the keyspace, its operator or its filter.
     pub fn make_keyspace(
         &self,
         name: &str,
@@ -45,10 +46,12 @@ impl Writer {
         if self.lifecycle.is_read_only() {
             let _writing = self.writing.lock();
             if let Some(keyspace) = find()? {
-                // The operator is not recorded, and holds for this open.
+                // They are not recorded, and hold for this open.
+                let filtering = filter_for(name, keyspace.filtering().as_ref(), options)?;
                 if let Some(merging) = new_operator(&keyspace, options)? {
                     keyspace.set_merging(merging);
                 }
+                keyspace.set_filtering(filtering);
                 return Ok(keyspace);
             }
             return Err(Error::new(
@@ -62,38 +65,73 @@ impl Writer {
         // One creation at a time, and no concurrent rotation.
         let mut writing = self.writing.lock();
         if let Some(keyspace) = find()? {
-            if let Some(merging) = new_operator(&keyspace, options)? {
-                if keyspace.load().merging().is_none() {
-                    let merge_operators = vec![(keyspace.id, merging.name().to_owned())];
-                    self.catalog.install(&[], Vec::new(), |_| {
-                        Ok(ManifestEdit { merge_operators, ..ManifestEdit::default() })
-                    })?;
-                }
-                keyspace.set_merging(merging);
-            }
+            self.join(&keyspace, options)?;
             return Ok(keyspace);
         }
         // Those of the open hold, too.
         let given = operator_for(name, None, self.given.get().and_then(|given| given.get(name)))?;
         let merging = operator_for(name, given.as_deref().map(Merging::name), options)?;
         let merging = given.or(merging);
+        let filtering = filter_for(name, None, self.given.get().and_then(|given| given.get(name)))?;
+        let filtering = filter_for(name, filtering.as_ref(), options)?;
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
         self.catalog.install(&[], Vec::new(), |_| {
             let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
             let merge_operators = merging.iter().map(|merging| (id, merging.name().to_owned())).collect();
-            Ok(ManifestEdit { keyspaces_created, merge_operators, ..ManifestEdit::default() })
+            let name_of = |filtering: &Arc<Filtering>| (id, Some(filtering.name().to_owned()));
+            let compaction_filters = filtering.iter().map(name_of).collect();
+            Ok(ManifestEdit {
+                keyspaces_created,
+                merge_operators,
+                compaction_filters,
+                ..ManifestEdit::default()
+            })
         })?;
         let version = Arc::new(Version::empty());
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
         let closed = Arc::clone(self.lifecycle.closed_flag());
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
+        keyspace.set_filtering(filtering);
         let keyspace = Arc::new(keyspace);
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
         assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");
         Ok(keyspace)
+    }
+
+    /// Gives an existing keyspace the code in `options`, and records its names.
+    ///
+    /// # Errors
+    /// `Invalid` for other names than the recorded ones; of recording them.
+    fn join(&self, keyspace: &KeyspaceCore, options: Option<&KeyspaceOptions>) -> Result<()> {
+        let merging = new_operator(keyspace, options)?;
+        let known = keyspace.filtering();
+        let filtering = filter_for(&keyspace.name, known.as_ref(), options)?;
+        let names = |filter: &Option<Arc<Filtering>>| filter.as_ref().map(|filter| filter.name().to_owned());
+        let mut edit = ManifestEdit::default();
+        if let (Some(merging), true) = (&merging, keyspace.load().merging().is_none()) {
+            edit.merge_operators.push((keyspace.id, merging.name().to_owned()));
+        }
+        if names(&filtering) != names(&known) {
+            edit.compaction_filters.push((keyspace.id, names(&filtering)));
+        }
+        if !edit.merge_operators.is_empty() || !edit.compaction_filters.is_empty() {
+            self.catalog.install(&[], Vec::new(), |_| Ok(edit))?;
+        }
+        if let Some(merging) = merging {
+            keyspace.set_merging(merging);
+        }
+        let could_compact = keyspace.may_compact();
+        keyspace.set_filtering(filtering);
+        if keyspace.may_compact() != could_compact {
+            self.pressure_changed();
+            if let Some(background) = self.background.get() {
+                background.wake();
+            }
+        }
+        Ok(())
     }
 
     /// Removes a keyspace. Its tables are deleted when their last reader is gone.

@@ -37,6 +37,8 @@ pub struct Rules {
     /// A compaction of at least this many bytes is *long*: tables that arrive on a full level do
     /// not start one, and runs of level 0 are not merged with each other.
     pub long_bytes: u64,
+    /// Whether a full compaction rewrites every table, for a compaction filter.
+    pub rewrites_all: bool,
     /// Tables of fewer bytes are small: adjacent ones are compacted in place (`small`).
     pub small_bytes: u64,
 }
@@ -51,6 +53,7 @@ impl Rules {
             l0_slowdown_runs: u32::MAX,
             is_draining: false,
             long_bytes: u64::MAX,
+            rewrites_all: false,
             small_bytes: 0,
         }
     }

@@ -18,6 +18,7 @@
 //! 0x89 last sequence      sequence
 //! 0x8a next id            id
 //! 0x8b merge operator     keyspace  name
+//! 0x8d compaction filter  keyspace  name
 //! 0x01 tombstone time     table_id  unix_ms
 //!
 //! table  = id  birth (8 bytes)  file_bytes  entries  deletes  range_deletes  smallest  bound
@@ -30,6 +31,8 @@
 //! bytes. Tags are never reused. A reader skips an unknown tag below 0x80; an unknown tag of 0x80
 //! or above makes the manifest unsupported. The fields of an edit apply together, in any order. The
 //! changes of a tree apply in their order.
+//!
+//! A compaction filter with an empty name: the keyspace has none from now on.
 //!
 //! A tombstone time belongs to a table that the same edit adds; without it the time of the table's
 //! oldest tombstone is not known. An older build skips the field.
@@ -57,6 +60,7 @@ const LOG_PROMISE: u8 = 0x88;
 const LAST_SEQ: u8 = 0x89;
 const NEXT_ID: u8 = 0x8a;
 const MERGE_OPERATOR: u8 = 0x8b;
+const COMPACTION_FILTER: u8 = 0x8d;
 const TOMBSTONE_TIME: u8 = 0x01;
 /// A reader refuses an unknown tag from here on.
 const MUST_UNDERSTAND: u8 = 0x80;
@@ -103,6 +107,12 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
         put_field(&mut out, MERGE_OPERATOR, |body| {
             put_numbers(body, &[u64::from(id.0)]);
             put_prefixed(&mut body.short, name.as_bytes());
+        });
+    }
+    for (id, name) in &edit.compaction_filters {
+        put_field(&mut out, COMPACTION_FILTER, |body| {
+            put_numbers(body, &[u64::from(id.0)]);
+            put_prefixed(&mut body.short, name.as_deref().unwrap_or_default().as_bytes());
         });
     }
     for id in &edit.keyspaces_dropped {
@@ -217,6 +227,11 @@ fn decode_field(
         MERGE_OPERATOR => {
             let id = keyspace(body)?;
             edit.merge_operators.push((id, body.text()?.to_owned()));
+        }
+        COMPACTION_FILTER => {
+            let id = keyspace(body)?;
+            let name = body.text()?;
+            edit.compaction_filters.push((id, (!name.is_empty()).then(|| name.to_owned())));
         }
         TOMBSTONE_TIME => {
             let table = TableId(body.varint()?);

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use shamba::env::{Env, MemFs, Rng, SeededRng};
+use shamba::env::{Env, MemFs, Rng, SeededRng, SimFs};
 use shamba::filter::{CompactionFilter, FilterEntry, Verdict};
-use shamba::{Builder, Db, ErrorKind, Event, EventListener, KeyspaceOptions, MergePolicy, Place, Snapshot};
+use shamba::{
+    Builder, Db, Durability, ErrorKind, Event, EventListener, KeyspaceOptions, MergePolicy, Place, Snapshot,
+};
 
 const DIR: &str = "/db";
 
@@ -221,7 +223,8 @@ fn a_reader_that_begins_during_a_compaction_sees_no_change() {
     let ((reached, is_reached), (go, go_on)) = (channel(), channel());
     let filter = Stopping { reached: Mutex::new(reached), go_on: Mutex::new(go_on) };
     let options = KeyspaceOptions::new().compaction_filter(filter);
-    let db = builder(&env).keyspace("default", options).auto_compaction(false).open().expect("opens");
+    let builder = builder(&env).keyspace("default", options).experimental(|e| e.auto_compaction(false));
+    let db = builder.open().expect("opens");
     db.put("k", "value").expect("put");
     let compacting = db.clone();
     let compaction = std::thread::spawn(move || compacting.compact());
@@ -422,4 +425,70 @@ fn long_values_are_removed_by_key_and_not_shown() {
     db.compact().expect("compacted");
     let lengths: Vec<usize> = db.iter().map(|entry| entry.expect("readable").1.len()).collect();
     assert_eq!(lengths, [300_000, 2, 2]);
+}
+
+/// Crashes at random points of a workload: what was acknowledged is there, as it was written or
+/// filtered, and what was filtered before stays so.
+#[test]
+fn no_crash_undoes_a_verdict_or_uncovers_an_older_value() {
+    let mut crashes = 0;
+    for seed in 0..6 {
+        let disk = SimFs::new();
+        let rng = SeededRng::new(seed);
+        let below = |sides: u64| rng.next_u64() % sides;
+        let open = |disk: &SimFs| {
+            let env = Env::deterministic(Arc::new(disk.clone()), seed);
+            let builder = builder(&env).merge_policy(MergePolicy::Tiering).size_ratio(3.0);
+            builder.durability(Durability::Sync).keyspace("default", ruling()).open()
+        };
+        let db = open(&disk).expect("opens");
+        let keys = [b"k1".to_vec(), b"k2".to_vec(), b"k3".to_vec(), b"tmp:1".to_vec()];
+        let mut model: Model = keys.iter().map(|key| (key.clone(), Written::default())).collect();
+        // The state after each operation, and the operations on files so far.
+        let mut states = vec![(disk.op_count(), model.clone())];
+        for step in 0..60u64 {
+            let key = &keys[below(4) as usize];
+            match below(8) {
+                0..5 => {
+                    let value = format!("{}{step}", ["v1", "drop", "keep"][below(3) as usize]).into_bytes();
+                    db.put(key, &value).expect("put");
+                    model.insert(key.clone(), Written { value: Some(value), is_settled: false });
+                }
+                5 | 6 => db.flush().expect("flushed"),
+                _ => db.compact().expect("compacted"),
+            }
+            for (key, written) in &mut model {
+                let value = db.get(key).expect("readable");
+                check(key, written, value.as_deref(), false, &format!("seed {seed}, step {step}"));
+            }
+            states.push((disk.op_count(), model.clone()));
+        }
+        drop(db);
+        let first = states[0].0;
+        for (at, policy) in disk.crash_points(first, seed).into_iter().filter(|_| below(12) == 0) {
+            let crashed = disk.crash(at, &policy);
+            let db = open(&crashed).expect("recovered");
+            let done = states.partition_point(|(ops, _)| *ops <= at).saturating_sub(1);
+            for key in &keys {
+                let what = format!("seed {seed}, crash at {at} with {policy:?}, after {done} operations");
+                let value = db.get(key).expect("readable");
+                let mut before = states[done].1[key].clone();
+                let next = states.get(done + 1).map(|(_, model)| model[key].clone());
+                // The operation that the crash interrupts may be in force.
+                match next.filter(|next| next.value != before.value) {
+                    Some(mut next) if value.as_deref() != before.value.as_deref() => {
+                        let after = before.value.as_deref().and_then(|value| ruled(key, value));
+                        if value.as_deref() != after.as_deref() {
+                            next.is_settled = false;
+                            check(key, &mut next, value.as_deref(), false, &what);
+                        }
+                    }
+                    _ => check(key, &mut before, value.as_deref(), false, &what),
+                }
+            }
+            db.compact().expect("compacted");
+            crashes += 1;
+        }
+    }
+    assert!(crashes > 50, "{crashes} crashes");
 }

@@ -58,15 +58,27 @@
 //!
 //! | guarantee | meaning |
 //! |---|---|
-//! | atomic batches | a [`Batch`], across keyspaces too, is visible and survives a crash as a whole or not at all |
-//! | prefix after a crash | the recovered state ends at a batch boundary: it holds every write before it, including all synced ones, and none after it |
-//! | durability per write | [`Durability::Sync`]: on stable storage, with every earlier write; [`Durability::Interval`]: synced within that time; [`Durability::NoSync`] (default): survives the process; [`Durability::Buffered`]: in memory until a later sync |
-//! | consistent reads | a [`Snapshot`], [`Iter`] or [`Cursor`] shows one moment, and blocks no writer |
-//! | serializable transactions | what a [`Transaction`] that writes has read is unchanged when it commits, or it is refused, unless another [`Isolation`] was chosen; [`Db::transact`] begins again |
-//! | operands count once | what [`Db::merge`] writes without reading is applied exactly once, in the order of the writes, wherever it lies ([`merge`](mod@merge)) |
-//! | no silent corruption | every structure on disk has a checksum; after damage a read returns the right answer or [`ErrorKind::Corruption`], which names file and offset |
-//! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB; with a budget of a few MiB, thousands of tables take some 600 bytes each on top); the process takes some 5 to 25 MiB more |
-//! | one writer process | held by a lock of the operating system: a second opener gets [`ErrorKind::Locked`] |
+//! | atomic batches | a [`Batch`], across keyspaces too, is visible and survives a crash as a whole
+//! or not at all |
+//! | prefix after a crash | the recovered state ends at a batch boundary: it holds every write
+//! before it, including all synced ones, and none after it |
+//! | durability per write | [`Durability::Sync`]: on stable storage, with every earlier write;
+//! [`Durability::Interval`]: synced within that time; [`Durability::NoSync`] (default): survives
+//! the process; [`Durability::Buffered`]: in memory until a later sync |
+//! | consistent reads | a [`Snapshot`], [`Iter`] or [`Cursor`] shows one moment, and blocks no
+//! writer |
+//! | serializable transactions | what a [`Transaction`] that writes has read is unchanged when it
+//! commits, or it is refused, unless another [`Isolation`] was chosen; [`Db::transact`] begins
+//! again |
+//! | operands count once | what [`Db::merge`] writes without reading is applied exactly once, in
+//! the order of the writes, wherever it lies ([`merge`](mod@merge)) |
+//! | no silent corruption | every structure on disk has a checksum; after damage a read returns the
+//! right answer or [`ErrorKind::Corruption`], which names file and offset |
+//! | one memory budget | caches, filters, indexes, memtables and compactions together stay within
+//! [`Builder::memory_budget`] (default 256 MiB, from 4 MiB; with a budget of a few MiB, thousands
+//! of tables take some 600 bytes each on top); the process takes some 5 to 25 MiB more |
+//! | one writer process | held by a lock of the operating system: a second opener gets
+//! [`ErrorKind::Locked`] |
 //!
 //! `DURABILITY.md` in the source tree is the full contract, `ARCHITECTURE.md` shows how the parts
 //! fit, `docs/formats/` describes the bytes.

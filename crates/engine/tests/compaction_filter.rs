@@ -1,5 +1,5 @@
-//! Tests of compaction filters: what readers, snapshots and caches see of them, which filter an open
-//! may have, and what happens without it.
+//! Tests of compaction filters: what readers, snapshots and caches see of them, which filter an
+//! open may have, and what happens without it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -25,7 +25,7 @@ fn environment(seed: u64) -> Env {
 /// beginning of a value to `v2`.
 struct Rules;
 
-/// What [`Rules`] makes of an entry.
+/// The value that [`Rules`] leaves of an entry; `None` if it removes it.
 fn ruled(key: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     if key.starts_with(b"tmp:") || value.starts_with(b"drop") {
         return None;
@@ -330,8 +330,10 @@ fn a_keyspace_without_its_filter_is_not_compacted_and_takes_writes() {
     let db = builder(&env).keyspace("logs", ruling()).open().expect("opens");
     db.keyspace("logs").expect("made").put("tmp:0", "a").expect("put");
     db.close().expect("closed");
-    let db =
-        builder(&env).l0_compaction_trigger(2).l0_slowdown_runs(3).l0_stop_runs(4).open().expect("opens");
+    let few = |builder: Builder| {
+        builder.experimental(|e| e.l0_compaction_trigger(2).l0_slowdown_runs(3).l0_stop_runs(4))
+    };
+    let db = few(builder(&env)).open().expect("opens");
     let warnings = db.warnings();
     assert!(
         warnings.iter().any(|text| text.contains("\"logs\"") && text.contains("\"test.rules\"")),

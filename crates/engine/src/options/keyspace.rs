@@ -1,8 +1,8 @@
 //! Options of one keyspace, and how they meet what the database records of it.
 //!
-//! An open is given code (a merge operator, a compaction filter), and the database records its name.
-//! [`operator_for`] and [`filter_for`] are the rules. The recorded name of an operator is kept for
-//! ever, since stored operands depend on it. That of a filter is kept until it is removed.
+//! An open is given code (a merge operator, a compaction filter), and the database records its
+//! name. [`operator_for`] and [`filter_for`] are the rules. The recorded name of an operator is
+//! kept for ever, since stored operands depend on it. That of a filter is kept until it is removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

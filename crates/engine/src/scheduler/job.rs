@@ -9,8 +9,8 @@
 //! of the first that is not installed, which bounds the space of finished tables that are not
 //! installed.
 //!
-//! A slice in which a compaction filter has changed an entry that a reader sees by now is built once
-//! more, without the filter.
+//! A slice in which a compaction filter has changed an entry that a reader sees by now is built
+//! once more, without the filter.
 //!
 //! Invariants: slices are taken and installed in ascending order; one thread at a time installs; a
 //! slice that was taken always gets a result, even after a panic ([`super::execute`]).
@@ -37,7 +37,7 @@ pub(super) struct BuiltSlice {
     pub tables: Vec<TableUse>,
     pub bytes_read: u64,
     pub entries_dropped: u64,
-    /// What the compaction filter has changed.
+    /// Changes by the compaction filter.
     pub filtered: FilterChanges,
 }
 

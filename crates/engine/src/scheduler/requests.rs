@@ -19,9 +19,8 @@ use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work
 impl Scheduler {
     /// Flushes, then compacts every keyspace into one run.
     ///
-    /// # Errors
-    /// The failure that prevents it. `Unsupported` after all other keyspaces were compacted, for one
-    /// whose compaction filter is missing.
+    /// # Errors The failure that prevents it. `Unsupported` after all other keyspaces were
+    /// compacted, for one whose compaction filter is missing.
     pub fn compact_now(&self) -> Result<()> {
         self.writer.flush()?;
         let numbers: Vec<u64> = {

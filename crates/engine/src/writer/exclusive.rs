@@ -27,9 +27,9 @@ impl Writer {
     /// is `Invalid`. `options` hold from now on; a new keyspace without any has those that the open
     /// was given.
     ///
-    /// # Errors
-    /// As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge operator or
-    /// compaction filter than the recorded one; of installing the keyspace, its operator or its filter.
+    /// # Errors As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge
+    /// operator or compaction filter than the recorded one; of installing the keyspace, its
+    /// operator or its filter.
     pub fn make_keyspace(
         &self,
         name: &str,

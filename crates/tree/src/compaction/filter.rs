@@ -1,14 +1,14 @@
-//! Compaction filters: code of the program that compactions ask about the entries that they rewrite,
-//! and that may remove or replace them.
+//! Compaction filters: code of the program that compactions ask about the entries that they
+//! rewrite, and that may remove or replace them.
 //!
 //! [`Filtering`] is what a keyspace knows of its filter: the recorded name, and the code, if this
 //! open was given it. [`FilterRun`] asks it for one slice of a compaction. It notes what has
 //! changed, so that the install can check that no reader sees the change in the middle of its life,
 //! and can erase what caches hold of the keys.
 //!
-//! The filter is asked about the newest version of a key that the compaction reads, if it is a value
-//! and newer than every snapshot. [`super::fold`] knows which those are. Under the same key and
-//! sequence number it writes a tombstone or the new value.
+//! The filter is asked about the newest version of a key that the compaction reads, if it is a
+//! value and newer than every snapshot. [`super::fold`] knows which those are. Under the same key
+//! and sequence number it writes a tombstone or the new value.
 //!
 //! Not here: the tombstones that need not be written ([`super::retention`]); the check at the
 //! install ([`crate::snapshot`], `fence`).
@@ -44,7 +44,7 @@ pub trait CompactionFilter: Send + Sync {
     fn filter(&self, entry: &FilterEntry<'_>) -> Verdict;
 }
 
-/// What becomes of an entry.
+/// The fate of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It stays.
@@ -113,8 +113,8 @@ impl<'a> FilterEntry<'a> {
     }
 
     /// The newest sequence number at which a snapshot or an iterator reads; 0 if there is none. No
-    /// reader sees a version of the key that is older than the entry and newer than this. Entries at
-    /// or below it are not shown to the filter.
+    /// reader sees a version of the key that is older than the entry and newer than this. Entries
+    /// at or below it are not shown to the filter.
     pub fn sequence_floor(&self) -> u64 {
         self.floor.0
     }
@@ -188,8 +188,8 @@ pub struct FilterChanges {
 }
 
 impl FilterChanges {
-    /// Smallest sequence number of the changed entries; `None` if none was changed. A reader at this
-    /// number or above it sees a change.
+    /// Smallest sequence number of the changed entries; `None` if none was changed. A reader at
+    /// this number or above it sees a change.
     pub fn oldest(&self) -> Option<SeqNo> {
         self.oldest
     }
@@ -225,8 +225,8 @@ impl<'a> FilterRun<'a> {
         filtering.is_given().then_some(Self { filtering, digest, level, floor, changes })
     }
 
-    /// The verdict on the entry at the position of `entries`, the newest of its key and of no reader
-    /// at a snapshot. What is no value is kept.
+    /// The verdict on the entry at the position of `entries`, the newest of its key and of no
+    /// reader at a snapshot. What is no value is kept.
     ///
     /// # Errors
     /// Of reading a large value.
@@ -267,7 +267,7 @@ impl<'a> FilterRun<'a> {
         Ok(verdict)
     }
 
-    /// What was changed.
+    /// The changes.
     pub fn into_changes(self) -> FilterChanges {
         self.changes
     }

@@ -142,7 +142,7 @@ impl<'a> Folding<'a> {
         self.written
     }
 
-    /// What the filter has changed.
+    /// Changes by the filter.
     pub fn into_filter_changes(self) -> FilterChanges {
         self.filter.map(FilterRun::into_changes).unwrap_or_default()
     }

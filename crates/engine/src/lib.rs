@@ -214,6 +214,7 @@ pub use key_range::{KeyRange, PrefixRange};
 pub use memory::Budget;
 pub use metrics::{LevelMemory, LevelStats, MemoryPrices, MemoryReport, Stats, TableStats};
 pub use options::experimental::Experimental;
+pub use options::fifo::Fifo;
 pub use options::keyspace::KeyspaceOptions;
 pub use options::settings::{Durability, Tuning};
 pub use reads::cursor::{Cursor, Iter, Keys};

@@ -197,6 +197,8 @@ work_counters! {
     tombstone_compactions,
     /// Tables that changed level without being rewritten.
     trivial_moves,
+    /// Tables of FIFO keyspaces dropped without being read.
+    tables_dropped,
     /// Entries dropped by compactions and flushes.
     entries_dropped,
     /// Entries removed or replaced by compaction filters.

@@ -263,6 +263,7 @@ impl Simulation {
             is_draining,
             long_bytes,
             rewrites_all: false,
+            fifo: None,
             small_bytes,
         }
     }

@@ -17,6 +17,7 @@ use shamba_tree::view::{View, ViewSource};
 
 use crate::catalog::published::Published;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::fifo::FifoState;
 
 /// One keyspace: its name and the view that its readers load.
 pub(crate) struct KeyspaceCore {
@@ -26,6 +27,7 @@ pub(crate) struct KeyspaceCore {
     pub dropped: AtomicBool,
     closed: Arc<AtomicBool>,
     filtering: ArcSwapOption<Filtering>,
+    fifo: ArcSwapOption<FifoState>,
     /// Statistics of sampled lookups and seeks in this keyspace.
     pub statistics: TreeStatistics,
 }
@@ -48,6 +50,7 @@ impl KeyspaceCore {
             dropped: AtomicBool::new(false),
             closed,
             filtering: ArcSwapOption::empty(),
+            fifo: ArcSwapOption::empty(),
             statistics: TreeStatistics::default(),
         }
     }
@@ -108,6 +111,21 @@ impl KeyspaceCore {
     /// Whether compactions may run: not without the code of a filter that is recorded.
     pub fn may_compact(&self) -> bool {
         self.filtering.load().as_ref().is_none_or(|filtering| filtering.is_given())
+    }
+
+    /// The limits of a FIFO keyspace.
+    pub fn fifo(&self) -> Option<Arc<FifoState>> {
+        self.fifo.load_full()
+    }
+
+    /// Sets the limits of a FIFO keyspace.
+    pub fn set_fifo(&self, fifo: Option<Arc<FifoState>>) {
+        self.fifo.store(fifo);
+    }
+
+    /// Whether compactions keep level 0 small, and the tree in its shape.
+    pub fn has_levels(&self) -> bool {
+        self.may_compact() && self.fifo.load().is_none()
     }
 
     /// The error of an operation that needs the code of the compaction filter.

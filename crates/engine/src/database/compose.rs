@@ -24,7 +24,8 @@ use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
-use crate::options::keyspace::{GivenOptions, filter_for, operator_for};
+use crate::options::fifo::FifoState;
+use crate::options::keyspace::{GivenOptions, fifo_for, filter_for, operator_for};
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -69,7 +70,7 @@ pub(super) fn compose(
     let memory = Arc::new(memory);
     let (cache, ledger) = (memory.cache(), memory.ledger());
 
-    let keyspaces = keyspaces(state, &settings, &builder.keyspaces, &lifecycle)?;
+    let keyspaces = keyspaces(state, &settings, &builder.keyspaces, (&lifecycle, env.clock.unix_ms()))?;
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let next_id = state.next_id.max(beyond_files);
@@ -179,17 +180,19 @@ fn keyspaces(
     state: &ManifestState,
     settings: &Settings,
     given: &GivenOptions,
-    lifecycle: &Lifecycle,
+    (lifecycle, now_ms): (&Lifecycle, u64),
 ) -> Result<Keyspaces> {
-    let keyspaces = state.keyspaces.iter().map(|(id, keyspace)| {
-        let version = Arc::new(keyspace.version.clone());
+    let keyspaces = state.keyspaces.iter().map(|(id, recorded)| {
+        let version = Arc::new(recorded.version.clone());
         let memtable = ChunkedMemtable::new(settings.memtable_index);
-        let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
-        let merging = operator_for(&name, keyspace.merge_operator.as_deref(), given.get(&name))?;
-        let filtering = keyspace.compaction_filter.as_deref().map(Filtering::recorded).map(Arc::new);
+        let (name, closed) = (recorded.name.clone(), Arc::clone(lifecycle.closed_flag()));
+        let merging = operator_for(&name, recorded.merge_operator.as_deref(), given.get(&name))?;
+        let filtering = recorded.compaction_filter.as_deref().map(Filtering::recorded).map(Arc::new);
         let filtering = filter_for(&name, filtering.as_ref(), given.get(&name))?;
         let keyspace = KeyspaceCore::new(*id, name, version, memtable, merging, closed);
         keyspace.set_filtering(filtering);
+        let fifo = FifoState::read(&recorded.settings)?.map(Arc::new);
+        keyspace.set_fifo(fifo_for(fifo.as_ref(), given.get(&keyspace.name), (state.last_seq, now_ms))?);
         Ok((*id, Arc::new(keyspace)))
     });
     keyspaces.collect()

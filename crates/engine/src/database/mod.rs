@@ -34,6 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::{KeyRange, PrefixRange};
 use crate::metrics::Stats;
+use crate::options::fifo::Fifo;
 use crate::options::keyspace::KeyspaceOptions;
 use crate::reads::cursor::{Cursor, Iter, Keys};
 use crate::reads::options::{HashedKey, ReadOptions};
@@ -520,6 +521,11 @@ impl Keyspace {
     /// missing in this open.
     pub fn compaction_filter(&self) -> Option<String> {
         self.keyspace.filtering().map(|filtering| filtering.name().to_owned())
+    }
+
+    /// The limits of a FIFO keyspace; `None` if it is none.
+    pub fn fifo(&self) -> Option<Fifo> {
+        self.keyspace.fifo().map(|fifo| fifo.limits)
     }
 
     pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {

@@ -36,6 +36,8 @@ use crate::directory::{file_number, sync_names_above};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::memory::{Budget, Member};
+use crate::options::fifo::FifoState;
+use crate::options::keyspace::fifo_pairs;
 use crate::options::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::writer::parse_side_file_name;
@@ -275,6 +277,7 @@ fn begin(
         settings: given,
         merge_operators: new_operators(core, &state),
         compaction_filters: new_filters(core, &state),
+        keyspace_settings: fifo_settings(core, &state, last_seq)?,
         last_seq: Some(last_seq),
         ..Default::default()
     };
@@ -343,6 +346,24 @@ fn new_filters(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, Option<St
         (name != recorded.compaction_filter).then_some((*id, name))
     });
     changed.collect()
+}
+
+/// The limits of FIFO keyspaces in this open, where the manifest records others. What has been
+/// replayed is written to tables from now on.
+fn fifo_settings(core: &Core, state: &ManifestState, last_seq: SeqNo) -> Result<Vec<(KeyspaceId, Pairs)>> {
+    let keyspaces = core.catalog.keyspaces();
+    let mut changed = Vec::new();
+    for (id, recorded) in &state.keyspaces {
+        let (Some(keyspace), known) = (keyspaces.get(id), FifoState::read(&recorded.settings)?) else {
+            continue;
+        };
+        let fifo = keyspace.fifo().map(|fifo| Arc::new(fifo.noted(last_seq, core.env.clock.unix_ms())));
+        if fifo.as_deref() != known.as_ref() {
+            changed.push((*id, fifo_pairs(fifo.as_ref())));
+            keyspace.set_fifo(fifo);
+        }
+    }
+    Ok(changed)
 }
 
 /// Publishes the versions of `state`, which is in force.

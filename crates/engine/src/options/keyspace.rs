@@ -10,6 +10,10 @@ use std::sync::Arc;
 use shamba_tree::compaction::filter::{CompactionFilter, Filtering};
 use shamba_tree::merging::{MergeOperator, Merging, builtin};
 
+use shamba_key::SeqNo;
+use shamba_tree::version::Pairs;
+
+use super::fifo::{Fifo, FifoState};
 use crate::error::{Error, Result};
 
 /// Longest name of a merge operator or a compaction filter.
@@ -24,6 +28,7 @@ pub struct KeyspaceOptions {
     merging: Option<Arc<Merging>>,
     filtering: Option<Arc<Filtering>>,
     removes_filter: bool,
+    fifo: Option<Option<Fifo>>,
 }
 
 impl std::fmt::Debug for KeyspaceOptions {
@@ -34,6 +39,7 @@ impl std::fmt::Debug for KeyspaceOptions {
             .field("merge_operator", &operator)
             .field("compaction_filter", &filter)
             .field("no_compaction_filter", &self.removes_filter)
+            .field("fifo", &self.fifo)
             .finish()
     }
 }
@@ -111,6 +117,44 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Makes the keyspace a FIFO keyspace, for logs and caches: its tables stay in level 0, and the
+    /// oldest are dropped unread while they exceed the limits. Recorded, until [`Self::no_fifo`].
+    ///
+    /// ```
+    /// # fn main() -> shamba::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let path = dir.path().join("db");
+    /// use shamba::{Db, Fifo, KeyspaceOptions};
+    /// use std::time::Duration;
+    ///
+    /// let limits = Fifo::bytes(1 << 30).with_age(Duration::from_secs(86_400));
+    /// let db = Db::builder(path).keyspace("log", KeyspaceOptions::new().fifo(limits)).open()?;
+    /// db.keyspace("log")?.put("2026-11-26T10:00:00 1", "started")?;
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn fifo(mut self, limits: Fifo) -> Self {
+        self.fifo = Some(Some(limits));
+        self
+    }
+
+    /// Makes a FIFO keyspace one that is compacted into levels.
+    #[must_use]
+    pub fn no_fifo(mut self) -> Self {
+        self.fifo = Some(None);
+        self
+    }
+
+    /// The limits of a FIFO keyspace that are given; `Some(None)`: it is to be none.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0.
+    pub(crate) fn given_fifo(&self) -> Result<Option<Option<Fifo>>> {
+        self.fifo.flatten().map_or(Ok(()), |limits| limits.check())?;
+        Ok(self.fifo)
+    }
+
     /// Checks an operand as [`crate::Db::merge`] does, for example before a database is created for
     /// it.
     ///
@@ -159,6 +203,29 @@ pub(crate) fn operator_for(
             Ok(Some(Arc::clone(given)))
         }
     }
+}
+
+/// The state of a keyspace of which `known` is known, in an open that gives it `given`. New limits
+/// count from `seq` and `now_ms` on.
+///
+/// # Errors
+/// `Invalid` for a limit of 0.
+pub(crate) fn fifo_for(
+    known: Option<&Arc<FifoState>>,
+    given: Option<&KeyspaceOptions>,
+    (seq, now_ms): (SeqNo, u64),
+) -> Result<Option<Arc<FifoState>>> {
+    match given.map(KeyspaceOptions::given_fifo).transpose()?.flatten() {
+        None => Ok(known.cloned()),
+        Some(None) => Ok(None),
+        Some(Some(limits)) if known.is_some_and(|known| known.limits == limits) => Ok(known.cloned()),
+        Some(Some(limits)) => Ok(Some(Arc::new(FifoState::new(limits, seq, now_ms)))),
+    }
+}
+
+/// What is recorded of it.
+pub(crate) fn fifo_pairs(fifo: Option<&Arc<FifoState>>) -> Pairs {
+    fifo.map_or_else(FifoState::no_pairs, |fifo| fifo.pairs())
 }
 
 /// The compaction filter of the keyspace `keyspace`, which has the filter `known`, in an open that

@@ -30,12 +30,12 @@ use crate::telemetry::Telemetry;
 use shamba_env::Env;
 use shamba_key::SeqNo;
 use shamba_tree::compaction::filter::FilterChanges;
-use shamba_tree::compaction::policy::{move_edit, slice_edit, slices};
+use shamba_tree::compaction::policy::{Reason, move_edit, slice_edit, slices};
 use shamba_tree::compaction::schedule::Claim;
 use shamba_tree::records::RecordEdit;
 use shamba_tree::version::live_bytes;
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version, VersionEdit};
+use shamba_tree::version::{Change, KeyRange, ManifestEdit, Run, TableMeta, TableUse, Version, VersionEdit};
 
 /// Input of a slice, in tables.
 const SLICE_TABLES: u64 = 4;
@@ -180,6 +180,9 @@ impl Compactor {
     /// Of the install. The tree is as it was.
     pub fn move_tables(&self, job: &Job, claim: &Claim) -> Result<Installed> {
         let Job { keyspace, version, job: compaction, output, .. } = job;
+        if compaction.reason == Reason::Fifo {
+            return self.drop_tables(job, claim);
+        }
         let refused = self.install_claimed(job, claim, Vec::new(), None, |version| {
             move_edit(keyspace.id, version, compaction, *output)
         })?;
@@ -190,6 +193,38 @@ impl Compactor {
         self.telemetry.emit(Event::TrivialMove {
             keyspace: keyspace.name.clone(),
             target_level: compaction.target_level,
+            bytes: compaction.input_bytes(version),
+        });
+        Ok(Installed::Yes(Tally::default()))
+    }
+
+    /// Drops the tables of a job without reading them.
+    ///
+    /// # Errors
+    /// Of the install. The tree is as it was.
+    fn drop_tables(&self, job: &Job, claim: &Claim) -> Result<Installed> {
+        let Job { keyspace, version, job: compaction, .. } = job;
+        let uses = compaction.uses(version);
+        let ranges: Vec<KeyRange> = uses.iter().map(|(_, _, table)| table.range.clone()).collect();
+        let records = self.reads.records().begin_edit();
+        records.erase_where(keyspace.id, |key| ranges.iter().any(|range| range.contains(key)));
+        let refused = self.install_claimed(job, claim, Vec::new(), None, |version| {
+            let uses = compaction.uses(version).into_iter();
+            let remove = |(level, run, table): (u32, &Arc<Run>, &TableUse)| Change::Remove {
+                level,
+                run: run.id,
+                table: table.meta.id,
+            };
+            VersionEdit { keyspace: keyspace.id, changes: uses.map(remove).collect() }
+        })?;
+        drop(records);
+        if refused.is_some() {
+            return Ok(Installed::Dropped);
+        }
+        WorkCounters::add(&self.telemetry.work().tables_dropped, uses.len() as u64);
+        self.telemetry.emit(Event::TablesDropped {
+            keyspace: keyspace.name.clone(),
+            tables: uses.len() as u64,
             bytes: compaction.input_bytes(version),
         });
         Ok(Installed::Yes(Tally::default()))

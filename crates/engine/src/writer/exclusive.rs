@@ -13,7 +13,7 @@ use shamba_tree::version::{ManifestEdit, Pairs, Version};
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::keyspace::{KeyspaceOptions, filter_for, operator_for};
+use crate::options::keyspace::{KeyspaceOptions, fifo_for, fifo_pairs, filter_for, operator_for};
 use crate::telemetry::hold_events;
 
 impl Writer {
@@ -51,7 +51,9 @@ impl Writer {
                 if let Some(merging) = new_operator(&keyspace, options)? {
                     keyspace.set_merging(merging);
                 }
+                let fifo = fifo_for(keyspace.fifo().as_ref(), options, self.now())?;
                 keyspace.set_filtering(filtering);
+                keyspace.set_fifo(fifo);
                 return Ok(keyspace);
             }
             return Err(Error::new(
@@ -74,11 +76,14 @@ impl Writer {
         let merging = given.or(merging);
         let filtering = filter_for(name, None, self.given.get().and_then(|given| given.get(name)))?;
         let filtering = filter_for(name, filtering.as_ref(), options)?;
+        let fifo = fifo_for(None, self.given.get().and_then(|given| given.get(name)), self.now())?;
+        let fifo = fifo_for(fifo.as_ref(), options, self.now())?;
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
         self.catalog.install(&[], Vec::new(), |_| {
-            let keyspaces_created = vec![(id, name.to_owned(), Vec::new())];
+            let settings = fifo.iter().flat_map(|fifo| fifo.pairs()).collect();
+            let keyspaces_created = vec![(id, name.to_owned(), settings)];
             let merge_operators = merging.iter().map(|merging| (id, merging.name().to_owned())).collect();
             let name_of = |filtering: &Arc<Filtering>| (id, Some(filtering.name().to_owned()));
             let compaction_filters = filtering.iter().map(name_of).collect();
@@ -94,11 +99,17 @@ impl Writer {
         let closed = Arc::clone(self.lifecycle.closed_flag());
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
         keyspace.set_filtering(filtering);
+        keyspace.set_fifo(fifo);
         let keyspace = Arc::new(keyspace);
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
         assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");
         Ok(keyspace)
+    }
+
+    /// The newest write, and the time.
+    fn now(&self) -> (SeqNo, u64) {
+        (self.reads.visible(), self.clock.unix_ms())
     }
 
     /// Gives an existing keyspace the code in `options`, and records its names.
@@ -117,15 +128,22 @@ impl Writer {
         if names(&filtering) != names(&known) {
             edit.compaction_filters.push((keyspace.id, names(&filtering)));
         }
-        if !edit.merge_operators.is_empty() || !edit.compaction_filters.is_empty() {
+        let known = keyspace.fifo();
+        let fifo = fifo_for(known.as_ref(), options, self.now())?;
+        if fifo != known {
+            edit.keyspace_settings.push((keyspace.id, fifo_pairs(fifo.as_ref())));
+        }
+        let has_names = !edit.merge_operators.is_empty() || !edit.compaction_filters.is_empty();
+        if has_names || !edit.keyspace_settings.is_empty() {
             self.catalog.install(&[], Vec::new(), |_| Ok(edit))?;
         }
         if let Some(merging) = merging {
             keyspace.set_merging(merging);
         }
-        let could_compact = keyspace.may_compact();
+        let before = (keyspace.may_compact(), keyspace.has_levels());
         keyspace.set_filtering(filtering);
-        if keyspace.may_compact() != could_compact {
+        keyspace.set_fifo(fifo);
+        if (keyspace.may_compact(), keyspace.has_levels()) != before {
             self.pressure_changed();
             if let Some(background) = self.background.get() {
                 background.wake();

@@ -169,8 +169,8 @@ impl BackPressure {
 
     fn backlog(&self) -> Backlog {
         let keyspaces = self.catalog.keyspaces();
-        // A keyspace that is not compacted would slow writers down for ever.
-        let compacted = keyspaces.values().filter(|keyspace| keyspace.may_compact());
+        // A keyspace that is not compacted into levels would slow writers down for ever.
+        let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
         let runs = compacted.map(|keyspace| keyspace.load().version.level(0).len()).max();
         Backlog { immutables: self.sealed.len() as u32, l0_runs: runs.unwrap_or(0) as u32 }
     }

@@ -18,8 +18,11 @@ use crate::version::{Run, TableUse, Version};
 /// The compaction into one run. `None` when the tree is a single run below level 0 that a
 /// compaction could not make smaller: it has no tombstones, every file is used whole, and no filter
 /// is asked. While snapshots hold tombstones back, and with a filter, it is `Some` again after the
-/// compaction.
+/// compaction. Never in a FIFO tree.
 pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
+    if rules.fifo.is_some() {
+        return None;
+    }
     let deepest = version.deepest_level();
     let total_bytes = version.bytes();
     let capacities = rules.capacities(version);

@@ -62,6 +62,8 @@ pub enum Reason {
     Reads,
     /// Tombstones are old, or slow scans down.
     Tombstones,
+    /// A FIFO tree is too large, or has tables that are too old.
+    Fifo,
 }
 
 impl fmt::Display for Reason {
@@ -76,6 +78,7 @@ impl fmt::Display for Reason {
             Self::L0Runs => f.write_str("runs of level 0 are merged"),
             Self::Reads => f.write_str("reads pay for it"),
             Self::Tombstones => f.write_str("tombstones are collected"),
+            Self::Fifo => f.write_str("the oldest tables are dropped"),
         }
     }
 }

@@ -20,8 +20,8 @@ const BYTES: &str = "fifo-bytes";
 const AGE_MS: &str = "fifo-age-ms";
 const TIMES: &str = "fifo-times";
 
-/// Maximum number of times: ages are exact to about this part of the limit.
-const TIMES_MAX: usize = 64;
+/// Ages are exact to about this part of the limit, which takes about twice as many times.
+const AGE_PARTS: u64 = 32;
 
 /// The limits of a FIFO keyspace ([`crate::KeyspaceOptions::fifo`]): of the bytes in its tables, of
 /// their age, or both.
@@ -129,16 +129,16 @@ impl FifoState {
     pub fn noted(&self, seq: SeqNo, now_ms: u64) -> Self {
         let mut times = self.times.clone();
         if let (Some(age_ms), true) = (self.limits.age_ms, times.last().is_none_or(|(last, _)| *last < seq)) {
-            // A clock that was set back makes nothing younger than what came before.
-            times.push((seq, times.last().map_or(now_ms, |(_, last_ms)| now_ms.max(*last_ms))));
+            // A clock that was set back makes nothing older than what came before.
+            let at_ms = times.last().map_or(now_ms, |(_, last_ms)| now_ms.max(*last_ms));
+            let before = times.len().checked_sub(2).map(|at| times[at].1);
+            if before.is_some_and(|before_ms| at_ms - before_ms < age_ms / AGE_PARTS) {
+                // What the last one covers takes over the new time.
+                times.pop();
+            }
+            times.push((seq, at_ms));
             let expired = times.partition_point(|(_, ms)| ms.saturating_add(age_ms) <= now_ms);
             times.drain(..expired.saturating_sub(1));
-            if times.len() > TIMES_MAX {
-                // What it covers takes over the next time, the one that is nearest.
-                let gap = |at: &usize| times[at + 1].1 - times[*at].1;
-                let at = (0..times.len() - 1).min_by_key(gap).unwrap_or(0);
-                times.remove(at);
-            }
         }
         Self { limits: self.limits, times }
     }
@@ -177,7 +177,7 @@ mod tests {
         for n in 1..5_000u64 {
             let now_ms = n * 3;
             state = state.noted(SeqNo(n), now_ms);
-            assert!(state.times.len() <= TIMES_MAX);
+            assert!(state.times.len() as u64 <= 2 * AGE_PARTS + 3, "{} times", state.times.len());
             let due = now_ms.saturating_sub(age_ms) / 3;
             let expired = state.rules(now_ms).expired.map_or(0, |seq| seq.0);
             assert!(expired <= due, "{expired} is younger than it may be at {now_ms}");

@@ -132,7 +132,7 @@ impl FifoState {
             // A clock that was set back makes nothing older than what came before.
             let at_ms = times.last().map_or(now_ms, |(_, last_ms)| now_ms.max(*last_ms));
             let before = times.len().checked_sub(2).map(|at| times[at].1);
-            if before.is_some_and(|before_ms| at_ms - before_ms < age_ms / AGE_PARTS) {
+            if before.is_some_and(|before_ms| at_ms.saturating_sub(before_ms) < age_ms / AGE_PARTS) {
                 // What the last one covers takes over the new time.
                 times.pop();
             }

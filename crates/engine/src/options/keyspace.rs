@@ -223,7 +223,7 @@ pub(crate) fn fifo_for(
     }
 }
 
-/// What is recorded of it.
+/// The settings that are recorded for it.
 pub(crate) fn fifo_pairs(fifo: Option<&Arc<FifoState>>) -> Pairs {
     fifo.map_or_else(FifoState::no_pairs, |fifo| fifo.pairs())
 }

@@ -16,8 +16,8 @@ use shamba_table::TableId;
 use super::job::{CompactionInput, CompactionJob, Reason, Target};
 use crate::version::{TableUse, Version};
 
-/// Part (1/8) of the limit in bytes that a run may have after a merge with others: so much more
-/// than the excess is dropped at most, and so many runs hold the rest.
+/// A run may have this part (1/8) of the limit in bytes after a merge with others. So a drop takes
+/// at most an eighth more than the excess, and about eight such runs hold the rest.
 const RUN_PART: u64 = 8;
 
 /// The limits of a FIFO tree now.

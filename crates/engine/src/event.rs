@@ -70,6 +70,15 @@ pub enum Event {
         /// Bytes of the table.
         bytes: u64,
     },
+    /// The oldest tables of a FIFO keyspace were dropped without being read.
+    TablesDropped {
+        /// Keyspace.
+        keyspace: String,
+        /// Number of tables.
+        tables: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
     /// Another design is in force; compactions begin to move the tree there.
     Redesign {
         /// The design before.
@@ -152,6 +161,9 @@ impl fmt::Display for Event {
             }
             Self::TrivialMove { keyspace, target_level, bytes } => {
                 write!(f, "moved {bytes} bytes in {keyspace:?} to level {target_level} without rewriting")
+            }
+            Self::TablesDropped { keyspace, tables, bytes } => {
+                write!(f, "dropped the {tables} oldest tables of {keyspace:?}, {bytes} bytes")
             }
             Self::Redesign { from, to, by, reason, bytes, tree_bytes } => {
                 write!(

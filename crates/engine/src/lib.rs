@@ -125,6 +125,12 @@ pub mod merge {
     pub use shamba_tree::merging::{AssociativeMerge, MergeOperator, MergeResult};
 }
 
+/// Compaction filters: code that compactions ask about the values that they rewrite
+/// ([`KeyspaceOptions::compaction_filter`]).
+pub mod filter {
+    pub use shamba_tree::compaction::filter::{CompactionFilter, FilterEntry, Verdict};
+}
+
 /// Compiles the examples of the package's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -199,6 +205,7 @@ pub use key_range::{KeyRange, PrefixRange};
 pub use memory::Budget;
 pub use metrics::{LevelMemory, LevelStats, MemoryPrices, MemoryReport, Stats, TableStats};
 pub use options::experimental::Experimental;
+pub use options::fifo::Fifo;
 pub use options::keyspace::KeyspaceOptions;
 pub use options::settings::{Durability, Tuning};
 pub use reads::cursor::{Cursor, Iter, Keys};

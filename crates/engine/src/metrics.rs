@@ -206,10 +206,14 @@ work_counters! {
     tombstone_compactions,
     /// Tables that changed level without being rewritten.
     trivial_moves,
+    /// Tables of FIFO keyspaces dropped without being read.
+    tables_dropped,
     /// Entries dropped by compactions and flushes.
     entries_dropped,
     /// Entries that had expired and became tombstones, or were dropped, by compactions and flushes.
     entries_expired,
+    /// Entries removed or replaced by compaction filters.
+    entries_filtered,
     /// Number of times that a writer was slowed down or stalled.
     stalls,
     /// Microseconds that writers were slowed down or stalled.

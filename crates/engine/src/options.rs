@@ -20,6 +20,7 @@
 
 mod declare;
 pub(crate) mod experimental;
+pub(crate) mod fifo;
 pub(crate) mod keyspace;
 pub(crate) mod settings;
 pub(crate) mod table;

@@ -262,6 +262,8 @@ impl Simulation {
             l0_slowdown_runs: u32::MAX,
             is_draining,
             long_bytes,
+            rewrites_all: false,
+            fifo: None,
             small_bytes,
         }
     }

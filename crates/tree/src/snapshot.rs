@@ -12,20 +12,35 @@
 //! reads the list. That is why the number is read from its source *under the list's lock*
 //! ([`SnapshotList::take_with`]). A compaction that has read the list before a registration works
 //! only on entries up to that reader's number, and keeps the newest of them.
+//!
+//! A compaction filter changes that newest entry. A reader that registers meanwhile must not see
+//! the entry before the change and then after it. So the change is installed under a *fence*
+//! ([`SnapshotList::fence`]): none is given while a reader is registered that sees the change, and
+//! readers that register wait until the new state is visible.
 
 use std::sync::Arc;
 
 use shamba_key::SeqNo;
 
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The multiset of live sequence numbers.
 #[derive(Debug, Default)]
 pub struct SnapshotList {
-    /// The readers at each sequence number, ascending. Numbers are registered in about this order,
-    /// and few are live at a time. A vector therefore costs less than a tree: registration does not
-    /// allocate.
-    live: Mutex<Vec<Live>>,
+    live: Mutex<Registered>,
+    /// The fence is gone.
+    unfenced: Condvar,
+}
+
+/// The registered readers.
+#[derive(Debug, Default)]
+struct Registered {
+    /// The readers at each sequence number and time, ascending. Numbers are registered in about this
+    /// order, and few are live at a time. A vector therefore costs less than a tree: registration
+    /// does not allocate.
+    readers: Vec<Live>,
+    /// Whether new readers wait.
+    is_fenced: bool,
 }
 
 /// The readers of one sequence number and time.
@@ -82,7 +97,11 @@ impl SnapshotList {
     /// [`Self::take_with`] for a reader that judges expiry by the time that `visible` returns as
     /// well, in milliseconds. The time of a later reader must not be earlier.
     pub fn take_at(self: &Arc<Self>, visible: impl FnOnce() -> (SeqNo, u64)) -> Arc<SnapshotGuard> {
-        let mut live = self.lock();
+        let mut guard = self.lock();
+        while guard.is_fenced {
+            guard = self.unfenced.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        let live = &mut guard.readers;
         let (seq, time_ms) = visible();
         let at = live.partition_point(|held| held.place() < (seq, time_ms));
         match live.get_mut(at) {
@@ -90,13 +109,13 @@ impl SnapshotList {
             _ => live.insert(at, Live { seq, time_ms, readers: 1 }),
         }
         debug_assert!(live.is_sorted_by(|a, b| a.place() < b.place()), "the snapshots do not ascend");
-        drop(live);
+        drop(guard);
         Arc::new(SnapshotGuard { list: Arc::clone(self), seq, time_ms })
     }
 
     /// The live sequence numbers, ascending and distinct.
     pub fn stripes(&self) -> Vec<SeqNo> {
-        let mut seqs: Vec<SeqNo> = self.lock().iter().map(|live| live.seq).collect();
+        let mut seqs: Vec<SeqNo> = self.lock().readers.iter().map(|live| live.seq).collect();
         seqs.dedup();
         seqs
     }
@@ -105,7 +124,7 @@ impl SnapshotList {
     /// call: a reader that is not in the list then has a time that is not earlier.
     pub fn readers(&self, now_ms: u64) -> Readers {
         let mut readers = Readers { now_ms, ..Readers::default() };
-        for live in self.lock().iter() {
+        for live in &self.lock().readers {
             if readers.seqs.last() != Some(&live.seq) {
                 readers.seqs.push(live.seq);
                 readers.times_ms.push(live.time_ms);
@@ -114,14 +133,28 @@ impl SnapshotList {
         readers
     }
 
+    /// Keeps readers from registering until the fence is dropped. `None` if a reader at `seq` or
+    /// above is registered. To be held for the install of one edit, by one thread at a time; until
+    /// it is dropped this thread must not register a reader, nor take a lock under which another
+    /// one does.
+    pub fn fence(self: &Arc<Self>, seq: SeqNo) -> Option<SnapshotFence> {
+        let mut live = self.lock();
+        assert!(!live.is_fenced, "two edits are installed at the same time");
+        if live.readers.last().is_some_and(|newest| newest.seq >= seq) {
+            return None;
+        }
+        live.is_fenced = true;
+        Some(SnapshotFence(Arc::clone(self)))
+    }
+
     /// Number of registered readers.
     #[cfg(test)]
     #[allow(clippy::len_without_is_empty, reason = "tests count readers")]
     pub fn len(&self) -> usize {
-        self.lock().iter().map(|live| live.readers).sum()
+        self.lock().readers.iter().map(|live| live.readers).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Live>> {
+    fn lock(&self) -> MutexGuard<'_, Registered> {
         // Each change is a single operation on the list, so a panic leaves it valid.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +183,7 @@ impl SnapshotGuard {
 
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
-        let mut live = self.list.lock();
+        let live = &mut self.list.lock().readers;
         if let Ok(at) = live.binary_search_by_key(&(self.seq, self.time_ms), Live::place) {
             assert!(live[at].readers > 0, "a snapshot at {} without readers is released", self.seq);
             live[at].readers -= 1;
@@ -161,9 +194,37 @@ impl Drop for SnapshotGuard {
     }
 }
 
+/// While this lives, no reader registers.
+#[derive(Debug)]
+#[must_use]
+pub struct SnapshotFence(Arc<SnapshotList>);
+
+impl Drop for SnapshotFence {
+    fn drop(&mut self) {
+        self.0.lock().is_fenced = false;
+        self.0.unfenced.notify_all();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fence_is_given_below_no_reader_and_keeps_new_ones_out() {
+        let list = SnapshotList::new();
+        let five = list.take_with(|| SeqNo(5));
+        assert!(list.fence(SeqNo(5)).is_none(), "the reader sees the change");
+        assert!(list.fence(SeqNo(4)).is_none());
+        let fence = list.fence(SeqNo(6)).expect("the reader is older than the change");
+        drop(five);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| list.take_with(|| SeqNo(7)).seq());
+            assert_eq!(list.len(), 0, "a reader registered within the fence");
+            drop(fence);
+            assert_eq!(reader.join().expect("no panic"), SeqNo(7));
+        });
+    }
 
     #[test]
     fn numbers_live_as_long_as_their_last_reader() {

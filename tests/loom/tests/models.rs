@@ -53,6 +53,7 @@ model!(cache_sections, super::models::blocks::sections, Usage: "outlives its sec
 model!(cache_pins, super::models::blocks::pins, Steps: "block");
 model!(group_commit, super::models::writers::group_commit, Wakeups: "deadlock", Usage: "somebody leads");
 model!(snapshots, super::models::readers::snapshots, Usage: "a merge dropped what it sees");
+model!(filter_fence, super::models::readers::filters, Usage: "sees an entry change");
 model!(ledger, super::models::accounts::ledger, Steps: "released");
 model!(pressure, super::models::accounts::pressure, Usage: "a writer pays");
 model!(idle_slots, super::models::scans::idle_slots, Steps: "keeps an old view");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use shamba::Db;
+use shamba::{Db, Keyspace};
 
 use crate::exit::Failure;
 use crate::json;
@@ -38,6 +38,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "keyspaces": db.keyspaces(),
             "merge_operators": merge_operators(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "prefix_extractors": prefix_extractors(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
+            "compaction_filters": compaction_filters(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "design": json::design(&db),
             "options": json::options(&db),
             "deepest_level": stats.deepest_level,
@@ -67,6 +68,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "merges": stats.compactions,
                 "tombstone_compactions": stats.tombstone_compactions,
                 "entries_expired": stats.entries_expired,
+                "entries_filtered": stats.entries_filtered,
                 "trivial_moves": stats.trivial_moves,
                 "stalls": stats.stalls,
                 "stall_us": stats.stall_us,
@@ -87,6 +89,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     for (keyspace, extractor) in prefix_extractors(&db)? {
         facts.row(["prefix extractor", &format!("{extractor} (keyspace {keyspace:?})")]);
     }
+    for (keyspace, filter) in compaction_filters(&db)? {
+        facts.row(["compaction filter", &format!("{filter} (keyspace {keyspace:?})")]);
+    }
     facts.row(["merge policy", &policy]);
     facts.row(["size ratio", &design.size_ratio.to_string()]);
     facts.row(["write buffer", &write_buffer(design.buffer_bytes, db.memory().memtable_bytes)]);
@@ -106,22 +111,29 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
 
 /// The names of keyspaces and of their merge operators.
 fn merge_operators(db: &Db) -> Result<Vec<(String, String)>, Failure> {
-    let mut operators = Vec::new();
-    for name in db.keyspaces() {
-        let operator = db.get_keyspace(&name)?.and_then(|keyspace| keyspace.merge_operator());
-        operators.extend(operator.map(|operator| (name, operator)));
+    of_keyspaces(db, Keyspace::merge_operator)
+}
+
+/// The names of keyspaces and of their compaction filters.
+fn compaction_filters(db: &Db) -> Result<Vec<(String, String)>, Failure> {
+    of_keyspaces(db, Keyspace::compaction_filter)
+}
+
+fn of_keyspaces(
+    db: &Db,
+    name_of: impl Fn(&Keyspace) -> Option<String>,
+) -> Result<Vec<(String, String)>, Failure> {
+    let mut names = Vec::new();
+    for keyspace in db.keyspaces() {
+        let name = db.get_keyspace(&keyspace)?.as_ref().and_then(&name_of);
+        names.extend(name.map(|name| (keyspace, name)));
     }
-    Ok(operators)
+    Ok(names)
 }
 
 /// The names of keyspaces and their prefix extractors.
 fn prefix_extractors(db: &Db) -> Result<Vec<(String, String)>, Failure> {
-    let mut extractors = Vec::new();
-    for name in db.keyspaces() {
-        let extractor = db.get_keyspace(&name)?.and_then(|keyspace| keyspace.prefix_extractor());
-        extractors.extend(extractor.map(|extractor| (name, extractor.to_string())));
-    }
-    Ok(extractors)
+    of_keyspaces(db, |keyspace| keyspace.prefix_extractor().map(|extractor| extractor.to_string()))
 }
 
 /// Table of the levels.

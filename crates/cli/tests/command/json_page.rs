@@ -10,7 +10,7 @@ use crate::support::{Dir, files, flip, run, run_with};
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
 /// Objects whose field names are data, not part of the schema.
-const MAPS: [&str; 4] = ["parts", "options", "merge_operators", "prefix_extractors"];
+const MAPS: [&str; 5] = ["parts", "options", "merge_operators", "prefix_extractors", "compaction_filters"];
 
 fn names(value: &Value, found: &mut BTreeSet<String>) {
     match value {

@@ -41,13 +41,27 @@ impl Catalog {
         new: Vec<Arc<TableMeta>>,
         build: impl FnOnce(&ManifestState) -> Result<ManifestEdit>,
     ) -> Result<()> {
+        self.install_holding(flushed, new, |state| Ok((build(state)?, ())))
+    }
+
+    /// [`Self::install`], where `build` also returns what is to be held until the edit is visible.
+    /// It is dropped then, or after a failure, before anything else is done.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn install_holding<H>(
+        &self,
+        flushed: &[Member],
+        new: Vec<Arc<TableMeta>>,
+        build: impl FnOnce(&ManifestState) -> Result<(ManifestEdit, H)>,
+    ) -> Result<()> {
         let _events = hold_events();
         let mut guard = self.installing.lock();
         let Some(installing) = guard.as_mut() else {
             return Err(Error::new(ErrorKind::ReadOnly, "the database was opened read-only"));
         };
         let built = self.lifecycle.check_writable().and_then(|()| build(&installing.state));
-        let mut edit = built.inspect_err(|_| {
+        let (mut edit, held) = built.inspect_err(|_| {
             self.obsolete.mark_tables_obsolete(new);
         })?;
         edit.next_id = Some(self.next_id());
@@ -91,6 +105,7 @@ impl Catalog {
         );
         installing.state = next;
         self.publish_versions(&installing.state, &edit, flushed);
+        drop(held);
         let observers = self.observers();
         observers.iter().for_each(|observer| observer.published());
         if installing.manifest.is_outgrown(MANIFEST_BYTES_MAX) {

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::Guard;
+use arc_swap::{ArcSwapOption, Guard};
 use shamba_key::{KeyspaceId, Operand, Prefix};
 use shamba_memtable::{ChunkedMemtable, Memtable};
+use shamba_tree::compaction::filter::Filtering;
 use shamba_tree::merging::Merging;
 use shamba_tree::sampling::TreeStatistics;
 use shamba_tree::version::Version;
 use shamba_tree::view::{View, ViewSource};
 
 use crate::catalog::published::Published;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::fifo::FifoState;
 
 /// The time to live of what never expires.
 const FOR_EVER: u64 = u64::MAX;
@@ -32,6 +34,8 @@ pub(crate) struct KeyspaceCore {
     /// limit.
     time_to_live_ms: AtomicU64,
     closed: Arc<AtomicBool>,
+    filtering: ArcSwapOption<Filtering>,
+    fifo: ArcSwapOption<FifoState>,
     /// Statistics of sampled lookups and seeks in this keyspace.
     pub statistics: TreeStatistics,
 }
@@ -55,6 +59,8 @@ impl KeyspaceCore {
             dropped: AtomicBool::new(false),
             time_to_live_ms: AtomicU64::new(FOR_EVER),
             closed,
+            filtering: ArcSwapOption::empty(),
+            fifo: ArcSwapOption::empty(),
             statistics: TreeStatistics::default(),
         }
     }
@@ -130,6 +136,46 @@ impl KeyspaceCore {
     pub fn set_time_to_live(&self, time_to_live: Option<Duration>) {
         let ms = time_to_live.and_then(|it| u64::try_from(it.as_millis()).ok()).unwrap_or(FOR_EVER);
         self.time_to_live_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// The compaction filter.
+    pub fn filtering(&self) -> Option<Arc<Filtering>> {
+        self.filtering.load_full()
+    }
+
+    /// Sets the compaction filter.
+    pub fn set_filtering(&self, filtering: Option<Arc<Filtering>>) {
+        self.filtering.store(filtering);
+    }
+
+    /// Whether compactions may run: not without the code of a filter that is recorded.
+    pub fn may_compact(&self) -> bool {
+        self.filtering.load().as_ref().is_none_or(|filtering| filtering.is_given())
+    }
+
+    /// The limits of a FIFO keyspace.
+    pub fn fifo(&self) -> Option<Arc<FifoState>> {
+        self.fifo.load_full()
+    }
+
+    /// Sets the limits of a FIFO keyspace.
+    pub fn set_fifo(&self, fifo: Option<Arc<FifoState>>) {
+        self.fifo.store(fifo);
+    }
+
+    /// Whether compactions keep level 0 small, and the tree in its shape.
+    pub fn has_levels(&self) -> bool {
+        self.may_compact() && self.fifo.load().is_none()
+    }
+
+    /// The error of an operation that needs the code of the compaction filter.
+    pub fn no_filter(&self) -> Error {
+        let filter = self.filtering().map(|filtering| filtering.name().to_owned()).unwrap_or_default();
+        let context = format!(
+            "keyspace {:?} is not compacted: this open was not given its compaction filter {filter:?}",
+            self.name
+        );
+        Error::new(ErrorKind::Unsupported, context)
     }
 
     /// The stored form of an operand, if it is one that the keyspace's merge operator takes.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 
 use shamba_env::{Env, FileLock};
 use shamba_memtable::ChunkedMemtable;
+use shamba_tree::compaction::filter::Filtering;
 use shamba_tree::expiry::ExpiryClock;
 use shamba_tree::version::manifest::ManifestState;
 
@@ -24,8 +25,10 @@ use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
+use crate::options::fifo::FifoState;
 use crate::options::keyspace::{
-    GivenOptions, KeyspaceOptions, operator_for, prefix_for, recorded_prefix, time_to_live_of,
+    GivenOptions, KeyspaceOptions, fifo_for, filter_for, operator_for, prefix_for, recorded_prefix,
+    time_to_live_of,
 };
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
@@ -71,7 +74,7 @@ pub(super) fn compose(
     let memory = Arc::new(memory);
     let (cache, ledger) = (memory.cache(), memory.ledger());
 
-    let keyspaces = keyspaces(state, &settings, &builder.keyspaces, &lifecycle)?;
+    let keyspaces = keyspaces(state, &settings, &builder.keyspaces, (&lifecycle, env.clock.unix_ms()))?;
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let next_id = state.next_id.max(beyond_files);
@@ -175,28 +178,35 @@ pub(super) fn compose(
     Ok(core)
 }
 
-/// The keyspaces of `state`, each with an empty memtable, and the merge operator and the prefix
-/// extractor that it has in this open.
+/// The keyspaces of `state`, each with an empty memtable, and with the options that it has in this
+/// open.
 ///
 /// # Errors
-/// `Invalid` for another operator than the recorded one, and for an extractor without bytes.
+/// `Invalid` for another operator or filter than the recorded one, and for an extractor without
+/// bytes.
 fn keyspaces(
     state: &ManifestState,
     settings: &Settings,
     given: &GivenOptions,
-    lifecycle: &Lifecycle,
+    (lifecycle, now_ms): (&Lifecycle, u64),
 ) -> Result<Keyspaces> {
-    let keyspaces = state.keyspaces.iter().map(|(id, keyspace)| {
-        let version = Arc::new(keyspace.version.clone());
+    let keyspaces = state.keyspaces.iter().map(|(id, recorded)| {
+        let version = Arc::new(recorded.version.clone());
         let memtable = ChunkedMemtable::new(settings.memtable_index);
-        let (name, closed) = (keyspace.name.clone(), Arc::clone(lifecycle.closed_flag()));
-        let merging = operator_for(&name, keyspace.merge_operator.as_deref(), given.get(&name))?;
-        let recorded = time_to_live_of(&name, &keyspace.settings)?;
-        let time_to_live = given.get(&name).and_then(KeyspaceOptions::given_time_to_live).or(recorded);
-        let prefix = prefix_for(&name, recorded_prefix(&keyspace.settings), given.get(&name))?;
-        let core = KeyspaceCore::new(*id, name, version, memtable, merging, closed).with_prefix(prefix);
-        core.set_time_to_live(time_to_live);
-        Ok((*id, Arc::new(core)))
+        let (name, closed) = (recorded.name.clone(), Arc::clone(lifecycle.closed_flag()));
+        let merging = operator_for(&name, recorded.merge_operator.as_deref(), given.get(&name))?;
+        let filtering = recorded.compaction_filter.as_deref().map(Filtering::recorded).map(Arc::new);
+        let filtering = filter_for(&name, filtering.as_ref(), given.get(&name))?;
+        let time_to_live = given.get(&name).and_then(KeyspaceOptions::given_time_to_live);
+        let time_to_live =
+            time_to_live.map_or_else(|| time_to_live_of(&name, &recorded.settings), |it| Ok(Some(it)))?;
+        let prefix = prefix_for(&name, recorded_prefix(&recorded.settings), given.get(&name))?;
+        let keyspace = KeyspaceCore::new(*id, name, version, memtable, merging, closed).with_prefix(prefix);
+        keyspace.set_time_to_live(time_to_live);
+        keyspace.set_filtering(filtering);
+        let fifo = FifoState::read(&recorded.settings)?.map(Arc::new);
+        keyspace.set_fifo(fifo_for(fifo.as_ref(), given.get(&keyspace.name), (state.last_seq, now_ms))?);
+        Ok((*id, Arc::new(keyspace)))
     });
     keyspaces.collect()
 }

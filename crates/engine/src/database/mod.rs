@@ -35,6 +35,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::{KeyRange, PrefixRange};
 use crate::metrics::Stats;
+use crate::options::fifo::Fifo;
 use crate::options::keyspace::KeyspaceOptions;
 use crate::reads::cursor::{Cursor, Iter, Keys};
 use crate::reads::options::{HashedKey, ReadOptions};
@@ -344,8 +345,11 @@ impl Db {
     /// # Ok::<(), shamba::Error>(())
     /// ```
     ///
+    /// The compaction filter of a keyspace is asked about all that no snapshot sees.
+    ///
     /// # Errors
-    /// The error of the flush or of a compaction.
+    /// The error of the flush or of a compaction; `Unsupported`, after the other keyspaces were
+    /// compacted, for a keyspace whose compaction filter this open was not given.
     pub fn compact(&self) -> Result<()> {
         self.core().scheduler.compact_now()
     }
@@ -527,6 +531,17 @@ impl Keyspace {
     /// ([`crate::KeyspaceOptions::prefix`]).
     pub fn prefix_extractor(&self) -> Option<crate::Prefix> {
         self.keyspace.prefix()
+    }
+
+    /// The recorded name of the compaction filter; `None` if the keyspace has none. Its code may be
+    /// missing in this open.
+    pub fn compaction_filter(&self) -> Option<String> {
+        self.keyspace.filtering().map(|filtering| filtering.name().to_owned())
+    }
+
+    /// The limits of a FIFO keyspace; `None` if it is none.
+    pub fn fifo(&self) -> Option<Fifo> {
+        self.keyspace.fifo().map(|fifo| fifo.limits)
     }
 
     pub(crate) fn core(&self) -> &Arc<KeyspaceCore> {

@@ -37,6 +37,8 @@ use crate::directory::{file_number, sync_names_above};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::memory::{Budget, Member};
+use crate::options::fifo::FifoState;
+use crate::options::keyspace::fifo_pairs;
 use crate::options::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::writer::parse_side_file_name;
@@ -107,6 +109,7 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
         core.telemetry.warn(warning);
     }
     warn_of_filters(&core);
+    warn_of_missing_filters(&core);
     let path = core.catalog.dir().to_path_buf();
     core.telemetry.emit(Event::Opened { path, tables, replayed_batches: report.batches });
     Ok(core)
@@ -254,6 +257,16 @@ fn warn_of_filters(core: &Core) {
     }
 }
 
+/// Warns of the keyspaces that this open does not compact.
+fn warn_of_missing_filters(core: &Core) {
+    if core.lifecycle.is_read_only() {
+        return;
+    }
+    for keyspace in core.catalog.keyspaces().values().filter(|keyspace| !keyspace.may_compact()) {
+        core.telemetry.warn(keyspace.no_filter().to_string());
+    }
+}
+
 /// Makes the recovered state current, with the options `given` recorded. A read-only open only
 /// publishes it.
 fn begin(
@@ -271,14 +284,16 @@ fn begin(
         replayed.show();
         return Ok(());
     }
-    let merge_operators = new_operators(core, &state);
     if core.catalog.keyspaces().values().any(|keyspace| keyspace.time_to_live().is_some()) {
         core.reads.expiry().begin_use();
     }
+    let mut keyspace_settings = new_settings(core, &state);
+    keyspace_settings.extend(fifo_settings(core, &state, last_seq)?);
     let edit = ManifestEdit {
         settings: given,
-        keyspace_settings: new_settings(core, &state),
-        merge_operators,
+        keyspace_settings,
+        merge_operators: new_operators(core, &state),
+        compaction_filters: new_filters(core, &state),
         last_seq: Some(last_seq),
         time_ms: core.reads.expiry().is_used().then(|| core.reads.expiry().now_ms()),
         ..Default::default()
@@ -364,6 +379,35 @@ fn new_settings(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, Pairs)> 
         Some((*id, given.into_iter().filter(is_new).collect::<Pairs>()))
     });
     settings.filter(|(_, settings)| !settings.is_empty()).collect()
+}
+
+/// The compaction filters that keyspaces have in this open, where the manifest records another one,
+/// or none.
+fn new_filters(core: &Core, state: &ManifestState) -> Vec<(KeyspaceId, Option<String>)> {
+    let keyspaces = core.catalog.keyspaces();
+    let changed = state.keyspaces.iter().filter_map(|(id, recorded)| {
+        let name = keyspaces.get(id)?.filtering().map(|filtering| filtering.name().to_owned());
+        (name != recorded.compaction_filter).then_some((*id, name))
+    });
+    changed.collect()
+}
+
+/// The limits of FIFO keyspaces in this open, where the manifest records others. What has been
+/// replayed is written to tables from now on.
+fn fifo_settings(core: &Core, state: &ManifestState, last_seq: SeqNo) -> Result<Vec<(KeyspaceId, Pairs)>> {
+    let keyspaces = core.catalog.keyspaces();
+    let mut changed = Vec::new();
+    for (id, recorded) in &state.keyspaces {
+        let (Some(keyspace), known) = (keyspaces.get(id), FifoState::read(&recorded.settings)?) else {
+            continue;
+        };
+        let fifo = keyspace.fifo().map(|fifo| Arc::new(fifo.noted(last_seq, core.env.clock.unix_ms())));
+        if fifo.as_deref() != known.as_ref() {
+            changed.push((*id, fifo_pairs(fifo.as_ref())));
+            keyspace.set_fifo(fifo);
+        }
+    }
+    Ok(changed)
 }
 
 /// Publishes the versions of `state`, which is in force.

@@ -1,21 +1,28 @@
 //! Options of one keyspace, and how they meet what the database records of it.
 //!
-//! An open is given code (a merge operator), and the database records its name. [`operator_for`] is
-//! the rule: a recorded name is kept for ever, since stored operands depend on it.
+//! An open is given code (a merge operator, a compaction filter), and the database records its
+//! name. [`operator_for`] and [`filter_for`] are the rules. The recorded name of an operator is
+//! kept for ever, since stored operands depend on it. That of a filter is kept until it is removed.
 //!
 //! A prefix extractor is data. It is recorded as a setting of the keyspace, and a given one
-//! replaces the recorded one ([`prefix_for`]): each table has its own.
+//! replaces the recorded one ([`prefix_for`]): each table has its own. So are a time to live and
+//! the limits of a FIFO keyspace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shamba_key::Prefix;
+use shamba_tree::compaction::filter::{CompactionFilter, Filtering};
 use shamba_tree::merging::{MergeOperator, Merging, builtin};
 
+use shamba_key::SeqNo;
+use shamba_tree::version::Pairs;
+
+use super::fifo::{Fifo, FifoState};
 use crate::error::{Error, Result};
 
-/// Longest name of a merge operator.
+/// Longest name of a merge operator or a compaction filter.
 const NAME_BYTES_MAX: usize = 255;
 /// Beginning of the names of built-in operators.
 const BUILT_IN: &str = "shamba.";
@@ -34,6 +41,9 @@ pub struct KeyspaceOptions {
     time_to_live: Option<Duration>,
     /// `None`: that which is recorded.
     prefix: Option<Option<Prefix>>,
+    filtering: Option<Arc<Filtering>>,
+    removes_filter: bool,
+    fifo: Option<Option<Fifo>>,
 }
 
 /// The name of the keyspace setting that records the time to live, in milliseconds.
@@ -44,10 +54,14 @@ const NO_LIMIT: &str = "none";
 impl std::fmt::Debug for KeyspaceOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let operator = self.merging.as_deref().map(Merging::name);
+        let filter = self.filtering.as_deref().map(Filtering::name);
         f.debug_struct("KeyspaceOptions")
             .field("merge_operator", &operator)
             .field("time_to_live", &self.time_to_live)
             .field("prefix", &self.prefix)
+            .field("compaction_filter", &filter)
+            .field("no_compaction_filter", &self.removes_filter)
+            .field("fifo", &self.fifo)
             .finish()
     }
 }
@@ -140,6 +154,89 @@ impl KeyspaceOptions {
     pub fn without_prefix(mut self) -> Self {
         self.prefix = Some(None);
         self
+    }
+
+    /// The compaction filter of the keyspace, which compactions ask about the values that they
+    /// rewrite. Its name is recorded, and every later open is given the filter again: an open
+    /// without it does not compact the keyspace.
+    ///
+    /// ```
+    /// # fn main() -> shamba::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let path = dir.path().join("db");
+    /// use shamba::filter::{CompactionFilter, FilterEntry, Verdict};
+    /// use shamba::{Db, KeyspaceOptions};
+    ///
+    /// struct Temporary;
+    ///
+    /// impl CompactionFilter for Temporary {
+    ///     fn name(&self) -> &str {
+    ///         "example.temporary"
+    ///     }
+    ///
+    ///     fn filter(&self, entry: &FilterEntry<'_>) -> Verdict {
+    ///         if entry.key().starts_with(b"tmp:") { Verdict::Remove } else { Verdict::Keep }
+    ///     }
+    /// }
+    ///
+    /// let options = KeyspaceOptions::new().compaction_filter(Temporary);
+    /// let db = Db::builder(path).keyspace("default", options).open()?;
+    /// db.put("tmp:1", "a")?;
+    /// db.compact()?;
+    /// assert_eq!(db.get("tmp:1")?, None);
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compaction_filter(mut self, filter: impl CompactionFilter + 'static) -> Self {
+        self.filtering = Some(Arc::new(Filtering::with(Arc::new(filter))));
+        self
+    }
+
+    /// Removes the recorded compaction filter, whatever its name. With [`Self::compaction_filter`]
+    /// that filter takes its place.
+    #[must_use]
+    pub fn no_compaction_filter(mut self) -> Self {
+        self.removes_filter = true;
+        self
+    }
+
+    /// Makes the keyspace a FIFO keyspace, for logs and caches: its tables stay in level 0, and the
+    /// oldest are dropped unread while they exceed the limits. Recorded, until [`Self::no_fifo`].
+    ///
+    /// ```
+    /// # fn main() -> shamba::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let path = dir.path().join("db");
+    /// use shamba::{Db, Fifo, KeyspaceOptions};
+    /// use std::time::Duration;
+    ///
+    /// let limits = Fifo::bytes(1 << 30).with_age(Duration::from_secs(86_400));
+    /// let db = Db::builder(path).keyspace("log", KeyspaceOptions::new().fifo(limits)).open()?;
+    /// db.keyspace("log")?.put("2026-11-26T10:00:00 1", "started")?;
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn fifo(mut self, limits: Fifo) -> Self {
+        self.fifo = Some(Some(limits));
+        self
+    }
+
+    /// Makes a FIFO keyspace one that is compacted into levels.
+    #[must_use]
+    pub fn no_fifo(mut self) -> Self {
+        self.fifo = Some(None);
+        self
+    }
+
+    /// The limits of a FIFO keyspace that are given; `Some(None)`: it is to be none.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0.
+    pub(crate) fn given_fifo(&self) -> Result<Option<Option<Fifo>>> {
+        self.fifo.flatten().map_or(Ok(()), |limits| limits.check())?;
+        Ok(self.fifo)
     }
 
     /// Checks an operand as [`crate::Db::merge`] does, for example before a database is created for
@@ -238,6 +335,59 @@ pub(crate) fn prefix_setting(prefix: Option<Prefix>) -> (String, String) {
     (PREFIX_SETTING.to_owned(), text)
 }
 
+/// The state of a keyspace of which `known` is known, in an open that gives it `given`. New limits
+/// count from `seq` and `now_ms` on.
+///
+/// # Errors
+/// `Invalid` for a limit of 0.
+pub(crate) fn fifo_for(
+    known: Option<&Arc<FifoState>>,
+    given: Option<&KeyspaceOptions>,
+    (seq, now_ms): (SeqNo, u64),
+) -> Result<Option<Arc<FifoState>>> {
+    match given.map(KeyspaceOptions::given_fifo).transpose()?.flatten() {
+        None => Ok(known.cloned()),
+        Some(None) => Ok(None),
+        Some(Some(limits)) if known.is_some_and(|known| known.limits == limits) => Ok(known.cloned()),
+        Some(Some(limits)) => Ok(Some(Arc::new(FifoState::new(limits, seq, now_ms)))),
+    }
+}
+
+/// The settings that are recorded for it.
+pub(crate) fn fifo_pairs(fifo: Option<&Arc<FifoState>>) -> Pairs {
+    fifo.map_or_else(FifoState::no_pairs, |fifo| fifo.pairs())
+}
+
+/// The compaction filter of the keyspace `keyspace`, which has the filter `known`, in an open that
+/// gives it `given`.
+///
+/// # Errors
+/// `Invalid` for another filter than the known one, unless that is removed, and for a name that no
+/// filter can have.
+pub(crate) fn filter_for(
+    keyspace: &str,
+    known: Option<&Arc<Filtering>>,
+    given: Option<&KeyspaceOptions>,
+) -> Result<Option<Arc<Filtering>>> {
+    let Some(given) = given else { return Ok(known.cloned()) };
+    let known = known.filter(|_| !given.removes_filter);
+    let (Some(filter), known) = (&given.filtering, known) else { return Ok(known.cloned()) };
+    let (name, bytes) = (filter.name(), filter.name().len());
+    if let Some(other) = known.filter(|known| known.name() != name) {
+        return Err(Error::invalid(format!(
+            "keyspace {keyspace:?} has the compaction filter {:?}; it takes {name:?} only after \
+             KeyspaceOptions::no_compaction_filter",
+            other.name()
+        )));
+    }
+    if bytes == 0 || bytes > NAME_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "the name of a compaction filter has {bytes} bytes; allowed are 1 to {NAME_BYTES_MAX}"
+        )));
+    }
+    Ok(Some(Arc::clone(filter)))
+}
+
 fn unknown(name: &str) -> Error {
     let known = builtin::NAMES.join(", ");
     Error::invalid(format!("{name:?} is no built-in merge operator; these are: {known}"))
@@ -247,6 +397,7 @@ fn unknown(name: &str) -> Error {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use shamba_tree::compaction::filter::{FilterEntry, Verdict};
     use shamba_tree::merging::{AssociativeMerge, MergeResult};
 
     struct Named(String);
@@ -286,6 +437,46 @@ mod tests {
         }
         assert!(KeyspaceOptions::new().merge_operator_named("shamba.append:2c").is_ok());
         assert!(KeyspaceOptions::new().merge_operator_named("own").is_err());
+    }
+
+    struct Filter(String);
+
+    impl CompactionFilter for Filter {
+        fn name(&self) -> &str {
+            &self.0
+        }
+
+        fn filter(&self, _entry: &FilterEntry<'_>) -> Verdict {
+            Verdict::Keep
+        }
+    }
+
+    #[test]
+    fn the_recorded_filter_stays_until_it_is_removed() {
+        let given = |name: &str| KeyspaceOptions::new().compaction_filter(Filter(name.to_owned()));
+        let name_of = |recorded: Option<&str>, given: Option<KeyspaceOptions>| {
+            let recorded = recorded.map(|name| Arc::new(Filtering::recorded(name)));
+            let filter = filter_for("k", recorded.as_ref(), given.as_ref())?;
+            Ok::<_, Error>(filter.map(|filter| (filter.name().to_owned(), filter.is_given())))
+        };
+        let is = |name: &str, is_given| Some((name.to_owned(), is_given));
+        assert_eq!(name_of(None, None).expect("valid"), None);
+        assert_eq!(name_of(None, Some(given("a"))).expect("valid"), is("a", true));
+        assert_eq!(name_of(Some("a"), None).expect("valid"), is("a", false));
+        assert_eq!(name_of(Some("a"), Some(KeyspaceOptions::new())).expect("valid"), is("a", false));
+        assert_eq!(name_of(Some("a"), Some(given("a"))).expect("valid"), is("a", true));
+        let none = KeyspaceOptions::new().no_compaction_filter();
+        assert_eq!(name_of(Some("a"), Some(none)).expect("valid"), None);
+        assert_eq!(
+            name_of(Some("a"), Some(given("b").no_compaction_filter())).expect("valid"),
+            is("b", true)
+        );
+        let refused = name_of(Some("a"), Some(given("b"))).expect_err("another one");
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains("\"a\"") && refused.to_string().contains("\"b\""), "{refused}");
+        for name in ["", &"n".repeat(256)] {
+            assert_eq!(name_of(None, Some(given(name))).expect_err(name).kind(), ErrorKind::Invalid);
+        }
     }
 
     #[test]

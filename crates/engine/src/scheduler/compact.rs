@@ -28,11 +28,14 @@ use crate::reads::Reads;
 use crate::table_files::TableFiles;
 use crate::telemetry::Telemetry;
 use shamba_env::Env;
-use shamba_tree::compaction::policy::{move_edit, slice_edit, slices};
+use shamba_key::SeqNo;
+use shamba_tree::compaction::filter::FilterChanges;
+use shamba_tree::compaction::policy::{Reason, move_edit, slice_edit, slices};
 use shamba_tree::compaction::schedule::Claim;
+use shamba_tree::records::RecordEdit;
 use shamba_tree::version::live_bytes;
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{KeyRange, ManifestEdit, TableMeta, TableUse, Version, VersionEdit};
+use shamba_tree::version::{Change, KeyRange, ManifestEdit, Run, TableMeta, TableUse, Version, VersionEdit};
 
 /// Input of a slice, in tables.
 const SLICE_TABLES: u64 = 4;
@@ -44,6 +47,16 @@ pub(super) enum Installed {
     Yes(Tally),
     /// The keyspace was dropped: there is nothing left to compact.
     Dropped,
+    /// A reader sees an entry that the compaction filter has changed: the slice must be built once
+    /// more, without the filter.
+    Overtaken,
+}
+
+/// The reason why an edit was not made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    Dropped,
+    Overtaken,
 }
 
 /// Plans, builds and installs compactions.
@@ -109,7 +122,7 @@ impl Compactor {
         built: BuiltSlice,
     ) -> Result<Installed> {
         let Some(slice) = job.slices().get(number) else { return Ok(Installed::Dropped) };
-        let BuiltSlice { tables, bytes_read, entries_dropped } = built;
+        let BuiltSlice { tables, bytes_read, entries_dropped, filtered } = built;
         debug_assert!(
             tables.iter().all(|table| slice.hull(&table.range) == *slice),
             "slice {number} of job {} has tables outside of its range",
@@ -118,15 +131,19 @@ impl Compactor {
         let mut handed = Vec::new();
         let new: Vec<Arc<TableMeta>> = tables.iter().map(|table| Arc::clone(&table.meta)).collect();
         let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
-        let is_in_force = self.install_claimed(job, claim, new.clone(), |version| {
+        let records = self.erase_records(job, slice, &filtered);
+        let refused = self.install_claimed(job, claim, new.clone(), filtered.oldest(), |version| {
             // Under the install lock, where no figures are adjusted: a table that is in no tree yet
             // would be missed.
             handed = crate::statistics::hand_over(&job.keyspace, &job.job, slice, &tables);
             let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
             slice_edit(job.keyspace.id, version, &job.job, slice, tables, job.output, &live)
         })?;
-        if !is_in_force {
-            return Ok(Installed::Dropped);
+        drop(records);
+        match refused {
+            None => {}
+            Some(Refused::Dropped) => return Ok(Installed::Dropped),
+            Some(Refused::Overtaken) => return Ok(Installed::Overtaken),
         }
         for (table, share) in handed {
             table.statistics.keep(share);
@@ -137,8 +154,24 @@ impl Compactor {
         WorkCounters::add(&work.bytes_compacted, bytes_written);
         WorkCounters::add(&work.bytes_compaction_read, bytes_read);
         WorkCounters::add(&work.entries_dropped, entries_dropped);
+        WorkCounters::add(&work.entries_filtered, filtered.removed + filtered.replaced);
         WorkCounters::add(&work.compaction_slices, 1);
         Ok(Installed::Yes(Tally { bytes_read, bytes_written, entries_dropped }))
+    }
+
+    /// Begins an edit of the record cache and erases the records of the keys that the compaction
+    /// filter has changed.
+    fn erase_records(&self, job: &Job, slice: &KeyRange, filtered: &FilterChanges) -> Option<RecordEdit<'_>> {
+        filtered.oldest()?;
+        let records = self.reads.records();
+        let edit = records.begin_edit();
+        if records.may_hold() {
+            match filtered.digests() {
+                Some(digests) => digests.iter().for_each(|digest| edit.erase(*digest)),
+                None => edit.erase_where(job.keyspace.id, |key| slice.contains(key)),
+            }
+        }
+        Some(edit)
     }
 
     /// Moves the tables of a job that needs no rewrite.
@@ -147,10 +180,13 @@ impl Compactor {
     /// Of the install. The tree is as it was.
     pub fn move_tables(&self, job: &Job, claim: &Claim) -> Result<Installed> {
         let Job { keyspace, version, job: compaction, output, .. } = job;
-        let is_in_force = self.install_claimed(job, claim, Vec::new(), |version| {
+        if compaction.reason == Reason::Fifo {
+            return self.drop_tables(job, claim);
+        }
+        let refused = self.install_claimed(job, claim, Vec::new(), None, |version| {
             move_edit(keyspace.id, version, compaction, *output)
         })?;
-        if !is_in_force {
+        if refused.is_some() {
             return Ok(Installed::Dropped);
         }
         WorkCounters::add(&self.telemetry.work().trivial_moves, 1);
@@ -162,28 +198,71 @@ impl Compactor {
         Ok(Installed::Yes(Tally::default()))
     }
 
+    /// Drops the tables of a job without reading them.
+    ///
+    /// # Errors
+    /// Of the install. The tree is as it was.
+    fn drop_tables(&self, job: &Job, claim: &Claim) -> Result<Installed> {
+        let Job { keyspace, version, job: compaction, .. } = job;
+        let uses = compaction.uses(version);
+        let ranges: Vec<KeyRange> = uses.iter().map(|(_, _, table)| table.range.clone()).collect();
+        let records = self.reads.records().begin_edit();
+        records.erase_where(keyspace.id, |key| ranges.iter().any(|range| range.contains(key)));
+        let refused = self.install_claimed(job, claim, Vec::new(), None, |version| {
+            let uses = compaction.uses(version).into_iter();
+            let remove = |(level, run, table): (u32, &Arc<Run>, &TableUse)| Change::Remove {
+                level,
+                run: run.id,
+                table: table.meta.id,
+            };
+            VersionEdit { keyspace: keyspace.id, changes: uses.map(remove).collect() }
+        })?;
+        drop(records);
+        if refused.is_some() {
+            return Ok(Installed::Dropped);
+        }
+        WorkCounters::add(&self.telemetry.work().tables_dropped, uses.len() as u64);
+        self.telemetry.emit(Event::TablesDropped {
+            keyspace: keyspace.name.clone(),
+            tables: uses.len() as u64,
+            bytes: compaction.input_bytes(version),
+        });
+        Ok(Installed::Yes(Tally::default()))
+    }
+
     /// Installs the edit that `edit` makes from the tree in force, after a check of the claim.
-    /// False if the keyspace was dropped.
+    /// `filtered_from` is the smallest sequence number of the entries that a compaction filter has
+    /// changed: no reader may see such an entry before and after the install. Returns the reason if
+    /// nothing was installed.
     fn install_claimed(
         &self,
         job: &Job,
         claim: &Claim,
         new: Vec<Arc<TableMeta>>,
+        filtered_from: Option<SeqNo>,
         edit: impl FnOnce(&Version) -> VersionEdit,
-    ) -> Result<bool> {
-        let mut is_dropped = false;
-        let installed = self.catalog.install(&[], new, |state: &ManifestState| {
+    ) -> Result<Option<Refused>> {
+        let mut refused = None;
+        let installed = self.catalog.install_holding(&[], new, |state: &ManifestState| {
             let Some(current) = state.keyspaces.get(&job.keyspace.id) else {
-                is_dropped = true;
+                refused = Some(Refused::Dropped);
                 return Err(Error::invalid("the keyspace was dropped during a compaction"));
             };
             claim.check(&current.version).map_err(|detail| {
                 Error::invalid(format!("a compaction would break the tree: {}: {detail}", job.job))
             })?;
-            Ok(ManifestEdit { versions: vec![edit(&current.version)], ..ManifestEdit::default() })
+            let fence = match filtered_from.map(|seq| self.reads.snapshots().fence(seq)) {
+                Some(None) => {
+                    refused = Some(Refused::Overtaken);
+                    return Err(Error::invalid("a reader sees an entry that a filter has changed"));
+                }
+                fence => fence,
+            };
+            let versions = vec![edit(&current.version)];
+            Ok((ManifestEdit { versions, ..ManifestEdit::default() }, fence))
         });
-        // A drop is not a failure.
-        if is_dropped { Ok(false) } else { installed.map(|()| true) }
+        // Neither is a failure.
+        if refused.is_some() { Ok(refused) } else { installed.map(|()| None) }
     }
 }
 

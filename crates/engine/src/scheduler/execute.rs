@@ -222,6 +222,13 @@ impl Scheduler {
             let installed = match installed {
                 Ok(Installed::Yes(tally)) => Ok(tally),
                 Ok(Installed::Dropped) => Err(Stop::Closing),
+                Ok(Installed::Overtaken) => {
+                    state = self.background.state.lock();
+                    if let Some(running) = state.running(number) {
+                        running.build_again();
+                    }
+                    continue;
+                }
                 Err(error) => Err(self.stop_of(&job, error)),
             };
             state = self.background.state.lock();

@@ -117,6 +117,7 @@ impl Flusher {
             let tables = outputs.values().flatten().map(|table| Arc::clone(&table.meta));
             self.catalog.mark_tables_obsolete(tables);
         })?;
+        let mut timed = Vec::new();
         self.catalog.install(&generation.members, new, |state| {
             let mut edit = ManifestEdit {
                 first_log: Some(generation.next_log),
@@ -133,6 +134,11 @@ impl Flusher {
                     continue;
                 }
                 if let Some(keyspace) = self.catalog.keyspace(keyspace) {
+                    if let Some(fifo) = keyspace.fifo().filter(|fifo| fifo.limits.max_age().is_some()) {
+                        let fifo = fifo.noted(generation.last_seq, self.env.clock.unix_ms());
+                        edit.keyspace_settings.push((keyspace.id, fifo.pairs()));
+                        timed.push((Arc::clone(&keyspace), Arc::new(fifo)));
+                    }
                     crate::statistics::begin(&keyspace, &uses, self.env.clock.now_us());
                 }
                 let (run, age) = self.catalog.new_run();
@@ -143,6 +149,9 @@ impl Flusher {
             Ok(edit)
         })?;
         drop(records);
+        for (keyspace, fifo) in timed {
+            keyspace.set_fifo(Some(fifo));
+        }
         for log in &generation.log_files {
             self.catalog.mark_log_obsolete(log.clone());
         }

@@ -9,19 +9,23 @@
 //! of the first that is not installed, which bounds the space of finished tables that are not
 //! installed.
 //!
+//! A slice in which a compaction filter has changed an entry that a reader sees by now is built
+//! once more, without the filter.
+//!
 //! Invariants: slices are taken and installed in ascending order; one thread at a time installs; a
 //! slice that was taken always gets a result, even after a panic ([`super::execute`]).
 //!
 //! Not here: building a slice ([`super::slices`]) and installing it ([`super::compact`]).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
 use shamba_model::Design;
 use shamba_tree::allocation::JobBits;
+use shamba_tree::compaction::filter::FilterChanges;
 use shamba_tree::compaction::policy::{CompactionJob, OutputRun};
 use shamba_tree::version::{KeyRange, TableUse, Version};
 
@@ -33,6 +37,8 @@ pub(super) struct BuiltSlice {
     pub tables: Vec<TableUse>,
     pub bytes_read: u64,
     pub entries_dropped: u64,
+    /// Changes by the compaction filter.
+    pub filtered: FilterChanges,
 }
 
 /// The slices of a job, and the filter bits of its output tables.
@@ -63,6 +69,9 @@ pub(super) struct Job {
     /// Set before any slice is taken.
     pub prepared: OnceLock<Prepared>,
     is_stopped: AtomicBool,
+    /// The slice that is built without the compaction filter; `usize::MAX`: none. Slices are
+    /// installed in order, so there is one at a time.
+    unfiltered: AtomicUsize,
 }
 
 impl Job {
@@ -91,7 +100,13 @@ impl Job {
             failures_before,
             prepared: OnceLock::new(),
             is_stopped: AtomicBool::new(false),
+            unfiltered: AtomicUsize::new(usize::MAX),
         }
+    }
+
+    /// Whether the compaction filter is asked in the slice of this number.
+    pub fn is_filtered(&self, slice: usize) -> bool {
+        self.unfiltered.load(Ordering::Acquire) != slice
     }
 
     /// Whether no more of the job is needed: slices that are being built may be abandoned.
@@ -136,6 +151,8 @@ pub(super) struct Running {
     /// Whether the thread that prepares the job has taken its first slice.
     has_begun: bool,
     taken: usize,
+    /// A slice that was taken, and must be built once more before it can be installed.
+    again: Option<usize>,
     installed: usize,
     /// Slices that are being built; the preparation counts as one.
     working: usize,
@@ -152,6 +169,7 @@ impl Running {
             job,
             has_begun: false,
             taken: 0,
+            again: None,
             installed: 0,
             working: 1,
             is_installing: false,
@@ -165,15 +183,19 @@ impl Running {
     pub fn is_open(&self, workers: usize) -> bool {
         self.stop.is_none()
             && self.has_begun
-            && self.taken < self.job.slices().len()
-            && self.taken < self.installed + workers * AHEAD_PER_WORKER
+            && (self.again.is_some()
+                || self.taken < self.job.slices().len()
+                    && self.taken < self.installed + workers * AHEAD_PER_WORKER)
     }
 
     /// Takes the next slice: the caller builds it and calls [`Self::finish`].
     pub fn take_slice(&mut self) -> usize {
-        assert!(self.stop.is_none() && self.taken < self.job.slices().len(), "no slice is left to take");
-        assert!(self.has_begun, "a slice is taken before the first one");
+        assert!(self.has_begun && self.stop.is_none(), "a slice is taken of a job that takes none");
         self.working += 1;
+        if let Some(again) = self.again.take() {
+            return again;
+        }
+        assert!(self.taken < self.job.slices().len(), "no slice is left to take");
         self.taken += 1;
         self.taken - 1
     }
@@ -259,6 +281,15 @@ impl Running {
         }
     }
 
+    /// Notes that the slice whose install began is to be built once more, without the compaction
+    /// filter: a reader would have seen an entry change.
+    pub fn build_again(&mut self) {
+        assert!(self.is_installing && self.again.is_none(), "an install ended that had not begun");
+        self.is_installing = false;
+        self.job.unfiltered.store(self.installed, Ordering::Release);
+        self.again = Some(self.installed);
+    }
+
     /// Whether all slices are installed.
     pub fn is_done(&self) -> bool {
         self.job.prepared.get().is_some() && self.installed == self.job.slices().len()
@@ -316,7 +347,7 @@ mod tests {
     }
 
     fn built(bytes_read: u64) -> std::result::Result<BuiltSlice, Stop> {
-        Ok(BuiltSlice { tables: Vec::new(), bytes_read, entries_dropped: 0 })
+        Ok(BuiltSlice { tables: Vec::new(), bytes_read, entries_dropped: 0, filtered: Default::default() })
     }
 
     fn install_all(running: &mut Running) -> Vec<usize> {
@@ -358,6 +389,23 @@ mod tests {
         }
         assert!(running.is_done() && running.is_over() && !running.is_open(1));
         assert!(matches!(running.end(), (Ok(None), left) if left.is_empty()));
+    }
+
+    #[test]
+    fn a_slice_that_a_reader_overtakes_is_built_again_in_its_turn() {
+        let mut running = running();
+        assert!(running.take_first());
+        assert_eq!(running.take_slice(), 1);
+        running.finish(1, built(1));
+        running.finish(0, built(1));
+        assert_eq!(running.next_to_install().expect("the first").0, 0);
+        running.build_again();
+        assert!(!running.job.is_filtered(0) && running.job.is_filtered(1));
+        assert!(running.next_to_install().is_none() && running.is_open(1) && !running.is_over());
+        assert_eq!(running.take_slice(), 0);
+        running.finish(0, built(1));
+        assert_eq!(install_all(&mut running), [0, 1]);
+        assert_eq!(running.take_slice(), 2);
     }
 
     #[test]

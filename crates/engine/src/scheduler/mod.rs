@@ -206,6 +206,7 @@ impl Scheduler {
         let state = self.background.state.lock();
         let is_idle = self.settings.auto_compaction && self.picker.is_idle(&state);
         let at_rest = Arc::clone(&keyspace.load().version);
+        let is_idle = is_idle && keyspace.has_levels();
         let shape = if is_idle { self.rules(true).check_shape(&at_rest) } else { Ok(()) };
         (at_rest, shape)
     }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Clock, Env};
-use shamba_tree::compaction::policy::{CompactionJob, Reason, Rules, Target, debt_bytes};
+use shamba_table::TableId;
+use shamba_tree::compaction::policy::{CompactionJob, Reason, Rules, Target, debt_bytes, pick_fifo};
 use shamba_tree::compaction::schedule::{
     Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
 };
@@ -51,8 +52,11 @@ pub(super) enum Step {
 struct Tree {
     keyspace: Arc<KeyspaceCore>,
     version: Arc<Version>,
+    rules: Rules,
     requests: Vec<JobRequest>,
     triggers: Triggers,
+    /// Whether compactions begin by themselves.
+    is_automatic: bool,
 }
 
 /// Chooses the next step. It has no state of its own.
@@ -96,8 +100,13 @@ impl Picker {
         let rules = rules(&self.settings, state.drainers > 0);
         let now_us = self.clock.now_us();
         let trees = self.trees(state, &rules, now_us);
+        self.note_due(state, &trees);
         let is_backing_off = !self.is_inline && now_us < state.retry_at_us;
-        let next = if is_backing_off { None } else { self.next_job(state, &trees, rules, now_us) };
+        let drop = trees.iter().find_map(|tree| Some((tree, self.fifo_drop(state, tree)?)));
+        if let Some((tree, job)) = drop.filter(|_| !is_backing_off) {
+            return self.begin(state, tree, job, f64::INFINITY);
+        }
+        let next = if is_backing_off { None } else { self.next_job(state, &trees, now_us) };
         match (next, self.best_running(state, &trees, &rules)) {
             (Some((_, _, score)), Some((running, at))) if score <= running => self.take_slice(state, at),
             (Some((tree, job, score)), _) => self.begin(state, tree, job, score),
@@ -117,13 +126,56 @@ impl Picker {
         let with_unawaited = self.memory.writes_idle();
         let trees = usable.map(|keyspace| {
             let version = Arc::clone(&keyspace.load().version);
-            state.requests.drop_done(keyspace.id, &version, rules);
+            let rules = rules_in(keyspace, rules, of_all.now_ms);
+            state.requests.drop_done(keyspace.id, &version, &rules);
             let requests = state.requests.waiting(keyspace.id, with_unawaited);
             let seeks_per_second = keyspace.statistics.window(now_us).seeks_per_second;
             let triggers = Triggers { seeks_per_second, ..of_all.clone() };
-            Tree { keyspace: Arc::clone(keyspace), version, requests, triggers }
+            self.tree(keyspace, (version, rules), requests, triggers)
         });
         trees.collect()
+    }
+
+    /// A tree. Without the code of its compaction filter only filter rewrites run in it.
+    fn tree(
+        &self,
+        keyspace: &Arc<KeyspaceCore>,
+        (version, rules): (Arc<Version>, Rules),
+        mut requests: Vec<JobRequest>,
+        triggers: Triggers,
+    ) -> Tree {
+        let may_compact = keyspace.may_compact();
+        if !may_compact {
+            requests.retain(|request| !matches!(request.kind, RequestKind::Full));
+        }
+        let is_automatic = self.settings.auto_compaction && may_compact;
+        Tree { keyspace: Arc::clone(keyspace), version, rules, requests, triggers, is_automatic }
+    }
+
+    /// Notes which tables of FIFO trees are due for a drop, and since which write.
+    fn note_due(&self, state: &mut BackgroundState, trees: &[Tree]) {
+        let visible = self.reads.visible();
+        let due = trees.iter().filter_map(|tree| pick_fifo(&tree.version, tree.rules.fifo.as_ref()?));
+        let tables = due.flat_map(|job| job.inputs).flat_map(|input| input.tables);
+        let since = |table| state.fifo_due.get(&table).copied().unwrap_or(visible);
+        state.fifo_due = tables.map(|table| (table, since(table))).collect();
+    }
+
+    /// The drop of tables that may begin in a FIFO tree. A reader that began before a table was due
+    /// holds up its drop.
+    fn fifo_drop(&self, state: &BackgroundState, tree: &Tree) -> Option<CompactionJob> {
+        let fifo = tree.rules.fifo.as_ref().filter(|_| tree.is_automatic)?;
+        let mut job = pick_fifo(&tree.version, fifo)?;
+        let oldest = self.reads.snapshots().stripes().first().copied();
+        let since =
+            |table: &TableId| state.fifo_due.get(table).copied().unwrap_or_else(|| self.reads.visible());
+        let is_held = |table: &TableId| oldest.is_some_and(|oldest| oldest <= since(table));
+        job.inputs.iter_mut().for_each(|input| input.tables.retain(|table| !is_held(table)));
+        job.inputs.retain(|input| !input.tables.is_empty());
+        let none = Claims::default();
+        let claims = state.claims.get(&tree.keyspace.id).unwrap_or(&none);
+        let span = claims.span_of(&tree.version, &job).filter(|_| !job.inputs.is_empty())?;
+        claims.conflict(&span).is_none().then_some(job)
     }
 
     /// Measured time for compacting a byte; 0 before the first compaction.
@@ -140,13 +192,12 @@ impl Picker {
         &self,
         state: &BackgroundState,
         trees: &'t [Tree],
-        rules: Rules,
         now_us: u64,
     ) -> Option<(&'t Tree, CompactionJob, f64)> {
         // Without threads nothing runs by itself.
         let is_quiet = !self.is_inline && state.drainers == 0 && !state.flushing;
         let quiet_us = if is_quiet { now_us.saturating_sub(state.quiet_since_us) } else { 0 };
-        let found = self.choose(state, trees, rules, quiet_us)?;
+        let found = self.choose(state, trees, quiet_us)?;
         let tree = trees.iter().find(|tree| tree.keyspace.id == found.0);
         debug_assert!(tree.is_some(), "a job was chosen in keyspace {}, which has no tree", found.0);
         let tree = tree?;
@@ -157,7 +208,6 @@ impl Picker {
         &self,
         state: &BackgroundState,
         trees: &[Tree],
-        rules: Rules,
         quiet_us: u64,
     ) -> Option<(shamba_key::KeyspaceId, CompactionJob, f64)> {
         let none = Claims::default();
@@ -166,11 +216,11 @@ impl Picker {
             .map(|tree| TreeSituation {
                 keyspace: tree.keyspace.id,
                 version: &tree.version,
-                rules,
+                rules: tree.rules,
                 claims: state.claims.get(&tree.keyspace.id).unwrap_or(&none),
                 requests: &tree.requests,
                 triggers: &tree.triggers,
-                is_automatic: self.settings.auto_compaction,
+                is_automatic: tree.is_automatic,
             })
             .collect();
         let situation = Situation {
@@ -222,7 +272,11 @@ impl Picker {
         let Tree { keyspace, version, .. } = tree;
         debug_assert!(!score.is_nan(), "a job that begins has no score that can be compared");
         let size = self.memory.table_size();
-        let is_move = job.is_trivial_move(version) && !joins_tables(size, version, &job);
+        // A caller who asks for a compaction asks for the filter.
+        let is_asked = job.reason == Reason::Manual && tree.rules.rewrites_all;
+        let is_drop = job.reason == Reason::Fifo;
+        let is_move =
+            is_drop || job.is_trivial_move(version) && !joins_tables(size, version, &job) && !is_asked;
         let slice_memory_bytes = self.memory.slice_bytes(size, amount(&job, version));
         let reservation = if is_move { None } else { Some(self.memory.reserve(slice_memory_bytes)?) };
         let claims = state.claims.entry(keyspace.id).or_default();
@@ -272,11 +326,13 @@ impl Picker {
             let mut requests = state.requests.waiting(keyspace.id, false);
             requests.retain(|request| matches!(request.kind, RequestKind::Full));
             let version = Arc::clone(&keyspace.load().version);
+            let rules = rules_in(keyspace, &rules, self.clock.unix_ms());
             // Compactions that pay for themselves are not waited for.
-            Tree { keyspace: Arc::clone(keyspace), version, requests, triggers: Triggers::default() }
+            self.tree(keyspace, (version, rules), requests, Triggers::default())
         };
         let trees: Vec<_> = keyspaces.values().map(tree).collect();
-        self.choose(state, &trees, rules, 0).is_none()
+        let is_due = |tree: &Tree| self.fifo_drop(state, tree).is_some();
+        !trees.iter().any(is_due) && self.choose(state, &trees, 0).is_none()
     }
 
     /// Bytes that flushes and compactions have to move until [`Self::is_idle`].
@@ -284,8 +340,15 @@ impl Picker {
         let unflushed = self.sealed.bytes();
         let (keyspaces, rules) = (self.catalog.keyspaces(), rules(&self.settings, true));
         let unmerged = |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules);
-        unflushed + keyspaces.values().map(unmerged).sum::<u64>()
+        let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
+        unflushed + compacted.map(unmerged).sum::<u64>()
     }
+}
+
+/// The policy's rules in a keyspace.
+fn rules_in(keyspace: &KeyspaceCore, rules: &Rules, now_ms: u64) -> Rules {
+    let rewrites_all = keyspace.filtering().is_some_and(|filtering| filtering.is_given());
+    Rules { rewrites_all, fifo: keyspace.fifo().map(|fifo| fifo.rules(now_ms)), ..*rules }
 }
 
 /// Whether flushed tables that could be moved unchanged are joined into fewer ones

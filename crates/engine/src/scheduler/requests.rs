@@ -18,22 +18,32 @@ use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work
 
 impl Scheduler {
     /// Flushes, then compacts every keyspace into one run.
+    ///
+    /// # Errors The failure that prevents it. `Unsupported` after all other keyspaces were
+    /// compacted, for one whose compaction filter is missing.
     pub fn compact_now(&self) -> Result<()> {
         self.writer.flush()?;
         let numbers: Vec<u64> = {
             // Listed under the lock under which a drop withdraws the requests of its keyspace.
             let mut state = self.background.state.lock();
-            self.catalog.keyspaces().keys().map(|id| state.requests.add_full(*id)).collect()
+            let keyspaces = self.catalog.keyspaces();
+            let compacted = keyspaces.values().filter(|keyspace| keyspace.may_compact());
+            compacted.map(|keyspace| state.requests.add_full(keyspace.id)).collect()
         };
-        self.wait_for_requests(&numbers)
+        self.wait_for_requests(&numbers)?;
+        let keyspaces = self.catalog.keyspaces();
+        match keyspaces.values().find(|keyspace| !keyspace.may_compact()) {
+            Some(keyspace) => Err(keyspace.no_filter()),
+            None => Ok(()),
+        }
     }
 
     /// Requests a compaction of every keyspace into one run, without waiting for it.
     pub fn request_full_compactions(&self) {
         let mut state = self.background.state.lock();
-        for id in self.catalog.keyspaces().keys() {
-            if !state.requests.has_waiting_full(*id) {
-                state.requests.add_full(*id);
+        for keyspace in self.catalog.keyspaces().values().filter(|keyspace| keyspace.may_compact()) {
+            if !state.requests.has_waiting_full(keyspace.id) {
+                state.requests.add_full(keyspace.id);
             }
         }
     }

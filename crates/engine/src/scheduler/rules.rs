@@ -29,6 +29,9 @@ pub(super) fn rules_of(settings: &Settings, design: Design, is_draining: bool) -
         l0_compaction_trigger: l0.trigger_runs,
         l0_slowdown_runs: l0.soft_runs,
         is_draining,
+        // The caller knows the keyspace.
+        rewrites_all: false,
+        fifo: None,
         long_bytes: settings.table_bytes().saturating_mul(LONG_COMPACTION_TABLES),
         small_bytes: (settings.table_bytes() / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES),
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use shamba_model::memory::read_ahead_bytes;
 use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
+use shamba_tree::compaction::filter::FilterRun;
 use shamba_tree::compaction::fold::Folding;
 use shamba_tree::compaction::reading::read_bytes;
 use shamba_tree::compaction::retention::Retention;
@@ -113,6 +114,13 @@ impl Compactor {
         let target = (plan.keyspace.as_ref(), job.target_level);
         let (bits, table_size) = (Arc::clone(&prepared.bits), self.memory.table_size());
         let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
+        let filtering = plan.keyspace.filtering().filter(|_| plan.is_filtered(number));
+        let run = |filtering| FilterRun::new(filtering, self.reads.digest(), job.target_level, &snapshots);
+        let filter = filtering.as_deref().and_then(run);
+        if filter.is_some() {
+            // A value that is removed becomes a tombstone now.
+            oldest_tombstone_ms = oldest_tombstone_ms.or_else(|| Some(self.env.clock.unix_ms()));
+        }
         // Tombstones that stay may be the oldest of any input.
         let oldest_tombstone_ms = with_expired(oldest_tombstone_ms, &readers);
         let options = OutputOptions { oldest_tombstone_ms, ..options };
@@ -121,7 +129,7 @@ impl Compactor {
         let mut output = output.within(reservation, read_ahead_bytes);
         let input_entries = input_entries as u64;
         let merging = plan.keyspace.merging();
-        let mut folding = Folding::new(retention, merging.as_deref());
+        let mut folding = Folding::new(retention, merging.as_deref()).with_filter(filter);
         let (mut entries, mut bytes_paced) = (0u64, 0);
         let mut merged = MergeIter::new(sources);
         merged.seek_to_first()?;
@@ -146,7 +154,11 @@ impl Compactor {
         folding.finish(&mut output)?;
         let entries_dropped = expired + entries - folding.written();
         WorkCounters::add(&self.telemetry.work().entries_expired, expired + folding.expired());
-        Ok(BuiltSlice { tables: output.finish()?, bytes_read, entries_dropped })
+        let filtered = folding.into_filter_changes();
+        if let Some(warning) = filtered.warning() {
+            self.telemetry.warn(warning);
+        }
+        Ok(BuiltSlice { tables: output.finish()?, bytes_read, entries_dropped, filtered })
     }
 }
 

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shamba_key::KeyspaceId;
+use shamba_key::{KeyspaceId, SeqNo};
+use shamba_table::TableId;
 use shamba_tree::compaction::schedule::Claims;
 
 use super::job::Running;
@@ -26,6 +27,8 @@ pub(super) struct BackgroundState {
     /// Compactions that have begun so far.
     pub jobs_begun: u64,
     pub requests: Requests,
+    /// The newest visible write when tables of FIFO keyspaces were found to be due for a drop.
+    pub fifo_due: BTreeMap<TableId, SeqNo>,
     /// Number of callers that wait until no compaction is pending.
     pub drainers: u32,
     /// Time at which the last flush ended.

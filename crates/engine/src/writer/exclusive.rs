@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::ChunkedMemtable;
+use shamba_tree::compaction::filter::Filtering;
 use shamba_tree::merging::Merging;
 use shamba_tree::version::{HistoryEntry, ManifestEdit, Pairs, Version};
 
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::keyspace::{KeyspaceOptions, operator_for, prefix_for, prefix_setting};
+use crate::options::keyspace::{
+    KeyspaceOptions, fifo_for, fifo_pairs, filter_for, operator_for, prefix_for, prefix_setting,
+};
 use crate::telemetry::hold_events;
 
 impl Writer {
@@ -27,9 +30,9 @@ impl Writer {
     /// is `Invalid`. `options` hold from now on; a new keyspace without any has those that the open
     /// was given.
     ///
-    /// # Errors
-    /// As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge operator than
-    /// the recorded one; of installing the keyspace or its operator.
+    /// # Errors As [`crate::catalog::Catalog::find`]; `ReadOnly`; `Invalid` for another merge
+    /// operator or compaction filter than the recorded one; of installing the keyspace, its
+    /// operator or its filter.
     pub fn make_keyspace(
         &self,
         name: &str,
@@ -48,9 +51,13 @@ impl Writer {
             if let Some(keyspace) = find()? {
                 // They are not recorded, and hold for this open.
                 keyspace.set_prefix(prefix_for(name, keyspace.prefix(), options)?);
+                let filtering = filter_for(name, keyspace.filtering().as_ref(), options)?;
                 if let Some(merging) = new_operator(&keyspace, options)? {
                     keyspace.set_merging(merging);
                 }
+                let fifo = fifo_for(keyspace.fifo().as_ref(), options, self.now())?;
+                keyspace.set_filtering(filtering);
+                keyspace.set_fifo(fifo);
                 return Ok(keyspace);
             }
             return Err(Error::new(
@@ -64,27 +71,7 @@ impl Writer {
         // One creation at a time, and no concurrent rotation.
         let mut writing = self.writing.lock();
         if let Some(keyspace) = find()? {
-            let prefix = prefix_for(name, keyspace.prefix(), options)?;
-            let merging = new_operator(&keyspace, options)?;
-            if prefix != keyspace.prefix() {
-                self.catalog.install(&[], Vec::new(), |_| {
-                    let keyspace_settings = vec![(keyspace.id, vec![prefix_setting(prefix)])];
-                    Ok(ManifestEdit { keyspace_settings, ..ManifestEdit::default() })
-                })?;
-                keyspace.set_prefix(prefix);
-            }
-            if let Some(merging) = merging {
-                if keyspace.load().merging().is_none() {
-                    let merge_operators = vec![(keyspace.id, merging.name().to_owned())];
-                    self.catalog.install(&[], Vec::new(), |_| {
-                        Ok(ManifestEdit { merge_operators, ..ManifestEdit::default() })
-                    })?;
-                }
-                keyspace.set_merging(merging);
-            }
-            if let Some(options) = options {
-                self.set_options(&keyspace, options)?;
-            }
+            self.join(&keyspace, options)?;
             return Ok(keyspace);
         }
         // Those of the open hold, too.
@@ -92,6 +79,10 @@ impl Writer {
         let given = operator_for(name, None, of_open)?;
         let merging = operator_for(name, given.as_deref().map(Merging::name), options)?;
         let merging = given.or(merging);
+        let filtering = filter_for(name, None, of_open)?;
+        let filtering = filter_for(name, filtering.as_ref(), options)?;
+        let fifo = fifo_for(None, of_open, self.now())?;
+        let fifo = fifo_for(fifo.as_ref(), options, self.now())?;
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
@@ -102,9 +93,12 @@ impl Writer {
         let seq = self.reserve_change(id, &mut writing)?;
         self.catalog.install(&[], Vec::new(), |_| {
             let created = |seq| HistoryEntry::Created { seq, keyspace: id, name: name.to_owned() };
+            let settings = given.settings().into_iter().chain(fifo.iter().flat_map(|fifo| fifo.pairs()));
+            let name_of = |filtering: &Arc<Filtering>| (id, Some(filtering.name().to_owned()));
             Ok(ManifestEdit {
-                keyspaces_created: vec![(id, name.to_owned(), given.settings())],
+                keyspaces_created: vec![(id, name.to_owned(), settings.collect())],
                 merge_operators: merging.iter().map(|merging| (id, merging.name().to_owned())).collect(),
+                compaction_filters: filtering.iter().map(name_of).collect(),
                 last_seq: seq,
                 history: seq.map(created).into_iter().collect(),
                 ..ManifestEdit::default()
@@ -116,6 +110,8 @@ impl Writer {
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
         let keyspace = keyspace.with_prefix(prefix);
         keyspace.set_time_to_live(given.given_time_to_live());
+        keyspace.set_filtering(filtering);
+        keyspace.set_fifo(fifo);
         let keyspace = Arc::new(keyspace);
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
@@ -131,15 +127,61 @@ impl Writer {
         if expires { self.catalog.begin_expiry() } else { Ok(()) }
     }
 
-    /// Records the options of an existing keyspace other than its operator, and lets them hold.
-    fn set_options(&self, keyspace: &KeyspaceCore, options: &KeyspaceOptions) -> Result<()> {
-        let Some(time_to_live) = options.given_time_to_live() else { return Ok(()) };
-        self.begin_expiry_for(options)?;
-        self.catalog.install(&[], Vec::new(), |_| {
-            let keyspace_settings = vec![(keyspace.id, options.settings())];
-            Ok(ManifestEdit { keyspace_settings, ..ManifestEdit::default() })
-        })?;
-        keyspace.set_time_to_live(Some(time_to_live));
+    /// The newest write, and the time.
+    fn now(&self) -> (SeqNo, u64) {
+        (self.reads.visible(), self.clock.unix_ms())
+    }
+
+    /// Gives an existing keyspace the code in `options`, and records its names.
+    ///
+    /// # Errors
+    /// `Invalid` for other names than the recorded ones; of recording them.
+    fn join(&self, keyspace: &KeyspaceCore, options: Option<&KeyspaceOptions>) -> Result<()> {
+        let merging = new_operator(keyspace, options)?;
+        let known = keyspace.filtering();
+        let filtering = filter_for(&keyspace.name, known.as_ref(), options)?;
+        let names = |filter: &Option<Arc<Filtering>>| filter.as_ref().map(|filter| filter.name().to_owned());
+        let mut edit = ManifestEdit::default();
+        if let (Some(merging), true) = (&merging, keyspace.load().merging().is_none()) {
+            edit.merge_operators.push((keyspace.id, merging.name().to_owned()));
+        }
+        if names(&filtering) != names(&known) {
+            edit.compaction_filters.push((keyspace.id, names(&filtering)));
+        }
+        let known = keyspace.fifo();
+        let fifo = fifo_for(known.as_ref(), options, self.now())?;
+        if fifo != known {
+            edit.keyspace_settings.push((keyspace.id, fifo_pairs(fifo.as_ref())));
+        }
+        let prefix = prefix_for(&keyspace.name, keyspace.prefix(), options)?;
+        if prefix != keyspace.prefix() {
+            edit.keyspace_settings.push((keyspace.id, vec![prefix_setting(prefix)]));
+        }
+        let time_to_live = options.and_then(KeyspaceOptions::given_time_to_live);
+        if let (Some(options), Some(_)) = (options, time_to_live) {
+            self.begin_expiry_for(options)?;
+            edit.keyspace_settings.push((keyspace.id, options.settings()));
+        }
+        let has_names = !edit.merge_operators.is_empty() || !edit.compaction_filters.is_empty();
+        if has_names || !edit.keyspace_settings.is_empty() {
+            self.catalog.install(&[], Vec::new(), |_| Ok(edit))?;
+        }
+        keyspace.set_prefix(prefix);
+        if time_to_live.is_some() {
+            keyspace.set_time_to_live(time_to_live);
+        }
+        if let Some(merging) = merging {
+            keyspace.set_merging(merging);
+        }
+        let before = (keyspace.may_compact(), keyspace.has_levels());
+        keyspace.set_filtering(filtering);
+        keyspace.set_fifo(fifo);
+        if (keyspace.may_compact(), keyspace.has_levels()) != before {
+            self.pressure_changed();
+            if let Some(background) = self.background.get() {
+                background.wake();
+            }
+        }
         Ok(())
     }
 

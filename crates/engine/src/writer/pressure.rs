@@ -33,7 +33,7 @@ use crate::telemetry::Telemetry;
 pub(crate) struct Backlog {
     /// Sealed memtables not yet flushed.
     pub immutables: u32,
-    /// Level-0 runs of the keyspace that has most of them.
+    /// Level-0 runs of the keyspace that has most of them, of those that compactions may run in.
     pub l0_runs: u32,
 }
 
@@ -169,7 +169,9 @@ impl BackPressure {
 
     fn backlog(&self) -> Backlog {
         let keyspaces = self.catalog.keyspaces();
-        let runs = keyspaces.values().map(|keyspace| keyspace.load().version.level(0).len()).max();
+        // A keyspace that is not compacted into levels would slow writers down for ever.
+        let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
+        let runs = compacted.map(|keyspace| keyspace.load().version.level(0).len()).max();
         Backlog { immutables: self.sealed.len() as u32, l0_runs: runs.unwrap_or(0) as u32 }
     }
 

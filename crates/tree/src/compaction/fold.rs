@@ -8,10 +8,14 @@
 //! stay as they are, and nothing is lost.
 //!
 //! A chain in memory is bounded; a longer one is combined in parts, or passed on.
+//!
+//! A compaction filter ([`super::filter`]) is asked about the newest version of each key, if no
+//! reader at a snapshot sees it and it is no part of a chain.
 
-use shamba_key::{EntryKind, KeyDigest, Operand, SeqNo};
+use shamba_key::{EntryKind, Expiry, KeyDigest, Operand, SeqNo};
 use shamba_table::{EntryIter, EntryView};
 
+use super::filter::{FilterChanges, FilterRun, Verdict};
 use super::retention::{Decision, Retention};
 use crate::merging::Merging;
 
@@ -79,6 +83,7 @@ enum Below<'b> {
 pub struct Folding<'a> {
     retention: Retention<'a>,
     merging: Option<&'a Merging>,
+    filter: Option<FilterRun<'a>>,
     pending: Pending,
     /// Entries passed on.
     written: u64,
@@ -92,7 +97,14 @@ impl<'a> Folding<'a> {
     /// Keeps what `retention` keeps, and folds with the operator of `merging`.
     pub fn new(retention: Retention<'a>, merging: Option<&'a Merging>) -> Self {
         let merging = merging.filter(|merging| merging.is_given());
-        Self { retention, merging, pending: Pending::default(), written: 0, failed: 0, expired: 0 }
+        let pending = Pending::default();
+        Self { retention, merging, filter: None, pending, written: 0, failed: 0, expired: 0 }
+    }
+
+    /// Asks `filter` about the values that are kept, except for those made of operands.
+    #[must_use]
+    pub fn with_filter(self, filter: Option<FilterRun<'a>>) -> Self {
+        Self { filter, ..self }
     }
 
     /// Takes the entry at the position of `entries`.
@@ -110,6 +122,11 @@ impl<'a> Folding<'a> {
             return Ok(());
         }
         if decision.is_kept {
+            // One that has expired is no value any more.
+            let is_asked = self.filter.is_some() && decision.is_newest && kind.is_put();
+            if is_asked && self.take_filtered(entries, decision, output)? {
+                return Ok(());
+            }
             self.written += 1;
             return match kind {
                 kind if kind.is_large() => output.add_large(entries),
@@ -134,6 +151,11 @@ impl<'a> Folding<'a> {
         self.written
     }
 
+    /// Changes by the filter.
+    pub fn into_filter_changes(self) -> FilterChanges {
+        self.filter.map(FilterRun::into_changes).unwrap_or_default()
+    }
+
     /// Chains that the operator could not fold although what they apply to is known.
     pub fn failed(&self) -> u64 {
         self.failed
@@ -142,6 +164,37 @@ impl<'a> Folding<'a> {
     /// Entries that had expired for all their readers, and became tombstones or were dropped.
     pub fn expired(&self) -> u64 {
         self.expired
+    }
+
+    /// Asks the filter about an entry. Returns whether it has changed it; then what is left of it
+    /// is written.
+    #[cold]
+    #[inline(never)]
+    fn take_filtered<O: FoldOutput>(
+        &mut self,
+        entries: &dyn EntryIter,
+        decision: Decision,
+        output: &mut O,
+    ) -> Result<bool, O::Error> {
+        let Some(filter) = &mut self.filter else { return Ok(false) };
+        let verdict = filter.judge(entries)?;
+        let EntryView { key, seq, kind, value: payload, .. } = entries.view();
+        let expiring;
+        let (kind, value) = match &verdict {
+            Verdict::Keep => return Ok(false),
+            Verdict::Remove if self.retention.hides_nothing(key, decision.stripe) => return Ok(true),
+            Verdict::Remove => (EntryKind::Delete, &[][..]),
+            Verdict::Replace(value) => match Expiry::of(kind, payload) {
+                None => (EntryKind::Put, &value[..]),
+                Some(expiry) => {
+                    expiring = expiry.encode(value);
+                    (EntryKind::PutWithExpiry, &expiring[..])
+                }
+            },
+        };
+        output.add(key, entries.digest(), seq, kind, value)?;
+        self.written += 1;
+        Ok(true)
     }
 
     /// Takes an entry that is an operand or follows one; `kind` is that for its readers. Returns

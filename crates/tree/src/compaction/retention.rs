@@ -49,6 +49,8 @@ pub struct Decision {
     pub is_kept: bool,
     /// Its stripe of history: the number of readers that are older.
     pub stripe: usize,
+    /// Whether it is the newest version of its key, and newer than every reader.
+    pub is_newest: bool,
 }
 
 impl<'a> Retention<'a> {
@@ -95,7 +97,8 @@ impl<'a> Retention<'a> {
             self.last_stripe = None;
         }
         let stripe = stripe_of(seq, self.snapshots);
-        let dropped = Decision { is_kept: false, stripe };
+        let is_newest = self.last_stripe.is_none() && stripe == self.snapshots.len();
+        let dropped = Decision { is_kept: false, stripe, is_newest };
         if self.last_stripe == Some(stripe) && !self.is_open {
             // A newer version of the same stripe hides it from every reader.
             return dropped;
@@ -113,8 +116,14 @@ impl<'a> Retention<'a> {
         self.last_stripe = Some(stripe);
         self.is_open = kind == EntryKind::Merge;
         // A dropped tombstone still hides the older versions of its stripe.
-        let is_needless = kind == EntryKind::Delete && stripe == 0 && !self.may_lie_below(key);
-        Decision { is_kept: !is_needless, stripe }
+        let is_needless = kind == EntryKind::Delete && self.hides_nothing(key, stripe);
+        Decision { is_kept: !is_needless, stripe, is_newest }
+    }
+
+    /// Whether a tombstone of the key in this stripe hides no version outside of the compaction's
+    /// stripe, so that it need not be written.
+    pub fn hides_nothing(&self, key: &[u8], stripe: usize) -> bool {
+        stripe == 0 && !self.may_lie_below(key)
     }
 
     /// Whether a table below the output, which is no input, may hold a version of the key.

@@ -131,7 +131,8 @@ fn guarded<T>(call: impl FnOnce() -> MergeResult<T>) -> std::thread::Result<Resu
     catch_unwind(AssertUnwindSafe(|| call().map_err(|error| error.to_string())))
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+/// The text of a panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
 }

@@ -207,6 +207,8 @@ pub struct ManifestEdit {
     pub keyspace_settings: Vec<(KeyspaceId, Pairs)>,
     /// Names of the merge operators that keyspaces have from now on.
     pub merge_operators: Vec<(KeyspaceId, String)>,
+    /// Names of the compaction filters that keyspaces have from now on; `None`: they have none.
+    pub compaction_filters: Vec<(KeyspaceId, Option<String>)>,
     /// Dropped keyspaces.
     pub keyspaces_dropped: Vec<KeyspaceId>,
     /// Tree changes.

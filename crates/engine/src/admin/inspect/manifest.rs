@@ -83,6 +83,10 @@ fn fields(edit: &ManifestEdit) -> Fields {
     for (id, name) in &edit.merge_operators {
         fields.push(("merge_operator", format!("[{id}] {name:?}")));
     }
+    for (id, name) in &edit.compaction_filters {
+        let name = name.as_ref().map_or_else(|| "none".to_owned(), |name| format!("{name:?}"));
+        fields.push(("compaction_filter", format!("[{id}] {name}")));
+    }
     for id in &edit.keyspaces_dropped {
         fields.push(("keyspace_dropped", format!("[{id}]")));
     }

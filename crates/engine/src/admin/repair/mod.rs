@@ -197,8 +197,10 @@ fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut
         let recorded = found.state.keyspaces.get(id);
         let settings = recorded.map(|keyspace| keyspace.settings.clone()).unwrap_or_default();
         let merge_operator = recorded.and_then(|keyspace| keyspace.merge_operator.clone());
+        let compaction_filter = recorded.and_then(|keyspace| keyspace.compaction_filter.clone());
         let (name, version, flushed) = (space.name.clone(), Version::empty(), SeqNo::ZERO);
-        state.keyspaces.insert(*id, KeyspaceState { name, settings, merge_operator, version, flushed });
+        let made = KeyspaceState { name, settings, merge_operator, compaction_filter, version, flushed };
+        state.keyspaces.insert(*id, made);
         state.next_id = state.next_id.max(u64::from(id.0) + 1);
     }
     debug_assert!(state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE));

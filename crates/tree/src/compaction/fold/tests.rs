@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::MAX_OPERAND_BYTES;
+use shamba_key::{DigestFn, DigestKind, MAX_OPERAND_BYTES};
 use shamba_table::{FragmentedTombstones, RangeTombstone};
 use shamba_testkit::{Dice, Row, Rows};
 
 use super::*;
+use crate::compaction::filter::{CompactionFilter, FilterEntry, Filtering};
 use crate::merging::builtin::Append;
 use crate::merging::{MergeOperator, MergeResult};
 use crate::version::KeyRange;
@@ -248,4 +249,130 @@ fn a_long_chain_is_folded_in_bounded_memory() {
     assert_eq!(output, [Row { value: sum.encode(), ..operand(b"k", 50_000, b"") }]);
     let _ = counter.combine(b"k", &[&one]).map(|sum| assert_eq!(sum, one));
     assert!(counter.is_given());
+}
+
+/// Removes values that begin with `r`, replaces those with `p`, and panics at others with `!`.
+struct ByValue;
+
+impl CompactionFilter for ByValue {
+    fn name(&self) -> &str {
+        "by value"
+    }
+
+    fn filter(&self, entry: &FilterEntry<'_>) -> Verdict {
+        assert_eq!((entry.level(), entry.value_len()), (3, entry.value().expect("short").len() as u64));
+        assert!(entry.sequence() > entry.sequence_floor(), "{entry:?}");
+        match entry.value().expect("short").first() {
+            Some(b'r') => Verdict::Remove,
+            Some(b'p') => Verdict::Replace([b"x", entry.key()].concat()),
+            Some(b'!') => panic!("as planned"),
+            _ => Verdict::Keep,
+        }
+    }
+}
+
+fn filtered(
+    rows: &[Row],
+    merging: Option<&Merging>,
+    (snapshots, tombstones): (&[SeqNo], &FragmentedTombstones),
+    below: &[KeyRange],
+) -> (Vec<Row>, FilterChanges) {
+    let filtering = Filtering::with(Arc::new(ByValue));
+    let digest = DigestFn::new(DigestKind::Xxh3, 0);
+    let run = FilterRun::new(&filtering, digest, 3, snapshots);
+    let mut entries = Rows::new(rows.to_vec());
+    let folding = Folding::new(Retention::new(snapshots, tombstones, below), merging);
+    let mut folding = folding.with_filter(run);
+    let mut written = Written::default();
+    entries.seek_to_first().expect("rows");
+    while entries.valid() {
+        folding.take(&entries, &mut written).expect("no input or output fails");
+        entries.next().expect("rows");
+    }
+    folding.finish(&mut written).expect("no output fails");
+    assert_eq!(folding.written(), written.0.len() as u64);
+    (written.0, folding.into_filter_changes())
+}
+
+#[test]
+fn a_filter_changes_what_no_snapshot_sees_and_only_the_newest_values() {
+    let (mut removed, mut replaced, mut kept_for_a_snapshot) = (0, 0, 0);
+    for seed in 0..3_000u64 {
+        let dice = Dice::new(seed);
+        let keys = [&b"a"[..], b"b", b"c", b"d"];
+        let merging =
+            dice.one_in(2).then(|| Merging::with(Arc::new(Listed { combines: true, fails: false })));
+        let (cut, has_below) = (dice.below(20) as u64, dice.one_in(2));
+        let mut rows = Vec::new();
+        for seq in 1..=25u64 {
+            let key = keys[dice.below(keys.len())];
+            match dice.below(6) {
+                0 => rows.push(Row { kind: EntryKind::Delete, value: Vec::new(), ..Row::put(key, seq) }),
+                1 => rows.push(operand(key, seq, b"o")),
+                letter => {
+                    let letter = [b'r', b'p', b'k', b'q'][letter - 2];
+                    rows.push(Row { value: vec![letter, b'0' + (seq % 10) as u8], ..Row::put(key, seq) });
+                }
+            }
+        }
+        let is_below = |row: &&Row| has_below && row.seq.0 <= cut;
+        let mut input: Vec<Row> = rows.iter().filter(|row| !is_below(row)).cloned().collect();
+        let mut below: Vec<Row> = rows.iter().filter(is_below).cloned().collect();
+        for list in [&mut input, &mut below] {
+            list.sort_by_key(|row| (row.key.clone(), std::cmp::Reverse(row.seq)));
+        }
+        let mut snapshots: Vec<SeqNo> = (0..dice.below(3)).map(|_| SeqNo(dice.below(30) as u64)).collect();
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        let ranges = if has_below { vec![KeyRange::everything()] } else { Vec::new() };
+        let none = FragmentedTombstones::default();
+        let (output, changes) = filtered(&input, merging.as_ref(), (&snapshots, &none), &ranges);
+        let what = || format!("seed {seed}, snapshots {snapshots:?}\n{input:?}\n{output:?}");
+        let (mut oldest, mut changed) = (None, 0);
+        for key in keys {
+            for seq in snapshots.iter().map(|seq| seq.0) {
+                let due = seen(&input, &below, &[], key, seq);
+                assert_eq!(seen(&output, &below, &[], key, seq), due, "{key:?} at {seq}, {}", what());
+            }
+            let newest = input.iter().find(|row| row.key == key);
+            let is_seen = |row: &&Row| snapshots.last().is_some_and(|snapshot| *snapshot >= row.seq);
+            let shown = newest.filter(|row| row.kind == EntryKind::Put && !is_seen(row));
+            let (due, is_changed) = match shown.map(|row| row.value[0]) {
+                Some(b'r') => (None, true),
+                Some(b'p') => (Some(format!("x{}", key.escape_ascii())), true),
+                _ => (seen(&input, &below, &[], key, 100), false),
+            };
+            assert_eq!(seen(&output, &below, &[], key, 100), due, "{key:?}, {}", what());
+            if let Some(row) = shown.filter(|_| is_changed) {
+                changed += 1;
+                oldest = oldest.into_iter().chain([row.seq]).min();
+            }
+            kept_for_a_snapshot += usize::from(
+                newest.is_some_and(|row| is_seen(&row) && matches!(row.value.first(), Some(b'r'))),
+            );
+        }
+        assert_eq!(changes.oldest(), oldest, "{}", what());
+        assert_eq!(changes.digests().map(<[_]>::len), Some(changed), "{}", what());
+        assert_eq!((changes.removed + changes.replaced, changes.warning()), (changed as u64, None));
+        // A tombstone is written only where it may hide something.
+        if !has_below && snapshots.is_empty() {
+            assert!(output.iter().all(|row| row.kind != EntryKind::Delete), "{}", what());
+        }
+        (removed, replaced) = (removed + changes.removed, replaced + changes.replaced);
+    }
+    assert!(removed > 1_000 && replaced > 1_000, "{removed} removed, {replaced} replaced");
+    assert!(kept_for_a_snapshot > 300, "{kept_for_a_snapshot} kept");
+}
+
+#[test]
+fn a_filter_that_panics_keeps_the_entry_and_is_named() {
+    let none = FragmentedTombstones::default();
+    let rows: Vec<Row> =
+        (1..=3u8).map(|n| Row { value: b"!".to_vec(), ..Row::put(&[b'k', b'0' + n], 9) }).collect();
+    let (output, changes) = filtered(&rows, None, (&[], &none), &[]);
+    assert_eq!((output, changes.oldest()), (rows, None));
+    let warning = changes.warning().expect("it failed");
+    for part in ["\"by value\"", "\"k1\"", "as planned", "2 more"] {
+        assert!(warning.contains(part), "{warning}");
+    }
 }

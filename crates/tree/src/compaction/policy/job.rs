@@ -64,6 +64,8 @@ pub enum Reason {
     Tombstones,
     /// Many entries of a table have expired.
     Expired,
+    /// A FIFO tree is too large, or has tables that are too old.
+    Fifo,
 }
 
 impl fmt::Display for Reason {
@@ -79,6 +81,7 @@ impl fmt::Display for Reason {
             Self::Reads => f.write_str("reads pay for it"),
             Self::Tombstones => f.write_str("tombstones are collected"),
             Self::Expired => f.write_str("expired entries are dropped"),
+            Self::Fifo => f.write_str("the oldest tables are dropped"),
         }
     }
 }

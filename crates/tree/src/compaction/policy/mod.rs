@@ -2,9 +2,10 @@
 //! without I/O, clock or state.
 //!
 //! `fluid` has the job of every level that is over its bounds (the fluid LSM); [`pick`] names one
-//! after the other, as if nothing else ran. `score` picks the file that leaves a leveled
-//! level. Adjacent small tables are compacted when nothing else is due (`small`). [`pick_full`]
-//! serves a caller's `compact`. [`pick_filter_rewrite`] rewrites tables in place for new filters.
+//! after the other, as if nothing else ran. `score` picks the file that leaves a leveled level.
+//! Adjacent small tables are compacted when nothing else is due (`small`). [`pick_full`] serves a
+//! caller's `compact`. [`pick_fifo`] names the tables that a FIFO tree drops.
+//! [`pick_filter_rewrite`] rewrites tables in place for new filters.
 //!
 //! Every function answers with a [`CompactionJob`] (`job`), which is carried out one key range at a
 //! time: [`slices`] cuts it, [`slice_edit`] records one finished slice. A crash may leave any
@@ -14,6 +15,7 @@
 //! Not here: which jobs run at the same time, and in which order ([`super::schedule`]); merging
 //! entries (package `shamba`).
 
+mod fifo;
 mod filter_rewrite;
 mod fluid;
 mod full;
@@ -27,6 +29,7 @@ mod small;
 #[cfg(test)]
 mod tests;
 
+pub use fifo::{FifoRules, pick_fifo};
 pub use filter_rewrite::pick_filter_rewrite;
 pub(in crate::compaction) use fluid::Down;
 pub use fluid::{debt_bytes, pick};

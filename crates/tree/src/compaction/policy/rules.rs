@@ -11,6 +11,7 @@
 
 use shamba_model::{Capacities, Design, Sizing};
 
+use super::fifo::FifoRules;
 use crate::version::{TableUse, Version};
 
 /// Under `Manual`, level 0 is urgent from this many triggers on. With a larger value, a large debt
@@ -37,6 +38,10 @@ pub struct Rules {
     /// A compaction of at least this many bytes is *long*: tables that arrive on a full level do
     /// not start one, and runs of level 0 are not merged with each other.
     pub long_bytes: u64,
+    /// Whether a full compaction rewrites every table, for a compaction filter.
+    pub rewrites_all: bool,
+    /// The limits of a FIFO tree. Its runs stay in level 0.
+    pub fifo: Option<FifoRules>,
     /// Tables of fewer bytes are small: adjacent ones are compacted in place (`small`).
     pub small_bytes: u64,
 }
@@ -51,6 +56,8 @@ impl Rules {
             l0_slowdown_runs: u32::MAX,
             is_draining: false,
             long_bytes: u64::MAX,
+            rewrites_all: false,
+            fifo: None,
             small_bytes: 0,
         }
     }

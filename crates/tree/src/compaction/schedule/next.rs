@@ -31,7 +31,8 @@ use super::place::Span;
 use super::score::{job_score, raw_score};
 use super::triggered::{Triggers, triggered};
 use crate::compaction::policy::{
-    CompactionJob, Down, OutputRun, Reason, Rules, Target, pick_filter_rewrite, pick_full, pick_small,
+    CompactionJob, Down, FifoRules, OutputRun, Reason, Rules, Target, pick_filter_rewrite, pick_full,
+    pick_small,
 };
 use crate::compaction::projection::Projection;
 use crate::version::Version;
@@ -176,7 +177,8 @@ pub fn running_score(version: &Version, rules: &Rules, claim: &Claim) -> f64 {
         | Reason::L0Runs
         | Reason::Reads
         | Reason::Tombstones
-        | Reason::Expired => return claim.score(),
+        | Reason::Expired
+        | Reason::Fifo => return claim.score(),
     };
     let capacities = rules.capacities(version);
     let to = claim.job().target_level;
@@ -289,7 +291,9 @@ impl<'a> Outlook<'a> {
         let down = Down { version, rules, capacities: &capacities, deepest };
         let raw = |level| raw_score(version, rules, &capacities, level);
         let mut found = Vec::new();
-        if self.tree.is_automatic {
+        if let (Some(fifo), true) = (&rules.fifo, self.tree.is_automatic) {
+            found.extend(self.merge_fifo(fifo));
+        } else if self.tree.is_automatic {
             for level in (1..=deepest).rev() {
                 let Some(job) = down.relieve(level) else { continue };
                 let to = if job.target_level == level { 0.0 } else { raw(job.target_level) };
@@ -340,6 +344,14 @@ impl<'a> Outlook<'a> {
             };
             job.map(|job| DueJob { job, score })
         })
+    }
+
+    /// The merge of the newest runs of a FIFO tree, which bounds their number.
+    fn merge_fifo(&self, fifo: &FifoRules) -> Option<DueJob> {
+        let (version, rules) = (self.tree.version, &self.tree.rules);
+        let is_free = |place| !self.claims.iter().any(|claim| claim.span().has_place(place));
+        let job = merge_adjacent(version, is_free, fifo.merged_bytes(rules.long_bytes))?;
+        Some(DueJob { job, score: REQUEST_SCORE })
     }
 
     /// The merge of the newest runs of level 0 whose job is blocked.

@@ -19,6 +19,7 @@
 //! 0x8a next id            id
 //! 0x8b merge operator     keyspace  name
 //! 0x8c time               unix_ms
+//! 0x8d compaction filter  keyspace  name
 //! 0x01 tombstone time     table_id  unix_ms
 //! 0x02 table expiry       table_id  count  bytes  of_bytes  unix_ms (9 times)
 //! 0x03 history            an entry of the history of the logs ([`super::history`])
@@ -33,6 +34,8 @@
 //! bytes. Tags are never reused. A reader skips an unknown tag below 0x80; an unknown tag of 0x80
 //! or above makes the manifest unsupported. The fields of an edit apply together, in any order. The
 //! changes of a tree apply in their order.
+//!
+//! A compaction filter with an empty name: the keyspace has none from now on.
 //!
 //! A tombstone time belongs to a table that the same edit adds; without it the time of the table's
 //! oldest tombstone is not known. An older build skips the field. So does a table expiry: the
@@ -66,6 +69,7 @@ const NEXT_ID: u8 = 0x8a;
 const MERGE_OPERATOR: u8 = 0x8b;
 /// A build that does not know expiry must refuse it.
 const TIME: u8 = 0x8c;
+const COMPACTION_FILTER: u8 = 0x8d;
 const TOMBSTONE_TIME: u8 = 0x01;
 const TABLE_EXPIRY: u8 = 0x02;
 const HISTORY: u8 = 0x03;
@@ -114,6 +118,12 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
         put_field(&mut out, MERGE_OPERATOR, |body| {
             put_numbers(body, &[u64::from(id.0)]);
             put_prefixed(&mut body.short, name.as_bytes());
+        });
+    }
+    for (id, name) in &edit.compaction_filters {
+        put_field(&mut out, COMPACTION_FILTER, |body| {
+            put_numbers(body, &[u64::from(id.0)]);
+            put_prefixed(&mut body.short, name.as_deref().unwrap_or_default().as_bytes());
         });
     }
     for id in &edit.keyspaces_dropped {
@@ -266,6 +276,11 @@ fn decode_field(
         MERGE_OPERATOR => {
             let id = keyspace(body)?;
             edit.merge_operators.push((id, body.text()?.to_owned()));
+        }
+        COMPACTION_FILTER => {
+            let id = keyspace(body)?;
+            let name = body.text()?;
+            edit.compaction_filters.push((id, (!name.is_empty()).then(|| name.to_owned())));
         }
         TOMBSTONE_TIME => {
             let table = TableId(body.varint()?);

@@ -21,6 +21,8 @@ pub struct KeyspaceState {
     pub settings: BTreeMap<String, String>,
     /// The name of its merge operator, if it has one.
     pub merge_operator: Option<String>,
+    /// The name of its compaction filter, if it has one.
+    pub compaction_filter: Option<String>,
     /// Its tree.
     pub version: Version,
     /// Operations with a sequence number up to this one are in tables.
@@ -74,6 +76,9 @@ impl ManifestState {
         for (id, name) in &edit.merge_operators {
             living(&mut keyspaces, *id)?.merge_operator = Some(name.clone());
         }
+        for (id, name) in &edit.compaction_filters {
+            living(&mut keyspaces, *id)?.compaction_filter.clone_from(name);
+        }
         for version_edit in &edit.versions {
             let keyspace = living(&mut keyspaces, version_edit.keyspace)?;
             let version = keyspace.version.apply(version_edit);
@@ -122,6 +127,9 @@ impl ManifestState {
             edit.keyspaces_created.push((id, keyspace.name.clone(), pairs(&keyspace.settings)));
             if let Some(name) = &keyspace.merge_operator {
                 edit.merge_operators.push((id, name.clone()));
+            }
+            if let Some(name) = &keyspace.compaction_filter {
+                edit.compaction_filters.push((id, Some(name.clone())));
             }
             if keyspace.flushed > SeqNo::ZERO {
                 edit.flushed.push((id, keyspace.flushed));

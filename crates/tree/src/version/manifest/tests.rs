@@ -75,6 +75,10 @@ pub(super) fn life() -> Vec<ManifestEdit> {
         },
         ManifestEdit {
             keyspaces_created: vec![(KeyspaceId(1), "users".to_owned(), Vec::new())],
+            compaction_filters: vec![
+                (KeyspaceId(0), Some("aged".to_owned())),
+                (KeyspaceId(1), Some("temporary".to_owned())),
+            ],
             versions: vec![on(0, vec![add(0, 9, table(5, "a", Some("m")))])],
             flushed: vec![(KeyspaceId(0), SeqNo(405))],
             first_log: Some(LogNo(4)),
@@ -103,6 +107,7 @@ pub(super) fn life() -> Vec<ManifestEdit> {
                     unix_ms: 1_700_000_000_000,
                 },
             ],
+            compaction_filters: vec![(KeyspaceId(0), None)],
             versions: vec![
                 on(0, vec![add(0, 11, table(12, "b", None))]),
                 on(1, vec![add(0, 13, table(14, "", Some("q"))), add(0, 13, table(15, "q", Some("r")))]),

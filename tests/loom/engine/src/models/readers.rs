@@ -72,3 +72,37 @@ pub fn snapshots() {
     shared.merge();
     assert_eq!(*shared.versions.lock().expect("no panic"), [2], "nothing keeps the old version");
 }
+
+/// A reader that registers while a compaction filter changes an entry sees the entry before the
+/// change or after it, and never both.
+pub fn filters() {
+    let snapshots = SnapshotList::new();
+    let value = Arc::new(AtomicU64::new(1));
+    let read = |snapshots: &Arc<SnapshotList>, value: &AtomicU64| {
+        let _snapshot = snapshots.take_with(|| SeqNo(1));
+        let (first, second) = (value.load(Ordering::Acquire), value.load(Ordering::Acquire));
+        assert_eq!(first, second, "a reader sees an entry change");
+    };
+    let reader = {
+        let (snapshots, value) = (Arc::clone(&snapshots), Arc::clone(&value));
+        thread::spawn(move || read(&snapshots, &value))
+    };
+    let filter = {
+        let (snapshots, value) = (Arc::clone(&snapshots), Arc::clone(&value));
+        thread::spawn(move || {
+            let fence = snapshots.fence(SeqNo(1));
+            if is_broken(Broken::Usage) {
+                // As a check without the wait of new readers would.
+                drop(fence);
+                value.store(2, Ordering::Release);
+            } else if let Some(fence) = fence {
+                value.store(2, Ordering::Release);
+                drop(fence);
+            }
+        })
+    };
+    read(&snapshots, &value);
+    reader.join().expect("no panic");
+    filter.join().expect("no panic");
+    assert!(snapshots.fence(SeqNo(1)).is_some(), "nobody reads any more");
+}

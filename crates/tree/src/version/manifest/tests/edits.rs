@@ -14,6 +14,24 @@ fn edits_round_trip() {
     assert!(encode_edit(&ManifestEdit::default()).is_empty());
 }
 
+/// As `docs/formats/manifest.md` has it.
+#[test]
+fn a_compaction_filter_is_named_and_removed() {
+    let of = |name: Option<&str>| ManifestEdit {
+        compaction_filters: vec![(KeyspaceId(1), name.map(str::to_owned))],
+        ..ManifestEdit::default()
+    };
+    assert_eq!(encode_edit(&of(Some("aged"))), b"\x8d\x06\x01\x04aged");
+    assert_eq!(encode_edit(&of(None)), b"\x8d\x02\x01\x00");
+    let mut state = states(&life())[1].clone();
+    let named = |state: &ManifestState| state.keyspaces[&KeyspaceId(1)].compaction_filter.clone();
+    assert_eq!(named(&state).as_deref(), Some("temporary"));
+    state.apply(&of(None)).expect("it fits");
+    assert_eq!(named(&state), None);
+    let recorded = decode_edit(&encode_edit(&state.snapshot_edit())).expect("valid").compaction_filters;
+    assert_eq!(recorded, [(KeyspaceId(0), Some("aged".to_owned()))], "a removed one is written again");
+}
+
 #[test]
 fn a_snapshot_makes_the_same_state() {
     for state in states(&life()) {

@@ -1,0 +1,106 @@
+//! FIFO trees: flushed runs stay in level 0, and the oldest tables are dropped unread.
+//!
+//! For logs and caches, whose old data is worth nothing. A tree that was another one before may
+//! have deeper levels: they are older than level 0 and go first.
+//!
+//! Only tables of the oldest run are dropped, so no table is dropped before an older one that
+//! shares keys with it: an older version never comes back. The newest run stays, however large it
+//! is, unless it is too old.
+//!
+//! Not here: when a reader holds a drop up (package `shamba`); merges of small runs
+//! ([`crate::compaction::schedule`]).
+
+use shamba_key::SeqNo;
+use shamba_table::TableId;
+
+use super::job::{CompactionInput, CompactionJob, Reason, Target};
+use crate::version::{TableUse, Version};
+
+/// A run may have this part (1/8) of the limit in bytes after a merge with others. So a drop takes
+/// at most an eighth more than the excess, and about eight such runs hold the rest.
+const RUN_PART: u64 = 8;
+
+/// The limits of a FIFO tree now.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FifoRules {
+    /// Maximum bytes of the tables; `None`: no limit.
+    pub bytes: Option<u64>,
+    /// Tables whose entries all have sequence numbers up to this one are too old.
+    pub expired: Option<SeqNo>,
+}
+
+impl FifoRules {
+    /// Maximum bytes of runs that are merged.
+    pub fn merged_bytes(&self, long_bytes: u64) -> u64 {
+        self.bytes.map_or(long_bytes, |bytes| (bytes / RUN_PART).min(long_bytes))
+    }
+}
+
+/// The tables that are to be dropped next, the oldest first, as a job that reads none of them.
+pub fn pick_fifo(version: &Version, rules: &FifoRules) -> Option<CompactionJob> {
+    let (level, run) = version.runs().last()?;
+    let is_only = version.run_count() == 1;
+    let mut tables: Vec<&TableUse> = run.tables().iter().collect();
+    tables.sort_by_key(|table| table.meta.largest_seq);
+    let mut excess = match rules.bytes {
+        Some(limit) if !is_only => version.bytes().saturating_sub(limit),
+        _ => 0,
+    };
+    let is_due = |table: &&&TableUse| {
+        let is_old = rules.expired.is_some_and(|expired| table.meta.largest_seq <= expired);
+        let is_due = is_old || excess > 0;
+        excess = excess.saturating_sub(table.live_bytes);
+        is_due
+    };
+    let mut due: Vec<TableId> = tables.iter().take_while(is_due).map(|table| table.meta.id).collect();
+    if due.is_empty() {
+        return None;
+    }
+    let in_order = |id: &TableId| run.tables().iter().position(|table| table.meta.id == *id);
+    due.sort_by_key(in_order);
+    let inputs = vec![CompactionInput { level, run: run.id, tables: due }];
+    let job = CompactionJob {
+        inputs,
+        target_level: level,
+        target_run: Target::Existing(run.id),
+        reason: Reason::Fifo,
+    };
+    debug_assert_eq!(job.check(version), Ok(()), "{job}");
+    Some(job)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picked(tree: &str, bytes: Option<u64>, expired: Option<u64>) -> Option<String> {
+        let version: Version = tree.parse().expect("notation");
+        let rules = FifoRules { bytes, expired: expired.map(SeqNo) };
+        pick_fifo(&version, &rules).map(|job| job.to_string())
+    }
+
+    const TREE: &str = "L0: r9@9[9:a..c 1000 seq=90-99] r8@8[8:a..z 1000 seq=80-89]\n\
+                        L1: r5@5[5:a..b 4000 seq=1-50, 6:b..k 4000 seq=1-20, 7:m..z 4000 seq=1-30]\n";
+
+    #[test]
+    fn the_oldest_tables_of_the_oldest_run_go_first() {
+        let drop = |tables: &str| Some(format!("L1.r5[{tables}] -> L1.r5 (the oldest tables are dropped)"));
+        assert_eq!(picked(TREE, Some(14_000), None), None);
+        assert_eq!(picked(TREE, Some(13_999), None), drop("000006"));
+        assert_eq!(picked(TREE, Some(9_999), None), drop("000006, 000007"));
+        assert_eq!(picked(TREE, Some(0), None), drop("000005, 000006, 000007"));
+        assert_eq!(picked(TREE, None, Some(19)), None);
+        assert_eq!(picked(TREE, None, Some(20)), drop("000006"));
+        assert_eq!(picked(TREE, None, Some(99)), drop("000005, 000006, 000007"), "one run at a time");
+        assert_eq!(picked(TREE, None, None), None);
+    }
+
+    #[test]
+    fn the_newest_run_stays_unless_it_is_too_old() {
+        let newest = "L0: r9@9[9:a..c 1000 seq=90-99]\n";
+        assert_eq!(picked(newest, Some(10), None), None);
+        assert_eq!(picked(newest, Some(10), Some(98)), None);
+        assert!(picked(newest, Some(10), Some(99)).is_some());
+        assert_eq!(picked("", Some(0), Some(9)), None);
+    }
+}

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use shamba::WriteOptions;
+use shamba::{Batch, Keyspace, WriteOptions};
 
 /// Longer than any run: a hundred years.
 const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -24,9 +24,19 @@ pub fn options(value: &[u8]) -> WriteOptions {
     options
 }
 
+/// Adds a put of `value` to a batch, in the default keyspace or another one.
+pub fn put<'b>(batch: &'b mut Batch, other: Option<&Keyspace>, key: &[u8], value: &[u8]) -> &'b mut Batch {
+    match (other, time_to_live(value)) {
+        (None, None) => batch.put(key, value),
+        (Some(other), None) => batch.put_in(other, key, value),
+        (None, Some(ttl)) => batch.put_expiring(key, value, ttl),
+        (Some(other), Some(ttl)) => batch.put_expiring_in(other, key, value, ttl),
+    }
+}
+
 /// In place of a third of the deletes: a value that has expired when it is written. `number` is
 /// that of the write.
 pub fn instead_of_delete(number: u64) -> Option<Vec<u8>> {
-    let bytes = if number % 30 == 0 { 20_000 } else { 10 };
-    (number % 3 == 0).then(|| vec![b'x'; bytes])
+    let bytes = if number.is_multiple_of(30) { 20_000 } else { 10 };
+    number.is_multiple_of(3).then(|| vec![b'x'; bytes])
 }

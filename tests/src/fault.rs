@@ -544,18 +544,13 @@ fn commit(spaces: &Spaces, changes: &[Change], options: WriteOptions) -> shamba:
     let mut batch = spaces.db.batch();
     for change in changes {
         match change {
-            Change::Put { space, key, value } if expiry::time_to_live(value).is_some() => {
-                let ttl = expiry::time_to_live(value).unwrap_or_default();
-                match space {
-                    0 => batch.put_expiring(key, value, ttl),
-                    space => batch.put_expiring_in(other(spaces, *space), key, value, ttl),
-                }
-            }
-            Change::Put { space: 0, key, value } => batch.put(key, value),
+            Change::Put { space: 0, key, value } => expiry::put(&mut batch, None, key, value),
             Change::Delete { space: 0, key } => batch.delete(key),
             Change::DeleteRange { space: 0, span } => batch.delete_range(span.clone()),
             Change::Merge { space: 0, key, operand } => batch.merge(key, operand),
-            Change::Put { space, key, value } => batch.put_in(other(spaces, *space), key, value),
+            Change::Put { space, key, value } => {
+                expiry::put(&mut batch, Some(other(spaces, *space)), key, value)
+            }
             Change::Delete { space, key } => batch.delete_in(other(spaces, *space), key),
             Change::DeleteRange { space, span } => batch.delete_range_in(other(spaces, *space), span.clone()),
             Change::Merge { space, key, operand } => batch.merge_in(other(spaces, *space), key, operand),

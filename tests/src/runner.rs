@@ -251,12 +251,8 @@ impl Runner {
         let mut batch = spaces.db.batch();
         for change in changes {
             match change {
-                Change::Put { space, key, value } => match (expiry::time_to_live(value), space) {
-                    (None, 0) => batch.put(key, value),
-                    (None, space) => batch.put_in(other(space), key, value),
-                    (Some(ttl), 0) => batch.put_expiring(key, value, ttl),
-                    (Some(ttl), space) => batch.put_expiring_in(other(space), key, value, ttl),
-                },
+                Change::Put { space: 0, key, value } => expiry::put(&mut batch, None, key, value),
+                Change::Put { space, key, value } => expiry::put(&mut batch, Some(other(space)), key, value),
                 Change::Delete { space: 0, key } => batch.delete(key),
                 Change::Delete { space, key } => batch.delete_in(other(space), key),
                 Change::Merge { space: 0, key, operand } => batch.merge(key, operand),

@@ -35,9 +35,9 @@ pub struct SnapshotList {
 /// The registered readers.
 #[derive(Debug, Default)]
 struct Registered {
-    /// The readers at each sequence number and time, ascending. Numbers are registered in about this
-    /// order, and few are live at a time. A vector therefore costs less than a tree: registration
-    /// does not allocate.
+    /// The readers at each sequence number and time, ascending. Numbers are registered in about
+    /// this order, and few are live at a time. A vector therefore costs less than a tree:
+    /// registration does not allocate.
     readers: Vec<Live>,
     /// Whether new readers wait.
     is_fenced: bool,

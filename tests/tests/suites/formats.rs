@@ -398,7 +398,7 @@ const EXPIRING_KEYS: u32 = 30;
 
 /// The value of a key; every ninth one is long enough to be stored apart.
 fn expiring_value(number: u32) -> Vec<u8> {
-    let bytes = if number % 9 == 0 { 1_500 } else { 20 + number as usize };
+    let bytes = if number.is_multiple_of(9) { 1_500 } else { 20 + number as usize };
     (0..bytes).map(|at| (at as u32 * 7 + number) as u8).collect()
 }
 

@@ -115,7 +115,7 @@ impl Compactor {
         let (bits, table_size) = (Arc::clone(&prepared.bits), self.memory.table_size());
         let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
         let filtering = plan.keyspace.filtering().filter(|_| plan.is_filtered(number));
-        let run = |filtering| FilterRun::new(filtering, self.reads.digest(), job.target_level, &snapshots);
+        let run = |filtering| FilterRun::new(filtering, self.reads.digest(), job.target_level, snapshots);
         let filter = filtering.as_deref().and_then(run);
         if filter.is_some() {
             // A value that is removed becomes a tombstone now.

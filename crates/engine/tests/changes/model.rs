@@ -130,7 +130,7 @@ fn apply(entries: &mut BTreeMap<Vec<u8>, Vec<u8>>, op: ChangeOp<'_>) {
 /// One random write.
 fn write(db: &Db, rng: &mut fastrand::Rng) {
     let key = |rng: &mut fastrand::Rng| format!("key {:02}", rng.u8(..40));
-    let value = |rng: &mut fastrand::Rng| vec![rng.u8(b'a'..b'z'); rng.usize(..300)];
+    let value = |rng: &mut fastrand::Rng| vec![rng.u8(b'a'..=b'z'); rng.usize(..300)];
     let keyspace = db.keyspace(NAMES[rng.usize(..NAMES.len())]).expect("a keyspace");
     let durability = [Durability::Buffered, Durability::NoSync, Durability::NoSync, Durability::Sync];
     let durability = durability[rng.usize(..4)];

@@ -270,7 +270,7 @@ fn logs_manifests_and_tables_are_described_with_their_operands() {
     let described = inspect::wal_file(&env, &path(&log)).expect("described");
     assert!(!described.is_corrupt(), "{:?}", described.ending);
     let text = described.to_string();
-    assert!(text.contains("merge @1 [3] k (3 bytes)") && text.contains("merge @2 [3] k (5 bytes)"), "{text}");
+    assert!(text.contains("merge @2 [3] k (3 bytes)") && text.contains("merge @3 [3] k (5 bytes)"), "{text}");
     let text = inspect::manifest_file(&env, Path::new(DIR)).expect("described").to_string();
     assert!(text.contains("merge_operator [3] \"apart\""), "{text}");
 

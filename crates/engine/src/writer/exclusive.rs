@@ -306,6 +306,8 @@ impl Writer {
 
     /// Takes the next sequence number for entries that are not logged.
     fn reserve_seq(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<SeqNo> {
+        // A write that has failed may have used the number in the log.
+        self.lifecycle.check_writable()?;
         let seq = writing.last_seq.next();
         debug_assert!(self.reads.visible() < seq, "a sequence number is visible before it is reserved");
         if !self.settings.no_wal {

@@ -1,8 +1,9 @@
-//! Tests of operands of merge operators in a table: the feature bit that keeps builds away that do
-//! not know them, and the damage that no checksum reveals.
+//! Tests of operands of merge operators and of expiring entries in a table: the feature bits that
+//! keep builds away that do not know them, and the damage that no checksum reveals.
 
 use super::*;
-use crate::format::FEATURE_OPERANDS;
+use crate::format::{FEATURE_EXPIRY, FEATURE_OPERANDS};
+use shamba_key::Expiry;
 
 const FOOTER_BYTES: usize = 256;
 const REQUIRED_AT: usize = 196;
@@ -57,11 +58,11 @@ fn a_table_states_operands_only_when_it_has_them() {
 fn a_build_that_does_not_know_a_feature_refuses_the_table_by_name() {
     // As a build without operands refuses the bit of operands.
     let rig = rig(&[row("k", 1, "v")]);
-    require(&rig, FEATURE_OPERANDS << 1);
+    require(&rig, FEATURE_EXPIRY << 1);
     let error = rig.open().expect_err("unknown");
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("000007.sst") && text.contains("unknown required table features 0x4"), "{text}");
+    assert!(text.contains("000007.sst") && text.contains("unknown required table features 0x8"), "{text}");
 }
 
 #[test]
@@ -94,4 +95,31 @@ fn bytes_that_are_no_operand_are_damage_to_a_check_and_a_gap_to_a_salvage() {
     let stored = vec![0; MAX_OPERAND_BYTES + 2];
     let found = faults(&rig(&[operand_row("k", 9, &stored)]));
     assert!(found[0].contains("an operand of 65536 bytes"), "{found:?}");
+}
+
+#[test]
+fn a_table_states_expiring_entries_only_when_it_has_them() {
+    let expiring =
+        |key: &str, ms: u64| Row { kind: EntryKind::PutWithExpiry, ..row(key, 1, Expiry(ms).encode(b"v")) };
+    let rig = rig(&[row("a", 1, "v"), expiring("b", 2_000), expiring("c", 1_000)]);
+    assert_eq!((required(&rig), faults(&rig)), (FEATURE_EXPIRY, vec![]));
+    let table = rig.open().expect("opened");
+    let told = table.summary().expiring.expect("two");
+    assert_eq!((told.count, told.first(), told.last()), (2, Expiry(1_000), Expiry(2_000)));
+    assert_eq!((told.bytes, told.of_bytes), (20, 22));
+    let entry = rig.get(&table, b"b", SeqNo::MAX).expect("a get").expect("an entry");
+    assert_eq!((entry.kind, &entry.value[..]), (EntryKind::PutWithExpiry, &Expiry(2_000).encode(b"v")[..]));
+    require(&rig, 0);
+    let found = faults(&rig);
+    assert!(found[0].contains("entry 1: an expiry time in a table whose footer states none"), "{found:?}");
+}
+
+#[test]
+fn an_expiring_entry_without_a_whole_expiry_is_damage_to_a_check_and_a_gap_to_a_salvage() {
+    let short = Row { kind: EntryKind::PutWithExpiry, ..row("k", 9, "7 bytes") };
+    let rig = rig(&[row("a", 1, "v"), short]);
+    let found = faults(&rig);
+    assert!(found[0].contains("entry 1: a value with an expiry time has 7 bytes"), "{found:?}");
+    let (rows, gaps, _) = salvage::salvaged(&rig, None).expect("opened");
+    assert_eq!((rows.len(), gaps.len()), (0, 1));
 }

@@ -367,7 +367,7 @@ struct Recovery<'a> {
 /// Checks that a checkpoint that can be opened is complete.
 fn check_copy(recording: &Recording, image: &SimFs) -> Result<(), String> {
     let disk = image.crash(u64::MAX, &CrashPolicy::All);
-    let env = Env::deterministic(Arc::new(disk), 5);
+    let env = later(Env::deterministic(Arc::new(disk), 5));
     let db = recording.vector.builder(Path::new(COPY), &env).open().map_err(failed("open"))?;
     let spaces = Spaces::existing(db).map_err(failed("keyspace"))?;
     let found = compared(spaces.dump().map_err(failed("scan"))?, &recording.dropped);
@@ -380,7 +380,7 @@ fn check_copy(recording: &Recording, image: &SimFs) -> Result<(), String> {
 /// Checks that a read-only open sees the recovered state and changes nothing.
 fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result<(), String> {
     let disk = image.crash(u64::MAX, &CrashPolicy::All);
-    let env = Env::deterministic(Arc::new(disk.clone()), 4);
+    let env = later(Env::deterministic(Arc::new(disk.clone()), 4));
     let opened = vector.builder(Path::new(HOME), &env).read_only(true).open();
     let checked = match opened {
         // No database was created yet.
@@ -400,7 +400,7 @@ fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result
 
 fn open(vector: &Vector, disk: &SimFs, life: u64) -> Result<Spaces, String> {
     // A different seed for each life, as with real randomness: birth ids must not repeat.
-    let env = Env::deterministic(Arc::new(disk.clone()), mixed(0xc4a5, life));
+    let env = later(Env::deterministic(Arc::new(disk.clone()), mixed(0xc4a5, life)));
     let db = vector.builder(Path::new(HOME), &env).open().map_err(failed("open"))?;
     Spaces::existing(db).map_err(failed("keyspace"))
 }
@@ -468,4 +468,11 @@ fn context_key(vector: &Vector, dropped: &[&str]) -> u64 {
 fn policy_name(policy: &CrashPolicy) -> String {
     let text = format!("{policy:?}");
     text.split([' ', '(']).next().unwrap_or_default().to_owned()
+}
+
+/// An environment whose clock shows a later time than the life did that has crashed: with one that
+/// was set back, entries that had expired since the last edit of the manifest would be there again.
+fn later(env: Env) -> Env {
+    env.clock.sleep_us(24 * 60 * 60 * 1_000_000);
+    env
 }

@@ -163,6 +163,14 @@ impl KeyspaceCore {
         self.fifo.store(fifo);
     }
 
+    /// Sets the noted times of a FIFO keyspace, unless its limits have changed.
+    pub fn note_fifo(&self, noted: &Arc<FifoState>) {
+        self.fifo.rcu(|known| match known {
+            Some(known) if known.limits == noted.limits => Some(Arc::clone(noted)),
+            other => other.clone(),
+        });
+    }
+
     /// Whether compactions keep level 0 small, and the tree in its shape.
     pub fn has_levels(&self) -> bool {
         self.may_compact() && self.fifo.load().is_none()

@@ -61,19 +61,20 @@ impl std::fmt::Debug for ChangeBatch {
 }
 
 impl ChangeBatch {
-    /// A batch whose keyspaces have the names that `name_of` returns.
+    /// A batch whose keyspaces have the names that `name_of` returns; without one for those whose
+    /// operations have no effect. `None` if no operation has one.
     pub(super) fn new(
         epoch: u64,
         batch: CommittedBatch,
-        mut name_of: impl FnMut(KeyspaceId) -> Arc<str>,
-    ) -> Self {
+        mut name_of: impl FnMut(KeyspaceId) -> Option<Arc<str>>,
+    ) -> Option<Self> {
         let mut names: Vec<(KeyspaceId, Arc<str>)> = Vec::new();
         for (id, _) in encoded_ops(&batch.encoded) {
             if names.iter().all(|(known, _)| *known != id) {
-                names.push((id, name_of(id)));
+                names.extend(name_of(id).map(|name| (id, name)));
             }
         }
-        Self { epoch, batch, names: names.into() }
+        (!names.is_empty()).then(|| Self { epoch, batch, names: names.into() })
     }
 
     /// The position after the batch.
@@ -86,18 +87,19 @@ impl ChangeBatch {
         self.batch.first_seq.0
     }
 
-    /// Number of operations.
+    /// Number of operations, those without effect included.
     #[allow(clippy::len_without_is_empty, reason = "a batch is never empty")]
     pub fn len(&self) -> u64 {
         self.batch.last_seq.0 - self.batch.first_seq.0 + 1
     }
 
-    /// The operations in their order, each with the name of its keyspace. The name is empty if
-    /// the keyspace was dropped by a version of this library that does not record drops.
+    /// The operations in their order, each with the name of its keyspace. Those of a keyspace that
+    /// was dropped before the batch have no effect, and are left out; so are those of one that a
+    /// version of this library has dropped which does not record it.
     pub fn operations(&self) -> impl Iterator<Item = (&str, ChangeOp<'_>)> {
-        encoded_ops(&self.batch.encoded).map(|(id, op)| {
-            let name = self.names.iter().find(|(known, _)| *known == id).map_or("", |(_, name)| name);
-            (name, ChangeOp::of(op))
+        encoded_ops(&self.batch.encoded).filter_map(|(id, op)| {
+            let (_, name) = self.names.iter().find(|(known, _)| *known == id)?;
+            Some((&**name, ChangeOp::of(op)))
         })
     }
 }

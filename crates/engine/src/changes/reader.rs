@@ -168,8 +168,9 @@ impl ChangeReader {
     /// The change that a batch is; none for one without effect.
     fn change_of(&mut self, batch: CommittedBatch) -> Option<Change> {
         let Some(keyspace) = reserves(&batch) else {
-            let (epoch, core, names) = (self.epoch, &self.core, &mut self.names);
-            return Some(Change::Batch(ChangeBatch::new(epoch, batch, |id| name_of(core, names, id))));
+            let (epoch, core, last_seq) = (self.epoch, &self.core, batch.last_seq);
+            let names = |id| name_at(core, id, last_seq);
+            return ChangeBatch::new(epoch, batch, names).map(Change::Batch);
         };
         let position = ChangePosition { epoch: self.epoch, sequence: batch.last_seq.0 };
         // The edit was installed before the sequence number became visible.
@@ -208,6 +209,18 @@ impl ChangeReader {
 fn reserves(batch: &CommittedBatch) -> Option<KeyspaceId> {
     let (keyspace, op) = encoded_ops(&batch.encoded).next()?;
     matches!(op, OpRef::RangeDelete { start: b"", end: Some(b"") }).then_some(keyspace)
+}
+
+/// The name of a keyspace that a batch which ends at `seq` writes to; `None` if it had been dropped
+/// before.
+fn name_at(core: &Core, id: KeyspaceId, seq: SeqNo) -> Option<Arc<str>> {
+    if let Some(keyspace) = core.catalog.keyspace(id) {
+        return Some(Arc::from(keyspace.name.as_str()));
+    }
+    core.catalog.with_state(|state| {
+        let (dropped, name) = state?.history.dropped(id)?;
+        (dropped > seq).then(|| Arc::from(name))
+    })
 }
 
 /// The name of a keyspace, also of one that was dropped; empty if it is not known.

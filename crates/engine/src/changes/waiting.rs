@@ -52,11 +52,13 @@ impl Alarm {
     pub(super) fn wait(self: &Arc<Self>, writer: &Writer, awaited: Awaited, timeout: Duration) {
         let mut timeout = timeout;
         let is_durable = writer.durable().has(awaited.durable);
-        if !is_durable && !std::mem::replace(&mut self.state.lock().waits_for_durable, true) {
+        // Also for a number to come: the end of the database, or of its writes, calls it.
+        let durable = awaited.durable.max(writer.durable().seq().next());
+        if !std::mem::replace(&mut self.state.lock().waits_for_durable, true) {
             let alarm = Arc::clone(self);
             // The outcome does not matter: the stream looks for itself.
             let wake = Box::new(move |_| alarm.wake(|state| state.waits_for_durable = false));
-            writer.durable().when(awaited.durable, wake);
+            writer.durable().when(durable, wake);
         }
         // What is durable and not visible will be so when its writer has ended.
         let visible_after = awaited.visible_after.or(is_durable.then(|| SeqNo(awaited.durable.0 - 1)));

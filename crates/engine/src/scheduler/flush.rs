@@ -17,6 +17,7 @@ use crate::event::Event;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::WorkCounters;
+use crate::options::fifo::FifoState;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::statistics::SavedStatistics;
@@ -129,12 +130,14 @@ impl Flusher {
                 edit.history.extend(self.catalog.obsolete_below(generation.next_log));
             }
             for (keyspace, uses) in outputs {
-                if !state.keyspaces.contains_key(&keyspace) {
+                let Some(recorded) = state.keyspaces.get(&keyspace) else {
                     self.catalog.mark_tables_obsolete(uses.into_iter().map(|table| table.meta));
                     continue;
-                }
+                };
                 if let Some(keyspace) = self.catalog.keyspace(keyspace) {
-                    if let Some(fifo) = keyspace.fifo().filter(|fifo| fifo.limits.max_age().is_some()) {
+                    // Those recorded: they may have changed since the flush began.
+                    let fifo = FifoState::read(&recorded.settings)?;
+                    if let Some(fifo) = fifo.filter(|fifo| fifo.limits.max_age().is_some()) {
                         let fifo = fifo.noted(generation.last_seq, self.env.clock.unix_ms());
                         edit.keyspace_settings.push((keyspace.id, fifo.pairs()));
                         timed.push((Arc::clone(&keyspace), Arc::new(fifo)));
@@ -150,7 +153,7 @@ impl Flusher {
         })?;
         drop(records);
         for (keyspace, fifo) in timed {
-            keyspace.set_fifo(Some(fifo));
+            keyspace.note_fifo(&fifo);
         }
         for log in &generation.log_files {
             self.catalog.mark_log_obsolete(log.clone());

@@ -175,7 +175,9 @@ impl Writer {
         }
         let before = (keyspace.may_compact(), keyspace.has_levels());
         keyspace.set_filtering(filtering);
-        keyspace.set_fifo(fifo);
+        if fifo != known {
+            keyspace.set_fifo(fifo);
+        }
         if (keyspace.may_compact(), keyspace.has_levels()) != before {
             self.pressure_changed();
             if let Some(background) = self.background.get() {

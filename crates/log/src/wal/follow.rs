@@ -103,23 +103,31 @@ impl LogFollower {
         let window = FileWindow::open(&self.env, &self.path)?;
         let mut reader = FrameReader::resume(window, self.number.0, self.birth, self.offset);
         let mut bytes = 0;
-        while self.seq < through && bytes <= bytes_max {
+        // After an error the next call begins where this one has begun: nothing is skipped.
+        let (mut offset, mut seq) = (self.offset, self.seq);
+        while seq < through && bytes <= bytes_max {
             let record = match reader.next()? {
                 FrameStep::Record(record) => record,
-                FrameStep::End => return Ok(Some("it ends here".to_owned())),
-                FrameStep::Damage { detail, .. } => return Ok(Some(detail)),
+                FrameStep::End => {
+                    (self.offset, self.seq) = (offset, seq);
+                    return Ok(Some("it ends here".to_owned()));
+                }
+                FrameStep::Damage { detail, .. } => {
+                    (self.offset, self.seq) = (offset, seq);
+                    return Ok(Some(detail));
+                }
             };
             if record.kind != RecordKind::Data {
-                self.offset = record.end;
+                offset = record.end;
                 continue;
             }
             let corrupt = |detail| Error::corruption(&self.path, record.offset, "batch", detail);
-            let view = RecordView::decode(&record.payload, self.seq).map_err(corrupt)?;
-            if view.first_seq() != self.seq.next() {
-                let (first, due) = (view.first_seq(), self.seq.next());
+            let view = RecordView::decode(&record.payload, seq).map_err(corrupt)?;
+            if view.first_seq() != seq.next() {
+                let (first, due) = (view.first_seq(), seq.next());
                 return Err(corrupt(format!("it begins with sequence number {first}, expected {due}")));
             }
-            let mut last_seq = self.seq;
+            let mut last_seq = seq;
             for batch in view.batches() {
                 last_seq = batch.last_seq();
                 if last_seq > through {
@@ -131,10 +139,11 @@ impl LogFollower {
             }
             if last_seq > through {
                 // The caller skips those batches of the record that it has when it reads it again.
-                return Ok(None);
+                break;
             }
-            (self.offset, self.seq) = (record.end, last_seq);
+            (offset, seq) = (record.end, last_seq);
         }
+        (self.offset, self.seq) = (offset, seq);
         Ok(None)
     }
 

@@ -144,9 +144,14 @@ impl History {
 
     /// The name of a keyspace that was dropped.
     pub fn dropped_name(&self, keyspace: KeyspaceId) -> Option<&str> {
+        self.dropped(keyspace).map(|(_, name)| name)
+    }
+
+    /// The sequence number at which a keyspace was dropped, and its name.
+    pub fn dropped(&self, keyspace: KeyspaceId) -> Option<(SeqNo, &str)> {
         self.0.iter().find_map(|entry| match entry {
-            HistoryEntry::Dropped { keyspace: dropped, name, .. } if *dropped == keyspace => {
-                Some(name.as_str())
+            HistoryEntry::Dropped { seq, keyspace: dropped, name } if *dropped == keyspace => {
+                Some((*seq, name.as_str()))
             }
             _ => None,
         })

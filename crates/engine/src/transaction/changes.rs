@@ -17,7 +17,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `Invalid` for a key over 65,535 bytes or a value over 256 MiB, and when the transaction
-    /// exceeds its memory ([`TransactionOptions::memory_bytes`]); the write is not in it then. The
+    /// exceeds its memory (`TransactionOptions::memory_bytes`); the write is not in it then. The
     /// same holds for all writes.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let keyspace = self.db().default_keyspace();
@@ -98,12 +98,12 @@ impl Transaction {
         self.write(keyspace.core().id, OpRef::Delete { key: key.as_ref() })
     }
 
-    /// Adds an operand to `key` ([`Db::merge`]). Reads nothing, so no other write of the key is a
+    /// Adds an operand to `key` (`Db::merge`). Reads nothing, so no other write of the key is a
     /// conflict, unless the transaction reads it as well. After a put or delete of the key in this
     /// transaction the operator is applied at once.
     ///
     /// # Errors
-    /// As [`Self::put`] and [`Db::merge`]; after an own put or delete as [`Db::get`] of a key with
+    /// As [`Self::put`] and `Db::merge`; after an own put or delete as `Db::get` of a key with
     /// operands.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_op(&self.keyspace.clone(), key.as_ref(), operand.as_ref())

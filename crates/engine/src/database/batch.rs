@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::catalog::KeyspaceCore;
 use crate::database::ticket::Ticket;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
@@ -55,11 +56,8 @@ impl Batch {
 
     /// Sets `key` to `value` in the default keyspace.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        let expiry = self.db.core().writer.expiry(&self.db.keyspace, None);
         let (key, value) = (key.as_ref(), value.as_ref());
-        let added = expiry.and_then(|expiry| {
-            with_put(key, value, expiry, |op| self.operations.push(KeyspaceId::DEFAULT, op))
-        });
+        let added = push_put(&mut self.operations, &self.db, &self.db.keyspace, (key, value), None);
         self.remember(added)
     }
 
@@ -105,10 +103,8 @@ impl Batch {
         value: &[u8],
         time_to_live: Option<Duration>,
     ) -> &mut Self {
-        let checked = self.check(keyspace);
-        let expiry = checked.and_then(|()| self.db.core().writer.expiry(keyspace.core(), time_to_live));
-        let added = expiry.and_then(|expiry| {
-            with_put(key, value, expiry, |op| self.operations.push(keyspace.core().id, op))
+        let added = self.check(keyspace).and_then(|()| {
+            push_put(&mut self.operations, &self.db, keyspace.core(), (key, value), time_to_live)
         });
         self.remember(added)
     }
@@ -313,4 +309,16 @@ impl Batch {
         }
         self
     }
+}
+
+/// Adds a put of `key` and `value` in `keyspace`, whose time to live holds if none is given.
+fn push_put(
+    operations: &mut Operations,
+    db: &Db,
+    keyspace: &KeyspaceCore,
+    (key, value): (&[u8], &[u8]),
+    time_to_live: Option<Duration>,
+) -> Result<()> {
+    let expiry = db.core().writer.expiry(keyspace, time_to_live)?;
+    with_put(key, value, expiry, |op| operations.push(keyspace.id, op))
 }

@@ -76,8 +76,14 @@ fn fold(
     (snapshots, tombstones): (&[SeqNo], &FragmentedTombstones),
     below: &[KeyRange],
 ) -> (Vec<Row>, u64) {
-    let mut entries = Rows::new(rows.to_vec());
     let mut folding = Folding::new(Retention::new(snapshots, tombstones, below), merging);
+    let output = written(rows, &mut folding);
+    (output, folding.failed())
+}
+
+/// The rows that `folding` writes of `rows`.
+fn written(rows: &[Row], folding: &mut Folding<'_>) -> Vec<Row> {
+    let mut entries = Rows::new(rows.to_vec());
     let mut written = Written::default();
     entries.seek_to_first().expect("rows");
     while entries.valid() {
@@ -86,7 +92,7 @@ fn fold(
     }
     folding.finish(&mut written).expect("no output fails");
     assert_eq!(folding.written(), written.0.len() as u64);
-    (written.0, folding.failed())
+    written.0
 }
 
 /// The value that a reader at `seq` sees of a key: operands of `rows`, then of those `below`.
@@ -280,18 +286,10 @@ fn filtered(
     let filtering = Filtering::with(Arc::new(ByValue));
     let digest = DigestFn::new(DigestKind::Xxh3, 0);
     let run = FilterRun::new(&filtering, digest, 3, snapshots);
-    let mut entries = Rows::new(rows.to_vec());
     let folding = Folding::new(Retention::new(snapshots, tombstones, below), merging);
     let mut folding = folding.with_filter(run);
-    let mut written = Written::default();
-    entries.seek_to_first().expect("rows");
-    while entries.valid() {
-        folding.take(&entries, &mut written).expect("no input or output fails");
-        entries.next().expect("rows");
-    }
-    folding.finish(&mut written).expect("no output fails");
-    assert_eq!(folding.written(), written.0.len() as u64);
-    (written.0, folding.into_filter_changes())
+    let output = written(rows, &mut folding);
+    (output, folding.into_filter_changes())
 }
 
 #[test]

@@ -50,9 +50,10 @@ impl FilterBits {
 
     /// Allocation rule of a keyspace under the design `target`.
     pub fn rule_under(&self, keyspace: &KeyspaceCore, target: &TreeDesign) -> Rule {
-        let budget = match target.filter_memory_bytes {
-            None => Budget::BitsPerKey(target.design.bits_per_key),
-            Some(bytes) => Budget::Bits(self.part_of_keyspace(keyspace, bytes.saturating_mul(8))),
+        let budget = match (keyspace.overrides().bits_per_key, target.filter_memory_bytes) {
+            (Some(bits), _) => Budget::BitsPerKey(bits),
+            (None, None) => Budget::BitsPerKey(target.design.bits_per_key),
+            (None, Some(bytes)) => Budget::Bits(self.part_of_keyspace(keyspace, bytes.saturating_mul(8))),
         };
         Rule {
             allocation: target.allocation,
@@ -66,11 +67,12 @@ impl FilterBits {
     pub fn layout(&self) -> FilterLayout {
         let live = self.settings.live.get().tree;
         let bytes = live.filter_memory_bytes.unwrap_or_else(|| {
-            let entries = |keyspace: &Arc<KeyspaceCore>| -> u64 {
-                keyspace.load().version.tables().map(|(_, _, table)| table.meta.entries).sum()
+            let bits = |keyspace: &Arc<KeyspaceCore>| -> f64 {
+                let entries: u64 =
+                    keyspace.load().version.tables().map(|(_, _, table)| table.meta.entries).sum();
+                entries as f64 * keyspace.overrides().bits_per_key.unwrap_or(live.design.bits_per_key)
             };
-            let entries: u64 = self.catalog.keyspaces().values().map(entries).sum();
-            (entries as f64 * live.design.bits_per_key / 8.0) as u64
+            (self.catalog.keyspaces().values().map(bits).sum::<f64>() / 8.0) as u64
         });
         self.settings.filter_layout_for(bytes)
     }
@@ -114,12 +116,15 @@ impl FilterBits {
         }
     }
 
-    /// Share of one keyspace in `whole`, by its entries in tables.
+    /// Share of one keyspace in `whole`, by its entries in tables. Keyspaces with bits of their own
+    /// have none.
     fn part_of_keyspace(&self, keyspace: &KeyspaceCore, whole: u64) -> u64 {
         let entries = |keyspace: &KeyspaceCore| -> u64 {
             keyspace.load().version.tables().map(|(_, _, table)| live_entries(table)).sum()
         };
-        let all: u64 = self.catalog.keyspaces().values().map(|keyspace| entries(keyspace)).sum();
+        let keyspaces = self.catalog.keyspaces();
+        let sharing = keyspaces.values().filter(|of| of.overrides().bits_per_key.is_none());
+        let all: u64 = sharing.map(|keyspace| entries(keyspace)).sum();
         if all == 0 {
             return whole;
         }

@@ -22,6 +22,7 @@ mod declare;
 pub(crate) mod experimental;
 pub(crate) mod fifo;
 pub(crate) mod keyspace;
+pub(crate) mod overrides;
 pub(crate) mod settings;
 pub(crate) mod table;
 #[cfg(test)]

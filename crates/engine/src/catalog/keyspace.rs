@@ -19,6 +19,7 @@ use shamba_tree::view::{View, ViewSource};
 use crate::catalog::published::Published;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::fifo::FifoState;
+use crate::options::overrides::Overrides;
 
 /// The time to live of what never expires.
 const FOR_EVER: u64 = u64::MAX;
@@ -29,6 +30,7 @@ pub(crate) struct KeyspaceCore {
     pub name: String,
     view: Published<View>,
     prefix: Published<Option<Prefix>>,
+    overrides: Published<Overrides>,
     pub dropped: AtomicBool,
     /// Milliseconds that entries live unless their write says otherwise; [`FOR_EVER`] without a
     /// limit.
@@ -56,6 +58,7 @@ impl KeyspaceCore {
             name,
             view,
             prefix: Published::new(None),
+            overrides: Published::new(Overrides::default()),
             dropped: AtomicBool::new(false),
             time_to_live_ms: AtomicU64::new(FOR_EVER),
             closed,
@@ -78,6 +81,21 @@ impl KeyspaceCore {
     /// Sets the prefix extractor.
     pub fn set_prefix(&self, prefix: Option<Prefix>) {
         self.prefix.replace(|_| prefix);
+    }
+
+    /// The same keyspace, with these settings of its own.
+    pub fn with_overrides(self, overrides: Overrides) -> Self {
+        Self { overrides: Published::new(overrides), ..self }
+    }
+
+    /// The settings of its tree that replace those of the database.
+    pub fn overrides(&self) -> Arc<Overrides> {
+        self.overrides.load_full()
+    }
+
+    /// Sets them, for tables that are written from now on.
+    pub fn set_overrides(&self, overrides: Overrides) {
+        self.overrides.replace(|_| overrides);
     }
 
     /// A placeholder for a keyspace of another database: every use fails with an error that says

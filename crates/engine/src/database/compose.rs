@@ -27,9 +27,10 @@ use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
 use crate::options::fifo::FifoState;
 use crate::options::keyspace::{
-    GivenOptions, KeyspaceOptions, fifo_for, filter_for, operator_for, prefix_for, recorded_prefix,
-    time_to_live_of,
+    GivenOptions, KeyspaceOptions, fifo_for, filter_for, operator_for, overrides_for, prefix_for,
+    recorded_prefix, time_to_live_of,
 };
+use crate::options::overrides::Overrides;
 use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
@@ -201,7 +202,11 @@ fn keyspaces(
         let time_to_live =
             time_to_live.map_or_else(|| time_to_live_of(&name, &recorded.settings), |it| Ok(Some(it)))?;
         let prefix = prefix_for(&name, recorded_prefix(&recorded.settings), given.get(&name))?;
-        let keyspace = KeyspaceCore::new(*id, name, version, memtable, merging, closed).with_prefix(prefix);
+        let overrides = Overrides::recorded(&recorded.settings);
+        let overrides = overrides_for(&name, &overrides, given.get(&name))?;
+        let keyspace = KeyspaceCore::new(*id, name, version, memtable, merging, closed)
+            .with_prefix(prefix)
+            .with_overrides(overrides);
         keyspace.set_time_to_live(time_to_live);
         keyspace.set_filtering(filtering);
         let fifo = FifoState::read(&recorded.settings)?.map(Arc::new);

@@ -34,7 +34,7 @@ use crate::database::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::key_range::{KeyRange, PrefixRange};
-use crate::metrics::Stats;
+use crate::metrics::{Stats, TableStats};
 use crate::options::fifo::Fifo;
 use crate::options::keyspace::KeyspaceOptions;
 use crate::reads::cursor::{Cursor, Iter, Keys};
@@ -351,7 +351,7 @@ impl Db {
     /// The error of the flush or of a compaction; `Unsupported`, after the other keyspaces were
     /// compacted, for a keyspace whose compaction filter this open was not given.
     pub fn compact(&self) -> Result<()> {
-        self.core().scheduler.compact_now()
+        self.core().scheduler.compact_now(None)
     }
 
     /// Rewrites in place every table whose filter has a stale size: another number of bits per key
@@ -525,6 +525,26 @@ impl Keyspace {
     /// How long its entries live unless their write says otherwise; `None` without a limit.
     pub fn time_to_live(&self) -> Option<Duration> {
         self.keyspace.time_to_live()
+    }
+
+    /// The tables of the keyspace and their filters as written, newest run first.
+    pub fn tables(&self) -> Vec<TableStats> {
+        introspect::tables(&self.keyspace)
+    }
+
+    /// Flushes, then compacts this keyspace into one run, and waits; as [`Db::compact`] for all.
+    ///
+    /// # Errors
+    /// As [`Db::compact`]; `Invalid` if the keyspace was dropped.
+    pub fn compact(&self) -> Result<()> {
+        self.keyspace.check_usable()?;
+        self.database().scheduler.compact_now(Some(self.keyspace.id))
+    }
+
+    /// The options of the tree that the keyspace has for itself, by the names of the database's
+    /// ([`KeyspaceOptions::compression`] and its neighbours).
+    pub fn own_options(&self) -> Vec<(&'static str, String)> {
+        self.keyspace.overrides().own()
     }
 
     /// The prefix extractor of tables that are written from now on

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shamba_key::Prefix;
+use shamba_model::MergePolicy;
+use shamba_table::Compression;
 use shamba_tree::compaction::filter::{CompactionFilter, Filtering};
 use shamba_tree::merging::{MergeOperator, Merging, builtin};
 
@@ -20,6 +22,8 @@ use shamba_key::SeqNo;
 use shamba_tree::version::Pairs;
 
 use super::fifo::{Fifo, FifoState};
+use super::overrides::{AS_DATABASE, Given, Overrides, name_of, pairs_of};
+use super::value::OptionValue;
 use crate::error::{Error, Result};
 
 /// Longest name of a merge operator or a compaction filter.
@@ -44,6 +48,7 @@ pub struct KeyspaceOptions {
     filtering: Option<Arc<Filtering>>,
     removes_filter: bool,
     fifo: Option<Option<Fifo>>,
+    overrides: Given,
 }
 
 /// The name of the keyspace setting that records the time to live, in milliseconds.
@@ -62,6 +67,7 @@ impl std::fmt::Debug for KeyspaceOptions {
             .field("compaction_filter", &filter)
             .field("no_compaction_filter", &self.removes_filter)
             .field("fifo", &self.fifo)
+            .field("tree", &self.overrides)
             .finish()
     }
 }
@@ -95,12 +101,14 @@ impl KeyspaceOptions {
         self.time_to_live
     }
 
-    /// Time to live and prefix extractor, each of `first`, or else of `second`.
+    /// Time to live, prefix extractor and settings of the tree, each of `first`, or else of
+    /// `second`.
     pub(crate) fn first_given(first: Option<&Self>, second: Option<&Self>) -> Self {
         let of = [first, second];
         Self {
             time_to_live: of.iter().find_map(|options| options.as_ref()?.time_to_live),
             prefix: of.iter().find_map(|options| options.as_ref()?.prefix),
+            overrides: of.iter().rev().flatten().flat_map(|options| options.overrides.clone()).collect(),
             ..Self::default()
         }
     }
@@ -110,7 +118,8 @@ impl KeyspaceOptions {
         let text =
             |it: Duration| u64::try_from(it.as_millis()).map_or(NO_LIMIT.to_owned(), |ms| ms.to_string());
         let time_to_live = self.time_to_live.map(|it| (TIME_TO_LIVE.to_owned(), text(it)));
-        time_to_live.into_iter().chain(self.prefix.map(prefix_setting)).collect()
+        let others = self.prefix.map(prefix_setting).into_iter().chain(pairs_of(&self.overrides));
+        time_to_live.into_iter().chain(others).collect()
     }
 
     /// [`Self::merge_operator`] by the name of a built-in one, such as `shamba.add-u64`.
@@ -230,6 +239,77 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Compression of the data blocks of the keyspace, as [`crate::Builder::compression`] for the
+    /// database: by level from level 0; the last one holds for deeper levels.
+    ///
+    /// This and the other options of the tree are recorded, can be changed at any time, and hold
+    /// for tables that are written from then on. [`Self::set_option`] with `database` gives the
+    /// database's again.
+    ///
+    /// ```
+    /// # fn main() -> shamba::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// use shamba::{Compression, KeyspaceOptions, MergePolicy};
+    ///
+    /// // Written often and read rarely.
+    /// let of_logs = KeyspaceOptions::new()
+    ///     .compression(Compression::Lz4)
+    ///     .bits_per_key(4.0)
+    ///     .merge_policy(MergePolicy::Tiering);
+    /// let logs = db.keyspace_with("logs", of_logs)?;
+    /// assert_eq!(logs.own_options().len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compression(self, by_level: impl Into<Vec<Compression>>) -> Self {
+        self.with_override("compression", &by_level.into())
+    }
+
+    /// Mean filter bits per key of the keyspace, in place of its share of the database's
+    /// ([`crate::Builder::bits_per_key`]).
+    #[must_use]
+    pub fn bits_per_key(self, bits: f64) -> Self {
+        self.with_override("bits-per-key", &bits)
+    }
+
+    /// Maximum size of its data blocks, uncompressed: 64 to 4,096 bytes.
+    #[must_use]
+    pub fn block_bytes(self, bytes: usize) -> Self {
+        self.with_override("block-size", &bytes)
+    }
+
+    /// Target size of its table files, larger if the number of open tables requires it.
+    #[must_use]
+    pub fn file_size(self, bytes: u64) -> Self {
+        self.with_override("file-size", &bytes)
+    }
+
+    /// Merge policy of its tree, at the size ratio of the database.
+    #[must_use]
+    pub fn merge_policy(self, policy: MergePolicy) -> Self {
+        self.with_override("policy", &policy)
+    }
+
+    /// Gives an option of the tree as text, by the name that the database's option has:
+    /// `compression`, `bits-per-key`, `block-size`, `file-size` or `policy`. The value `database`
+    /// gives the database's again.
+    ///
+    /// # Errors
+    /// `Invalid` for another name. A wrong value is an error of the call that is given these
+    /// options.
+    pub fn set_option(mut self, name: &str, value: &str) -> Result<Self> {
+        let text = Some(value.to_owned()).filter(|text| text != AS_DATABASE);
+        self.overrides.insert(name_of(name)?, text);
+        Ok(self)
+    }
+
+    fn with_override(mut self, name: &'static str, value: &impl OptionValue) -> Self {
+        self.overrides.insert(name, Some(value.print()));
+        self
+    }
+
     /// The limits of a FIFO keyspace that are given; `Some(None)`: it is to be none.
     ///
     /// # Errors
@@ -322,6 +402,18 @@ pub(crate) fn prefix_for(
         Error::invalid(format!("the prefix extractor of keyspace {keyspace:?}: {detail}"))
     })?;
     Ok(prefix)
+}
+
+/// The settings of the tree of `keyspace`, which has `known`, after it is given `given`.
+///
+/// # Errors
+/// As [`Overrides::and`].
+pub(crate) fn overrides_for(
+    keyspace: &str,
+    known: &Overrides,
+    given: Option<&KeyspaceOptions>,
+) -> Result<Overrides> {
+    given.map_or_else(|| Ok(known.clone()), |given| known.and(keyspace, &given.overrides))
 }
 
 /// The prefix extractor that `recorded` has. One of a later version is as none.

@@ -100,6 +100,31 @@ const AUTO_BLOCKED_PART: u64 = 6;
 /// MiB.
 const TABLE_BYTES_MIN: u64 = 2 << 20;
 
+/// Checks the compression by level.
+///
+/// # Errors
+/// `Invalid` without any; `Unsupported` for one that is not part of this build.
+pub(crate) fn check_compression(by_level: &[Compression]) -> Result<()> {
+    if by_level.is_empty() {
+        return Err(Error::invalid("compression needs a kind for at least one level"));
+    }
+    match by_level.iter().find(|kind| !kind.is_built()) {
+        None => Ok(()),
+        Some(kind) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "compression {kind} is not part of this build: enable the feature \"{kind}\" of shamba, or choose another"
+            ),
+        )),
+    }
+}
+
+/// The compression of `level`: the last one holds for deeper levels.
+pub(crate) fn compression_for(by_level: &[Compression], level: u32) -> Compression {
+    let last = by_level.len().saturating_sub(1);
+    by_level.get((level as usize).min(last)).copied().unwrap_or(Compression::None)
+}
+
 impl Settings {
     /// Checks that every value is within its bounds.
     ///
@@ -114,17 +139,7 @@ impl Settings {
                 l0.hard_runs, l0.soft_runs, l0.trigger_runs
             )));
         }
-        if self.compression.is_empty() {
-            return Err(Error::invalid("compression needs a kind for at least one level"));
-        }
-        if let Some(kind) = self.compression.iter().find(|kind| !kind.is_built()) {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "compression {kind} is not part of this build: enable the feature \"{kind}\" of shamba, or choose another"
-                ),
-            ));
-        }
+        check_compression(&self.compression)?;
         let record_bytes = self.record_cache_bytes.unwrap_or(0);
         if record_bytes > 0 && record_bytes < RecordCache::CAPACITY_BYTES_MIN {
             return Err(Error::invalid(format!(
@@ -198,12 +213,6 @@ impl Settings {
             "writes stop at {hard_runs} runs, before they slow down"
         );
         Level0 { trigger_runs, soft_runs, hard_runs }
-    }
-
-    /// The compression of tables built for `level`.
-    pub fn compression_for(&self, level: u32) -> Compression {
-        let last = self.compression.len().saturating_sub(1);
-        self.compression.get((level as usize).min(last)).copied().unwrap_or(Compression::None)
     }
 
     /// Longest wait of a write without a deadline of its own, in milliseconds; `None` for no bound.

@@ -87,8 +87,9 @@ impl Compactor {
             // Without split keys, slices end at table boundaries.
             table.meta.open().map_or_else(|_| Vec::new(), |reader| reader.split_keys(every_bytes))
         };
-        let (set_bytes, budget_bytes) = (self.settings.table_bytes(), self.settings.budget_bytes());
-        let size = self.memory.table_size();
+        let overrides = keyspace.overrides();
+        let (set_bytes, budget_bytes) = (overrides.table_bytes(&self.settings), self.settings.budget_bytes());
+        let size = self.memory.table_size(&overrides);
         let threads = match compaction_threads(self.env.spawner.as_ref(), &self.settings) {
             roomy if roomy <= unrestricted_compaction_threads(budget_bytes) => roomy,
             affordable => size.threads_for(amount(compaction, version), budget_bytes, affordable),

@@ -270,7 +270,7 @@ impl Flusher {
         level: u32,
         bits: Arc<JobBits>,
     ) -> OutputOptions {
-        let table_size = self.memory.table_size();
+        let table_size = self.memory.table_size(&keyspace.overrides());
         output_options(&self.settings, (keyspace, level), self.reads.digest(), bits, table_size)
     }
 }
@@ -290,14 +290,15 @@ pub(super) fn output_options(
     bits: Arc<JobBits>,
     table_size: TableSize,
 ) -> OutputOptions {
+    let overrides = keyspace.overrides();
     OutputOptions {
         origin: Origin { keyspace: keyspace.id.0, name: keyspace.name.clone() },
         digest,
-        compression: settings.compression_for(level),
+        compression: overrides.compression_for(level, settings),
         filter_layout: bits.layout(),
         bits,
         prefix: keyspace.prefix(),
-        block_bytes: settings.block_bytes,
+        block_bytes: overrides.block_bytes(settings),
         block_tags: settings.block_tags,
         table_size,
         verify: true,

@@ -65,7 +65,7 @@ impl Flusher {
             let expiry = self.writer.expiry(keyspace, None)?;
             if count % SIZED_EVERY_PAIRS == 0 {
                 let (tables, bytes) = output.finished();
-                output.set_table_size(self.memory.table_size_beside(tables, bytes));
+                output.set_table_size(self.memory.table_size_beside(&keyspace.overrides(), tables, bytes));
             }
             match expiry {
                 None => output.add(key, None, seq, EntryKind::Put, value.as_ref())?,

@@ -10,6 +10,7 @@ use shamba_tree::version::TableMeta;
 use super::threads::unrestricted_compaction_threads;
 use crate::error::Result;
 use crate::memory::Reservation;
+use crate::options::overrides::Overrides;
 use crate::options::settings::Settings;
 use crate::residency::ResidencyManager;
 use crate::table_files::output::OutputMemory;
@@ -32,15 +33,20 @@ impl MemoryLink {
         Self { residency, settings, threads }
     }
 
-    /// Table size at which outputs are finished now.
-    pub fn table_size(&self) -> TableSize {
-        self.table_size_beside(0, 0)
+    /// Table size at which outputs of a keyspace with these settings are finished now.
+    pub fn table_size(&self, overrides: &Overrides) -> TableSize {
+        self.table_size_beside(overrides, 0, 0)
     }
 
     /// Table size, counting `count` written tables of `bytes` in total that are in no tree yet.
-    pub fn table_size_beside(&self, count: u64, bytes: u64) -> TableSize {
+    pub fn table_size_beside(&self, overrides: &Overrides, count: u64, bytes: u64) -> TableSize {
         let tables = self.residency.memory().tables().and(count, bytes);
-        TableSize::new(self.settings.table_bytes(), tables, self.settings.budget_bytes(), self.threads)
+        TableSize::new(
+            overrides.table_bytes(&self.settings),
+            tables,
+            self.settings.budget_bytes(),
+            self.threads,
+        )
     }
 
     /// Memory for one slice of a compaction into tables of this size, of an amount in bytes and

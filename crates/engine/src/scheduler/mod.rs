@@ -58,6 +58,7 @@ use crate::catalog::{Catalog, KeyspaceCore};
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
+use crate::options::overrides::Overrides;
 use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::residency::ResidencyManager;
@@ -168,9 +169,9 @@ impl Scheduler {
         self.is_inline
     }
 
-    /// Table size at which outputs are finished now.
+    /// Table size at which outputs of keyspaces without a size of their own are finished now.
     pub fn table_size(&self) -> TableSize {
-        self.memory.table_size()
+        self.memory.table_size(&Overrides::default())
     }
 
     /// Number of compaction threads.
@@ -178,9 +179,10 @@ impl Scheduler {
         threads::compaction_threads(self.spawner.as_ref(), &self.settings)
     }
 
-    /// The policy's rules now. With `is_draining`, even a single run in level 0 is compacted.
-    pub fn rules(&self, is_draining: bool) -> Rules {
-        rules::rules(&self.settings, is_draining)
+    /// The policy's rules in a keyspace now. With `is_draining`, even a single run in level 0 is
+    /// compacted.
+    pub fn rules_in(&self, keyspace: &KeyspaceCore, is_draining: bool) -> Rules {
+        rules::rules_in(keyspace, &rules::rules(&self.settings, is_draining), self.clock.unix_ms())
     }
 
     /// The policy's rules under `design`.
@@ -207,7 +209,8 @@ impl Scheduler {
         let is_idle = self.settings.auto_compaction && self.picker.is_idle(&state);
         let at_rest = Arc::clone(&keyspace.load().version);
         let is_idle = is_idle && keyspace.has_levels();
-        let shape = if is_idle { self.rules(true).check_shape(&at_rest) } else { Ok(()) };
+        let rules = self.rules_in(keyspace, true);
+        let shape = if is_idle { rules.check_shape(&at_rest) } else { Ok(()) };
         (at_rest, shape)
     }
 

@@ -25,7 +25,7 @@ use shamba_tree::version::{Version, live_entries};
 
 use super::job::{Job, Running};
 use super::memory::MemoryLink;
-use super::rules::rules;
+use super::rules::{rules, rules_in};
 use super::state::BackgroundState;
 use super::threads::compaction_threads;
 use super::triggers::triggers;
@@ -107,7 +107,7 @@ impl Picker {
             return self.begin(state, tree, job, f64::INFINITY);
         }
         let next = if is_backing_off { None } else { self.next_job(state, &trees, now_us) };
-        match (next, self.best_running(state, &trees, &rules)) {
+        match (next, self.best_running(state, &trees)) {
             (Some((_, _, score)), Some((running, at))) if score <= running => self.take_slice(state, at),
             (Some((tree, job, score)), _) => self.begin(state, tree, job, score),
             (None, Some((_, at))) => self.take_slice(state, at),
@@ -238,12 +238,12 @@ impl Picker {
     }
 
     /// The running job with the highest score of those that have a slice to take, and its position.
-    fn best_running(&self, state: &BackgroundState, trees: &[Tree], rules: &Rules) -> Option<(f64, usize)> {
+    fn best_running(&self, state: &BackgroundState, trees: &[Tree]) -> Option<(f64, usize)> {
         let score = |running: &Running| {
             let id = running.job.keyspace.id;
             let tree = trees.iter().find(|tree| tree.keyspace.id == id)?;
             let claim = state.claims.get(&id)?.get(running.job.claim)?;
-            let score = running_score(&tree.version, rules, claim);
+            let score = running_score(&tree.version, &tree.rules, claim);
             debug_assert!(!score.is_nan(), "a running job has no score that can be compared");
             Some(score)
         };
@@ -271,7 +271,7 @@ impl Picker {
     ) -> Option<Step> {
         let Tree { keyspace, version, .. } = tree;
         debug_assert!(!score.is_nan(), "a job that begins has no score that can be compared");
-        let size = self.memory.table_size();
+        let size = self.memory.table_size(&keyspace.overrides());
         // A caller who asks for a compaction asks for the filter.
         let is_asked = job.reason == Reason::Manual && tree.rules.rewrites_all;
         let is_drop = job.reason == Reason::Fifo;
@@ -339,16 +339,13 @@ impl Picker {
     pub fn debt_bytes(&self) -> u64 {
         let unflushed = self.sealed.bytes();
         let (keyspaces, rules) = (self.catalog.keyspaces(), rules(&self.settings, true));
-        let unmerged = |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules);
+        let now_ms = self.clock.unix_ms();
+        let unmerged = |keyspace: &Arc<KeyspaceCore>| {
+            debt_bytes(&keyspace.load().version, &rules_in(keyspace, &rules, now_ms))
+        };
         let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
         unflushed + compacted.map(unmerged).sum::<u64>()
     }
-}
-
-/// The policy's rules in a keyspace.
-fn rules_in(keyspace: &KeyspaceCore, rules: &Rules, now_ms: u64) -> Rules {
-    let rewrites_all = keyspace.filtering().is_some_and(|filtering| filtering.is_given());
-    Rules { rewrites_all, fifo: keyspace.fifo().map(|fifo| fifo.rules(now_ms)), ..*rules }
 }
 
 /// Whether flushed tables that could be moved unchanged are joined into fewer ones

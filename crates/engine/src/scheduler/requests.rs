@@ -17,22 +17,24 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
 
 impl Scheduler {
-    /// Flushes, then compacts every keyspace into one run.
+    /// Flushes, then compacts `only` this keyspace, or every one, into one run.
     ///
     /// # Errors The failure that prevents it. `Unsupported` after all other keyspaces were
     /// compacted, for one whose compaction filter is missing.
-    pub fn compact_now(&self) -> Result<()> {
+    pub fn compact_now(&self, only: Option<KeyspaceId>) -> Result<()> {
         self.writer.flush()?;
+        let is_asked = |id: &KeyspaceId| only.is_none_or(|only| only == *id);
         let numbers: Vec<u64> = {
             // Listed under the lock under which a drop withdraws the requests of its keyspace.
             let mut state = self.background.state.lock();
             let keyspaces = self.catalog.keyspaces();
-            let compacted = keyspaces.values().filter(|keyspace| keyspace.may_compact());
-            compacted.map(|keyspace| state.requests.add_full(keyspace.id)).collect()
+            let asked = keyspaces.iter().filter(|(id, keyspace)| is_asked(id) && keyspace.may_compact());
+            asked.map(|(id, _)| state.requests.add_full(*id)).collect()
         };
         self.wait_for_requests(&numbers)?;
         let keyspaces = self.catalog.keyspaces();
-        match keyspaces.values().find(|keyspace| !keyspace.may_compact()) {
+        let mut asked = keyspaces.iter().filter(|(id, _)| is_asked(id)).map(|(_, keyspace)| keyspace);
+        match asked.find(|keyspace| !keyspace.may_compact()) {
             Some(keyspace) => Err(keyspace.no_filter()),
             None => Ok(()),
         }

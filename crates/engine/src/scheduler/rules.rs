@@ -3,6 +3,7 @@
 use shamba_model::Design;
 use shamba_tree::compaction::policy::Rules;
 
+use crate::catalog::KeyspaceCore;
 use crate::options::settings::Settings;
 
 /// A compaction of this many full tables is long: writers would have to wait for it.
@@ -18,6 +19,13 @@ const SMALL_TABLE_PART: u64 = 4;
 /// The policy's rules now. With `is_draining`, even a single run in level 0 is compacted.
 pub(super) fn rules(settings: &Settings, is_draining: bool) -> Rules {
     rules_of(settings, settings.live.get().tree.design, is_draining)
+}
+
+/// The rules in a keyspace of a database with these rules.
+pub(super) fn rules_in(keyspace: &KeyspaceCore, rules: &Rules, now_ms: u64) -> Rules {
+    let rewrites_all = keyspace.filtering().is_some_and(|filtering| filtering.is_given());
+    let design = keyspace.overrides().design(rules.design);
+    Rules { design, rewrites_all, fifo: keyspace.fifo().map(|fifo| fifo.rules(now_ms)), ..*rules }
 }
 
 /// The policy's rules under `design`.

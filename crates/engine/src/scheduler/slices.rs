@@ -112,7 +112,8 @@ impl Compactor {
             })
             .collect();
         let target = (plan.keyspace.as_ref(), job.target_level);
-        let (bits, table_size) = (Arc::clone(&prepared.bits), self.memory.table_size());
+        let (bits, table_size) =
+            (Arc::clone(&prepared.bits), self.memory.table_size(&plan.keyspace.overrides()));
         let options = output_options(&self.settings, target, self.reads.digest(), bits, table_size);
         let filtering = plan.keyspace.filtering().filter(|_| plan.is_filtered(number));
         let run = |filtering| FilterRun::new(filtering, self.reads.digest(), job.target_level, snapshots);

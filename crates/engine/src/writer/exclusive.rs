@@ -15,8 +15,10 @@ use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::keyspace::{
-    KeyspaceOptions, fifo_for, fifo_pairs, filter_for, operator_for, prefix_for, prefix_setting,
+    KeyspaceOptions, fifo_for, fifo_pairs, filter_for, operator_for, overrides_for, prefix_for,
+    prefix_setting,
 };
+use crate::options::overrides::Overrides;
 use crate::telemetry::hold_events;
 
 impl Writer {
@@ -50,7 +52,9 @@ impl Writer {
             let _writing = self.writing.lock();
             if let Some(keyspace) = find()? {
                 // They are not recorded, and hold for this open.
+                let overrides = overrides_for(name, &keyspace.overrides(), options)?;
                 keyspace.set_prefix(prefix_for(name, keyspace.prefix(), options)?);
+                keyspace.set_overrides(overrides);
                 let filtering = filter_for(name, keyspace.filtering().as_ref(), options)?;
                 if let Some(merging) = new_operator(&keyspace, options)? {
                     keyspace.set_merging(merging);
@@ -89,6 +93,7 @@ impl Writer {
         // What the caller gives comes before what the open was given.
         let given = KeyspaceOptions::first_given(options, of_open);
         let prefix = prefix_for(name, None, Some(&given))?;
+        let overrides = overrides_for(name, &Overrides::default(), Some(&given))?;
         self.begin_expiry_for(&given)?;
         let seq = self.reserve_change(id, &mut writing)?;
         self.catalog.install(&[], Vec::new(), |_| {
@@ -108,7 +113,7 @@ impl Writer {
         let memtable = ChunkedMemtable::new(self.settings.memtable_index);
         let closed = Arc::clone(self.lifecycle.closed_flag());
         let keyspace = KeyspaceCore::new(id, name.to_owned(), version, memtable, merging, closed);
-        let keyspace = keyspace.with_prefix(prefix);
+        let keyspace = keyspace.with_prefix(prefix).with_overrides(overrides);
         keyspace.set_time_to_live(given.given_time_to_live());
         keyspace.set_filtering(filtering);
         keyspace.set_fifo(fifo);
@@ -157,6 +162,11 @@ impl Writer {
         if prefix != keyspace.prefix() {
             edit.keyspace_settings.push((keyspace.id, vec![prefix_setting(prefix)]));
         }
+        let known_overrides = keyspace.overrides();
+        let overrides = overrides_for(&keyspace.name, &known_overrides, options)?;
+        if overrides != *known_overrides {
+            edit.keyspace_settings.push((keyspace.id, overrides.pairs()));
+        }
         let time_to_live = options.and_then(KeyspaceOptions::given_time_to_live);
         if let (Some(options), Some(_)) = (options, time_to_live) {
             self.begin_expiry_for(options)?;
@@ -167,6 +177,8 @@ impl Writer {
             self.catalog.install(&[], Vec::new(), |_| Ok(edit))?;
         }
         keyspace.set_prefix(prefix);
+        let has_changed = overrides != *known_overrides;
+        keyspace.set_overrides(overrides);
         if time_to_live.is_some() {
             keyspace.set_time_to_live(time_to_live);
         }
@@ -178,7 +190,7 @@ impl Writer {
         if fifo != known {
             keyspace.set_fifo(fifo);
         }
-        if (keyspace.may_compact(), keyspace.has_levels()) != before {
+        if has_changed || (keyspace.may_compact(), keyspace.has_levels()) != before {
             self.pressure_changed();
             if let Some(background) = self.background.get() {
                 background.wake();

@@ -37,6 +37,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "sequence": db.sequence(),
             "keyspaces": db.keyspaces(),
             "merge_operators": merge_operators(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
+            "keyspace_options": own_options(&db)?,
             "prefix_extractors": prefix_extractors(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "compaction_filters": compaction_filters(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "design": json::design(&db),
@@ -89,6 +90,10 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     for (keyspace, extractor) in prefix_extractors(&db)? {
         facts.row(["prefix extractor", &format!("{extractor} (keyspace {keyspace:?})")]);
     }
+    for (keyspace, options) in own_options(&db)? {
+        let texts: Vec<_> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        facts.row(["options", &format!("{} (keyspace {keyspace:?})", texts.join(" "))]);
+    }
     for (keyspace, filter) in compaction_filters(&db)? {
         facts.row(["compaction filter", &format!("{filter} (keyspace {keyspace:?})")]);
     }
@@ -119,16 +124,24 @@ fn compaction_filters(db: &Db) -> Result<Vec<(String, String)>, Failure> {
     of_keyspaces(db, Keyspace::compaction_filter)
 }
 
-fn of_keyspaces(
+/// The keyspaces that have a property, and that property.
+fn of_keyspaces<T>(
     db: &Db,
-    name_of: impl Fn(&Keyspace) -> Option<String>,
-) -> Result<Vec<(String, String)>, Failure> {
-    let mut names = Vec::new();
+    property_of: impl Fn(&Keyspace) -> Option<T>,
+) -> Result<Vec<(String, T)>, Failure> {
+    let mut found = Vec::new();
     for keyspace in db.keyspaces() {
-        let name = db.get_keyspace(&keyspace)?.as_ref().and_then(&name_of);
-        names.extend(name.map(|name| (keyspace, name)));
+        let property = db.get_keyspace(&keyspace)?.as_ref().and_then(&property_of);
+        found.extend(property.map(|property| (keyspace, property)));
     }
-    Ok(names)
+    Ok(found)
+}
+
+/// The options that keyspaces have for themselves, by the names of both.
+fn own_options(db: &Db) -> Result<BTreeMap<String, BTreeMap<&'static str, String>>, Failure> {
+    let options = |keyspace: &Keyspace| Some(keyspace.own_options()).filter(|options| !options.is_empty());
+    let options = of_keyspaces(db, options)?.into_iter();
+    Ok(options.map(|(keyspace, options)| (keyspace, options.into_iter().collect())).collect())
 }
 
 /// The names of keyspaces and their prefix extractors.

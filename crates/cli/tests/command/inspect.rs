@@ -35,7 +35,7 @@ fn explain_tells_where_a_key_was_found_and_what_was_skipped() {
 fn explain_prefix_tells_which_runs_are_left_out() {
     let dir = Dir::new();
     let path = dir.path("db");
-    let by_user = shamba::KeyspaceOptions::new().prefix(shamba::Prefix::Delimited(b':'));
+    let by_user = shamba::KeyspaceOptions::new().prefix(shamba::Prefix::Delimited(b':')).bits_per_key(12.0);
     let db = shamba::Db::builder(&path).keyspace("default", by_user).open().expect("opens");
     for user in 0..200 {
         db.put(format!("user{user:03}:mail"), "x").expect("put");
@@ -56,6 +56,9 @@ fn explain_prefix_tells_which_runs_are_left_out() {
     assert!(short.to_string().contains("delimited:3a"), "{short}");
     let stats = object(&["stats", &path], "shamba.stats/1");
     assert_eq!(stats["prefix_extractors"], serde_json::json!({ "default": "delimited:3a" }));
+    assert_eq!(stats["keyspace_options"], serde_json::json!({ "default": { "bits-per-key": "12" } }));
+    let text = run(["stats", &path]).ok();
+    assert!(text.contains("bits-per-key=12 (keyspace \"default\")"), "{text}");
 }
 
 #[test]

@@ -98,7 +98,12 @@ pub struct Vector {
     pub combines: bool,
     /// The prefix extractor of all keyspaces.
     pub prefix: Option<Prefix>,
+    /// Options that the last keyspace has for itself.
+    pub own_options: OwnOptions,
 }
+
+/// Names and values of options.
+pub type OwnOptions = Vec<(&'static str, &'static str)>;
 
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
 const KINDS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
@@ -140,6 +145,7 @@ impl Vector {
             tombstone_age_max_ms: None,
             combines: true,
             prefix: None,
+            own_options: Vec::new(),
         }
     }
 
@@ -213,6 +219,7 @@ impl Vector {
             tombstone_age_max_ms: [None, Some(1), None, Some(10)][index / 2 % 4],
             combines: rng.bool(),
             prefix: random_prefix(&mut rng),
+            own_options: random_options(&mut rng),
         }
     }
 
@@ -223,7 +230,13 @@ impl Vector {
             Some(prefix) => appending(self.combines).prefix(prefix),
             None => appending(self.combines).without_prefix(),
         };
-        SPACES.iter().fold(builder, |builder, space| builder.keyspace(space, options()))
+        SPACES.iter().fold(builder, |builder, space| {
+            let own = if Some(space) == SPACES.last() { &self.own_options[..] } else { &[] };
+            let options = own.iter().fold(options(), |options, (name, value)| {
+                options.set_option(name, value).expect("an option of a keyspace")
+            });
+            builder.keyspace(space, options)
+        })
     }
 
     /// [`Self::builder`] without the code of merge operators.
@@ -332,6 +345,19 @@ impl Vector {
     pub fn survives_kill(&self) -> bool {
         !self.no_wal && self.durability != Durability::Buffered
     }
+}
+
+/// Each option of its own in half of the vectors. The others are given too, so that an open does not
+/// keep those of an earlier one.
+fn random_options(rng: &mut Rng) -> OwnOptions {
+    let all: [(&str, &[&str]); 5] = [
+        ("compression", &["none", "lz4", "zstd,none", "database"]),
+        ("bits-per-key", &["0", "6.5", "14", "database"]),
+        ("block-size", &["256", "4096", "database"]),
+        ("file-size", &["1024", "16384", "database"]),
+        ("policy", &["leveling", "tiering", "lazy-leveling", "database"]),
+    ];
+    all.map(|(name, values)| (name, if rng.bool() { *pick(rng, values) } else { "database" })).to_vec()
 }
 
 /// An extractor, three times in four, whose prefixes are parts of the paths of [`crate::ops`].

@@ -75,3 +75,40 @@ fn cargo_run_starts_the_command() {
     let manifest = read(&root.join("crates/cli/Cargo.toml"));
     assert!(manifest.contains("default-run = \"shamba\"") && manifest.contains("name = \"shamba\""));
 }
+
+/// Every test that `docs/features.md` names: a package, a file or module of its tests, and a test
+/// or the suite.
+#[test]
+fn the_table_of_features_names_tests_that_exist() {
+    let root = root();
+    let page = read(&root.join("docs/features.md"));
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| feature"));
+    let mut named = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (claim, shown) = (cells[2], cells[3].trim_matches('`'));
+        assert_eq!(claim.starts_with("no"), shown.is_empty(), "{row}");
+        if shown.is_empty() {
+            continue;
+        }
+        let [package, file, name] = shown.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("not PACKAGE FILE TEST: {shown}");
+        };
+        let folder = match package {
+            "shamba" => "crates/engine/tests",
+            "shamba-cli" => "crates/cli/tests",
+            _ => "tests/tests",
+        };
+        let mut files = Vec::new();
+        let (folder, whole) = (root.join(folder), format!("{file}.rs"));
+        match folder.join(&whole) {
+            path if path.exists() => files.push(path),
+            _ => sources(&folder.join(file), &mut files),
+        }
+        let is_suite = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == name);
+        let has_test = |path: &PathBuf| read(path).contains(&format!("#[test]\nfn {name}("));
+        assert!(files.iter().any(|path| is_suite(path) || has_test(path)), "{shown} does not exist");
+        named += 1;
+    }
+    assert!(named > 20, "{named} tests are named");
+}

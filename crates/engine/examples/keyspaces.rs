@@ -6,15 +6,17 @@
 
 use std::error::Error;
 
-use shamba::Db;
+use shamba::{Compression, Db, KeyspaceOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let db = Db::open(dir.path())?;
 
-    // Opens a keyspace, or creates it durably. Each has its own keys.
+    // Opens a keyspace, or creates it durably. Each has its own keys, and may have its own options.
     let orders = db.keyspace("orders")?;
-    let archive = db.keyspace("archive")?;
+    let rarely_read = KeyspaceOptions::new().compression(Compression::Lz4).bits_per_key(5.0);
+    let archive = db.keyspace_with("archive", rarely_read)?;
+    println!("options of the archive: {:?}", archive.own_options());
     orders.put("2026-001", "10 bags of maize")?;
     orders.put("2026-002", "3 goats")?;
     assert_eq!(archive.get("2026-001")?, None);

@@ -51,7 +51,7 @@ fn a_long_compaction_goes_on_while_others_compact_what_is_flushed() {
     let keyspace = core.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
     // The holder of this does all background work.
     let _by_hand = core.scheduler.begin_inline().expect("free");
-    let long_bytes = core.scheduler.rules(false).long_bytes;
+    let long_bytes = core.scheduler.rules_in(&keyspace, false).long_bytes;
     let mut next = 0;
     let long = 'found: loop {
         flush(&db, &mut next, 1);

@@ -124,6 +124,16 @@ impl FifoState {
         [BYTES, AGE_MS, TIMES].map(|name| (name.to_owned(), String::new())).into()
     }
 
+    /// Whether these settings of a keyspace are about its limits.
+    pub fn is_in(settings: &Pairs) -> bool {
+        settings.iter().any(|(name, _)| [BYTES, AGE_MS, TIMES].contains(&name.as_str()))
+    }
+
+    /// The newest time by which entries were in tables.
+    pub fn latest_ms(&self) -> Option<u64> {
+        self.times.last().map(|(_, ms)| *ms)
+    }
+
     /// The state after all entries up to `seq` were written to tables.
     #[must_use]
     pub fn noted(&self, seq: SeqNo, now_ms: u64) -> Self {

@@ -15,8 +15,11 @@ use super::next::Step;
 use super::state::BackgroundState;
 use crate::database::Db;
 use crate::error::{Error, ErrorKind};
+use crate::options::fifo::Fifo;
+use crate::options::keyspace::KeyspaceOptions;
 use crate::writer::Work;
 use shamba_key::{KeyspaceId, RunId};
+use shamba_tree::compaction::policy::Reason;
 
 /// Keys that are overwritten repeatedly: the tree does not grow.
 const KEYS: u32 = 400;
@@ -138,6 +141,34 @@ fn tables_that_a_close_forestalls_are_removed() {
     assert_eq!(core.scheduler.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
     core.reads.release_stale_views(&core.catalog);
     assert_eq!(files(), used);
+}
+
+/// Limits may change between the choice of a drop and its install.
+#[test]
+fn a_drop_that_is_not_due_any_more_is_not_installed() {
+    for options in [KeyspaceOptions::new().no_fifo(), KeyspaceOptions::new().fifo(Fifo::bytes(1 << 30))] {
+        let db = Db::builder(Path::new("/db"))
+            .env(Env::deterministic(Arc::new(MemFs::new()), 1))
+            .info_log(false)
+            .keyspace("default", KeyspaceOptions::new().fifo(Fifo::bytes(5_000)))
+            .open()
+            .expect("opened");
+        let core = db.core();
+        // The holder of this does all background work.
+        let _by_hand = core.scheduler.begin_inline().expect("free");
+        for number in 0..3u8 {
+            db.put([number], [number; 4_000]).expect("put");
+            core.writer.seal().expect("sealed");
+            core.scheduler.flush_oldest().expect("flushed");
+        }
+        let drop = core.scheduler.next_step().expect("a drop is due");
+        assert!(matches!(&drop, Step::Move(job) if job.job.reason == Reason::Fifo));
+        db.keyspace_with("default", options).expect("recorded");
+        core.scheduler.run(drop).expect("nothing fails");
+        assert_eq!((db.iter().count(), db.stats().tables_dropped), (3, 0));
+        let next = core.scheduler.next_step();
+        assert!(!matches!(&next, Some(Step::Move(job)) if job.job.reason == Reason::Fifo));
+    }
 }
 
 #[test]

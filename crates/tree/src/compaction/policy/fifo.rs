@@ -69,6 +69,14 @@ pub fn pick_fifo(version: &Version, rules: &FifoRules) -> Option<CompactionJob> 
     Some(job)
 }
 
+/// Whether the tables that `job` drops are still to be dropped: limits may have changed, or merges
+/// have made space, since it was picked.
+pub fn is_fifo_due(version: &Version, rules: &FifoRules, job: &CompactionJob) -> bool {
+    let due = pick_fifo(version, rules).map(|due| due.inputs).unwrap_or_default();
+    let is_due = |run, table| due.iter().any(|input| input.run == run && input.tables.contains(table));
+    job.inputs.iter().all(|input| input.tables.iter().all(|table| is_due(input.run, table)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +101,20 @@ mod tests {
         assert_eq!(picked(TREE, None, Some(20)), drop("000006"));
         assert_eq!(picked(TREE, None, Some(99)), drop("000005, 000006, 000007"), "one run at a time");
         assert_eq!(picked(TREE, None, None), None);
+    }
+
+    #[test]
+    fn a_drop_is_due_by_the_limits_of_its_install() {
+        let version: Version = TREE.parse().expect("notation");
+        let rules = |bytes, expired: Option<u64>| FifoRules { bytes, expired: expired.map(SeqNo) };
+        let job = pick_fifo(&version, &rules(Some(9_999), None)).expect("two tables");
+        let is_due = |bytes, expired| is_fifo_due(&version, &rules(bytes, expired), &job);
+        assert!(is_due(Some(9_999), None) && is_due(Some(0), None) && is_due(None, Some(30)));
+        assert!(!is_due(Some(10_000), None), "one of them stays");
+        assert!(!is_due(None, Some(29)) && !is_due(None, None));
+        let without = TREE.replace("6:b..k 4000 seq=1-20, ", "");
+        let version: Version = without.parse().expect("notation");
+        assert!(!is_fifo_due(&version, &rules(Some(0), None), &job), "a table is gone");
     }
 
     #[test]

@@ -385,6 +385,39 @@ fn a_wrong_clock_at_one_flush_does_not_change_how_long_tables_stay() {
     assert_eq!(keys(&db), [""; 0], "f has 3,700 s");
 }
 
+/// Neither memory nor merges keep an entry much longer than its age allows, and none goes earlier.
+#[test]
+fn entries_stay_for_about_their_age() {
+    for (seed, flushes_one_in) in [(0, u64::MAX), (1, 1), (2, 7), (3, 100)] {
+        println!("seed {seed}, a flush every {flushes_one_in} writes");
+        let env = environment(seed);
+        let rng = SeededRng::new(seed);
+        let age_s = 3_200;
+        let aged = KeyspaceOptions::new().fifo(Fifo::age(Duration::from_secs(age_s)));
+        let db = builder(&env).keyspace("log", aged).open().expect("opens");
+        let log = db.keyspace("log").expect("made");
+        let (step_s, mut most_runs, mut longest_s) = (10, 0, 0);
+        for step in 0..1_500u64 {
+            log.put(format!("{step:04}"), [b'v'; 50]).expect("put");
+            env.clock.sleep_us(step_s * 1_000_000);
+            if rng.next_u64() % flushes_one_in == 0 {
+                db.flush().expect("flushed");
+            }
+            db.wait_idle().expect("idle");
+            let oldest = log.first().expect("readable").expect("the newest is there").0;
+            let oldest: u64 = std::str::from_utf8(&oldest).expect("text").parse().expect("a number");
+            let count = log.keys(..).count() as u64;
+            assert_eq!(count, step + 1 - oldest, "step {step}: only the oldest are gone");
+            longest_s = longest_s.max(count * step_s);
+            assert!((count + 1) * step_s >= age_s || oldest == 0, "step {step}: {count} are there");
+            most_runs = most_runs.max(log.stats().runs);
+        }
+        let bound_s = age_s + age_s * 5 / 16 + 3 * step_s;
+        assert!(longest_s > age_s && longest_s <= bound_s, "{longest_s} s, at most {bound_s} s");
+        assert!(most_runs <= 40, "{most_runs} runs");
+    }
+}
+
 /// A crash leaves what was acknowledged, or has dropped it from the oldest on.
 #[test]
 fn a_crash_during_drops_leaves_the_newest_data() {

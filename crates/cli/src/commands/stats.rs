@@ -9,10 +9,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use shamba::{Db, Keyspace};
+use shamba::{Db, Fifo, Keyspace};
 
 use crate::exit::Failure;
 use crate::json;
+use crate::keyspace::show_fifo;
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::{Out, Table};
@@ -39,6 +40,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "merge_operators": merge_operators(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "prefix_extractors": prefix_extractors(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "compaction_filters": compaction_filters(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
+            "fifo": fifo(&db)?.iter().map(|(name, fifo)| (name, json::fifo(fifo))).collect::<BTreeMap<_, _>>(),
             "design": json::design(&db),
             "options": json::options(&db),
             "deepest_level": stats.deepest_level,
@@ -70,6 +72,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "entries_expired": stats.entries_expired,
                 "entries_filtered": stats.entries_filtered,
                 "trivial_moves": stats.trivial_moves,
+                "tables_dropped": stats.tables_dropped,
                 "stalls": stats.stalls,
                 "stall_us": stats.stall_us,
                 "wal_syncs": stats.wal_syncs,
@@ -91,6 +94,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     }
     for (keyspace, filter) in compaction_filters(&db)? {
         facts.row(["compaction filter", &format!("{filter} (keyspace {keyspace:?})")]);
+    }
+    for (keyspace, fifo) in fifo(&db)? {
+        facts.row(["FIFO limits", &format!("{} (keyspace {keyspace:?})", show_fifo(&fifo))]);
     }
     facts.row(["merge policy", &policy]);
     facts.row(["size ratio", &design.size_ratio.to_string()]);
@@ -119,16 +125,18 @@ fn compaction_filters(db: &Db) -> Result<Vec<(String, String)>, Failure> {
     of_keyspaces(db, Keyspace::compaction_filter)
 }
 
-fn of_keyspaces(
-    db: &Db,
-    name_of: impl Fn(&Keyspace) -> Option<String>,
-) -> Result<Vec<(String, String)>, Failure> {
-    let mut names = Vec::new();
-    for keyspace in db.keyspaces() {
-        let name = db.get_keyspace(&keyspace)?.as_ref().and_then(&name_of);
-        names.extend(name.map(|name| (keyspace, name)));
+/// The names of keyspaces and their FIFO limits.
+fn fifo(db: &Db) -> Result<Vec<(String, Fifo)>, Failure> {
+    of_keyspaces(db, Keyspace::fifo)
+}
+
+fn of_keyspaces<T>(db: &Db, of: impl Fn(&Keyspace) -> Option<T>) -> Result<Vec<(String, T)>, Failure> {
+    let mut found = Vec::new();
+    for name in db.keyspaces() {
+        let it = db.get_keyspace(&name)?.as_ref().and_then(&of);
+        found.extend(it.map(|it| (name, it)));
     }
-    Ok(names)
+    Ok(found)
 }
 
 /// The names of keyspaces and their prefix extractors.

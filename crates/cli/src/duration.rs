@@ -23,6 +23,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     ms.map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long; ever is without end"))
 }
 
+/// Formats a length of time as it is typed.
+pub fn show_duration(time: Duration) -> String {
+    let ms = time.as_millis();
+    let is_whole = |(_, unit_ms): &&(&str, u64)| ms > 0 && ms.is_multiple_of(u128::from(*unit_ms));
+    let (unit, unit_ms) = UNITS.iter().rev().find(is_whole).unwrap_or(&UNITS[0]);
+    format!("{}{unit}", ms / u128::from(*unit_ms))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +46,7 @@ mod tests {
             ("7d", 604_800_000),
         ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+            assert_eq!(show_duration(Duration::from_millis(ms)), text);
         }
         assert_eq!(parse_duration("ever"), Ok(Duration::MAX));
         for bad in

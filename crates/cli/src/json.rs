@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription};
 use shamba::{
-    Action, Db, Explanation, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, PrefixExplanation,
+    Action, Db, Explanation, Fifo, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, PrefixExplanation,
     Problem, Reads, ReadsByKind, Stats, Step,
 };
 
@@ -24,6 +24,12 @@ pub fn design(db: &Db) -> Value {
         "memtable_bytes": db.memory().memtable_bytes,
         "bits_per_key": design.bits_per_key,
     })
+}
+
+/// The limits of a FIFO keyspace.
+pub fn fifo(fifo: &Fifo) -> Value {
+    let max_age_ms = fifo.max_age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+    json!({ "max_bytes": fifo.max_bytes(), "max_age_ms": max_age_ms })
 }
 
 /// The options in force, by name.

@@ -2,15 +2,18 @@
 //! that takes keys.
 //!
 //! A misspelt name must not create a keyspace: only `put` and `load` (and writing lines of `batch`)
-//! create one, and commands that are given a merge operator for it. Every other command fails,
+//! create one, and commands that are given options for it. Every other command fails,
 //! names the keyspace it was asked for and lists those that exist.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
-use shamba::{Db, Keyspace, KeyspaceOptions};
+use shamba::{Db, Fifo, Keyspace, KeyspaceOptions, Prefix};
 
+use crate::duration::{parse_duration, show_duration};
 use crate::exit::Failure;
+use crate::sizes::{parse_size, show_size};
 
 /// Name of the keyspace that every database has, and the default of all commands.
 pub const DEFAULT: &str = "default";
@@ -35,6 +38,64 @@ pub struct CreatedKeyspace {
     /// shamba.append:HEX (HEX: the separator's bytes, may be empty)
     #[arg(long, value_name = "NAME", value_parser = operator)]
     merge_operator: Option<Operator>,
+    /// Make it a FIFO keyspace, for logs and caches: the oldest tables are dropped while all take
+    /// more than this. Recorded, with --fifo-age; each alone is the only limit
+    #[arg(long, value_name = "SIZE", value_parser = fifo_bytes, conflicts_with = "merge_operator")]
+    fifo_bytes: Option<u64>,
+    /// The same for tables older than this: a number with ms, s, m, h or d
+    #[arg(long, value_name = "TIME", value_parser = fifo_age, conflicts_with = "merge_operator")]
+    fifo_age: Option<Duration>,
+    /// Compact a FIFO keyspace into levels again
+    #[arg(long, conflicts_with_all = ["fifo_bytes", "fifo_age"])]
+    no_fifo: bool,
+    /// Prefixes that filters hold, so that scans of one prefix leave out tables: fixed:BYTES,
+    /// delimited:HH (the delimiter in hex), capped:BYTES, or none. Recorded
+    #[arg(long, value_name = "KIND", value_parser = extractor)]
+    prefix_extractor: Option<Extractor>,
+    /// An option that the keyspace has in place of the database's: compression, bits-per-key,
+    /// block-size, file-size or policy; the value database gives the database's again. Recorded;
+    /// may be given several times
+    #[arg(long = "keyspace-option", value_name = "NAME=VALUE", value_parser = own_option)]
+    own_options: Vec<(String, String)>,
+}
+
+fn own_option(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("it must be NAME=VALUE")?;
+    let is_size = name.ends_with("-size") && value != "database";
+    let value = if is_size { parse_size(value)?.to_string() } else { value.to_owned() };
+    let checked = KeyspaceOptions::new().set_option(name, &value);
+    checked.map_err(|error| error.context().to_owned())?;
+    Ok((name.to_owned(), value))
+}
+
+/// A prefix extractor, or none.
+#[derive(Clone, Copy, Debug)]
+struct Extractor(Option<Prefix>);
+
+fn extractor(text: &str) -> Result<Extractor, String> {
+    let prefix = if text == "none" { None } else { Some(text.parse()?) };
+    Ok(Extractor(prefix))
+}
+
+fn fifo_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("the minimum is 1 byte".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn fifo_age(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::MAX => Err("ever is no limit; --no-fifo ends it".into()),
+        Duration::ZERO => Err("the minimum is 1ms".into()),
+        age => Ok(age),
+    }
+}
+
+/// The limits of a FIFO keyspace, such as "1.0 GiB, 7d".
+pub fn show_fifo(fifo: &Fifo) -> String {
+    let limits = [fifo.max_bytes().map(show_size), fifo.max_age().map(show_duration)];
+    limits.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// A built-in merge operator.
@@ -81,8 +142,33 @@ impl CreatedKeyspace {
     }
 
     /// The options that were given for the keyspace.
-    pub fn options(&self) -> Option<&KeyspaceOptions> {
-        self.merge_operator.as_ref().map(|operator| &operator.options)
+    pub fn options(&self) -> Option<KeyspaceOptions> {
+        let fifo = match (self.fifo_bytes, self.fifo_age) {
+            (Some(bytes), Some(age)) => Some(Fifo::bytes(bytes).with_age(age)),
+            (Some(bytes), None) => Some(Fifo::bytes(bytes)),
+            (None, age) => age.map(Fifo::age),
+        };
+        let has_tree_options = self.prefix_extractor.is_some() || !self.own_options.is_empty();
+        if self.merge_operator.is_none() && fifo.is_none() && !self.no_fifo && !has_tree_options {
+            return None;
+        }
+        let mut options =
+            self.merge_operator.as_ref().map_or_else(KeyspaceOptions::new, |given| given.options.clone());
+        if let Some(fifo) = fifo {
+            options = options.fifo(fifo);
+        }
+        if self.no_fifo {
+            options = options.no_fifo();
+        }
+        for (name, value) in &self.own_options {
+            // They were checked as the command line was read.
+            options = options.clone().set_option(name, value).unwrap_or(options);
+        }
+        Some(match self.prefix_extractor {
+            Some(Extractor(Some(prefix))) => options.prefix(prefix),
+            Some(Extractor(None)) => options.without_prefix(),
+            None => options,
+        })
     }
 
     /// The keyspace in `db`, created if it is missing.

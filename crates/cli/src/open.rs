@@ -34,15 +34,15 @@ pub fn create(path: &Path, options: &EngineOptions) -> Result<Db, Failure> {
     open(options.apply(Db::builder(path))?).map_err(|failure| advised(failure, HINT_EXCLUSIVE))
 }
 
-/// [`create`], with the merge operator that the command was given for its keyspace.
+/// [`create`], with the options that the command was given for its keyspace.
 ///
 /// # Errors
-/// As [`create`]; `Invalid` if the keyspace records another operator.
+/// As [`create`]; `Invalid` if they do not go with those that the keyspace records.
 pub fn create_for(path: &Path, options: &EngineOptions, keyspace: &CreatedKeyspace) -> Result<Db, Failure> {
     must_be_directory(path)?;
     let mut builder = options.apply(Db::builder(path))?;
     if let Some(given) = keyspace.options() {
-        builder = builder.keyspace(keyspace.name(), given.clone());
+        builder = builder.keyspace(keyspace.name(), given);
     }
     open(builder).map_err(|failure| advised(failure, HINT_EXCLUSIVE))
 }

@@ -161,10 +161,10 @@ fn run_round(seed: u64) {
     let mut db = open(&env);
     let keys: Vec<Vec<u8>> = (0..40).map(|number| format!("key-{number:02}").into_bytes()).collect();
     let (mut model, mut held): (Model, Vec<Held>) = Default::default();
-    // The largest time so far: that of the database.
-    let mut now_ms = env.clock.unix_ms();
+    // By how much the time of the database is ahead of a clock that was set back.
+    let mut ahead_ms = 0;
     for step in 0..600 {
-        now_ms = now_ms.max(env.clock.unix_ms());
+        let now_ms = env.clock.unix_ms() + ahead_ms;
         let key = &keys[below(keys.len() as u64) as usize];
         let value = |step: u64| match below(40) {
             0 => vec![b'l'; 17_000],
@@ -228,6 +228,7 @@ fn run_round(seed: u64) {
                 db.close().expect("closed");
                 // The clock is set back: what has expired must not come back.
                 env = Env::deterministic(Arc::clone(&env.vfs), seed ^ step);
+                ahead_ms = now_ms.saturating_sub(env.clock.unix_ms());
                 db = open(&env);
             }
             _ => {
@@ -239,7 +240,7 @@ fn run_round(seed: u64) {
             }
         }
     }
-    now_ms = now_ms.max(env.clock.unix_ms());
+    let now_ms = env.clock.unix_ms() + ahead_ms;
     check(&db, None, &model, now_ms, &keys, "at the end");
     held.clear();
     db.compact().expect("compacted");

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use shamba::env::{CrashPolicy, Env, MemFs, Rng, SeededRng, SimFs};
-use shamba::{Builder, Db, Durability, ErrorKind, Fifo, Keyspace, KeyspaceOptions, Place};
+use shamba::env::{Clock, CrashPolicy, Env, ManualClock, MemFs, Rng, SeededRng, SimFs};
+use shamba::{Builder, Db, Durability, ErrorKind, Fifo, Keyspace, KeyspaceOptions, Place, Prefix};
 
 const DIR: &str = "/db";
 
@@ -210,6 +211,211 @@ fn records_of_dropped_tables_are_erased() {
     db.flush().expect("flushed");
     db.wait_idle().expect("idle");
     assert_eq!((log.get("a").expect("readable"), log.iter().count()), (None, 2));
+}
+
+/// Readers that follow each other without a gap, and without writes between them, do not keep what
+/// was due before they began.
+#[test]
+fn overlapping_readers_without_writes_do_not_hold_up_drops() {
+    let env = environment(4);
+    let aged = KeyspaceOptions::new().fifo(Fifo::age(Duration::from_secs(60)));
+    let db = builder(&env).keyspace("log", aged).open().expect("opens");
+    let log = db.keyspace("log").expect("made");
+    log.put("old", "1").expect("put");
+    db.flush().expect("flushed");
+    let mut reader = db.snapshot();
+    env.clock.sleep_us(70_000_000);
+    db.wait_idle().expect("idle");
+    assert_eq!(log.iter().count(), 1, "the first reader began before");
+    for turn in 0..3 {
+        let next = db.snapshot();
+        drop(std::mem::replace(&mut reader, next));
+        db.wait_idle().expect("idle");
+        assert_eq!(log.iter().count(), 0, "turn {turn}");
+    }
+}
+
+#[test]
+fn a_keyspace_has_a_merge_operator_or_fifo_limits() {
+    let env = environment(5);
+    let merging = || KeyspaceOptions::new().merge_operator_named("shamba.max").expect("built in");
+    let open = |options: Option<KeyspaceOptions>| match options {
+        Some(options) => builder(&env).keyspace("log", options).open(),
+        None => builder(&env).open(),
+    };
+    let check = |refused: shamba::Error| {
+        let text = refused.to_string();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        let named = ["\"log\"", "KeyspaceOptions::merge_operator", "shamba.max", "KeyspaceOptions::fifo"];
+        assert!(named.iter().all(|name| text.contains(name)), "{text}");
+    };
+    let db = open(None).expect("opens");
+    check(db.keyspace_with("log", merging().fifo(Fifo::bytes(9))).expect_err("both, for a new keyspace"));
+    assert!(db.get_keyspace("log").expect("valid").is_none());
+    let log = db.keyspace_with("log", limited(9_000)).expect("made");
+    check(db.keyspace_with("log", merging()).expect_err("an operator for a FIFO keyspace"));
+    check(db.keyspace_with("log", merging().fifo(Fifo::bytes(9))).expect_err("both"));
+    assert_eq!((log.merge_operator(), log.fifo()), (None, Some(Fifo::bytes(9_000))));
+    drop(log);
+    db.close().expect("closed");
+    check(open(Some(merging())).expect_err("an operator for a FIFO keyspace"));
+    // One takes the place of the other.
+    let db = open(Some(merging().no_fifo())).expect("opens");
+    check(db.keyspace_with("log", limited(9)).expect_err("limits for a keyspace with an operator"));
+    let log = db.keyspace("log").expect("there");
+    assert_eq!((log.merge_operator().as_deref(), log.fifo()), (Some("shamba.max"), None));
+    drop(log);
+    db.close().expect("closed");
+    check(open(Some(limited(9))).expect_err("limits for a keyspace with an operator"));
+    assert_eq!(open(None).expect("opens").keyspace("log").expect("there").fifo(), None);
+    // Of the options of an open, for a keyspace that it does not have.
+    let env = environment(5);
+    let db = builder(&env).keyspace("log", merging()).open().expect("opens");
+    check(db.keyspace_with("log", limited(9)).expect_err("the operator is that of the open"));
+}
+
+/// Options that a read-only database refuses leave nothing of themselves.
+#[test]
+fn a_read_only_database_takes_all_options_or_none() {
+    let env = environment(6);
+    let merging = || KeyspaceOptions::new().merge_operator_named("shamba.max").expect("built in");
+    let db = builder(&env).keyspace("log", merging()).open().expect("opens");
+    db.keyspace("log").expect("made");
+    db.close().expect("closed");
+    let db = builder(&env).read_only(true).open().expect("opens");
+    let log = db.keyspace("log").expect("there");
+    let all = || KeyspaceOptions::new().prefix(Prefix::Fixed(3)).time_to_live(Duration::from_secs(7));
+    let other = KeyspaceOptions::new().merge_operator_named("shamba.min").expect("built in");
+    for refused in [all().fifo(Fifo::bytes(0)), all().fifo(Fifo::bytes(9))] {
+        assert_eq!(db.keyspace_with("log", refused).expect_err("refused").kind(), ErrorKind::Invalid);
+        assert_eq!((log.prefix_extractor(), log.time_to_live(), log.fifo()), (None, None, None));
+    }
+    let refused = other.prefix(Prefix::Fixed(3)).time_to_live(Duration::from_secs(7));
+    assert_eq!(db.keyspace_with("log", refused).expect_err("another operator").kind(), ErrorKind::Invalid);
+    assert_eq!((log.prefix_extractor(), log.time_to_live()), (None, None));
+    db.keyspace_with("log", all()).expect("valid");
+    assert_eq!(log.prefix_extractor(), Some(Prefix::Fixed(3)));
+    assert_eq!(log.time_to_live(), Some(Duration::from_secs(7)));
+}
+
+/// A clock whose time of day is set at will.
+#[derive(Debug, Default)]
+struct SetClock {
+    clock: ManualClock,
+    /// Milliseconds by which the time of day is ahead, less [`SetClock::MIDDLE_MS`].
+    ahead_ms: AtomicU64,
+}
+
+impl SetClock {
+    const MIDDLE_MS: u64 = 1 << 38;
+
+    fn set(&self, ahead_ms: i64) {
+        self.ahead_ms.store(Self::MIDDLE_MS.saturating_add_signed(ahead_ms), Ordering::SeqCst);
+    }
+}
+
+impl Clock for SetClock {
+    fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms() + self.ahead_ms.load(Ordering::SeqCst) - Self::MIDDLE_MS
+    }
+
+    fn sleep_us(&self, us: u64) {
+        self.clock.sleep_us(us);
+    }
+
+    fn wait_ns(&self, ns: u64) {
+        self.clock.wait_ns(ns);
+    }
+}
+
+/// A time of day that is wrong for a while neither keeps tables for ever nor drops them early.
+#[test]
+fn a_wrong_clock_at_one_flush_does_not_change_how_long_tables_stay() {
+    const YEAR_MS: i64 = 365 * 86_400_000;
+    let clock = Arc::new(SetClock::default());
+    clock.set(0);
+    let env = Env { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..environment(8) };
+    let aged = || KeyspaceOptions::new().fifo(Fifo::age(Duration::from_secs(3_600)));
+    let open = || builder(&env).keyspace("log", aged()).open().expect("opens");
+    let mut db = open();
+    let keys = |db: &Db| {
+        db.wait_idle().expect("idle");
+        let log = db.keyspace("log").expect("made");
+        log.keys(..)
+            .map(|key| String::from_utf8_lossy(&key.expect("readable")).into_owned())
+            .collect::<Vec<_>>()
+    };
+    let write = |db: &Db, key: &str, ahead_ms| {
+        clock.set(ahead_ms);
+        db.keyspace("log").expect("made").put(key, "1").expect("put");
+        db.flush().expect("flushed");
+        clock.set(0);
+        clock.sleep_us(1_000_000_000);
+    };
+    // In the past, at the second and third flush.
+    write(&db, "a", 0);
+    write(&db, "b", -YEAR_MS);
+    write(&db, "c", -2 * YEAR_MS);
+    assert_eq!(keys(&db), ["a", "b", "c"], "nothing is 3,600 s old");
+    db.close().expect("closed");
+    db = open();
+    clock.sleep_us(700_000_000);
+    assert_eq!(keys(&db), ["b", "c"], "a has 3,700 s, b 2,700 s");
+    clock.sleep_us(2_000_000_000);
+    assert_eq!(keys(&db), [""; 0], "c has 3,700 s");
+    // In the future.
+    write(&db, "d", YEAR_MS);
+    write(&db, "e", 0);
+    assert_eq!(keys(&db), ["d", "e"]);
+    clock.sleep_us(1_700_000_000);
+    assert_eq!(keys(&db), ["e"], "d has 3,700 s");
+    // An open does not turn the time back: the age of e counts from the last flush before it.
+    db.close().expect("closed");
+    db = open();
+    clock.sleep_us(1_000_000_000);
+    write(&db, "f", 0);
+    assert_eq!(keys(&db), ["e", "f"]);
+    clock.sleep_us(1_700_000_000);
+    assert_eq!(keys(&db), ["f"], "e has 3,700 s since the open, f 2,700 s");
+    clock.sleep_us(1_000_000_000);
+    assert_eq!(keys(&db), [""; 0], "f has 3,700 s");
+}
+
+/// Neither memory nor merges keep an entry much longer than its age allows, and none goes earlier.
+#[test]
+fn entries_stay_for_about_their_age() {
+    for (seed, flushes_one_in) in [(0, u64::MAX), (1, 1), (2, 7), (3, 100)] {
+        println!("seed {seed}, a flush every {flushes_one_in} writes");
+        let env = environment(seed);
+        let rng = SeededRng::new(seed);
+        let age_s = 3_200;
+        let aged = KeyspaceOptions::new().fifo(Fifo::age(Duration::from_secs(age_s)));
+        let db = builder(&env).keyspace("log", aged).open().expect("opens");
+        let log = db.keyspace("log").expect("made");
+        let (step_s, mut most_runs, mut longest_s) = (10, 0, 0);
+        for step in 0..1_500u64 {
+            log.put(format!("{step:04}"), [b'v'; 50]).expect("put");
+            env.clock.sleep_us(step_s * 1_000_000);
+            if rng.next_u64() % flushes_one_in == 0 {
+                db.flush().expect("flushed");
+            }
+            db.wait_idle().expect("idle");
+            let oldest = log.first().expect("readable").expect("the newest is there").0;
+            let oldest: u64 = std::str::from_utf8(&oldest).expect("text").parse().expect("a number");
+            let count = log.keys(..).count() as u64;
+            assert_eq!(count, step + 1 - oldest, "step {step}: only the oldest are gone");
+            longest_s = longest_s.max(count * step_s);
+            assert!((count + 1) * step_s >= age_s || oldest == 0, "step {step}: {count} are there");
+            most_runs = most_runs.max(log.stats().runs);
+        }
+        let bound_s = age_s + age_s * 5 / 16 + 3 * step_s;
+        assert!(longest_s > age_s && longest_s <= bound_s, "{longest_s} s, at most {bound_s} s");
+        assert!(most_runs <= 40, "{most_runs} runs");
+    }
 }
 
 /// A crash leaves what was acknowledged, or has dropped it from the oldest on.

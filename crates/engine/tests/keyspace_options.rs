@@ -136,7 +136,10 @@ fn options_of_an_open_are_recorded_and_bad_ones_name_the_keyspace() {
     assert_eq!(db.keyspace("default").expect("there").own_options(), [("block-size", "512".to_owned())]);
     let refused = db.keyspace_with("default", bad).expect_err("blocks of a MiB");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
-    assert!(KeyspaceOptions::new().set_option("sync", "always").is_err());
+    for (name, value) in [("sync", "always"), ("block-size", "1048576"), ("policy", "best")] {
+        let refused = KeyspaceOptions::new().set_option(name, value).expect_err(value);
+        assert!(refused.kind() == ErrorKind::Invalid && refused.to_string().contains(name), "{refused}");
+    }
     db.close().expect("closed");
     // They hold for an open that cannot record them.
     let reader = Db::builder("/db").env(env()).read_only(true).open().expect("opens");

@@ -2,11 +2,15 @@
 //! say so; extractors are recorded, and each table keeps its own.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shamba::env::{Env, MemFs, Rng, SeededRng};
+use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Rng, SeededRng, append_all, read_file};
 use shamba::merge::Append;
-use shamba::{Action, Builder, Db, ErrorKind, KeyspaceOptions, Prefix, ReadOptions, Result, Slice, Snapshot};
+use shamba::{
+    Action, Builder, CacheUnit, Db, ErrorKind, KeyspaceOptions, Prefix, ReadOptions, Residency, Result,
+    Slice, Snapshot,
+};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -224,6 +228,93 @@ fn runs_without_the_prefix_are_left_out_and_explained() {
     assert_eq!(skipped("user150:").0, 2);
     assert_eq!(skipped("vser"), (0, 1, 1));
     db.close().expect("closed");
+}
+
+/// The only table of the database in `DIR`.
+fn table(env: &Env) -> PathBuf {
+    let names = env.vfs.list(Path::new("/db")).expect("the directory");
+    let mut tables = names.iter().filter(|entry| entry.name.ends_with(".sst"));
+    let (table, other) = (tables.next().expect("a table"), tables.next());
+    assert!(other.is_none(), "several tables");
+    Path::new("/db").join(&table.name)
+}
+
+/// What lookups do not notice, or pass over with a warning, fails no scan of a prefix either,
+/// wherever filters are kept.
+#[test]
+fn a_damaged_or_unreadable_filter_fails_no_scan() {
+    for (residency, unit) in [
+        (Residency::Pinned, CacheUnit::Sliced),
+        (Residency::Cached, CacheUnit::Sliced),
+        (Residency::Cached, CacheUnit::Whole),
+    ] {
+        let what = format!("{residency:?}, {unit:?}");
+        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+        let env = Env::deterministic(Arc::new(faults.clone()), 1);
+        let open = |read_only| {
+            let builder = builder(&env).info_log(false).read_only(read_only);
+            let builder = builder.experimental(|e| {
+                e.auto_compaction(false).filter_residency(residency).filter_partition(unit)
+            });
+            let options = KeyspaceOptions::new().prefix(Prefix::Delimited(b':'));
+            if read_only { builder.open() } else { builder.keyspace("default", options).open() }
+        };
+        let db = open(false).expect("opens");
+        let keys: Vec<String> = (0..40).map(|number| format!("user{number}:mail")).collect();
+        keys.iter().for_each(|key| db.put(key, "x").expect("put"));
+        db.flush().expect("flushed");
+        db.close().expect("closed");
+        let is_readable = |db: &Db| {
+            keys.iter().all(|key| db.get(key).is_ok_and(|value| value.is_some()))
+                && db.iter().filter(|entry| entry.is_ok()).count() == keys.len()
+        };
+        let scan = |db: &Db, what: &str| {
+            for (prefix, count) in [("user7:", 1), ("user39:", 1), ("user99:", 0)] {
+                let found = db.prefix(prefix).map(|entry| entry.map(drop)).collect::<Result<Vec<()>>>();
+                let found = found.unwrap_or_else(|error| panic!("{what}, {prefix}: {}", error.chain()));
+                assert_eq!(found.len(), count, "{what}, {prefix}");
+            }
+        };
+        let path = table(&env);
+        let bytes = read_file(env.vfs.as_ref(), &path).expect("read");
+        let write = |bytes: &[u8]| {
+            let mut file = env.vfs.open_append(&path).expect("opened");
+            file.truncate(0).expect("emptied");
+            append_all(file.as_mut(), bytes).expect("written");
+        };
+        let (mut passed, mut warned) = (0, 0);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x20;
+            write(&damaged);
+            let Ok(db) = open(true) else { continue };
+            if !is_readable(&db) {
+                continue;
+            }
+            passed += 1;
+            let db = open(true).expect("opens");
+            scan(&db, &format!("{what}, byte {at}"));
+            warned += u64::from(!db.verify().expect("verified").warnings.is_empty());
+        }
+        assert!(passed > 20 && warned > 20, "{what}: {passed} damaged bytes pass, {warned} with a warning");
+        write(&bytes);
+        // The reads of a filter fail, one after the other.
+        let mut unreadable = 0;
+        for number in 0.. {
+            let db = open(true).expect("opens");
+            faults.start_trace();
+            faults.add_rule(FaultRule::nth(number, Effect::Eio).on(&[OpKind::Read]));
+            let result = db.prefix("user99:").map(|entry| entry.map(drop)).collect::<Result<Vec<()>>>();
+            let struck = faults.rules_struck() == [true];
+            faults.clear_rules();
+            if !struck {
+                break;
+            }
+            println!("{what}: read {number}: {result:?}");
+            unreadable += u64::from(result.is_ok());
+        }
+        assert!(residency == Residency::Pinned || unreadable > 0, "{what}: a failed read of a filter counts");
+    }
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! The time by which readers and compactions judge whether an entry has expired.
 //!
-//! [`ExpiryClock`] is the wall clock of a database, made to never go back: it gives the largest of
-//! the wall clock, all that it gave before, and the time that the manifest records. So an entry
-//! that was expired stays expired, although the system's clock may be set back; after a crash, as
-//! far as the manifest knows. It is not in use, and nobody reads it, until an entry with an expiry
-//! is written for the first time. From then on the manifest records it.
+//! [`ExpiryClock`] is the wall clock of a database, made to never go back: it begins at the larger
+//! of the wall clock and the time that the manifest records. So an entry that was expired stays
+//! expired, although the system's clock may be set back; after a crash, as far as the manifest
+//! knows. Nor does it stand still then: it goes on by the monotonic clock from the latest time that
+//! it gave. An entry that was written while the wall clock was ahead therefore expires after its
+//! time to live, as long as the database is open.
+//!
+//! It is not in use for expiry, and the manifest does not record it, until an entry with an expiry
+//! is written for the first time. FIFO keyspaces take the ages of their tables from it in any case,
+//! and record times of their own.
 //!
 //! A reader has one time for all that it reads ([`ReadTime`]): that of its snapshot, or the time at
 //! which it first meets an entry with an expiry.
@@ -21,25 +26,31 @@ use crate::error::{Error, Result};
 /// The wall clock of a database, which never goes back.
 pub struct ExpiryClock {
     clock: Arc<dyn Clock>,
-    /// The largest time so far.
-    latest_ms: AtomicU64,
+    /// The largest lead so far over the monotonic clock, in microseconds.
+    lead_us: AtomicU64,
     is_used: AtomicBool,
 }
 
 impl ExpiryClock {
     /// A clock after the time that is `recorded`; `None` if it was never used.
     pub fn new(clock: Arc<dyn Clock>, recorded: Option<u64>) -> Self {
-        Self {
-            clock,
-            latest_ms: AtomicU64::new(recorded.unwrap_or(0)),
-            is_used: AtomicBool::new(recorded.is_some()),
-        }
+        let expiry = Self { clock, lead_us: AtomicU64::new(0), is_used: AtomicBool::new(recorded.is_some()) };
+        expiry.advance_to(recorded.unwrap_or(0));
+        expiry
     }
 
     /// The time now, in milliseconds since 1970-01-01 UTC.
     pub fn now_ms(&self) -> u64 {
-        let wall_ms = self.clock.unix_ms();
-        self.latest_ms.fetch_max(wall_ms, Ordering::AcqRel).max(wall_ms)
+        // The wall clock first: a pause between the two must not put the time ahead.
+        self.advance_to(self.clock.unix_ms())
+    }
+
+    /// Makes the time now at least `ms`, and returns it.
+    pub fn advance_to(&self, ms: u64) -> u64 {
+        let now_us = self.clock.now_us();
+        let lead_us = ms.saturating_mul(1_000).saturating_sub(now_us);
+        let lead_us = self.lead_us.fetch_max(lead_us, Ordering::AcqRel).max(lead_us);
+        now_us.saturating_add(lead_us) / 1_000
     }
 
     /// Whether an entry with an expiry may have been written.
@@ -63,7 +74,7 @@ impl ExpiryClock {
 
 impl fmt::Debug for ExpiryClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiryClock").field("latest_ms", &self.latest_ms).finish_non_exhaustive()
+        f.debug_struct("ExpiryClock").field("lead_us", &self.lead_us).finish_non_exhaustive()
     }
 }
 
@@ -144,10 +155,14 @@ mod tests {
         let clock = ExpiryClock::new(Arc::clone(&manual) as Arc<dyn Clock>, Some(start_ms + 5_000));
         assert!(clock.is_used());
         assert_eq!(clock.if_used_ms(), start_ms + 5_000);
+        // It does not stand still until the clock catches up.
         manual.advance_us(2_000_000);
-        assert_eq!(clock.now_ms(), start_ms + 5_000);
+        assert_eq!(clock.now_ms(), start_ms + 7_000);
+        assert_eq!(clock.advance_to(start_ms), start_ms + 7_000);
+        assert_eq!(clock.advance_to(start_ms + 8_000), start_ms + 8_000);
         manual.advance_us(4_000_000);
-        assert_eq!(clock.now_ms(), start_ms + 6_000);
+        assert_eq!(clock.now_ms(), start_ms + 12_000);
+        assert_eq!(unused.now_ms(), start_ms + 6_000);
     }
 
     #[test]

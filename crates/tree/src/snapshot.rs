@@ -41,13 +41,20 @@ struct Registered {
     readers: Vec<Live>,
     /// Whether new readers wait.
     is_fenced: bool,
+    /// The last mark.
+    mark: Mark,
 }
 
-/// The readers of one sequence number and time.
+/// A moment in the order of registrations ([`SnapshotList::mark`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Mark(u64);
+
+/// The readers of one sequence number and time that registered between the same two marks.
 #[derive(Debug)]
 struct Live {
     seq: SeqNo,
     time_ms: u64,
+    mark: Mark,
     readers: usize,
 }
 
@@ -64,8 +71,8 @@ pub struct Readers {
 }
 
 impl Live {
-    fn place(&self) -> (SeqNo, u64) {
-        (self.seq, self.time_ms)
+    fn place(&self) -> (SeqNo, u64, Mark) {
+        (self.seq, self.time_ms, self.mark)
     }
 }
 
@@ -101,16 +108,30 @@ impl SnapshotList {
         while guard.is_fenced {
             guard = self.unfenced.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
+        let mark = guard.mark;
         let live = &mut guard.readers;
         let (seq, time_ms) = visible();
-        let at = live.partition_point(|held| held.place() < (seq, time_ms));
+        let at = live.partition_point(|held| held.place() < (seq, time_ms, mark));
         match live.get_mut(at) {
-            Some(held) if held.place() == (seq, time_ms) => held.readers += 1,
-            _ => live.insert(at, Live { seq, time_ms, readers: 1 }),
+            Some(held) if held.place() == (seq, time_ms, mark) => held.readers += 1,
+            _ => live.insert(at, Live { seq, time_ms, mark, readers: 1 }),
         }
         debug_assert!(live.is_sorted_by(|a, b| a.place() < b.place()), "the snapshots do not ascend");
         drop(guard);
-        Arc::new(SnapshotGuard { list: Arc::clone(self), seq, time_ms })
+        Arc::new(SnapshotGuard { list: Arc::clone(self), seq, time_ms, mark })
+    }
+
+    /// Separates the readers that are registered from those that will be. Sequence numbers do not
+    /// separate them while there are no writes.
+    pub fn mark(&self) -> Mark {
+        let mut registered = self.lock();
+        registered.mark.0 += 1;
+        registered.mark
+    }
+
+    /// Whether a reader is registered that began before this mark; `None`: any reader.
+    pub fn has_reader_before(&self, mark: Option<Mark>) -> bool {
+        self.lock().readers.iter().any(|live| mark.is_none_or(|mark| live.mark < mark))
     }
 
     /// The live sequence numbers, ascending and distinct.
@@ -166,6 +187,7 @@ pub struct SnapshotGuard {
     list: Arc<SnapshotList>,
     seq: SeqNo,
     time_ms: u64,
+    mark: Mark,
 }
 
 impl SnapshotGuard {
@@ -184,7 +206,7 @@ impl SnapshotGuard {
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         let live = &mut self.list.lock().readers;
-        if let Ok(at) = live.binary_search_by_key(&(self.seq, self.time_ms), Live::place) {
+        if let Ok(at) = live.binary_search_by_key(&(self.seq, self.time_ms, self.mark), Live::place) {
             assert!(live[at].readers > 0, "a snapshot at {} without readers is released", self.seq);
             live[at].readers -= 1;
             if live[at].readers == 0 {
@@ -244,6 +266,22 @@ mod tests {
         assert_eq!(list.stripes(), [SeqNo(5)]);
         drop(again);
         assert_eq!(list.len(), 0);
+    }
+
+    #[test]
+    fn a_mark_separates_readers_of_the_same_number() {
+        let list = SnapshotList::new();
+        assert!(!list.has_reader_before(None));
+        let before = list.take_with(|| SeqNo(5));
+        let mark = list.mark();
+        let after = list.take_with(|| SeqNo(5));
+        assert!(list.has_reader_before(Some(mark)) && list.has_reader_before(None));
+        assert_eq!((list.stripes(), list.len()), (vec![SeqNo(5)], 2));
+        drop(before);
+        assert!(!list.has_reader_before(Some(mark)) && list.has_reader_before(None));
+        assert!(list.has_reader_before(Some(list.mark())), "it is before a later mark");
+        drop(after);
+        assert_eq!((list.len(), list.has_reader_before(None)), (0, false));
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! A missing keyspace is created when a valid write to it is applied; between `begin` and `commit`,
 //! that is at the commit. If the commit then fails, for example for lack of space, the new empty
 //! keyspaces may remain. A missing keyspace has no merge operator, so a `merge` creates none; with
-//! `--merge-operator` the keyspace of `--keyspace` is created at the start.
+//! options for it, such as `--merge-operator`, the keyspace of `--keyspace` is created at the start.
 //!
 //! The end of input closes the database cleanly. A `begin` without `commit` is then an error of its
 //! line: truncated input must not pass for stored input. Empty input creates no database.
@@ -86,7 +86,7 @@ pub fn run(args: &BatchArgs, out: &mut Out) -> Result<(), Failure> {
     args.keyspace.check()?;
     let db = open::create_for(&args.db, &args.engine, &args.keyspace)?;
     let recording = args.record.as_ref().map(|path| db.record_trace(path)).transpose()?;
-    if args.keyspace.merge_operator().is_some() {
+    if args.keyspace.options().is_some() {
         args.keyspace.of(&db)?;
     }
     let mut session = Session::new(&db, Notation::from_switch(args.hex)).in_keyspace(args.keyspace.name());

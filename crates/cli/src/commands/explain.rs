@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::Value;
 
 use super::argument;
 use crate::exit::Failure;
 use crate::json;
-use crate::keyspace::ExistingKeyspace;
+use crate::keyspace::{ExistingKeyspace, show_fifo};
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::Out;
@@ -50,8 +51,15 @@ pub fn run(args: &ExplainArgs, out: &mut Out) -> Result<(), Failure> {
         return out.text(explanation.to_string());
     }
     let explanation = keyspace.explain(&key)?;
+    let fifo = keyspace.fifo();
     if args.json {
-        return out.json(&json::explanation(&explanation, notation));
+        let mut object = json::explanation(&explanation, notation);
+        object["fifo"] = fifo.as_ref().map_or(Value::Null, json::fifo);
+        return out.json(&object);
     }
-    out.text(explanation.to_string())
+    out.text(explanation.to_string())?;
+    match fifo {
+        Some(fifo) => out.line(format!("FIFO      the oldest tables are dropped: {}", show_fifo(&fifo))),
+        None => Ok(()),
+    }
 }

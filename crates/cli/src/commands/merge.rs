@@ -77,11 +77,14 @@ pub fn run(args: &MergeArgs) -> Result<(), Failure> {
             let keyspace = args.keyspace.of(&db)?;
             (db, keyspace, operator.to_owned(), operand)
         }
-        _ => {
+        (_, options) => {
             let db = open::existing(&args.db, &args.engine)?;
             let keyspace = existing(&db, &args.db, args.keyspace.name())?;
             let operator = keyspace.merge_operator().ok_or_else(|| no_operator(keyspace.name()))?;
             let operand = operand(&operator)?;
+            if let Some(options) = options {
+                db.keyspace_with(keyspace.name(), options)?;
+            }
             (db, keyspace, operator, operand)
         }
     };

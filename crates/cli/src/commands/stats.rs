@@ -9,10 +9,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use shamba::{Db, Keyspace};
+use shamba::{Db, Fifo, Keyspace};
 
 use crate::exit::Failure;
 use crate::json;
+use crate::keyspace::show_fifo;
 use crate::open;
 use crate::options::ReaderOptions;
 use crate::output::{Out, Table};
@@ -40,6 +41,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "keyspace_options": own_options(&db)?,
             "prefix_extractors": prefix_extractors(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
             "compaction_filters": compaction_filters(&db)?.into_iter().collect::<BTreeMap<_, _>>(),
+            "fifo": fifo(&db)?.iter().map(|(name, fifo)| (name, json::fifo(fifo))).collect::<BTreeMap<_, _>>(),
             "design": json::design(&db),
             "options": json::options(&db),
             "deepest_level": stats.deepest_level,
@@ -71,6 +73,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "entries_expired": stats.entries_expired,
                 "entries_filtered": stats.entries_filtered,
                 "trivial_moves": stats.trivial_moves,
+                "tables_dropped": stats.tables_dropped,
                 "stalls": stats.stalls,
                 "stall_us": stats.stall_us,
                 "wal_syncs": stats.wal_syncs,
@@ -96,6 +99,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     }
     for (keyspace, filter) in compaction_filters(&db)? {
         facts.row(["compaction filter", &format!("{filter} (keyspace {keyspace:?})")]);
+    }
+    for (keyspace, fifo) in fifo(&db)? {
+        facts.row(["FIFO limits", &format!("{} (keyspace {keyspace:?})", show_fifo(&fifo))]);
     }
     facts.row(["merge policy", &policy]);
     facts.row(["size ratio", &design.size_ratio.to_string()]);
@@ -142,6 +148,11 @@ fn own_options(db: &Db) -> Result<BTreeMap<String, BTreeMap<&'static str, String
     let options = |keyspace: &Keyspace| Some(keyspace.own_options()).filter(|options| !options.is_empty());
     let options = of_keyspaces(db, options)?.into_iter();
     Ok(options.map(|(keyspace, options)| (keyspace, options.into_iter().collect())).collect())
+}
+
+/// The names of keyspaces and their FIFO limits.
+fn fifo(db: &Db) -> Result<Vec<(String, Fifo)>, Failure> {
+    of_keyspaces(db, Keyspace::fifo)
 }
 
 /// The names of keyspaces and their prefix extractors.

@@ -10,8 +10,15 @@ use crate::support::{Dir, files, flip, run, run_with};
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
 /// Objects whose field names are data, not part of the schema.
-const MAPS: [&str; 6] =
-    ["parts", "options", "keyspace_options", "merge_operators", "prefix_extractors", "compaction_filters"];
+const MAPS: [&str; 7] = [
+    "parts",
+    "options",
+    "keyspace_options",
+    "merge_operators",
+    "prefix_extractors",
+    "compaction_filters",
+    "fifo",
+];
 
 fn names(value: &Value, found: &mut BTreeSet<String>) {
     match value {

@@ -20,6 +20,7 @@ use super::edits::{check_edited, new_tables, obsolete_tables};
 use super::{Catalog, Installing, Member};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::WorkCounters;
+use crate::options::fifo::FifoState;
 use crate::telemetry::hold_events;
 
 /// Maximum bytes of edits in a manifest; beyond it a snapshot of the state replaces it.
@@ -104,6 +105,7 @@ impl Catalog {
             "an edit adds a table and makes it obsolete"
         );
         installing.state = next;
+        self.publish_fifo(&installing.state, &edit);
         self.publish_versions(&installing.state, &edit, flushed);
         drop(held);
         let observers = self.observers();
@@ -195,6 +197,19 @@ impl Catalog {
         assert_ne!(old.number(), number, "a manifest was replaced by itself");
         self.obsolete.mark_file_obsolete(self.dir.join(manifest_file_name(old.number())));
         Ok(())
+    }
+
+    /// Under the lock of installs, so that a drop that is installed knows the limits that hold.
+    fn publish_fifo(&self, state: &ManifestState, edit: &ManifestEdit) {
+        let keyspaces = self.keyspaces.load();
+        for (id, settings) in edit.keyspace_settings.iter().filter(|(_, pairs)| FifoState::is_in(pairs)) {
+            let (Some(keyspace), Some(recorded)) = (keyspaces.get(id), state.keyspaces.get(id)) else {
+                continue;
+            };
+            let fifo = FifoState::read(&recorded.settings);
+            debug_assert!(fifo.is_ok(), "recorded FIFO limits cannot be read: {settings:?}");
+            keyspace.set_fifo(fifo.ok().flatten().map(Arc::new));
+        }
     }
 
     fn publish_versions(&self, state: &ManifestState, edit: &ManifestEdit, flushed: &[Member]) {

@@ -176,17 +176,10 @@ impl KeyspaceCore {
         self.fifo.load_full()
     }
 
-    /// Sets the limits of a FIFO keyspace.
+    /// Sets the limits of a FIFO keyspace. Those that an open database records are set with the
+    /// edit that records them.
     pub fn set_fifo(&self, fifo: Option<Arc<FifoState>>) {
         self.fifo.store(fifo);
-    }
-
-    /// Sets the noted times of a FIFO keyspace, unless its limits have changed.
-    pub fn note_fifo(&self, noted: &Arc<FifoState>) {
-        self.fifo.rcu(|known| match known {
-            Some(known) if known.limits == noted.limits => Some(Arc::clone(noted)),
-            other => other.clone(),
-        });
     }
 
     /// Whether compactions keep level 0 small, and the tree in its shape.

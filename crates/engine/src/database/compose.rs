@@ -27,8 +27,8 @@ use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
 use crate::options::fifo::FifoState;
 use crate::options::keyspace::{
-    GivenOptions, KeyspaceOptions, fifo_for, filter_for, operator_for, overrides_for, prefix_for,
-    recorded_prefix, time_to_live_of,
+    GivenOptions, KeyspaceOptions, check_fifo_with, fifo_for, filter_for, operator_for, overrides_for,
+    prefix_for, recorded_prefix, time_to_live_of,
 };
 use crate::options::overrides::Overrides;
 use crate::options::settings::Settings;
@@ -75,11 +75,11 @@ pub(super) fn compose(
     let memory = Arc::new(memory);
     let (cache, ledger) = (memory.cache(), memory.ledger());
 
-    let keyspaces = keyspaces(state, &settings, &builder.keyspaces, (&lifecycle, env.clock.unix_ms()))?;
+    let expiry = Arc::new(ExpiryClock::new(Arc::clone(&env.clock), state.time_ms));
+    let keyspaces = keyspaces(state, &settings, &builder.keyspaces, (&lifecycle, &expiry))?;
     let beyond_files =
         files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
     let next_id = state.next_id.max(beyond_files);
-    let expiry = Arc::new(ExpiryClock::new(Arc::clone(&env.clock), state.time_ms));
     let keyspaces = (keyspaces, settings.keep_log);
     let catalog = Catalog::new(&env, dir, keyspaces, next_id, told(), Arc::clone(&expiry));
     let catalog = Arc::new(catalog);
@@ -183,14 +183,19 @@ pub(super) fn compose(
 /// open.
 ///
 /// # Errors
-/// `Invalid` for another operator or filter than the recorded one, and for an extractor without
-/// bytes.
+/// `Invalid` for another operator or filter than the recorded one, for an extractor without bytes,
+/// and for options that give a keyspace both a merge operator and FIFO limits.
 fn keyspaces(
     state: &ManifestState,
     settings: &Settings,
     given: &GivenOptions,
-    (lifecycle, now_ms): (&Lifecycle, u64),
+    (lifecycle, expiry): (&Lifecycle, &ExpiryClock),
 ) -> Result<Keyspaces> {
+    // The ages of FIFO tables do not go back, either.
+    for recorded in state.keyspaces.values() {
+        let fifo = FifoState::read(&recorded.settings)?;
+        expiry.advance_to(fifo.and_then(|fifo| fifo.latest_ms()).unwrap_or(0));
+    }
     let keyspaces = state.keyspaces.iter().map(|(id, recorded)| {
         let version = Arc::new(recorded.version.clone());
         let memtable = ChunkedMemtable::new(settings.memtable_index);
@@ -210,7 +215,10 @@ fn keyspaces(
         keyspace.set_time_to_live(time_to_live);
         keyspace.set_filtering(filtering);
         let fifo = FifoState::read(&recorded.settings)?.map(Arc::new);
-        keyspace.set_fifo(fifo_for(fifo.as_ref(), given.get(&keyspace.name), (state.last_seq, now_ms))?);
+        let given = given.get(&keyspace.name);
+        let fifo = fifo_for(fifo.as_ref(), given, (state.last_seq, expiry.now_ms()))?;
+        check_fifo_with(&keyspace.name, (keyspace.merging().as_deref(), fifo.as_ref()), given)?;
+        keyspace.set_fifo(fifo);
         Ok((*id, Arc::new(keyspace)))
     });
     keyspaces.collect()

@@ -401,7 +401,7 @@ fn fifo_settings(core: &Core, state: &ManifestState, last_seq: SeqNo) -> Result<
         let (Some(keyspace), known) = (keyspaces.get(id), FifoState::read(&recorded.settings)?) else {
             continue;
         };
-        let fifo = keyspace.fifo().map(|fifo| Arc::new(fifo.noted(last_seq, core.env.clock.unix_ms())));
+        let fifo = keyspace.fifo().map(|fifo| Arc::new(fifo.noted(last_seq, core.reads.expiry().now_ms())));
         if fifo.as_deref() != known.as_ref() {
             changed.push((*id, fifo_pairs(fifo.as_ref())));
             keyspace.set_fifo(fifo);

@@ -22,6 +22,10 @@ const TIMES: &str = "fifo-times";
 
 /// Ages are exact to about this part of the limit, which takes about twice as many times.
 const AGE_PARTS: u64 = 32;
+/// Entries are in memory, and their runs are merged with newer ones, up to this part of the maximum
+/// age (1/8) each. So an entry stays at most about a third longer than its age allows, in about as
+/// many runs as with a limit in bytes.
+const DELAY_PARTS: u64 = 8;
 
 /// The limits of a FIFO keyspace ([`crate::KeyspaceOptions::fifo`]): of the bytes in its tables, of
 /// their age, or both.
@@ -124,6 +128,16 @@ impl FifoState {
         [BYTES, AGE_MS, TIMES].map(|name| (name.to_owned(), String::new())).into()
     }
 
+    /// Whether these settings of a keyspace are about its limits.
+    pub fn is_in(settings: &Pairs) -> bool {
+        settings.iter().any(|(name, _)| [BYTES, AGE_MS, TIMES].contains(&name.as_str()))
+    }
+
+    /// The newest time by which entries were in tables.
+    pub fn latest_ms(&self) -> Option<u64> {
+        self.times.last().map(|(_, ms)| *ms)
+    }
+
     /// The state after all entries up to `seq` were written to tables.
     #[must_use]
     pub fn noted(&self, seq: SeqNo, now_ms: u64) -> Self {
@@ -143,13 +157,21 @@ impl FifoState {
         Self { limits: self.limits, times }
     }
 
+    /// Whether entries in memory should be written to a table, so that they get an age.
+    pub fn is_flush_due(&self, now_ms: u64) -> bool {
+        let since_ms = self.latest_ms().unwrap_or(0);
+        self.limits.age_ms.is_some_and(|age_ms| since_ms.saturating_add(age_ms / DELAY_PARTS) <= now_ms)
+    }
+
     /// The limits now, in the terms of the policy.
     pub fn rules(&self, now_ms: u64) -> FifoRules {
-        let is_old = |age_ms: u64| {
-            let expired = self.times.partition_point(|(_, ms)| ms.saturating_add(age_ms) <= now_ms);
-            Some(self.times[expired.checked_sub(1)?].0)
+        let older_than = |age_ms: u64| {
+            let older = self.times.partition_point(|(_, ms)| ms.saturating_add(age_ms) <= now_ms);
+            Some(self.times[older.checked_sub(1)?].0)
         };
-        FifoRules { bytes: self.limits.bytes, expired: self.limits.age_ms.and_then(is_old) }
+        let Fifo { bytes, age_ms } = self.limits;
+        let settled = age_ms.and_then(|age_ms| older_than(age_ms / DELAY_PARTS));
+        FifoRules { bytes, expired: age_ms.and_then(older_than), settled }
     }
 }
 
@@ -183,6 +205,20 @@ mod tests {
             assert!(expired <= due, "{expired} is younger than it may be at {now_ms}");
             assert!(now_ms < 2 * age_ms || expired + 30 > due, "{expired} of {due} at {now_ms}");
         }
+    }
+
+    #[test]
+    fn entries_are_flushed_and_settle_after_an_eighth_of_the_age() {
+        let state = FifoState::new(Fifo::age(Duration::from_millis(800)), SeqNo(5), 1_000);
+        let state = state.noted(SeqNo(9), 1_080);
+        assert_eq!((state.is_flush_due(1_179), state.is_flush_due(1_180)), (false, true));
+        let settled = |now_ms| state.rules(now_ms).settled;
+        assert_eq!(
+            [1_099, 1_100, 1_179, 1_180].map(settled),
+            [None, Some(SeqNo(5)), Some(SeqNo(5)), Some(SeqNo(9))]
+        );
+        let by_bytes = FifoState::new(Fifo::bytes(1), SeqNo(5), 1_000);
+        assert!(!by_bytes.is_flush_due(u64::MAX) && by_bytes.rules(u64::MAX).settled.is_none());
     }
 
     #[test]

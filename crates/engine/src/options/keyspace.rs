@@ -297,11 +297,12 @@ impl KeyspaceOptions {
     /// gives the database's again.
     ///
     /// # Errors
-    /// `Invalid` for another name. A wrong value is an error of the call that is given these
-    /// options.
+    /// `Invalid` for another name, or for a value of wrong form or out of range; `Unsupported` for a
+    /// compression that is not part of this build.
     pub fn set_option(mut self, name: &str, value: &str) -> Result<Self> {
-        let text = Some(value.to_owned()).filter(|text| text != AS_DATABASE);
-        self.overrides.insert(name_of(name)?, text);
+        let (name, text) = (name_of(name)?, Some(value.to_owned()).filter(|text| text != AS_DATABASE));
+        Overrides::default().set(name, text.as_deref())?;
+        self.overrides.insert(name, text);
         Ok(self)
     }
 
@@ -445,6 +446,28 @@ pub(crate) fn fifo_for(
     }
 }
 
+/// Checks that no options give a keyspace both a merge operator and FIFO limits. One that records
+/// both opens without options.
+///
+/// # Errors
+/// `Invalid` if `given` adds one of them to the other.
+pub(crate) fn check_fifo_with(
+    keyspace: &str,
+    (merging, fifo): (Option<&Merging>, Option<&Arc<FifoState>>),
+    given: Option<&KeyspaceOptions>,
+) -> Result<()> {
+    let gives = |given: &KeyspaceOptions| given.merging.is_some() || given.fifo.flatten().is_some();
+    match (merging, fifo) {
+        (Some(merging), Some(_)) if given.is_some_and(gives) => Err(Error::invalid(format!(
+            "keyspace {keyspace:?} cannot have both the merge operator {:?} (KeyspaceOptions::merge_operator) and \
+             FIFO limits (KeyspaceOptions::fifo): a drop would separate operands from their base; \
+             KeyspaceOptions::no_fifo removes recorded limits",
+            merging.name()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The settings that are recorded for it.
 pub(crate) fn fifo_pairs(fifo: Option<&Arc<FifoState>>) -> Pairs {
     fifo.map_or_else(FifoState::no_pairs, |fifo| fifo.pairs())
@@ -569,6 +592,29 @@ mod tests {
         for name in ["", &"n".repeat(256)] {
             assert_eq!(name_of(None, Some(given(name))).expect_err(name).kind(), ErrorKind::Invalid);
         }
+    }
+
+    #[test]
+    fn an_operator_and_fifo_limits_are_not_given_to_one_keyspace() {
+        let merging = Merging::recorded("shamba.max");
+        let fifo = Arc::new(FifoState::new(Fifo::bytes(9), SeqNo(0), 0));
+        let limits = || KeyspaceOptions::new().fifo(Fifo::bytes(9));
+        let check = |merging, fifo, given: Option<KeyspaceOptions>| {
+            check_fifo_with("k", (merging, fifo), given.as_ref())
+        };
+        let both = (Some(&merging), Some(&fifo));
+        for given in [given("a"), limits(), limits().merge_operator(Named("a".to_owned()))] {
+            let refused = check(both.0, both.1, Some(given.clone())).expect_err("both");
+            assert_eq!(refused.kind(), ErrorKind::Invalid);
+            let text = refused.to_string();
+            let named = ["\"k\"", "merge_operator", "KeyspaceOptions::fifo", "shamba.max", "no_fifo"];
+            assert!(named.iter().all(|name| text.contains(name)), "{text}");
+            check(both.0, None, Some(given.clone())).expect("no limits");
+            check(None, both.1, Some(given)).expect("no operator");
+        }
+        // What an earlier build has recorded is opened.
+        check(both.0, both.1, None).expect("not given");
+        check(both.0, both.1, Some(KeyspaceOptions::new())).expect("not given");
     }
 
     #[test]

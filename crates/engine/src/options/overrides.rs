@@ -103,7 +103,11 @@ impl Overrides {
         }
     }
 
-    fn set(&mut self, name: &str, text: Option<&str>) -> Result<()> {
+    /// Sets the option of this name.
+    ///
+    /// # Errors
+    /// As [`Self::and`], without the name of the keyspace.
+    pub fn set(&mut self, name: &str, text: Option<&str>) -> Result<()> {
         match name {
             "compression" => {
                 let kinds: Option<Vec<Compression>> = parsed(name, text)?;

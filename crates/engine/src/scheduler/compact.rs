@@ -30,7 +30,7 @@ use crate::telemetry::Telemetry;
 use shamba_env::Env;
 use shamba_key::SeqNo;
 use shamba_tree::compaction::filter::FilterChanges;
-use shamba_tree::compaction::policy::{Reason, move_edit, slice_edit, slices};
+use shamba_tree::compaction::policy::{Reason, is_fifo_due, move_edit, slice_edit, slices};
 use shamba_tree::compaction::schedule::Claim;
 use shamba_tree::records::RecordEdit;
 use shamba_tree::version::live_bytes;
@@ -45,7 +45,8 @@ const SLICE_TABLES: u64 = 4;
 pub(super) enum Installed {
     /// It is in force.
     Yes(Tally),
-    /// The keyspace was dropped: there is nothing left to compact.
+    /// The keyspace was dropped, or the limits of a FIFO keyspace keep the tables: there is nothing
+    /// left to do.
     Dropped,
     /// A reader sees an entry that the compaction filter has changed: the slice must be built once
     /// more, without the filter.
@@ -57,6 +58,8 @@ pub(super) enum Installed {
 enum Refused {
     Dropped,
     Overtaken,
+    /// The limits of a FIFO keyspace do not ask for the drop any more.
+    NotDue,
 }
 
 /// Plans, builds and installs compactions.
@@ -138,12 +141,12 @@ impl Compactor {
             // would be missed.
             handed = crate::statistics::hand_over(&job.keyspace, &job.job, slice, &tables);
             let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
-            slice_edit(job.keyspace.id, version, &job.job, slice, tables, job.output, &live)
+            Some(slice_edit(job.keyspace.id, version, &job.job, slice, tables, job.output, &live))
         })?;
         drop(records);
         match refused {
             None => {}
-            Some(Refused::Dropped) => return Ok(Installed::Dropped),
+            Some(Refused::Dropped | Refused::NotDue) => return Ok(Installed::Dropped),
             Some(Refused::Overtaken) => return Ok(Installed::Overtaken),
         }
         for (table, share) in handed {
@@ -185,7 +188,7 @@ impl Compactor {
             return self.drop_tables(job, claim);
         }
         let refused = self.install_claimed(job, claim, Vec::new(), None, |version| {
-            move_edit(keyspace.id, version, compaction, *output)
+            Some(move_edit(keyspace.id, version, compaction, *output))
         })?;
         if refused.is_some() {
             return Ok(Installed::Dropped);
@@ -199,7 +202,8 @@ impl Compactor {
         Ok(Installed::Yes(Tally::default()))
     }
 
-    /// Drops the tables of a job without reading them.
+    /// Drops the tables of a job without reading them, if the limits that hold at the install still
+    /// ask for it.
     ///
     /// # Errors
     /// Of the install. The tree is as it was.
@@ -210,13 +214,17 @@ impl Compactor {
         let records = self.reads.records().begin_edit();
         records.erase_where(keyspace.id, |key| ranges.iter().any(|range| range.contains(key)));
         let refused = self.install_claimed(job, claim, Vec::new(), None, |version| {
+            let rules = keyspace.fifo()?.rules(self.reads.expiry().now_ms());
+            if !is_fifo_due(version, &rules, compaction) {
+                return None;
+            }
             let uses = compaction.uses(version).into_iter();
             let remove = |(level, run, table): (u32, &Arc<Run>, &TableUse)| Change::Remove {
                 level,
                 run: run.id,
                 table: table.meta.id,
             };
-            VersionEdit { keyspace: keyspace.id, changes: uses.map(remove).collect() }
+            Some(VersionEdit { keyspace: keyspace.id, changes: uses.map(remove).collect() })
         })?;
         drop(records);
         if refused.is_some() {
@@ -231,17 +239,17 @@ impl Compactor {
         Ok(Installed::Yes(Tally::default()))
     }
 
-    /// Installs the edit that `edit` makes from the tree in force, after a check of the claim.
-    /// `filtered_from` is the smallest sequence number of the entries that a compaction filter has
-    /// changed: no reader may see such an entry before and after the install. Returns the reason if
-    /// nothing was installed.
+    /// Installs the edit that `edit` makes from the tree in force, after a check of the claim;
+    /// `None`: the job is not due any more. `filtered_from` is the smallest sequence number of the
+    /// entries that a compaction filter has changed: no reader may see such an entry before and after
+    /// the install. Returns the reason if nothing was installed.
     fn install_claimed(
         &self,
         job: &Job,
         claim: &Claim,
         new: Vec<Arc<TableMeta>>,
         filtered_from: Option<SeqNo>,
-        edit: impl FnOnce(&Version) -> VersionEdit,
+        edit: impl FnOnce(&Version) -> Option<VersionEdit>,
     ) -> Result<Option<Refused>> {
         let mut refused = None;
         let installed = self.catalog.install_holding(&[], new, |state: &ManifestState| {
@@ -259,10 +267,14 @@ impl Compactor {
                 }
                 fence => fence,
             };
-            let versions = vec![edit(&current.version)];
+            let Some(edit) = edit(&current.version) else {
+                refused = Some(Refused::NotDue);
+                return Err(Error::invalid("the tables of a drop are within the limits again"));
+            };
+            let versions = vec![edit];
             Ok((ManifestEdit { versions, ..ManifestEdit::default() }, fence))
         });
-        // Neither is a failure.
+        // None of these is a failure.
         if refused.is_some() { Ok(refused) } else { installed.map(|()| None) }
     }
 }

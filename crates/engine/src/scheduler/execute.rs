@@ -75,7 +75,7 @@ impl Scheduler {
 
     pub(super) fn flush_step(&self) -> Next {
         if self.sealed.is_empty() || self.lifecycle.has_failed() {
-            self.seal_old_tombstones();
+            self.seal_overdue();
             self.catalog.remove_obsolete_files();
             return Next::After(IDLE);
         }

@@ -118,7 +118,6 @@ impl Flusher {
             let tables = outputs.values().flatten().map(|table| Arc::clone(&table.meta));
             self.catalog.mark_tables_obsolete(tables);
         })?;
-        let mut timed = Vec::new();
         self.catalog.install(&generation.members, new, |state| {
             let mut edit = ManifestEdit {
                 first_log: Some(generation.next_log),
@@ -138,9 +137,8 @@ impl Flusher {
                     // Those recorded: they may have changed since the flush began.
                     let fifo = FifoState::read(&recorded.settings)?;
                     if let Some(fifo) = fifo.filter(|fifo| fifo.limits.max_age().is_some()) {
-                        let fifo = fifo.noted(generation.last_seq, self.env.clock.unix_ms());
+                        let fifo = fifo.noted(generation.last_seq, self.reads.expiry().now_ms());
                         edit.keyspace_settings.push((keyspace.id, fifo.pairs()));
-                        timed.push((Arc::clone(&keyspace), Arc::new(fifo)));
                     }
                     crate::statistics::begin(&keyspace, &uses, self.env.clock.now_us());
                 }
@@ -152,9 +150,6 @@ impl Flusher {
             Ok(edit)
         })?;
         drop(records);
-        for (keyspace, fifo) in timed {
-            keyspace.note_fifo(&fifo);
-        }
         for log in &generation.log_files {
             self.catalog.mark_log_obsolete(log.clone());
         }

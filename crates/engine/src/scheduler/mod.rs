@@ -223,7 +223,7 @@ impl Scheduler {
     /// Runs all due work on the caller's thread, until nothing is left or a step fails.
     pub fn run_inline(&self) {
         let Some(_work) = self.begin_inline() else { return };
-        self.seal_old_tombstones();
+        self.seal_overdue();
         self.follow_budget();
         while !self.lifecycle.has_failed() {
             let has_flush = !self.sealed.is_empty();
@@ -241,11 +241,9 @@ impl Scheduler {
         }
     }
 
-    /// Seals the memtables if their oldest tombstone is older than the bound.
-    fn seal_old_tombstones(&self) {
-        if let Some(age_max_ms) = self.settings.tombstone_age_max_ms() {
-            self.writer.seal_old_tombstones(age_max_ms);
-        }
+    /// Seals the memtables if they hold what must reach the tables by now.
+    fn seal_overdue(&self) {
+        self.writer.seal_overdue(self.settings.tombstone_age_max_ms());
     }
 
     /// Flushes the oldest generation and records the outcome.

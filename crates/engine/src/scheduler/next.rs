@@ -126,7 +126,7 @@ impl Picker {
         let with_unawaited = self.memory.writes_idle();
         let trees = usable.map(|keyspace| {
             let version = Arc::clone(&keyspace.load().version);
-            let rules = rules_in(keyspace, rules, of_all.now_ms);
+            let rules = self.rules_in(keyspace, rules);
             state.requests.drop_done(keyspace.id, &version, &rules);
             let requests = state.requests.waiting(keyspace.id, with_unawaited);
             let seeks_per_second = keyspace.statistics.window(now_us).seeks_per_second;
@@ -134,6 +134,13 @@ impl Picker {
             self.tree(keyspace, (version, rules), requests, triggers)
         });
         trees.collect()
+    }
+
+    /// The policy's rules in a keyspace.
+    fn rules_in(&self, keyspace: &KeyspaceCore, rules: &Rules) -> Rules {
+        let rewrites_all = keyspace.filtering().is_some_and(|filtering| filtering.is_given());
+        let fifo = keyspace.fifo().map(|fifo| fifo.rules(self.reads.expiry().now_ms()));
+        Rules { rewrites_all, fifo, ..*rules }
     }
 
     /// A tree. Without the code of its compaction filter only filter rewrites run in it.
@@ -152,12 +159,13 @@ impl Picker {
         Tree { keyspace: Arc::clone(keyspace), version, rules, requests, triggers, is_automatic }
     }
 
-    /// Notes which tables of FIFO trees are due for a drop, and since which write.
+    /// Notes which tables of FIFO trees are due for a drop, and since when.
     fn note_due(&self, state: &mut BackgroundState, trees: &[Tree]) {
-        let visible = self.reads.visible();
         let due = trees.iter().filter_map(|tree| pick_fifo(&tree.version, tree.rules.fifo.as_ref()?));
         let tables = due.flat_map(|job| job.inputs).flat_map(|input| input.tables);
-        let since = |table| state.fifo_due.get(&table).copied().unwrap_or(visible);
+        let mut now = None;
+        let mut now = || *now.get_or_insert_with(|| self.reads.snapshots().mark());
+        let mut since = |table| state.fifo_due.get(&table).copied().unwrap_or_else(&mut now);
         state.fifo_due = tables.map(|table| (table, since(table))).collect();
     }
 
@@ -166,10 +174,8 @@ impl Picker {
     fn fifo_drop(&self, state: &BackgroundState, tree: &Tree) -> Option<CompactionJob> {
         let fifo = tree.rules.fifo.as_ref().filter(|_| tree.is_automatic)?;
         let mut job = pick_fifo(&tree.version, fifo)?;
-        let oldest = self.reads.snapshots().stripes().first().copied();
-        let since =
-            |table: &TableId| state.fifo_due.get(table).copied().unwrap_or_else(|| self.reads.visible());
-        let is_held = |table: &TableId| oldest.is_some_and(|oldest| oldest <= since(table));
+        let is_held =
+            |table: &TableId| self.reads.snapshots().has_reader_before(state.fifo_due.get(table).copied());
         job.inputs.iter_mut().for_each(|input| input.tables.retain(|table| !is_held(table)));
         job.inputs.retain(|input| !input.tables.is_empty());
         let none = Claims::default();
@@ -326,7 +332,7 @@ impl Picker {
             let mut requests = state.requests.waiting(keyspace.id, false);
             requests.retain(|request| matches!(request.kind, RequestKind::Full));
             let version = Arc::clone(&keyspace.load().version);
-            let rules = rules_in(keyspace, &rules, self.clock.unix_ms());
+            let rules = self.rules_in(keyspace, &rules);
             // Compactions that pay for themselves are not waited for.
             self.tree(keyspace, (version, rules), requests, Triggers::default())
         };

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shamba_key::{KeyspaceId, SeqNo};
+use shamba_key::KeyspaceId;
 use shamba_table::TableId;
 use shamba_tree::compaction::schedule::Claims;
+use shamba_tree::snapshot::Mark;
 
 use super::job::Running;
 use super::queue::Requests;
@@ -27,8 +28,9 @@ pub(super) struct BackgroundState {
     /// Compactions that have begun so far.
     pub jobs_begun: u64,
     pub requests: Requests,
-    /// The newest visible write when tables of FIFO keyspaces were found to be due for a drop.
-    pub fifo_due: BTreeMap<TableId, SeqNo>,
+    /// The moment at which each of the tables of FIFO keyspaces that are due for a drop was found to
+    /// be.
+    pub fifo_due: BTreeMap<TableId, Mark>,
     /// Number of callers that wait until no compaction is pending.
     pub drainers: u32,
     /// Time at which the last flush ended.

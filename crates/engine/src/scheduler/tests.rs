@@ -15,8 +15,13 @@ use super::next::Step;
 use super::state::BackgroundState;
 use crate::database::Db;
 use crate::error::{Error, ErrorKind};
+use crate::options::fifo::Fifo;
+use crate::options::keyspace::KeyspaceOptions;
 use crate::writer::Work;
 use shamba_key::{KeyspaceId, RunId};
+use shamba_tree::compaction::filter::{CompactionFilter, FilterEntry, Verdict};
+use shamba_tree::compaction::policy::Reason;
+use shamba_tree::merging::builtin::Append;
 
 /// Keys that are overwritten repeatedly: the tree does not grow.
 const KEYS: u32 = 400;
@@ -138,6 +143,88 @@ fn tables_that_a_close_forestalls_are_removed() {
     assert_eq!(core.scheduler.flush_oldest().expect_err("too late").kind(), ErrorKind::Closed);
     core.reads.release_stale_views(&core.catalog);
     assert_eq!(files(), used);
+}
+
+/// Limits may change between the choice of a drop and its install.
+#[test]
+fn a_drop_that_is_not_due_any_more_is_not_installed() {
+    for options in [KeyspaceOptions::new().no_fifo(), KeyspaceOptions::new().fifo(Fifo::bytes(1 << 30))] {
+        let db = Db::builder(Path::new("/db"))
+            .env(Env::deterministic(Arc::new(MemFs::new()), 1))
+            .info_log(false)
+            .keyspace("default", KeyspaceOptions::new().fifo(Fifo::bytes(5_000)))
+            .open()
+            .expect("opened");
+        let core = db.core();
+        // The holder of this does all background work.
+        let _by_hand = core.scheduler.begin_inline().expect("free");
+        for number in 0..3u8 {
+            db.put([number], [number; 4_000]).expect("put");
+            core.writer.seal().expect("sealed");
+            core.scheduler.flush_oldest().expect("flushed");
+        }
+        let drop = core.scheduler.next_step().expect("a drop is due");
+        assert!(matches!(&drop, Step::Move(job) if job.job.reason == Reason::Fifo));
+        db.keyspace_with("default", options).expect("recorded");
+        core.scheduler.run(drop).expect("nothing fails");
+        assert_eq!((db.iter().count(), db.stats().tables_dropped), (3, 0));
+        let next = core.scheduler.next_step();
+        assert!(!matches!(&next, Some(Step::Move(job)) if job.job.reason == Reason::Fifo));
+    }
+}
+
+/// Removes values `base`.
+struct WithoutBases;
+
+impl CompactionFilter for WithoutBases {
+    fn name(&self) -> &str {
+        "test.bases"
+    }
+
+    fn filter(&self, entry: &FilterEntry<'_>) -> Verdict {
+        if entry.value().is_some_and(|value| value == b"base") { Verdict::Remove } else { Verdict::Keep }
+    }
+}
+
+/// A filter removes the base below operands in memory. Reads that have folded a long chain of them
+/// see the base until the operands are flushed, and all reads see the same.
+#[test]
+fn values_folded_in_memory_keep_their_base_until_the_flush() {
+    for (operands, is_read) in [(3, true), (40, false), (40, true)] {
+        let options = KeyspaceOptions::new().merge_operator(Append::separated_by(","));
+        let db = Db::builder(Path::new("/db"))
+            .env(Env::deterministic(Arc::new(MemFs::new()), 1))
+            .info_log(false)
+            .keyspace("default", options.compaction_filter(WithoutBases))
+            .open()
+            .expect("opened");
+        let core = db.core();
+        let _by_hand = core.scheduler.begin_inline().expect("free");
+        let flush = || {
+            core.writer.seal().expect("sealed");
+            core.scheduler.flush_oldest().expect("flushed");
+        };
+        let read = || {
+            let got = db.get("k").expect("readable").map(|value| value.to_vec());
+            let scanned = db.iter().map(|entry| entry.expect("readable").1.to_vec()).next();
+            assert_eq!(got, scanned, "{operands} operands");
+            String::from_utf8(got.expect("it has operands")).expect("text")
+        };
+        db.put("k", "base").expect("put");
+        flush();
+        (0..operands).for_each(|_| db.merge("k", "x").expect("merged"));
+        let without = vec!["x"; operands].join(",");
+        let with = format!("base,{without}");
+        if is_read {
+            assert_eq!(read(), with);
+        }
+        core.scheduler.background.state.lock().requests.add_full(KeyspaceId::DEFAULT);
+        while core.scheduler.run_next_step().expect("compacted") {}
+        assert_eq!(db.stats().entries_filtered, 1);
+        assert_eq!(read(), if is_read && operands >= 32 { with } else { without.clone() });
+        flush();
+        assert_eq!(read(), without, "{operands} operands in a table");
+    }
 }
 
 #[test]

@@ -15,8 +15,8 @@ use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::keyspace::{
-    KeyspaceOptions, fifo_for, fifo_pairs, filter_for, operator_for, overrides_for, prefix_for,
-    prefix_setting,
+    KeyspaceOptions, check_fifo_with, fifo_for, fifo_pairs, filter_for, operator_for, overrides_for,
+    prefix_for, prefix_setting,
 };
 use crate::options::overrides::Overrides;
 use crate::telemetry::hold_events;
@@ -51,17 +51,7 @@ impl Writer {
         if self.lifecycle.is_read_only() {
             let _writing = self.writing.lock();
             if let Some(keyspace) = find()? {
-                // They are not recorded, and hold for this open.
-                let overrides = overrides_for(name, &keyspace.overrides(), options)?;
-                keyspace.set_prefix(prefix_for(name, keyspace.prefix(), options)?);
-                keyspace.set_overrides(overrides);
-                let filtering = filter_for(name, keyspace.filtering().as_ref(), options)?;
-                if let Some(merging) = new_operator(&keyspace, options)? {
-                    keyspace.set_merging(merging);
-                }
-                let fifo = fifo_for(keyspace.fifo().as_ref(), options, self.now())?;
-                keyspace.set_filtering(filtering);
-                keyspace.set_fifo(fifo);
+                self.join(&keyspace, options)?;
                 return Ok(keyspace);
             }
             return Err(Error::new(
@@ -87,6 +77,9 @@ impl Writer {
         let filtering = filter_for(name, filtering.as_ref(), options)?;
         let fifo = fifo_for(None, of_open, self.now())?;
         let fifo = fifo_for(fifo.as_ref(), options, self.now())?;
+        for given in [of_open, options] {
+            check_fifo_with(name, (merging.as_deref(), fifo.as_ref()), given)?;
+        }
         let id = u32::try_from(self.catalog.new_id())
             .map_err(|_| Error::invalid("all keyspace numbers are used"))?;
         let id = KeyspaceId(id);
@@ -134,20 +127,22 @@ impl Writer {
 
     /// The newest write, and the time.
     fn now(&self) -> (SeqNo, u64) {
-        (self.reads.visible(), self.clock.unix_ms())
+        (self.reads.visible(), self.reads.expiry().now_ms())
     }
 
-    /// Gives an existing keyspace the code in `options`, and records its names.
+    /// Gives an existing keyspace what is in `options`, all or nothing, and records it. A database
+    /// that is open read-only records nothing: it holds for this open.
     ///
     /// # Errors
-    /// `Invalid` for other names than the recorded ones; of recording them.
+    /// `Invalid` for other names than the recorded ones, and for limits that do not go with them;
+    /// of recording them.
     fn join(&self, keyspace: &KeyspaceCore, options: Option<&KeyspaceOptions>) -> Result<()> {
         let merging = new_operator(keyspace, options)?;
         let known = keyspace.filtering();
         let filtering = filter_for(&keyspace.name, known.as_ref(), options)?;
         let names = |filter: &Option<Arc<Filtering>>| filter.as_ref().map(|filter| filter.name().to_owned());
         let mut edit = ManifestEdit::default();
-        if let (Some(merging), true) = (&merging, keyspace.load().merging().is_none()) {
+        if let (Some(merging), true) = (&merging, keyspace.merging().is_none()) {
             edit.merge_operators.push((keyspace.id, merging.name().to_owned()));
         }
         if names(&filtering) != names(&known) {
@@ -155,6 +150,8 @@ impl Writer {
         }
         let known = keyspace.fifo();
         let fifo = fifo_for(known.as_ref(), options, self.now())?;
+        let of_both = merging.clone().or_else(|| keyspace.merging());
+        check_fifo_with(&keyspace.name, (of_both.as_deref(), fifo.as_ref()), options)?;
         if fifo != known {
             edit.keyspace_settings.push((keyspace.id, fifo_pairs(fifo.as_ref())));
         }
@@ -169,13 +166,19 @@ impl Writer {
         }
         let time_to_live = options.and_then(KeyspaceOptions::given_time_to_live);
         if let (Some(options), Some(_)) = (options, time_to_live) {
-            self.begin_expiry_for(options)?;
             edit.keyspace_settings.push((keyspace.id, options.settings()));
         }
-        let has_names = !edit.merge_operators.is_empty() || !edit.compaction_filters.is_empty();
-        if has_names || !edit.keyspace_settings.is_empty() {
-            self.catalog.install(&[], Vec::new(), |_| Ok(edit))?;
+        let before = (keyspace.may_compact(), keyspace.has_levels());
+        if self.lifecycle.is_read_only() {
+            keyspace.set_fifo(fifo);
+        } else {
+            options.map_or(Ok(()), |options| self.begin_expiry_for(options))?;
+            let has_names = !edit.merge_operators.is_empty() || !edit.compaction_filters.is_empty();
+            if has_names || !edit.keyspace_settings.is_empty() {
+                self.catalog.install(&[], Vec::new(), |_| Ok(edit))?;
+            }
         }
+        // Nothing fails from here on.
         keyspace.set_prefix(prefix);
         let has_changed = overrides != *known_overrides;
         keyspace.set_overrides(overrides);
@@ -185,11 +188,7 @@ impl Writer {
         if let Some(merging) = merging {
             keyspace.set_merging(merging);
         }
-        let before = (keyspace.may_compact(), keyspace.has_levels());
         keyspace.set_filtering(filtering);
-        if fifo != known {
-            keyspace.set_fifo(fifo);
-        }
         if has_changed || (keyspace.may_compact(), keyspace.has_levels()) != before {
             self.pressure_changed();
             if let Some(background) = self.background.get() {

@@ -5,11 +5,14 @@
 //! can make half of a batch durable. The new log records how the old one ended. The old log is
 //! synced before the new one is, and before its generation's flush is installed.
 
+use std::sync::Arc;
+
 use shamba_key::SeqNo;
 
 use super::memtables::Sealed;
 use super::sealed::Generation;
 use super::{Writer, Writing};
+use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
 use crate::telemetry::hold_events;
 
@@ -68,15 +71,35 @@ impl Writer {
         Ok(writing.last_seq)
     }
 
-    /// Seals the active memtables if their oldest tombstone is older than `age_max_ms`, so that a
-    /// compaction can reach it. Returns whether it sealed them. Does not wait for the writer's
-    /// lock: its holder may wait for the flush that asks, and the caller asks again.
-    pub fn seal_old_tombstones(&self, age_max_ms: u64) -> bool {
+    /// Seals the active memtables if their oldest tombstone is older than `tombstone_age_max_ms`, so
+    /// that a compaction can reach it, or if entries of a FIFO keyspace must get an age. Returns
+    /// whether it sealed them. Does not wait for the writer's lock: its holder may wait for the
+    /// flush that asks, and the caller asks again.
+    pub fn seal_overdue(&self, tombstone_age_max_ms: Option<u64>) -> bool {
+        // A sealed generation brings the age with its flush.
+        let is_fifo_due = self.sealed.is_empty() && self.holds_overdue_fifo();
+        if tombstone_age_max_ms.is_none() && !is_fifo_due {
+            return false;
+        }
         let _events = hold_events();
         let Some(mut writing) = self.writing.try_lock() else { return false };
         let now_ms = self.clock.unix_ms();
-        let is_old = |unix_ms: u64| now_ms.saturating_sub(unix_ms) > age_max_ms;
-        writing.active.oldest_tombstone_ms().is_some_and(is_old) && self.seal_active(&mut writing).is_ok()
+        let oldest_ms = writing.active.oldest_tombstone_ms();
+        let is_old = tombstone_age_max_ms
+            .zip(oldest_ms)
+            .is_some_and(|(age_max_ms, unix_ms)| now_ms.saturating_sub(unix_ms) > age_max_ms);
+        (is_old || is_fifo_due) && self.seal_active(&mut writing).is_ok()
+    }
+
+    /// Whether an active memtable has entries of a FIFO keyspace whose last flush was too long ago.
+    fn holds_overdue_fifo(&self) -> bool {
+        let keyspaces = self.catalog.keyspaces();
+        let is_due = |keyspace: &Arc<KeyspaceCore>| {
+            let fifo = keyspace.fifo();
+            fifo.is_some_and(|fifo| fifo.is_flush_due(self.reads.expiry().now_ms()))
+                && keyspace.load().memtables.first().is_some_and(|active| !active.is_empty())
+        };
+        keyspaces.values().any(is_due)
     }
 
     /// Seals the active memtables to free their memory. Does not wait for the writer's lock; does

@@ -14,7 +14,7 @@ use shamba_key::SeqNo;
 use shamba_table::TableId;
 
 use super::job::{CompactionInput, CompactionJob, Reason, Target};
-use crate::version::{TableUse, Version};
+use crate::version::{Run, TableUse, Version};
 
 /// A run may have this part (1/8) of the limit in bytes after a merge with others. So a drop takes
 /// at most an eighth more than the excess, and about eight such runs hold the rest.
@@ -27,12 +27,21 @@ pub struct FifoRules {
     pub bytes: Option<u64>,
     /// Tables whose entries all have sequence numbers up to this one are too old.
     pub expired: Option<SeqNo>,
+    /// Runs with entries up to this sequence number are merged no more: their oldest entries would
+    /// stay as long as the newest ones of the merged run.
+    pub settled: Option<SeqNo>,
 }
 
 impl FifoRules {
     /// Maximum bytes of runs that are merged.
     pub fn merged_bytes(&self, long_bytes: u64) -> u64 {
         self.bytes.map_or(long_bytes, |bytes| (bytes / RUN_PART).min(long_bytes))
+    }
+
+    /// Whether the run may be merged with others.
+    pub fn may_merge(&self, run: &Run) -> bool {
+        let oldest = run.tables().iter().map(|table| table.meta.smallest_seq).min();
+        oldest.is_none_or(|oldest| self.settled.is_none_or(|settled| oldest > settled))
     }
 }
 
@@ -69,13 +78,21 @@ pub fn pick_fifo(version: &Version, rules: &FifoRules) -> Option<CompactionJob> 
     Some(job)
 }
 
+/// Whether the tables that `job` drops are still to be dropped: limits may have changed, or merges
+/// have made space, since it was picked.
+pub fn is_fifo_due(version: &Version, rules: &FifoRules, job: &CompactionJob) -> bool {
+    let due = pick_fifo(version, rules).map(|due| due.inputs).unwrap_or_default();
+    let is_due = |run, table| due.iter().any(|input| input.run == run && input.tables.contains(table));
+    job.inputs.iter().all(|input| input.tables.iter().all(|table| is_due(input.run, table)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn picked(tree: &str, bytes: Option<u64>, expired: Option<u64>) -> Option<String> {
         let version: Version = tree.parse().expect("notation");
-        let rules = FifoRules { bytes, expired: expired.map(SeqNo) };
+        let rules = FifoRules { bytes, expired: expired.map(SeqNo), settled: None };
         pick_fifo(&version, &rules).map(|job| job.to_string())
     }
 
@@ -93,6 +110,34 @@ mod tests {
         assert_eq!(picked(TREE, None, Some(20)), drop("000006"));
         assert_eq!(picked(TREE, None, Some(99)), drop("000005, 000006, 000007"), "one run at a time");
         assert_eq!(picked(TREE, None, None), None);
+    }
+
+    #[test]
+    fn a_drop_is_due_by_the_limits_of_its_install() {
+        let version: Version = TREE.parse().expect("notation");
+        let rules = |bytes, expired: Option<u64>| FifoRules {
+            bytes,
+            expired: expired.map(SeqNo),
+            ..FifoRules::default()
+        };
+        let job = pick_fifo(&version, &rules(Some(9_999), None)).expect("two tables");
+        let is_due = |bytes, expired| is_fifo_due(&version, &rules(bytes, expired), &job);
+        assert!(is_due(Some(9_999), None) && is_due(Some(0), None) && is_due(None, Some(30)));
+        assert!(!is_due(Some(10_000), None), "one of them stays");
+        assert!(!is_due(None, Some(29)) && !is_due(None, None));
+        let without = TREE.replace("6:b..k 4000 seq=1-20, ", "");
+        let version: Version = without.parse().expect("notation");
+        assert!(!is_fifo_due(&version, &rules(Some(0), None), &job), "a table is gone");
+    }
+
+    #[test]
+    fn settled_runs_are_not_merged() {
+        let version: Version = TREE.parse().expect("notation");
+        let merged = |settled: Option<u64>| {
+            let rules = FifoRules { settled: settled.map(SeqNo), ..FifoRules::default() };
+            version.runs().filter(|(_, run)| rules.may_merge(run)).count()
+        };
+        assert_eq!([None, Some(0), Some(1), Some(79), Some(80), Some(90)].map(merged), [3, 3, 2, 2, 1, 0]);
     }
 
     #[test]

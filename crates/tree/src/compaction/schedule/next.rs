@@ -27,7 +27,7 @@ use shamba_table::TableId;
 
 use super::adjacent::merge_adjacent;
 use super::claims::{Claim, Claims};
-use super::place::Span;
+use super::place::{RunPlace, Span};
 use super::score::{job_score, raw_score};
 use super::triggered::{Triggers, triggered};
 use crate::compaction::policy::{
@@ -349,7 +349,10 @@ impl<'a> Outlook<'a> {
     /// The merge of the newest runs of a FIFO tree, which bounds their number.
     fn merge_fifo(&self, fifo: &FifoRules) -> Option<DueJob> {
         let (version, rules) = (self.tree.version, &self.tree.rules);
-        let is_free = |place| !self.claims.iter().any(|claim| claim.span().has_place(place));
+        let may_merge = |age| version.level(0).iter().any(|run| run.age == age && fifo.may_merge(run));
+        let is_free = |place: RunPlace| {
+            may_merge(place.age) && !self.claims.iter().any(|claim| claim.span().has_place(place))
+        };
         let job = merge_adjacent(version, is_free, fifo.merged_bytes(rules.long_bytes))?;
         Some(DueJob { job, score: REQUEST_SCORE })
     }

@@ -281,6 +281,9 @@ impl Scheduler {
         self.background.progress.notify_all();
         self.background.wake();
         if let Some(seq) = durable_seq {
+            // It is the generation whose tables were installed, as asserted above, and flushes come
+            // one after the other, in order: so every entry up to this number is in tables. Without
+            // an effect on any memtable, a batch up to it is in a log that the flush has synced.
             // After all else: this calls code of the user.
             self.writer.durable().advance(seq);
         }

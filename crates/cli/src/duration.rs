@@ -23,6 +23,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     ms.map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long; ever is without end"))
 }
 
+/// A length of time as it can be typed, in milliseconds.
+pub fn print_duration(time: Duration) -> String {
+    if time == Duration::MAX { "ever".to_owned() } else { format!("{}ms", time.as_millis()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +45,9 @@ mod tests {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         assert_eq!(parse_duration("ever"), Ok(Duration::MAX));
+        for time in [Duration::ZERO, Duration::from_millis(29_500), Duration::MAX] {
+            assert_eq!(parse_duration(&print_duration(time)), Ok(time));
+        }
         for bad in
             ["", "5", "s", "-1s", "1.5h", "1 s", "5min", "99999999999999999999s", "18446744073709551615d"]
         {

@@ -45,6 +45,13 @@ struct Written {
 }
 
 impl Written {
+    /// The time that the key has left.
+    fn left(&self, now_ms: u64) -> Option<Duration> {
+        let expiry = self.base.as_ref().and_then(|(_, expiry)| *expiry).filter(|_| self.operands.is_empty());
+        let left = |expiry: u64| Duration::from_millis(expiry - now_ms);
+        self.seen(now_ms).map(|_| expiry.map_or(EVER, left))
+    }
+
     fn seen(&self, now_ms: u64) -> Option<Vec<u8>> {
         let base = self.base.as_ref().filter(|(_, expiry)| expiry.is_none_or(|expiry| expiry > now_ms));
         let base = base.map(|(value, _)| value.clone());
@@ -105,6 +112,12 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, now_ms: u64, keys:
                 Some(at) => (at.get(key), at.contains_key(key), at.explain(key)),
                 None => (db.get(key), db.contains_key(key), db.explain(key)),
             };
+            let left = match snapshot {
+                Some(at) => at.time_to_live_of(key),
+                None => db.time_to_live_of(key),
+            };
+            let due_left = model.0.get(key).and_then(|it| it.left(now_ms));
+            assert_eq!(left.expect("readable"), due_left, "{what}, time_to_live_of {key:?}");
             assert_eq!(one.expect("readable").as_deref(), due, "{what}, get of {key:?}");
             assert_eq!(of_many.as_deref(), due, "{what}, multi_get of {key:?}");
             assert_eq!(is_there.expect("readable"), due.is_some(), "{what}, contains_key of {key:?}");
@@ -161,8 +174,9 @@ fn run_round(seed: u64) {
     let mut db = open(&env);
     let keys: Vec<Vec<u8>> = (0..40).map(|number| format!("key-{number:02}").into_bytes()).collect();
     let (mut model, mut held): (Model, Vec<Held>) = Default::default();
-    // The largest time so far: that of the database.
+    // The largest time so far: that of the database, which is recorded from the first expiry on.
     let mut now_ms = env.clock.unix_ms();
+    db.put_with(&keys[0], "", after(0)).expect("written");
     for step in 0..600 {
         now_ms = now_ms.max(env.clock.unix_ms());
         let key = &keys[below(keys.len() as u64) as usize];
@@ -368,6 +382,60 @@ fn a_keyspace_has_a_time_to_live_that_can_change() {
     db.close().expect("closed");
     let db = builder(&env).open().expect("opened");
     assert_eq!(db.keyspace("cache").expect("opened").time_to_live(), None);
+}
+
+#[test]
+fn a_time_to_live_is_read_and_set_in_one_step() {
+    let env = environment(11);
+    let journal = KeyspaceOptions::new().merge_operator(Append::separated_by(","));
+    let db = builder(&env).keyspace("default", journal).open().expect("opened");
+    let ms = Duration::from_millis;
+    let left = |key: &str| db.time_to_live_of(key).expect("readable");
+    assert!(!db.set_time_to_live("a", ms(5)).expect("done"), "there is no value");
+    assert_eq!((left("a"), db.stats().puts), (None, 0));
+    let long = vec![7; 50_000];
+    for (key, value) in [("a", &b"1"[..]), ("long", &long)] {
+        db.put_with(key, value, after(1_000)).expect("written");
+        wait(&env, 400);
+        assert_eq!(left(key), Some(ms(600)));
+        assert!(db.set_time_to_live(key, ms(2_000)).expect("done"));
+        wait(&env, 1_500);
+        assert_eq!((left(key), db.get(key).expect("readable").as_deref()), (Some(ms(500)), Some(value)));
+        db.flush().expect("flushed");
+        assert_eq!(left(key), Some(ms(500)));
+        assert!(db.set_time_to_live(key, EVER).expect("done"));
+        assert_eq!(left(key), Some(EVER));
+        assert!(db.set_time_to_live_with(key, ms(10), shamba::Durability::Sync).expect("done"));
+        wait(&env, 10);
+        assert!(left(key).is_none() && !db.set_time_to_live(key, EVER).expect("done"), "it has expired");
+        assert_eq!(db.get(key).expect("readable"), None);
+    }
+    let twice = db.set_time_to_live_with("a", ms(1), after(1)).expect_err("two of them");
+    assert!(twice.kind() == ErrorKind::Invalid && twice.to_string().contains("twice"), "{twice}");
+    // Operands last, whatever they are added to, until all of it is given a time.
+    db.put_with("log", "1", after(100)).expect("written");
+    db.merge("log", "2").expect("merged");
+    assert_eq!(left("log"), Some(EVER));
+    assert!(db.set_time_to_live("log", ms(200)).expect("done"));
+    wait(&env, 150);
+    assert_eq!(db.get("log").expect("readable").as_deref(), Some(&b"1,2"[..]));
+    wait(&env, 50);
+    assert_eq!((db.get("log").expect("readable"), left("log")), (None, None));
+    // A transaction has one time, sees its own writes, and depends on what it has asked.
+    db.put_with("b", "1", after(1_000)).expect("written");
+    let mut transaction = db.transaction();
+    wait(&env, 300);
+    assert_eq!(left("b"), Some(ms(700)));
+    assert_eq!(transaction.time_to_live_of("b").expect("readable"), Some(ms(1_000)));
+    transaction.put_expiring("c", "2", ms(50)).expect("written");
+    // It counts from the put, by the time of the transaction.
+    assert_eq!(transaction.time_to_live_of("c").expect("readable"), Some(ms(350)));
+    transaction.delete("b").expect("deleted");
+    assert_eq!(transaction.time_to_live_of("b").expect("readable"), None);
+    transaction.rollback();
+    assert!(db.set_time_to_live("b", EVER).expect("done"));
+    transaction.put("d", "3").expect("written");
+    assert_eq!(transaction.commit().expect_err("b has changed").kind(), ErrorKind::Conflict);
 }
 
 #[test]

@@ -547,6 +547,40 @@ fn a_table_is_rewritten_once_half_of_it_has_expired() {
 }
 
 #[test]
+fn compact_drops_what_has_expired_however_little() {
+    let env = environment(10);
+    let db = builder(&env).open().expect("opened");
+    for number in 0..4_000u32 {
+        let options = if number % 20 == 0 { after(1_000) } else { WriteOptions::new() };
+        db.put_with(number.to_be_bytes(), [7; 100], options).expect("written");
+    }
+    db.compact().expect("compacted");
+    let entries = || db.stats().levels.iter().map(|level| level.entries).sum::<u64>();
+    assert_eq!(entries(), 4_000);
+    let snapshot = db.snapshot();
+    wait(&env, 1_000);
+    db.compact().expect("compacted");
+    assert_eq!((entries(), snapshot.iter().count()), (4_000, 4_000), "the snapshot sees them");
+    drop(snapshot);
+    db.compact().expect("compacted");
+    assert_eq!((entries(), db.iter().count()), (3_800, 3_800));
+    assert_eq!(db.stats().entries_expired, 200);
+    let before = db.stats().bytes_compacted;
+    db.compact().expect("compacted");
+    assert_eq!(db.stats().bytes_compacted, before, "there is nothing to do");
+    // A run that shares no keys with others is moved, unless something in it has expired.
+    let other = db.keyspace("other").expect("created");
+    for number in 0..40u32 {
+        let options = if number % 20 == 0 { after(1_000) } else { WriteOptions::new() };
+        other.put_with(number.to_be_bytes(), [7; 100], options).expect("written");
+    }
+    db.flush().expect("flushed");
+    wait(&env, 1_000);
+    db.compact().expect("compacted");
+    assert_eq!(db.stats().entries_expired, 202);
+}
+
+#[test]
 fn what_never_expires_leaves_the_manifest_as_it_was() {
     let env = environment(9);
     let db = builder(&env).open().expect("opened");

@@ -31,6 +31,7 @@ pub(super) fn rules_of(settings: &Settings, design: Design, is_draining: bool) -
         is_draining,
         // The caller knows the keyspace.
         rewrites_all: false,
+        expired_ms: 0,
         fifo: None,
         long_bytes: settings.table_bytes().saturating_mul(LONG_COMPACTION_TABLES),
         small_bytes: (settings.table_bytes() / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES),

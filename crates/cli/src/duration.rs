@@ -31,6 +31,11 @@ pub fn show_duration(time: Duration) -> String {
     format!("{}{unit}", ms / u128::from(*unit_ms))
 }
 
+/// A length of time as it can be typed, in milliseconds.
+pub fn print_duration(time: Duration) -> String {
+    if time == Duration::MAX { "ever".to_owned() } else { format!("{}ms", time.as_millis()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +54,9 @@ mod tests {
             assert_eq!(show_duration(Duration::from_millis(ms)), text);
         }
         assert_eq!(parse_duration("ever"), Ok(Duration::MAX));
+        for time in [Duration::ZERO, Duration::from_millis(29_500), Duration::MAX] {
+            assert_eq!(parse_duration(&print_duration(time)), Ok(time));
+        }
         for bad in
             ["", "5", "s", "-1s", "1.5h", "1 s", "5min", "99999999999999999999s", "18446744073709551615d"]
         {

@@ -45,6 +45,13 @@ struct Written {
 }
 
 impl Written {
+    /// The time that the key has left.
+    fn left(&self, now_ms: u64) -> Option<Duration> {
+        let expiry = self.base.as_ref().and_then(|(_, expiry)| *expiry).filter(|_| self.operands.is_empty());
+        let left = |expiry: u64| Duration::from_millis(expiry - now_ms);
+        self.seen(now_ms).map(|_| expiry.map_or(EVER, left))
+    }
+
     fn seen(&self, now_ms: u64) -> Option<Vec<u8>> {
         let base = self.base.as_ref().filter(|(_, expiry)| expiry.is_none_or(|expiry| expiry > now_ms));
         let base = base.map(|(value, _)| value.clone());
@@ -105,6 +112,12 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, now_ms: u64, keys:
                 Some(at) => (at.get(key), at.contains_key(key), at.explain(key)),
                 None => (db.get(key), db.contains_key(key), db.explain(key)),
             };
+            let left = match snapshot {
+                Some(at) => at.time_to_live_of(key),
+                None => db.time_to_live_of(key),
+            };
+            let due_left = model.0.get(key).and_then(|it| it.left(now_ms));
+            assert_eq!(left.expect("readable"), due_left, "{what}, time_to_live_of {key:?}");
             assert_eq!(one.expect("readable").as_deref(), due, "{what}, get of {key:?}");
             assert_eq!(of_many.as_deref(), due, "{what}, multi_get of {key:?}");
             assert_eq!(is_there.expect("readable"), due.is_some(), "{what}, contains_key of {key:?}");
@@ -161,8 +174,10 @@ fn run_round(seed: u64) {
     let mut db = open(&env);
     let keys: Vec<Vec<u8>> = (0..40).map(|number| format!("key-{number:02}").into_bytes()).collect();
     let (mut model, mut held): (Model, Vec<Held>) = Default::default();
-    // By how much the time of the database is ahead of a clock that was set back.
+    // By how much the time of the database is ahead of a clock that was set back. It is recorded from
+    // the first expiry on.
     let mut ahead_ms = 0;
+    db.put_with(&keys[0], "", after(0)).expect("written");
     for step in 0..600 {
         let now_ms = env.clock.unix_ms() + ahead_ms;
         let key = &keys[below(keys.len() as u64) as usize];
@@ -372,6 +387,60 @@ fn a_keyspace_has_a_time_to_live_that_can_change() {
 }
 
 #[test]
+fn a_time_to_live_is_read_and_set_in_one_step() {
+    let env = environment(11);
+    let journal = KeyspaceOptions::new().merge_operator(Append::separated_by(","));
+    let db = builder(&env).keyspace("default", journal).open().expect("opened");
+    let ms = Duration::from_millis;
+    let left = |key: &str| db.time_to_live_of(key).expect("readable");
+    assert!(!db.set_time_to_live("a", ms(5)).expect("done"), "there is no value");
+    assert_eq!((left("a"), db.stats().puts), (None, 0));
+    let long = vec![7; 50_000];
+    for (key, value) in [("a", &b"1"[..]), ("long", &long)] {
+        db.put_with(key, value, after(1_000)).expect("written");
+        wait(&env, 400);
+        assert_eq!(left(key), Some(ms(600)));
+        assert!(db.set_time_to_live(key, ms(2_000)).expect("done"));
+        wait(&env, 1_500);
+        assert_eq!((left(key), db.get(key).expect("readable").as_deref()), (Some(ms(500)), Some(value)));
+        db.flush().expect("flushed");
+        assert_eq!(left(key), Some(ms(500)));
+        assert!(db.set_time_to_live(key, EVER).expect("done"));
+        assert_eq!(left(key), Some(EVER));
+        assert!(db.set_time_to_live_with(key, ms(10), shamba::Durability::Sync).expect("done"));
+        wait(&env, 10);
+        assert!(left(key).is_none() && !db.set_time_to_live(key, EVER).expect("done"), "it has expired");
+        assert_eq!(db.get(key).expect("readable"), None);
+    }
+    let twice = db.set_time_to_live_with("a", ms(1), after(1)).expect_err("two of them");
+    assert!(twice.kind() == ErrorKind::Invalid && twice.to_string().contains("twice"), "{twice}");
+    // Operands last, whatever they are added to, until all of it is given a time.
+    db.put_with("log", "1", after(100)).expect("written");
+    db.merge("log", "2").expect("merged");
+    assert_eq!(left("log"), Some(EVER));
+    assert!(db.set_time_to_live("log", ms(200)).expect("done"));
+    wait(&env, 150);
+    assert_eq!(db.get("log").expect("readable").as_deref(), Some(&b"1,2"[..]));
+    wait(&env, 50);
+    assert_eq!((db.get("log").expect("readable"), left("log")), (None, None));
+    // A transaction has one time, sees its own writes, and depends on what it has asked.
+    db.put_with("b", "1", after(1_000)).expect("written");
+    let mut transaction = db.transaction();
+    wait(&env, 300);
+    assert_eq!(left("b"), Some(ms(700)));
+    assert_eq!(transaction.time_to_live_of("b").expect("readable"), Some(ms(1_000)));
+    transaction.put_expiring("c", "2", ms(50)).expect("written");
+    // It counts from the put, by the time of the transaction.
+    assert_eq!(transaction.time_to_live_of("c").expect("readable"), Some(ms(350)));
+    transaction.delete("b").expect("deleted");
+    assert_eq!(transaction.time_to_live_of("b").expect("readable"), None);
+    transaction.rollback();
+    assert!(db.set_time_to_live("b", EVER).expect("done"));
+    transaction.put("d", "3").expect("written");
+    assert_eq!(transaction.commit().expect_err("b has changed").kind(), ErrorKind::Conflict);
+}
+
+#[test]
 fn only_puts_have_a_time_to_live() {
     let env = environment(5);
     let options = KeyspaceOptions::new().merge_operator(Append::separated_by(","));
@@ -477,6 +546,40 @@ fn a_table_is_rewritten_once_half_of_it_has_expired() {
     settle();
     assert!(bytes() < full * 6 / 10, "more than half has expired, and {} of {full} bytes are left", bytes());
     assert!(db.stats().entries_expired > 2_000, "{} expired", db.stats().entries_expired);
+}
+
+#[test]
+fn compact_drops_what_has_expired_however_little() {
+    let env = environment(10);
+    let db = builder(&env).open().expect("opened");
+    for number in 0..4_000u32 {
+        let options = if number % 20 == 0 { after(1_000) } else { WriteOptions::new() };
+        db.put_with(number.to_be_bytes(), [7; 100], options).expect("written");
+    }
+    db.compact().expect("compacted");
+    let entries = || db.stats().levels.iter().map(|level| level.entries).sum::<u64>();
+    assert_eq!(entries(), 4_000);
+    let snapshot = db.snapshot();
+    wait(&env, 1_000);
+    db.compact().expect("compacted");
+    assert_eq!((entries(), snapshot.iter().count()), (4_000, 4_000), "the snapshot sees them");
+    drop(snapshot);
+    db.compact().expect("compacted");
+    assert_eq!((entries(), db.iter().count()), (3_800, 3_800));
+    assert_eq!(db.stats().entries_expired, 200);
+    let before = db.stats().bytes_compacted;
+    db.compact().expect("compacted");
+    assert_eq!(db.stats().bytes_compacted, before, "there is nothing to do");
+    // A run that shares no keys with others is moved, unless something in it has expired.
+    let other = db.keyspace("other").expect("created");
+    for number in 0..40u32 {
+        let options = if number % 20 == 0 { after(1_000) } else { WriteOptions::new() };
+        other.put_with(number.to_be_bytes(), [7; 100], options).expect("written");
+    }
+    db.flush().expect("flushed");
+    wait(&env, 1_000);
+    db.compact().expect("compacted");
+    assert_eq!(db.stats().entries_expired, 202);
 }
 
 #[test]

@@ -263,6 +263,7 @@ impl Simulation {
             is_draining,
             long_bytes,
             rewrites_all: false,
+            expired_ms: 0,
             fifo: None,
             small_bytes,
         }

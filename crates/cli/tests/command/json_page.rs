@@ -51,7 +51,7 @@ fn every_schema_and_field_is_described() {
     let broken = files(&damaged, "sst").remove(0);
     flip(&broken, 4200, 1);
     let commands: [&[&str]; 26] = [
-        &["get", &db, "late"],
+        &["get", &db, "late", "--ttl"],
         &["scan", &db, "--limit", "1"],
         &["dump", &db],
         &["load", &loaded],

@@ -16,6 +16,28 @@ fn a_value_comes_back_until_it_is_deleted() {
 }
 
 #[test]
+fn get_tells_how_long_a_value_lives() {
+    let dir = Dir::new();
+    let db = dir.path("db");
+    run(["put", &db, "session", "asha", "--ttl", "1h"]).ok();
+    run(["put", &db, "lasting", "baraka"]).ok();
+    assert_eq!(run(["get", &db, "lasting", "--ttl"]).ok(), "ever\n");
+    let left = run(["get", &db, "session", "--ttl"]).ok();
+    let left_ms: u64 = left.trim_end().strip_suffix("ms").expect("a time").parse().expect("a number");
+    assert!((1..=3_600_000).contains(&left_ms), "{left}");
+    let object = run(["get", &db, "session", "--ttl", "--json"]).json();
+    assert!(
+        object["value"] == "asha" && object["ttl_ms"].as_u64().is_some_and(|ms| ms <= left_ms),
+        "{object}"
+    );
+    let object = run(["get", &db, "lasting", "--ttl", "--json"]).json();
+    assert!(object["value"] == "baraka" && object["ttl_ms"].is_null(), "{object}");
+    assert_eq!(run(["get", &db, "absent", "--ttl"]).code, 1);
+    run(["put", &db, "session", "asha", "--ttl", "0ms"]).ok();
+    assert_eq!(run(["get", &db, "session", "--ttl"]).code, 1, "it has expired");
+}
+
+#[test]
 fn text_and_hex_name_the_same_bytes() {
     let dir = Dir::new();
     let db = dir.path("db");

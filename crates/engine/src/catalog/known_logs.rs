@@ -4,11 +4,12 @@
 //! A log that is obsolete stays as long as all obsolete ones are within the limits of the option
 //! `keep-log`; without it, it leaves the list at once. The oldest one always leaves first, so the
 //! rest is still continuous. The file of a log that has left is deleted when nobody reads it
-//! ([`super::obsolete`]).
+//! ([`super::obsolete`]). Each counts [`COUNTED_BYTES_MIN`] at least, so their number is bounded,
+//! too.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use shamba_key::{LogNo, SeqNo};
 use shamba_log::wal::ValueLog;
@@ -17,6 +18,11 @@ use super::obsolete::LogFile;
 use crate::lock_order;
 use crate::options::settings::KeepLog;
 use crate::ranked::Ranked;
+
+/// The least that a kept log counts. A log of a few bytes, as each flush and each open may leave,
+/// costs a file, an entry of the list, and a read at each open. So a gigabyte is at most 16,384
+/// logs.
+const COUNTED_BYTES_MIN: u64 = 64 << 10;
 
 /// Keeps the file of a log while it lives.
 pub(crate) type LogPin = Arc<()>;
@@ -42,6 +48,12 @@ pub(crate) struct Kept {
     pub values: Weak<ValueLog>,
 }
 
+impl Kept {
+    fn counted_bytes(&self) -> u64 {
+        self.bytes.max(COUNTED_BYTES_MIN)
+    }
+}
+
 /// The log after another one.
 pub(crate) enum NextLog {
     /// It is the newest log.
@@ -61,12 +73,15 @@ struct Listed {
 pub(crate) struct KnownLogs {
     keep: KeepLog,
     logs: Ranked<VecDeque<Listed>>,
+    /// The log at which the open ended the list because it could not be read, and why.
+    unreadable: OnceLock<(LogNo, String)>,
 }
 
 impl KnownLogs {
     /// An empty list, in which obsolete logs stay within `keep`.
     pub fn new(keep: KeepLog) -> Self {
-        Self { keep, logs: Ranked::new(lock_order::KNOWN_LOGS, VecDeque::new()) }
+        let logs = Ranked::new(lock_order::KNOWN_LOGS, VecDeque::new());
+        Self { keep, logs, unreadable: OnceLock::new() }
     }
 
     /// Whether obsolete logs are kept.
@@ -91,6 +106,20 @@ impl KnownLogs {
         let before = self.logs.lock().back().map(|newest| newest.log.number);
         let follows = before.map(|before| (before, last_seq));
         self.add(KnownLog { number, path, base_seq: last_seq, follows, obsolete: None });
+    }
+
+    /// Notes that the list begins after log `number`, which cannot be read.
+    pub fn note_unreadable(&self, number: LogNo, why: String) {
+        let _ = self.unreadable.set((number, why));
+    }
+
+    /// Why the log before the oldest one in the list cannot be read, if that is why it is not in
+    /// the list.
+    pub fn unreadable(&self) -> Option<&str> {
+        let (number, why) = self.unreadable.get()?;
+        let logs = self.logs.lock();
+        let before = logs.front()?.log.follows.map(|(before, _)| before);
+        (before == Some(*number)).then_some(why)
     }
 
     /// Whether the log is in the list.
@@ -148,34 +177,27 @@ impl KnownLogs {
     /// Removes the logs that are obsolete and beyond the limits, and returns their files.
     pub fn expired(&self, now_ms: u64) -> Vec<LogFile> {
         let mut logs = self.logs.lock();
-        let mut bytes = kept_bytes(&logs);
+        let kept = logs.iter().filter_map(|listed| listed.log.obsolete.as_ref());
+        let mut bytes: u64 = kept.map(Kept::counted_bytes).sum();
         let mut expired = Vec::new();
         // The newest log stays: it is the one that is written to.
         while logs.len() > 1 {
-            let Some(Kept { bytes: log_bytes, since_ms, values }) =
-                logs.front().and_then(|oldest| oldest.log.obsolete.clone())
-            else {
-                break;
-            };
-            let age_ms = u128::from(now_ms.saturating_sub(since_ms));
+            let Some(kept) = logs.front().and_then(|oldest| oldest.log.obsolete.clone()) else { break };
+            let age_ms = u128::from(now_ms.saturating_sub(kept.since_ms));
             if self.keep.is_on() && bytes <= self.keep.bytes && age_ms <= self.keep.age.as_millis() {
                 break;
             }
             let Some(Listed { log, pin }) = logs.pop_front() else { break };
-            bytes -= log_bytes;
-            expired.push(LogFile { path: log.path, values, readers: Arc::downgrade(&pin) });
+            bytes -= kept.counted_bytes();
+            expired.push(LogFile { path: log.path, values: kept.values, readers: Arc::downgrade(&pin) });
         }
         expired
     }
 
     /// Bytes of the obsolete logs that are kept.
     pub fn kept_bytes(&self) -> u64 {
-        kept_bytes(&self.logs.lock())
+        self.logs.lock().iter().filter_map(|listed| Some(listed.log.obsolete.as_ref()?.bytes)).sum()
     }
-}
-
-fn kept_bytes(logs: &VecDeque<Listed>) -> u64 {
-    logs.iter().filter_map(|listed| Some(listed.log.obsolete.as_ref()?.bytes)).sum()
 }
 
 #[cfg(test)]
@@ -232,13 +254,19 @@ mod tests {
         assert!(matches!(unkept.after(LogNo(2)), NextLog::Log(LogNo(3), SeqNo(30))));
         assert!(matches!(unkept.after(LogNo(1)), NextLog::Gone));
 
-        let kept = logs(KeepLog { bytes: 12, age: Duration::from_millis(100) }, 5);
-        (1..=4).for_each(|number| obsolete(&kept, number, 5, 10 * number));
-        assert_eq!(kept.kept_bytes(), 20);
+        let keep = KeepLog { bytes: 12 << 20, age: Duration::from_millis(100) };
+        let kept = logs(keep, 5);
+        (1..=4).for_each(|number| obsolete(&kept, number, 5 << 20, 10 * number));
+        assert_eq!(kept.kept_bytes(), 20 << 20);
         assert_eq!(expired(&kept, 50), [path(1), path(2)], "over the bytes");
         assert_eq!(expired(&kept, 131), [path(3)], "over the age");
-        assert_eq!((kept.oldest(), kept.kept_bytes()), (Some((LogNo(4), SeqNo(40))), 5));
-        obsolete(&kept, 5, 99, 140);
+        assert_eq!((kept.oldest(), kept.kept_bytes()), (Some((LogNo(4), SeqNo(40))), 5 << 20));
+        obsolete(&kept, 5, 99 << 20, 140);
         assert_eq!(expired(&kept, 1_000), [path(4)], "the newest one stays");
+
+        let small = logs(KeepLog { age: Duration::MAX, ..keep }, 1_001);
+        (1..=1_000).for_each(|number| obsolete(&small, number, 100, 0));
+        assert_eq!(expired(&small, 0).len() as u64, 1_000 - (12 << 20) / COUNTED_BYTES_MIN);
+        assert_eq!(small.kept_bytes(), 100 * (12 << 20) / COUNTED_BYTES_MIN, "those that they have");
     }
 }

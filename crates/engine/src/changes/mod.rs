@@ -180,6 +180,13 @@ impl Changes {
     }
 }
 
+impl Drop for Changes {
+    fn drop(&mut self) {
+        // The callbacks hold the alarm, and the next write may never come.
+        self.alarm.end(&self.db.core().writer);
+    }
+}
+
 impl Iterator for Changes {
     type Item = Result<Change>;
 
@@ -247,13 +254,14 @@ impl Db {
         let reader = ChangeReader::new(Arc::clone(self.core()), position, options.include_unsynced)?;
         // From here on positions are of the present epoch.
         let position = ChangePosition { epoch: reader.epoch(), ..position };
-        let (db, alarm) = (self.clone(), Arc::default());
+        let (db, alarm) = (self.clone(), Arc::new(Alarm::new(&self.core().writer)));
         Ok(Changes { db, reader, queue: VecDeque::new(), position, alarm, has_ended: false })
     }
 
     /// The position after everything that was written before this call. A copy that is made later,
     /// such as a scan of a snapshot, has the changes up to there and maybe some of the next;
-    /// [`Snapshot::change_position`] is exact.
+    /// [`Snapshot::change_position`] is exact. No stream begins at a position of a database that is
+    /// open read-only or without a log.
     pub fn change_position(&self) -> ChangePosition {
         self.change_position_at(self.core().reads.visible())
     }
@@ -278,5 +286,29 @@ impl Snapshot {
     /// The position after everything that the snapshot shows.
     pub fn change_position(&self) -> ChangePosition {
         self.db().change_position_at(SeqNo(self.sequence()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shamba_env::{Env, MemFs, Vfs};
+
+    use super::*;
+
+    #[test]
+    fn a_dropped_stream_leaves_no_callbacks() {
+        let env = Env::deterministic(Arc::new(MemFs::new()) as Arc<dyn Vfs>, 1);
+        let db = Db::builder("/db").env(env).info_log(false).open().expect("opened");
+        db.put("a", "1").expect("put");
+        for options in [ChangesOptions::new(), ChangesOptions::new().include_unsynced(true)] {
+            let mut changes = db.changes_since_with(db.change_position(), options).expect("a stream");
+            db.sync().expect("synced");
+            while changes.try_next().expect("read").is_some() {}
+            changes.wait(Duration::from_millis(1)).expect("nothing has failed");
+            let alarm = Arc::downgrade(&changes.alarm);
+            assert!(alarm.strong_count() > 1, "the writer has a callback of {options:?}");
+            drop(changes);
+            assert_eq!(alarm.strong_count(), 0, "a callback of {options:?} has stayed");
+        }
     }
 }

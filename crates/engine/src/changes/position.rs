@@ -19,7 +19,8 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ChangePosition {
     /// The epoch in which the sequence number was given out. Each recovery after an unclean stop
-    /// begins a new one.
+    /// begins a new one. 0 if the database was open read-only or without a log: no stream of
+    /// changes begins at such a position.
     pub epoch: u64,
     /// The sequence number of the last operation before the position.
     pub sequence: u64,
@@ -42,8 +43,12 @@ impl FromStr for ChangePosition {
     }
 }
 
-/// The present epoch; 0 in a database that has none, because it is read-only.
+/// The present epoch; 0 in a database that has none, because it is read-only or has no log. Without
+/// a log a crash may lose writes, and the next open gives their numbers out again without knowing.
 pub(super) fn epoch(core: &Core) -> u64 {
+    if core.settings.no_wal {
+        return 0;
+    }
     core.catalog.with_state(|state| state.map_or(0, |state| current(&state.history)))
 }
 
@@ -59,6 +64,10 @@ fn current(history: &History) -> u64 {
 pub(super) fn check(history: &History, position: ChangePosition, newest: SeqNo) -> Result<u64> {
     let ChangePosition { epoch, sequence } = position;
     let current = current(history);
+    if epoch == 0 {
+        let why = "it was taken while the database was open read-only or without a log";
+        return Err(Error::new(ErrorKind::Gone, format!("position {position}: {why}")));
+    }
     let began: Vec<(u64, u64)> = history.epochs().map(|(epoch, seq)| (epoch.0, seq.0)).collect();
     if !began.iter().any(|(known, _)| *known == epoch) {
         return Err(Error::new(
@@ -114,7 +123,9 @@ mod tests {
             assert_eq!(outcome(epoch, last + 1), Err(ErrorKind::Gone));
         }
         assert_eq!((outcome(12, 120), outcome(12, 121)), (Ok(12), Err(ErrorKind::Invalid)));
-        assert_eq!((outcome(8, 1), outcome(13, 1)), (Err(ErrorKind::Gone), Err(ErrorKind::Gone)));
+        for unknown in [0, 8, 13] {
+            assert_eq!(outcome(unknown, 1), Err(ErrorKind::Gone));
+        }
     }
 
     #[test]

@@ -199,7 +199,10 @@ impl ChangeReader {
             Some((_, oldest)) => format!("the oldest position is {epoch}:{oldest}"),
             None => "none are".to_owned(),
         };
-        let why = format!("the changes after {epoch}:{seq} are not kept any more: {oldest}; see keep_log");
+        let why = match self.core.catalog.logs().unreadable() {
+            Some(why) => format!("the changes after {epoch}:{seq} cannot be read: {oldest}; {why}"),
+            None => format!("the changes after {epoch}:{seq} are not kept any more: {oldest}; see keep_log"),
+        };
         Error::new(ErrorKind::Gone, why)
     }
 }

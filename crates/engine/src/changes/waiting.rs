@@ -11,7 +11,7 @@ use shamba_key::SeqNo;
 use crate::lock_order;
 use crate::ranked::Ranked;
 use crate::sync::Condvar;
-use crate::writer::{Watch, Writer};
+use crate::writer::{Owner, Watch, Writer};
 
 /// Time after which a stream looks again at a writer that is busy. Such a writer commits, and then
 /// there is more to read, or it ingests, which takes much longer.
@@ -39,15 +39,22 @@ struct State {
 pub(super) struct Alarm {
     state: Ranked<State>,
     woken: Condvar,
-}
-
-impl Default for Alarm {
-    fn default() -> Self {
-        Self { state: Ranked::new(lock_order::CHANGES_WOKEN, State::default()), woken: Condvar::new() }
-    }
+    /// The owner of its callbacks.
+    owner: Owner,
 }
 
 impl Alarm {
+    /// An alarm for a stream of the database of `writer`.
+    pub(super) fn new(writer: &Writer) -> Self {
+        let state = Ranked::new(lock_order::CHANGES_WOKEN, State::default());
+        Self { state, woken: Condvar::new(), owner: writer.durable().new_owner() }
+    }
+
+    /// Takes the callbacks back: the stream is dropped.
+    pub(super) fn end(&self, writer: &Writer) {
+        writer.durable().forget(self.owner);
+    }
+
     /// Waits until `awaited` may have happened, at most `timeout`.
     pub(super) fn wait(self: &Arc<Self>, writer: &Writer, awaited: Awaited, timeout: Duration) {
         let mut timeout = timeout;
@@ -58,14 +65,14 @@ impl Alarm {
             let alarm = Arc::clone(self);
             // The outcome does not matter: the stream looks for itself.
             let wake = Box::new(move |_| alarm.wake(|state| state.waits_for_durable = false));
-            writer.durable().when(durable, wake);
+            writer.durable().when(durable, Some(self.owner), wake);
         }
         // What is durable and not visible will be so when its writer has ended.
         let visible_after = awaited.visible_after.or(is_durable.then(|| SeqNo(awaited.durable.0 - 1)));
         if let Some(seq) = visible_after.filter(|_| !self.state.lock().watches) {
             let alarm = Arc::clone(self);
             self.state.lock().watches = true;
-            let watch = writer.watch(seq, move || alarm.wake(|state| state.watches = false));
+            let watch = writer.watch(seq, self.owner, move || alarm.wake(|state| state.watches = false));
             if !matches!(watch, Watch::Set) {
                 self.state.lock().watches = false;
                 timeout = timeout.min(BUSY_LOOK);

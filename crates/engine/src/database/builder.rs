@@ -116,8 +116,9 @@ impl Builder {
 
     /// Keeps logs that recovery no longer needs for streams of changes ([`Db::changes_since`]): at
     /// most `bytes` of them, and each for at most `age` after it became obsolete. The oldest one is
-    /// deleted first. Default: none, so a stream may fall back by about one write buffer. An open
-    /// without this option deletes them all, so [record](Self::record) it.
+    /// deleted first. Each log counts at least 64 KiB, so there are at most `bytes` / 64 KiB of
+    /// them, and less than 64 KiB keeps none. Default: none, so a stream may fall back by about one
+    /// write buffer. An open without this option deletes them all, so [record](Self::record) it.
     #[must_use]
     pub fn keep_log(self, bytes: u64, age: Duration) -> Self {
         self.experimental(|options| options.keep_log((bytes, age)))

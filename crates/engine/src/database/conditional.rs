@@ -1,4 +1,5 @@
-//! Writes that depend on the value that they replace: compare-and-swap, put-if-absent, update.
+//! Writes that depend on the value that they replace: compare-and-swap, put-if-absent, update, and
+//! another time to live.
 //!
 //! Each attempt reads the key and commits under the condition that it is unchanged
 //! ([`crate::writer::conditions`]). After a conflict it begins again. An attempt fails only if
@@ -7,12 +8,13 @@
 //! flush.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use shamba_log::wal::OpRef;
 use shamba_tree::slice::Slice;
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::reads::options::HashedKey;
 use crate::reads::reader::ReadAt;
 use crate::writer::conditions::{Conditions, KeyRead};
@@ -81,6 +83,30 @@ pub(crate) fn update<V: AsRef<[u8]>>(
         (None, None) => Change::Nothing,
         (new, _) => Change::To(new),
     })
+}
+
+/// Writes the value of `key` again, if it has one, so that it lives for `time_to_live`. Returns
+/// whether it has one.
+///
+/// # Errors
+/// Of reading and of writing; `Invalid` if `options` have a time to live.
+pub(crate) fn renew(
+    at: &ReadAt<'_>,
+    writer: &Writer,
+    key: &[u8],
+    time_to_live: Duration,
+    options: WriteOptions,
+) -> Result<bool> {
+    if options.time_to_live.is_some() {
+        return Err(Error::invalid("the time to live is given twice: set_time_to_live takes it by itself"));
+    }
+    let options = options.time_to_live(time_to_live);
+    let mut has_value = false;
+    change(at, writer, key, options, |current| {
+        has_value = current.is_some();
+        if has_value { Change::To(current) } else { Change::Nothing }
+    })?;
+    Ok(has_value)
 }
 
 /// Reads `key` and does what `decide` says, until nothing has changed it in between.

@@ -78,7 +78,7 @@ impl Ticket {
     /// it waits, it keeps alive what it captured; a captured [`Db`] or ticket keeps the database
     /// open. A panic in it is caught.
     pub fn on_durable(self, callback: impl FnOnce(Result<()>) + Send + 'static) {
-        self.db.core().writer.durable().when(self.seq, Box::new(callback));
+        self.db.core().writer.durable().when(self.seq, None, Box::new(callback));
     }
 }
 

@@ -393,8 +393,9 @@ declare_options! {
         /// Keeps obsolete logs for streams of changes: at most this many bytes, each for at most
         /// this many milliseconds after it became obsolete.
         ///
-        /// See [`Builder::keep_log`]. The oldest log is deleted first. An open without the option
-        /// deletes all of them, so record it ([`Builder::record`]).
+        /// See [`Builder::keep_log`]. The oldest log is deleted first. Each counts at least 64 KiB,
+        /// so their number is bounded, too. An open without the option deletes all of them, so
+        /// record it ([`Builder::record`]).
         "keep-log" => keep_log(within: (u64, Duration)) field keep_log: KeepLog = KeepLog::OFF;
         { value: "BYTES:MS|off", recorded: Recorded::OnRequest("keep-log"), has_flag: true, }
 

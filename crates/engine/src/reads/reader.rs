@@ -6,9 +6,10 @@
 //! ([`shamba_tree::records`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use shamba_key::{SeqNo, hashes_on_this_thread};
+use shamba_key::{Expiry, SeqNo, hashes_on_this_thread};
 use shamba_table::{Value, ValueMode};
 
 use super::cursor::{Cursor, Iter, Keys};
@@ -21,6 +22,7 @@ use crate::trace::Moment;
 use shamba_tree::counters::LookupCounts;
 use shamba_tree::expiry::ReadTime;
 use shamba_tree::iter::scan::ScanSource;
+use shamba_tree::lookup::expires::FoundExpiry;
 use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
 use shamba_tree::lookup::explain_prefix::PrefixExplanation;
 use shamba_tree::lookup::get::{Lookup, LookupSettings};
@@ -169,6 +171,26 @@ impl ReadAt<'_> {
         Ok(self.get_value(key, ValueMode::Absent)?.is_some())
     }
 
+    /// The time for which the value of `key` still lives; `Duration::MAX` if it lasts.
+    pub fn time_to_live_of(&self, key: &[u8]) -> Result<Option<Duration>> {
+        check_key(key)?;
+        let look_up = || {
+            self.look_up(true, |view, seq, settings, counts| {
+                let digest = settings.digest_of(key, counts);
+                let lookup = Lookup { view, settings, key, digest, seq, mode: ValueMode::Absent };
+                let mut found = FoundExpiry::default();
+                let value = lookup.run(counts, &mut found)?;
+                Ok(value.map(|_| time_left(found.get(), settings.time)))
+            })
+        };
+        if self.reads.recorder.is_on() { self.noted(key, look_up) } else { look_up() }
+    }
+
+    /// The time that is left to what this reader sees and what expires then.
+    pub fn time_left(&self, expiry: Option<Expiry>) -> Duration {
+        time_left(expiry, &self.time())
+    }
+
     pub fn get_hashed(&self, key: &HashedKey) -> Result<Option<Slice>> {
         if key.made_by != self.reads.digest {
             return Err(Error::invalid("the hashed key was made by a database with another digest or seed"));
@@ -294,6 +316,10 @@ impl ReadAt<'_> {
     pub fn cursor_in(&self, range: Span) -> Cursor {
         Cursor::new(self.scan_source(), self.bounded(range))
     }
+}
+
+fn time_left(expiry: Option<Expiry>, now: &ReadTime<'_>) -> Duration {
+    expiry.map_or(Duration::MAX, |Expiry(ms)| Duration::from_millis(ms.saturating_sub(now.ms())))
 }
 
 #[cfg(test)]

@@ -179,10 +179,10 @@ impl Scheduler {
         threads::compaction_threads(self.spawner.as_ref(), &self.settings)
     }
 
-    /// The policy's rules in a keyspace now. With `is_draining`, even a single run in level 0 is
+    /// The rules of the shape of a keyspace's tree now. With `is_draining`, even a single run in level 0 is
     /// compacted.
     pub fn rules_in(&self, keyspace: &KeyspaceCore, is_draining: bool) -> Rules {
-        rules::rules_in(keyspace, &rules::rules(&self.settings, is_draining), self.clock.unix_ms())
+        rules::rules_in(keyspace, &rules::rules(&self.settings, is_draining))
     }
 
     /// The policy's rules under `design`.
@@ -282,6 +282,9 @@ impl Scheduler {
         self.background.progress.notify_all();
         self.background.wake();
         if let Some(seq) = durable_seq {
+            // It is the generation whose tables were installed, as asserted above, and flushes come
+            // one after the other, in order: so every entry up to this number is in tables. Without
+            // an effect on any memtable, a batch up to it is in a log that the flush has synced.
             // After all else: this calls code of the user.
             self.writer.durable().advance(seq);
         }

@@ -21,6 +21,7 @@ use shamba_tree::compaction::schedule::{
     Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
 };
 use shamba_tree::compaction::table_size::TableSize;
+use shamba_tree::snapshot::Readers;
 use shamba_tree::version::{Version, live_entries};
 
 use super::job::{Job, Running};
@@ -126,7 +127,7 @@ impl Picker {
         let with_unawaited = self.memory.writes_idle();
         let trees = usable.map(|keyspace| {
             let version = Arc::clone(&keyspace.load().version);
-            let rules = self.rules_in(keyspace, rules);
+            let rules = self.rules_in(keyspace, rules, &of_all.readers);
             state.requests.drop_done(keyspace.id, &version, &rules);
             let requests = state.requests.waiting(keyspace.id, with_unawaited);
             let seeks_per_second = keyspace.statistics.window(now_us).seeks_per_second;
@@ -137,10 +138,12 @@ impl Picker {
     }
 
     /// The policy's rules in a keyspace.
-    fn rules_in(&self, keyspace: &KeyspaceCore, rules: &Rules) -> Rules {
+    fn rules_in(&self, keyspace: &KeyspaceCore, rules: &Rules, readers: &Readers) -> Rules {
         let rewrites_all = keyspace.filtering().is_some_and(|filtering| filtering.is_given());
         let fifo = keyspace.fifo().map(|fifo| fifo.rules(self.reads.expiry().now_ms()));
-        Rules { rewrites_all, fifo, ..*rules }
+        // The first reader has the earliest time.
+        let expired_ms = readers.time_ms(0);
+        Rules { rewrites_all, expired_ms, fifo, ..rules_in(keyspace, rules) }
     }
 
     /// A tree. Without the code of its compaction filter only filter rewrites run in it.
@@ -278,8 +281,9 @@ impl Picker {
         let Tree { keyspace, version, .. } = tree;
         debug_assert!(!score.is_nan(), "a job that begins has no score that can be compared");
         let size = self.memory.table_size(&keyspace.overrides());
-        // A caller who asks for a compaction asks for the filter.
-        let is_asked = job.reason == Reason::Manual && tree.rules.rewrites_all;
+        // A caller who asks for a compaction asks for the filter, and for what has expired.
+        let has_expired = || job.uses(version).iter().any(|(_, _, table)| tree.rules.has_expired(table));
+        let is_asked = job.reason == Reason::Manual && (tree.rules.rewrites_all || has_expired());
         let is_drop = job.reason == Reason::Fifo;
         let is_move =
             is_drop || job.is_trivial_move(version) && !joins_tables(size, version, &job) && !is_asked;
@@ -326,13 +330,13 @@ impl Picker {
         if !self.sealed.is_empty() || state.flushing || !state.running.is_empty() {
             return false;
         }
-        let rules = rules(&self.settings, true);
+        let (rules, readers) = (rules(&self.settings, true), self.reads.readers());
         let keyspaces = self.catalog.keyspaces();
         let tree = |keyspace: &Arc<KeyspaceCore>| {
             let mut requests = state.requests.waiting(keyspace.id, false);
             requests.retain(|request| matches!(request.kind, RequestKind::Full));
             let version = Arc::clone(&keyspace.load().version);
-            let rules = self.rules_in(keyspace, &rules);
+            let rules = self.rules_in(keyspace, &rules, &readers);
             // Compactions that pay for themselves are not waited for.
             self.tree(keyspace, (version, rules), requests, Triggers::default())
         };
@@ -345,10 +349,8 @@ impl Picker {
     pub fn debt_bytes(&self) -> u64 {
         let unflushed = self.sealed.bytes();
         let (keyspaces, rules) = (self.catalog.keyspaces(), rules(&self.settings, true));
-        let now_ms = self.clock.unix_ms();
-        let unmerged = |keyspace: &Arc<KeyspaceCore>| {
-            debt_bytes(&keyspace.load().version, &rules_in(keyspace, &rules, now_ms))
-        };
+        let unmerged =
+            |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules_in(keyspace, &rules));
         let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
         unflushed + compacted.map(unmerged).sum::<u64>()
     }

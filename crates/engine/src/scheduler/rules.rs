@@ -21,11 +21,9 @@ pub(super) fn rules(settings: &Settings, is_draining: bool) -> Rules {
     rules_of(settings, settings.live.get().tree.design, is_draining)
 }
 
-/// The rules in a keyspace of a database with these rules.
-pub(super) fn rules_in(keyspace: &KeyspaceCore, rules: &Rules, now_ms: u64) -> Rules {
-    let rewrites_all = keyspace.filtering().is_some_and(|filtering| filtering.is_given());
-    let design = keyspace.overrides().design(rules.design);
-    Rules { design, rewrites_all, fifo: keyspace.fifo().map(|fifo| fifo.rules(now_ms)), ..*rules }
+/// The rules of the shape of a keyspace's tree in a database with these rules.
+pub(super) fn rules_in(keyspace: &KeyspaceCore, rules: &Rules) -> Rules {
+    Rules { design: keyspace.overrides().design(rules.design), ..*rules }
 }
 
 /// The policy's rules under `design`.
@@ -39,6 +37,7 @@ pub(super) fn rules_of(settings: &Settings, design: Design, is_draining: bool) -
         is_draining,
         // The caller knows the keyspace.
         rewrites_all: false,
+        expired_ms: 0,
         fifo: None,
         long_bytes: settings.table_bytes().saturating_mul(LONG_COMPACTION_TABLES),
         small_bytes: (settings.table_bytes() / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES),

@@ -27,6 +27,7 @@ mod retry;
 mod writes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use shamba_key::{KeyDigest, KeyspaceId};
@@ -201,6 +202,38 @@ impl Transaction {
     /// As [`Self::get_in`].
     pub fn contains_key_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get_in(keyspace, key)?.is_some())
+    }
+
+    /// The time for which the value of `key` still lives ([`Db::time_to_live_of`]), at the time at
+    /// which the transaction reads.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn time_to_live_of(&self, key: impl AsRef<[u8]>) -> Result<Option<Duration>> {
+        self.time_to_live_of_in(&self.keyspace, key)
+    }
+
+    /// [`Self::time_to_live_of`] in `keyspace`.
+    ///
+    /// # Errors
+    /// As [`Self::get_in`].
+    pub fn time_to_live_of_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Duration>> {
+        let key = key.as_ref();
+        self.check(keyspace)?;
+        let at = keyspace.read_at_snapshot(&self.snapshot);
+        match self.writes_of(keyspace).and_then(|writes| writes.state(key)) {
+            Some(State::Put(_, expiry)) => return Ok(Some(at.time_left(*expiry))),
+            Some(State::Deleted) => return Ok(None),
+            // Whatever was there before, there is a value, which lasts.
+            Some(State::Merged(_)) => return Ok(Some(Duration::MAX)),
+            None => {}
+        }
+        let time_left = at.time_to_live_of(key)?;
+        if self.options.isolation == Isolation::Serializable {
+            let digest = at.reads.digest().digest(key);
+            self.note_key(keyspace.core().id, digest, Bytes::copy_from_slice(key))?;
+        }
+        Ok(time_left)
     }
 
     /// The values of many keys, in the order of the keys. Costs less per key than `get`.

@@ -88,17 +88,17 @@ impl Writer {
         let prefix = prefix_for(name, None, Some(&given))?;
         let overrides = overrides_for(name, &Overrides::default(), Some(&given))?;
         self.begin_expiry_for(&given)?;
-        let seq = self.reserve_change(id, &mut writing)?;
+        let seq = self.reserve_seq(id, &mut writing)?;
         self.catalog.install(&[], Vec::new(), |_| {
-            let created = |seq| HistoryEntry::Created { seq, keyspace: id, name: name.to_owned() };
+            let created = || HistoryEntry::Created { seq, keyspace: id, name: name.to_owned() };
             let settings = given.settings().into_iter().chain(fifo.iter().flat_map(|fifo| fifo.pairs()));
             let name_of = |filtering: &Arc<Filtering>| (id, Some(filtering.name().to_owned()));
             Ok(ManifestEdit {
                 keyspaces_created: vec![(id, name.to_owned(), settings.collect())],
                 merge_operators: merging.iter().map(|merging| (id, merging.name().to_owned())).collect(),
                 compaction_filters: filtering.iter().map(name_of).collect(),
-                last_seq: seq,
-                history: seq.map(created).into_iter().collect(),
+                last_seq: Some(seq),
+                history: self.in_stream(created),
                 ..ManifestEdit::default()
             })
         })?;
@@ -114,7 +114,7 @@ impl Writer {
         self.catalog.add_keyspace(&keyspace);
         writing.active.renew(&self.catalog);
         assert!(writing.active.get(id).is_some(), "writes to keyspace {id}, which is new, would be lost");
-        self.publish_change(&mut writing, seq);
+        self.publish(&mut writing, seq);
         Ok(keyspace)
     }
 
@@ -213,15 +213,15 @@ impl Writer {
         let found = self.catalog.named(name);
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         // This syncs the log. The drop is durable at once; the writes before it must not be lost.
-        let seq = self.reserve_change(keyspace.id, &mut writing)?;
+        let seq = self.reserve_seq(keyspace.id, &mut writing)?;
         keyspace.dropped.store(true, Ordering::Release);
         let dropped = self.catalog.install(&[], Vec::new(), |_| {
             let (id, name) = (keyspace.id, &keyspace.name);
-            let dropped = |seq| HistoryEntry::Dropped { seq, keyspace: id, name: name.clone() };
+            let dropped = || HistoryEntry::Dropped { seq, keyspace: id, name: name.clone() };
             Ok(ManifestEdit {
                 keyspaces_dropped: vec![id],
-                last_seq: seq,
-                history: seq.map(dropped).into_iter().collect(),
+                last_seq: Some(seq),
+                history: self.in_stream(dropped),
                 ..ManifestEdit::default()
             })
         });
@@ -236,7 +236,7 @@ impl Writer {
             "keyspace {} takes writes after its drop",
             keyspace.id
         );
-        self.publish_change(&mut writing, seq);
+        self.publish(&mut writing, seq);
         if let Some(background) = self.background.get() {
             background.forget(keyspace.id);
         }
@@ -303,21 +303,14 @@ impl Writer {
         Ok(count)
     }
 
-    /// Takes the next sequence number for a change of the list of keyspaces, which is then part of
-    /// the streams of changes; none without a log. The edit that performs the change has an entry
-    /// of the history with it.
-    fn reserve_change(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<Option<SeqNo>> {
-        if self.settings.no_wal { Ok(None) } else { self.reserve_seq(keyspace, writing).map(Some) }
+    /// The entry of the history for a change whose sequence number was reserved in the log; none
+    /// without a log, where there is no stream of changes. The number alone then shows the gap.
+    fn in_stream(&self, entry: impl FnOnce() -> HistoryEntry) -> Vec<HistoryEntry> {
+        if self.settings.no_wal { Vec::new() } else { vec![entry()] }
     }
 
-    /// Makes a change with the sequence number `seq` visible to streams of changes.
-    fn publish_change(&self, writing: &mut Writing, seq: Option<SeqNo>) {
-        if let Some(seq) = seq {
-            self.publish(writing, seq);
-        }
-    }
-
-    /// Takes the next sequence number for entries that are not logged.
+    /// Takes the next sequence number for a change that is not logged: the entries of an ingest, or
+    /// a change of the list of keyspaces.
     fn reserve_seq(&self, keyspace: KeyspaceId, writing: &mut Writing) -> Result<SeqNo> {
         // A write that has failed may have used the number in the log.
         self.lifecycle.check_writable()?;

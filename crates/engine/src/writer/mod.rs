@@ -43,6 +43,7 @@ use shamba_tree::version::TableMeta;
 pub(crate) use self::commit::apply_op;
 use self::conditions::Conditions;
 use self::durable::Durable;
+pub(crate) use self::durable::Owner;
 use self::log::Log;
 use self::log::SyncSchedule;
 pub(crate) use self::log::side::parse_side_file_name;
@@ -63,7 +64,7 @@ use crate::options::keyspace::GivenOptions;
 use crate::options::settings::{Durability, Settings};
 use crate::ranked::Ranked;
 use crate::reads::Reads;
-use crate::telemetry::{Telemetry, call_unlocked, hold_events};
+use crate::telemetry::{Telemetry, hold_events};
 use crate::trace::TraceRecorder;
 
 /// The state that one group at a time changes.
@@ -71,13 +72,12 @@ struct Writing {
     log: Log,
     /// The last sequence number assigned.
     last_seq: SeqNo,
+    /// The last one before the active memtables.
+    sealed_seq: SeqNo,
     active: ActiveMemtables,
-    /// Called once after the next write is visible.
-    watchers: Vec<Watcher>,
+    /// Whether streams of changes watch for the next visible write.
+    is_watched: bool,
 }
-
-/// A function that is called once, without locks.
-type Watcher = Box<dyn FnOnce() + Send>;
 
 /// Outcome of [`Writer::watch`].
 pub(crate) enum Watch {
@@ -154,7 +154,13 @@ impl Writer {
             commits: CommitQueue::new(&env.clock),
             writing: Ranked::new(
                 lock_order::WRITING,
-                Writing { log, last_seq, active: ActiveMemtables::new(&ledger), watchers: Vec::new() },
+                Writing {
+                    log,
+                    last_seq,
+                    sealed_seq: last_seq,
+                    active: ActiveMemtables::new(&ledger),
+                    is_watched: false,
+                },
             ),
             sealed,
             schedule,
@@ -204,7 +210,7 @@ impl Writer {
         let mut writing = self.writing.lock();
         assert!(writing.last_seq <= last_seq, "an open takes sequence numbers back");
         assert!(self.reads.visible() <= last_seq, "entries are visible before writes begin");
-        writing.last_seq = last_seq;
+        (writing.last_seq, writing.sealed_seq) = (last_seq, last_seq);
         writing.active.renew(&self.catalog);
         if !writing.active.is_empty() {
             // The log does not tell when its tombstones were written: their age counts from here.
@@ -391,20 +397,21 @@ impl Writer {
     /// Makes every write up to `seq` visible, and tells those that watch for it.
     fn publish(&self, writing: &mut Writing, seq: SeqNo) {
         self.reads.publish(seq);
-        if !writing.watchers.is_empty() {
-            std::mem::take(&mut writing.watchers).into_iter().for_each(call_unlocked);
+        if std::mem::take(&mut writing.is_watched) {
+            self.durable.published();
         }
     }
 
     /// Has `watcher` called when a write after `seq` is visible. Does not wait for the writer's
     /// lock: an ingest may hold it for long.
-    pub fn watch(&self, seq: SeqNo, watcher: impl FnOnce() + Send + 'static) -> Watch {
+    pub fn watch(&self, seq: SeqNo, owner: Owner, watcher: impl FnOnce() + Send + 'static) -> Watch {
         let Some(mut writing) = self.writing.try_lock() else { return Watch::Busy };
         // Under the lock: a write that comes later finds the watcher.
         if self.reads.visible() > seq {
             return Watch::Ready;
         }
-        writing.watchers.push(Box::new(watcher));
+        self.durable.watch(owner, Box::new(watcher));
+        writing.is_watched = true;
         Watch::Set
     }
 

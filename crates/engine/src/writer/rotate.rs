@@ -41,6 +41,7 @@ impl Writer {
             "there is no log for the entries after a rotation"
         );
         let last_seq = writing.last_seq;
+        writing.sealed_seq = last_seq;
         let generation = Generation {
             log,
             log_files,
@@ -58,7 +59,8 @@ impl Writer {
     }
 
     /// Seals the active memtables, if any has entries and writes are allowed. Returns the last
-    /// sequence number that is then in sealed memtables or in tables.
+    /// sequence number that is then in sealed memtables or in tables. Later ones are in the log
+    /// only: their operations had no effect, as those on a keyspace that was dropped meanwhile.
     ///
     /// # Errors
     /// `Closed` or `ReadOnly`; of creating the next log.
@@ -68,7 +70,8 @@ impl Writer {
         // A close may have come first: no log may be created after it.
         self.seal_active(&mut writing)?;
         debug_assert!(self.reads.visible() <= writing.last_seq, "entries are visible that were not sealed");
-        Ok(writing.last_seq)
+        debug_assert!(writing.active.is_empty(), "active memtables were not sealed");
+        Ok(writing.sealed_seq)
     }
 
     /// Seals the active memtables if their oldest tombstone is older than `tombstone_age_max_ms`, so

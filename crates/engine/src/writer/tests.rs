@@ -247,6 +247,28 @@ fn an_interval_write_is_synced_when_its_time_has_passed() {
 }
 
 #[test]
+fn a_flush_makes_nothing_durable_that_is_in_the_log_only() {
+    let alone = alone(Settings::default());
+    let unknown = |writer: &Writer| {
+        let mut operations = Operations::EMPTY;
+        operations.push(KeyspaceId(77), OpRef::Put { key: b"a", value: b"1" }).expect("valid");
+        writer.commit(&mut operations, Durability::Buffered.into()).expect("written")
+    };
+    // As if the keyspace was dropped after the batch had checked it.
+    let seq = unknown(&alone.writer);
+    alone.writer.flush().expect("flushed");
+    assert!(!alone.writer.durable().has(seq), "the batch is in the buffer of the log");
+    alone.put("b", b"1", WriteOptions::new()).expect("written");
+    alone.writer.flush().expect("flushed");
+    assert!(alone.writer.durable().has(seq));
+    let later = unknown(&alone.writer);
+    alone.writer.flush().expect("flushed");
+    assert!(!alone.writer.durable().has(later));
+    alone.writer.make_durable(later).expect("synced");
+    assert!(alone.writer.durable().has(later));
+}
+
+#[test]
 fn after_a_lack_of_space_the_next_write_has_a_new_log() {
     let alone = alone(Settings::default());
     alone.put("a", b"1", WriteOptions::new()).expect("written");

@@ -1,6 +1,7 @@
 //! The stream of changes: a replica that is built from it equals the database, whatever happens to
 //! both; positions that a crash or a deletion of logs has made useless are refused.
 
+mod lost_tail;
 mod model;
 
 use std::sync::Arc;
@@ -151,21 +152,21 @@ fn kept_logs_stay_within_bytes_and_age_and_leave_when_the_option_is_off() {
     let files = in_memory();
     let fill = |db: &Db, flushes: u32| {
         for number in 0..flushes {
-            db.put(format!("key {number}"), vec![7; 1_000]).expect("put");
+            db.put(format!("key {number}"), vec![7; 100_000]).expect("put");
             db.flush().expect("flushed");
         }
     };
-    let db = builder(&files, 1).keep_log(5_000, FOREVER).open().expect("opened");
+    let db = builder(&files, 1).keep_log(500_000, FOREVER).open().expect("opened");
     fill(&db, 20);
     let kept = logs(&files);
     assert!((3..=6).contains(&kept.len()), "{kept:?}");
-    assert!((2_000..=5_000).contains(&db.stats().kept_log_bytes), "{}", db.stats().kept_log_bytes);
+    assert!((200_000..=500_000).contains(&db.stats().kept_log_bytes), "{}", db.stats().kept_log_bytes);
     db.close().expect("closed");
     // They count as before after a reopen.
-    let db = builder(&files, 2).keep_log(5_000, FOREVER).open().expect("opened");
-    assert!((2_000..=5_000).contains(&db.stats().kept_log_bytes));
+    let db = builder(&files, 2).keep_log(500_000, FOREVER).open().expect("opened");
+    assert!((200_000..=500_000).contains(&db.stats().kept_log_bytes));
     fill(&db, 3);
-    assert!((2_000..=5_000).contains(&db.stats().kept_log_bytes));
+    assert!((200_000..=500_000).contains(&db.stats().kept_log_bytes));
     db.close().expect("closed");
     let report = shamba::check_files(&builder_env(&files), DIR.as_ref()).expect("checked");
     assert!(report.problems.is_empty() && report.warnings.is_empty(), "{report:?}");
@@ -196,6 +197,68 @@ fn kept_logs_stay_within_bytes_and_age_and_leave_when_the_option_is_off() {
     let db = builder(&files, 5).open().expect("opened");
     assert_eq!((logs(&files).len(), db.stats().kept_log_bytes), (1, 0));
     assert_eq!(db.changes_since(old).expect_err("deleted").kind(), ErrorKind::Gone);
+}
+
+#[test]
+fn kept_logs_are_bounded_in_number() {
+    let files = in_memory();
+    let open = || builder(&files, 1).keep_log(1 << 20, FOREVER).open().expect("opened");
+    let db = open();
+    for number in 0..40_u32 {
+        db.put(number.to_be_bytes(), "a short log").expect("put");
+        db.flush().expect("flushed");
+    }
+    // Each counts at least 64 KiB, and there is the one that is written to.
+    assert_eq!(logs(&files).len(), 16 + 1, "{:?}", logs(&files));
+    assert!(db.stats().kept_log_bytes < 64 << 10, "the bytes are those that they have");
+    db.close().expect("closed");
+    for _ in 0..5 {
+        open().close().expect("closed");
+        assert!(logs(&files).len() <= 16 + 2, "{:?}", logs(&files));
+    }
+}
+
+#[test]
+fn a_damaged_kept_log_ends_what_is_kept_and_is_named() {
+    let files = in_memory();
+    let open = || builder(&files, 1).keep_log(1 << 30, FOREVER).open().expect("opened");
+    let db = open();
+    let mut positions = vec![db.change_position()];
+    for number in 0..6_u32 {
+        db.put(number.to_be_bytes(), "value").expect("put");
+        db.flush().expect("flushed");
+        positions.push(db.change_position());
+    }
+    let mut names = logs(&files);
+    names.sort();
+    db.close().expect("closed");
+    // The third log has the change between the third and the fourth position.
+    let damaged = format!("{DIR}/{}", names[2]);
+    let mut bytes = shamba::env::read_file(files.as_ref(), damaged.as_ref()).expect("read");
+    bytes[40] ^= 1;
+    files.unlink(damaged.as_ref()).expect("removed");
+    let mut file = files.create(damaged.as_ref()).expect("created");
+    shamba::env::append_all(file.as_mut(), &bytes).expect("written");
+    drop(file);
+    let db = open();
+    let warnings = db.warnings();
+    assert!(warnings.iter().any(|warning| warning.contains(&damaged)), "{warnings:?}");
+    for (at, position) in positions.iter().enumerate() {
+        match db.changes_since(*position) {
+            Ok(mut changes) => {
+                assert!(at >= 3, "the change after position {at} is damaged, or before one that is");
+                assert_eq!(told(&mut changes).len(), 6 - at);
+            }
+            Err(error) => {
+                assert!(at < 3, "position {at}: {error:?}");
+                assert_eq!(error.kind(), ErrorKind::Gone);
+                assert!(error.to_string().contains(&damaged), "{error}");
+            }
+        }
+    }
+    assert_eq!(db.oldest_change_position().expect("a stream"), positions[3]);
+    let found = db.verify().expect("checked").problems;
+    assert!(found.is_empty(), "{found:?}");
 }
 
 fn builder_env(files: &Arc<dyn Vfs>) -> Env {
@@ -229,8 +292,29 @@ fn positions_survive_clean_reopens_and_an_open_without_a_log_leaves_a_gap() {
     let db = open(true);
     db.put("unlogged", "3").expect("put");
     db.close().expect("closed");
-    let db = open(false);
+    let mut db = open(false);
     assert_eq!(db.changes_since(begin).expect_err("a gap").kind(), ErrorKind::Gone);
+    // So is a change of the list of keyspaces alone.
+    for is_created in [true, false] {
+        let begin = db.change_position();
+        db.clone().close().expect("closed");
+        let unlogged = open(true);
+        match is_created {
+            true => drop(unlogged.keyspace("users").expect("created")),
+            false => unlogged.drop_keyspace("users").expect("dropped"),
+        }
+        let at_copy = unlogged.change_position();
+        assert!(at_copy.sequence > begin.sequence, "the change has a number");
+        unlogged.close().expect("closed");
+        db = open(false);
+        assert_eq!(db.changes_since(begin).expect_err("a gap").kind(), ErrorKind::Gone);
+        // Without a log there are no epochs: a crash could have lost what the copy has.
+        let refused = db.changes_since(at_copy).expect_err("of no epoch");
+        assert!(
+            refused.kind() == ErrorKind::Gone && refused.to_string().contains("without a log"),
+            "{refused}"
+        );
+    }
     assert_eq!(told(&mut db.changes_since(db.change_position()).expect("a stream")), Vec::<String>::new());
     db.close().expect("closed");
     let db = builder(&files, 1).read_only(true).open().expect("opened");

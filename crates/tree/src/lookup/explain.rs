@@ -45,6 +45,9 @@ pub trait Recorder {
     /// The search read index partition `number` of this table.
     #[inline(always)]
     fn partition(&mut self, _reader: &TableReader, _number: usize) {}
+    /// The value that is returned, or that operands apply to, expires.
+    #[inline(always)]
+    fn expires(&mut self, _expiry: Expiry) {}
 }
 
 /// A recorder that keeps nothing.

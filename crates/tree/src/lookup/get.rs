@@ -444,8 +444,10 @@ impl Lookup<'_> {
     ) -> Result<bool> {
         let time = self.settings.time;
         let has_expired = kind_at(self.key, kind, payload, || time.ms())? == EntryKind::Delete;
-        if let (true, Some(expiry)) = (has_expired, Expiry::of(kind, payload)) {
-            recorder.step(|| Step::expired(expiry, time.ms()));
+        match Expiry::of(kind, payload) {
+            Some(expiry) if has_expired => recorder.step(|| Step::expired(expiry, time.ms())),
+            Some(expiry) => recorder.expires(expiry),
+            None => {}
         }
         Ok(has_expired)
     }

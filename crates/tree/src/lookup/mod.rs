@@ -1,7 +1,9 @@
-//! Point lookups over a view: one key ([`get`]), many keys ([`multi_get`]), and the trace of one
-//! ([`explain`]). [`prefix`] asks the filters for the prefix of a scan.
+//! Point lookups over a view: one key ([`get`]), many keys ([`multi_get`]), the expiry of a value
+//! ([`expires`]), and the trace of a lookup ([`explain`]). [`prefix`] asks the filters for the
+//! prefix of a scan.
 
 pub mod candidate;
+pub mod expires;
 pub mod explain;
 pub mod explain_prefix;
 mod fold;

@@ -3,8 +3,9 @@
 //!
 //! The list goes back from the new log, along the predecessors that heads name and the chains that
 //! the history of the manifest joins. So it has no log of an interrupted recovery, or one whose
-//! creation failed, and it ends where a log is missing or damaged. Logs that are not in it are
-//! removed.
+//! creation failed, and it ends where a log is missing or cannot be read: a stream cannot pass over
+//! it, so nothing that is older is of use. The open warns of such a log. Obsolete logs that are not
+//! in the list are removed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,6 +17,7 @@ use shamba_tree::version::{History, HistoryEntry};
 
 use crate::catalog::{Kept, KnownLog};
 use crate::database::core::Core;
+use crate::error::{Error, Result};
 
 /// The entry of the history for an open whose new log is `log`.
 pub(super) fn opened(state: &ManifestState, report: &ReplayReport, log: LogNo) -> HistoryEntry {
@@ -62,20 +64,27 @@ pub(super) fn known_logs(
         if !files.contains(&number) || (is_obsolete && !catalog.logs().keeps()) {
             break;
         }
-        if is_unsynced(report, number) && catalog.logs().keeps() && sync(core, &path(number)).is_err() {
-            break;
-        }
-        let Ok(follower) = LogFollower::open(&core.env, catalog.dir(), number) else { break };
-        let head = *follower.head();
         let path = path(number);
+        let must_sync = is_unsynced(report, number) && catalog.logs().keeps();
+        let synced = if must_sync { sync(core, &path) } else { Ok(()) };
+        let followed = synced.and_then(|()| Ok(LogFollower::open(&core.env, catalog.dir(), number)?));
+        if let Some(next) = newest_first.last_mut() {
+            next.follows = Some((number, end_seq));
+        }
+        let head = match followed {
+            Ok(follower) => *follower.head(),
+            Err(error) => {
+                let why = error.chain().to_string();
+                core.telemetry.warn(format!("changes up to sequence number {end_seq} cannot be read: {why}"));
+                catalog.logs().note_unreadable(number, why);
+                break;
+            }
+        };
         let obsolete = is_obsolete.then(|| Kept {
             bytes: catalog.file_bytes(&path),
             since_ms: history.obsolete_since_ms(number).unwrap_or_else(|| core.env.clock.unix_ms()),
             ..Kept::default()
         });
-        if let Some(next) = newest_first.last_mut() {
-            next.follows = Some((number, end_seq));
-        }
         newest_first.push(KnownLog { number, path, base_seq: head.base_seq, follows: None, obsolete });
         before = match head.predecessor {
             Some(predecessor) if predecessor.last_seq == head.base_seq => {
@@ -96,7 +105,9 @@ fn is_unsynced(report: &ReplayReport, number: LogNo) -> bool {
 
 /// Makes a log that is kept durable with its name. The writes in it are in tables or in a copy
 /// already, or will be: only streams depend on it.
-fn sync(core: &Core, path: &Path) -> std::io::Result<()> {
-    core.env.vfs.open_append(path)?.sync_data()?;
-    core.env.vfs.sync_dir(core.catalog.dir())
+fn sync(core: &Core, path: &Path) -> Result<()> {
+    let synced = core.env.vfs.open_append(path).and_then(|mut log| log.sync_data());
+    synced.map_err(|error| Error::io("sync", path, error))?;
+    let dir = core.catalog.dir();
+    core.env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))
 }

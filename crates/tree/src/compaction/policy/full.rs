@@ -3,7 +3,7 @@
 //! Everything becomes one run on the shallowest level, not above the deepest one in use, whose
 //! capacity holds it, so that the policy leaves it there. It joins the oldest run of that level.
 //! Tables of that run are not rewritten if they share no keys with other runs, hold no tombstone
-//! and are not adjacent small ones. So a full compaction that is interrupted by a crash resumes
+//! and nothing that has expired, and are not adjacent small ones. So a full compaction that is interrupted by a crash resumes
 //! where it stopped. For a compaction filter every table is rewritten.
 //!
 //! Not here: the policy's own jobs ([`super::fluid`]).
@@ -16,9 +16,9 @@ use super::small::is_in_stretch;
 use crate::version::{Run, TableUse, Version};
 
 /// The compaction into one run. `None` when the tree is a single run below level 0 that a
-/// compaction could not make smaller: it has no tombstones, every file is used whole, and no filter
-/// is asked. While snapshots hold tombstones back, and with a filter, it is `Some` again after the
-/// compaction. Never in a FIFO tree.
+/// compaction could not make smaller: it has no tombstones, nothing has expired for all readers,
+/// every file is used whole, and no filter is asked. While snapshots hold tombstones back, and with
+/// a filter, it is `Some` again after the compaction. Never in a FIFO tree.
 pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     if rules.fifo.is_some() {
         return None;
@@ -35,6 +35,7 @@ pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     let must_merge = |run: &Run, number: usize, table: &TableUse| {
         rules.rewrites_all
             || !is_dense(table)
+            || rules.has_expired(table)
             || is_in_stretch(run, number, rules)
             || others.iter().any(|(_, run)| !run.overlapping(&table.range).is_empty())
     };

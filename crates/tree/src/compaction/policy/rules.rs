@@ -40,6 +40,9 @@ pub struct Rules {
     pub long_bytes: u64,
     /// Whether a full compaction rewrites every table, for a compaction filter.
     pub rewrites_all: bool,
+    /// Entries that expire up to this time, in milliseconds since 1970-01-01 UTC, have expired for
+    /// every reader; 0 if none has. A full compaction rewrites their tables.
+    pub expired_ms: u64,
     /// The limits of a FIFO tree. Its runs stay in level 0.
     pub fifo: Option<FifoRules>,
     /// Tables of fewer bytes are small: adjacent ones are compacted in place (`small`).
@@ -57,6 +60,7 @@ impl Rules {
             is_draining: false,
             long_bytes: u64::MAX,
             rewrites_all: false,
+            expired_ms: 0,
             fifo: None,
             small_bytes: 0,
         }
@@ -65,6 +69,11 @@ impl Rules {
     /// Whether the table is small.
     pub fn is_small(&self, table: &TableUse) -> bool {
         table.live_bytes < self.small_bytes
+    }
+
+    /// Whether an entry of the table has expired for every reader.
+    pub fn has_expired(&self, table: &TableUse) -> bool {
+        table.meta.expiring.get().is_some_and(|expiring| expiring.first().is_past(self.expired_ms))
     }
 
     /// The capacities of the tree's levels now.

@@ -105,6 +105,7 @@ impl World {
         self.rules = Rules::manual(design, option(words, "trigger").map_or(Ok(1), number)?);
         self.rules.sizing = option(words, "sizing").map_or(Ok(Sizing::Manual), str::parse)?;
         self.rules.is_draining = option(words, "drain").is_some();
+        self.rules.expired_ms = option(words, "expired").map_or(Ok(0), number)?;
         let Design { size_ratio, inner_runs, last_runs, .. } = design;
         Ok(format!(
             "T={size_ratio} K={inner_runs} Z={last_runs}, capacities: {}",

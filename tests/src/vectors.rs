@@ -347,8 +347,8 @@ impl Vector {
     }
 }
 
-/// Each option of its own in half of the vectors. The others are given too, so that an open does not
-/// keep those of an earlier one.
+/// Each option of its own in half of the vectors. The others are given too, so that an open does
+/// not keep those of an earlier one.
 fn random_options(rng: &mut Rng) -> OwnOptions {
     let all: [(&str, &[&str]); 5] = [
         ("compression", &["none", "lz4", "zstd,none", "database"]),

@@ -1,5 +1,5 @@
-//! The cost of many keyspaces: creating, opening, flushing, and memory at rest, of empty ones and of
-//! ones with a table of 100 entries each.
+//! The cost of many keyspaces, of empty ones and of ones with a table of 100 entries each: to
+//! create them, to open and to flush, and the memory of idle ones.
 //!
 //! ```text
 //! cargo run --release -p shamba --example many_keyspaces -- 1000

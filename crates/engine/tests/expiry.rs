@@ -174,8 +174,8 @@ fn run_round(seed: u64) {
     let mut db = open(&env);
     let keys: Vec<Vec<u8>> = (0..40).map(|number| format!("key-{number:02}").into_bytes()).collect();
     let (mut model, mut held): (Model, Vec<Held>) = Default::default();
-    // By how much the time of the database is ahead of a clock that was set back. It is recorded from
-    // the first expiry on.
+    // By how much the time of the database is ahead of a clock that was set back. It is recorded
+    // from the first expiry on.
     let mut ahead_ms = 0;
     db.put_with(&keys[0], "", after(0)).expect("written");
     for step in 0..600 {

@@ -26,9 +26,10 @@ use crate::lifecycle::Lifecycle;
 use crate::lock_order;
 use crate::memory::{Consumer, Member, MemoryManager};
 use crate::options::fifo::FifoState;
-use crate::options::keyspace::{
-    GivenOptions, KeyspaceOptions, check_fifo_with, fifo_for, filter_for, operator_for, overrides_for,
-    prefix_for, recorded_prefix, time_to_live_of,
+use crate::options::keyspace::KeyspaceOptions;
+use crate::options::keyspace::rules::{
+    GivenOptions, check_fifo_with, fifo_for, filter_for, operator_for, overrides_for, prefix_for,
+    recorded_prefix, time_to_live_of,
 };
 use crate::options::overrides::Overrides;
 use crate::options::settings::Settings;

@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::memory::{Budget, Member};
 use crate::options::fifo::FifoState;
-use crate::options::keyspace::fifo_pairs;
+use crate::options::keyspace::rules::fifo_pairs;
 use crate::options::settings::Settings;
 use crate::statistics::file::STATISTICS_TEMPORARY;
 use crate::writer::parse_side_file_name;

@@ -82,7 +82,7 @@ impl Overrides {
         Ok(overrides)
     }
 
-    /// What is recorded for all of them.
+    /// The pairs that record all of them.
     pub fn pairs(&self) -> Pairs {
         let text = |text: Option<String>| text.unwrap_or_else(|| AS_DATABASE.to_owned());
         NAMES.into_iter().map(|name| (name.to_owned(), text(self.text(name)))).collect()

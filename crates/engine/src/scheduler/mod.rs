@@ -179,8 +179,8 @@ impl Scheduler {
         threads::compaction_threads(self.spawner.as_ref(), &self.settings)
     }
 
-    /// The rules of the shape of a keyspace's tree now. With `is_draining`, even a single run in level 0 is
-    /// compacted.
+    /// The rules of the shape of a keyspace's tree now. With `is_draining`, even a single run in
+    /// level 0 is compacted.
     pub fn rules_in(&self, keyspace: &KeyspaceCore, is_draining: bool) -> Rules {
         rules::rules_in(keyspace, &rules::rules(&self.settings, is_draining))
     }

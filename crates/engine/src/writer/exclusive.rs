@@ -14,9 +14,10 @@ use shamba_tree::version::{HistoryEntry, ManifestEdit, Pairs, Version};
 use super::{Writer, Writing};
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::keyspace::{
-    KeyspaceOptions, check_fifo_with, fifo_for, fifo_pairs, filter_for, operator_for, overrides_for,
-    prefix_for, prefix_setting,
+use crate::options::keyspace::KeyspaceOptions;
+use crate::options::keyspace::rules::{
+    check_fifo_with, fifo_for, fifo_pairs, filter_for, operator_for, overrides_for, prefix_for,
+    prefix_setting,
 };
 use crate::options::overrides::Overrides;
 use crate::telemetry::hold_events;

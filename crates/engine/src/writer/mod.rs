@@ -60,7 +60,7 @@ use crate::catalog::{Catalog, InstallObserver, KeyspaceCore};
 use crate::error::{Error, Result};
 use crate::lifecycle::Lifecycle;
 use crate::lock_order;
-use crate::options::keyspace::GivenOptions;
+use crate::options::keyspace::rules::GivenOptions;
 use crate::options::settings::{Durability, Settings};
 use crate::ranked::Ranked;
 use crate::reads::Reads;

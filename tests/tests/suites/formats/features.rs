@@ -404,7 +404,7 @@ fn write_streamed(fs: &MemFs) -> shamba::Result<()> {
     Ok(())
 }
 
-/// What the three opens wrote after the position that the first one stored, a line for each
+/// All that the three opens wrote after the position that the first one stored, a line for each
 /// operation and event, apart from positions.
 fn streamed() -> Vec<String> {
     let mut lines = Vec::new();

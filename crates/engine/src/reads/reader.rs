@@ -252,7 +252,7 @@ impl ReadAt<'_> {
         self.keyspace.check_usable()?;
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
-        Ok(PrefixExplanation::of(&view, seq, prefix, &self.bounded(prefix_range(prefix)))?)
+        Ok(PrefixExplanation::of(&view, seq, prefix, &self.bounded(prefix_range(prefix))))
     }
 
     /// The source of a scan, at the snapshot or at the present newest sequence number.

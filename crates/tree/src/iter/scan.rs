@@ -425,7 +425,7 @@ fn begin<'l>(
             &mut live.insert(source.owner.iterators().live(iter)).iter
         }
     };
-    let asked = iter.leave_out_runs(samples)?;
+    let asked = iter.leave_out_runs(samples);
     Ok((iter, asked))
 }
 

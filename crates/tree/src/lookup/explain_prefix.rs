@@ -9,7 +9,6 @@ use shamba_key::SeqNo;
 use super::explain::{Step, Trace};
 use super::prefix::RangeQuestion;
 use crate::counters::ReadsByKind;
-use crate::error::Result;
 use crate::version::KeyRange;
 use crate::view::View;
 
@@ -42,10 +41,7 @@ pub struct PrefixExplanation {
 
 impl PrefixExplanation {
     /// Asks the filters of `view` for the keys of `range`, those that begin with `prefix`.
-    ///
-    /// # Errors
-    /// Of reading a filter.
-    pub fn of(view: &View, seq: SeqNo, prefix: &[u8], range: &KeyRange) -> Result<Self> {
+    pub fn of(view: &View, seq: SeqNo, prefix: &[u8], range: &KeyRange) -> Self {
         let mut trace = Trace::default();
         for (number, memtable) in view.memtables.iter().enumerate() {
             trace.steps.push(Step::memtable(number, memtable.entries(), None));
@@ -54,12 +50,12 @@ impl PrefixExplanation {
         let mut skipped_with_range_tombstones = 0;
         for plan in view.plans() {
             let skipped_before = question.asked().runs_skipped;
-            question.ask(plan, &mut trace)?;
+            question.ask(plan, &mut trace);
             let is_skipped = question.asked().runs_skipped > skipped_before;
             skipped_with_range_tombstones += u64::from(is_skipped && plan.run.has_range_deletes());
         }
         let asked = question.asked();
-        Ok(Self {
+        Self {
             prefix: prefix.to_vec(),
             sequence: seq.0,
             steps: trace.steps,
@@ -70,7 +66,7 @@ impl PrefixExplanation {
             hashes: asked.hashes,
             modules_skipped: asked.counts.modules_skipped,
             reads: asked.counts.reads(),
-        })
+        }
     }
 }
 

@@ -22,7 +22,6 @@ use shamba_table::TableReader;
 use super::candidate::{Tested, Verdict, test_modules};
 use super::explain::{Recorder, Step};
 use crate::counters::LookupCounts;
-use crate::error::Result;
 use crate::version::KeyRange;
 use crate::view::{Probe, RunPlan, View};
 
@@ -68,12 +67,9 @@ impl<'r> RangeQuestion<'r> {
 
     /// Asks the filters of a run. `No`: the run has no key of the range, tombstones of keys
     /// included. `None`: they hold nothing that could answer.
-    ///
-    /// # Errors
-    /// Of fetching a module.
-    pub fn ask<R: Recorder>(&mut self, plan: &RunPlan, recorder: &mut R) -> Result<Option<Verdict>> {
+    pub fn ask<R: Recorder>(&mut self, plan: &RunPlan, recorder: &mut R) -> Option<Verdict> {
         if !plan.has_prefixes && !R::RECORDS {
-            return Ok(None);
+            return None;
         }
         let first = plan.run.first_reaching(&self.range.lower);
         let rest = plan.run.tables().get(first..).unwrap_or_default();
@@ -83,49 +79,46 @@ impl<'r> RangeQuestion<'r> {
                 break;
             }
             is_reached = true;
-            let verdict = self.ask_table(plan, number, recorder)?;
+            let verdict = self.ask_table(plan, number, recorder);
             if verdict != Some(Verdict::No) {
-                return Ok(verdict);
+                return verdict;
             }
         }
         if !is_reached {
             recorder.step(|| Step::without_prefix(plan.level, &plan.run));
-            return Ok(Some(Verdict::No));
+            return Some(Verdict::No);
         }
         self.asked.runs_skipped += 1;
-        Ok(Some(Verdict::No))
+        Some(Verdict::No)
     }
 
-    fn ask_table<R: Recorder>(
-        &mut self,
-        plan: &RunPlan,
-        number: usize,
-        recorder: &mut R,
-    ) -> Result<Option<Verdict>> {
+    fn ask_table<R: Recorder>(&mut self, plan: &RunPlan, number: usize, recorder: &mut R) -> Option<Verdict> {
         let Some(Probe { filter, reader: Some(reader) }) = plan.probes.get(number) else {
             recorder.step(|| Step::closed(plan, number));
-            return Ok(None);
+            return None;
         };
         let Some(filter) = filter else {
             recorder.step(|| Step::no_filter(plan, number));
-            return Ok(None);
+            return None;
         };
         // The extractor of the table, whatever that of the keyspace is now.
         let Some(extractor) = reader.prefix() else {
             recorder.step(|| Step::no_prefixes(plan, number));
-            return Ok(None);
+            return None;
         };
         let Some(digest) = self.digest_by(extractor, reader) else {
             recorder.step(|| Step::prefix_not_fixed(plan, number, extractor));
-            return Ok(None);
+            return None;
         };
         let mut tested = Tested { modules: 0, maybe: true };
-        test_modules(reader, filter, digest, &mut tested, &mut self.asked.counts, recorder)?;
+        // A module that cannot be read denies nothing. The scan goes on as without it, and meets the
+        // failure where it reads what it needs.
+        let _ = test_modules(reader, filter, digest, &mut tested, &mut self.asked.counts, recorder);
         self.asked.counts.modules += tested.modules;
         self.asked.filters += u64::from(tested.modules > 0);
         let verdict = tested.verdict();
         recorder.filter(plan, number, verdict);
-        Ok(Some(verdict))
+        Some(verdict)
     }
 
     /// The digest of the prefix that `extractor` gives to every key of the range; `None` if there

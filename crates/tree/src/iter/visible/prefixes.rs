@@ -4,7 +4,6 @@
 //! those of all its runs.
 
 use super::VisibleIter;
-use crate::error::Result;
 use crate::iter::source::Source;
 use crate::lookup::candidate::Verdict;
 use crate::lookup::explain::Silent;
@@ -15,25 +14,20 @@ impl VisibleIter {
     /// Leaves out the runs that have no key of the range, by their prefix filters, until the next
     /// restart. The iterator must be sought afterwards. With `samples` the answers are counted as
     /// those for a sampled lookup of the prefix. `None`: no filter could answer.
-    ///
-    /// # Errors
-    /// Of reading a filter.
     #[inline]
-    pub fn leave_out_runs(&mut self, samples: bool) -> Result<Option<AskedFilters>> {
-        if !RangeQuestion::is_worth_asking(&self.range, &self.view) {
-            return Ok(None);
-        }
-        self.ask_filters(samples).map(Some)
+    pub fn leave_out_runs(&mut self, samples: bool) -> Option<AskedFilters> {
+        let is_worth_asking = RangeQuestion::is_worth_asking(&self.range, &self.view);
+        is_worth_asking.then(|| self.ask_filters(samples))
     }
 
-    fn ask_filters(&mut self, samples: bool) -> Result<AskedFilters> {
+    fn ask_filters(&mut self, samples: bool) -> AskedFilters {
         let mut question = RangeQuestion::new(&self.range);
         let memtables = self.view.memtables.len();
         for (plan, source) in self.view.plans().iter().zip(self.merge.sources().skip(memtables)) {
             let Source::Run(run) = source else { continue };
             let verdict = match samples {
-                false => question.ask(plan, &mut Silent)?,
-                true => question.ask(plan, &mut Sampler::default())?,
+                false => question.ask(plan, &mut Silent),
+                true => question.ask(plan, &mut Sampler::default()),
             };
             match verdict {
                 Some(Verdict::No) => run.leave_out(),
@@ -41,6 +35,6 @@ impl VisibleIter {
                 _ => {}
             }
         }
-        Ok(question.asked())
+        question.asked()
     }
 }

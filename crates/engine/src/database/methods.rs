@@ -1,5 +1,6 @@
 //! The methods that several handles have, as macros: reads of every handle, writes of those of one
-//! keyspace ([`writes`]). So each handle has them as inherent methods, which need no trait in scope.
+//! keyspace ([`writes`]). So each handle has them as inherent methods, which need no trait in
+//! scope.
 
 #[macro_use]
 mod writes;

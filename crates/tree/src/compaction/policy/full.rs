@@ -3,8 +3,9 @@
 //! Everything becomes one run on the shallowest level, not above the deepest one in use, whose
 //! capacity holds it, so that the policy leaves it there. It joins the oldest run of that level.
 //! Tables of that run are not rewritten if they share no keys with other runs, hold no tombstone
-//! and nothing that has expired, and are not adjacent small ones. So a full compaction that is interrupted by a crash resumes
-//! where it stopped. For a compaction filter every table is rewritten.
+//! and nothing that has expired, and are not adjacent small ones. So a full compaction that is
+//! interrupted by a crash resumes where it stopped. For a compaction filter every table is
+//! rewritten.
 //!
 //! Not here: the policy's own jobs ([`super::fluid`]).
 

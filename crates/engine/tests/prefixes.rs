@@ -239,8 +239,8 @@ fn table(env: &Env) -> PathBuf {
     Path::new("/db").join(&table.name)
 }
 
-/// What lookups do not notice, or pass over with a warning, fails no scan of a prefix either,
-/// wherever filters are kept.
+/// Damage that lookups do not notice, or pass over with a warning, fails no scan of a prefix
+/// either, wherever filters are kept.
 #[test]
 fn a_damaged_or_unreadable_filter_fails_no_scan() {
     for (residency, unit) in [

@@ -240,8 +240,8 @@ impl Compactor {
 
     /// Installs the edit that `edit` makes from the tree in force, after a check of the claim;
     /// `None`: the job is not due any more. `filtered_from` is the smallest sequence number of the
-    /// entries that a compaction filter has changed: no reader may see such an entry before and after
-    /// the install. Returns the reason if nothing was installed.
+    /// entries that a compaction filter has changed: no reader may see such an entry before and
+    /// after the install. Returns the reason if nothing was installed.
     fn install_claimed(
         &self,
         job: &Job,

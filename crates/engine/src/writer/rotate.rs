@@ -71,8 +71,8 @@ impl Writer {
         Ok(writing.last_seq)
     }
 
-    /// Seals the active memtables if their oldest tombstone is older than `tombstone_age_max_ms`, so
-    /// that a compaction can reach it, or if entries of a FIFO keyspace must get an age. Returns
+    /// Seals the active memtables if their oldest tombstone is older than `tombstone_age_max_ms`,
+    /// so that a compaction can reach it, or if entries of a FIFO keyspace must get an age. Returns
     /// whether it sealed them. Does not wait for the writer's lock: its holder may wait for the
     /// flush that asks, and the caller asks again.
     pub fn seal_overdue(&self, tombstone_age_max_ms: Option<u64>) -> bool {

@@ -111,8 +111,8 @@ impl<'r> RangeQuestion<'r> {
             return None;
         };
         let mut tested = Tested { modules: 0, maybe: true };
-        // A module that cannot be read denies nothing. The scan goes on as without it, and meets the
-        // failure where it reads what it needs.
+        // A module that cannot be read denies nothing. The scan goes on as without it, and meets
+        // the failure where it reads what it needs.
         let _ = test_modules(reader, filter, digest, &mut tested, &mut self.asked.counts, recorder);
         self.asked.counts.modules += tested.modules;
         self.asked.filters += u64::from(tested.modules > 0);

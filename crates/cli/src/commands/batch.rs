@@ -21,8 +21,7 @@
 //! A missing keyspace is created when a valid write to it is applied; between `begin` and `commit`,
 //! that is at the commit. If the commit then fails, for example for lack of space, the new empty
 //! keyspaces may remain. A missing keyspace has no merge operator, so a `merge` creates none; with
-//! options for it, such as `--merge-operator`, the keyspace of `--keyspace` is created at the
-//! start.
+//! options such as `--merge-operator` the keyspace of `--keyspace` is created at the start.
 //!
 //! The end of input closes the database cleanly. A `begin` without `commit` is then an error of its
 //! line: truncated input must not pass for stored input. Empty input creates no database.

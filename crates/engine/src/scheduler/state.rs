@@ -28,8 +28,7 @@ pub(super) struct BackgroundState {
     /// Compactions that have begun so far.
     pub jobs_begun: u64,
     pub requests: Requests,
-    /// The moment at which each of the tables of FIFO keyspaces that are due for a drop was found
-    /// to be.
+    /// Tables of FIFO keyspaces that are due for a drop, and when that was found.
     pub fifo_due: BTreeMap<TableId, Mark>,
     /// Number of callers that wait until no compaction is pending.
     pub drainers: u32,

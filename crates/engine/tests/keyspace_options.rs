@@ -211,3 +211,33 @@ fn contents_do_not_depend_on_options() {
         db.check_invariants().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
+
+/// Tables are small by the size that their keyspace has, not by that of the database: otherwise
+/// every table of this one would be compacted again for ever.
+#[test]
+fn tables_of_the_size_of_their_keyspace_are_left_alone() {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 6);
+    let db = Db::builder("/db").env(env).open().expect("opens");
+    let tables = db.keyspace_with("tables", KeyspaceOptions::new().file_size(64 << 10)).expect("made");
+    for number in 0..8_000u32 {
+        tables.put(number.wrapping_mul(0x9e37_79b9).to_be_bytes(), [number as u8; 100]).expect("put");
+    }
+    tables.compact().expect("compacted");
+    db.wait_idle().expect("idle");
+    assert!(tables.tables().len() >= 8, "{} tables", tables.tables().len());
+    let before = db.stats().bytes_compacted;
+    tables.compact().expect("compacted");
+    assert_eq!(db.stats().bytes_compacted, before, "there is nothing to do");
+}
+
+/// A build without a kind of compression, or one that does not know a value, leaves it recorded.
+#[test]
+fn a_change_of_one_option_leaves_the_others_recorded() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    db.keyspace_with("one", KeyspaceOptions::new().bits_per_key(4.0)).expect("made");
+    db.keyspace_with("one", KeyspaceOptions::new().block_bytes(512)).expect("changed");
+    db.close().expect("closed");
+    let own = open(&fs).keyspace("one").expect("there").own_options();
+    assert_eq!(own, [("bits-per-key", "4".to_owned()), ("block-size", "512".to_owned())]);
+}

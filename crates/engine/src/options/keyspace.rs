@@ -14,6 +14,7 @@ use shamba_model::MergePolicy;
 use shamba_table::Compression;
 use shamba_tree::compaction::filter::{CompactionFilter, Filtering};
 use shamba_tree::merging::{MergeOperator, Merging};
+use shamba_tree::version::Pairs;
 
 use self::rules::{prefix_setting, unknown};
 use super::fifo::Fifo;
@@ -294,6 +295,11 @@ impl KeyspaceOptions {
         Overrides::default().set(name, text.as_deref())?;
         self.overrides.insert(name, text);
         Ok(self)
+    }
+
+    /// The settings that record the given options of the tree.
+    pub(crate) fn override_pairs(&self) -> Pairs {
+        pairs_of(&self.overrides).collect()
     }
 
     fn with_override(mut self, name: &'static str, value: &impl OptionValue) -> Self {

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 
 use shamba_model::{Design, MergePolicy};
 use shamba_table::Compression;
-use shamba_tree::version::Pairs;
 
 use super::settings::{Settings, compression_for};
 use super::value::OptionValue;
@@ -82,12 +81,6 @@ impl Overrides {
         Ok(overrides)
     }
 
-    /// The pairs that record all of them.
-    pub fn pairs(&self) -> Pairs {
-        let text = |text: Option<String>| text.unwrap_or_else(|| AS_DATABASE.to_owned());
-        NAMES.into_iter().map(|name| (name.to_owned(), text(self.text(name)))).collect()
-    }
-
     /// The options that the keyspace has for itself, by name.
     pub fn own(&self) -> Vec<(&'static str, String)> {
         NAMES.into_iter().filter_map(|name| Some((name, self.text(name)?))).collect()
@@ -137,6 +130,11 @@ impl Overrides {
         self.file_bytes.unwrap_or_else(|| settings.table_bytes())
     }
 
+    /// Whether the keyspace has a merge policy of its own.
+    pub fn has_policy(&self) -> bool {
+        self.policy.is_some()
+    }
+
     /// The design of the keyspace's tree in a database with this design.
     pub fn design(&self, design: Design) -> Design {
         match self.policy {
@@ -151,7 +149,8 @@ fn parsed<T: OptionValue>(name: &str, text: Option<&str>) -> Result<Option<T>> {
     let Some(text) = text else { return Ok(None) };
     let option = super::find(name).ok_or_else(|| Error::invalid(format!("unknown option {name:?}")))?;
     option.check(text).map_err(|message| Error::invalid(format!("{name} {message}")))?;
-    Ok(T::parse(text))
+    let value = T::parse(text).ok_or_else(|| Error::invalid(format!("{name} cannot be {text:?} here")))?;
+    Ok(Some(value))
 }
 
 #[cfg(test)]
@@ -174,9 +173,7 @@ mod tests {
         assert_eq!(all.len(), NAMES.len());
         let overrides = Overrides::default().and("logs", &all).expect("valid");
         assert_eq!(overrides.own().len(), NAMES.len());
-        let recorded: BTreeMap<String, String> = overrides.pairs().into_iter().collect();
-        assert_eq!(Overrides::recorded(&recorded), overrides);
-        assert_eq!(pairs_of(&all).collect::<BTreeMap<_, _>>(), recorded);
+        assert_eq!(Overrides::recorded(&pairs_of(&all).collect()), overrides);
         let settings = Settings::default();
         assert_eq!(overrides.compression_for(0, &settings), Compression::None);
         assert_eq!(overrides.compression_for(5, &settings), Compression::Lz4);
@@ -197,6 +194,7 @@ mod tests {
             ("block-size", "8192", "4 KiB"),
             ("compression", "snappy", "lz4"),
             ("policy", "none", "leveling"),
+            ("file-size", "auto", "cannot be"),
         ] {
             let error = Overrides::default().and("logs", &given(&[(name, Some(text))])).expect_err(text);
             let message = error.to_string();

@@ -10,6 +10,7 @@ use shamba_model::MAX_LEVELS;
 use super::flush::Flusher;
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
+use crate::options::fifo::FifoState;
 use crate::ranked::beyond_ranks;
 use crate::table_files::output::Output;
 use crate::writer::operations::check_op;
@@ -109,8 +110,14 @@ impl Flusher {
                 first: first_key,
                 last: last.into(),
             });
+            // Without this the tables of a keyspace that only ingests would never get an age.
+            let recorded = state.keyspaces.get(&keyspace.id).map(|recorded| &recorded.settings);
+            let fifo = recorded.map(FifoState::read).transpose()?.flatten();
+            let fifo = fifo.filter(|fifo| fifo.limits.max_age().is_some());
+            let noted = fifo.map(|fifo| fifo.noted(seq, self.reads.expiry().now_ms()).pairs());
             Ok(ManifestEdit {
                 versions: vec![edit],
+                keyspace_settings: noted.into_iter().map(|pairs| (keyspace.id, pairs)).collect(),
                 last_seq: Some(seq),
                 history: ingested.into_iter().collect(),
                 ..ManifestEdit::default()

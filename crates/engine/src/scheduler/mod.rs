@@ -182,7 +182,7 @@ impl Scheduler {
     /// The rules of the shape of a keyspace's tree now. With `is_draining`, even a single run in
     /// level 0 is compacted.
     pub fn rules_in(&self, keyspace: &KeyspaceCore, is_draining: bool) -> Rules {
-        rules::rules_in(keyspace, &rules::rules(&self.settings, is_draining))
+        rules::rules_in(&self.settings, keyspace, &rules::rules(&self.settings, is_draining))
     }
 
     /// The policy's rules under `design`.

@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba_env::{Clock, Env};
 use shamba_table::TableId;
-use shamba_tree::compaction::policy::{CompactionJob, Reason, Rules, Target, debt_bytes, pick_fifo};
+use shamba_tree::compaction::policy::{
+    CompactionJob, Reason, Rules, Target, debt_bytes, fifo_due, pick_fifo,
+};
 use shamba_tree::compaction::schedule::{
     Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
 };
@@ -143,7 +145,7 @@ impl Picker {
         let fifo = keyspace.fifo().map(|fifo| fifo.rules(self.reads.expiry().now_ms()));
         // The first reader has the earliest time.
         let expired_ms = readers.time_ms(0);
-        Rules { rewrites_all, expired_ms, fifo, ..rules_in(keyspace, rules) }
+        Rules { rewrites_all, expired_ms, fifo, ..rules_in(&self.settings, keyspace, rules) }
     }
 
     /// A tree. Without the code of its compaction filter only filter rewrites run in it.
@@ -164,8 +166,8 @@ impl Picker {
 
     /// Notes which tables of FIFO trees are due for a drop, and since when.
     fn note_due(&self, state: &mut BackgroundState, trees: &[Tree]) {
-        let due = trees.iter().filter_map(|tree| pick_fifo(&tree.version, tree.rules.fifo.as_ref()?));
-        let tables = due.flat_map(|job| job.inputs).flat_map(|input| input.tables);
+        let due = trees.iter().filter_map(|tree| Some(fifo_due(&tree.version, tree.rules.fifo.as_ref()?)));
+        let tables = due.flatten();
         let mut now = None;
         let mut now = || *now.get_or_insert_with(|| self.reads.snapshots().mark());
         let mut since = |table| state.fifo_due.get(&table).copied().unwrap_or_else(&mut now);
@@ -349,8 +351,9 @@ impl Picker {
     pub fn debt_bytes(&self) -> u64 {
         let unflushed = self.sealed.bytes();
         let (keyspaces, rules) = (self.catalog.keyspaces(), rules(&self.settings, true));
-        let unmerged =
-            |keyspace: &Arc<KeyspaceCore>| debt_bytes(&keyspace.load().version, &rules_in(keyspace, &rules));
+        let unmerged = |keyspace: &Arc<KeyspaceCore>| {
+            debt_bytes(&keyspace.load().version, &rules_in(&self.settings, keyspace, &rules))
+        };
         let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
         unflushed + compacted.map(unmerged).sum::<u64>()
     }

@@ -12,7 +12,7 @@ use shamba_tree::version::TableMeta;
 use super::Scheduler;
 use super::filter_rewrite::{Worth, pays, stale_filters};
 use super::state::BackgroundState;
-use crate::catalog::InstallObserver;
+use crate::catalog::{InstallObserver, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
 use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
 
@@ -40,10 +40,13 @@ impl Scheduler {
         }
     }
 
-    /// Requests a compaction of every keyspace into one run, without waiting for it.
+    /// Requests a compaction into one run of every keyspace that follows the design of the
+    /// database, without waiting for it.
     pub fn request_full_compactions(&self) {
         let mut state = self.background.state.lock();
-        for keyspace in self.catalog.keyspaces().values().filter(|keyspace| keyspace.may_compact()) {
+        let follows =
+            |keyspace: &&Arc<KeyspaceCore>| keyspace.may_compact() && !keyspace.overrides().has_policy();
+        for keyspace in self.catalog.keyspaces().values().filter(follows) {
             if !state.requests.has_waiting_full(keyspace.id) {
                 state.requests.add_full(keyspace.id);
             }

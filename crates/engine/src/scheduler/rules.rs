@@ -22,8 +22,24 @@ pub(super) fn rules(settings: &Settings, is_draining: bool) -> Rules {
 }
 
 /// The rules of the shape of a keyspace's tree in a database with these rules.
-pub(super) fn rules_in(keyspace: &KeyspaceCore, rules: &Rules) -> Rules {
-    Rules { design: keyspace.overrides().design(rules.design), ..*rules }
+pub(super) fn rules_in(settings: &Settings, keyspace: &KeyspaceCore, rules: &Rules) -> Rules {
+    let overrides = keyspace.overrides();
+    // Otherwise all tables of a keyspace with small ones would be rewritten for ever.
+    let table_bytes = overrides.table_bytes(settings);
+    Rules {
+        design: overrides.design(rules.design),
+        long_bytes: long_bytes(table_bytes),
+        small_bytes: small_bytes(table_bytes),
+        ..*rules
+    }
+}
+
+fn long_bytes(table_bytes: u64) -> u64 {
+    table_bytes.saturating_mul(LONG_COMPACTION_TABLES)
+}
+
+fn small_bytes(table_bytes: u64) -> u64 {
+    (table_bytes / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES)
 }
 
 /// The policy's rules under `design`.
@@ -39,7 +55,7 @@ pub(super) fn rules_of(settings: &Settings, design: Design, is_draining: bool) -
         rewrites_all: false,
         expired_ms: 0,
         fifo: None,
-        long_bytes: settings.table_bytes().saturating_mul(LONG_COMPACTION_TABLES),
-        small_bytes: (settings.table_bytes() / SMALL_TABLE_PART).min(SMALL_TABLE_BYTES),
+        long_bytes: long_bytes(settings.table_bytes()),
+        small_bytes: small_bytes(settings.table_bytes()),
     }
 }

@@ -163,7 +163,9 @@ impl Writer {
         let known_overrides = keyspace.overrides();
         let overrides = overrides_for(&keyspace.name, &known_overrides, options)?;
         if overrides != *known_overrides {
-            edit.keyspace_settings.push((keyspace.id, overrides.pairs()));
+            // Those that are given: others may be recorded that this build cannot read.
+            let given = options.map(KeyspaceOptions::override_pairs).unwrap_or_default();
+            edit.keyspace_settings.push((keyspace.id, given));
         }
         let time_to_live = options.and_then(KeyspaceOptions::given_time_to_live);
         if let (Some(options), Some(_)) = (options, time_to_live) {

@@ -303,6 +303,8 @@ impl Advisor {
         let keyspaces = self.catalog.keyspaces();
         let ahead = |by: fn(&Version, &Rules, u64) -> Forecast| -> Vec<_> {
             let of = |keyspace: &Arc<KeyspaceCore>| {
+                // One with a policy of its own keeps it.
+                let rules = Rules { design: keyspace.overrides().design(rules.design), ..rules };
                 (Arc::clone(keyspace), by(&keyspace.load().version, &rules, table_bytes))
             };
             keyspaces.values().map(of).collect()

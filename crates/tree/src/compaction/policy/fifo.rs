@@ -45,28 +45,35 @@ impl FifoRules {
     }
 }
 
+/// All tables that are too old or too many, in the order in which they are dropped.
+pub fn fifo_due(version: &Version, rules: &FifoRules) -> Vec<TableId> {
+    let mut excess = rules.bytes.map_or(0, |limit| version.bytes().saturating_sub(limit));
+    let runs: Vec<&Run> = version.runs().map(|(_, run)| run.as_ref()).collect();
+    let mut due = Vec::new();
+    for (place, run) in runs.into_iter().enumerate().rev() {
+        let mut tables: Vec<&TableUse> = run.tables().iter().collect();
+        tables.sort_by_key(|table| table.meta.largest_seq);
+        for table in tables {
+            let is_old = rules.expired.is_some_and(|expired| table.meta.largest_seq <= expired);
+            if !is_old && (excess == 0 || place == 0) {
+                return due;
+            }
+            excess = excess.saturating_sub(table.live_bytes);
+            due.push(table.meta.id);
+        }
+    }
+    due
+}
+
 /// The tables that are to be dropped next, the oldest first, as a job that reads none of them.
 pub fn pick_fifo(version: &Version, rules: &FifoRules) -> Option<CompactionJob> {
     let (level, run) = version.runs().last()?;
-    let is_only = version.run_count() == 1;
-    let mut tables: Vec<&TableUse> = run.tables().iter().collect();
-    tables.sort_by_key(|table| table.meta.largest_seq);
-    let mut excess = match rules.bytes {
-        Some(limit) if !is_only => version.bytes().saturating_sub(limit),
-        _ => 0,
-    };
-    let is_due = |table: &&&TableUse| {
-        let is_old = rules.expired.is_some_and(|expired| table.meta.largest_seq <= expired);
-        let is_due = is_old || excess > 0;
-        excess = excess.saturating_sub(table.live_bytes);
-        is_due
-    };
-    let mut due: Vec<TableId> = tables.iter().take_while(is_due).map(|table| table.meta.id).collect();
+    let all_due = fifo_due(version, rules);
+    let tables = run.tables().iter().map(|table| table.meta.id);
+    let due: Vec<TableId> = tables.filter(|table| all_due.contains(table)).collect();
     if due.is_empty() {
         return None;
     }
-    let in_order = |id: &TableId| run.tables().iter().position(|table| table.meta.id == *id);
-    due.sort_by_key(in_order);
     let inputs = vec![CompactionInput { level, run: run.id, tables: due }];
     let job = CompactionJob {
         inputs,
@@ -110,6 +117,15 @@ mod tests {
         assert_eq!(picked(TREE, None, Some(20)), drop("000006"));
         assert_eq!(picked(TREE, None, Some(99)), drop("000005, 000006, 000007"), "one run at a time");
         assert_eq!(picked(TREE, None, None), None);
+        let version: Version = TREE.parse().expect("notation");
+        let due = |bytes, expired: Option<u64>| -> Vec<u64> {
+            let rules = FifoRules { bytes, expired: expired.map(SeqNo), settled: None };
+            fifo_due(&version, &rules).into_iter().map(|table| table.0).collect()
+        };
+        assert_eq!(due(Some(1_500), None), [6, 7, 5, 8], "all runs, and the newest stays");
+        assert_eq!(due(Some(0), Some(30)), [6, 7, 5, 8]);
+        assert_eq!(due(None, Some(89)), [6, 7, 5, 8]);
+        assert_eq!(due(None, Some(99)), [6, 7, 5, 8, 9]);
     }
 
     #[test]

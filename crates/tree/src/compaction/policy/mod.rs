@@ -29,7 +29,7 @@ mod small;
 #[cfg(test)]
 mod tests;
 
-pub use fifo::{FifoRules, is_fifo_due, pick_fifo};
+pub use fifo::{FifoRules, fifo_due, is_fifo_due, pick_fifo};
 pub use filter_rewrite::pick_filter_rewrite;
 pub(in crate::compaction) use fluid::Down;
 pub use fluid::{debt_bytes, pick};

@@ -57,6 +57,11 @@ fn number_of(batch: &ChangeBatch) -> u64 {
 #[test]
 fn publisher() {
     let (Ok(path), Ok(begin)) = (std::env::var(VARIABLE), std::env::var(BEGIN)) else { return };
+    // Otherwise the writer would go on for ever, and the parent would wait for it.
+    std::panic::set_hook(Box::new(|info| {
+        println!("\nfailed {}", info.to_string().replace('\n', " "));
+        std::process::exit(1);
+    }));
     let db = open(Path::new(&path));
     let mut number = check(&db);
     let changes = stream(&db, &begin);
@@ -108,6 +113,7 @@ fn delivered_batches_are_whole_and_survive_kill_9() {
         let (begun, until) = (last, last + rng.u64(1..400));
         // Read to the end: the last line may come after the kill.
         for line in lines.map_while(Result::ok) {
+            assert!(!line.starts_with("failed "), "cycle {cycle}, after {last}: {line}");
             let Some((at, number)) = line.strip_prefix("got ").and_then(|line| line.split_once(' ')) else {
                 continue;
             };

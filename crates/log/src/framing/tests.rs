@@ -171,6 +171,20 @@ fn a_promise_is_found_behind_any_hole() {
     assert_eq!(survey::highest_promise(&mut window, 7, stranger).expect("read"), 0);
 }
 
+/// A log that is sealed while another thread reads it loses the space that was set aside for it.
+#[test]
+fn a_window_of_a_file_that_becomes_shorter_ends_with_it() {
+    let env = new_env(3);
+    let bytes = vec![7; 200_000];
+    let mut file = env.vfs.create(Path::new(PATH)).expect("a file");
+    append_all(file.as_mut(), &bytes).expect("written");
+    let mut window = FileWindow::open(&env, Path::new(PATH)).expect("opened");
+    file.truncate(150_000).expect("shorter");
+    assert_eq!(window.at(149_990, 100).expect("read"), &bytes[..10]);
+    assert_eq!(window.at(180_000, 100).expect("read"), &[0; 0]);
+    assert_eq!(window.file_bytes(), 150_000);
+}
+
 #[test]
 fn the_example_of_the_format_page() {
     let env = new_env(1);

@@ -34,7 +34,7 @@ impl FileWindow {
         Ok(Self { file, path: path.to_path_buf(), file_bytes, start: 0, chunk: Vec::new() })
     }
 
-    /// The file's length when it was opened.
+    /// The file's length when it was opened, or later if it has become shorter.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
@@ -45,7 +45,9 @@ impl FileWindow {
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes);
         let mut skip = self.held(offset, wanted);
         if skip.is_none() {
-            self.load(offset, wanted)?;
+            if !self.load(offset, wanted)? {
+                return self.at(offset, bytes);
+            }
             skip = self.held(offset, wanted);
             assert!(
                 skip.is_some(),
@@ -81,7 +83,9 @@ impl FileWindow {
         (skip.checked_add(wanted)? <= self.chunk.len()).then_some(skip)
     }
 
-    fn load(&mut self, offset: u64, wanted: usize) -> Result<()> {
+    /// Loads the chunk at `offset`; false if the file has become shorter. A log that another thread
+    /// seals loses the space that was set aside for it, which has no records.
+    fn load(&mut self, offset: u64, wanted: usize) -> Result<bool> {
         let left = usize::try_from(self.file_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         debug_assert!(wanted <= left, "{wanted} bytes wanted at {offset}, but the file has {left} there");
         let mut chunk = std::mem::take(&mut self.chunk);
@@ -90,9 +94,15 @@ impl FileWindow {
             Ok(()) => {
                 self.start = offset;
                 self.chunk = chunk;
-                Ok(())
+                Ok(true)
             }
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                let file_bytes =
+                    self.file.len().map_err(|error| Error::io(&self.path, "length of", error))?;
+                if file_bytes < self.file_bytes {
+                    self.file_bytes = file_bytes;
+                    return Ok(false);
+                }
                 Err(Error::corruption(&self.path, offset, "log file", "it ends inside its stated length"))
             }
             Err(error) => {

@@ -76,7 +76,7 @@ impl Keyspace {
     }
 
     /// The options of the tree that the keyspace has for itself, by the names of the database's
-    /// ([`KeyspaceOptions::compression`] and its neighbours).
+    /// ([`crate::KeyspaceOptions::compression`] and its neighbours).
     pub fn own_options(&self) -> Vec<(&'static str, String)> {
         self.keyspace.overrides().own()
     }

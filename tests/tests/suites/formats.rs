@@ -127,6 +127,15 @@ fn read_dir(path: &Path) -> MemFs {
     disk_of(&std::fs::read_dir(path).expect("a golden directory").map(read).collect())
 }
 
+/// Writes the files of `fs` into a new directory.
+fn write_dir(to: &Path, fs: &MemFs) {
+    assert!(!to.exists(), "{} is there already", to.display());
+    std::fs::create_dir_all(to).expect("mkdir");
+    for (name, bytes) in files_of(fs) {
+        std::fs::write(to.join(name), bytes).expect("write");
+    }
+}
+
 fn versions() -> Vec<PathBuf> {
     let mut versions: Vec<_> = std::fs::read_dir(golden())
         .expect("golden databases")
@@ -148,12 +157,7 @@ fn write_golden(version: &str) {
             "closed" => db.close().expect("close"),
             _ => drop(db),
         }
-        let to = golden().join(version).join(name);
-        assert!(!to.exists(), "{} is there already", to.display());
-        std::fs::create_dir_all(&to).expect("mkdir");
-        for (name, bytes) in files_of(&fs) {
-            std::fs::write(to.join(name), bytes).expect("write");
-        }
+        write_dir(&golden().join(version).join(name), &fs);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads the changes after a position out of the logs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use shamba_key::{KeyspaceId, LogNo, SeqNo};
@@ -35,8 +35,6 @@ pub(super) struct ChangeReader {
     /// Everything up to here was read.
     seq: SeqNo,
     log: Option<OpenLog>,
-    /// The names of the keyspaces that were met.
-    names: BTreeMap<KeyspaceId, Arc<str>>,
     /// The sequence number up to which the last read looked.
     looked_through: SeqNo,
 }
@@ -72,15 +70,7 @@ impl ChangeReader {
         let history = core.catalog.state()?.history;
         let epoch = position::check(&history, position, core.reads.visible())?;
         let seq = SeqNo(position.sequence);
-        let mut reader = Self {
-            core,
-            include_unsynced,
-            epoch,
-            seq,
-            log: None,
-            names: BTreeMap::new(),
-            looked_through: seq,
-        };
+        let mut reader = Self { core, include_unsynced, epoch, seq, log: None, looked_through: seq };
         let (number, pin) = reader.core.catalog.logs().find(seq).ok_or_else(|| reader.gone())?;
         reader.open(number, pin)?;
         Ok(reader)
@@ -178,7 +168,8 @@ impl ChangeReader {
         match entry? {
             HistoryEntry::Ingested { entries, first, last, .. } => Some(Change::Ingested {
                 position,
-                keyspace: name_of(&self.core, &mut self.names, keyspace),
+                // Empty if it was dropped by a build that does not record it.
+                keyspace: name_at(&self.core, keyspace, batch.last_seq).unwrap_or_default(),
                 entries,
                 first: first.to_vec(),
                 last: last.to_vec(),
@@ -224,16 +215,4 @@ fn name_at(core: &Core, id: KeyspaceId, seq: SeqNo) -> Option<Arc<str>> {
         let (dropped, name) = state?.history.dropped(id)?;
         (dropped > seq).then(|| Arc::from(name))
     })
-}
-
-/// The name of a keyspace, also of one that was dropped; empty if it is not known.
-fn name_of(core: &Core, names: &mut BTreeMap<KeyspaceId, Arc<str>>, id: KeyspaceId) -> Arc<str> {
-    let find = || match core.catalog.keyspace(id) {
-        Some(keyspace) => Arc::from(keyspace.name.as_str()),
-        None => core
-            .catalog
-            .with_state(|state| Some(Arc::from(state?.history.dropped_name(id)?)))
-            .unwrap_or_default(),
-    };
-    Arc::clone(names.entry(id).or_insert_with(find))
 }

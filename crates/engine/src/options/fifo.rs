@@ -157,6 +157,16 @@ impl FifoState {
         Self { limits: self.limits, times }
     }
 
+    /// The settings of a keyspace that records `settings`, after all entries up to `seq` were
+    /// written to tables; `None` if it gives no tables an age.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn aged(settings: &BTreeMap<String, String>, seq: SeqNo, now_ms: u64) -> Result<Option<Pairs>> {
+        let fifo = Self::read(settings)?.filter(|fifo| fifo.limits.age_ms.is_some());
+        Ok(fifo.map(|fifo| fifo.noted(seq, now_ms).pairs()))
+    }
+
     /// Whether entries in memory should be written to a table, so that they get an age.
     pub fn is_flush_due(&self, now_ms: u64) -> bool {
         let since_ms = self.latest_ms().unwrap_or(0);

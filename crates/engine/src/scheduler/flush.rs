@@ -135,11 +135,9 @@ impl Flusher {
                 };
                 if let Some(keyspace) = self.catalog.keyspace(keyspace) {
                     // Those recorded: they may have changed since the flush began.
-                    let fifo = FifoState::read(&recorded.settings)?;
-                    if let Some(fifo) = fifo.filter(|fifo| fifo.limits.max_age().is_some()) {
-                        let fifo = fifo.noted(generation.last_seq, self.reads.expiry().now_ms());
-                        edit.keyspace_settings.push((keyspace.id, fifo.pairs()));
-                    }
+                    let now_ms = self.reads.expiry().now_ms();
+                    let aged = FifoState::aged(&recorded.settings, generation.last_seq, now_ms)?;
+                    edit.keyspace_settings.extend(aged.map(|settings| (keyspace.id, settings)));
                     crate::statistics::begin(&keyspace, &uses, self.env.clock.now_us());
                 }
                 let (run, age) = self.catalog.new_run();

@@ -111,13 +111,12 @@ impl Flusher {
                 last: last.into(),
             });
             // Without this the tables of a keyspace that only ingests would never get an age.
-            let recorded = state.keyspaces.get(&keyspace.id).map(|recorded| &recorded.settings);
-            let fifo = recorded.map(FifoState::read).transpose()?.flatten();
-            let fifo = fifo.filter(|fifo| fifo.limits.max_age().is_some());
-            let noted = fifo.map(|fifo| fifo.noted(seq, self.reads.expiry().now_ms()).pairs());
+            let (recorded, now_ms) = (state.keyspaces.get(&keyspace.id), self.reads.expiry().now_ms());
+            let aged =
+                recorded.map(|recorded| FifoState::aged(&recorded.settings, seq, now_ms)).transpose()?;
             Ok(ManifestEdit {
                 versions: vec![edit],
-                keyspace_settings: noted.into_iter().map(|pairs| (keyspace.id, pairs)).collect(),
+                keyspace_settings: aged.flatten().into_iter().map(|pairs| (keyspace.id, pairs)).collect(),
                 last_seq: Some(seq),
                 history: ingested.into_iter().collect(),
                 ..ManifestEdit::default()

@@ -105,16 +105,17 @@ impl LogFollower {
         let mut bytes = 0;
         // After an error the next call begins where this one has begun: nothing is skipped.
         let (mut offset, mut seq) = (self.offset, self.seq);
+        let mut end = None;
         while seq < through && bytes <= bytes_max {
             let record = match reader.next()? {
                 FrameStep::Record(record) => record,
                 FrameStep::End => {
-                    (self.offset, self.seq) = (offset, seq);
-                    return Ok(Some("it ends here".to_owned()));
+                    end = Some("it ends here".to_owned());
+                    break;
                 }
                 FrameStep::Damage { detail, .. } => {
-                    (self.offset, self.seq) = (offset, seq);
-                    return Ok(Some(detail));
+                    end = Some(detail);
+                    break;
                 }
             };
             if record.kind != RecordKind::Data {
@@ -144,7 +145,7 @@ impl LogFollower {
             (offset, seq) = (record.end, last_seq);
         }
         (self.offset, self.seq) = (offset, seq);
-        Ok(None)
+        Ok(end)
     }
 
     /// The file.

@@ -142,11 +142,6 @@ impl History {
         self.0.iter().find(|entry| entry.change_seq() == Some(seq))
     }
 
-    /// The name of a keyspace that was dropped.
-    pub fn dropped_name(&self, keyspace: KeyspaceId) -> Option<&str> {
-        self.dropped(keyspace).map(|(_, name)| name)
-    }
-
     /// The sequence number at which a keyspace was dropped, and its name.
     pub fn dropped(&self, keyspace: KeyspaceId) -> Option<(SeqNo, &str)> {
         self.0.iter().find_map(|entry| match entry {
@@ -225,10 +220,8 @@ mod tests {
         history.prune(LogNo(8), SeqNo(30));
         let left = [opened(5, 0, 0, true), opened(9, 7, 40, false), dropped(45, 3), obsolete(11, 200)];
         assert_eq!(history.entries(), left);
-        assert_eq!(
-            (history.dropped_name(KeyspaceId(3)), history.dropped_name(KeyspaceId(2))),
-            (Some("k3"), None)
-        );
+        let name = |id| history.dropped(KeyspaceId(id)).map(|(_, name)| name);
+        assert_eq!((name(3), name(2)), (Some("k3"), None));
         assert_eq!(history.change_at(SeqNo(45)), Some(&dropped(45, 3)));
         for log in 20..20 + 2 * EPOCHS_MAX as u64 {
             history.extend(&[opened(log, 0, log, true)]);

@@ -17,7 +17,7 @@ use shamba::{
 };
 use shamba_tests::files::files_of;
 
-use super::{builder, read_dir};
+use super::{builder, read_dir, write_dir};
 
 /// The files of the database of this name, which `write` makes if it is missing and the
 /// environment asks for it.
@@ -26,10 +26,7 @@ fn golden(name: &str, write: impl FnOnce(&MemFs) -> shamba::Result<()>) -> MemFs
     if !path.exists() && std::env::var_os("SHAMBA_WRITE_GOLDEN").is_some() {
         let fs = MemFs::new();
         write(&fs).unwrap_or_else(|error| panic!("{name}: {error}"));
-        std::fs::create_dir_all(&path).expect("mkdir");
-        for (name, bytes) in files_of(&fs) {
-            std::fs::write(path.join(name), bytes).expect("write");
-        }
+        write_dir(&path, &fs);
     }
     read_dir(&path)
 }

@@ -10,6 +10,8 @@
 //! Not here: when a reader holds a drop up (package `shamba`); merges of small runs
 //! ([`crate::compaction::schedule`]).
 
+use std::collections::BTreeSet;
+
 use shamba_key::SeqNo;
 use shamba_table::TableId;
 
@@ -68,7 +70,7 @@ pub fn fifo_due(version: &Version, rules: &FifoRules) -> Vec<TableId> {
 /// The tables that are to be dropped next, the oldest first, as a job that reads none of them.
 pub fn pick_fifo(version: &Version, rules: &FifoRules) -> Option<CompactionJob> {
     let (level, run) = version.runs().last()?;
-    let all_due = fifo_due(version, rules);
+    let all_due: BTreeSet<TableId> = fifo_due(version, rules).into_iter().collect();
     let tables = run.tables().iter().map(|table| table.meta.id);
     let due: Vec<TableId> = tables.filter(|table| all_due.contains(table)).collect();
     if due.is_empty() {

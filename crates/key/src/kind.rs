@@ -25,6 +25,12 @@ pub enum EntryKind {
     /// A put with an expiry time whose long value is stored elsewhere; the payload is the time and
     /// the location. What is stored there is the payload of a [`Self::PutWithExpiry`].
     ValueRefWithExpiry = 7,
+    /// A put whose value is stored in a value file; the payload is the reference to it. In tables
+    /// only.
+    ValueFileRef = 8,
+    /// A put with an expiry time whose value is stored in a value file; the payload is the time and
+    /// the reference. What is stored there is the payload of a [`Self::PutWithExpiry`].
+    ValueFileRefWithExpiry = 9,
 }
 
 impl EntryKind {
@@ -38,6 +44,8 @@ impl EntryKind {
             5 => Self::ValueRef,
             6 => Self::PutWithExpiry,
             7 => Self::ValueRefWithExpiry,
+            8 => Self::ValueFileRef,
+            9 => Self::ValueFileRefWithExpiry,
             _ => return None,
         })
     }
@@ -50,19 +58,25 @@ impl EntryKind {
     /// Whether it is a put, with or without an expiry time, wherever its value is.
     #[inline]
     pub fn is_put(self) -> bool {
-        matches!(self, Self::Put | Self::ValueRef | Self::PutWithExpiry | Self::ValueRefWithExpiry)
+        matches!(self, Self::Put | Self::PutWithExpiry) || self.is_large()
     }
 
     /// Whether the payload begins with an expiry time.
     #[inline]
     pub fn has_expiry(self) -> bool {
-        matches!(self, Self::PutWithExpiry | Self::ValueRefWithExpiry)
+        matches!(self, Self::PutWithExpiry | Self::ValueRefWithExpiry | Self::ValueFileRefWithExpiry)
     }
 
     /// Whether the payload has the location of the value instead of the value.
     #[inline]
     pub fn is_large(self) -> bool {
-        matches!(self, Self::ValueRef | Self::ValueRefWithExpiry)
+        matches!(self, Self::ValueRef | Self::ValueRefWithExpiry) || self.in_value_file()
+    }
+
+    /// Whether the value is stored in a value file.
+    #[inline]
+    pub fn in_value_file(self) -> bool {
+        matches!(self, Self::ValueFileRef | Self::ValueFileRefWithExpiry)
     }
 
     /// The location of the value in the payload of a large entry.
@@ -77,18 +91,28 @@ impl EntryKind {
     #[inline]
     pub fn whole(self) -> Self {
         match self {
-            Self::ValueRef => Self::Put,
-            Self::ValueRefWithExpiry => Self::PutWithExpiry,
+            Self::ValueRef | Self::ValueFileRef => Self::Put,
+            Self::ValueRefWithExpiry | Self::ValueFileRefWithExpiry => Self::PutWithExpiry,
             other => other,
         }
     }
 
-    /// The kind of an entry with the location of its value in place of the value.
+    /// The kind of an entry with the location of its value in its own file in place of the value.
     #[inline]
     pub fn large(self) -> Self {
         match self {
             Self::Put => Self::ValueRef,
             Self::PutWithExpiry => Self::ValueRefWithExpiry,
+            other => other,
+        }
+    }
+
+    /// The kind of an entry with a reference to a value file in place of the value.
+    #[inline]
+    pub fn separated(self) -> Self {
+        match self {
+            Self::Put => Self::ValueFileRef,
+            Self::PutWithExpiry => Self::ValueFileRefWithExpiry,
             other => other,
         }
     }
@@ -101,7 +125,7 @@ mod tests {
     #[test]
     fn only_stored_bytes_are_kinds() {
         let known: Vec<u8> = (0..=255).filter(|byte| EntryKind::from_byte(*byte).is_some()).collect();
-        assert_eq!(known, [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(known, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
         for byte in known {
             let kind = EntryKind::from_byte(byte).expect("a known kind");
             assert_eq!(kind.as_byte(), byte);
@@ -109,6 +133,9 @@ mod tests {
             assert_eq!(kind.whole().has_expiry(), kind.has_expiry());
             assert!(!kind.whole().is_large());
             assert_eq!(kind.whole().large().is_large(), kind.is_put(), "{kind:?}");
+            assert_eq!(kind.whole().separated().in_value_file(), kind.is_put(), "{kind:?}");
+            assert_eq!(kind.whole().separated().whole(), kind.whole());
+            assert_eq!(kind.whole().separated().has_expiry(), kind.has_expiry());
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Identity of tables: the number in the file name, and the birth id inside the file.
+//! Identity of tables and value files: the number in the file name, and the birth id inside the
+//! file.
 //!
 //! The number identifies a file within its database. The birth id is random, written into the file
 //! and into the manifest and mixed into every checksum. It stays with the bytes when the file is
@@ -16,7 +17,17 @@ impl fmt::Display for TableId {
     }
 }
 
-/// The random id of a table's bytes.
+/// The number of a value file within its database. Tables and value files draw from one sequence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct ValueFileId(pub u64);
+
+impl fmt::Display for ValueFileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06}", self.0)
+    }
+}
+
+/// The random id of the bytes of a table or value file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct BirthId(pub u64);
 
@@ -38,6 +49,17 @@ pub fn parse_table_file_name(name: &str) -> Option<TableId> {
     (table_file_name(id) == name).then_some(id)
 }
 
+/// The file name of a value file, without its directory: "000012.values".
+pub fn value_file_name(id: ValueFileId) -> String {
+    format!("{id}.values")
+}
+
+/// The value file that a file name belongs to; `None` for any other file.
+pub fn parse_value_file_name(name: &str) -> Option<ValueFileId> {
+    let id = ValueFileId(name.strip_suffix(".values")?.parse().ok()?);
+    (value_file_name(id) == name).then_some(id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +73,12 @@ mod tests {
         }
         for other in ["12.sst", "+00012.sst", "0000012.sst", "000012.log", "000012.sst.tmp", ".sst", ""] {
             assert_eq!(parse_table_file_name(other), None, "{other:?}");
+        }
+        for id in [0, 12, 12_345_678].map(ValueFileId) {
+            assert_eq!(parse_value_file_name(&value_file_name(id)), Some(id));
+        }
+        for other in ["12.values", "+00012.values", "000012.val", "000012.values.tmp", ".values"] {
+            assert_eq!(parse_value_file_name(other), None, "{other:?}");
         }
         assert_eq!(BirthId(0xab).to_string(), "00000000000000ab");
     }

@@ -116,7 +116,10 @@ pub use files::{OpenFiles, open_files_within};
 pub use format::origin::Origin;
 pub use format::{FIXED_BYTES, Section, SectionKind};
 pub use fragments::{Cover, FragmentedTombstones, clip};
-pub use id::{BirthId, TableId, parse_table_file_name, table_file_name};
+pub use id::{
+    BirthId, TableId, ValueFileId, parse_table_file_name, parse_value_file_name, table_file_name,
+    value_file_name,
+};
 pub use index::Located;
 pub use ledger::{Charge, Ledger, LedgerPart};
 pub use range::RangeTombstone;

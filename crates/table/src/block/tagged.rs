@@ -62,7 +62,7 @@ const HEAD_KNOWN: u64 = 0xff | 0xe0 << 8 | 0xf0 << 24;
 /// The lower bit of each of the two width fields in the flags: a width of 3 is invalid.
 const HEAD_WIDTH_OF_3: u64 = 1 << (8 + TAG_WIDTH_SHIFT) | 1 << (8 + SUFFIX_WIDTH_SHIFT);
 /// All kinds up to this one exist.
-const KIND_MAX: u8 = EntryKind::ValueRefWithExpiry as u8;
+const KIND_MAX: u8 = EntryKind::ValueFileRefWithExpiry as u8;
 /// Maximum width of a sequence delta.
 const SEQ_WIDTH_MAX: usize = 8;
 

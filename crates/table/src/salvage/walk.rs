@@ -444,11 +444,11 @@ fn entries_of(payload: Bytes) -> std::result::Result<Vec<SalvagedEntry>, String>
     for number in 0..block.len() {
         let parts = block.entry(number, &mut key)?;
         match parts.kind {
-            EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef => {}
+            EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef | EntryKind::ValueFileRef => {}
             EntryKind::Merge => {
                 _ = Operand::decode(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
             }
-            EntryKind::PutWithExpiry | EntryKind::ValueRefWithExpiry => {
+            EntryKind::PutWithExpiry | EntryKind::ValueRefWithExpiry | EntryKind::ValueFileRefWithExpiry => {
                 _ = Expiry::split(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
             }
             kind @ EntryKind::RangeDelete => return Err(format!("entry {number} is a {kind:?}")),

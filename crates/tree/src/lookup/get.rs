@@ -387,10 +387,14 @@ impl<'a> Lookup<'a> {
         }
         match entry.kind {
             EntryKind::Put => Ok(Some(entry.value)),
-            EntryKind::ValueRef if self.mode == ValueMode::Absent => Ok(Some(Value::default())),
-            EntryKind::ValueRef => home.read_large(&entry.value, counts).map(Some),
+            EntryKind::ValueRef | EntryKind::ValueFileRef if self.mode == ValueMode::Absent => {
+                Ok(Some(Value::default()))
+            }
+            EntryKind::ValueRef | EntryKind::ValueFileRef => home.read_large(&entry.value, counts).map(Some),
             EntryKind::PutWithExpiry => self.unexpired(entry.kind, entry.value, recorder),
-            EntryKind::ValueRefWithExpiry => self.unexpired_large(&entry, home, counts, recorder),
+            EntryKind::ValueRefWithExpiry | EntryKind::ValueFileRefWithExpiry => {
+                self.unexpired_large(&entry, home, counts, recorder)
+            }
             EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
             EntryKind::Merge => self.fold(floor, reads_before, counts, recorder),
         }

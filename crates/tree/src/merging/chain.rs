@@ -64,7 +64,9 @@ impl Chain {
             EntryKind::Put
             | EntryKind::ValueRef
             | EntryKind::PutWithExpiry
-            | EntryKind::ValueRefWithExpiry => Ok(Link::Base),
+            | EntryKind::ValueRefWithExpiry
+            | EntryKind::ValueFileRef
+            | EntryKind::ValueFileRefWithExpiry => Ok(Link::Base),
             EntryKind::Delete | EntryKind::RangeDelete => Ok(Link::NoBase),
             EntryKind::Merge => {
                 let operand = Operand::decode(value).map_err(Error::invalid)?;

@@ -29,7 +29,7 @@ use crate::allocation::{JobBits, Rule};
 use crate::compaction::policy::{
     CompactionJob, OutputRun, Rules, debt_bytes, move_edit, pick, slice_edit, slices,
 };
-use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
+use crate::version::{Change, ConsumedValues, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 use shamba_key::{Age, KeyspaceId, RunId};
 
 /// Maximum number of jobs after one flush; a policy that exceeds it does not terminate.
@@ -374,7 +374,8 @@ impl Simulation {
         let live = |table: &TableUse, range: &KeyRange| {
             entries_in(&self.files, table, range).len() as u64 * entry_bytes
         };
-        let edit = slice_edit(KeyspaceId(0), &self.version, job, slice, outputs, output_run, &live);
+        let built = (outputs, &ConsumedValues::default());
+        let edit = slice_edit(KeyspaceId(0), &self.version, job, slice, built, output_run, &live);
         self.apply(&edit)
     }
 
@@ -426,6 +427,7 @@ impl Simulation {
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
                 expiring: Default::default(),
+                values: Default::default(),
                 statistics: Default::default(),
             };
             self.files.insert(meta.id, entries.into());

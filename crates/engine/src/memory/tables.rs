@@ -175,6 +175,7 @@ mod tests {
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
                 expiring: Default::default(),
+                values: Default::default(),
                 statistics: Default::default(),
             }
         };

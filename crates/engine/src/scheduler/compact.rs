@@ -35,7 +35,9 @@ use shamba_tree::compaction::schedule::Claim;
 use shamba_tree::records::RecordEdit;
 use shamba_tree::version::live_bytes;
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{Change, KeyRange, ManifestEdit, Run, TableMeta, TableUse, Version, VersionEdit};
+use shamba_tree::version::{
+    Change, ConsumedValues, KeyRange, ManifestEdit, Run, TableMeta, TableUse, Version, VersionEdit,
+};
 
 /// Input of a slice, in tables.
 const SLICE_TABLES: u64 = 4;
@@ -141,7 +143,8 @@ impl Compactor {
             // would be missed.
             handed = crate::statistics::hand_over(&job.keyspace, &job.job, slice, &tables);
             let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
-            Some(slice_edit(job.keyspace.id, version, &job.job, slice, tables, job.output, &live))
+            let built = (tables, &ConsumedValues::default());
+            Some(slice_edit(job.keyspace.id, version, &job.job, slice, built, job.output, &live))
         })?;
         drop(records);
         match refused {

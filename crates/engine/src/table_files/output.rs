@@ -393,6 +393,7 @@ fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
         bits_per_key: summary.bits_per_key,
         oldest_tombstone: summary.oldest_tombstone_ms.into(),
         expiring: summary.expiring.into(),
+        values: Default::default(),
         reader: Default::default(),
         statistics: Default::default(),
     };

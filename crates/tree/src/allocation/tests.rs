@@ -46,6 +46,7 @@ fn table_meta(table: &TableUse) -> crate::version::TableMeta {
         reader: Default::default(),
         oldest_tombstone: Default::default(),
         expiring: Default::default(),
+        values: Default::default(),
         statistics: Default::default(),
     }
 }

@@ -1,7 +1,8 @@
 //! Projection of jobs: the tree as it will be when they are done, without files.
 //!
 //! The live bytes of the inputs become output tables of the usual size, cut where inputs begin.
-//! Every version is kept, since nobody knows which ones a compaction would drop. Projected tables
+//! Every version is kept, since nobody knows which ones a compaction would drop. So is every
+//! reference to a value. Projected tables
 //! have numbers above all numbers of the tree, so a job that names one can be recognised.
 //!
 //! Used by forecasts ([`super::forecast`]) and by the scheduler, which picks jobs from the tree as
@@ -15,7 +16,7 @@ use shamba_table::{BirthId, TableId};
 
 use super::policy::{CompactionJob, OutputRun, move_edit, slice_edit};
 use crate::version::live_entries;
-use crate::version::{KeyRange, TableMeta, TableUse, Version};
+use crate::version::{ConsumedValues, KeyRange, TableMeta, TableUse, ValueUse, ValueUses, Version};
 use shamba_key::{Age, KeyspaceId, RunId};
 
 /// A tree on which jobs are projected.
@@ -69,7 +70,8 @@ impl Projection {
         // All slices at once: nothing happens between slices here.
         let all = KeyRange::everything();
         let live = |table: &TableUse, _: &KeyRange| table.live_bytes;
-        let edit = slice_edit(KeyspaceId(0), &self.version, job, &all, outputs, output_run, &live);
+        let built = (outputs, &ConsumedValues::default());
+        let edit = slice_edit(KeyspaceId(0), &self.version, job, &all, built, output_run, &live);
         self.version = self.version.apply(&edit)?;
         Ok(bytes)
     }
@@ -98,6 +100,7 @@ impl Projection {
             open.entries = open.entries.saturating_add(live_entries(input));
             open.deletes =
                 open.deletes.saturating_add(input.meta.deletes.saturating_add(input.meta.range_deletes));
+            open.values.extend_from_slice(input.values.files());
         }
         outputs.extend(open.map(|open| self.table(open)));
         debug_assert!(
@@ -108,7 +111,7 @@ impl Projection {
         outputs
     }
 
-    fn table(&mut self, Open { range, bytes, entries, deletes }: Open) -> TableUse {
+    fn table(&mut self, Open { range, bytes, entries, deletes, values }: Open) -> TableUse {
         TableUse::whole(Arc::new(TableMeta {
             id: TableId(self.next_id()),
             birth: BirthId(0),
@@ -124,6 +127,7 @@ impl Projection {
             reader: Default::default(),
             oldest_tombstone: Default::default(),
             expiring: Default::default(),
+            values: ValueUses::sum(values).into(),
             statistics: Default::default(),
         }))
     }
@@ -140,12 +144,13 @@ struct Open {
     bytes: u64,
     entries: u64,
     deletes: u64,
+    values: Vec<ValueUse>,
 }
 
 impl Open {
     /// An empty table over the range of an input.
     fn of(table: &TableUse) -> Self {
-        Self { range: table.range.clone(), bytes: 0, entries: 0, deletes: 0 }
+        Self { range: table.range.clone(), bytes: 0, entries: 0, deletes: 0, values: Vec::new() }
     }
 
     /// The same table with its range cut off at `end`.
@@ -160,4 +165,37 @@ impl Open {
 /// Largest number of a table, run or age in the tree.
 fn largest_id(version: &Version) -> u64 {
     version.tables().map(|(_, run, table)| run.id.0.max(run.age.0).max(table.meta.id.0)).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::policy::{CompactionInput, Reason, Target};
+
+    #[test]
+    fn outputs_refer_to_the_values_of_their_inputs() {
+        let text = "L0: r2@2[2:a..z 40 val=31:4:400 val=32:1:90]\n\
+                    L1: r1@1[1:c..m 20 val=31:3:50, 3:m..p of a..p 20 of 40 val=31:1:10 of 2:20, 4:x..z 9]\n\
+                    V: 000031 1128 n=10, 000032 228 n=1\n";
+        let tree: Version = text.parse().expect("notation");
+        let input = |level, run, tables: &[u64]| CompactionInput {
+            level,
+            run: RunId(run),
+            tables: tables.iter().map(|id| TableId(*id)).collect(),
+        };
+        let job = CompactionJob {
+            inputs: vec![input(0, 2, &[2]), input(1, 1, &[1, 3, 4])],
+            target_level: 1,
+            target_run: Target::Existing(RunId(1)),
+            reason: Reason::Level0,
+        };
+        let mut projection = Projection::of(&tree);
+        projection.carry_out(&job, 50).expect("a good job");
+        assert_eq!(projection.version.value_bytes(), tree.value_bytes());
+        assert_eq!(
+            projection.version.to_string(),
+            "L1: r1@1[000007:a..m 60 val=31:7:450 val=32:1:90, 000008:m..z 29 val=31:1:10]\n\
+             V: 000031 1128 n=10, 000032 228 n=1\n"
+        );
+    }
 }

@@ -29,6 +29,7 @@ use shamba_table::{Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Result, SE
 use self::drain::{Bound, Drained, copy, drain, drain_run};
 use super::run_iter::RunSeeking;
 use super::source::Source;
+use crate::version::TableUse;
 
 /// Minimum number of runs that are sought together, step by step.
 const RUNS_IN_STEPS: usize = 2;
@@ -211,6 +212,13 @@ impl MergeIter {
     /// must be sought before its next step.
     pub fn sources(&mut self) -> impl Iterator<Item = &mut Source> {
         self.children.iter_mut().map(|child| &mut child.iter)
+    }
+
+    /// The table of the current entry, and the number of its source in the order in which they were
+    /// given. `None` if the entry comes from no run.
+    pub fn table(&self) -> Option<(usize, &TableUse)> {
+        let source = self.order.first()?.child as usize;
+        self.children.get(source)?.iter.table().map(|table| (source, table))
     }
 
     /// Lets `each` change the sources, numbered in the order in which they were given. Afterwards

@@ -384,6 +384,12 @@ impl<L: TableList> RunIter<L> {
         Ok(CopyEnd::Ended)
     }
 
+    /// The table of the current entry.
+    pub fn table(&self) -> Option<&TableUse> {
+        let open = self.open.as_ref().filter(|_| self.valid)?;
+        self.tables.tables().get(open.index)
+    }
+
     /// The current table, if the current entry is not newer than `floor`.
     #[inline]
     fn hidden_at(&self, floor: SeqNo) -> Option<usize> {

@@ -30,6 +30,17 @@ impl From<Box<dyn EntryIter>> for Source {
     }
 }
 
+impl Source {
+    /// The table of the current entry; `None` if it comes from no run.
+    pub fn table(&self) -> Option<&TableUse> {
+        match self {
+            Self::Run(run) => run.table(),
+            Self::Tables(run) => run.table(),
+            Self::Other(_) | Self::Nothing => None,
+        }
+    }
+}
+
 /// The same call on any kind of source; `$nothing` if there is no source.
 macro_rules! each {
     ($source:expr, $iter:ident => $call:expr, $nothing:expr) => {

@@ -327,6 +327,7 @@ impl Store {
             reader: Default::default(),
             oldest_tombstone: Default::default(),
             expiring: Default::default(),
+            values: Default::default(),
             statistics: Default::default(),
         };
         meta.reader.set(reader);

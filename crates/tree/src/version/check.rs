@@ -8,7 +8,8 @@
 //! 3. The newer run's versions of a key are all newer. The metadata decides this only between
 //!    flushed runs, whose sequence numbers cannot interleave, and between tables that begin with
 //!    the same key.
-//!
+//! 4. A use refers to at most the values of its table, and all uses together to at most the values
+//!    and bytes of each value file.
 //!
 //! Not here: whether files agree with their metadata (`TableReader::verify`).
 
@@ -18,6 +19,7 @@ use shamba_key::SeqNo;
 use shamba_table::EntryIter;
 
 use super::edit::TableUse;
+use super::values::ValueTotal;
 use super::version::Version;
 
 impl Version {
@@ -47,7 +49,24 @@ impl Version {
         }
         self.check_shared_files()?;
         self.check_l0_order()?;
-        self.check_first_keys()
+        self.check_first_keys()?;
+        self.check_values()
+    }
+
+    /// No value is referenced twice: an entry that a compaction copies is no more in its inputs.
+    fn check_values(&self) -> Result<(), String> {
+        for total in self.value_totals().files() {
+            let ValueTotal { file, values, bytes, .. } = total;
+            if *values > file.values || *bytes > file.stored_bytes() {
+                return Err(format!(
+                    "tables refer to {values} values of {bytes} bytes in value file {}, which has {} of {}",
+                    file.id,
+                    file.values,
+                    file.stored_bytes()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Several runs may use a file, each a different part of it.
@@ -132,6 +151,11 @@ fn check_tables(tables: &[TableUse]) -> Result<(), String> {
         }
         if !table.meta.key_range().covers(&table.range) {
             return Err(format!("table {id} covers keys that its file does not"));
+        }
+        if !table.meta.values.get().covers(&table.values) {
+            return Err(format!(
+                "the part of table {id} that is in use refers to more values than the table"
+            ));
         }
         if table.meta.smallest_seq > table.meta.largest_seq {
             return Err(format!("table {id}: its largest sequence number is below its smallest"));
@@ -281,6 +305,22 @@ mod tests {
             check("L1: r9@9[000019:a..b 5] r9@8[000018:a..b 5]\n").unwrap_err(),
             "line 1: run 9 is in the tree twice"
         );
+    }
+
+    #[test]
+    fn references_are_to_values_that_a_file_has() {
+        let files = "V: 000031 1128 n=10\n";
+        let of = |newer: &str, older: &str| {
+            check(&format!("L1: r9@9[000019:a..z 5 {newer}]\nL2: r8@8[000018:a..z 5 {older}]\n{files}"))
+        };
+        assert_eq!(of("val=31:4:600", "val=31:6:400"), Ok(()));
+        let why = "tables refer to 11 values of 1000 bytes in value file 000031, which has 10 of 1000";
+        assert_eq!(of("val=31:4:600", "val=31:7:400").unwrap_err(), why);
+        let why = "tables refer to 10 values of 1001 bytes in value file 000031, which has 10 of 1000";
+        assert_eq!(of("val=31:4:600", "val=31:6:401").unwrap_err(), why);
+        let why =
+            "level 2: run 8: the part of table 000018 that is in use refers to more values than the table";
+        assert_eq!(of("", "val=31:6:400 of 5:400").unwrap_err(), why);
     }
 
     /// Creates a tree with real tables: runs of (key, sequence number), all on level 0, newest

@@ -14,6 +14,7 @@ use shamba_table::{BirthId, ExpiringEntries, TableId};
 use super::history::HistoryEntry;
 use super::slot::ReaderSlot;
 use super::tombstone_time::TombstoneTime;
+use super::values::{TableValues, ValueFileMeta, ValueUses};
 use crate::statistics::TableStatistics;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 
@@ -77,6 +78,8 @@ pub struct TableMeta {
     pub oldest_tombstone: TombstoneTime,
     /// The entries that expire; unknown, as if there were none, for tables of older builds.
     pub expiring: TableExpiry,
+    /// The references of all entries to values in value files.
+    pub values: TableValues,
     /// The open reader, if there is one.
     pub reader: ReaderSlot,
     /// Statistics of sampled lookups and seeks in this table.
@@ -134,6 +137,8 @@ pub struct TableUse {
     pub range: KeyRange,
     /// Approximate number of the file's bytes that lie in `range`.
     pub live_bytes: u64,
+    /// The references of the entries in `range` to values in value files.
+    pub values: ValueUses,
 }
 
 /// One change to a keyspace's tree.
@@ -171,6 +176,8 @@ pub enum Change {
         range: KeyRange,
         /// Approximate number of bytes in it.
         live_bytes: u64,
+        /// The references of the entries in it to values in value files.
+        values: ValueUses,
     },
 }
 
@@ -211,6 +218,8 @@ pub struct ManifestEdit {
     pub compaction_filters: Vec<(KeyspaceId, Option<String>)>,
     /// Dropped keyspaces.
     pub keyspaces_dropped: Vec<KeyspaceId>,
+    /// Value files that tables added by this edit are the first to name.
+    pub value_files: Vec<Arc<ValueFileMeta>>,
     /// Tree changes.
     pub versions: Vec<VersionEdit>,
     /// Per keyspace: operations with a sequence number up to this one are in tables; replay skips

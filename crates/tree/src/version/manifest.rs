@@ -20,6 +20,7 @@ mod pieces;
 pub mod state;
 #[cfg(test)]
 mod tests;
+mod value_fields;
 pub mod writer;
 
 pub use load::ManifestReader;

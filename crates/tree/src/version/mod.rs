@@ -12,6 +12,7 @@ mod range;
 mod run;
 mod slot;
 mod tombstone_time;
+pub mod values;
 #[allow(clippy::module_inception)]
 mod version;
 
@@ -22,6 +23,9 @@ pub use live::{level_bytes, live_bytes, live_entries};
 pub use run::Run;
 pub use slot::OpenTables;
 pub use tombstone_time::TombstoneTime;
+pub use values::{
+    ConsumedValues, TableValues, ValueFileMeta, ValueFiles, ValueTotal, ValueTotals, ValueUse, ValueUses,
+};
 pub use version::Version;
 
 /// The result of reading and writing manifests: only files can fail.

@@ -14,11 +14,20 @@
 //! entries, deletes among them, range tombstones, first and last sequence number. `oldest=70` is
 //! the time of the oldest tombstone in milliseconds since 1970, omitted where it is not known.
 //!
+//! ```text
+//! L2: r5@5[000007:b..d of a..d 60 of 100 val=31:12:4000 of 40:9000, 000008:e.. 50 val=31:1:300]
+//! V: 000031 12128 n=50
+//! ```
+//!
+//! `val=31:12:4000` are references to 12 values of value file 31, of 4,000 stored bytes. If the
+//! whole table has others, `of` and those follow. The last line has the value files that tables
+//! name, each with the bytes and the number of values of the file.
+//!
 //! A range without an upper bound ends with its dots. In keys, bytes that are not printable ASCII,
 //! spaces and `\ , [ ]` are written `\xNN`. So is a dot that begins or ends a key or follows
 //! another dot.
 //!
-//! Birth ids and filter bits are not printed, and are zero after parsing. Not here: the on-disk
+//! Birth ids, of value files too, and filter bits are not printed, and are zero after parsing. Not here: the on-disk
 //! format ([`super::manifest`]).
 
 use std::fmt::{self, Write};
@@ -27,10 +36,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{Expiry, SeqNo};
-use shamba_table::{BirthId, ExpiringEntries, TableId};
+use shamba_table::{BirthId, ExpiringEntries, TableId, ValueFileId};
 
 use super::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
 use super::run::Run;
+use super::values::{ValueFileMeta, ValueFiles, ValueTotal, ValueUse, ValueUses};
 use super::version::Version;
 use shamba_key::{Age, RunId};
 
@@ -43,7 +53,17 @@ impl fmt::Display for Version {
             }
             writeln!(f)?;
         }
-        Ok(())
+        for (at, ValueTotal { file, .. }) in self.value_totals().files().enumerate() {
+            write!(
+                f,
+                "{} {} {} n={}",
+                if at > 0 { "," } else { "V:" },
+                file.id,
+                file.file_bytes,
+                file.values
+            )?;
+        }
+        if self.value_totals().is_empty() { Ok(()) } else { writeln!(f) }
     }
 }
 
@@ -82,6 +102,13 @@ impl fmt::Display for TableUse {
         if let Some(expiring) = meta.expiring.get() {
             write!(f, " exp={}:{}-{}", expiring.count, expiring.first().0, expiring.last().0)?;
         }
+        for named in meta.values.get().files() {
+            let used = self.values.of(named.file.id).map_or((0, 0), |used| (used.values, used.bytes));
+            write!(f, " val={}:{}:{}", named.file.id.0, used.0, used.1)?;
+            if used != (named.values, named.bytes) {
+                write!(f, " of {}:{}", named.values, named.bytes)?;
+            }
+        }
         Ok(())
     }
 }
@@ -118,16 +145,39 @@ impl FromStr for Version {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut version = Self::empty();
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            version =
-                add_level(&version, line.trim()).map_err(|why| format!("line {}: {why}", number + 1))?;
+        let lines = || text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
+        let of_line = |number: usize, why: String| format!("line {}: {why}", number + 1);
+        let mut files = ValueFiles::default();
+        for (number, line) in lines() {
+            if let Some(line) = line.strip_prefix("V:") {
+                add_value_files(&mut files, line).map_err(|why| of_line(number, why))?;
+            }
+        }
+        for (number, line) in lines().filter(|(_, line)| !line.starts_with("V:")) {
+            version = add_level(&version, line, &files).map_err(|why| of_line(number, why))?;
         }
         Ok(version)
     }
 }
 
+/// Parses value files, "number bytes n=values" with commas between.
+fn add_value_files(files: &mut ValueFiles, text: &str) -> Result<(), String> {
+    for text in text.split(',') {
+        let wrong = || format!("a value file is written number bytes n=values, not {text:?}");
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let [id, file_bytes, values] = words[..] else { return Err(wrong()) };
+        files.add(ValueFileMeta {
+            id: ValueFileId(number(id, "a value file")?),
+            birth: BirthId(0),
+            file_bytes: number(file_bytes, "bytes")?,
+            values: number(values.strip_prefix("n=").ok_or_else(wrong)?, "n")?,
+        })?;
+    }
+    Ok(())
+}
+
 /// Parses one line and adds its runs to the version.
-fn add_level(version: &Version, line: &str) -> Result<Version, String> {
+fn add_level(version: &Version, line: &str, files: &ValueFiles) -> Result<Version, String> {
     let (level, mut rest) = line
         .strip_prefix('L')
         .and_then(|line| line.split_once(':'))
@@ -159,7 +209,7 @@ fn add_level(version: &Version, line: &str) -> Result<Version, String> {
         known.push(run);
         newer = Some(age);
         for table in tables.split(',') {
-            let table = table.trim().parse().map_err(|why| format!("run {run}: {why}"))?;
+            let table = parse_table(table.trim(), files).map_err(|why| format!("run {run}: {why}"))?;
             edit.changes.push(Change::Add { level, run, age, table });
         }
         rest = after;
@@ -167,64 +217,95 @@ fn add_level(version: &Version, line: &str) -> Result<Version, String> {
     version.apply(&edit)
 }
 
+/// A use that refers to no values.
 impl FromStr for TableUse {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (id, rest) = text
-            .split_once(':')
-            .ok_or_else(|| format!("a table is written id:lower..upper bytes, not {text:?}"))?;
-        let id = TableId(number(id, "a table")?);
-        let fail = |why: String| format!("table {id}: {why}");
-        let mut words = rest.split_ascii_whitespace().peekable();
-        let range: KeyRange = words.next().unwrap_or_default().parse().map_err(fail)?;
-        let file_range = match words.next_if_eq(&"of") {
-            Some(_) => words.next().unwrap_or_default().parse().map_err(fail)?,
-            None => range.clone(),
-        };
-        let live_bytes: u64 = number(words.next().unwrap_or_default(), "bytes").map_err(fail)?;
-        let file_bytes = match words.next_if_eq(&"of") {
-            Some(_) => number(words.next().unwrap_or_default(), "bytes").map_err(fail)?,
-            None => live_bytes,
-        };
-        let mut meta = TableMeta {
-            id,
-            birth: BirthId(0),
-            file_bytes,
-            entries: 0,
-            deletes: 0,
-            range_deletes: 0,
-            smallest: file_range.lower,
-            upper: file_range.upper,
-            smallest_seq: SeqNo::ZERO,
-            largest_seq: SeqNo::ZERO,
-            bits_per_key: 0.0,
-            reader: Default::default(),
-            oldest_tombstone: Default::default(),
-            expiring: Default::default(),
-            statistics: Default::default(),
-        };
-        for word in words {
-            let (name, value) =
-                word.split_once('=').ok_or_else(|| fail(format!("{word:?} is no name=value")))?;
-            match name {
-                "n" => meta.entries = number(value, "n").map_err(fail)?,
-                "del" => meta.deletes = number(value, "del").map_err(fail)?,
-                "rdel" => meta.range_deletes = number(value, "rdel").map_err(fail)?,
-                "oldest" => meta.oldest_tombstone.lower(number(value, "oldest").map_err(fail)?),
-                "exp" => meta.expiring.set(expiring(value).map_err(fail)?),
-                "seq" => {
-                    let (from, to) = value
-                        .split_once('-')
-                        .ok_or_else(|| fail(format!("{value:?} is no range of numbers")))?;
-                    meta.smallest_seq = SeqNo(number(from, "seq").map_err(fail)?);
-                    meta.largest_seq = SeqNo(number(to, "seq").map_err(fail)?);
-                }
-                _ => return Err(fail(format!("unknown name {name:?}"))),
-            }
-        }
-        Ok(Self { meta: Arc::new(meta), range, live_bytes })
+        parse_table(text, &ValueFiles::default())
     }
+}
+
+/// Parses the use of a table that refers to values in `files`.
+fn parse_table(text: &str, files: &ValueFiles) -> Result<TableUse, String> {
+    let (id, rest) = text
+        .split_once(':')
+        .ok_or_else(|| format!("a table is written id:lower..upper bytes, not {text:?}"))?;
+    let id = TableId(number(id, "a table")?);
+    let fail = |why: String| format!("table {id}: {why}");
+    let mut words = rest.split_ascii_whitespace().peekable();
+    let range: KeyRange = words.next().unwrap_or_default().parse().map_err(fail)?;
+    let file_range = match words.next_if_eq(&"of") {
+        Some(_) => words.next().unwrap_or_default().parse().map_err(fail)?,
+        None => range.clone(),
+    };
+    let live_bytes: u64 = number(words.next().unwrap_or_default(), "bytes").map_err(fail)?;
+    let file_bytes = match words.next_if_eq(&"of") {
+        Some(_) => number(words.next().unwrap_or_default(), "bytes").map_err(fail)?,
+        None => live_bytes,
+    };
+    let mut meta = TableMeta {
+        id,
+        birth: BirthId(0),
+        file_bytes,
+        entries: 0,
+        deletes: 0,
+        range_deletes: 0,
+        smallest: file_range.lower,
+        upper: file_range.upper,
+        smallest_seq: SeqNo::ZERO,
+        largest_seq: SeqNo::ZERO,
+        bits_per_key: 0.0,
+        reader: Default::default(),
+        oldest_tombstone: Default::default(),
+        expiring: Default::default(),
+        values: Default::default(),
+        statistics: Default::default(),
+    };
+    let (mut named, mut used) = (Vec::new(), Vec::new());
+    while let Some(word) = words.next() {
+        let (name, value) = word.split_once('=').ok_or_else(|| fail(format!("{word:?} is no name=value")))?;
+        match name {
+            "n" => meta.entries = number(value, "n").map_err(fail)?,
+            "del" => meta.deletes = number(value, "del").map_err(fail)?,
+            "rdel" => meta.range_deletes = number(value, "rdel").map_err(fail)?,
+            "oldest" => meta.oldest_tombstone.lower(number(value, "oldest").map_err(fail)?),
+            "exp" => meta.expiring.set(expiring(value).map_err(fail)?),
+            "val" => {
+                let (part, file) = value_use(value, files).map_err(fail)?;
+                let whole = match words.next_if_eq(&"of") {
+                    Some(_) => counts(file, words.next().unwrap_or_default()).map_err(fail)?,
+                    None => part.clone(),
+                };
+                used.push(part);
+                named.push(whole);
+            }
+            "seq" => {
+                let (from, to) =
+                    value.split_once('-').ok_or_else(|| fail(format!("{value:?} is no range of numbers")))?;
+                meta.smallest_seq = SeqNo(number(from, "seq").map_err(fail)?);
+                meta.largest_seq = SeqNo(number(to, "seq").map_err(fail)?);
+            }
+            _ => return Err(fail(format!("unknown name {name:?}"))),
+        }
+    }
+    meta.values = ValueUses::sum(named).into();
+    Ok(TableUse { meta: Arc::new(meta), range, live_bytes, values: ValueUses::sum(used) })
+}
+
+/// Parses `file:values:bytes`. Returns the file, too.
+fn value_use<'f>(text: &str, files: &'f ValueFiles) -> Result<(ValueUse, &'f Arc<ValueFileMeta>), String> {
+    let (file, rest) =
+        text.split_once(':').ok_or_else(|| format!("val is file:values:bytes, not {text:?}"))?;
+    let id = ValueFileId(number(file, "val")?);
+    let file = files.get(id).ok_or_else(|| format!("value file {id} is on no line V:"))?;
+    Ok((counts(file, rest)?, file))
+}
+
+/// Parses `values:bytes` in a file.
+fn counts(file: &Arc<ValueFileMeta>, text: &str) -> Result<ValueUse, String> {
+    let (values, bytes) = text.split_once(':').ok_or_else(|| format!("val is values:bytes, not {text:?}"))?;
+    Ok(ValueUse { file: Arc::clone(file), values: number(values, "val")?, bytes: number(bytes, "val")? })
 }
 
 impl FromStr for KeyRange {
@@ -282,6 +363,30 @@ mod tests {
     }
 
     #[test]
+    fn references_to_values_are_those_in_use_and_of_the_table() {
+        let text = "L1: r9@9[000009:a..c 100 val=31:10:4000 val=32:1:70]\n\
+                    L2: r5@6[000007:b..d of a..d 60 of 100 n=40 val=31:0:0 of 9:3000 val=32:2:200 of 7:900, 000008:d.. 5]\n\
+                    V: 000031 9128 n=30, 000032 2000 n=8\n";
+        let version: Version = text.parse().expect("notation");
+        assert_eq!(version.to_string(), text);
+        assert_eq!(version.check(), Ok(()));
+        let [newer, older] = [1, 2].map(|level| &version.level(level)[0]);
+        assert_eq!((newer.value_bytes(), older.value_bytes(), version.value_bytes()), (4070, 200, 4270));
+        let totals = version.value_totals();
+        let shown: Vec<_> =
+            totals.files().map(|total| (total.file.id.0, total.uses, total.values, total.bytes)).collect();
+        assert_eq!(shown, [(31, 2, 10, 4000), (32, 2, 3, 270)]);
+        assert_eq!((totals.file_bytes(), totals.bytes()), (11_128, 4270));
+        let [one, other] =
+            [newer, older].map(|run| Arc::clone(&run.tables()[0].meta.values.get().files()[0].file));
+        assert!(Arc::ptr_eq(&one, &other), "a file has one metadata");
+        // The order of the lines does not matter.
+        let lines: Vec<&str> = text.lines().rev().collect();
+        let levels = format!("{}\n{}\n{}\n", lines[0], lines[2], lines[1]);
+        assert_eq!(levels.parse::<Version>().expect("notation").to_string(), text);
+    }
+
+    #[test]
     fn any_bytes_can_be_keys() {
         let keys: [&[u8]; 12] = [
             b"",
@@ -329,6 +434,15 @@ mod tests {
                 "line 1: run 1: table 000001: an escape is \\x and two hex digits: \"\\\\xq\"",
             ),
             ("L1: r1@1[1:a..b 1 z=1]", "line 1: run 1: table 000001: unknown name \"z\""),
+            (
+                "L1: r1@1[1:a..b 1 val=3:1:1]",
+                "line 1: run 1: table 000001: value file 000003 is on no line V:",
+            ),
+            ("V: 3 500", "line 1: a value file is written number bytes n=values, not \" 3 500\""),
+            (
+                "V: 3 500 n=1\nL1: r1@1[1:a..b 1 val=3:1]",
+                "line 2: run 1: table 000001: val is values:bytes, not \"1\"",
+            ),
             ("L1: r1@1[1:a..b 1] r2@2[2:a..b 1]", "line 1: run 2 is not older than the one before it"),
             ("L1: r1@1[1:b..a 1]", "line 1: level 1: run 1: no key is in the range of table 000001"),
         ] {

@@ -85,18 +85,20 @@ impl TableMeta {
 impl TableUse {
     /// Creates a use of the whole table.
     pub fn whole(meta: Arc<TableMeta>) -> Self {
-        let (range, live_bytes) = (meta.key_range(), meta.file_bytes);
-        Self { meta, range, live_bytes }
+        let (range, live_bytes, values) = (meta.key_range(), meta.file_bytes, meta.values.get().clone());
+        Self { meta, range, live_bytes, values }
     }
 
     /// Memory of this use and of the table's manifest metadata. The bounds are not counted: the
     /// open table counts them, and shares them. A narrowed range has keys of its own, which are
-    /// counted.
+    /// counted. So is a list of references that is not the table's.
     pub fn memory_bytes(&self) -> usize {
         let own = |key: &Bytes, shared: Option<&Bytes>| if shared == Some(key) { 0 } else { key.len() };
         let lower_bytes = own(&self.range.lower, Some(&self.meta.smallest));
         let upper_bytes = self.range.upper.as_ref().map_or(0, |upper| own(upper, self.meta.upper.as_ref()));
-        size_of::<Self>() + size_of::<TableMeta>() + COUNTS_BYTES + lower_bytes + upper_bytes
+        let of_table = self.meta.values.get();
+        let values_bytes = of_table.memory_bytes(None) + self.values.memory_bytes(Some(of_table));
+        size_of::<Self>() + size_of::<TableMeta>() + COUNTS_BYTES + lower_bytes + upper_bytes + values_bytes
     }
 
     /// Whether only a part of the file is used.

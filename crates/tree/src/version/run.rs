@@ -36,6 +36,8 @@ pub struct Run {
     bytes: u64,
     metadata_bytes: usize,
     has_range_deletes: bool,
+    names_value_files: bool,
+    value_bytes: u64,
     tombstones: OnceLock<Arc<FragmentedTombstones>>,
 }
 
@@ -79,6 +81,8 @@ impl Run {
             fences,
             bytes: tables.iter().fold(0, |sum, table| sum.saturating_add(table.live_bytes)),
             has_range_deletes: tables.iter().any(|table| table.meta.range_deletes > 0),
+            names_value_files: tables.iter().any(|table| !table.meta.values.get().is_empty()),
+            value_bytes: tables.iter().fold(0, |sum, table| sum.saturating_add(table.values.bytes())),
             tables: tables.into_boxed_slice(),
             tombstones: OnceLock::new(),
         })
@@ -92,6 +96,16 @@ impl Run {
     /// Approximate number of bytes in use.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Stored bytes of the values in value files to which the entries in use refer.
+    pub fn value_bytes(&self) -> u64 {
+        self.value_bytes
+    }
+
+    /// Whether any table names a value file.
+    pub(super) fn names_value_files(&self) -> bool {
+        self.names_value_files
     }
 
     /// Memory of the run and its table metadata. Open tables count their own memory.

@@ -14,13 +14,14 @@
 //! ([`crate::compaction::policy`]).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use shamba_model::MAX_LEVELS;
 use shamba_table::TableId;
 
 use super::edit::{Change, TableUse, VersionEdit};
 use super::run::Run;
+use super::values::ValueTotals;
 use shamba_key::{Age, RunId};
 
 /// The tree of one keyspace.
@@ -28,6 +29,8 @@ use shamba_key::{Age, RunId};
 pub struct Version {
     /// Runs of each level, newest first. The last level is not empty; others may be.
     levels: Vec<Vec<Arc<Run>>>,
+    /// Computed at the first call, for all copies of this version.
+    value_totals: Arc<OnceLock<ValueTotals>>,
 }
 
 impl Version {
@@ -112,6 +115,21 @@ impl Version {
         self.runs().fold(0, |sum, (_, run)| sum.saturating_add(run.bytes()))
     }
 
+    /// Stored bytes of the values in value files to which the tables in use refer.
+    pub fn value_bytes(&self) -> u64 {
+        self.runs().fold(0, |sum, (_, run)| sum.saturating_add(run.value_bytes()))
+    }
+
+    /// The live value files, and the references to each. The first call of a version passes over
+    /// the uses of tables that name any.
+    pub fn value_totals(&self) -> &ValueTotals {
+        self.value_totals.get_or_init(|| {
+            let runs = self.runs().filter(|(_, run)| run.names_value_files());
+            let tables = runs.flat_map(|(_, run)| run.tables());
+            ValueTotals::of(tables.map(|table| (table.meta.values.get(), &table.values)))
+        })
+    }
+
     /// Returns the tree after an edit.
     ///
     /// # Errors
@@ -144,7 +162,7 @@ impl Version {
         while levels.last().is_some_and(Vec::is_empty) {
             levels.pop();
         }
-        let next = Self { levels };
+        let next = Self { levels, value_totals: Arc::default() };
         next.check_order();
         debug_assert!(
             edit.changes.iter().all(|change| match change {
@@ -192,15 +210,21 @@ impl Drafts<'_> {
                 let at = draft.position(*level, *run, *table)?;
                 draft.tables.swap_remove(at);
             }
-            Change::Narrow { level, run, table, range, live_bytes } => {
+            Change::Narrow { level, run, table, range, live_bytes, values } => {
                 let draft = self.draft(*level, *run, None)?;
                 let at = draft.position(*level, *run, *table)?;
                 let narrowed = &mut draft.tables[at];
                 if !narrowed.range.covers(range) {
                     return Err(format!("level {level}: run {run}: table {table} would cover more keys"));
                 }
+                if !narrowed.values.covers(values) {
+                    return Err(format!(
+                        "level {level}: run {run}: table {table} would refer to more values"
+                    ));
+                }
                 narrowed.range = range.clone();
                 narrowed.live_bytes = *live_bytes;
+                narrowed.values = values.clone();
             }
         }
         Ok(())
@@ -245,7 +269,8 @@ impl Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::KeyRange;
+    use crate::version::{KeyRange, ValueUse, ValueUses};
+    use shamba_table::ValueFileId;
 
     fn version(text: &str) -> Version {
         text.parse().expect("notation")
@@ -299,7 +324,10 @@ mod tests {
         let first = version("L1: r1@1[000001:a..m 10]\n");
         let range = KeyRange { lower: "d".into(), upper: Some("m".into()) };
         let (level, run, table) = (1, RunId(1), TableId(1));
-        let narrow = |range| vec![Change::Narrow { level, run, table, range, live_bytes: 6 }];
+        let narrow = |range| {
+            let values = Default::default();
+            vec![Change::Narrow { level, run, table, range, live_bytes: 6, values }]
+        };
         let second = apply(&first, narrow(range)).expect("a good edit");
         assert_eq!(second.to_string(), "L1: r1@1[000001:d..m of a..m 6 of 10]\n");
         assert_eq!(second.bytes(), 6);
@@ -312,6 +340,30 @@ mod tests {
         assert_eq!(
             apply(&second, narrow(nothing)).unwrap_err(),
             "level 1: run 1: no key is in the range of table 000001"
+        );
+    }
+
+    #[test]
+    fn a_narrowed_use_refers_to_fewer_values() {
+        let text = "L1: r1@1[000001:a..m 10 val=31:4:400]\nV: 000031 1128 n=10\n";
+        let first = version(text);
+        let values = |values, bytes| {
+            let file = Arc::clone(&first.value_totals().get(ValueFileId(31)).expect("it is named").file);
+            ValueUses::sum([ValueUse { file, values, bytes }])
+        };
+        let narrow = |values| {
+            let range = KeyRange { lower: "d".into(), upper: Some("m".into()) };
+            vec![Change::Narrow { level: 1, run: RunId(1), table: TableId(1), range, live_bytes: 6, values }]
+        };
+        let second = apply(&first, narrow(values(3, 290))).expect("a good edit");
+        let narrowed = "L1: r1@1[000001:d..m of a..m 6 of 10 val=31:3:290 of 4:400]\nV: 000031 1128 n=10\n";
+        assert_eq!(second.to_string(), narrowed);
+        assert_eq!((first.value_bytes(), second.value_bytes()), (400, 290));
+        let none = apply(&second, narrow(ValueUses::default())).expect("a good edit");
+        assert_eq!((none.value_bytes(), none.value_totals().file_bytes()), (0, 1128), "the table names it");
+        assert_eq!(
+            apply(&second, narrow(values(3, 291))).unwrap_err(),
+            "level 1: run 1: table 000001 would refer to more values"
         );
     }
 

@@ -11,7 +11,7 @@ use shamba_tree::version::current::{CURRENT, read_current};
 use shamba_tree::version::manifest::codec::{EditFault, decode_edit};
 use shamba_tree::version::manifest::load::no_database_without_current;
 use shamba_tree::version::manifest::{ManifestState, manifest_file_name};
-use shamba_tree::version::{Change, HistoryEntry, KeyRange, ManifestEdit};
+use shamba_tree::version::{Change, HistoryEntry, KeyRange, ManifestEdit, ValueFiles, ValueUse, ValueUses};
 
 /// Describes the manifest at `path`; if `path` is a database directory, its current manifest.
 ///
@@ -44,12 +44,12 @@ pub fn manifest_file(env: &Env, path: &Path) -> Result<LogDescription> {
 fn describe_manifest(env: &Env, path: &Path) -> Result<LogDescription> {
     // Edits are also applied: an edit that does not fit the state before it is damage that no
     // checksum reveals.
-    let mut state = ManifestState::default();
+    let (mut state, mut value_files) = (ManifestState::default(), ValueFiles::default());
     describe_file(env, path, FileKind::Manifest, &mut |_, record, _| match record.kind {
         RecordKind::Promise => Ok(Ok(("promise", Vec::new()))),
         RecordKind::End => Ok(Ok(("end", Vec::new()))),
         RecordKind::Head => Ok(Err("a log's head in a manifest".to_owned())),
-        RecordKind::Data => match decode_edit(&record.payload) {
+        RecordKind::Data => match decode_edit(&record.payload, &mut value_files) {
             Ok(edit) => {
                 let fits =
                     state.apply(&edit).map_err(|detail| format!("inconsistent with earlier edits: {detail}"));
@@ -89,6 +89,13 @@ fn fields(edit: &ManifestEdit) -> Fields {
     }
     for id in &edit.keyspaces_dropped {
         fields.push(("keyspace_dropped", format!("[{id}]")));
+    }
+    for file in &edit.value_files {
+        let (id, birth) = (file.id, file.birth);
+        fields.push((
+            "value_file",
+            format!("{id} {} bytes, {} values, birth {birth}", file.file_bytes, file.values),
+        ));
     }
     for version in &edit.versions {
         let keyspace = version.keyspace;
@@ -157,14 +164,34 @@ fn tree_change(keyspace: u32, change: &Change) -> (&'static str, String) {
                 let (count, first, last) = (expiring.count, expiring.first().0, expiring.last().0);
                 text += &format!(", {count} expire from {first} to {last} ms");
             }
+            let of_table = meta.values.get();
+            if !of_table.is_empty() {
+                text += &format!(", values {}", value_uses(of_table));
+            }
+            if table.values != *of_table {
+                text += &format!(", of these in use {}", value_uses(&table.values));
+            }
             ("add", text)
         }
         Change::Remove { level, run, table } => ("remove", format!("[{keyspace}] L{level} r{run} {table}")),
-        Change::Narrow { level, run, table, range, live_bytes } => {
-            let range = shown_range(range);
-            ("narrow", format!("[{keyspace}] L{level} r{run} {table} {range} {live_bytes} bytes"))
+        Change::Narrow { level, run, table, range, live_bytes, values } => {
+            let mut text =
+                format!("[{keyspace}] L{level} r{run} {table} {} {live_bytes} bytes", shown_range(range));
+            if !values.is_empty() {
+                text += &format!(", values {}", value_uses(values));
+            }
+            ("narrow", text)
         }
     }
+}
+
+/// References to value files.
+fn value_uses(values: &ValueUses) -> String {
+    if values.is_empty() {
+        return "none".to_owned();
+    }
+    let of_file = |of: &ValueUse| format!("{} of {} bytes in {}", of.values, of.bytes, of.file.id);
+    values.files().iter().map(of_file).collect::<Vec<_>>().join(" and ")
 }
 
 fn shown_range(range: &KeyRange) -> String {

@@ -13,7 +13,10 @@ use shamba_log::wal::{OpRef, WalWriter, encode_op, log_file_name};
 use shamba_table::{BirthId, TableId};
 use shamba_testkit::memory_env as new_env;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
-use shamba_tree::version::{Change, HistoryEntry, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
+use shamba_tree::version::{
+    Change, HistoryEntry, KeyRange, ManifestEdit, TableMeta, TableUse, ValueUse, ValueUses, Version,
+    VersionEdit,
+};
 
 /// A log of three batches, of which the first two are synced, with or without an end marker.
 fn log(finish: bool) -> Vec<u8> {
@@ -171,13 +174,48 @@ fn the_description_of_the_format_page_is_what_a_manifest_prints() {
         reader: Default::default(),
         oldest_tombstone: Default::default(),
         expiring: Default::default(),
+        values: Default::default(),
         statistics: Default::default(),
     };
-    let table = TableUse { meta: Arc::new(meta), range: KeyRange { lower, upper }, live_bytes: 9_005 };
+    let (range, values) = (KeyRange { lower, upper }, Default::default());
+    let table = TableUse { meta: Arc::new(meta), range, live_bytes: 9_005, values };
     let change = Change::Add { level: 0, run: RunId(6), age: Age(6), table };
     let versions = vec![VersionEdit { keyspace: KeyspaceId(0), changes: vec![change] }];
     writer.append(&ManifestEdit { versions, ..ManifestEdit::default() }).expect("appended");
     let described = manifest_file(&env, dir).expect("described");
     let page = include_str!("../../../../../docs/formats/manifest.md");
     assert!(page.contains(&described.to_string()), "docs/formats/manifest.md lacks this:\n{described}");
+}
+
+#[test]
+fn references_to_values_are_described() {
+    let env = new_env(1);
+    let dir = Path::new("/db");
+    env.vfs.create_dir_all(dir).expect("a directory");
+    let mut state = ManifestState::default();
+    let keyspaces_created = vec![(KeyspaceId(0), "default".to_owned(), Vec::new())];
+    state.apply(&ManifestEdit { keyspaces_created, ..ManifestEdit::default() }).expect("it fits");
+    let mut writer = ManifestWriter::create(&env, dir, 3, &state).expect("created");
+    let tree = "L0: r6@6[5:b..m of a..m 90 n=30 val=31:7:2000 of 12:4000]\nV: 31 12128 n=50\n";
+    let version: Version = tree.parse().expect("notation");
+    let table = version.level(0)[0].tables()[0].clone();
+    let file = Arc::clone(&table.values.files()[0].file);
+    let range = KeyRange { lower: Bytes::from("k"), upper: table.range.upper.clone() };
+    let values = ValueUses::sum([ValueUse { file: Arc::clone(&file), values: 3, bytes: 700 }]);
+    let (level, run, age, id) = (0, RunId(6), Age(6), TableId(5));
+    let change = |change| vec![VersionEdit { keyspace: KeyspaceId(0), changes: vec![change] }];
+    let versions = change(Change::Add { level, run, age, table });
+    let edit = ManifestEdit { value_files: vec![file], versions, ..ManifestEdit::default() };
+    writer.append(&edit).expect("appended");
+    let versions = change(Change::Narrow { level, run, table: id, range, live_bytes: 40, values });
+    writer.append(&ManifestEdit { versions, ..ManifestEdit::default() }).expect("appended");
+    let described = manifest_file(&env, dir).expect("described").to_string();
+    for line in [
+        "value_file 000031 12128 bytes, 50 values, birth 0000000000000000",
+        "add [0] L0 r6@6 000005 b..m 90 of 90 bytes, 30 entries, @0..=0, birth 0000000000000000, \
+         values 12 of 4000 bytes in 000031, of these in use 7 of 2000 bytes in 000031",
+        "narrow [0] L0 r6 000005 k..m 40 bytes, values 3 of 700 bytes in 000031",
+    ] {
+        assert!(described.contains(line), "no line {line}:\n{described}");
+    }
 }

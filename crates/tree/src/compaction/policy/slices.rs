@@ -14,7 +14,7 @@ use bytes::Bytes;
 use shamba_table::TableId;
 
 use super::job::{CompactionJob, OutputRun, Target};
-use crate::version::{Change, KeyRange, TableUse, Version, VersionEdit};
+use crate::version::{Change, ConsumedValues, KeyRange, TableUse, Version, VersionEdit};
 use shamba_key::KeyspaceId;
 
 /// Split keys are requested this many times closer together than slices are long: with several
@@ -97,13 +97,14 @@ fn bystanders(job: &CompactionJob, version: &Version, hull: &KeyRange) -> Vec<Pi
 }
 
 /// The edit of one finished slice, for the tree at that time (all earlier slices recorded). `live`
-/// estimates the bytes of a table in a range.
+/// estimates the bytes of a table in a range. `consumed` are the values to which the entries of the
+/// slice refer: a narrowed table has its others left.
 pub fn slice_edit(
     keyspace: KeyspaceId,
     version: &Version,
     job: &CompactionJob,
     slice: &KeyRange,
-    outputs: Vec<TableUse>,
+    (outputs, consumed): (Vec<TableUse>, &ConsumedValues),
     output_run: OutputRun,
     live: &dyn Fn(&TableUse, &KeyRange) -> u64,
 ) -> VersionEdit {
@@ -124,7 +125,8 @@ pub fn slice_edit(
                 if use_.range.lower < *end {
                     let range = KeyRange { lower: end.clone(), upper: use_.range.upper.clone() };
                     let live_bytes = live(use_, &range);
-                    changes.push(Change::Narrow { level, run, table, range, live_bytes });
+                    let values = consumed.rest(run, table, &use_.values);
+                    changes.push(Change::Narrow { level, run, table, range, live_bytes, values });
                 }
             }
             _ => changes.push(Change::Remove { level, run, table }),
@@ -168,6 +170,7 @@ mod tests {
     use super::*;
     use crate::compaction::policy::job::{CompactionInput, Reason};
     use shamba_key::{Age, RunId};
+    use shamba_table::ValueFileId;
 
     fn job(inputs: &[(u32, u64, &[u64])], target_level: u32, target_run: Target) -> CompactionJob {
         let input = |&(level, run, tables): &(u32, u64, &[u64])| CompactionInput {
@@ -226,7 +229,8 @@ mod tests {
         let edit = |tree: &Version, slice: &str, output: &str| {
             let outputs = vec![output.parse().expect("notation")];
             let slice = slice.parse().expect("notation");
-            slice_edit(KeyspaceId(0), tree, &job, &slice, outputs, output_run, &|_, _| 7)
+            let built = (outputs, &ConsumedValues::default());
+            slice_edit(KeyspaceId(0), tree, &job, &slice, built, output_run, &|_, _| 7)
         };
         let after = tree.apply(&edit(&tree, "a..m", "11:a..k 50")).expect("a good edit");
         assert_eq!(
@@ -236,5 +240,27 @@ mod tests {
         assert_eq!(after.check(), Ok(()));
         let after = after.apply(&edit(&after, "m..", "12:n.. 30")).expect("a good edit");
         assert_eq!(after.to_string(), "L1: r1@1[000011:a..k 50, 000012:n.. 30]\n");
+    }
+
+    #[test]
+    fn a_narrowed_input_has_the_values_left_that_the_slice_did_not_take() {
+        let text = "L0: r2@2[2:a..z 40 val=31:4:400 val=32:1:90]\nL1: r1@1[1:c..m 20 val=31:3:50, 3:m.. 20]\n\
+                    V: 000031 1128 n=10, 000032 228 n=1\n";
+        let tree: Version = text.parse().expect("notation");
+        let job = job(&[(0, 2, &[2]), (1, 1, &[1, 3])], 1, Target::Existing(RunId(1)));
+        let output_run = job.output_run(&tree, RunId(9), Age(9)).expect("the target is there");
+        let mut consumed = ConsumedValues::default();
+        for (run, table, file, bytes) in [(2, 2, 31, 100), (2, 2, 32, 90), (2, 2, 31, 120), (1, 1, 31, 50)] {
+            consumed.add(RunId(run), TableId(table), ValueFileId(file), bytes);
+        }
+        let slice = "a..m".parse().expect("notation");
+        let built = (vec!["11:a..k 50".parse().expect("notation")], &consumed);
+        let edit = slice_edit(KeyspaceId(0), &tree, &job, &slice, built, output_run, &|_, _| 7);
+        let after = tree.apply(&edit).expect("a good edit");
+        assert_eq!(
+            after.to_string(),
+            "L0: r2@2[000002:m..z of a..z 7 of 40 val=31:2:180 of 4:400 val=32:0:0 of 1:90]\n\
+             L1: r1@1[000011:a..k 50, 000003:m.. 20]\nV: 000031 1128 n=10, 000032 228 n=1\n"
+        );
     }
 }

@@ -27,7 +27,7 @@ use shamba_table::{BirthId, TableId};
 use super::job::{CompactionInput, Reason, Target};
 use super::*;
 use crate::compaction::script::run_script;
-use crate::version::{KeyRange, TableMeta, TableUse, Version};
+use crate::version::{ConsumedValues, KeyRange, TableMeta, TableUse, Version};
 use shamba_key::{Age, KeyspaceId, RunId};
 
 /// Upper bound of the jobs that settling takes in any script.
@@ -167,7 +167,8 @@ impl World {
         let slices = slices(&job, &self.version, slice_bytes, &|_, _| Vec::new());
         for slice in slices.iter().take(usize::try_from(stop).unwrap_or(usize::MAX)) {
             let output = self.merged(&job, slice);
-            let edit = slice_edit(KeyspaceId(0), &self.version, &job, slice, vec![output], output_run, &half);
+            let built = (vec![output], &ConsumedValues::default());
+            let edit = slice_edit(KeyspaceId(0), &self.version, &job, slice, built, output_run, &half);
             self.apply(&edit)?;
         }
         Ok(())
@@ -207,6 +208,7 @@ impl World {
             reader: Default::default(),
             oldest_tombstone: Default::default(),
             expiring: Default::default(),
+            values: Default::default(),
             statistics: Default::default(),
         };
         TableUse::whole(Arc::new(meta))

@@ -172,3 +172,40 @@ fn a_walk_with_stops_gives_what_steps_give() {
         assert_eq!(got, all);
     }
 }
+
+#[test]
+fn an_entry_is_of_the_table_that_holds_its_key() {
+    use crate::iter::run_iter::RunIter;
+    use crate::iter::testing::{Store, WALK};
+    use crate::version::KeyRange;
+    use shamba_table::FragmentedTombstones;
+
+    let store = Store::new();
+    let newer: Vec<Row> = (b'a'..=b'm').step_by(3).map(|letter| Row::put(&[letter], 100)).collect();
+    let older: Vec<Row> = (b'a'..=b'z').map(|letter| Row::put(&[letter], 1)).collect();
+    let tables = [newer, older].map(|rows| store.build(&rows, &FragmentedTombstones::default(), 4));
+    assert!(tables.iter().all(|tables| tables.len() > 1), "more than one table of each run");
+    let runs = tables.iter().cloned();
+    let sources = runs.map(|tables| Source::Tables(RunIter::new(tables, KeyRange::everything(), WALK)));
+    let memtable = Source::Other(Box::new(Rows::new(vec![Row::put(b"ee", 200)])));
+    let mut merge = MergeIter::new([memtable].into_iter().chain(sources).collect::<Vec<_>>());
+    assert!(merge.table().is_none(), "it has no position");
+    merge.seek_to_first().expect("rows");
+    let mut seen = 0;
+    while merge.valid() {
+        let found = merge.table().map(|(source, table)| (source, table.meta.id));
+        let source = match merge.seq().0 {
+            200 => None,
+            100 => Some(1),
+            _ => Some(2),
+        };
+        let of_key = |source: usize| {
+            let table = tables[source - 1].iter().find(|table| table.range.contains(merge.key()));
+            (source, table.expect("a table has the key").meta.id)
+        };
+        assert_eq!(found, source.map(of_key), "{}", merge.key().escape_ascii());
+        seen += 1;
+        merge.next().expect("rows");
+    }
+    assert_eq!((seen, merge.table().is_none()), (1 + 5 + 26, true));
+}

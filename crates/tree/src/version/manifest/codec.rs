@@ -20,6 +20,7 @@
 //! 0x8b merge operator     keyspace  name
 //! 0x8c time               unix_ms
 //! 0x8d compaction filter  keyspace  name
+//! 0x8e value file, 0x8f table values, 0x90 values in use: [`super::value_fields`]
 //! 0x01 tombstone time     table_id  unix_ms
 //! 0x02 table expiry       table_id  count  bytes  of_bytes  unix_ms (9 times)
 //! 0x03 history            an entry of the history of the logs ([`super::history`])
@@ -52,7 +53,9 @@ use shamba_table::{BirthId, ExpiringEntries, TableId};
 
 use super::history;
 use super::pieces::Pieces;
+use super::value_fields::{self, TABLE_VALUES, VALUE_FILE, VALUES_IN_USE, ValueFields};
 use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
+use crate::version::values::{ValueFiles, ValueUses};
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_log::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
 
@@ -152,6 +155,7 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
             });
         }
     }
+    value_fields::put(edit, &mut |tag, fill| put_field(&mut out, tag, fill));
     for (keyspace, seq) in &edit.flushed {
         put_field(&mut out, FLUSHED, |body| put_numbers(body, &[u64::from(keyspace.0), seq.0]));
     }
@@ -182,16 +186,22 @@ pub fn encode_edit(edit: &ManifestEdit) -> Vec<u8> {
     edit_pieces(edit).parts().concat()
 }
 
-/// Decodes the record of an edit.
-pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
+/// Decodes the record of an edit. `files` are the value files that the edits before it name; those
+/// of this edit are added, even if it cannot be used.
+pub fn decode_edit(payload: &[u8], files: &mut ValueFiles) -> Result<ManifestEdit, EditFault> {
     let mut edit = ManifestEdit::default();
-    let mut of_tables = OfTables::default();
+    let (mut of_tables, mut of_values) = (OfTables::default(), ValueFields::default());
     let mut fields = Decoder::new(payload);
     while !fields.is_empty() {
         let tag = fields.u8()?;
         let mut body = Decoder::new(fields.prefixed()?);
-        let known = decode_field(&mut edit, &mut of_tables, tag, &mut body)
-            .map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
+        let decoded = match tag {
+            VALUE_FILE | TABLE_VALUES | VALUES_IN_USE => {
+                of_values.decode(tag, &mut body, &mut edit, files).map(|()| true)
+            }
+            _ => decode_field(&mut edit, &mut of_tables, tag, &mut body),
+        };
+        let known = decoded.map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
         if known {
             body.finish().map_err(|detail| EditFault::Malformed(format!("field {tag:#04x}: {detail}")))?;
         } else if tag >= MUST_UNDERSTAND {
@@ -216,6 +226,7 @@ pub fn decode_edit(payload: &[u8]) -> Result<ManifestEdit, EditFault> {
             }
         }
     }
+    of_values.tell(&mut edit, files).map_err(EditFault::Malformed)?;
     Ok(edit)
 }
 
@@ -400,7 +411,7 @@ fn put_change(out: &mut Pieces, change: &Change) {
         Change::Remove { level, run, table } => {
             put_field(out, REMOVE, |body| put_numbers(body, &[u64::from(*level), run.0, table.0]));
         }
-        Change::Narrow { level, run, table, range, live_bytes } => put_field(out, NARROW, |body| {
+        Change::Narrow { level, run, table, range, live_bytes, .. } => put_field(out, NARROW, |body| {
             put_numbers(body, &[u64::from(*level), run.0, table.0]);
             put_range(body, range);
             put_numbers(body, &[*live_bytes]);
@@ -419,7 +430,8 @@ fn change(kind: u8, decoder: &mut Decoder<'_>) -> Decoded<Change> {
             let age = Age(decoder.varint()?);
             let meta = Arc::new(table(decoder)?);
             let range = shared_bounds(range(decoder)?, &meta);
-            Change::Add { level, run, age, table: TableUse { meta, range, live_bytes: decoder.varint()? } }
+            let (live_bytes, values) = (decoder.varint()?, ValueUses::default());
+            Change::Add { level, run, age, table: TableUse { meta, range, live_bytes, values } }
         }
         REMOVE => Change::Remove { level, run, table: TableId(decoder.varint()?) },
         _ => Change::Narrow {
@@ -428,6 +440,7 @@ fn change(kind: u8, decoder: &mut Decoder<'_>) -> Decoded<Change> {
             table: TableId(decoder.varint()?),
             range: range(decoder)?,
             live_bytes: decoder.varint()?,
+            values: ValueUses::default(),
         },
     })
 }
@@ -470,6 +483,7 @@ fn table(decoder: &mut Decoder<'_>) -> Decoded<TableMeta> {
         reader: Default::default(),
         oldest_tombstone: Default::default(),
         expiring: Default::default(),
+        values: Default::default(),
         statistics: Default::default(),
     };
     if !meta.bits_per_key.is_finite() || meta.bits_per_key < 0.0 {

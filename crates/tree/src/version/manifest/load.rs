@@ -9,6 +9,7 @@ use super::codec::{EditFault, decode_edit};
 use super::state::ManifestState;
 use super::{ManifestEdit, manifest_file_name};
 use crate::version::Result;
+use crate::version::ValueFiles;
 use crate::version::current::{CURRENT, read_current};
 use shamba_log::framing::header::HEADER_BYTES;
 use shamba_log::framing::{
@@ -115,13 +116,14 @@ pub fn read_edits(
     let file_bytes = window.file_bytes();
     let mut reader = FrameReader::new(window, number, header.birth);
     let mut edits = 0u64;
+    let mut files = ValueFiles::default();
     loop {
         let at = reader.offset();
         let (offset, detail) = match reader.next()? {
             FrameStep::Record(record) => {
                 match record.kind {
                     RecordKind::Data => {
-                        let edit = decode_edit(&record.payload).map_err(|fault| match fault {
+                        let edit = decode_edit(&record.payload, &mut files).map_err(|fault| match fault {
                             EditFault::Unsupported(detail) => FileError::unsupported(path, detail),
                             EditFault::Malformed(detail) => {
                                 FileError::corruption(path, record.offset, "manifest edit", detail)
@@ -155,19 +157,21 @@ pub fn read_edits(
     }
 }
 
-/// Checks that a directory without `CURRENT` holds no log and no table, only files that an
+/// Checks that a directory without `CURRENT` holds no log, table or value file, only files that an
 /// incomplete creation may leave.
 ///
 /// # Errors
-/// `Corruption` if there is a log or a table; a failed read.
+/// `Corruption` if there is one; a failed read.
 pub fn no_database_without_current(env: &Env, dir: &Path) -> Result<()> {
     let entries = match env.vfs.list(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(FileError::io(dir, "list", error)),
     };
-    let is_data =
-        |name: &str| name.strip_suffix(".log").or_else(|| name.strip_suffix(".sst")).is_some_and(is_number);
+    let is_data = |name: &str| {
+        let stem = [".log", ".sst", ".values"].into_iter().find_map(|suffix| name.strip_suffix(suffix));
+        stem.is_some_and(is_number)
+    };
     match entries.iter().find(|entry| !entry.is_dir && is_data(&entry.name)) {
         None => Ok(()),
         Some(entry) => {

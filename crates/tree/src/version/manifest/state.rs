@@ -4,6 +4,7 @@
 //! the single edit that creates the same state from an empty one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shamba_key::SeqNo;
 
@@ -134,6 +135,8 @@ impl ManifestState {
             if keyspace.flushed > SeqNo::ZERO {
                 edit.flushed.push((id, keyspace.flushed));
             }
+            let value_files = keyspace.version.value_totals().files();
+            edit.value_files.extend(value_files.map(|total| Arc::clone(&total.file)));
             let add = keyspace.version.tables().map(|(level, run, table)| Change::Add {
                 level,
                 run: run.id,

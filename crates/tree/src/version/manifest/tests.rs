@@ -5,6 +5,7 @@ mod edits;
 mod files;
 mod format;
 mod log_and_manifest;
+mod values;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_env::{Env, FileError, MemFs, append_all, read_file};
 use shamba_key::SeqNo;
-use shamba_table::{BirthId, TableId};
+use shamba_table::{BirthId, TableId, ValueFileId};
 
 use super::load::Loaded;
 use super::*;
-use crate::version::HistoryEntry;
 use crate::version::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
+use crate::version::{HistoryEntry, ValueFileMeta, ValueFiles, ValueUse, ValueUses};
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 
 pub(super) const DIR: &str = "/db";
@@ -47,9 +48,29 @@ pub(super) fn table(id: u64, lower: &str, upper: Option<&str>) -> TableUse {
         reader: Default::default(),
         oldest_tombstone: Default::default(),
         expiring: Default::default(),
+        values: Default::default(),
         statistics: Default::default(),
     };
-    TableUse { meta: Arc::new(meta), range: KeyRange { lower: smallest, upper }, live_bytes: 9_000 + id }
+    let range = KeyRange { lower: smallest, upper };
+    TableUse { meta: Arc::new(meta), range, live_bytes: 9_000 + id, values: Default::default() }
+}
+
+/// Value file 31 or 32 of [`life`].
+fn value_file(id: u64) -> Arc<ValueFileMeta> {
+    let birth = BirthId(id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    Arc::new(ValueFileMeta { id: ValueFileId(id), birth, file_bytes: 12_128, values: 50 })
+}
+
+fn value_uses(counts: &[(u64, u64, u64)]) -> ValueUses {
+    let of = |&(id, values, bytes): &(u64, u64, u64)| ValueUse { file: value_file(id), values, bytes };
+    ValueUses::sum(counts.iter().map(of))
+}
+
+/// A use of the whole table that refers to values.
+fn referring(table: TableUse, counts: &[(u64, u64, u64)]) -> TableUse {
+    let values = value_uses(counts);
+    table.meta.values.set(values.clone());
+    TableUse { values, ..table }
 }
 
 pub(super) fn add(level: u32, run: u64, table: TableUse) -> Change {
@@ -79,7 +100,8 @@ pub(super) fn life() -> Vec<ManifestEdit> {
                 (KeyspaceId(0), Some("aged".to_owned())),
                 (KeyspaceId(1), Some("temporary".to_owned())),
             ],
-            versions: vec![on(0, vec![add(0, 9, table(5, "a", Some("m")))])],
+            value_files: vec![value_file(31)],
+            versions: vec![on(0, vec![add(0, 9, referring(table(5, "a", Some("m")), &[(31, 12, 4_000)]))])],
             flushed: vec![(KeyspaceId(0), SeqNo(405))],
             first_log: Some(LogNo(4)),
             log_promise: Some((LogNo(2), 700)),
@@ -108,8 +130,9 @@ pub(super) fn life() -> Vec<ManifestEdit> {
                 },
             ],
             compaction_filters: vec![(KeyspaceId(0), None)],
+            value_files: vec![value_file(32)],
             versions: vec![
-                on(0, vec![add(0, 11, table(12, "b", None))]),
+                on(0, vec![add(0, 11, referring(table(12, "b", None), &[(31, 5, 900), (32, 20, 8_000)]))]),
                 on(1, vec![add(0, 13, table(14, "", Some("q"))), add(0, 13, table(15, "q", Some("r")))]),
             ],
             next_id: Some(16),
@@ -125,7 +148,7 @@ pub(super) fn life() -> Vec<ManifestEdit> {
             versions: vec![on(
                 0,
                 vec![
-                    add(1, 17, table(18, "a", Some("k"))),
+                    add(1, 17, referring(table(18, "a", Some("k")), &[(31, 17, 4_900)])),
                     Change::Remove { level: 0, run: RunId(9), table: TableId(5) },
                     Change::Narrow {
                         level: 0,
@@ -133,6 +156,7 @@ pub(super) fn life() -> Vec<ManifestEdit> {
                         table: TableId(12),
                         range: KeyRange { lower: Bytes::from_static(b"k"), upper: None },
                         live_bytes: 4_000,
+                        values: value_uses(&[(32, 20, 8_000)]),
                     },
                 ],
             )],

@@ -16,7 +16,7 @@ use crate::compaction::policy::{
     CompactionInput, CompactionJob, OutputRun, Reason, Target, slice_edit, slices,
 };
 use crate::compaction::schedule::{Claims, RunPlace};
-use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
+use crate::version::{Change, ConsumedValues, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 
 const KEYS: std::ops::Range<u8> = b'a'..b'u';
 
@@ -114,6 +114,7 @@ impl World {
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
                 expiring: Default::default(),
+                values: Default::default(),
                 statistics: Default::default(),
             };
             self.tables.insert(meta.id, table);
@@ -230,8 +231,9 @@ impl World {
         entries.retain(|key, entry| !entry.is_delete || below.iter().any(|range| range.contains(&[*key])));
         let outputs = self.write(entries, rng);
         let live = |table: &TableUse, _: &KeyRange| table.live_bytes;
+        let built = (outputs, &ConsumedValues::default());
         let edit =
-            slice_edit(KeyspaceId(0), &self.version, &running.job, slice, outputs, running.output, &live);
+            slice_edit(KeyspaceId(0), &self.version, &running.job, slice, built, running.output, &live);
         self.version = self.version.apply(&edit)?;
         self.running[at].installed += 1;
         let is_last = self.running[at].installed == running.slices.len();

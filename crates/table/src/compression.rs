@@ -102,6 +102,11 @@ impl Compressor {
         Ok(Self { kind, zstd, scratch: Vec::new() })
     }
 
+    /// Bytes in memory, without the codec's workspace.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.scratch.capacity()
+    }
+
     /// The bytes to store for `payload`, and their compression.
     pub(crate) fn compress<'a>(&'a mut self, payload: &'a [u8]) -> std::io::Result<(&'a [u8], Compression)> {
         let compressed = match (self.kind, &mut self.zstd) {

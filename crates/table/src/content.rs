@@ -81,7 +81,7 @@ fn entry_hash(key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) -> u128 {
 
 /// Key and trailer seed the hash of the value, so that bytes cannot move between the fields
 /// unnoticed.
-fn value_seed(key: &[u8], seq: SeqNo, kind: EntryKind) -> u64 {
+pub(crate) fn value_seed(key: &[u8], seq: SeqNo, kind: EntryKind) -> u64 {
     XxHash3_64::oneshot_with_seed(seq.0 << 8 | u64::from(kind.as_byte()), key)
 }
 

@@ -78,7 +78,9 @@ mod file;
 mod filter_section;
 mod format;
 mod index;
+mod output;
 mod summary;
+mod value_file;
 mod values;
 mod written;
 
@@ -131,6 +133,11 @@ pub use residency::{CacheUnit, CacheUnits, Residency};
 pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};
 pub use summary::TableSummary;
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
-pub use values::LargeValues;
-pub use writer::{TableWriter, UnsyncedTable, ValueSource, WriterOptions};
+pub use value_file::{
+    ChunkDescription, UnsyncedValueFile, VALUE_WRITER_BYTES, ValueFile, ValueFileDescription,
+    ValueFileOptions, ValueFileRef, ValueFileSummary, ValueFileWriter, ValueFileWriterOptions, WrittenValues,
+    describe_value_file,
+};
+pub use values::{LargeValues, ValueSource};
+pub use writer::{TableWriter, UnsyncedTable, WriterOptions};
 pub use written::WrittenBlocks;

@@ -14,11 +14,8 @@
 
 mod finish;
 mod large;
-mod output;
 
 pub use self::finish::UnsyncedTable;
-pub use self::large::ValueSource;
-use self::output::Output;
 
 use std::path::Path;
 
@@ -38,6 +35,7 @@ use crate::format::placement::Placement;
 use crate::format::{BLOCK_BYTES_ALLOWED, FEATURE_TAGGED_BLOCKS};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
+use crate::output::Output;
 use crate::range::RangeTombstone;
 use crate::summary::TableSummary;
 use crate::values::{ChunkCutter, LargeValues};
@@ -159,10 +157,9 @@ impl TableWriter {
         let path = dir.join(table_file_name(options.id));
         let compressor =
             Compressor::new(options.compression).map_err(|error| Error::io(&path, "compress", error))?;
-        let file = env.vfs.create(&path).map_err(|error| Error::io(&path, "create", error))?;
         let header =
             Header { required: FEATURE_TAGGED_BLOCKS, optional: 0, birth: options.birth, table: options.id };
-        let out = Output { file, path, birth: options.birth, gathered: header.encode(), written_bytes: 0 };
+        let out = Output::create(env, &path, options.birth, header.encode(), GATHER_BYTES)?;
         Ok(Self {
             env: env.clone(),
             options,
@@ -360,7 +357,7 @@ impl TableWriter {
     /// Approximate memory of the writer, for the ledger.
     pub fn memory_bytes(&self) -> u64 {
         let digests = self.digests.capacity() * size_of::<KeyDigest>();
-        let buffers = self.out.gathered.capacity()
+        let buffers = self.out.memory_bytes()
             + self.chunks.memory_bytes()
             + self.block.memory_bytes()
             + self.payload.capacity()

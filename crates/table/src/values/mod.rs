@@ -20,14 +20,17 @@
 //! To the layers above, a large value is the value of a put: the content digest is the same as for
 //! an inline value.
 //!
+//! Values in value files ([`crate::value_file`]) are stored in the same chunks.
+//!
 //! Not here: which entry refers to which chunks (the [writer](crate::writer) and the
 //! [reader](crate::reader)); values that stay in a log (the engine's).
 
 mod read;
 mod write;
 
-pub(crate) use self::read::{read, walk};
-pub(crate) use self::write::{ChunkCutter, seal};
+pub(crate) use self::read::{Chunk, READ_BYTES, decode, read, walk, walk_chunks};
+pub use self::write::ValueSource;
+pub(crate) use self::write::{ChunkCutter, seal, wrong_length};
 
 use std::ops::RangeInclusive;
 
@@ -121,7 +124,12 @@ impl ValueRef {
             value_bytes: u32::from_le_bytes([*v0, *v1, *v2, *v3]),
             chunk_bytes: u32::from_le_bytes([*c0, *c1, *c2, *c3]),
         };
-        let Self { offset, stored_bytes, value_bytes, chunk_bytes } = found;
+        found.check(data).map(|()| found)
+    }
+
+    /// Checks that the lengths are consistent and that the chunks lie in `data`.
+    pub(crate) fn check(self, data: Section) -> Result<(), String> {
+        let Self { offset, stored_bytes, value_bytes, chunk_bytes } = self;
         if !CHUNK_BYTES_ALLOWED.contains(&(chunk_bytes as usize)) {
             return Err(format!("chunks of {chunk_bytes} bytes"));
         }
@@ -137,7 +145,7 @@ impl ValueRef {
         if offset < data.offset || end.is_none_or(|end| end > data.end()) {
             return Err(format!("chunks of {stored_bytes} bytes at {offset} are beyond the data section"));
         }
-        Ok(found)
+        Ok(())
     }
 
     /// End of the chunks, exclusive. References are checked to lie in their section before they are

@@ -1,10 +1,20 @@
 //! Cutting a value into chunks while its pieces arrive.
 
 use super::{CHUNK_BYTES_MAX, LargeValues};
-use crate::Result;
 use crate::checksum::checksum;
 use crate::compression::Compression;
 use crate::id::BirthId;
+use crate::{Error, Result};
+
+/// A source of a value's pieces: calls the sink that it is given with each piece.
+pub type ValueSource<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
+
+/// The error of a source that returned `got_bytes` instead of `value_bytes`.
+pub(crate) fn wrong_length(got_bytes: u64, value_bytes: u64) -> Error {
+    Error::Invalid(format!(
+        "the source of a value returned {got_bytes} bytes or more, expected {value_bytes}"
+    ))
+}
 
 /// Appends to `out` the chunk whose stored piece is `stored` and whose offset in the file is
 /// `offset`.
@@ -34,6 +44,13 @@ impl ChunkCutter {
         Self { chunk_bytes: values.chunk_bytes, pending: Vec::new() }
     }
 
+    /// Allocates the buffer once, for a whole chunk: growing it could take twice that.
+    fn reserve(&mut self, bytes: usize) {
+        if self.pending.capacity() - self.pending.len() < bytes {
+            self.pending.reserve_exact(self.chunk_bytes - self.pending.len());
+        }
+    }
+
     /// Adds a part of a value; passes each full piece to `write`, without a copy if possible.
     pub(crate) fn push(
         &mut self,
@@ -46,12 +63,14 @@ impl ChunkCutter {
             if self.pending.is_empty() {
                 write(taken)?;
             } else {
+                self.reserve(taken.len());
                 self.pending.extend_from_slice(taken);
                 write(&self.pending)?;
                 self.pending.clear();
             }
         }
         debug_assert!(self.pending.len() + piece.len() < self.chunk_bytes, "a full chunk stays pending");
+        self.reserve(piece.len());
         self.pending.extend_from_slice(piece);
         Ok(())
     }

@@ -8,15 +8,11 @@
 
 use shamba_key::{EntryKind, Expiry, KeyDigest, SeqNo};
 
-use super::{Output, TableWriter};
+use super::TableWriter;
+use crate::Result;
 use crate::block::NewEntry;
-use crate::compression::Compressor;
 use crate::content::ContentDigest;
-use crate::values::{REFERENCE_BYTES, ValueRef, seal};
-use crate::{Error, Result};
-
-/// A source of a value's pieces: calls the sink that it is given with each piece.
-pub type ValueSource<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
+use crate::values::{REFERENCE_BYTES, ValueRef, ValueSource, wrong_length};
 
 impl TableWriter {
     /// [`Self::add`] for a put whose value comes in pieces from `source`, `value_bytes` in total; a
@@ -129,21 +125,4 @@ impl TableWriter {
         self.count(key, seq, kind, order);
         Ok(content)
     }
-}
-
-impl Output {
-    /// Appends a chunk of a large value.
-    fn chunk(&mut self, piece: &[u8], compressor: &mut Compressor) -> Result<()> {
-        let compressed = compressor.compress(piece);
-        let (stored, compression) = compressed.map_err(|error| Error::io(&self.path, "compress", error))?;
-        let offset = self.offset();
-        seal(&mut self.gathered, self.birth, offset, stored, compression);
-        self.spill()
-    }
-}
-
-fn wrong_length(got_bytes: u64, value_bytes: u64) -> Error {
-    Error::Invalid(format!(
-        "the source of a value returned {got_bytes} bytes or more, expected {value_bytes}"
-    ))
 }

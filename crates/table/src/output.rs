@@ -1,46 +1,78 @@
-//! The file of a table being written, and its write buffer.
+//! The file of a table or value file being written, and its write buffer.
 //!
-//! Not here: the content ([`super`]).
+//! Writes have one length, and each starts at a multiple of it, up to the last one.
+//!
+//! Not here: the content ([`crate::writer`], [`crate::value_file`]).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use shamba_env::{WriteFile, append_all};
+use shamba_env::{Env, WriteFile, append_all};
 
-use super::GATHER_BYTES;
 use crate::block::DataBlockBuilder;
 use crate::block::frame::{seal, seal_in_place};
-use crate::compression::Compression;
+use crate::compression::{Compression, Compressor};
 use crate::id::BirthId;
+use crate::values;
 use crate::{Error, Result};
 
 /// The file, and bytes not yet written to it.
-pub(super) struct Output {
-    pub(super) file: Box<dyn WriteFile>,
-    pub(super) path: PathBuf,
-    pub(super) birth: BirthId,
-    pub(super) gathered: Vec<u8>,
-    pub(super) written_bytes: u64,
+pub(crate) struct Output {
+    file: Box<dyn WriteFile>,
+    pub(crate) path: PathBuf,
+    birth: BirthId,
+    gathered: Vec<u8>,
+    written_bytes: u64,
+    /// Length of a write call.
+    write_bytes: usize,
 }
 
 impl Output {
-    pub(super) fn offset(&self) -> u64 {
+    /// Creates the file at `path` with the birth id `birth`, which begins with `header`. It is
+    /// written in pieces of `write_bytes`.
+    pub(crate) fn create(
+        env: &Env,
+        path: &Path,
+        birth: BirthId,
+        header: Vec<u8>,
+        write_bytes: usize,
+    ) -> Result<Self> {
+        assert!(write_bytes > 0, "writes of no bytes");
+        let file = env.vfs.create(path).map_err(|error| Error::io(path, "create", error))?;
+        Ok(Self { file, path: path.to_path_buf(), birth, gathered: header, written_bytes: 0, write_bytes })
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.gathered.capacity()
+    }
+
+    /// Appends a chunk of a value.
+    pub(crate) fn chunk(&mut self, piece: &[u8], compressor: &mut Compressor) -> Result<()> {
+        let compressed = compressor.compress(piece);
+        let (stored, compression) = compressed.map_err(|error| Error::io(&self.path, "compress", error))?;
+        let offset = self.offset();
+        values::seal(&mut self.gathered, self.birth, offset, stored, compression);
+        self.spill()
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
         self.written_bytes + self.gathered.len() as u64
     }
 
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.gathered.extend_from_slice(bytes);
         self.spill()
     }
 
     /// Appends zeros up to `offset`: less than a page of them.
-    pub(super) fn pad_to(&mut self, offset: u64) {
+    pub(crate) fn pad_to(&mut self, offset: u64) {
         let zeros = offset.saturating_sub(self.offset());
         assert!(offset >= self.offset(), "padding up to {offset}, but the file has {} bytes", self.offset());
         self.gathered.resize(self.gathered.len() + zeros as usize, 0);
     }
 
     /// Appends the frame of an uncompressed data block, building it in place.
-    pub(super) fn frame_of(&mut self, block: &mut DataBlockBuilder) -> Result<(u64, u32)> {
+    pub(crate) fn frame_of(&mut self, block: &mut DataBlockBuilder) -> Result<(u64, u32)> {
         let (offset, start) = (self.offset(), self.gathered.len());
         block.finish_into(&mut self.gathered);
         seal_in_place(&mut self.gathered, start, self.birth, offset, Compression::None);
@@ -48,7 +80,7 @@ impl Output {
     }
 
     /// Appends a frame; returns its offset and length.
-    pub(super) fn frame(&mut self, stored: &[u8], compression: Compression) -> Result<(u64, u32)> {
+    pub(crate) fn frame(&mut self, stored: &[u8], compression: Compression) -> Result<(u64, u32)> {
         let (offset, start) = (self.offset(), self.gathered.len());
         seal(&mut self.gathered, self.birth, offset, stored, compression);
         self.framed(offset, start)
@@ -70,10 +102,10 @@ impl Output {
     }
 
     /// Writes the complete pieces of the buffer to the file.
-    pub(super) fn spill(&mut self) -> Result<()> {
-        let whole = self.gathered.len() / GATHER_BYTES * GATHER_BYTES;
+    fn spill(&mut self) -> Result<()> {
+        let whole = self.gathered.len() / self.write_bytes * self.write_bytes;
         debug_assert_eq!(
-            self.written_bytes % GATHER_BYTES as u64,
+            self.written_bytes % self.write_bytes as u64,
             0,
             "a write does not start at a multiple of its length"
         );
@@ -90,7 +122,7 @@ impl Output {
         Ok(())
     }
 
-    pub(super) fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.write(self.gathered.len())?;
         self.file.sync_all().map_err(|error| Error::io(&self.path, "sync", error))
     }

@@ -134,9 +134,9 @@ pub use salvage::{Gap, Salvage, SalvageWalk, SalvagedEntry, survey_damage};
 pub use summary::TableSummary;
 pub use value::{COPY_UP_TO_BYTES, INLINE_BYTES, Value};
 pub use value_file::{
-    ChunkDescription, UnsyncedValueFile, VALUE_WRITER_BYTES, ValueFile, ValueFileDescription,
-    ValueFileOptions, ValueFileRef, ValueFileSummary, ValueFileWriter, ValueFileWriterOptions, WrittenValues,
-    describe_value_file,
+    ChunkDescription, UnsyncedValueFile, VALUE_FILE_FIXED_BYTES, VALUE_WRITER_BYTES, ValueFile,
+    ValueFileDescription, ValueFileOptions, ValueFileRef, ValueFileSummary, ValueFileWriter,
+    ValueFileWriterOptions, WrittenValues, describe_value_file,
 };
 pub use values::{LargeValues, ValueSource};
 pub use writer::{TableWriter, UnsyncedTable, WriterOptions};

@@ -32,7 +32,7 @@ pub(crate) const HEADER_BYTES: usize = 64;
 /// Length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
 /// Bytes that every value file has besides its chunks.
-pub(super) const FIXED_BYTES: u64 = (HEADER_BYTES + FOOTER_BYTES) as u64;
+pub const FIXED_BYTES: u64 = (HEADER_BYTES + FOOTER_BYTES) as u64;
 /// The version that this build writes, and the only one that it reads.
 pub(super) const VERSION: u32 = 1;
 

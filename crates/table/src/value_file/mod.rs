@@ -25,6 +25,7 @@ mod write;
 
 pub use self::check::WrittenValues;
 pub use self::describe::{ChunkDescription, ValueFileDescription, describe_value_file};
+pub use self::format::FIXED_BYTES as VALUE_FILE_FIXED_BYTES;
 pub use self::read::{ValueFile, ValueFileOptions};
 pub use self::write::{
     UnsyncedValueFile, VALUE_WRITER_BYTES, ValueFileSummary, ValueFileWriter, ValueFileWriterOptions,

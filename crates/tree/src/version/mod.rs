@@ -24,7 +24,8 @@ pub use run::Run;
 pub use slot::OpenTables;
 pub use tombstone_time::TombstoneTime;
 pub use values::{
-    ConsumedValues, TableValues, ValueFileMeta, ValueFiles, ValueTotal, ValueTotals, ValueUse, ValueUses,
+    ConsumedValues, TableValues, ValueFileMeta, ValueFileSlot, ValueFiles, ValueTotal, ValueTotals, ValueUse,
+    ValueUses,
 };
 pub use version::Version;
 

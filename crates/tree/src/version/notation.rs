@@ -171,6 +171,7 @@ fn add_value_files(files: &mut ValueFiles, text: &str) -> Result<(), String> {
             birth: BirthId(0),
             file_bytes: number(file_bytes, "bytes")?,
             values: number(values.strip_prefix("n=").ok_or_else(wrong)?, "n")?,
+            file: Default::default(),
         })?;
     }
     Ok(())

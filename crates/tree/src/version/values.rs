@@ -17,10 +17,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use shamba_key::RunId;
-use shamba_table::{BirthId, TableId, ValueFileId};
+use shamba_table::{BirthId, TableId, VALUE_FILE_FIXED_BYTES, ValueFile, ValueFileId};
 
-/// Bytes of a value file's header and footer.
-const FIXED_BYTES: u64 = 128;
 /// The reference counts of a list, and the allocator's overhead for it.
 const LIST_BYTES: usize = 64;
 
@@ -35,12 +33,37 @@ pub struct ValueFileMeta {
     pub file_bytes: u64,
     /// Number of values in the file.
     pub values: u64,
+    /// The open file. Trees without files (tests, simulation) have none.
+    pub file: ValueFileSlot,
+}
+
+/// An open value file; set once.
+#[derive(Default)]
+pub struct ValueFileSlot(OnceLock<Arc<ValueFile>>);
+
+impl ValueFileSlot {
+    /// The file, if it is open.
+    #[inline]
+    pub fn get(&self) -> Option<&Arc<ValueFile>> {
+        self.0.get()
+    }
+
+    /// Keeps the file open from now on. A second call has no effect.
+    pub fn set(&self, file: Arc<ValueFile>) {
+        _ = self.0.set(file);
+    }
+}
+
+impl fmt::Debug for ValueFileSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueFileSlot").field("is_open", &self.0.get().is_some()).finish_non_exhaustive()
+    }
 }
 
 impl ValueFileMeta {
     /// Bytes of the stored values: those of the file without its header and footer.
     pub fn stored_bytes(&self) -> u64 {
-        self.file_bytes.saturating_sub(FIXED_BYTES)
+        self.file_bytes.saturating_sub(VALUE_FILE_FIXED_BYTES)
     }
 }
 
@@ -330,7 +353,14 @@ mod tests {
     use super::*;
 
     fn file(id: u64) -> Arc<ValueFileMeta> {
-        Arc::new(ValueFileMeta { id: ValueFileId(id), birth: BirthId(id), file_bytes: 1128, values: 10 })
+        let file = Default::default();
+        Arc::new(ValueFileMeta {
+            id: ValueFileId(id),
+            birth: BirthId(id),
+            file_bytes: 1128,
+            values: 10,
+            file,
+        })
     }
 
     fn uses(counts: &[(u64, u64, u64)]) -> ValueUses {

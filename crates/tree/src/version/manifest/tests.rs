@@ -58,7 +58,8 @@ pub(super) fn table(id: u64, lower: &str, upper: Option<&str>) -> TableUse {
 /// Value file 31 or 32 of [`life`].
 fn value_file(id: u64) -> Arc<ValueFileMeta> {
     let birth = BirthId(id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    Arc::new(ValueFileMeta { id: ValueFileId(id), birth, file_bytes: 12_128, values: 50 })
+    let (id, file) = (ValueFileId(id), Default::default());
+    Arc::new(ValueFileMeta { id, birth, file_bytes: 12_128, values: 50, file })
 }
 
 fn value_uses(counts: &[(u64, u64, u64)]) -> ValueUses {

@@ -176,6 +176,7 @@ fn file(decoder: &mut Decoder<'_>) -> Decoded<ValueFileMeta> {
         birth: BirthId(decoder.u64()?),
         file_bytes: decoder.varint()?,
         values: decoder.varint()?,
+        file: Default::default(),
     };
     if meta.values == 0 || meta.values > meta.stored_bytes() {
         return Err(format!(

@@ -25,8 +25,8 @@ fn reread(state: &ManifestState) -> Version {
 /// As `docs/formats/manifest.md` has it.
 #[test]
 fn a_value_file_and_the_references_to_it() {
-    let id = ValueFileId(31);
-    let file = ValueFileMeta { id, birth: BirthId(0x0807_0605_0403_0201), file_bytes: 12_128, values: 50 };
+    let (id, birth, file) = (ValueFileId(31), BirthId(0x0807_0605_0403_0201), Default::default());
+    let file = ValueFileMeta { id, birth, file_bytes: 12_128, values: 50, file };
     let only = ManifestEdit { value_files: vec![Arc::new(file)], ..ManifestEdit::default() };
     assert_eq!(encode_edit(&only), b"\x8e\x0c\x1f\x01\x02\x03\x04\x05\x06\x07\x08\xe0\x5e\x32");
     let table = referring(table(5, "a", Some("m")), &[(31, 12, 4_000)]);

@@ -26,6 +26,7 @@ use crate::range::RangeTombstone;
 use crate::reader::{ListedBlock, load};
 use crate::residency::Residency;
 use crate::summary::TableSummary;
+use crate::value_uses::TableValueUse;
 use crate::{Error, Result};
 
 /// Maximum number of printed bytes of a key: a screen's width.
@@ -103,7 +104,7 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
     let loaded = load(file, birth, Residency::Budgeted, &Arc::new(Ledger::new()))?;
     let mut blocks = Vec::with_capacity(loaded.index.len());
     let (mut large_values, mut large_value_bytes, mut operands) = (0, 0, 0);
-    let has_counted = loaded.has_values() || loaded.has_operands();
+    let has_counted = loaded.has_values() || loaded.has_operands() || loaded.has_value_files();
     for number in 0..loaded.index.partitions() {
         let partition = loaded.partition(number)?;
         for ListedBlock { handle, .. } in loaded.blocks_of(number, &partition) {
@@ -119,7 +120,9 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
             for place in (0..block.len()).take_while(|_| has_counted) {
                 let entry = block.entry(place, &mut key).map_err(damaged)?;
                 operands += u64::from(entry.kind == EntryKind::Merge);
-                if entry.kind.is_large() {
+                if entry.kind.in_value_file() {
+                    loaded.file_ref(entry.kind.location(entry.value))?;
+                } else if entry.kind.is_large() {
                     let reference = loaded.value_ref(entry.kind.location(entry.value))?;
                     large_values += 1;
                     large_value_bytes += u64::from(reference.stored_bytes);
@@ -237,6 +240,10 @@ impl TableDescription {
         if self.large_values > 0 {
             let text = format!("{} in {} bytes of chunks", self.large_values, self.large_value_bytes);
             properties.push(("large values", text));
+        }
+        for TableValueUse { file, birth, values, bytes } in summary.value_uses.iter() {
+            properties
+                .push(("value file", format!("{file}: {values} values of {bytes} bytes, birth {birth}")));
         }
         if let Some(expiring) = summary.expiring {
             let (count, first, last) = (expiring.count, expiring.first().0, expiring.last().0);

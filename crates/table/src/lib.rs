@@ -39,7 +39,7 @@
 //! let (filter, index) = (Residency::Pinned, Residency::Pinned);
 //! let options =
 //!     ReaderOptions { id, birth, digest, cache, ledger, files, direct_io: false, filter, index,
-//!         units: CacheUnits::default(), keeps_blocks: true, bounds: None };
+//!         units: CacheUnits::default(), keeps_blocks: true, bounds: None, values: Vec::new() };
 //! let table = TableReader::open(&env, Path::new("/"), options)?;
 //! let (digest, mut cost) = (digest.digest(b"apple"), ReadCounters::default());
 //! let found = table.get(b"apple", SeqNo::MAX, digest, ValueMode::Copy, &mut cost)?;
@@ -72,8 +72,10 @@ mod files;
 mod fragments;
 mod range;
 mod value;
+mod value_uses;
 
 // Sections of a file.
+mod entry_iter;
 mod file;
 mod filter_section;
 mod format;
@@ -106,7 +108,8 @@ pub use content::{ContentDigest, StreamedEntry};
 
 pub use copies::{Copies, CopyEnd, CopyLimits, Ends};
 pub use describe::{BlockDescription, TableDescription, describe};
-pub use entry::{Entry, EntryIter, EntryView};
+pub use entry::{Entry, EntryView};
+pub use entry_iter::EntryIter;
 pub use expiring::ExpiringEntries;
 pub use shamba_env::FileError as Error;
 pub use shamba_key::internal_cmp;
@@ -138,6 +141,7 @@ pub use value_file::{
     ValueFileDescription, ValueFileOptions, ValueFileRef, ValueFileSummary, ValueFileWriter,
     ValueFileWriterOptions, WrittenValues, describe_value_file,
 };
+pub use value_uses::TableValueUse;
 pub use values::{LargeValues, ValueSource};
 pub use writer::{TableWriter, UnsyncedTable, WriterOptions};
 pub use written::WrittenBlocks;

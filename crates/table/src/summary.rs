@@ -1,6 +1,8 @@
 //! Metadata of a finished table: the writer passes it to the manifest, and a reader reconstructs it
 //! from the file.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use shamba_key::SeqNo;
 
@@ -8,6 +10,7 @@ use crate::content::ContentDigest;
 use crate::expiring::ExpiringEntries;
 use crate::format::properties::Properties;
 use crate::id::{BirthId, TableId};
+use crate::value_uses::TableValueUse;
 
 /// Metadata of a finished table, for the manifest.
 #[derive(Clone, PartialEq, Debug)]
@@ -46,6 +49,8 @@ pub struct TableSummary {
     pub oldest_tombstone_ms: Option<u64>,
     /// The entries that expire, if there are any.
     pub expiring: Option<ExpiringEntries>,
+    /// References to value files, in ascending order of the files.
+    pub value_uses: Arc<[TableValueUse]>,
 }
 
 impl TableSummary {
@@ -67,6 +72,7 @@ impl TableSummary {
             bits_per_key: properties.bits_per_key,
             oldest_tombstone_ms: properties.oldest_tombstone_ms,
             expiring: properties.expiring,
+            value_uses: Arc::clone(&properties.value_files),
         }
     }
 }

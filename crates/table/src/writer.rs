@@ -9,13 +9,15 @@
 //!
 //! A writer that is dropped unfinished, or whose `finish` fails, tries to remove its file.
 //!
-//! Not here: large values ([`large`]); the choice of entries (the engine's flush and compaction);
+//! Not here: large values ([`large`]) and references to value files ([`reference`]); the choice of entries (the engine's flush and compaction);
 //! the layout ([`crate::format`]).
 
 mod finish;
 mod large;
+mod reference;
 
 pub use self::finish::UnsyncedTable;
+use self::reference::ValueUses;
 
 use std::path::Path;
 
@@ -122,6 +124,8 @@ pub struct TableWriter {
     chunks: ChunkCutter,
     has_values: bool,
     has_operands: bool,
+    /// References to value files.
+    value_uses: ValueUses,
     expiring: ExpiryTimes,
     /// Whether chunks were written without an entry that refers to them.
     is_torn: bool,
@@ -190,6 +194,7 @@ impl TableWriter {
             chunks: ChunkCutter::new(options.large_values),
             has_values: false,
             has_operands: false,
+            value_uses: ValueUses::default(),
             expiring: ExpiryTimes::default(),
             is_torn: false,
             origin: None,
@@ -228,6 +233,26 @@ impl TableWriter {
             return self.add_large((key, seq, expiry), digest, value.len() as u64, &mut |sink| sink(value));
         }
         let order = self.check_entry(key, seq, kind, value.len() as u64)?;
+        self.push_entry(key, digest, seq, kind, value, order)?;
+        let content = ContentDigest::of(key, seq, kind, value);
+        self.content.merge(content);
+        self.raw_value_bytes += value.len() as u64;
+        self.expiring.add(kind, value, (key.len() + value.len()) as u64);
+        self.count(key, seq, kind, order);
+        Ok(content)
+    }
+
+    /// Adds a checked entry to the open block, or to a new one if it does not fit.
+    #[inline]
+    fn push_entry(
+        &mut self,
+        key: &[u8],
+        digest: Option<KeyDigest>,
+        seq: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+        order: Order,
+    ) -> Result<()> {
         let tag = self.hash(key, digest, order).block_tag();
         let entry = NewEntry { key, shared_bytes: order.shared_bytes, seq, kind, value, tag };
         if !self.block.push(&entry, self.payload_limit_bytes()) {
@@ -235,12 +260,7 @@ impl TableWriter {
             self.block.push(&entry, 0);
             assert_eq!(self.block.len(), 1, "an entry does not fit into an empty block");
         }
-        let content = ContentDigest::of(key, seq, kind, value);
-        self.content.merge(content);
-        self.raw_value_bytes += value.len() as u64;
-        self.expiring.add(kind, value, (key.len() + value.len()) as u64);
-        self.count(key, seq, kind, order);
-        Ok(content)
+        Ok(())
     }
 
     /// Records the table's keyspace in its properties.
@@ -361,7 +381,8 @@ impl TableWriter {
             + self.chunks.memory_bytes()
             + self.block.memory_bytes()
             + self.payload.capacity()
-            + self.index.bytes();
+            + self.index.bytes()
+            + self.value_uses.memory_bytes();
         (digests + buffers + self.tombstones.capacity() * size_of::<RangeTombstone>()) as u64
     }
 

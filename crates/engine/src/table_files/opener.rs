@@ -89,6 +89,7 @@ impl Opener {
             units: CacheUnits::default(),
             keeps_blocks: false,
             bounds: Some(bounds),
+            values: Vec::new(),
         }
     }
 }

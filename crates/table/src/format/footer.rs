@@ -41,8 +41,8 @@ const _: () = assert!(SectionKind::ALL.len() <= PLACES);
 pub(crate) struct Footer {
     pub(crate) sections: Vec<Section>,
     pub(crate) digest: DigestFn,
-    /// Required features of the file: [`super::FEATURE_VALUES`], [`super::FEATURE_OPERANDS`]
-    /// and [`super::FEATURE_EXPIRY`].
+    /// Required features of the file: [`super::FEATURE_VALUES`], [`super::FEATURE_OPERANDS`],
+    /// [`super::FEATURE_EXPIRY`] and [`super::FEATURE_VALUE_FILES`].
     pub(crate) required: u64,
 }
 

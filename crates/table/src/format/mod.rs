@@ -54,8 +54,12 @@ pub(crate) const FEATURE_OPERANDS: u64 = 2;
 ///
 /// [`EntryKind::has_expiry`]: shamba_key::EntryKind::has_expiry
 pub(crate) const FEATURE_EXPIRY: u64 = 4;
+/// A required feature in the footer: entries refer to value files ([`crate::value_file`]), which
+/// the properties name.
+pub(crate) const FEATURE_VALUE_FILES: u64 = 8;
 /// Required feature bits in the footer that this build knows.
-pub(crate) const REQUIRED_KNOWN_AT_END: u64 = FEATURE_VALUES | FEATURE_OPERANDS | FEATURE_EXPIRY;
+pub(crate) const REQUIRED_KNOWN_AT_END: u64 =
+    FEATURE_VALUES | FEATURE_OPERANDS | FEATURE_EXPIRY | FEATURE_VALUE_FILES;
 
 /// The kinds of sections. The byte values are stored in files: never reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

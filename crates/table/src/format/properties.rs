@@ -4,10 +4,12 @@
 //! ignores unknown names and requires those below. `upper` is absent when a range tombstone has no
 //! end, `oldest_tombstone` when there is no tombstone or its time is not known (older tables),
 //! `expiring`, `expiring_bytes` and `expiry_times` when no entry expires, `prefix_extractor` and
-//! `filter_prefixes` when the filter holds no prefixes. An extractor that this build does not know
+//! `filter_prefixes` when the filter holds no prefixes, `value_files` when no entry refers to a
+//! value file. An extractor that this build does not know
 //! is as none: nothing asks the filter for prefixes then.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, Expiry, Prefix, SeqNo};
@@ -17,9 +19,11 @@ use crate::block::{Block, BlockBuilder};
 use crate::compression::Compression;
 use crate::content::ContentDigest;
 use crate::expiring::{ExpiringEntries, PARTS};
+use crate::value_uses::{TableValueUse, decode_uses};
 
 const PREFIX_EXTRACTOR: &str = "prefix_extractor";
 const FILTER_PREFIXES: &str = "filter_prefixes";
+const VALUE_FILES: &str = "value_files";
 
 /// The properties of a table.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,6 +49,8 @@ pub(crate) struct Properties {
     pub(crate) compression: Compression,
     pub(crate) oldest_tombstone_ms: Option<u64>,
     pub(crate) expiring: Option<ExpiringEntries>,
+    /// References to value files, in ascending order of the files.
+    pub(crate) value_files: Arc<[TableValueUse]>,
 }
 
 impl Properties {
@@ -80,6 +86,9 @@ impl Properties {
             named.insert("expiring", count.to_le_bytes().to_vec());
             named.insert("expiring_bytes", bytes.to_le_bytes().to_vec());
             named.insert("expiry_times", bounds.iter().flat_map(|bound| bound.0.to_le_bytes()).collect());
+        }
+        if !self.value_files.is_empty() {
+            named.insert(VALUE_FILES, self.value_files.iter().flat_map(TableValueUse::encode).collect());
         }
         if let Some(prefix) = self.prefix {
             named.insert(PREFIX_EXTRACTOR, prefix.to_string().into_bytes());
@@ -149,6 +158,7 @@ impl Properties {
                     Some(ExpiringEntries { count, bytes, of_bytes, bounds })
                 }
             },
+            value_files: decode_uses(raw(VALUE_FILES).unwrap_or_default())?,
         };
         properties.check()?;
         Ok(properties)
@@ -181,6 +191,10 @@ impl Properties {
         }
         if let Some(expiring) = &self.expiring {
             expiring.check(self.entries - self.deletes)?;
+        }
+        let values = self.value_files.iter().try_fold(0u64, |sum, one| sum.checked_add(one.values));
+        if values.is_none_or(|values| values > self.entries - self.deletes) {
+            return Err(format!("more references to value files than the {} entries", self.entries));
         }
         if self.upper.as_ref().is_some_and(|upper| *upper <= self.smallest) {
             return Err("the upper bound is not above the smallest key".to_owned());

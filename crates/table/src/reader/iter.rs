@@ -24,9 +24,11 @@ use crate::block::EntryCursor;
 use crate::cache::PinnedBlock;
 use crate::copies::{Copies, CopyEnd, CopyLimits};
 use crate::counters::ReadCounters;
-use crate::entry::{EntryIter, EntryView};
+use crate::entry::EntryView;
+use crate::entry_iter::EntryIter;
 use crate::index::{BlockNo, Handle};
 use crate::ledger::Charge;
+use crate::value_file::{ValueFile, ValueFileRef};
 use crate::{Error, Result};
 
 /// Memory of an iterator's position.
@@ -399,7 +401,7 @@ impl EntryIter for TableIter {
     fn value_bytes_len(&self) -> Result<u64> {
         let (kind, value) = (self.kind(), self.value());
         match kind.is_large() {
-            true => self.table.large_value_bytes(kind.location(value)),
+            true => self.table.large_value_bytes(kind, value),
             false => Ok(value.len() as u64),
         }
     }
@@ -407,9 +409,13 @@ impl EntryIter for TableIter {
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (kind, value) = (self.kind(), self.value());
         if kind.is_large() {
-            self.table.read_large_into(kind.location(value), &mut ReadCounters::default(), sink)
+            self.table.read_large_into(kind, value, &mut ReadCounters::default(), sink)
         } else {
             sink(value)
         }
+    }
+
+    fn separated(&self) -> Result<Option<(&Arc<ValueFile>, ValueFileRef)>> {
+        self.table.separated(self.kind(), self.value())
     }
 }

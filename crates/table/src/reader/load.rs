@@ -12,12 +12,15 @@ use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
 use crate::format::header::{self, Header};
 use crate::format::properties::Properties;
-use crate::format::{FEATURE_EXPIRY, FEATURE_OPERANDS, FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
+use crate::format::{
+    FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FOOTER_BYTES, HEADER_BYTES, Section, SectionKind,
+};
 use crate::id::BirthId;
 use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::range::{self, RangeTombstone};
 use crate::residency::Residency;
+use crate::value_file::ValueFile;
 use crate::{Error, Result};
 
 /// Name of the properties in errors.
@@ -39,6 +42,9 @@ pub(crate) struct Loaded {
     /// `None`: the table has no filter, or its geometry is damaged.
     pub(crate) filter: Option<StoredFilter>,
     pub(crate) filter_damage: Option<Error>,
+    /// The value files that the properties name, in their order; empty if the table was opened
+    /// without them.
+    pub(crate) value_files: Vec<Arc<ValueFile>>,
 }
 
 impl Loaded {
@@ -75,7 +81,8 @@ pub(crate) fn load(
         },
         None => (None, None),
     };
-    Ok(Loaded { file, header, footer, properties, index, tombstones, filter, filter_damage })
+    let value_files = Vec::new();
+    Ok(Loaded { file, header, footer, properties, index, tombstones, filter, filter_damage, value_files })
 }
 
 pub(crate) fn load_header(file: &TableFile, birth: Option<BirthId>) -> Result<Header> {
@@ -107,6 +114,11 @@ pub(crate) fn load_properties(file: &TableFile, footer: &Footer) -> Result<Prope
     let properties =
         Properties::decode(payload).map_err(|detail| file.damaged(section.offset, PROPERTIES, detail))?;
     check_is_readable(file, &properties)?;
+    // One without the other would let a reader that does not know references open the table.
+    if properties.value_files.is_empty() != (footer.required & FEATURE_VALUE_FILES == 0) {
+        let detail = "property value_files and its required feature differ";
+        return Err(file.damaged(section.offset, PROPERTIES, detail));
+    }
     Ok(properties)
 }
 

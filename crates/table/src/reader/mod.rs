@@ -16,7 +16,7 @@
 //! | a point lookup ([`lookup`]) | `TableLookup` | [`Blocks`] |
 //! | iteration ([`iter`]), its index ([`walked`]) and read-ahead ([`ahead`]) | [`TableIter`] | a reader |
 //! | sizes of key ranges ([`extent`]) | `Extent` | loaded, summary |
-//! | large values ([`large`]) | [`Loaded`] | loaded |
+//! | values outside the blocks ([`values`]) | [`Loaded`] | loaded |
 //! | the full check ([`verify`]), the check after writing ([`written`]) | `Check` | loaded, filter |
 //!
 //! The methods of [`TableReader`] forward to them ([`reads`], [`residency`]).
@@ -26,9 +26,9 @@
 // The parts: what was loaded, the cache, the filter.
 mod cached;
 mod filter;
-mod large;
 pub(crate) mod load;
 mod resident;
+mod values;
 
 // Index partitions and data blocks.
 mod blocks;
@@ -80,6 +80,8 @@ use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::range::RangeTombstone;
 use crate::residency::{CacheUnit, CacheUnits, Residency};
 use crate::summary::TableSummary;
+use crate::value_file::ValueFile;
+use crate::value_uses::TableValueUse;
 
 /// Bytes of an open table without filter, index and keys: the reader, its path, its entries in the
 /// list of open files and in the cache, and the allocator's overhead of a dozen allocations.
@@ -113,6 +115,9 @@ pub struct ReaderOptions {
     /// The first key and the exclusive upper bound, if the caller already has them in memory: the
     /// table then shares them instead of keeping copies. Ignored if they differ from the file's.
     pub bounds: Option<(Bytes, Option<Bytes>)>,
+    /// The value files that the table refers to, in any order; others are ignored. Empty for a tool
+    /// that reads no values: references are then only decoded.
+    pub values: Vec<Arc<ValueFile>>,
 }
 
 /// An open table.
@@ -136,7 +141,8 @@ impl TableReader {
     /// # Errors
     /// `Io` when the file is missing or cannot be read; `Unsupported` for a newer version or
     /// unknown required feature; `Corruption` for damage to anything but filter slices, for another
-    /// birth id than expected, and for another digest.
+    /// birth id than expected, for another digest, and for value files that are not those of the
+    /// table.
     pub fn open(env: &Env, dir: &Path, options: ReaderOptions) -> Result<Arc<Self>> {
         let path = dir.join(table_file_name(options.id));
         let file = TableFile::open(&env.vfs, &path, options.direct_io, &options.files)?;
@@ -156,6 +162,7 @@ impl TableReader {
                 ),
             ));
         }
+        loaded.take_value_files(options.values)?;
         let summary = TableSummary::of(options.id, options.birth, loaded.file.bytes, &loaded.properties);
         let client = CacheClient::new(options.cache, Arc::clone(&env.clock), Arc::clone(&options.ledger));
         let filter = loaded.filter.map(|stored| {
@@ -175,7 +182,12 @@ impl TableReader {
             charge(LedgerPart::Indexes, loaded.index.base_bytes()),
             charge(
                 LedgerPart::TableMeta,
-                OPEN_BYTES + loaded.properties.bounds_bytes() + tombstone_bytes + filter_bytes,
+                OPEN_BYTES
+                    + loaded.properties.bounds_bytes()
+                    + tombstone_bytes
+                    + filter_bytes
+                    + size_of::<TableValueUse>() * loaded.properties.value_files.len()
+                    + size_of::<Arc<ValueFile>>() * loaded.value_files.len(),
             ),
         ];
         let index_unit =

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shamba_key::{KeyDigest, SeqNo};
+use shamba_key::{EntryKind, KeyDigest, SeqNo};
 
 use super::blocks::LoadedBlock;
 use super::extent::Extent;
@@ -15,6 +15,7 @@ use super::{AHEAD_BYTES, TableIter, TableReader, Walk, written};
 use crate::counters::ReadCounters;
 use crate::entry::Entry;
 use crate::index::Located;
+use crate::value_file::{ValueFile, ValueFileRef};
 use crate::written::WrittenBlocks;
 use crate::{Error, Result};
 
@@ -127,35 +128,51 @@ impl TableReader {
         TableIter::new(Arc::clone(self), walk)
     }
 
-    /// Length of the large value that `reference`, the value of an entry of this table, refers to.
+    /// The value file in which the value of an entry of this table, of this kind and payload, is
+    /// stored, and the reference to it; `None` if it is not in a value file.
+    ///
+    /// # Errors
+    /// `Corruption` if the reference is invalid; `Invalid` if the table was opened without its
+    /// value files.
+    pub fn separated(
+        &self,
+        kind: EntryKind,
+        payload: &[u8],
+    ) -> Result<Option<(&Arc<ValueFile>, ValueFileRef)>> {
+        self.loaded.separated(kind, payload)
+    }
+
+    /// Length of the value that a large entry of this table, of this kind and payload, refers to.
     ///
     /// # Errors
     /// `Corruption` if the reference is invalid.
-    pub fn large_value_bytes(&self, reference: &[u8]) -> Result<u64> {
-        self.loaded.large_value_bytes(reference)
+    pub fn large_value_bytes(&self, kind: EntryKind, payload: &[u8]) -> Result<u64> {
+        self.loaded.large_value_bytes(kind, payload)
     }
 
-    /// Passes the large value that `reference`, the value of an entry of this table, refers to, to
+    /// Passes the value that a large entry of this table, of this kind and payload, refers to, to
     /// `sink` in pieces.
     ///
     /// # Errors
     /// `Io` or `Corruption` from reading, or the error of `sink`; `sink` then got only a part of
-    /// the value.
+    /// the value. `Invalid` if the table was opened without its value files.
     pub fn read_large_into(
         &self,
-        reference: &[u8],
+        kind: EntryKind,
+        payload: &[u8],
         io: &mut ReadCounters,
         sink: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        self.loaded.read_large_into(reference, io, sink)
+        self.loaded.read_large_into(kind, payload, io, sink)
     }
 
-    /// The large value that `reference`, the value of an entry of this table, refers to.
+    /// The value that a large entry of this table, of this kind and payload, refers to.
     ///
     /// # Errors
-    /// `Io` or `Corruption` from reading.
-    pub fn read_large(&self, reference: &[u8], io: &mut ReadCounters) -> Result<Vec<u8>> {
-        self.loaded.read_large(reference, io)
+    /// `Io` or `Corruption` from reading; `Invalid` if the table was opened without its value
+    /// files.
+    pub fn read_large(&self, kind: EntryKind, payload: &[u8], io: &mut ReadCounters) -> Result<Vec<u8>> {
+        self.loaded.read_large(kind, payload, io)
     }
 
     /// Approximate bytes of the file that belong to keys in `[lower, upper)`; for all keys, the
@@ -173,7 +190,8 @@ impl TableReader {
 
     /// Reads every byte of every section and reports all damage; empty if there is none. It checks
     /// checksums, structure, padding, the order of entries and separators, sequence and key bounds,
-    /// counts, the content digest, and that every key passes the filter. Hashes every key, so it is
+    /// counts, the content digest, that every key passes the filter, and the values in value files if the
+    /// table was opened with them. Hashes every key, so it is
     /// not for use inside a counted lookup.
     pub fn verify(&self) -> Vec<Error> {
         let (loaded, summary, filter) = (&self.loaded, &self.summary, self.filter.as_ref());

@@ -4,7 +4,7 @@
 //! slice, each data block separately. Totals (counts, content digest, bounds) are compared only if
 //! no data block is damaged, so that one cause is reported once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, Operand, SeqNo, internal_cmp};
 
@@ -22,6 +22,7 @@ use crate::counters::Reads;
 use crate::expiring::ExpiryTimes;
 use crate::filter_section::StoredFilter;
 use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer, placement};
+use crate::id::ValueFileId;
 use crate::index::{self, Handle};
 use crate::summary::TableSummary;
 use crate::values::{self, VALUE_REFERENCE};
@@ -42,11 +43,13 @@ impl CheckedTable<'_> {
     /// Reads every byte of every section and returns all damage; empty if there is none.
     pub(super) fn damage(self) -> Vec<Error> {
         let resident = self.filter.map(TableFilter::resident);
-        let mut check = Check { table: self, resident, damage: Vec::new(), seen: Seen::default() };
+        let mut check =
+            Check { table: self, resident, damage: Vec::new(), of_values: Vec::new(), seen: Seen::default() };
         check.length();
         check.sections();
         let unreadable = check.index();
         check.data(&unreadable);
+        check.damage.append(&mut check.of_values);
         check.damage
     }
 
@@ -67,6 +70,8 @@ struct Check<'a> {
     resident: Option<ResidentFilter>,
     /// Damage found so far.
     damage: Vec<Error>,
+    /// Damage to values in value files, which is none of the table's.
+    of_values: Vec<Error>,
     /// Totals of the data checked so far.
     seen: Seen,
 }
@@ -191,9 +196,12 @@ impl Check<'_> {
         }
     }
 
-    /// Reads every chunk of a large value, and adds the value to the totals.
+    /// Reads the value of a large entry, and adds it to the totals.
     fn value(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, payload: &[u8]) -> Result<()> {
         let loaded = self.table.loaded;
+        if kind.in_value_file() {
+            return self.separated(key, seq, kind, payload);
+        }
         let reference = loaded.value_ref(kind.location(payload))?;
         let mut content = ContentDigest::of_streamed(key, seq, kind.whole());
         values::read(&loaded.file, reference, &mut Reads::default(), &mut |piece| {
@@ -205,6 +213,23 @@ impl Check<'_> {
         })?;
         self.seen.content.merge(content.finish());
         self.seen.value_bytes += u64::from(reference.value_bytes);
+        Ok(())
+    }
+
+    /// Adds a reference to a value file to the totals, and reads the value if the file is known.
+    fn separated(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, payload: &[u8]) -> Result<()> {
+        let loaded = self.table.loaded;
+        let reference = loaded.file_ref(kind.location(payload))?;
+        self.seen.content.merge(reference.content(key, seq, kind));
+        self.seen.value_bytes += u64::from(reference.value_bytes);
+        let (values, bytes) = self.seen.uses.entry(reference.file).or_default();
+        *values += 1;
+        *bytes += u64::from(reference.stored_bytes);
+        if let Ok(file) = loaded.value_file(&reference) {
+            let mut cost = Reads::default();
+            let read = file.read_checked(reference, (key, seq, kind), &mut cost, &mut |_| Ok(()));
+            self.of_values.extend(read.err());
+        }
         Ok(())
     }
 
@@ -270,7 +295,7 @@ impl Check<'_> {
             if entry.kind.has_expiry() {
                 check_expiry(loaded, entry.value).map_err(of_entry)?;
                 let value_bytes = match entry.kind.is_large() {
-                    true => loaded.value_ref(entry.kind.location(entry.value))?.value_bytes.into(),
+                    true => loaded.large_value_bytes(entry.kind, entry.value)?,
                     false => entry.value.len() as u64,
                 };
                 self.seen.expiring.add(entry.kind, entry.value, key.len() as u64 + value_bytes);
@@ -344,6 +369,12 @@ impl Check<'_> {
             let detail = format!("expiring entries are {stated:?}, found {found:?}");
             damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
         }
+        let found = seen.uses.iter().map(|(file, (values, bytes))| (*file, *values, *bytes));
+        let stated = properties.value_files.iter().map(|one| (one.file, one.values, one.bytes));
+        if !found.eq(stated) {
+            let detail = "the references to value files are not those of the entries";
+            damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
+        }
         if seen.content != properties.content {
             let detail = "the content digest is not that of the entries";
             damage.push(loaded.file.damaged(offset, PROPERTIES, detail));
@@ -360,7 +391,7 @@ pub(super) fn chunks_end(loaded: &Loaded, block: DataBlock<'_>, handle: Handle, 
         let entry = block
             .entry(place, &mut key)
             .map_err(|detail| loaded.file.damaged(handle.offset, DATA_BLOCK, detail))?;
-        if !entry.kind.is_large() {
+        if !entry.kind.is_large() || entry.kind.in_value_file() {
             continue;
         }
         let reference = loaded.value_ref(entry.kind.location(entry.value))?;
@@ -417,6 +448,8 @@ struct Seen {
     value_bytes: u64,
     content: ContentDigest,
     expiring: ExpiryTimes,
+    /// References to each value file: values, and bytes of their chunks.
+    uses: BTreeMap<ValueFileId, (u64, u64)>,
 }
 
 impl Seen {

@@ -115,7 +115,8 @@ fn check_chunks(loaded: &Loaded, start: u64, handle: Handle, frame: &[u8]) -> Re
     check_padding(loaded, chunks_end, handle)
 }
 
-/// The digest of a block's entries, with large values read from their chunks.
+/// The digest of a block's entries, with large values read from their chunks. Values in value files
+/// are checked with their file.
 fn content_of(loaded: &Loaded, handle: Handle, frame: &[u8]) -> Result<ContentDigest> {
     let damaged = |detail: String| loaded.file.damaged(handle.offset, DATA_BLOCK, detail);
     let (payload, _) = loaded.decode_block(handle, frame.to_vec())?;
@@ -127,6 +128,11 @@ fn content_of(loaded: &Loaded, handle: Handle, frame: &[u8]) -> Result<ContentDi
         let entry = block.entry(place, &mut key).map_err(damaged)?;
         if !entry.kind.is_large() {
             content.add(&key, entry.seq, entry.kind, entry.value);
+            continue;
+        }
+        if entry.kind.in_value_file() {
+            let reference = loaded.file_ref(entry.kind.location(entry.value))?;
+            content.merge(reference.content(&key, entry.seq, entry.kind));
             continue;
         }
         let mut streamed = ContentDigest::of_streamed(&key, entry.seq, entry.kind.whole());

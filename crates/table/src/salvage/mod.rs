@@ -43,6 +43,7 @@ use crate::index::{self, Handle};
 use crate::range::{self, RangeTombstone};
 use crate::reader::load::check_is_readable;
 use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, load_footer};
+use crate::value_uses::TableValueUse;
 use crate::values::{self, ValueRef};
 use crate::{Error, Result};
 
@@ -228,6 +229,12 @@ impl Salvage {
         self.properties.as_ref().map(|properties| properties.largest_seq)
     }
 
+    /// References to value files, if the properties are readable. Only with them is the birth id
+    /// of a value file known without the manifest.
+    pub fn value_uses(&self) -> &[TableValueUse] {
+        self.properties.as_ref().map_or(&[], |properties| &properties.value_files)
+    }
+
     /// The readable range tombstones: all of them, or none.
     pub fn range_tombstones(&self) -> &[RangeTombstone] {
         &self.tombstones
@@ -256,7 +263,8 @@ impl Salvage {
         SalvageWalk::new(Arc::clone(self), kept_bytes.min(find::READ_BYTES))
     }
 
-    /// The large value that `reference`, the value of an entry of this table, refers to.
+    /// The value that `reference`, the location of a large entry of this table, refers to. Not for
+    /// values in value files.
     ///
     /// # Errors
     /// `Io` or `Corruption` from reading.

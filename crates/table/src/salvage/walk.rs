@@ -18,6 +18,7 @@ use super::{ListedPartition, Salvage, corrupt};
 use crate::block::frame::{FRAME_BYTES, unseal};
 use crate::block::{DataBlock, LARGEST_PAYLOAD_BYTES};
 use crate::index::{self, Bounds, Handle, StoredPartition};
+use crate::value_file::ValueFileRef;
 use crate::values;
 use crate::{Error, Result};
 use shamba_key::internal_cmp;
@@ -36,11 +37,11 @@ pub struct SalvagedEntry {
     pub key: Vec<u8>,
     /// Sequence number.
     pub seq: SeqNo,
-    /// A put, a delete, an operand of a merge operator, or a put whose value
-    /// [`Salvage::read_large`] reads.
+    /// A put, a delete, an operand of a merge operator, a put whose value [`Salvage::read_large`]
+    /// reads, or one whose value is in a value file.
     pub kind: EntryKind,
-    /// The value; for a large one, the reference to it; for an operand, its stored form
-    /// ([`Operand`]).
+    /// The value; for a large one, the reference to it ([`ValueFileRef`] for one in a value file);
+    /// for an operand, its stored form ([`Operand`]).
     pub value: Bytes,
 }
 
@@ -444,12 +445,17 @@ fn entries_of(payload: Bytes) -> std::result::Result<Vec<SalvagedEntry>, String>
     for number in 0..block.len() {
         let parts = block.entry(number, &mut key)?;
         match parts.kind {
-            EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef | EntryKind::ValueFileRef => {}
+            EntryKind::Put | EntryKind::Delete | EntryKind::ValueRef => {}
             EntryKind::Merge => {
                 _ = Operand::decode(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
             }
-            EntryKind::PutWithExpiry | EntryKind::ValueRefWithExpiry | EntryKind::ValueFileRefWithExpiry => {
+            EntryKind::PutWithExpiry | EntryKind::ValueRefWithExpiry => {
                 _ = Expiry::split(parts.value).map_err(|detail| format!("entry {number}: {detail}"))?;
+            }
+            kind @ (EntryKind::ValueFileRef | EntryKind::ValueFileRefWithExpiry) => {
+                // A payload that is shorter than its expiry has no reference either.
+                _ = ValueFileRef::decode(kind.location(parts.value))
+                    .map_err(|detail| format!("entry {number}: {detail}"))?;
             }
             kind @ EntryKind::RangeDelete => return Err(format!("entry {number} is a {kind:?}")),
         }

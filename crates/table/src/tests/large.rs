@@ -273,7 +273,7 @@ fn a_table_says_that_it_has_values_only_when_it_has() {
     rig.write(&[row("k", 1, [7; 300])], &[]);
     assert_eq!(required(&rig), 1);
     // A reference in a table without the feature bit is damage; an unknown bit is unsupported.
-    for (bits, expected) in [(0, "value reference"), (8, "unknown required table features 0x8")] {
+    for (bits, expected) in [(0, "value reference"), (16, "unknown required table features 0x10")] {
         let mut bytes = rig.bytes();
         let footer = bytes.len() - 256;
         bytes[footer + 196] = bits;

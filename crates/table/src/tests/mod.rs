@@ -16,6 +16,7 @@ mod placed;
 mod prefixes;
 mod residency;
 mod salvage;
+mod separated;
 mod whole;
 mod written;
 
@@ -68,6 +69,8 @@ struct Rig {
     /// Residency mode of the filter.
     filter: Residency,
     units: CacheUnits,
+    /// The value files that readers get.
+    values: Vec<Arc<ValueFile>>,
 }
 
 const DIR: &str = "/db";
@@ -93,7 +96,7 @@ impl Rig {
         };
         let (files, hold) = (Arc::new(OpenFiles::new(10)), Residency::Pinned);
         let (filter, units) = (Residency::Pinned, CacheUnits::default());
-        Self { env, options, ledger, cache, files, direct_io: false, hold, filter, units }
+        Self { env, options, ledger, cache, files, direct_io: false, hold, filter, units, values: Vec::new() }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -135,6 +138,7 @@ impl Rig {
             units: self.units,
             keeps_blocks: true,
             bounds,
+            values: self.values.clone(),
         };
         TableReader::open(&self.env, dir, options)
     }
@@ -171,11 +175,11 @@ impl Rig {
             &mut ReadCounters::default(),
         )?;
         match found {
-            Some(Entry { seq, kind: EntryKind::ValueRef, value }) => {
-                let bytes = table.large_value_bytes(&value)?;
-                let value = Value::from(table.read_large(&value, &mut ReadCounters::default())?);
+            Some(Entry { seq, kind, value }) if kind.is_large() => {
+                let bytes = table.large_value_bytes(kind, &value)?;
+                let value = Value::from(table.read_large(kind, &value, &mut ReadCounters::default())?);
                 assert_eq!(value.len() as u64, bytes);
-                Ok(Some(Entry { seq, kind: EntryKind::Put, value }))
+                Ok(Some(Entry { seq, kind: kind.whole(), value }))
             }
             found => Ok(found),
         }
@@ -233,6 +237,6 @@ fn try_current(iter: &TableIter) -> Result<Option<Row>> {
         Ok(())
     })?;
     assert_eq!(iter.value_bytes_len()?, value.len() as u64);
-    let kind = if iter.is_large() { EntryKind::Put } else { iter.kind() };
+    let kind = iter.kind().whole();
     Ok(Some(Row { key: iter.key().to_vec(), seq: iter.seq(), kind, value }))
 }

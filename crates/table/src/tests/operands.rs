@@ -2,7 +2,7 @@
 //! keep builds away that do not know them, and the damage that no checksum reveals.
 
 use super::*;
-use crate::format::{FEATURE_EXPIRY, FEATURE_OPERANDS};
+use crate::format::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES};
 use shamba_key::Expiry;
 
 const FOOTER_BYTES: usize = 256;
@@ -58,11 +58,11 @@ fn a_table_states_operands_only_when_it_has_them() {
 fn a_build_that_does_not_know_a_feature_refuses_the_table_by_name() {
     // As a build without operands refuses the bit of operands.
     let rig = rig(&[row("k", 1, "v")]);
-    require(&rig, FEATURE_EXPIRY << 1);
+    require(&rig, FEATURE_VALUE_FILES << 1);
     let error = rig.open().expect_err("unknown");
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("000007.sst") && text.contains("unknown required table features 0x8"), "{text}");
+    assert!(text.contains("000007.sst") && text.contains("unknown required table features 0x10"), "{text}");
 }
 
 #[test]

@@ -11,7 +11,9 @@ use crate::compression::Compression;
 use crate::filter_section;
 use crate::format::footer::Footer;
 use crate::format::properties::Properties;
-use crate::format::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUES, HEADER_BYTES, Section, SectionKind};
+use crate::format::{
+    FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FEATURE_VALUES, HEADER_BYTES, Section, SectionKind,
+};
 use crate::index::last_separator;
 use crate::range;
 use crate::written::WrittenBlocks;
@@ -114,7 +116,8 @@ impl TableWriter {
         let values = if self.has_values { FEATURE_VALUES } else { 0 };
         let operands = if self.has_operands { FEATURE_OPERANDS } else { 0 };
         let expiry = if self.expiring.is_empty() { 0 } else { FEATURE_EXPIRY };
-        let required = values | operands | expiry;
+        let value_files = if properties.value_files.is_empty() { 0 } else { FEATURE_VALUE_FILES };
+        let required = values | operands | expiry | value_files;
         let footer = Footer { sections: sections.done, digest: self.options.digest, required };
         let footer = footer.encode(self.options.birth, self.out.offset());
         self.out.append(&footer)?;
@@ -160,6 +163,7 @@ impl TableWriter {
                 .oldest_tombstone_ms
                 .filter(|_| self.deletes > 0 || !self.tombstones.is_empty()),
             expiring: self.expiring.entries(self.raw_key_bytes + self.raw_value_bytes),
+            value_files: self.value_uses.to_list(),
         }
     }
 }

@@ -310,6 +310,7 @@ impl Store {
             units: Default::default(),
             keeps_blocks: true,
             bounds: None,
+            values: Vec::new(),
         };
         let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
         let meta = TableMeta {

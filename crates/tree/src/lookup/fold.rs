@@ -216,7 +216,7 @@ impl Lookup<'_> {
             return Ok(Base { value: None, is_of_time });
         }
         let payload = match entry.kind {
-            kind if kind.is_large() => home.read_large(kind.location(&entry.value), counts)?,
+            kind if kind.is_large() => home.read_large(kind, &entry.value, counts)?,
             _ => entry.value,
         };
         let expiry_bytes = if is_of_time { Expiry::STORED_BYTES } else { 0 };

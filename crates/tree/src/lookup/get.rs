@@ -390,7 +390,9 @@ impl<'a> Lookup<'a> {
             EntryKind::ValueRef | EntryKind::ValueFileRef if self.mode == ValueMode::Absent => {
                 Ok(Some(Value::default()))
             }
-            EntryKind::ValueRef | EntryKind::ValueFileRef => home.read_large(&entry.value, counts).map(Some),
+            EntryKind::ValueRef | EntryKind::ValueFileRef => {
+                home.read_large(entry.kind, &entry.value, counts).map(Some)
+            }
             EntryKind::PutWithExpiry => self.unexpired(entry.kind, entry.value, recorder),
             EntryKind::ValueRefWithExpiry | EntryKind::ValueFileRefWithExpiry => {
                 self.unexpired_large(&entry, home, counts, recorder)
@@ -433,7 +435,7 @@ impl Lookup<'_> {
         if self.mode == ValueMode::Absent {
             return Ok(Some(Value::default()));
         }
-        let payload = home.read_large(entry.kind.location(&entry.value), counts)?;
+        let payload = home.read_large(entry.kind, &entry.value, counts)?;
         Ok(Some(payload.without_start(Expiry::STORED_BYTES)))
     }
 
@@ -467,13 +469,20 @@ pub enum Home<'a> {
 }
 
 impl Home<'_> {
-    /// Reads a large value.
+    /// Reads the value of a large entry of this kind and payload.
     #[cold]
-    pub(super) fn read_large(self, place: &[u8], counts: &mut LookupCounts) -> Result<Value> {
+    pub(super) fn read_large(
+        self,
+        kind: EntryKind,
+        payload: &[u8],
+        counts: &mut LookupCounts,
+    ) -> Result<Value> {
         let mut io = ReadCounters::default();
         let value = match self {
-            Self::Table(reader) => reader.read_large(place, &mut io)?,
-            Self::Memtable(memtable) => memtable.values().read_whole(place, &mut io.value)?,
+            Self::Table(reader) => reader.read_large(kind, payload, &mut io)?,
+            Self::Memtable(memtable) => {
+                memtable.values().read_whole(kind.location(payload), &mut io.value)?
+            }
         };
         counts.add_reads(&io);
         Ok(value.into())

@@ -16,7 +16,7 @@ use shamba_key::SeqNo;
 use super::TableIter;
 use crate::Result;
 use crate::block::Window;
-use crate::entry::EntryIter;
+use crate::entry_iter::EntryIter;
 use crate::index::{BlockNo, Find};
 
 /// Number of steps that [`TableIter::seek_step`] takes.

@@ -19,12 +19,15 @@
 //! Which entries are visible to a reader is decided in [`super::visible`].
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 mod drain;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo, head};
-use shamba_table::{Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Result, SEEK_STEPS};
+use shamba_table::{
+    Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Result, SEEK_STEPS, ValueFile, ValueFileRef,
+};
 
 use self::drain::{Bound, Drained, copy, drain, drain_run};
 use super::run_iter::RunSeeking;
@@ -521,6 +524,10 @@ impl EntryIter for MergeIter {
 
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.current().read_value(sink)
+    }
+
+    fn separated(&self) -> Result<Option<(&Arc<ValueFile>, ValueFileRef)>> {
+        self.current().separated()
     }
 
     fn digest(&self) -> Option<KeyDigest> {

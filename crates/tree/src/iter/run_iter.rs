@@ -16,7 +16,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shamba_key::{EntryKind, SeqNo};
 use shamba_table::{
-    Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Error, Result, Seeking, TableIter, Walk,
+    Copies, CopyEnd, CopyLimits, EntryIter, EntryView, Error, Result, Seeking, TableIter, ValueFile,
+    ValueFileRef, Walk,
 };
 
 use crate::lookup::candidate::Verdict;
@@ -560,6 +561,10 @@ impl<L: TableList> EntryIter for RunIter<L> {
 
     fn value_bytes_len(&self) -> Result<u64> {
         self.at_entry().value_bytes_len()
+    }
+
+    fn separated(&self) -> Result<Option<(&Arc<ValueFile>, ValueFileRef)>> {
+        self.at_entry().separated()
     }
 
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, KeyDigest, SeqNo};
-use shamba_table::{EntryIter, EntryView, Result};
+use shamba_table::{EntryIter, EntryView, Result, ValueFile, ValueFileRef};
 
 use super::run_iter::RunIter;
 use crate::version::{Run, TableUse};
@@ -140,6 +140,10 @@ impl EntryIter for Source {
 
     fn read_value(&self, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         each!(self, iter => iter.read_value(sink), Ok(()))
+    }
+
+    fn separated(&self) -> Result<Option<(&Arc<ValueFile>, ValueFileRef)>> {
+        each!(self, iter => iter.separated(), Ok(None))
     }
 
     fn digest(&self) -> Option<KeyDigest> {

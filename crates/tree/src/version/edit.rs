@@ -14,7 +14,8 @@ use shamba_table::{BirthId, ExpiringEntries, TableId};
 use super::history::HistoryEntry;
 use super::slot::ReaderSlot;
 use super::tombstone_time::TombstoneTime;
-use super::values::{TableValues, ValueFileMeta, ValueUses};
+use super::value_files::ValueFileMeta;
+use super::values::{TableValues, ValueUses};
 use crate::statistics::TableStatistics;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 

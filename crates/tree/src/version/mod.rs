@@ -12,7 +12,8 @@ mod range;
 mod run;
 mod slot;
 mod tombstone_time;
-pub mod values;
+mod value_files;
+mod values;
 #[allow(clippy::module_inception)]
 mod version;
 
@@ -23,10 +24,8 @@ pub use live::{level_bytes, live_bytes, live_entries};
 pub use run::Run;
 pub use slot::OpenTables;
 pub use tombstone_time::TombstoneTime;
-pub use values::{
-    ConsumedValues, TableValues, ValueFileMeta, ValueFileSlot, ValueFiles, ValueTotal, ValueTotals, ValueUse,
-    ValueUses,
-};
+pub use value_files::{ValueFileMeta, ValueFileSlot, ValueFiles};
+pub use values::{ConsumedValues, TableValues, ValueTotal, ValueTotals, ValueUse, ValueUses};
 pub use version::Version;
 
 /// The result of reading and writing manifests: only files can fail.

@@ -40,7 +40,8 @@ use shamba_table::{BirthId, ExpiringEntries, TableId, ValueFileId};
 
 use super::edit::{Change, KeyRange, TableMeta, TableUse, VersionEdit};
 use super::run::Run;
-use super::values::{ValueFileMeta, ValueFiles, ValueTotal, ValueUse, ValueUses};
+use super::value_files::{ValueFileMeta, ValueFiles};
+use super::values::{ValueTotal, ValueUse, ValueUses};
 use super::version::Version;
 use shamba_key::{Age, RunId};
 

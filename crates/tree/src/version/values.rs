@@ -1,71 +1,26 @@
-//! Value files in a tree: their metadata, and the references that tables hold to their values.
+//! References of a tree's tables to values in value files, counted.
 //!
-//! A value file is live while a table of a version names it, so no list of live files exists. A
-//! table names the files of all its references ([`TableValues`]), a use of a table counts those in
-//! its range ([`ValueUses`]). A table that is narrowed may therefore name a file that its use counts
-//! nothing of: the file is still live.
+//! A table names the files of all its references ([`TableValues`]), a use of a table counts those in
+//! its range ([`ValueUses`]). A table that is narrowed may therefore name a file of which its use
+//! counts nothing: the file is still live.
 //!
 //! The counts of a use are exact: for each file, the number and the stored bytes of the entries of
 //! kinds 8 and 9 in the range of the use. They are too high while a job runs that passes entries
 //! unread, and never too low.
 //!
-//! Not here: the files themselves (`shamba_table`), the choice of files to collect
-//! ([`crate::compaction::schedule`]).
+//! Not here: the files ([`super::value_files`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use shamba_key::RunId;
-use shamba_table::{BirthId, TableId, VALUE_FILE_FIXED_BYTES, ValueFile, ValueFileId};
+use shamba_table::{TableId, TableValueUse, ValueFileId};
+
+use super::value_files::{ValueFileMeta, ValueFiles};
 
 /// The reference counts of a list, and the allocator's overhead for it.
 const LIST_BYTES: usize = 64;
-
-/// The manifest's metadata of one value file.
-#[derive(Debug)]
-pub struct ValueFileMeta {
-    /// Number of the file.
-    pub id: ValueFileId,
-    /// Random id that salts the file's checksums; it reveals a swapped file.
-    pub birth: BirthId,
-    /// Length of the file.
-    pub file_bytes: u64,
-    /// Number of values in the file.
-    pub values: u64,
-    /// The open file. Trees without files (tests, simulation) have none.
-    pub file: ValueFileSlot,
-}
-
-/// An open value file; set once.
-#[derive(Default)]
-pub struct ValueFileSlot(OnceLock<Arc<ValueFile>>);
-
-impl ValueFileSlot {
-    /// The file, if it is open.
-    #[inline]
-    pub fn get(&self) -> Option<&Arc<ValueFile>> {
-        self.0.get()
-    }
-
-    /// Keeps the file open from now on. A second call has no effect.
-    pub fn set(&self, file: Arc<ValueFile>) {
-        _ = self.0.set(file);
-    }
-}
-
-impl fmt::Debug for ValueFileSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ValueFileSlot").field("is_open", &self.0.get().is_some()).finish_non_exhaustive()
-    }
-}
-
-impl ValueFileMeta {
-    /// Bytes of the stored values: those of the file without its header and footer.
-    pub fn stored_bytes(&self) -> u64 {
-        self.file_bytes.saturating_sub(VALUE_FILE_FIXED_BYTES)
-    }
-}
 
 /// The references of a table, or of a part of it, to one value file.
 #[derive(Clone, Debug)]
@@ -111,6 +66,21 @@ impl ValueUses {
         let values = uses.iter().fold(0, |sum: u64, of| sum.saturating_add(of.values));
         let bytes = uses.iter().fold(0, |sum: u64, of| sum.saturating_add(of.bytes));
         Self(Some(Arc::new(List { uses: uses.into_boxed_slice(), values, bytes })))
+    }
+
+    /// The references that a table states, to files among `files`.
+    ///
+    /// # Errors
+    /// A phrase that names a file that is not among them, or has another birth id.
+    pub fn of_table(stated: &[TableValueUse], files: &ValueFiles) -> Result<Self, String> {
+        let of_file = |&TableValueUse { file, birth, values, bytes }: &TableValueUse| {
+            let known = files.get(file).ok_or_else(|| format!("value file {file} is not known"))?;
+            if known.birth != birth {
+                return Err(format!("value file {file} has birth id {}, not {birth}", known.birth));
+            }
+            Ok(ValueUse { file: Arc::clone(known), values, bytes })
+        };
+        stated.iter().map(of_file).collect::<Result<Vec<_>, String>>().map(Self::sum)
     }
 
     /// The references to each file, ascending by file.
@@ -224,38 +194,6 @@ impl From<ValueUses> for TableValues {
     }
 }
 
-/// Value files by number, so that each has one [`ValueFileMeta`].
-#[derive(Clone, Default, Debug)]
-pub struct ValueFiles(BTreeMap<ValueFileId, Arc<ValueFileMeta>>);
-
-impl ValueFiles {
-    /// The file of this number.
-    pub fn get(&self, id: ValueFileId) -> Option<&Arc<ValueFileMeta>> {
-        self.0.get(&id)
-    }
-
-    /// Adds a file; returns it, or the one of this number that is there already.
-    ///
-    /// # Errors
-    /// The number belongs to a file with another birth id, length or number of values.
-    pub fn add(&mut self, meta: ValueFileMeta) -> Result<&Arc<ValueFileMeta>, String> {
-        use std::collections::btree_map::Entry;
-        match self.0.entry(meta.id) {
-            Entry::Vacant(place) => Ok(place.insert(Arc::new(meta))),
-            Entry::Occupied(place) => {
-                let known = place.into_mut();
-                let is_same = |a: &ValueFileMeta, b: &ValueFileMeta| {
-                    (a.birth, a.file_bytes, a.values) == (b.birth, b.file_bytes, b.values)
-                };
-                if !is_same(known, &meta) {
-                    return Err(format!("value file {} is there already, as another file", meta.id));
-                }
-                Ok(known)
-            }
-        }
-    }
-}
-
 /// Values that a slice of a compaction has taken from its inputs, for each use of a table.
 #[derive(Clone, Default, Debug)]
 pub struct ConsumedValues(BTreeMap<(RunId, TableId), BTreeMap<ValueFileId, (u64, u64)>>);
@@ -351,6 +289,7 @@ impl ValueTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shamba_table::BirthId;
 
     fn file(id: u64) -> Arc<ValueFileMeta> {
         let file = Default::default();
@@ -405,13 +344,22 @@ mod tests {
     }
 
     #[test]
-    fn a_number_belongs_to_one_file() {
+    fn what_a_table_states_is_of_known_files() {
+        let stated = |file, birth| TableValueUse {
+            file: ValueFileId(file),
+            birth: BirthId(birth),
+            values: 2,
+            bytes: 50,
+        };
         let mut files = ValueFiles::default();
-        let meta = |values| ValueFileMeta { values, ..Arc::into_inner(file(7)).expect("the only one") };
-        let first = Arc::clone(files.add(meta(10)).expect("a new one"));
-        assert!(Arc::ptr_eq(files.add(meta(10)).expect("the same"), &first));
-        assert_eq!(files.add(meta(11)).unwrap_err(), "value file 000007 is there already, as another file");
-        assert!(files.get(ValueFileId(8)).is_none());
+        for id in [7, 9] {
+            files.add(Arc::into_inner(file(id)).expect("the only one")).expect("a new one");
+        }
+        let of = |stated: &[TableValueUse]| ValueUses::of_table(stated, &files);
+        assert_eq!(of(&[stated(7, 7), stated(9, 9)]), Ok(uses(&[(7, 2, 50), (9, 2, 50)])));
+        assert_eq!(of(&[stated(7, 7), stated(8, 8)]), Err("value file 000008 is not known".to_owned()));
+        let why = "value file 000009 has birth id 0000000000000009, not 0000000000000007";
+        assert_eq!(of(&[stated(9, 7)]), Err(why.to_owned()));
     }
 
     #[test]

@@ -55,7 +55,8 @@ use super::history;
 use super::pieces::Pieces;
 use super::value_fields::{self, TABLE_VALUES, VALUE_FILE, VALUES_IN_USE, ValueFields};
 use crate::version::edit::{Change, KeyRange, ManifestEdit, TableMeta, TableUse, VersionEdit};
-use crate::version::values::{ValueFiles, ValueUses};
+use crate::version::value_files::ValueFiles;
+use crate::version::values::ValueUses;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_log::framing::codec::{Decoded, Decoder, put_prefixed, put_varint};
 
@@ -102,38 +103,38 @@ impl From<String> for EditFault {
 pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
     let mut out = Pieces::default();
     for (name, value) in &edit.settings {
-        put_field(&mut out, SETTING, |body| put_texts(&mut body.short, name, value));
+        out.put_field(SETTING, |body| put_texts(&mut body.short, name, value));
     }
     for (id, name, settings) in &edit.keyspaces_created {
-        put_field(&mut out, KEYSPACE_CREATED, |body| {
+        out.put_field(KEYSPACE_CREATED, |body| {
             put_numbers(body, &[u64::from(id.0)]);
             put_prefixed(&mut body.short, name.as_bytes());
             put_settings(&mut body.short, settings);
         });
     }
     for (id, settings) in &edit.keyspace_settings {
-        put_field(&mut out, KEYSPACE_SETTINGS, |body| {
+        out.put_field(KEYSPACE_SETTINGS, |body| {
             put_numbers(body, &[u64::from(id.0)]);
             put_settings(&mut body.short, settings);
         });
     }
     for (id, name) in &edit.merge_operators {
-        put_field(&mut out, MERGE_OPERATOR, |body| {
+        out.put_field(MERGE_OPERATOR, |body| {
             put_numbers(body, &[u64::from(id.0)]);
             put_prefixed(&mut body.short, name.as_bytes());
         });
     }
     for (id, name) in &edit.compaction_filters {
-        put_field(&mut out, COMPACTION_FILTER, |body| {
+        out.put_field(COMPACTION_FILTER, |body| {
             put_numbers(body, &[u64::from(id.0)]);
             put_prefixed(&mut body.short, name.as_deref().unwrap_or_default().as_bytes());
         });
     }
     for id in &edit.keyspaces_dropped {
-        put_field(&mut out, KEYSPACE_DROPPED, |body| put_numbers(body, &[u64::from(id.0)]));
+        out.put_field(KEYSPACE_DROPPED, |body| put_numbers(body, &[u64::from(id.0)]));
     }
     for version in &edit.versions {
-        put_field(&mut out, TREE_CHANGES, |body| {
+        out.put_field(TREE_CHANGES, |body| {
             put_numbers(body, &[u64::from(version.keyspace.0)]);
             for change in &version.changes {
                 put_change(body, change);
@@ -143,39 +144,39 @@ pub fn edit_pieces(edit: &ManifestEdit) -> Pieces {
     for change in edit.versions.iter().flat_map(|version| &version.changes) {
         let Change::Add { table, .. } = change else { continue };
         if let Some(unix_ms) = table.meta.oldest_tombstone.unix_ms() {
-            put_field(&mut out, TOMBSTONE_TIME, |body| put_numbers(body, &[table.meta.id.0, unix_ms]));
+            out.put_field(TOMBSTONE_TIME, |body| put_numbers(body, &[table.meta.id.0, unix_ms]));
         }
     }
     for change in edit.versions.iter().flat_map(|version| &version.changes) {
         let Change::Add { table, .. } = change else { continue };
         if let Some(ExpiringEntries { count, bytes, of_bytes, bounds }) = table.meta.expiring.get() {
-            put_field(&mut out, TABLE_EXPIRY, |body| {
+            out.put_field(TABLE_EXPIRY, |body| {
                 put_numbers(body, &[table.meta.id.0, count, bytes, of_bytes]);
                 put_numbers(body, &bounds.map(|bound| bound.0));
             });
         }
     }
-    value_fields::put(edit, &mut |tag, fill| put_field(&mut out, tag, fill));
+    value_fields::put(&mut out, edit);
     for (keyspace, seq) in &edit.flushed {
-        put_field(&mut out, FLUSHED, |body| put_numbers(body, &[u64::from(keyspace.0), seq.0]));
+        out.put_field(FLUSHED, |body| put_numbers(body, &[u64::from(keyspace.0), seq.0]));
     }
     if let Some(log) = edit.first_log {
-        put_field(&mut out, FIRST_LOG, |body| put_numbers(body, &[log.0]));
+        out.put_field(FIRST_LOG, |body| put_numbers(body, &[log.0]));
     }
     if let Some((log, offset)) = edit.log_promise {
-        put_field(&mut out, LOG_PROMISE, |body| put_numbers(body, &[log.0, offset]));
+        out.put_field(LOG_PROMISE, |body| put_numbers(body, &[log.0, offset]));
     }
     if let Some(seq) = edit.last_seq {
-        put_field(&mut out, LAST_SEQ, |body| put_numbers(body, &[seq.0]));
+        out.put_field(LAST_SEQ, |body| put_numbers(body, &[seq.0]));
     }
     if let Some(unix_ms) = edit.time_ms {
-        put_field(&mut out, TIME, |body| put_numbers(body, &[unix_ms]));
+        out.put_field(TIME, |body| put_numbers(body, &[unix_ms]));
     }
     if let Some(id) = edit.next_id {
-        put_field(&mut out, NEXT_ID, |body| put_numbers(body, &[id]));
+        out.put_field(NEXT_ID, |body| put_numbers(body, &[id]));
     }
     for entry in &edit.history {
-        put_field(&mut out, HISTORY, |body| history::put_entry(body, entry));
+        out.put_field(HISTORY, |body| history::put_entry(body, entry));
     }
     out
 }
@@ -323,13 +324,6 @@ fn once<T>(place: &mut Option<T>, value: T) -> Decoded<()> {
     }
 }
 
-fn put_field(out: &mut Pieces, tag: u8, fill: impl FnOnce(&mut Pieces)) {
-    let mut body = Pieces::default();
-    fill(&mut body);
-    out.short.push(tag);
-    out.put_prefixed(body);
-}
-
 fn put_numbers(out: &mut Pieces, numbers: &[u64]) {
     for &number in numbers {
         put_varint(&mut out.short, number);
@@ -402,16 +396,16 @@ fn range(decoder: &mut Decoder<'_>) -> Decoded<KeyRange> {
 
 fn put_change(out: &mut Pieces, change: &Change) {
     match change {
-        Change::Add { level, run, age, table } => put_field(out, ADD, |body| {
+        Change::Add { level, run, age, table } => out.put_field(ADD, |body| {
             put_numbers(body, &[u64::from(*level), run.0, age.0]);
             put_table(body, &table.meta);
             put_range(body, &table.range);
             put_numbers(body, &[table.live_bytes]);
         }),
         Change::Remove { level, run, table } => {
-            put_field(out, REMOVE, |body| put_numbers(body, &[u64::from(*level), run.0, table.0]));
+            out.put_field(REMOVE, |body| put_numbers(body, &[u64::from(*level), run.0, table.0]));
         }
-        Change::Narrow { level, run, table, range, live_bytes, .. } => put_field(out, NARROW, |body| {
+        Change::Narrow { level, run, table, range, live_bytes, .. } => out.put_field(NARROW, |body| {
             put_numbers(body, &[u64::from(*level), run.0, table.0]);
             put_range(body, range);
             put_numbers(body, &[*live_bytes]);

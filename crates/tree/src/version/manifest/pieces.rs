@@ -41,6 +41,15 @@ impl Pieces {
         }
     }
 
+    /// Appends a field: its tag, and the length of the body that `fill` writes as a varint, then the
+    /// body.
+    pub fn put_field(&mut self, tag: u8, fill: impl FnOnce(&mut Self)) {
+        let mut body = Self::default();
+        fill(&mut body);
+        self.short.push(tag);
+        self.put_prefixed(body);
+    }
+
     /// Appends the length of another record as a varint, then that record.
     pub fn put_prefixed(&mut self, other: Self) {
         put_varint(&mut self.short, other.len() as u64);

@@ -22,7 +22,8 @@ use shamba_table::{BirthId, TableId, ValueFileId};
 
 use super::pieces::Pieces;
 use crate::version::edit::{Change, ManifestEdit};
-use crate::version::values::{ValueFileMeta, ValueFiles, ValueUse, ValueUses};
+use crate::version::value_files::{ValueFileMeta, ValueFiles};
+use crate::version::values::{ValueUse, ValueUses};
 
 pub(super) const VALUE_FILE: u8 = 0x8e;
 pub(super) const TABLE_VALUES: u8 = 0x8f;
@@ -39,10 +40,10 @@ pub(super) struct ValueFields {
     in_use: BTreeMap<(RunId, TableId), Vec<Stated>>,
 }
 
-/// Writes the fields, each by `put_field`.
-pub(super) fn put(edit: &ManifestEdit, put_field: &mut dyn FnMut(u8, &dyn Fn(&mut Pieces))) {
+/// Writes the fields of `edit`.
+pub(super) fn put(out: &mut Pieces, edit: &ManifestEdit) {
     for file in &edit.value_files {
-        put_field(VALUE_FILE, &|body| {
+        out.put_field(VALUE_FILE, |body| {
             put_varint(&mut body.short, file.id.0);
             body.short.extend_from_slice(&file.birth.0.to_le_bytes());
             put_varint(&mut body.short, file.file_bytes);
@@ -54,7 +55,7 @@ pub(super) fn put(edit: &ManifestEdit, put_field: &mut dyn FnMut(u8, &dyn Fn(&mu
             Change::Add { run, table, .. } => {
                 let (id, of_table) = (table.meta.id, table.meta.values.get());
                 if !of_table.is_empty() {
-                    put_field(TABLE_VALUES, &|body| {
+                    out.put_field(TABLE_VALUES, |body| {
                         put_varint(&mut body.short, id.0);
                         put_uses(body, of_table);
                     });
@@ -67,7 +68,7 @@ pub(super) fn put(edit: &ManifestEdit, put_field: &mut dyn FnMut(u8, &dyn Fn(&mu
             Change::Remove { .. } => continue,
         };
         if let Some(values) = values {
-            put_field(VALUES_IN_USE, &|body| {
+            out.put_field(VALUES_IN_USE, |body| {
                 put_varint(&mut body.short, run.0);
                 put_varint(&mut body.short, id.0);
                 put_uses(body, values);

@@ -208,6 +208,7 @@ pub use options::experimental::Experimental;
 pub use options::fifo::Fifo;
 pub use options::keyspace::KeyspaceOptions;
 pub use options::settings::{Durability, Tuning};
+pub use options::values::ValueThreshold;
 pub use reads::cursor::{Cursor, Iter, Keys};
 pub use reads::options::{HashedKey, ReadOptions};
 pub use shamba_table::Reads;

@@ -28,6 +28,7 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod value;
+pub(crate) mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -228,7 +229,7 @@ impl OptionInfo {
             "COUNT" | "SEED" => "a whole number",
             "MS" => "a number of milliseconds",
             "KIND[,KIND...]" => "none, lz4, zstd or a list of these",
-            "T" | "BITS" | "US" | "MIB" => "a number",
+            "T" | "RATIO" | "BITS" | "US" | "MIB" => "a number",
             word => word,
         };
         alternatives(&self.value.split('|').map(of_word).collect::<Vec<_>>())

@@ -20,6 +20,7 @@ use self::rules::{prefix_setting, unknown};
 use super::fifo::Fifo;
 use super::overrides::{AS_DATABASE, Given, Overrides, name_of, pairs_of};
 use super::value::OptionValue;
+use super::values::ValueThreshold;
 use crate::error::{Error, Result};
 
 /// Name of the setting that records the prefix extractor of a keyspace. A build that does not know
@@ -283,9 +284,23 @@ impl KeyspaceOptions {
         self.with_override("policy", &policy)
     }
 
+    /// Length from which on its values are stored in value files
+    /// ([`crate::Builder::value_threshold`]).
+    #[must_use]
+    pub fn value_threshold(self, threshold: impl Into<ValueThreshold>) -> Self {
+        self.with_override("value-threshold", &threshold.into())
+    }
+
+    /// Maximum space of its tables and value files, as a multiple of its live data
+    /// ([`crate::Builder::value_space`]).
+    #[must_use]
+    pub fn value_space(self, space: f64) -> Self {
+        self.with_override("value-space", &space)
+    }
+
     /// Gives an option of the tree as text, by the name that the database's option has:
-    /// `compression`, `bits-per-key`, `block-size`, `file-size` or `policy`. The value `database`
-    /// gives the database's again.
+    /// `compression`, `bits-per-key`, `block-size`, `file-size`, `policy`, `value-threshold` or
+    /// `value-space`. The value `database` gives the database's again.
     ///
     /// # Errors
     /// `Invalid` for another name, or for a value of wrong form or out of range; `Unsupported` for

@@ -14,13 +14,15 @@ use shamba_table::Compression;
 
 use super::settings::{Settings, compression_for};
 use super::value::OptionValue;
+use super::values::ValueThreshold;
 use crate::error::{Error, Result};
 
 /// Value of a setting that leaves it to the database.
 pub(crate) const AS_DATABASE: &str = "database";
 
 /// The options that a keyspace can have for itself, by their names.
-const NAMES: [&str; 5] = ["compression", "bits-per-key", "block-size", "file-size", "policy"];
+const NAMES: [&str; 7] =
+    ["compression", "bits-per-key", "block-size", "file-size", "policy", "value-threshold", "value-space"];
 
 /// Settings of one keyspace; `None`: that of the database.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Overrides {
     block_bytes: Option<usize>,
     file_bytes: Option<u64>,
     policy: Option<MergePolicy>,
+    value_threshold: Option<ValueThreshold>,
+    value_space: Option<f64>,
 }
 
 /// Given settings by name; `None`: that of the database.
@@ -92,7 +96,9 @@ impl Overrides {
             "bits-per-key" => self.bits_per_key.as_ref().map(OptionValue::print),
             "block-size" => self.block_bytes.as_ref().map(OptionValue::print),
             "file-size" => self.file_bytes.as_ref().map(OptionValue::print),
-            _ => self.policy.as_ref().map(OptionValue::print),
+            "policy" => self.policy.as_ref().map(OptionValue::print),
+            "value-threshold" => self.value_threshold.as_ref().map(OptionValue::print),
+            _ => self.value_space.as_ref().map(OptionValue::print),
         }
     }
 
@@ -110,7 +116,9 @@ impl Overrides {
             "bits-per-key" => self.bits_per_key = parsed(name, text)?,
             "block-size" => self.block_bytes = parsed(name, text)?,
             "file-size" => self.file_bytes = parsed(name, text)?,
-            _ => self.policy = parsed(name, text)?,
+            "policy" => self.policy = parsed(name, text)?,
+            "value-threshold" => self.value_threshold = parsed(name, text)?,
+            _ => self.value_space = parsed(name, text)?,
         }
         Ok(())
     }
@@ -128,6 +136,16 @@ impl Overrides {
     /// Target size of tables.
     pub fn table_bytes(&self, settings: &Settings) -> u64 {
         self.file_bytes.unwrap_or_else(|| settings.table_bytes())
+    }
+
+    /// Minimum length of a value that is stored in a value file; `None`: all are stored in tables.
+    pub fn value_bytes_min(&self, settings: &Settings) -> Option<u32> {
+        self.value_threshold.unwrap_or(settings.value_threshold).from_bytes()
+    }
+
+    /// Maximum space of tables and value files, as a multiple of the live data.
+    pub fn value_space(&self, settings: &Settings) -> f64 {
+        self.value_space.unwrap_or(settings.value_space)
     }
 
     /// Whether the keyspace has a merge policy of its own.
@@ -169,6 +187,8 @@ mod tests {
             ("block-size", Some("1024")),
             ("file-size", Some("1048576")),
             ("policy", Some("tiering")),
+            ("value-threshold", Some("4096")),
+            ("value-space", Some("1.5")),
         ]);
         assert_eq!(all.len(), NAMES.len());
         let overrides = Overrides::default().and("logs", &all).expect("valid");
@@ -178,6 +198,10 @@ mod tests {
         assert_eq!(overrides.compression_for(0, &settings), Compression::None);
         assert_eq!(overrides.compression_for(5, &settings), Compression::Lz4);
         assert_eq!((overrides.block_bytes(&settings), overrides.table_bytes(&settings)), (1_024, 1 << 20));
+        assert_eq!(
+            (overrides.value_bytes_min(&settings), overrides.value_space(&settings)),
+            (Some(4_096), 1.5)
+        );
         let design = Design::new(MergePolicy::Leveling, 6.0, 1 << 20, 7.0);
         assert_eq!(overrides.design(design), Design::new(MergePolicy::Tiering, 6.0, 1 << 20, 7.0));
         for name in NAMES {
@@ -195,6 +219,9 @@ mod tests {
             ("compression", "snappy", "lz4"),
             ("policy", "none", "leveling"),
             ("file-size", "auto", "cannot be"),
+            ("value-threshold", "32", "64"),
+            ("value-threshold", "auto", "off"),
+            ("value-space", "1", "1.1"),
         ] {
             let error = Overrides::default().and("logs", &given(&[(name, Some(text))])).expect_err(text);
             let message = error.to_string();
@@ -214,6 +241,7 @@ mod tests {
         assert_eq!(overrides.block_bytes(&settings), settings.block_bytes);
         assert_eq!(overrides.table_bytes(&settings), settings.table_bytes());
         assert_eq!(overrides.compression_for(3, &settings), Compression::None);
+        assert_eq!((overrides.value_bytes_min(&settings), overrides.value_space(&settings)), (None, 1.25));
         assert!(overrides.own().is_empty());
     }
 }

@@ -22,7 +22,7 @@ fn drawn(option: &OptionInfo, rng: &mut fastrand::Rng) -> String {
     let words: Vec<&str> = option.value.split('|').collect();
     let kinds = ["none", "lz4", "zstd"];
     match words[rng.usize(..words.len())] {
-        "SIZE" | "COUNT" | "SEED" | "MS" | "T" | "BITS" | "US" | "MIB" => match option.range {
+        "SIZE" | "COUNT" | "SEED" | "MS" | "T" | "RATIO" | "BITS" | "US" | "MIB" => match option.range {
             // Near the bounds as often as in the middle.
             Range::Bytes(min, max) | Range::Whole(min, max) => match rng.u8(..4) {
                 0 => min.to_string(),

@@ -48,11 +48,11 @@ pub struct ValueFileOptions {
 /// An open value file. Can be shared between threads.
 #[derive(Debug)]
 pub struct ValueFile {
-    id: ValueFileId,
+    pub(super) id: ValueFileId,
     pub(super) file: TableFile,
     pub(super) header: Header,
     pub(super) footer: Footer,
-    _charge: Charge,
+    pub(super) _charge: Charge,
 }
 
 impl ValueFile {

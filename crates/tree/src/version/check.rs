@@ -11,12 +11,15 @@
 //! 4. A use refers to at most the values of its table, and all uses together to at most the values
 //!    and bytes of each value file.
 //!
+//! [`deep_check`] reads all entries as well: their order over all runs, and the counts of values in
+//! value files.
+//!
 //! Not here: whether files agree with their metadata (`TableReader::verify`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use shamba_key::SeqNo;
-use shamba_table::EntryIter;
+use shamba_table::{EntryIter, ValueFileId};
 
 use super::edit::TableUse;
 use super::values::ValueTotal;
@@ -177,7 +180,8 @@ fn check_tables(tables: &[TableUse]) -> Result<(), String> {
 pub fn deep_check(version: &Version) -> Result<(), String> {
     let mut walks = Vec::new();
     for (_, run) in version.runs() {
-        let mut walk = Walk { name: run.id.to_string(), tables: run.tables(), iter: None };
+        let mut walk =
+            Walk { name: run.id.to_string(), tables: run.tables(), iter: None, values: BTreeMap::new() };
         walk.skip_unused()?;
         walks.push(walk);
     }
@@ -207,6 +211,8 @@ struct Walk<'v> {
     /// The remaining tables; `iter` walks the first one.
     tables: &'v [TableUse],
     iter: Option<Box<dyn EntryIter>>,
+    /// Values in value files, and their bytes, to which the passed entries of the first table refer.
+    values: BTreeMap<ValueFileId, (u64, u64)>,
 }
 
 impl Walk<'_> {
@@ -218,6 +224,11 @@ impl Walk<'_> {
     fn step(&mut self) -> Result<SeqNo, String> {
         let Some(iter) = &mut self.iter else { return Err("the iteration has ended".to_owned()) };
         let seq = iter.seq();
+        if let Some((_, reference)) = iter.separated().map_err(|error| error.chain())? {
+            let (values, bytes) = self.values.entry(reference.file).or_default();
+            *values += 1;
+            *bytes += u64::from(reference.stored_bytes);
+        }
         iter.next().map_err(|error| error.chain())?;
         self.skip_unused()?;
         Ok(seq)
@@ -239,10 +250,33 @@ impl Walk<'_> {
             if iter.valid() && table.range.is_above(iter.key()) {
                 return Ok(());
             }
+            let values = std::mem::take(&mut self.values);
+            check_counts(table, &values)?;
             self.iter = None;
             self.tables = rest;
         }
     }
+}
+
+/// Compares the references of a use of a table, counted anew, with those that the version states.
+/// Those of a table whose entries expire may be stated too high: a job that drops it unread has
+/// narrowed it.
+fn check_counts(table: &TableUse, found: &BTreeMap<ValueFileId, (u64, u64)>) -> Result<(), String> {
+    let stated: BTreeMap<ValueFileId, (u64, u64)> =
+        table.values.files().iter().map(|of| (of.file.id, (of.values, of.bytes))).collect();
+    let is_right = match table.meta.expiring.get() {
+        None => *found == stated,
+        Some(_) => found.iter().all(|(file, (values, bytes))| {
+            stated.get(file).is_some_and(|stated| stated.0 >= *values && stated.1 >= *bytes)
+        }),
+    };
+    if is_right {
+        return Ok(());
+    }
+    Err(format!(
+        "table {}: its entries refer to values and bytes {found:?} of value files, the version states {stated:?}",
+        table.meta.id
+    ))
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use shamba_table::{
 };
 
 use super::report::{Loss, RepairReport};
+use super::values::Values;
 use crate::catalog::DEFAULT_KEYSPACE;
 use crate::error::{Error, ErrorKind, Result};
 use shamba_key::KeyspaceId;
@@ -65,6 +66,7 @@ pub(super) struct Found {
     /// Whether that state is complete and trusted.
     pub(super) is_whole: bool,
     pub(super) spaces: BTreeMap<KeyspaceId, Space>,
+    pub(super) values: Values,
 }
 
 impl Found {
@@ -80,8 +82,9 @@ impl Found {
             (*id, Space { name: keyspace.name.clone(), parts: Vec::new(), flushed: keyspace.flushed })
         };
         let spaces = state.keyspaces.iter().map(named).collect();
-        let mut found = Self { state, is_whole, spaces };
         let mut tables = Tables::new(env, dir, &entries);
+        let values = Values::new(env, dir, &entries, (Arc::clone(&tables.files), &state));
+        let mut found = Self { state, is_whole, spaces, values };
         if found.is_whole {
             found.take_named(&mut tables, report)?;
         } else {

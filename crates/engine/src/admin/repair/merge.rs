@@ -15,12 +15,13 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use shamba_key::{EntryKind, Operand, SeqNo};
-use shamba_table::{RangeTombstone, SalvageWalk, SalvagedEntry};
+use shamba_table::{BirthId, RangeTombstone, SalvageWalk, SalvagedEntry, ValueFileId};
 
 use super::chain::Chain;
 use super::found::{Found, Part, Space};
 use super::logs::{LogContent, LogValue, only};
 use super::report::{Loss, RepairReport};
+use super::values::Values;
 use crate::database::batch::Batch;
 use crate::database::{Db, Keyspace};
 use crate::error::{Error, Result};
@@ -41,9 +42,10 @@ pub(super) fn fill(
     window_bytes: usize,
     report: &mut RepairReport,
 ) -> Result<()> {
+    let mut values = found.values;
     for (id, space) in found.spaces {
         let keyspace = db.keyspace(&space.name)?;
-        fill_space(db, &keyspace, id, space, &mut logs, window_bytes, report)?;
+        fill_space(db, &keyspace, (id, space), (&mut logs, &mut values), window_bytes, report)?;
     }
     Ok(())
 }
@@ -51,9 +53,8 @@ pub(super) fn fill(
 fn fill_space(
     db: &Db,
     keyspace: &Keyspace,
-    id: KeyspaceId,
-    space: Space,
-    logs: &mut LogContent<'_>,
+    (id, space): (KeyspaceId, Space),
+    (logs, values): (&mut LogContent<'_>, &mut Values),
     window_bytes: usize,
     report: &mut RepairReport,
 ) -> Result<()> {
@@ -97,6 +98,10 @@ fn fill_space(
             Content::Deleted => Ok(None),
             Content::Held(kind, payload) => Ok(Some((kind, payload))),
             Content::InLog(kind, place) => entries.logs.read_value(&place).map(|it| Some((kind, it))),
+            Content::Separated(kind, place) => {
+                let births = |file| entries.birth_of(source, file);
+                values.read((&key, seq, kind), &place, births, report).map(|it| Some((kind, it)))
+            }
             Content::Large(kind, place) => entries.read_large(source, &place).map(|it| Some((kind, it))),
         };
         match read {
@@ -174,6 +179,8 @@ enum Content {
     Held(EntryKind, Bytes),
     /// Such a payload in chunks of the source's table, at this place.
     Large(EntryKind, Bytes),
+    /// Such a payload in a value file; the stored form of the reference.
+    Separated(EntryKind, Bytes),
     /// Such a payload in a log, at this place.
     InLog(EntryKind, [u8; 28]),
     Deleted,
@@ -325,7 +332,10 @@ impl<'a, 'l> Merged<'a, 'l> {
                     EntryKind::Merge => Content::Operand(value),
                     kind if kind.is_large() => {
                         let place = value.slice_ref(kind.location(&value));
-                        Content::Large(kind.whole(), place)
+                        match kind.in_value_file() {
+                            true => Content::Separated(kind.whole(), place),
+                            false => Content::Large(kind.whole(), place),
+                        }
                     }
                     kind => Content::Held(kind, value),
                 };
@@ -341,6 +351,12 @@ impl<'a, 'l> Merged<'a, 'l> {
             self.heap.push(Reverse((key, Reverse(seq), rank(&value), source)));
             *current = Some(value);
         }
+    }
+
+    /// The birth id of a value file, as the table of a source states it.
+    fn birth_of(&self, source: usize, file: ValueFileId) -> Option<BirthId> {
+        let uses = self.sources.get(source)?.part.table.value_uses();
+        uses.iter().find(|of| of.file == file).map(|of| of.birth)
     }
 
     fn read_large(&self, source: usize, reference: &[u8]) -> Result<Bytes> {

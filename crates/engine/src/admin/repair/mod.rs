@@ -31,6 +31,7 @@ mod found;
 mod logs;
 mod merge;
 mod report;
+mod values;
 
 pub use self::report::{Loss, LostRange, RepairReport};
 

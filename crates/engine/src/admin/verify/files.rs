@@ -49,11 +49,11 @@ pub fn check_files(env: &Env, dir: &Path) -> Result<CheckReport> {
     Ok(check.report)
 }
 
-struct FileCheck<'a> {
-    env: &'a Env,
-    dir: &'a Path,
-    entries: &'a [DirEntry],
-    report: CheckReport,
+pub(super) struct FileCheck<'a> {
+    pub(super) env: &'a Env,
+    pub(super) dir: &'a Path,
+    pub(super) entries: &'a [DirEntry],
+    pub(super) report: CheckReport,
 }
 
 impl FileCheck<'_> {
@@ -80,13 +80,13 @@ impl FileCheck<'_> {
             Ok(None) => {
                 let path = self.dir.join(CURRENT);
                 let error = Error::corruption(&path, 0, CURRENT, "it is missing");
-                self.add(&path, &error, "the whole database: it cannot be opened");
+                self.report.add_once(&path, &error, "the whole database: it cannot be opened");
                 None
             }
             Err(error) => {
                 let error = error.into();
                 let path = self.named_in(&error).unwrap_or_else(|| self.dir.join(CURRENT));
-                self.add(&path, &error, "the whole database: it cannot be opened");
+                self.report.add_once(&path, &error, "the whole database: it cannot be opened");
                 None
             }
         }
@@ -122,10 +122,11 @@ impl FileCheck<'_> {
                 } else {
                     let path = self.dir.join(table_file_name(used.meta.id));
                     let detail = "the manifest names the file, but it is missing";
-                    self.add(&path, &Error::corruption(&path, 0, "table", detail), &affected);
+                    self.report.add_once(&path, &Error::corruption(&path, 0, "table", detail), &affected);
                 }
             }
         }
+        self.value_files(&files, state);
     }
 
     fn table(&mut self, files: &Arc<OpenFiles>, id: TableId, birth: Option<BirthId>, affected: &str) {
@@ -144,11 +145,11 @@ impl FileCheck<'_> {
                         Some(damage) if damage.structure.contains("filter") => {
                             self.report.warn(error.chain().to_string());
                         }
-                        _ => self.add(&path, &error, affected),
+                        _ => self.report.add_once(&path, &error, affected),
                     }
                 }
             }
-            Err(error) => self.add(&path, &error.into(), affected),
+            Err(error) => self.report.add_once(&path, &error.into(), affected),
         }
     }
 
@@ -159,7 +160,11 @@ impl FileCheck<'_> {
         let found = self.length_of(&path);
         if found != expected && !self.report.problems.iter().any(|problem| problem.file == path) {
             let detail = format!("{found} bytes long, the manifest states {expected}");
-            self.add(&path, &Error::corruption(&path, found.min(expected), "table", detail), affected);
+            self.report.add_once(
+                &path,
+                &Error::corruption(&path, found.min(expected), "table", detail),
+                affected,
+            );
         }
     }
 
@@ -177,7 +182,7 @@ impl FileCheck<'_> {
                 replay_strictly(self.env, self.dir, state, Settings::default().held_value_bytes_max())
             {
                 let path = self.named_in(&error).unwrap_or_else(|| self.dir.to_path_buf());
-                self.add(&path, &error, "writes since the last flush");
+                self.report.add_once(&path, &error, "writes since the last flush");
             }
         }
     }
@@ -195,7 +200,7 @@ impl FileCheck<'_> {
                 match &log.ending {
                     Ending::Corrupt { offset, detail } => {
                         let error = Error::corruption(&path, *offset, "log frame", detail);
-                        self.add(&path, &error, "all writes from there on");
+                        self.report.add_once(&path, &error, "all writes from there on");
                     }
                     Ending::Torn { offset, bytes, detail } => self.report.warn(format!(
                         "{}: {bytes} bytes from offset {offset} ignored: {detail}",
@@ -204,21 +209,7 @@ impl FileCheck<'_> {
                     _ => {}
                 }
             }
-            Err(error) => self.add(&path, &error, "this log"),
-        }
-    }
-
-    /// Adds a problem, unless the report contains one at the same place.
-    fn add(&mut self, path: &Path, error: &Error, affected: &str) {
-        let (file, offset) = match error.damage() {
-            Some(damage) => (damage.file.as_path(), damage.offset),
-            None => (path, 0),
-        };
-        let is_told = |known: &super::Problem| {
-            known.file == file && (known.offset == offset || error.damage().is_none())
-        };
-        if !self.report.problems.iter().any(is_told) {
-            self.report.add(path, error, affected.to_owned());
+            Err(error) => self.report.add_once(&path, &error, "this log"),
         }
     }
 

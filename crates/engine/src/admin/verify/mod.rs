@@ -11,6 +11,7 @@
 //! Not here: the check of a database that cannot be opened ([`files`]).
 
 mod files;
+mod values;
 
 pub use self::files::check_files;
 
@@ -83,6 +84,8 @@ pub struct CheckReport {
     pub tables: u64,
     /// Entries in them.
     pub entries: u64,
+    /// Value files checked.
+    pub value_files: u64,
     /// Logs checked.
     pub logs: u64,
     /// Batches in them.
@@ -119,6 +122,19 @@ impl CheckReport {
     fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
+        }
+    }
+
+    /// Adds a problem, unless the report contains one at the same place.
+    fn add_once(&mut self, path: &Path, error: &Error, affected: &str) {
+        let (file, offset) = match error.damage() {
+            Some(damage) => (damage.file.as_path(), damage.offset),
+            None => (path, 0),
+        };
+        let is_told =
+            |known: &Problem| known.file == file && (known.offset == offset || error.damage().is_none());
+        if !self.problems.iter().any(is_told) {
+            self.add(path, error, affected.to_owned());
         }
     }
 
@@ -162,6 +178,15 @@ pub(super) fn verify(
                     let path = dir.join(shamba_table::table_file_name(table.meta.id));
                     report.add(&path, &Error::from(error), affected);
                 }
+            }
+        }
+        for total in version.value_totals().files() {
+            let Some(file) = total.file.file.get() else { continue };
+            report.value_files += 1;
+            report.bytes_checked += total.file.file_bytes;
+            let affected = format!("values of keyspace \"{}\"", keyspace.name.escape_default());
+            for error in file.verify() {
+                report.add_once(file.path(), &Error::from(error), &affected);
             }
         }
         // The order of runs can be checked only if all tables can be read.

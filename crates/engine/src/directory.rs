@@ -9,7 +9,7 @@ use std::path::Path;
 
 use shamba_env::{Env, FileLock, LockHeld, LockKind};
 use shamba_log::wal::parse_log_file_name;
-use shamba_table::parse_table_file_name;
+use shamba_table::{parse_table_file_name, parse_value_file_name};
 use shamba_tree::version::manifest::parse_manifest_file_name;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -45,6 +45,7 @@ pub(crate) fn file_number(name: &str) -> Option<u64> {
     parse_log_file_name(name)
         .map(|log| log.0)
         .or_else(|| parse_table_file_name(name).map(|table| table.0))
+        .or_else(|| parse_value_file_name(name).map(|values| values.0))
         .or_else(|| parse_side_file_name(name).map(|values| values.0))
         .or_else(|| parse_manifest_file_name(name))
 }

@@ -90,6 +90,13 @@ macro_rules! work_counters {
             pub kept_log_bytes: u64,
             /// Obsolete files that are not removed yet because a reader uses them.
             pub obsolete_files: u64,
+            /// Value files of all keyspaces that tables refer to.
+            pub value_files: u64,
+            /// Their bytes.
+            pub value_bytes: u64,
+            /// The bytes of them to which tables refer. Some of these values may be hidden by newer
+            /// versions that no compaction has met yet.
+            pub value_bytes_live: u64,
             /// Tables of all keyspaces that the memory budget keeps closed: each use opens them.
             pub tables_closed: u64,
             /// Number of times that a closed table was opened for one use.
@@ -184,12 +191,14 @@ work_counters! {
     bytes_user,
     /// Bytes written to logs.
     bytes_wal,
-    /// Bytes of tables written by flushes.
+    /// Bytes of tables and value files written by flushes.
     bytes_flushed,
-    /// Bytes of tables written by compactions.
+    /// Bytes of tables and value files written by compactions.
     bytes_compacted,
     /// Bytes of tables read by compactions.
     bytes_compaction_read,
+    /// Bytes of value files written, by flushes, compactions and ingests.
+    bytes_values_written,
     /// Bytes written to manifests.
     bytes_manifest,
     /// Microseconds spent in flushes.

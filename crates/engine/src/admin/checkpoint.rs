@@ -1,6 +1,6 @@
 //! Checkpoint: a copy of a database that shares its tables.
 //!
-//! The memtables are flushed first, so the copy needs no log. Tables are hard-linked, or copied
+//! The memtables are flushed first, so the copy needs no log. Tables and value files are hard-linked, or copied
 //! where the file system has no links. The copy's own manifest comes last, so that an incomplete
 //! copy is no database.
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use shamba_env::{Env, LockKind, append_all};
 use shamba_key::LogNo;
 use shamba_log::wal::WalWriter;
-use shamba_table::table_file_name;
+use shamba_table::{table_file_name, value_file_name};
 use shamba_tree::version::HistoryEntry;
 use shamba_tree::version::manifest::ManifestWriter;
 
@@ -56,6 +56,10 @@ pub(super) fn checkpoint(
     for keyspace in state.keyspaces.values() {
         for (_, _, table) in keyspace.version.tables() {
             let name = table_file_name(table.meta.id);
+            link_or_copy(env, &catalog.dir().join(&name), &target.join(&name))?;
+        }
+        for total in keyspace.version.value_totals().files() {
+            let name = value_file_name(total.file.id);
             link_or_copy(env, &catalog.dir().join(&name), &target.join(&name))?;
         }
     }

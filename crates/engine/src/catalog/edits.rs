@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shamba_table::TableId;
+use shamba_table::{TableId, ValueFileId};
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
+use shamba_tree::version::{Change, ManifestEdit, TableMeta, ValueFileMeta, Version, VersionEdit};
 
 /// The tables that are in `before` and not in `after`.
 pub(super) fn obsolete_tables(
@@ -51,6 +51,15 @@ pub(super) fn new_tables(before: &ManifestState, edit: &ManifestEdit) -> Vec<Arc
         }
     }
     new
+}
+
+/// The value files that `new` tables refer to and that no tree of `before` names.
+pub(super) fn new_value_files(before: &ManifestState, new: &[Arc<TableMeta>]) -> Vec<Arc<ValueFileMeta>> {
+    let named = new.iter().flat_map(|table| table.values.get().files());
+    let named: BTreeMap<ValueFileId, &Arc<ValueFileMeta>> = named.map(|of| (of.file.id, &of.file)).collect();
+    let versions = || before.keyspaces.values().map(|keyspace| &keyspace.version);
+    let is_known = |id: ValueFileId| versions().any(|version| version.value_totals().get(id).is_some());
+    named.into_iter().filter(|(id, _)| !is_known(*id)).map(|(_, file)| Arc::clone(file)).collect()
 }
 
 fn find_table(version: &Version, id: TableId) -> Option<Arc<TableMeta>> {

@@ -25,7 +25,7 @@ use arc_swap::{ArcSwap, Guard};
 use shamba_env::Env;
 use shamba_key::{Age, KeyspaceId, LogNo, RunId};
 use shamba_memtable::Memtable;
-use shamba_table::{BirthId, TableId};
+use shamba_table::{BirthId, TableId, ValueFileId};
 use shamba_tree::expiry::ExpiryClock;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 use shamba_tree::version::{HistoryEntry, TableMeta};
@@ -187,6 +187,11 @@ impl Catalog {
     /// The number of a new table.
     pub fn new_table_id(&self) -> TableId {
         TableId(self.new_id())
+    }
+
+    /// The number of a new value file.
+    pub fn new_value_file_id(&self) -> ValueFileId {
+        ValueFileId(self.new_id())
     }
 
     /// The number of a new log.

@@ -1,7 +1,9 @@
-//! Obsolete files: tables that no version names, and logs whose entries are in tables.
+//! Obsolete files: tables that no version names, value files that no table names, and logs whose
+//! entries are in tables.
 //!
 //! A table's file is deleted when the last view that could read it is gone. The reference count of
-//! its metadata shows that: the list here holds one reference. A log that memtables refer to for
+//! its metadata shows that: the list here holds one reference. A table's metadata refers to that of
+//! its value files, so a value file follows the last of its tables in the same way. A log that memtables refer to for
 //! values is deleted when the last of them is gone, and when no stream of changes reads it.
 //! Deletion comes after the manifest edit that makes the file obsolete is durable. A failed
 //! deletion is retried later and counted, never fatal; recovery deletes files that are left over.
@@ -11,13 +13,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use shamba_env::Env;
-use shamba_table::table_file_name;
+use shamba_table::{table_file_name, value_file_name};
 
 use crate::lock_order;
 use crate::metrics::WorkCounters;
 use crate::ranked::Ranked;
 use shamba_log::wal::ValueLog;
-use shamba_tree::version::TableMeta;
+use shamba_tree::version::{TableMeta, ValueFileMeta};
 
 /// A log or side file, with the readers of its values.
 #[derive(Clone, Debug, Default)]
@@ -31,14 +33,37 @@ pub(crate) struct LogFile {
 
 /// Obsolete files to be deleted.
 pub(super) struct ObsoleteFiles {
-    tables: Ranked<Vec<Arc<TableMeta>>>,
+    tables: Ranked<Obsolete>,
     files: Ranked<Vec<LogFile>>,
+}
+
+/// Obsolete tables, and value files that tables which are deleted already have referred to.
+#[derive(Default)]
+struct Obsolete {
+    tables: Vec<Arc<TableMeta>>,
+    values: Vec<Arc<ValueFileMeta>>,
+}
+
+impl Obsolete {
+    /// Notes the value files of a table that is deleted.
+    fn note_values(&mut self, table: &TableMeta) {
+        for of in table.values.get().files() {
+            if !self.values.iter().any(|known| Arc::ptr_eq(known, &of.file)) {
+                self.values.push(Arc::clone(&of.file));
+            }
+        }
+    }
+
+    /// The value files to which no table refers any more, other than through the list.
+    fn unreferenced(&self) -> impl Iterator<Item = &Arc<ValueFileMeta>> {
+        self.values.iter().filter(|file| Arc::strong_count(file) == 1)
+    }
 }
 
 impl Default for ObsoleteFiles {
     fn default() -> Self {
         Self {
-            tables: Ranked::new(lock_order::OBSOLETE_TABLES, Vec::new()),
+            tables: Ranked::new(lock_order::OBSOLETE_TABLES, Obsolete::default()),
             files: Ranked::new(lock_order::OBSOLETE_FILES, Vec::new()),
         }
     }
@@ -47,7 +72,7 @@ impl Default for ObsoleteFiles {
 impl ObsoleteFiles {
     /// Marks tables obsolete: they are in no version any more.
     pub fn mark_tables_obsolete(&self, tables: impl IntoIterator<Item = Arc<TableMeta>>) {
-        let mut obsolete = self.tables.lock();
+        let obsolete = &mut self.tables.lock().tables;
         for table in tables {
             // Each reference in the list would keep the file for the other.
             debug_assert!(
@@ -72,14 +97,31 @@ impl ObsoleteFiles {
     /// Deletes the obsolete files without readers.
     pub fn collect(&self, env: &Env, dir: &std::path::Path, work: &WorkCounters) {
         let mut removed_all = true;
-        self.tables.lock().retain(|meta| {
-            if Arc::strong_count(meta) > 1 {
-                return true;
-            }
-            let removed = remove(env, &dir.join(table_file_name(meta.id)));
-            removed_all &= removed;
-            !removed
-        });
+        {
+            let mut obsolete = self.tables.lock();
+            let mut deleted = Vec::new();
+            obsolete.tables.retain(|meta| {
+                if Arc::strong_count(meta) > 1 {
+                    return true;
+                }
+                let removed = remove(env, &dir.join(table_file_name(meta.id)));
+                removed_all &= removed;
+                if removed {
+                    deleted.push(Arc::clone(meta));
+                }
+                !removed
+            });
+            deleted.iter().for_each(|meta| obsolete.note_values(meta));
+            drop(deleted);
+            obsolete.values.retain(|meta| {
+                if Arc::strong_count(meta) > 1 {
+                    return true;
+                }
+                let removed = remove(env, &dir.join(value_file_name(meta.id)));
+                removed_all &= removed;
+                !removed
+            });
+        }
         self.files.lock().retain(|LogFile { path, values, readers }| {
             if values.strong_count() > 0 || readers.strong_count() > 0 {
                 return true;
@@ -95,7 +137,11 @@ impl ObsoleteFiles {
 
     /// Number of obsolete files not yet deleted.
     pub fn waiting(&self) -> usize {
-        self.tables.lock().len() + self.files.lock().len()
+        let tables = {
+            let obsolete = self.tables.lock();
+            obsolete.tables.len() + obsolete.unreferenced().count()
+        };
+        tables + self.files.lock().len()
     }
 }
 

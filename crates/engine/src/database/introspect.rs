@@ -47,6 +47,10 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
         let version = Arc::clone(&keyspace.load().version);
         let passed = version.tables().map(|(_, _, table)| table.meta.statistics.tombstones_passed());
         stats.tombstones_passed += passed.sum::<u64>();
+        let values = version.value_totals();
+        stats.value_files += values.files().len() as u64;
+        stats.value_bytes += values.file_bytes();
+        stats.value_bytes_live += values.bytes();
         let age_ms = oldest_tombstone_age_ms(&version, now_ms);
         stats.oldest_tombstone_age_ms = stats.oldest_tombstone_age_ms.max(age_ms);
     }

@@ -21,13 +21,13 @@ mod known_logs;
 mod locking;
 mod rebuild;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use shamba_env::{Env, FileLock};
 use shamba_key::SeqNo;
-use shamba_table::{TableId, parse_table_file_name};
+use shamba_table::{TableId, ValueFileId, parse_table_file_name, parse_value_file_name};
 
 use super::compose::compose;
 use super::core::Core;
@@ -48,7 +48,7 @@ use shamba_tree::version::current::CURRENT_TEMPORARY;
 use shamba_tree::version::manifest::{
     ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
 };
-use shamba_tree::version::{ManifestEdit, OpenTables, Pairs, TableMeta};
+use shamba_tree::version::{ManifestEdit, OpenTables, Pairs, TableMeta, ValueUse};
 
 use self::known_logs::{known_logs, opened};
 use self::locking::lock_directory;
@@ -189,7 +189,9 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     let open = core.memory.tables_to_open(&metas);
     assert_eq!(open.len(), metas.len(), "a table is neither opened nor kept closed");
     for (meta, stays_open) in metas.iter().zip(open) {
-        let reader = core.table_files.open(meta.id, meta.birth, (&meta.smallest, meta.upper.as_ref()));
+        open_value_files(core, meta)?;
+        let bounds = (&meta.smallest, meta.upper.as_ref());
+        let reader = core.table_files.open(meta.id, meta.birth, bounds, meta.values.get());
         let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
         let summary = reader.summary();
         if summary.expiring != meta.expiring.get() && meta.expiring.get().is_some() {
@@ -222,6 +224,37 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     core.residency.charge_trees();
     // All tables are known now, so residency is decided over all of them, before the first lookup.
     core.residency.settle();
+    Ok(())
+}
+
+/// Opens the value files of a table, and compares them with what the manifest states of them.
+fn open_value_files(core: &Core, table: &TableMeta) -> Result<()> {
+    for ValueUse { file: meta, .. } in table.values.get().files() {
+        if meta.file.get().is_some() {
+            continue;
+        }
+        let file = core.table_files.open_values(meta.id, meta.birth).map_err(|error| {
+            let path = core.table_files.values_path(meta.id);
+            match core.env.vfs.exists(&path) {
+                Ok(false) => {
+                    let detail = "the manifest names the file, but it is missing";
+                    Error::corruption(&path, 0, "value file", detail)
+                }
+                _ => error,
+            }
+        })?;
+        if (file.file_bytes(), file.values()) != (meta.file_bytes, meta.values) {
+            let detail = format!(
+                "the manifest states {} values in {} bytes, the file has {} in {}",
+                meta.values,
+                meta.file_bytes,
+                file.values(),
+                file.file_bytes()
+            );
+            return Err(Error::corruption(file.path(), 0, "value file", detail));
+        }
+        meta.file.set(file);
+    }
     Ok(())
 }
 
@@ -447,15 +480,21 @@ fn create_log_with(core: &Core, log: LogNo, copy_of: LogNo, tail: &Tail) -> Resu
 /// Marks every database file obsolete that the current manifest does not name.
 fn remove_left_overs(core: &Core, state: &ManifestState, first_log: LogNo, files: &[String]) {
     let manifest = core.catalog.manifest_number().map(manifest_file_name);
-    let named: std::collections::BTreeSet<u64> = state
+    let named: BTreeSet<u64> = state
         .keyspaces
         .values()
         .flat_map(|keyspace| {
             keyspace.version.tables().map(|(_, _, table)| table.meta.id.0).collect::<Vec<_>>()
         })
         .collect();
+    let value_files: BTreeSet<ValueFileId> = state
+        .keyspaces
+        .values()
+        .flat_map(|keyspace| keyspace.version.value_totals().files().map(|total| total.file.id))
+        .collect();
     for name in files {
         let is_obsolete = parse_table_file_name(name).is_some_and(|table| !named.contains(&table.0))
+            || parse_value_file_name(name).is_some_and(|values| !value_files.contains(&values))
             || parse_log_file_name(name)
                 .is_some_and(|log| log < first_log && !core.catalog.logs().contains(log))
             || parse_side_file_name(name).is_some()

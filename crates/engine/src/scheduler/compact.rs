@@ -35,9 +35,7 @@ use shamba_tree::compaction::schedule::Claim;
 use shamba_tree::records::RecordEdit;
 use shamba_tree::version::live_bytes;
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{
-    Change, ConsumedValues, KeyRange, ManifestEdit, Run, TableMeta, TableUse, Version, VersionEdit,
-};
+use shamba_tree::version::{Change, KeyRange, ManifestEdit, Run, TableMeta, TableUse, Version, VersionEdit};
 
 /// Input of a slice, in tables.
 const SLICE_TABLES: u64 = 4;
@@ -128,7 +126,7 @@ impl Compactor {
         built: BuiltSlice,
     ) -> Result<Installed> {
         let Some(slice) = job.slices().get(number) else { return Ok(Installed::Dropped) };
-        let BuiltSlice { tables, bytes_read, entries_dropped, filtered } = built;
+        let BuiltSlice { tables, bytes_read, value_bytes, consumed, entries_dropped, filtered } = built;
         debug_assert!(
             tables.iter().all(|table| slice.hull(&table.range) == *slice),
             "slice {number} of job {} has tables outside of its range",
@@ -136,14 +134,14 @@ impl Compactor {
         );
         let mut handed = Vec::new();
         let new: Vec<Arc<TableMeta>> = tables.iter().map(|table| Arc::clone(&table.meta)).collect();
-        let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>();
+        let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>() + value_bytes;
         let records = self.erase_records(job, slice, &filtered);
         let refused = self.install_claimed(job, claim, new.clone(), filtered.oldest(), |version| {
             // Under the install lock, where no figures are adjusted: a table that is in no tree yet
             // would be missed.
             handed = crate::statistics::hand_over(&job.keyspace, &job.job, slice, &tables);
             let live = |table: &TableUse, range: &KeyRange| live_bytes(table, range);
-            let built = (tables, &ConsumedValues::default());
+            let built = (tables, &consumed);
             Some(slice_edit(job.keyspace.id, version, &job.job, slice, built, job.output, &live))
         })?;
         drop(records);
@@ -159,6 +157,7 @@ impl Compactor {
         self.memory.hold_published(&new);
         let work = self.telemetry.work();
         WorkCounters::add(&work.bytes_compacted, bytes_written);
+        WorkCounters::add(&work.bytes_values_written, value_bytes);
         WorkCounters::add(&work.bytes_compaction_read, bytes_read);
         WorkCounters::add(&work.entries_dropped, entries_dropped);
         WorkCounters::add(&work.entries_filtered, filtered.removed + filtered.replaced);

@@ -22,7 +22,8 @@ use crate::options::settings::Settings;
 use crate::reads::Reads;
 use crate::statistics::SavedStatistics;
 use crate::table_files::TableFiles;
-use crate::table_files::output::{Output, OutputOptions};
+use crate::table_files::output::{Finished, Output, OutputOptions};
+use crate::table_files::separated::{ValueOptions, value_file_bytes};
 use crate::table_files::syncing::Syncing;
 use crate::telemetry::Telemetry;
 use crate::writer::{Generation, Writer};
@@ -72,6 +73,7 @@ impl Flusher {
             log_promise = self.end_log_sync(log_sync.take())?;
         }
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
+        let mut value_bytes = 0;
         for (keyspace, memtable) in &generation.members {
             // A keyspace that is missing from the list was dropped durably. Its `dropped` flag
             // would not prove that: the log must be kept as long as a crash may still undo the
@@ -80,8 +82,9 @@ impl Flusher {
                 continue;
             }
             match self.write_memtable(keyspace, memtable, generation.oldest_tombstone_ms) {
-                Ok(uses) => {
-                    let earlier = outputs.insert(keyspace.id, uses);
+                Ok(built) => {
+                    value_bytes += built.value_bytes;
+                    let earlier = outputs.insert(keyspace.id, built.tables);
                     assert!(earlier.is_none(), "keyspace {} has two memtables in a generation", keyspace.id);
                 }
                 Err(error) => {
@@ -94,7 +97,8 @@ impl Flusher {
             }
         }
         let tables: u64 = outputs.values().map(|uses| uses.len() as u64).sum();
-        let bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();
+        let table_bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();
+        let bytes = table_bytes + value_bytes;
         if tables == 0 && !self.settings.no_wal {
             // The edit refers to the next log, so the name of that log must be durable. Writing a
             // table syncs the names; with no table it is done here, whether or not this generation
@@ -155,6 +159,7 @@ impl Flusher {
         self.statistics.save(false);
         WorkCounters::add(&self.telemetry.work().flushes, 1);
         WorkCounters::add(&self.telemetry.work().bytes_flushed, bytes);
+        WorkCounters::add(&self.telemetry.work().bytes_values_written, value_bytes);
         let duration_us = self.env.clock.now_us().saturating_sub(begin_us);
         WorkCounters::add(&self.telemetry.work().flush_us, duration_us);
         self.telemetry.emit(Event::FlushEnd { tables, bytes, duration_us });
@@ -227,7 +232,7 @@ impl Flusher {
         keyspace: &KeyspaceCore,
         memtable: &Arc<dyn Memtable>,
         oldest_tombstone_ms: Option<u64>,
-    ) -> Result<Vec<TableUse>> {
+    ) -> Result<Finished> {
         let bits = Arc::new(self.filter_bits.of_flush(keyspace, memtable.entries()));
         let readers = self.reads.readers();
         let snapshots = &readers.seqs;
@@ -294,6 +299,10 @@ pub(super) fn output_options(
         block_bytes: overrides.block_bytes(settings),
         block_tags: settings.block_tags,
         table_size,
+        values: ValueOptions {
+            bytes_min: overrides.value_bytes_min(settings),
+            file_bytes: value_file_bytes(overrides.table_bytes(settings)),
+        },
         verify: true,
         oldest_tombstone_ms: None,
     }

@@ -10,9 +10,10 @@ use shamba_model::MAX_LEVELS;
 use super::flush::Flusher;
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
+use crate::metrics::WorkCounters;
 use crate::options::fifo::FifoState;
 use crate::ranked::beyond_ranks;
-use crate::table_files::output::Output;
+use crate::table_files::output::{Finished, Output};
 use crate::writer::operations::check_op;
 use shamba_log::wal::OpRef;
 use shamba_tree::compaction::fold::FoldOutput;
@@ -81,7 +82,8 @@ impl Flusher {
             last_key = Some(key.to_vec());
             count += 1;
         }
-        let uses = output.finish()?;
+        let Finished { tables: uses, value_bytes } = output.finish()?;
+        WorkCounters::add(&self.telemetry.work().bytes_values_written, value_bytes);
         assert_eq!(
             uses.iter().map(|table| table.meta.entries).sum::<u64>(),
             count,

@@ -17,17 +17,18 @@
 //!
 //! Not here: building a slice ([`super::slices`]) and installing it ([`super::compact`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
 use shamba_model::Design;
+use shamba_table::ValueFileId;
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::filter::FilterChanges;
 use shamba_tree::compaction::policy::{CompactionJob, OutputRun};
-use shamba_tree::version::{KeyRange, TableUse, Version};
+use shamba_tree::version::{ConsumedValues, KeyRange, TableUse, Version};
 
 /// Slices per worker that may be taken ahead of the first that is not installed.
 const AHEAD_PER_WORKER: usize = 2;
@@ -36,6 +37,10 @@ const AHEAD_PER_WORKER: usize = 2;
 pub(super) struct BuiltSlice {
     pub tables: Vec<TableUse>,
     pub bytes_read: u64,
+    /// Bytes of the value files.
+    pub value_bytes: u64,
+    /// The values to which the entries of the inputs refer that the slice has taken.
+    pub consumed: ConsumedValues,
     pub entries_dropped: u64,
     /// Changes by the compaction filter.
     pub filtered: FilterChanges,
@@ -60,6 +65,8 @@ pub(super) struct Job {
     pub output: OutputRun,
     /// The design by which the job was chosen.
     pub design: Design,
+    /// Value files whose values the job writes again, so that the files can be deleted.
+    pub collected: Arc<BTreeSet<ValueFileId>>,
     /// Memory for building a slice.
     pub slice_memory_bytes: u64,
     /// Time of the claim.
@@ -84,7 +91,7 @@ impl Job {
         job: CompactionJob,
         output: OutputRun,
         design: Design,
-        slice_memory_bytes: u64,
+        (collected, slice_memory_bytes): (BTreeSet<ValueFileId>, u64),
         (begin_us, failures_before): (u64, u32),
     ) -> Self {
         Self {
@@ -95,6 +102,7 @@ impl Job {
             job,
             output,
             design,
+            collected: Arc::new(collected),
             slice_memory_bytes,
             begin_us,
             failures_before,
@@ -341,13 +349,29 @@ mod tests {
             Arc::new(KeyspaceCore::new(KeyspaceId(0), name, Arc::default(), memtable, None, closed));
         let bits = Arc::new(JobBits::of_flush(Rule::NEW, &Version::empty(), 0));
         let slices = ["a..c", "c..f", "f..k", "k..p", "p..z"].map(|slice| slice.parse().expect("a range"));
-        let job = Job::new((1, claim), keyspace, Arc::new(version), job, output, design, 0, (0, 0));
+        let job = Job::new(
+            (1, claim),
+            keyspace,
+            Arc::new(version),
+            job,
+            output,
+            design,
+            (BTreeSet::new(), 0),
+            (0, 0),
+        );
         job.prepared.set(Prepared { slices: slices.into(), bits }).ok().expect("set once");
         Running::new(Arc::new(job))
     }
 
     fn built(bytes_read: u64) -> std::result::Result<BuiltSlice, Stop> {
-        Ok(BuiltSlice { tables: Vec::new(), bytes_read, entries_dropped: 0, filtered: Default::default() })
+        Ok(BuiltSlice {
+            tables: Vec::new(),
+            bytes_read,
+            value_bytes: 0,
+            consumed: Default::default(),
+            entries_dropped: 0,
+            filtered: Default::default(),
+        })
     }
 
     fn install_all(running: &mut Running) -> Vec<usize> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shamba_table::{Charge, TableReader};
+use shamba_table::{Charge, TableReader, VALUE_WRITER_BYTES};
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::TableMeta;
 
@@ -50,9 +50,10 @@ impl MemoryLink {
     }
 
     /// Memory for one slice of a compaction into tables of this size, of an amount in bytes and
-    /// entries.
-    pub fn slice_bytes(&self, size: TableSize, amount: (u64, u64)) -> u64 {
-        self.residency.memory().job_bytes(size.building_bytes(amount))
+    /// entries. `separates`: it may write a value file.
+    pub fn slice_bytes(&self, size: TableSize, amount: (u64, u64), separates: bool) -> u64 {
+        let of_values = if separates { VALUE_WRITER_BYTES } else { 0 };
+        self.residency.memory().job_bytes(size.building_bytes(amount) + of_values)
     }
 
     /// Reserves `bytes` for a slice; `None` if it must not begin now.

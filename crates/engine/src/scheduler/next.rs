@@ -11,6 +11,7 @@
 //!
 //! Not here: carrying a step out ([`super::execute`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -289,7 +290,9 @@ impl Picker {
         let is_drop = job.reason == Reason::Fifo;
         let is_move =
             is_drop || job.is_trivial_move(version) && !joins_tables(size, version, &job) && !is_asked;
-        let slice_memory_bytes = self.memory.slice_bytes(size, amount(&job, version));
+        let separates =
+            keyspace.overrides().value_bytes_min(&self.settings).is_some() || version.value_bytes() > 0;
+        let slice_memory_bytes = self.memory.slice_bytes(size, amount(&job, version), separates);
         let reservation = if is_move { None } else { Some(self.memory.reserve(slice_memory_bytes)?) };
         let claims = state.claims.entry(keyspace.id).or_default();
         let claim = claims.claim(version, job.clone(), self.catalog.new_run(), score);
@@ -317,7 +320,7 @@ impl Picker {
             job,
             output,
             self.settings.live.get().tree.design,
-            slice_memory_bytes,
+            (BTreeSet::new(), slice_memory_bytes),
             since,
         ));
         state.running.push(Running::new(Arc::clone(&job)));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use shamba_key::RunId;
 use shamba_model::memory::read_ahead_bytes;
 use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
 use shamba_tree::compaction::filter::FilterRun;
@@ -15,7 +16,7 @@ use shamba_tree::compaction::schedule::is_oldest;
 use shamba_tree::iter::merge::MergeIter;
 use shamba_tree::iter::run_iter::RunIter;
 use shamba_tree::iter::source::Source;
-use shamba_tree::version::{KeyRange, TableUse, level_bytes, live_bytes};
+use shamba_tree::version::{ConsumedValues, KeyRange, TableUse, level_bytes, live_bytes};
 
 use super::compact::Compactor;
 use super::flush::{output_options, with_expired};
@@ -23,7 +24,8 @@ use super::job::{BuiltSlice, Job};
 use crate::error::{Error, Result};
 use crate::memory::Reservation;
 use crate::metrics::WorkCounters;
-use crate::table_files::output::{Output, OutputOptions};
+use crate::table_files::output::{Finished, Output, OutputOptions};
+use crate::table_files::separated::InputValues;
 
 /// Entries between two checks of the rate limit and of shutdown.
 const CHECK_EVERY_ENTRIES: u64 = 256;
@@ -50,6 +52,7 @@ impl Compactor {
         let snapshots = &readers.seqs;
         let mut expired = 0;
         let mut inputs: Vec<(Vec<TableUse>, u64)> = Vec::new();
+        let mut runs: Vec<RunId> = Vec::new();
         let mut input_entries = 0.0;
         let mut tombstones: Vec<RangeTombstone> = Vec::new();
         let mut oldest_tombstone_ms: Option<u64> = None;
@@ -86,6 +89,7 @@ impl Compactor {
                 }
             }
             inputs.push((tables, input_bytes));
+            runs.push(input.run);
         }
         let input_bytes: Vec<u64> = inputs.iter().map(|(_, bytes)| *bytes).collect();
         let bytes_read = input_bytes.iter().sum();
@@ -127,16 +131,21 @@ impl Compactor {
         let options = OutputOptions { oldest_tombstone_ms, ..options };
         let output =
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
-        let mut output = output.within(reservation, read_ahead_bytes);
+        let input_values = InputValues::of(version, Arc::clone(&plan.collected));
+        let mut output = output.reading(input_values).within(reservation, read_ahead_bytes);
         let input_entries = input_entries as u64;
         let merging = plan.keyspace.merging();
         let mut folding = Folding::new(retention, merging.as_deref()).with_filter(filter);
+        let mut consumed = ConsumedValues::default();
         let (mut entries, mut bytes_paced) = (0u64, 0);
         let mut merged = MergeIter::new(sources);
         merged.seek_to_first()?;
         while merged.valid() {
             output.note_input(input_entries, entries);
             let is_large = merged.kind().is_large();
+            if merged.kind().in_value_file() {
+                count_value(&merged, &runs, &mut consumed)?;
+            }
             folding.take(&merged, &mut output)?;
             entries += 1;
             debug_assert!(folding.written() <= entries, "more entries were written than read");
@@ -159,8 +168,20 @@ impl Compactor {
         if let Some(warning) = filtered.warning() {
             self.telemetry.warn(warning);
         }
-        Ok(BuiltSlice { tables: output.finish()?, bytes_read, entries_dropped, filtered })
+        let Finished { tables, value_bytes } = output.finish()?;
+        Ok(BuiltSlice { tables, bytes_read, value_bytes, consumed, entries_dropped, filtered })
     }
+}
+
+/// Counts the value in a value file to which the current entry refers, whose source is one of
+/// `runs`.
+fn count_value(merged: &MergeIter, runs: &[RunId], consumed: &mut ConsumedValues) -> Result<()> {
+    if let (Some((_, reference)), Some((source, table))) = (merged.separated()?, merged.table()) {
+        if let Some(run) = runs.get(source) {
+            consumed.add(*run, table.meta.id, reference.file, u64::from(reference.stored_bytes));
+        }
+    }
+    Ok(())
 }
 
 fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {

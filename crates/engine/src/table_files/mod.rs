@@ -1,11 +1,13 @@
-//! Table files: how the tables of a database are created, and opened for reading.
+//! Table files: how the tables and value files of a database are created, and opened for reading.
 //!
 //! [`TableFiles`] owns what all tables share: the block cache, the ledger of memory, and the limit
-//! of open files. [`output`] writes the sorted entries of a flush, compaction or ingest as tables.
+//! of open files. [`output`] writes the sorted entries of a flush, compaction or ingest as tables,
+//! and [`separated`] their long values as value files.
 //! A table that the memory budget keeps closed is opened for one use each time ([`opener`]).
 
 mod opener;
 pub(crate) mod output;
+pub(crate) mod separated;
 pub(crate) mod syncing;
 
 use std::path::PathBuf;
@@ -15,8 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use shamba_env::Env;
 use shamba_table::{
-    BirthId, BlockCache, Ledger, ReaderOptions, TableId, TableReader, TableWriter, WriterOptions,
+    BirthId, BlockCache, Compression, Ledger, ReaderOptions, TableId, TableReader, TableWriter, ValueFile,
+    ValueFileId, ValueFileWriter, ValueFileWriterOptions, WriterOptions, value_file_name,
 };
+use shamba_tree::version::ValueUses;
 
 pub(crate) use self::opener::Opener;
 use self::output::OutputOptions;
@@ -65,6 +69,11 @@ impl TableFiles {
         self.opener.path(id)
     }
 
+    /// The path of the value file with this number.
+    pub fn values_path(&self, id: ValueFileId) -> PathBuf {
+        self.catalog.dir().join(value_file_name(id))
+    }
+
     /// Opens tables that the memory budget keeps closed, for one use each.
     pub fn opener(&self) -> &Arc<Opener> {
         &self.opener
@@ -91,7 +100,28 @@ impl TableFiles {
         Ok(writer)
     }
 
-    /// Opens a table for reading; it shares the caller's copy of its bounds.
+    /// Creates a value file with a new number, for values of this keyspace.
+    fn create_values(&self, keyspace: u32, compression: Compression) -> Result<ValueFileWriter> {
+        let options = ValueFileWriterOptions {
+            id: self.catalog.new_value_file_id(),
+            birth: self.catalog.new_birth(),
+            keyspace,
+            compression,
+            chunk_bytes: self.settings.large_values.chunk_bytes,
+        };
+        Ok(ValueFileWriter::create(self.env(), self.catalog.dir(), options)?)
+    }
+
+    /// Opens a value file for reading.
+    ///
+    /// # Errors
+    /// Of opening the file; `Corruption`.
+    pub fn open_values(&self, id: ValueFileId, birth: BirthId) -> Result<Arc<ValueFile>> {
+        Ok(self.opener.open_values(id, birth)?)
+    }
+
+    /// Opens a table for reading, which refers to `values`, in files that are open; it shares the
+    /// caller's copy of its bounds.
     ///
     /// # Errors
     /// Of opening the file; `Corruption`.
@@ -100,6 +130,7 @@ impl TableFiles {
         id: TableId,
         birth: BirthId,
         (smallest, upper): (&Bytes, Option<&Bytes>),
+        values: &ValueUses,
     ) -> Result<Arc<TableReader>> {
         let bounds = (smallest.clone(), upper.cloned());
         let options = ReaderOptions {
@@ -107,6 +138,7 @@ impl TableFiles {
             index: self.settings.filter_residency,
             units: self.settings.cache_units(),
             keeps_blocks: true,
+            values: self.opener.files_of(values)?,
             ..self.opener.minimal_options(id, birth, bounds)
         };
         let reader = TableReader::open(self.env(), self.catalog.dir(), options)?;

@@ -12,9 +12,9 @@ use shamba_env::Env;
 use shamba_key::DigestFn;
 use shamba_table::{
     BirthId, BlockCache, CacheUnits, Ledger, OpenFiles, ReaderOptions, Residency, TableId, TableReader,
-    open_files_within, table_file_name,
+    ValueFile, ValueFileId, ValueFileOptions, open_files_within, table_file_name,
 };
-use shamba_tree::version::{OpenTables, TableMeta};
+use shamba_tree::version::{OpenTables, TableMeta, ValueFileMeta, ValueUses};
 
 use crate::options::settings::Settings;
 
@@ -68,6 +68,36 @@ impl Opener {
         self.opened_once.load(Ordering::Relaxed)
     }
 
+    /// Opens a value file.
+    ///
+    /// # Errors
+    /// Of opening the file; `Corruption`.
+    pub(super) fn open_values(
+        &self,
+        id: ValueFileId,
+        birth: BirthId,
+    ) -> shamba_table::Result<Arc<ValueFile>> {
+        let (ledger, files) = (Arc::clone(&self.ledger), Arc::clone(&self.files));
+        let options = ValueFileOptions { id, birth, ledger, files, direct_io: self.direct_io };
+        ValueFile::open(&self.env, &self.dir, options)
+    }
+
+    /// The open files of these values. A file that is not open yet is opened, and stays open.
+    ///
+    /// # Errors
+    /// Of opening a file; `Corruption`.
+    pub(super) fn files_of(&self, values: &ValueUses) -> shamba_table::Result<Vec<Arc<ValueFile>>> {
+        let file_of = |meta: &ValueFileMeta| {
+            if let Some(file) = meta.file.get() {
+                return Ok(Arc::clone(file));
+            }
+            let file = self.open_values(meta.id, meta.birth)?;
+            meta.file.set(Arc::clone(&file));
+            Ok(file)
+        };
+        values.files().iter().map(|of| file_of(&of.file)).collect()
+    }
+
     /// Options of a reader that holds only the memory that every reader needs, and keeps no blocks
     /// in the cache.
     pub(super) fn minimal_options(
@@ -97,7 +127,9 @@ impl Opener {
 impl OpenTables for Opener {
     fn open(&self, meta: &TableMeta) -> shamba_table::Result<Arc<TableReader>> {
         self.opened_once.fetch_add(1, Ordering::Relaxed);
-        let options = self.minimal_options(meta.id, meta.birth, (meta.smallest.clone(), meta.upper.clone()));
+        let bounds = (meta.smallest.clone(), meta.upper.clone());
+        let values = self.files_of(meta.values.get())?;
+        let options = ReaderOptions { values, ..self.minimal_options(meta.id, meta.birth, bounds) };
         let path = self.path(meta.id);
         TableReader::open(&self.env, &self.dir, options).map_err(|error| match self.env.vfs.exists(&path) {
             Ok(false) => shamba_table::Error::Corruption {

@@ -1,7 +1,7 @@
 //! Output of flushes and compactions: writes sorted entries as the tables of a run.
 //!
 //! Tables are cut by size ([`shamba_tree::compaction::table_size`]), never between two versions of
-//! a key. Range tombstones are clipped to the key range that each table is responsible for, so that
+//! a key. Long values go to value files ([`super::separated`]). Range tombstones are clipped to the key range that each table is responsible for, so that
 //! the tables of a run stay disjoint. Every entry is hashed once when it is added. With
 //! [`OutputOptions::verify`] each finished table is read back and compared with the added entries
 //! before an input may be deleted.
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::TableFiles;
+use super::separated::{InputValues, SeparatedValues, ValueOptions};
 use super::syncing::Syncing;
 use crate::error::{Error, Result};
 use crate::memory::Reservation;
@@ -18,14 +19,15 @@ use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, Prefix, SeqNo};
 use shamba_table::clip;
 use shamba_table::{
-    Charge, Compression, ContentDigest, EntryIter, EntryView, LedgerPart, Origin, RangeTombstone,
-    TableReader, TableSummary, TableWriter, WrittenBlocks,
+    BirthId, Charge, Compression, ContentDigest, EntryIter, EntryView, LedgerPart, Origin, RangeTombstone,
+    Reads, TableReader, TableSummary, TableWriter, UnsyncedValueFile, ValueFileRef, ValueSource,
+    WrittenBlocks,
 };
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::fold::FoldOutput;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::level_bytes;
-use shamba_tree::version::{KeyRange, TableMeta, TableUse};
+use shamba_tree::version::{KeyRange, TableMeta, TableUse, ValueUses};
 
 /// Memory to free before a table is opened, in addition to its filter, index and bounds: more than
 /// most tables take.
@@ -54,6 +56,7 @@ pub(crate) struct OutputOptions {
     pub block_bytes: usize,
     pub block_tags: bool,
     pub table_size: TableSize,
+    pub values: ValueOptions,
     pub verify: bool,
     /// Lower bound of the time of the output's oldest tombstone, in milliseconds since 1970-01-01
     /// UTC; `None`: unknown.
@@ -78,6 +81,13 @@ pub(crate) trait OutputMemory {
     fn hold_early(&self, reader: &TableReader) -> Result<()>;
 }
 
+/// The tables of a finished output, which the caller owns.
+pub(crate) struct Finished {
+    pub tables: Vec<TableUse>,
+    /// Bytes of its value files.
+    pub value_bytes: u64,
+}
+
 /// The tables of one output under construction. Files that are unfinished or not installed are
 /// removed on drop.
 pub(crate) struct Output<'a> {
@@ -96,6 +106,7 @@ pub(crate) struct Output<'a> {
     /// Estimated input entries and those processed so far, if known.
     input: Option<(u64, u64)>,
     finished: Vec<(TableSummary, WrittenBlocks)>,
+    values: SeparatedValues<'a>,
     syncing: Vec<Syncing<()>>,
     installed: bool,
     /// Memory of the table being built.
@@ -115,6 +126,8 @@ impl<'a> Output<'a> {
     ) -> Self {
         let part_lower = stretch.lower.clone();
         let charge = Charge::new(files.ledger(), LedgerPart::WriteBuffers, 0);
+        let of_values = (options.compression, options.origin.keyspace);
+        let values = SeparatedValues::new(files, options.values, of_values);
         Self {
             files,
             memory,
@@ -127,6 +140,7 @@ impl<'a> Output<'a> {
             expected: ContentDigest::new(),
             input: None,
             finished: Vec::new(),
+            values,
             syncing: Vec::new(),
             installed: false,
             charge,
@@ -138,6 +152,12 @@ impl<'a> Output<'a> {
     /// `other_bytes`. A table ends where its memory would exceed it and it cannot be extended.
     pub fn within(mut self, reservation: Reservation, other_bytes: u64) -> Self {
         self.reservation = Some((reservation, other_bytes));
+        self
+    }
+
+    /// Takes entries that refer to value files of `inputs`.
+    pub fn reading(mut self, inputs: InputValues) -> Self {
+        self.values.inputs = inputs;
         self
     }
 
@@ -166,7 +186,8 @@ impl<'a> Output<'a> {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
         // A table without memory for more entries ends too.
-        let needed_bytes = self.writer.as_ref().map_or(0, soon_bytes);
+        let value_bytes = self.values.memory_bytes();
+        let needed_bytes = self.writer.as_ref().map_or(0, |writer| soon_bytes(writer, value_bytes));
         if needed_bytes > self.charge.bytes()
             && self.writer.as_ref().is_some_and(may_cut)
             && !self.may_charge(needed_bytes)
@@ -179,7 +200,7 @@ impl<'a> Output<'a> {
             self.writer = Some(writer);
         }
         let Some(writer) = &mut self.writer else { return Err(Error::closed()) };
-        let needed_bytes = soon_bytes(writer);
+        let needed_bytes = soon_bytes(writer, value_bytes);
         if needed_bytes > self.charge.bytes() {
             self.memory.charge(&mut self.charge, needed_bytes);
         }
@@ -197,7 +218,7 @@ impl<'a> Output<'a> {
     fn left_bytes(&self) -> u64 {
         let Some((entries, done)) = self.input else { return u64::MAX };
         let left = entries.saturating_sub(done) as f64 / done.max(1) as f64;
-        (self.bytes() as f64 * left) as u64
+        (self.table_bytes() as f64 * left) as u64
     }
 
     /// Changes the size at which tables are cut from here on.
@@ -211,10 +232,15 @@ impl<'a> Output<'a> {
         (self.finished.len() as u64, bytes)
     }
 
-    /// Bytes written so far.
-    pub fn bytes(&self) -> u64 {
+    /// Bytes of tables written so far.
+    fn table_bytes(&self) -> u64 {
         let (_, finished) = self.finished();
         finished + self.writer.as_ref().map_or(0, TableWriter::file_bytes)
+    }
+
+    /// Bytes of tables and value files written so far.
+    pub fn bytes(&self) -> u64 {
+        self.table_bytes() + self.values.bytes()
     }
 
     /// Finishes the current table, whose part of the range ends at `part_upper`.
@@ -249,34 +275,90 @@ impl<'a> Output<'a> {
         let (summary, written, unsynced) = writer.finish_unsynced()?;
         let bytes = summary.file_bytes;
         self.finished.push((summary, written));
+        self.begin_sync(bytes, move || Ok(unsynced.sync()?))?;
+        if self.syncing.is_empty() {
+            self.charge.resize(0);
+        }
+        Ok(())
+    }
+
+    /// Syncs a finished file of this length, on another thread if that pays.
+    fn begin_sync(&mut self, bytes: u64, sync: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let spawner = self.files.env().spawner.as_ref();
         if self.syncing.len() >= SYNCS_MAX {
             self.syncing.remove(0).finish()?;
         }
-        debug_assert!(self.syncing.len() < SYNCS_MAX, "more tables are synced in parallel than allowed");
-        self.syncing.push(Syncing::begin(spawner, bytes, move || Ok(unsynced.sync()?)));
+        debug_assert!(self.syncing.len() < SYNCS_MAX, "more files are synced in parallel than allowed");
+        self.syncing.push(Syncing::begin(spawner, bytes, sync));
         // Without threads a failure is known at once; otherwise `finish` waits for the syncs.
         if spawner.is_inline() { self.finish_syncs() } else { Ok(()) }
     }
 
-    /// Waits until every finished table is durable.
+    fn begin_sync_of_values(&mut self, ended: Option<(u64, UnsyncedValueFile)>) -> Result<()> {
+        match ended {
+            Some((bytes, unsynced)) => self.begin_sync(bytes, move || Ok(unsynced.sync()?)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until every finished file is durable.
     fn finish_syncs(&mut self) -> Result<()> {
-        self.syncing.drain(..).try_for_each(Syncing::finish)?;
-        self.charge.resize(0);
+        self.syncing.drain(..).try_for_each(Syncing::finish)
+    }
+
+    /// Adds an entry whose payload, `payload_bytes` from `source`, goes to a value file.
+    #[inline(never)]
+    fn add_separated(
+        &mut self,
+        (key, digest): (&[u8], Option<KeyDigest>),
+        (seq, kind, expiry): (SeqNo, EntryKind, Option<Expiry>),
+        payload_bytes: u64,
+        source: &mut ValueSource<'_>,
+    ) -> Result<()> {
+        let ended = self.values.end_full()?;
+        self.begin_sync_of_values(ended)?;
+        let (reference, birth) = self.values.add((key, seq, kind), payload_bytes, source)?;
+        self.add_reference((key, digest), (seq, expiry), reference, birth)
+    }
+
+    /// Adds an entry with a reference to a value file of this birth id.
+    fn add_reference(
+        &mut self,
+        (key, digest): (&[u8], Option<KeyDigest>),
+        of: (SeqNo, Option<Expiry>),
+        reference: ValueFileRef,
+        birth: BirthId,
+    ) -> Result<()> {
+        let value_bytes = self.values.memory_bytes();
+        let writer = self.writer_for(key)?;
+        let content = writer.add_reference(key, digest, of, reference, birth)?;
+        let needed_bytes = writer.memory_bytes_soon() + value_bytes;
+        self.expected.merge(content);
+        if needed_bytes > self.charge.bytes() {
+            self.memory.charge(&mut self.charge, needed_bytes);
+        }
         Ok(())
     }
 
-    /// Finishes the last table, makes the file names durable, opens the tables and verifies them.
+    /// Finishes the last files, makes all names durable, opens the files and verifies them.
     ///
     /// # Errors
-    /// Errors of the file system; `Corruption` when a table does not read back as written.
-    pub fn finish(mut self) -> Result<Vec<TableUse>> {
+    /// Errors of the file system; `Corruption` when a file does not read back as written.
+    pub fn finish(mut self) -> Result<Finished> {
         let upper = self.stretch.upper.clone();
         self.finish_table(upper)?;
+        let ended = self.values.end()?;
+        self.begin_sync_of_values(ended)?;
         self.finish_syncs()?;
+        self.charge.resize(0);
         if !self.finished.is_empty() {
             self.files.catalog().sync_names()?;
         }
+        debug_assert!(
+            self.values.is_empty() || !self.finished.is_empty(),
+            "values are written, but no table that refers to them"
+        );
+        let value_files = self.values.open(self.options.verify)?;
         let mut content = ContentDigest::new();
         let mut uses = Vec::with_capacity(self.finished.len());
         for (summary, written) in &self.finished {
@@ -285,12 +367,13 @@ impl<'a> Output<'a> {
             let bounds = (&summary.smallest, summary.upper.as_ref());
             let bounds_bytes = (bounds.0.len() + bounds.1.map_or(0, Bytes::len)) as u64;
             let _room = self.memory.make_room(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
-            let reader = self.files.open(summary.id, summary.birth, bounds)?;
+            let values = self.values.uses_of(summary, &value_files)?;
+            let reader = self.files.open(summary.id, summary.birth, bounds, &values)?;
             self.memory.hold_early(&reader)?;
             if self.options.verify {
                 reader.check_written(written)?;
             }
-            let mut table = TableUse::whole(meta_of(summary, reader));
+            let mut table = TableUse::whole(meta_of(summary, reader, values));
             table.live_bytes = level_bytes(&table, table.live_bytes);
             uses.push(table);
         }
@@ -311,7 +394,9 @@ impl<'a> Output<'a> {
         }
         // From here on the caller owns the files.
         self.installed = true;
-        Ok(uses)
+        self.values.keep();
+        let value_bytes = value_files.values().map(|file| file.file_bytes).sum();
+        Ok(Finished { tables: uses, value_bytes })
     }
 }
 
@@ -327,6 +412,11 @@ impl FoldOutput for Output<'_> {
         kind: EntryKind,
         value: &[u8],
     ) -> Result<()> {
+        let payload_bytes = value.len() as u64;
+        if self.values.takes(kind, payload_bytes) {
+            let entry = (seq, kind, Expiry::of(kind, value));
+            return self.add_separated((key, digest), entry, payload_bytes, &mut |sink| sink(value));
+        }
         let content = self.writer_for(key)?.add_counted(key, digest, seq, kind, value)?;
         self.expected.merge(content);
         Ok(())
@@ -334,14 +424,31 @@ impl FoldOutput for Output<'_> {
 
     fn add_large(&mut self, entries: &dyn EntryIter) -> Result<()> {
         let EntryView { key, seq, kind, value, .. } = entries.view();
+        let expiry = Expiry::of(kind, value);
+        let separated = entries.separated()?;
+        if let Some((file, reference)) = separated {
+            if !self.values.inputs.is_collected(reference.file) {
+                return self.add_reference((key, entries.digest()), (seq, expiry), reference, file.birth());
+            }
+        }
         let payload_bytes = entries.value_bytes_len()?;
         let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + STREAM_BYTES;
         if with_stream_bytes > self.charge.bytes() {
             self.memory.charge(&mut self.charge, with_stream_bytes);
         }
+        // Of a value that moves, the fingerprint is compared: it must be the one of this entry.
+        let mut source = |sink: &mut dyn FnMut(&[u8]) -> _| match separated {
+            Some((file, reference)) => {
+                file.read_checked(reference, (key, seq, kind), &mut Reads::default(), sink)
+            }
+            None => entries.read_value(sink),
+        };
+        if self.values.takes(kind, payload_bytes) {
+            let entry = (seq, kind.whole(), expiry);
+            return self.add_separated((key, None), entry, payload_bytes, &mut source);
+        }
         let writer = self.writer_for(key)?;
-        let mut source = |sink: &mut dyn FnMut(&[u8]) -> _| entries.read_value(sink);
-        let digest = match Expiry::of(kind, value) {
+        let digest = match expiry {
             None => writer.add_streamed(key, seq, payload_bytes, &mut source)?,
             Some(expiry) => writer.add_streamed_expiring(key, (seq, expiry), payload_bytes, &mut source)?,
         };
@@ -364,14 +471,15 @@ impl Drop for Output<'_> {
     }
 }
 
-/// Memory that a table being built will need with its next entries; 0 between two looks at it.
-fn soon_bytes(writer: &TableWriter) -> u64 {
+/// Memory that a table being built will need with its next entries, with `value_bytes` of a value
+/// file; 0 between two looks at it.
+fn soon_bytes(writer: &TableWriter, value_bytes: u64) -> u64 {
     let is_due = writer.entries() % TableWriter::SOON_ENTRIES as u64 == 0;
-    if is_due { writer.memory_bytes_soon() } else { 0 }
+    if is_due { writer.memory_bytes_soon() + value_bytes } else { 0 }
 }
 
 /// Manifest metadata of a table that was just written.
-fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
+fn meta_of(summary: &TableSummary, reader: Arc<TableReader>, values: ValueUses) -> Arc<TableMeta> {
     debug_assert!(
         summary.smallest_seq <= summary.largest_seq,
         "a table was written with sequence numbers from {} to {}",
@@ -393,7 +501,7 @@ fn meta_of(summary: &TableSummary, reader: Arc<TableReader>) -> Arc<TableMeta> {
         bits_per_key: summary.bits_per_key,
         oldest_tombstone: summary.oldest_tombstone_ms.into(),
         expiring: summary.expiring.into(),
-        values: Default::default(),
+        values: values.into(),
         reader: Default::default(),
         statistics: Default::default(),
     };

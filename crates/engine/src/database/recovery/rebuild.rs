@@ -310,10 +310,10 @@ impl Rebuilt<'_> {
             let keyspace = keyspace.ok_or_else(|| Error::invalid(format!("there is no keyspace {id}")))?;
             for memtable in memtables {
                 let now_ms = Some(self.core.env.clock.unix_ms());
-                let uses = self.core.scheduler.flusher().write_memtable(&keyspace, &memtable, now_ms)?;
+                let built = self.core.scheduler.flusher().write_memtable(&keyspace, &memtable, now_ms)?;
                 let (run, age) = self.core.catalog.new_run();
                 let changes =
-                    uses.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
+                    built.tables.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
                 self.written.push(VersionEdit { keyspace: id, changes });
             }
             self.flushed.insert(id);

@@ -85,7 +85,7 @@ impl Alone {
         for meta in &metas {
             write_table(&parts, meta.id.0, meta.birth);
             let bounds = (&Bytes::from(key(meta.id.0, 0)), None);
-            meta.reader.set(files.open(meta.id, meta.birth, bounds).expect("opened"));
+            meta.reader.set(files.open(meta.id, meta.birth, bounds, meta.values.get()).expect("opened"));
         }
         let keyspace = parts.catalog.keyspace(KeyspaceId::DEFAULT).expect("the default one");
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::new(version)));

@@ -17,7 +17,7 @@ fn env(fs: &MemFs) -> Env {
 
 fn builder(fs: &MemFs) -> shamba::Builder {
     let builder = Db::builder("/db").env(env(fs)).write_buffer(64 << 10).size_ratio(4.0);
-    builder.value_threshold(THRESHOLD).experimental(|e| e.file_size(16 << 10))
+    builder.experimental(|e| e.value_threshold(THRESHOLD).file_size(16 << 10))
 }
 
 fn open(fs: &MemFs) -> Db {
@@ -270,12 +270,8 @@ fn contents_are_those_of_a_map() {
             [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling][seed as usize % 3];
         let open = |threshold: u32| {
             let kinds = [Compression::None, Compression::Lz4];
-            builder(&fs)
-                .merge_policy(policy)
-                .compression(kinds)
-                .value_threshold(threshold)
-                .open()
-                .expect("opens")
+            let builder = builder(&fs).merge_policy(policy).compression(kinds);
+            builder.experimental(|e| e.value_threshold(threshold)).open().expect("opens")
         };
         let mut db = open(THRESHOLD);
         let mut model = Model::new();

@@ -285,14 +285,14 @@ impl KeyspaceOptions {
     }
 
     /// Length from which on its values are stored in value files
-    /// ([`crate::Builder::value_threshold`]).
+    /// ([`crate::Experimental::value_threshold`]).
     #[must_use]
     pub fn value_threshold(self, threshold: impl Into<ValueThreshold>) -> Self {
         self.with_override("value-threshold", &threshold.into())
     }
 
     /// Maximum space of its tables and value files, as a multiple of its live data
-    /// ([`crate::Builder::value_space`]).
+    /// ([`crate::Experimental::value_space`]).
     #[must_use]
     pub fn value_space(self, space: f64) -> Self {
         self.with_override("value-space", &space)

@@ -68,29 +68,6 @@ declare_options! {
             field compression: Vec<Compression> = vec![Compression::None];
         { value: "KIND[,KIND...]", recorded: Recorded::AtCreation("compression"), has_flag: true, }
 
-        /// Length from which on values are stored in value files instead of in tables; off stores all
-        /// in tables.
-        ///
-        /// Compactions then move references of 32 bytes instead of the values, and reading a value
-        /// takes one more read. Existing values move when a compaction rewrites them. Builds before
-        /// value files refuse a database from the first such value on.
-        "value-threshold" => value_threshold(threshold: impl Into<ValueThreshold>)
-            field value_threshold: ValueThreshold = ValueThreshold::Off;
-        {
-            value: "SIZE|off", unit: "bytes", range: VALUE_BYTES,
-            recorded: Recorded::AtCreation("value-threshold"), has_flag: true,
-        }
-
-        /// Maximum space of values in value files and of tables, as a multiple of the live data.
-        ///
-        /// A smaller bound makes compactions move more values: at 1.25, one that is overwritten
-        /// evenly is moved about twice.
-        "value-space" => value_space(space: f64) field value_space: f64 = 1.25;
-        {
-            value: "RATIO", range: Range::Real(1.1, 16.0),
-            recorded: Recorded::AtCreation("value-space"), has_flag: true,
-        }
-
         /// Size at which memtables are flushed, the unit of level capacities; at most an eighth of
         /// the memory budget, or a quarter from 128 MiB on.
         ///
@@ -402,6 +379,29 @@ declare_options! {
         {
             value: "SIZE", unit: "bytes", range: Range::Bytes(64, 4096),
             recorded: Recorded::AtCreation("block-size"),
+        }
+
+        /// Length from which on values are stored in value files instead of in tables; off stores all
+        /// in tables.
+        ///
+        /// Compactions then move references of 32 bytes instead of the values, and reading a value
+        /// takes one more read. Existing values move when a compaction rewrites them. Builds before
+        /// value files refuse a database from the first such value on.
+        "value-threshold" => value_threshold(threshold: impl Into<ValueThreshold>)
+            field value_threshold: ValueThreshold = ValueThreshold::Off;
+        {
+            value: "SIZE|off", unit: "bytes", range: VALUE_BYTES,
+            recorded: Recorded::AtCreation("value-threshold"), has_flag: true,
+        }
+
+        /// Maximum space of values in value files and of tables, as a multiple of the live data.
+        ///
+        /// A smaller bound makes compactions move more values: at 1.25, one that is overwritten
+        /// evenly is moved about twice.
+        "value-space" => value_space(space: f64) field value_space: f64 = 1.25;
+        {
+            value: "RATIO", range: Range::Real(1.1, 16.0),
+            recorded: Recorded::AtCreation("value-space"), has_flag: true,
         }
 
         /// No write-ahead log: a crash loses unflushed data.

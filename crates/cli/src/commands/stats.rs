@@ -49,6 +49,9 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
             "debt_bytes": stats.debt_bytes,
             "unsynced_bytes": stats.unsynced_bytes,
             "kept_log_bytes": stats.kept_log_bytes,
+            "value_files": stats.value_files,
+            "value_bytes": stats.value_bytes,
+            "value_bytes_live": stats.value_bytes_live,
             "tables_closed": stats.tables_closed,
             "oldest_tombstone_age_ms": stats.oldest_tombstone_age_ms,
             "levels": json::levels(&stats),
@@ -66,6 +69,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "bytes_flushed": stats.bytes_flushed,
                 "bytes_compacted": stats.bytes_compacted,
                 "bytes_merged": stats.bytes_compacted,
+                "bytes_values_written": stats.bytes_values_written,
                 "flushes": stats.flushes,
                 "compactions": stats.compactions,
                 "merges": stats.compactions,
@@ -111,6 +115,11 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     facts.row(["compaction debt", &show_size(stats.debt_bytes)]);
     if let Some(age_ms) = stats.oldest_tombstone_age_ms {
         facts.row(["age of the oldest delete", &format!("{} s", show_count(age_ms / 1_000))]);
+    }
+    if stats.value_files > 0 {
+        facts.row(["value files", &show_count(stats.value_files)]);
+        let (live, all) = (show_size(stats.value_bytes_live), show_size(stats.value_bytes));
+        facts.row(["values in them", &format!("{live} referenced of {all}")]);
     }
     if stats.tables_closed > 0 {
         facts.row(["closed tables", &show_count(stats.tables_closed)]);

@@ -55,14 +55,16 @@ const WARM_OPS: u64 = 1000;
 /// Errors of the engine, the first wrong answer, or an engine that is not in this build.
 pub fn run(task: &Task, keep: Keep<'_>) -> Result<()> {
     match task.engine {
-        Engine::Shamba => measure::<engines::shamba::Shamba>(task, keep),
+        Engine::Shamba | Engine::ShambaValues => measure::<engines::shamba::Shamba>(task, keep),
         #[cfg(feature = "rocksdb")]
         Engine::Rocksdb
         | Engine::RocksdbCompacted
         | Engine::RocksdbCached
         | Engine::RocksdbPartitioned
         | Engine::RocksdbRibbon
-        | Engine::RocksdbHash => measure::<engines::rocksdb::RocksDb>(task, keep),
+        | Engine::RocksdbHash
+        | Engine::RocksdbBlob
+        | Engine::RocksdbBlobTuned => measure::<engines::rocksdb::RocksDb>(task, keep),
         #[cfg(feature = "leveldb")]
         Engine::Leveldb => measure::<engines::leveldb::LevelDb>(task, keep),
         #[cfg(feature = "fjall")]

@@ -19,12 +19,15 @@ const SIZE: (u32, u32) = (1400, 560);
 fn colour(engine: Engine) -> RGBColor {
     match engine {
         Engine::Shamba => RGBColor(200, 60, 60),
+        Engine::ShambaValues => RGBColor(235, 130, 120),
         Engine::Rocksdb => RGBColor(60, 60, 60),
         Engine::RocksdbCompacted => RGBColor(85, 85, 105),
         Engine::RocksdbCached => RGBColor(110, 110, 110),
         Engine::RocksdbPartitioned => RGBColor(150, 150, 150),
         Engine::RocksdbRibbon => RGBColor(185, 185, 185),
         Engine::RocksdbHash => RGBColor(215, 215, 215),
+        Engine::RocksdbBlob => RGBColor(120, 100, 85),
+        Engine::RocksdbBlobTuned => RGBColor(165, 145, 130),
         Engine::Leveldb => RGBColor(86, 140, 200),
         Engine::Fjall => RGBColor(110, 170, 90),
         Engine::Redb => RGBColor(230, 150, 60),

@@ -19,12 +19,19 @@ pub type Result<T> = std::result::Result<T, String>;
 /// The name of an option and its value, as a result states them.
 pub type Stated = (String, String);
 
+/// Values of at least this length are in files of their own, in the variants that have these.
+pub const LONG_VALUE_BYTES: u64 = 512;
+/// Space of such files over that of their live values, in the variants that state it.
+pub const VALUE_SPACE: f64 = 1.25;
+
 /// Every engine and variant that can be built in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// This project's.
     Shamba,
+    /// This project's, with values of [`LONG_VALUE_BYTES`] and more in value files.
+    ShambaValues,
     /// RocksDB; indexes and filters belong to open tables, as by default.
     Rocksdb,
     /// RocksDB, merged into one run after the fill.
@@ -37,6 +44,10 @@ pub enum Engine {
     RocksdbRibbon,
     /// RocksDB with a hash index in data blocks.
     RocksdbHash,
+    /// RocksDB with values of [`LONG_VALUE_BYTES`] and more in blob files, collected as by default.
+    RocksdbBlob,
+    /// The same, collected so that blob files take about [`VALUE_SPACE`] of the live values.
+    RocksdbBlobTuned,
     /// LevelDB.
     Leveldb,
     /// fjall.
@@ -49,14 +60,17 @@ pub enum Engine {
 
 impl Engine {
     /// Every one, in the order of tables.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Shamba,
+        Self::ShambaValues,
         Self::Rocksdb,
         Self::RocksdbCompacted,
         Self::RocksdbCached,
         Self::RocksdbPartitioned,
         Self::RocksdbRibbon,
         Self::RocksdbHash,
+        Self::RocksdbBlob,
+        Self::RocksdbBlobTuned,
         Self::Leveldb,
         Self::Fjall,
         Self::Redb,
@@ -67,12 +81,15 @@ impl Engine {
     pub fn name(self) -> &'static str {
         match self {
             Self::Shamba => "shamba",
+            Self::ShambaValues => "shamba-values",
             Self::Rocksdb => "rocksdb",
             Self::RocksdbCompacted => "rocksdb-compacted",
             Self::RocksdbCached => "rocksdb-cached",
             Self::RocksdbPartitioned => "rocksdb-partitioned",
             Self::RocksdbRibbon => "rocksdb-ribbon",
             Self::RocksdbHash => "rocksdb-hash",
+            Self::RocksdbBlob => "rocksdb-blob",
+            Self::RocksdbBlobTuned => "rocksdb-blob-tuned",
             Self::Leveldb => "leveldb",
             Self::Fjall => "fjall",
             Self::Redb => "redb",
@@ -83,18 +100,26 @@ impl Engine {
     /// Whether this build holds it.
     pub fn is_built(self) -> bool {
         match self {
-            Self::Shamba => true,
+            Self::Shamba | Self::ShambaValues => true,
             Self::Rocksdb
             | Self::RocksdbCompacted
             | Self::RocksdbCached
             | Self::RocksdbPartitioned
             | Self::RocksdbRibbon
-            | Self::RocksdbHash => cfg!(feature = "rocksdb"),
+            | Self::RocksdbHash
+            | Self::RocksdbBlob
+            | Self::RocksdbBlobTuned => cfg!(feature = "rocksdb"),
             Self::Leveldb => cfg!(feature = "leveldb"),
             Self::Fjall => cfg!(feature = "fjall"),
             Self::Redb => cfg!(feature = "redb"),
             Self::Lmdb => cfg!(feature = "lmdb"),
         }
+    }
+
+    /// Whether it is a variant that stores long values in files of their own, of which short values
+    /// show nothing.
+    pub fn is_for_long_values(self) -> bool {
+        matches!(self, Self::ShambaValues | Self::RocksdbBlob | Self::RocksdbBlobTuned)
     }
 
     /// Why it has no rows in a situation; `None` where it has.

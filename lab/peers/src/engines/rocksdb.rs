@@ -12,8 +12,8 @@ use rust_rocksdb::{
 };
 
 use crate::peer::{
-    BACKGROUND_THREADS, BITS_PER_KEY, BLOCK_BYTES, Compression, Engine, Io, Peer, Read, Result, SIZE_RATIO,
-    Setup, Stated, stated,
+    BACKGROUND_THREADS, BITS_PER_KEY, BLOCK_BYTES, Compression, Engine, Io, LONG_VALUE_BYTES, Peer, Read,
+    Result, SIZE_RATIO, Setup, Stated, VALUE_SPACE, stated,
 };
 
 /// Write buffers at once: one that takes writes, two that wait for their flush, as ours.
@@ -24,6 +24,11 @@ const LEVEL_BASE_BUFFERS: u64 = 4;
 /// RocksDB gives a quarter of its jobs, at least one, to flushes and the others to compactions: as
 /// many as ours.
 const BACKGROUND_JOBS: u32 = BACKGROUND_THREADS + 1;
+
+/// Length of blob files, as of tables by default; they are 256 MiB by default, which is a budget.
+const BLOB_FILE_BYTES: u64 = 64 << 20;
+/// Bytes that a compaction reads ahead in blob files; none by default.
+const BLOB_READ_AHEAD_BYTES: u64 = 2 << 20;
 
 /// An open database.
 pub struct RocksDb {
@@ -79,6 +84,39 @@ fn vary(engine: Engine, table: &mut BlockBasedOptions, stated_options: &mut Vec<
         state(
             "limits memory of",
             "block cache, write buffers; indexes and filters of open tables come on top",
+        );
+    }
+}
+
+/// Puts long values into blob files, which share the block cache.
+fn separate(
+    engine: Engine,
+    options: &mut Options,
+    cache: &Cache,
+    compression: DBCompressionType,
+    stated_options: &mut Vec<Stated>,
+) {
+    options.set_enable_blob_files(true);
+    options.set_min_blob_size(LONG_VALUE_BYTES);
+    options.set_blob_file_size(BLOB_FILE_BYTES);
+    options.set_blob_compression_type(compression);
+    options.set_enable_blob_gc(true);
+    options.set_blob_cache(cache);
+    options.set_blob_compaction_readahead_size(BLOB_READ_AHEAD_BYTES);
+    let mut state = |name: &str, value: String| stated_options.push(stated(name, value));
+    state("enable_blob_files", format!("true, from {LONG_VALUE_BYTES} bytes, files of {BLOB_FILE_BYTES}"));
+    state("blob_cache", "the block cache".to_owned());
+    state("blob_compaction_readahead_size", BLOB_READ_AHEAD_BYTES.to_string());
+    if engine == Engine::RocksdbBlobTuned {
+        // Whatever the age of a file. A fifth of garbage is a space of 1.25.
+        let garbage = 1.0 - 1.0 / VALUE_SPACE;
+        options.set_blob_gc_age_cutoff(1.0);
+        options.set_blob_gc_force_threshold(garbage);
+        state("enable_blob_garbage_collection", format!("true, age cutoff 1, force threshold {garbage}"));
+    } else {
+        state(
+            "enable_blob_garbage_collection",
+            "true, age cutoff 0.25 and force threshold 1 (defaults)".to_owned(),
         );
     }
 }
@@ -162,6 +200,14 @@ impl Peer for RocksDb {
             stated("durability", "log without sync (WriteOptions::sync=false); syncput: sync=true"),
         ];
         vary(setup.engine, &mut table, &mut stated_options);
+        if matches!(setup.engine, Engine::RocksdbBlob | Engine::RocksdbBlobTuned) {
+            let compression = if setup.compression == Compression::Lz4 {
+                DBCompressionType::Lz4
+            } else {
+                DBCompressionType::None
+            };
+            separate(setup.engine, &mut options, &cache, compression, &mut stated_options);
+        }
         options.create_if_missing(true);
         options.set_write_buffer_manager(&manager);
         options.set_write_buffer_size(buffer_bytes as usize);

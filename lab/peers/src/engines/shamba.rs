@@ -4,11 +4,11 @@
 //! bits, block size, threads. The budget holds caches, write buffers, filters and indexes, and
 //! tables that are being built.
 
-use shamba::{Compression as Codec, Db, Durability, WriteOptions};
+use shamba::{Compression as Codec, Db, Durability, ValueThreshold, WriteOptions};
 
 use crate::peer::{
-    BACKGROUND_THREADS, BITS_PER_KEY, BLOCK_BYTES, Compression, Engine, Io, Peer, Read, Result, SIZE_RATIO,
-    Setup, Stated, stated,
+    BACKGROUND_THREADS, BITS_PER_KEY, BLOCK_BYTES, Compression, Engine, Io, LONG_VALUE_BYTES, Peer, Read,
+    Result, SIZE_RATIO, Setup, Stated, VALUE_SPACE, stated,
 };
 use crate::process;
 
@@ -51,12 +51,16 @@ impl Peer for Shamba {
             Compression::None => Codec::None,
             Compression::Lz4 => Codec::Lz4,
         };
+        let threshold = match setup.engine {
+            Engine::ShambaValues => ValueThreshold::from(LONG_VALUE_BYTES as u32),
+            _ => ValueThreshold::Off,
+        };
         let db = Db::builder(&setup.dir)
             .memory_budget(setup.budget_bytes)
             .write_buffer(setup.write_buffer_bytes())
             .size_ratio(f64::from(SIZE_RATIO))
             .bits_per_key(f64::from(BITS_PER_KEY))
-            .experimental(|e| e.block_bytes(BLOCK_BYTES))
+            .experimental(|e| e.block_bytes(BLOCK_BYTES).value_threshold(threshold).value_space(VALUE_SPACE))
             .compression(codec)
             .durability(Durability::NoSync)
             .background_threads(BACKGROUND_THREADS)

@@ -1,5 +1,5 @@
-//! `shamba table` of a value file: the example of `docs/formats/value-file.md`, described as the page
-//! says.
+//! `shamba table` of a value file: describes the example of `docs/formats/value-file.md` as the
+//! page says.
 
 use std::fs;
 

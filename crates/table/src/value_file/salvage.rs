@@ -1,34 +1,43 @@
-//! Value files that may be damaged, for a repair.
+//! Opening a value file whose header or footer may be damaged, for a repair.
 //!
-//! Damage to the header or the footer does not hide the values: the birth id comes from the tables
-//! that refer to the file, and each chunk has its own checksum. Without the header the length of
-//! the pieces is taken to be the usual one, so with a damaged header values of several chunks in a
-//! file with shorter pieces are lost.
+//! The values are found from references, and each chunk has its own checksum. So neither structure
+//! is needed to read them, as long as the birth id is known, which the manifest and every table
+//! that refers to the file state.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use shamba_env::Env;
 
-use super::ValueFile;
-use super::format::{Footer, Header};
-use super::read::{load_footer, load_header};
+use super::format::{Footer, HEADER, HEADER_BYTES, Header, chunks_of};
+use super::read::{ValueFile, check_birth, load_footer, load_header};
+use crate::checksum::checksum;
 use crate::compression::Compression;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
+use crate::format::Section;
 use crate::id::{BirthId, ValueFileId};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::values::CHUNK_BYTES_MAX;
 use crate::{Error, Result};
 
+/// Offset of the birth id in the header.
+const BIRTH_AT: usize = 32;
+
 impl ValueFile {
-    /// Opens the file at `path`, to which tables refer as value file `id` with the birth id
-    /// `birth`; `None`: no table states it. Returns the damage to header and footer, too.
+    /// Opens the file at `path`, which may be damaged, to which tables refer as value file `id`
+    /// with the birth id `birth` (`None`: no table states it). Also returns the damage to header and
+    /// footer.
+    ///
+    /// A file with a damaged header is read as one with pieces of 65,536 bytes, as every writer
+    /// outside tests makes them; one with a damaged footer is read up to its end, and
+    /// [`Self::values`] and [`Self::stored_bytes`] are 0.
     ///
     /// # Errors
-    /// `Io` when the file is missing or cannot be read; `Unsupported` for a newer version;
-    /// `Corruption` for another birth id, or if it is not known.
-    pub fn salvage(
+    /// `Io` when the file is missing or cannot be read; `Unsupported` for an undamaged file of a
+    /// newer version; `Corruption` for a file with another birth id than expected, and if the
+    /// header is damaged and no birth id is expected.
+    pub fn open_damaged(
         env: &Env,
         path: &Path,
         files: &Arc<OpenFiles>,
@@ -36,28 +45,51 @@ impl ValueFile {
     ) -> Result<(Arc<Self>, Vec<Error>)> {
         let mut file = TableFile::open(&env.vfs, path, false, files)?;
         let mut damage = Vec::new();
-        let header = match (load_header(&file, None), birth) {
-            (Ok(header), Some(birth)) if header.birth != birth => {
-                // Reports it.
-                load_header(&file, Some(birth))?
+        let header = match load_header(&file, None) {
+            Ok(header) => {
+                birth.map_or(Ok(()), |birth| check_birth(&file, &header, birth))?;
+                header
             }
-            (Ok(header), _) => header,
-            (Err(error @ Error::Corruption { .. }), Some(birth)) => {
+            Err(error) => {
+                // An unknown version is damage if the checksum does not match.
+                let is_damage = match &error {
+                    Error::Unsupported { .. } => !is_sealed(&file)?,
+                    other => other.is_corruption(),
+                };
+                let Some(birth) = birth.filter(|_| is_damage) else { return Err(error) };
                 damage.push(error);
-                let (chunk_bytes, compression) = (CHUNK_BYTES_MAX as u32, Compression::None);
-                Header { chunk_bytes, optional: 0, birth, number: id, keyspace: 0, compression }
+                Header {
+                    chunk_bytes: CHUNK_BYTES_MAX as u32,
+                    optional: 0,
+                    birth,
+                    number: id,
+                    keyspace: 0,
+                    compression: Compression::None,
+                }
             }
-            (Err(error), _) => return Err(error),
         };
         file.birth = header.birth;
-        let footer = load_footer(&file).or_else(|error| match error {
-            Error::Corruption { .. } => {
+        let mut chunks = chunks_of(file.bytes);
+        let footer = match load_footer(&file) {
+            Ok(footer) => footer,
+            Err(error) if error.is_corruption() => {
                 damage.push(error);
-                Ok(Footer::default())
+                chunks = Section { bytes: file.bytes.saturating_sub(chunks.offset), ..chunks };
+                Footer::default()
             }
-            error => Err(error),
-        })?;
+            Err(error) => return Err(error),
+        };
         let charge = Charge::new(&Arc::new(Ledger::new()), LedgerPart::TableMeta, 0);
-        Ok((Arc::new(Self { id, file, header, footer, _charge: charge }), damage))
+        Ok((Arc::new(Self::of_parts((id, charge), file, (header, footer), chunks)), damage))
     }
+}
+
+/// Whether the header's checksum, salted with the birth id that it states, matches.
+fn is_sealed(file: &TableFile) -> Result<bool> {
+    let bytes = file.read(0, file.bytes.min(HEADER_BYTES as u64), HEADER)?;
+    let birth = bytes.get(BIRTH_AT..).and_then(<[u8]>::first_chunk);
+    let birth = birth.map(|birth| BirthId(u64::from_le_bytes(*birth)));
+    Ok(bytes.split_last_chunk::<4>().zip(birth).is_some_and(|((covered, sum), birth)| {
+        bytes.len() == HEADER_BYTES && checksum(birth, 0, covered) == u32::from_le_bytes(*sum)
+    }))
 }

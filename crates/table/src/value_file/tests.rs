@@ -1,6 +1,7 @@
 //! Tests of value files: values come back by every way, and what is no value is refused.
 
 mod damage;
+mod faults;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -61,9 +62,12 @@ impl Rig {
     }
 
     fn open(&self) -> Result<Arc<ValueFile>> {
+        ValueFile::open(&self.env, Path::new(DIR), self.options_of(BIRTH))
+    }
+
+    fn options_of(&self, birth: BirthId) -> ValueFileOptions {
         let (ledger, files, direct_io) = (Arc::clone(&self.ledger), Arc::clone(&self.files), self.direct_io);
-        let options = ValueFileOptions { id: ID, birth: BIRTH, ledger, files, direct_io };
-        ValueFile::open(&self.env, Path::new(DIR), options)
+        ValueFileOptions { id: ID, birth, ledger, files, direct_io }
     }
 
     fn path(&self) -> std::path::PathBuf {

@@ -124,7 +124,7 @@ impl Values {
         birth: Option<BirthId>,
         report: &mut RepairReport,
     ) -> Opened {
-        let (file, damage) = ValueFile::salvage(&self.env, path, &self.files, (id, birth))?;
+        let (file, damage) = ValueFile::open_damaged(&self.env, path, &self.files, (id, birth))?;
         for damage in damage {
             report.damaged(path, &Error::from(damage), "nothing: it is not needed");
         }
@@ -136,7 +136,7 @@ impl Values {
         let by_birth = self.by_birth.get_or_insert_with(|| {
             let of_name = |id: &ValueFileId| {
                 let path = self.dir.join(value_file_name(*id));
-                let (file, _) = ValueFile::salvage(&self.env, &path, &self.files, (*id, None)).ok()?;
+                let (file, _) = ValueFile::open_damaged(&self.env, &path, &self.files, (*id, None)).ok()?;
                 Some((file.birth().0, path))
             };
             self.by_id.iter().filter_map(of_name).collect()

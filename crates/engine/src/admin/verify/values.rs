@@ -43,13 +43,14 @@ impl FileCheck<'_> {
             self.report.add_once(&path, &Error::corruption(&path, 0, "value file", detail), affected);
             return None;
         }
-        let (file, damage) = match ValueFile::salvage(self.env, &path, files, (meta.id, Some(meta.birth))) {
-            Ok(opened) => opened,
-            Err(error) => {
-                self.report.add_once(&path, &Error::from(error), affected);
-                return None;
-            }
-        };
+        let (file, damage) =
+            match ValueFile::open_damaged(self.env, &path, files, (meta.id, Some(meta.birth))) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    self.report.add_once(&path, &Error::from(error), affected);
+                    return None;
+                }
+            };
         self.report.value_files += 1;
         self.report.bytes_checked += file.file_bytes();
         for error in damage.into_iter().chain(file.verify()) {

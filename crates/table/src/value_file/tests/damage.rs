@@ -1,4 +1,4 @@
-//! Tests of damaged, forged and swapped value files: a wrong value is never returned as a right one.
+//! Tests of damaged, forged and swapped value files: a wrong value never passes for a right one.
 
 use super::*;
 use crate::checksum::checksum;
@@ -267,4 +267,49 @@ fn the_check_after_writing_finds_another_value_in_intact_chunks() {
     assert!(file.verify().is_empty());
     let found = assert_corrupt(&rig, file.check_written(&written), "another value");
     assert_eq!(found, (from as u64, "value reference"));
+}
+
+#[test]
+fn a_repair_reads_values_whatever_happened_to_header_and_footer() {
+    let rig = Rig::new(Compression::Lz4, 65_536);
+    let entries = entries(&[1, 64, 70_000, 65]);
+    let (references, _) = rig.write(&entries);
+    let intact = rig.bytes();
+    let chunks = HEADER_BYTES..intact.len() - FOOTER_BYTES;
+    let check = |bytes: &[u8], damaged: usize, what: &str| {
+        rig.replace(bytes);
+        let (file, damage) =
+            ValueFile::open_damaged(&rig.env, &rig.path(), &rig.files, (ID, Some(BIRTH))).expect(what);
+        assert_eq!(damage.len(), damaged, "{what}: {damage:?}");
+        for (reference, entry) in references.iter().zip(&entries) {
+            match read_checked(&file, *reference, entry) {
+                Ok(value) => assert!(value == entry.payload, "{what}"),
+                Err(error) => {
+                    assert!(error.is_corruption() && reference.end() > bytes.len() as u64, "{what}")
+                }
+            }
+        }
+    };
+    check(&intact, 0, "intact");
+    for bit in (0..intact.len() * 8).filter(|bit| !chunks.contains(&(bit / 8))) {
+        let mut bytes = intact.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        check(&bytes, 1, &format!("bit {bit}"));
+    }
+    for length in (0..intact.len()).step_by(61) {
+        let without_header = usize::from(length < HEADER_BYTES);
+        check(&intact[..length], 1 + without_header, &format!("{length} bytes"));
+    }
+    let mut bytes = intact.clone();
+    bytes[..HEADER_BYTES].fill(0);
+    bytes[chunks.end..].fill(0);
+    check(&bytes, 2, "no header, no footer");
+    // Another file, and one of a newer version, are not repaired.
+    rig.replace(&intact);
+    let open = |birth| ValueFile::open_damaged(&rig.env, &rig.path(), &rig.files, (ID, Some(birth)));
+    assert_corrupt(&rig, open(BirthId(99)), "swapped");
+    let mut newer = intact.clone();
+    newer[8] = 2;
+    rig.replace(&resealed(newer, 0, 60));
+    assert!(matches!(open(BIRTH), Err(Error::Unsupported { .. })));
 }

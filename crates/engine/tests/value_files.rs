@@ -379,3 +379,111 @@ fn contents_are_those_of_a_map() {
         assert_eq!(value_files(&fs, "/db").len(), in_use, "seed {seed}: {:?}", value_files(&fs, "/db"));
     }
 }
+
+/// Bytes of a value of 1,000 bytes in a value file: one chunk.
+const STORED_BYTES: u64 = 1_009;
+
+/// Bytes of all tables and value files of the default keyspace.
+fn space_bytes(db: &Db) -> (u64, u64) {
+    let stats = db.stats();
+    (stats.levels.iter().map(|level| level.bytes).sum(), stats.value_bytes)
+}
+
+#[test]
+fn the_space_of_overwritten_values_stays_within_the_bound() {
+    for (space, skew) in [(1.25, false), (1.25, true), (1.1, false), (2.0, false)] {
+        let mut rng = fastrand::Rng::with_seed(9);
+        let fs = MemFs::new();
+        let builder = builder(&fs).experimental(|e| e.value_space(space));
+        let db = builder.open().expect("opens");
+        let keys = 4_000u64;
+        let default = db.keyspace("default").expect("there");
+        fill(&default, keys, 1_000);
+        db.flush().expect("flushed");
+        let mut highest: f64 = 0.0;
+        for round in 0..300 {
+            for _ in 0..60 {
+                let number = match skew {
+                    // Half of the writes go to a sixteenth of the keys.
+                    true if rng.bool() => rng.u64(..keys / 16),
+                    _ => rng.u64(..keys),
+                };
+                let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+                default.put(key, value(number, 1_000)).expect("put");
+            }
+            db.wait_idle().expect("idle");
+            let (tables, values) = space_bytes(&db);
+            let live = (tables + keys * STORED_BYTES) as f64;
+            // What is in a write buffer is in no file yet, and its older versions are.
+            let flush = (64 << 10) as f64;
+            let ratio = (tables + values) as f64 / live;
+            assert!(
+                (tables + values) as f64 <= space * live + 2.0 * flush,
+                "round {round}: {ratio:.3} times the live data, at most {space} is allowed"
+            );
+            highest = highest.max(ratio);
+        }
+        // The bound is used: values are not moved more often than needed.
+        assert!(highest > 1.0 + (space - 1.0) * 0.6, "at most {highest:.3} times the live data");
+        check_filled(&default, keys, 1_000);
+        db.check_invariants().expect("the trees are sound");
+        let written = db.stats().bytes_values_written as f64;
+        let put = (keys + 300 * 60) as f64 * STORED_BYTES as f64;
+        println!("space {space}, skew {skew}: {:.2} times each value, at most {highest:.3}", written / put);
+    }
+}
+
+#[test]
+fn deletes_free_the_space_of_values() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let default = db.keyspace("default").expect("there");
+    fill(&default, 4_000, 1_000);
+    db.flush().expect("flushed");
+    db.wait_idle().expect("idle");
+    let (_, before) = space_bytes(&db);
+    // Every second key, one by one; then half of the others at once.
+    for number in (0..4_000u64).step_by(2) {
+        default.delete(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()).expect("deleted");
+    }
+    db.flush().expect("flushed");
+    db.wait_idle().expect("idle");
+    let (tables, values) = space_bytes(&db);
+    let live = (tables + 2_000 * STORED_BYTES) as f64;
+    assert!(
+        values < before && (tables + values) as f64 <= 1.25 * live + (64 << 10) as f64,
+        "{values} of {before} bytes"
+    );
+    default.delete_range(..(u64::MAX / 2).to_be_bytes()).expect("deleted");
+    db.flush().expect("flushed");
+    db.wait_idle().expect("idle");
+    let left = default.keys(..).count() as u64;
+    let (tables, values) = space_bytes(&db);
+    let live = (tables + left * STORED_BYTES) as f64;
+    assert!(
+        (tables + values) as f64 <= 1.25 * live + (64 << 10) as f64,
+        "{values} bytes, {left} values are left"
+    );
+}
+
+#[test]
+fn compact_frees_all_dead_values_and_brings_values_back_into_tables() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let default = db.keyspace("default").expect("there");
+    for _ in 0..2 {
+        fill(&default, 1_000, 1_000);
+        db.flush().expect("flushed");
+    }
+    default.compact().expect("compacted");
+    let stats = db.stats();
+    assert_eq!(stats.value_bytes_live, 1_000 * STORED_BYTES);
+    assert!(stats.value_bytes <= 1_000 * STORED_BYTES * 8 / 7, "{} bytes", stats.value_bytes);
+    let off = KeyspaceOptions::new().value_threshold(ValueThreshold::Off);
+    db.keyspace_with("default", off).expect("given");
+    default.compact().expect("compacted");
+    assert_eq!(db.stats().value_files, 0);
+    assert!(value_files(&fs, "/db").is_empty());
+    assert!(table_bytes(&default) > 1_000_000);
+    check_filled(&default, 1_000, 1_000);
+}

@@ -197,7 +197,7 @@ work_counters! {
     bytes_compacted,
     /// Bytes of tables read by compactions.
     bytes_compaction_read,
-    /// Bytes of value files written, by flushes, compactions and ingests.
+    /// Bytes of value files written by flushes and compactions.
     bytes_values_written,
     /// Bytes written to manifests.
     bytes_manifest,

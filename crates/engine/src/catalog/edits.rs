@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shamba_table::{TableId, ValueFileId};
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{Change, ManifestEdit, TableMeta, ValueFileMeta, Version, VersionEdit};
+use shamba_tree::version::{Change, ManifestEdit, TableMeta, Version, VersionEdit};
 
 /// The tables that are in `before` and not in `after`.
 pub(super) fn obsolete_tables(
@@ -53,13 +53,19 @@ pub(super) fn new_tables(before: &ManifestState, edit: &ManifestEdit) -> Vec<Arc
     new
 }
 
-/// The value files that `new` tables refer to and that no tree of `before` names.
-pub(super) fn new_value_files(before: &ManifestState, new: &[Arc<TableMeta>]) -> Vec<Arc<ValueFileMeta>> {
-    let named = new.iter().flat_map(|table| table.values.get().files());
-    let named: BTreeMap<ValueFileId, &Arc<ValueFileMeta>> = named.map(|of| (of.file.id, &of.file)).collect();
-    let versions = || before.keyspaces.values().map(|keyspace| &keyspace.version);
-    let is_known = |id: ValueFileId| versions().any(|version| version.value_totals().get(id).is_some());
-    named.into_iter().filter(|(id, _)| !is_known(*id)).map(|(_, file)| Arc::clone(file)).collect()
+/// A value file that a table added by `edit` refers to and that neither `edit` nor a tree of
+/// `before` states: the manifest could not be read.
+pub(super) fn unknown_values(before: &ManifestState, edit: &ManifestEdit) -> Option<ValueFileId> {
+    let added = edit.versions.iter().flat_map(|version| &version.changes).filter_map(|change| match change {
+        Change::Add { table, .. } => Some(table.meta.values.get()),
+        _ => None,
+    });
+    let is_known = |id: ValueFileId| {
+        let versions = || before.keyspaces.values().map(|keyspace| &keyspace.version);
+        edit.value_files.iter().any(|file| file.id == id)
+            || versions().any(|version| version.value_totals().get(id).is_some())
+    };
+    added.flat_map(|values| values.files()).map(|of| of.file.id).find(|id| !is_known(*id))
 }
 
 fn find_table(version: &Version, id: TableId) -> Option<Arc<TableMeta>> {

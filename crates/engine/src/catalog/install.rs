@@ -16,7 +16,7 @@ use shamba_memtable::Memtable;
 use shamba_tree::version::manifest::{ManifestState, ManifestWriter, manifest_file_name};
 use shamba_tree::version::{ManifestEdit, TableMeta};
 
-use super::edits::{check_edited, new_tables, new_value_files, obsolete_tables};
+use super::edits::{check_edited, new_tables, obsolete_tables, unknown_values};
 use super::{Catalog, Installing, Member};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::WorkCounters;
@@ -70,7 +70,7 @@ impl Catalog {
             // What a compaction has taken for expired must not be visible after the next open.
             edit.time_ms = Some(self.expiry.now_ms());
         }
-        edit.value_files = new_value_files(&installing.state, &new_tables(&installing.state, &edit));
+        debug_assert_eq!(unknown_values(&installing.state, &edit), None, "an edit leaves out a value file");
         let mut next = installing.state.clone();
         // An invalid edit is a defect of this program, not of the disk: stop rather than write it.
         next.apply(&edit).map_err(|detail| {
@@ -254,7 +254,7 @@ impl Catalog {
             // What a compaction has taken for expired must not be visible after the next open.
             edit.time_ms = Some(self.expiry.now_ms());
         }
-        edit.value_files = new_value_files(state, &new_tables(state, &edit));
+        debug_assert_eq!(unknown_values(state, &edit), None, "an edit leaves out a value file");
         state
             .apply(&edit)
             .map_err(|detail| Error::invalid(format!("recovery is inconsistent with the tree: {detail}")))?;

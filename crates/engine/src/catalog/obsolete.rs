@@ -8,12 +8,13 @@
 //! Deletion comes after the manifest edit that makes the file obsolete is durable. A failed
 //! deletion is retried later and counted, never fatal; recovery deletes files that are left over.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use shamba_env::Env;
-use shamba_table::{table_file_name, value_file_name};
+use shamba_table::{ValueFileId, table_file_name, value_file_name};
 
 use crate::lock_order;
 use crate::metrics::WorkCounters;
@@ -41,22 +42,22 @@ pub(super) struct ObsoleteFiles {
 #[derive(Default)]
 struct Obsolete {
     tables: Vec<Arc<TableMeta>>,
-    values: Vec<Arc<ValueFileMeta>>,
+    values: BTreeMap<ValueFileId, Arc<ValueFileMeta>>,
 }
 
 impl Obsolete {
     /// Notes the value files of a table that is deleted.
     fn note_values(&mut self, table: &TableMeta) {
         for of in table.values.get().files() {
-            if !self.values.iter().any(|known| Arc::ptr_eq(known, &of.file)) {
-                self.values.push(Arc::clone(&of.file));
-            }
+            let known = self.values.entry(of.file.id).or_insert_with(|| Arc::clone(&of.file));
+            // The count of one would not show that the other is in use.
+            assert!(Arc::ptr_eq(known, &of.file), "value file {} is known twice", of.file.id);
         }
     }
 
     /// The value files to which no table refers any more, other than through the list.
     fn unreferenced(&self) -> impl Iterator<Item = &Arc<ValueFileMeta>> {
-        self.values.iter().filter(|file| Arc::strong_count(file) == 1)
+        self.values.values().filter(|file| Arc::strong_count(file) == 1)
     }
 }
 
@@ -113,7 +114,7 @@ impl ObsoleteFiles {
             });
             deleted.iter().for_each(|meta| obsolete.note_values(meta));
             drop(deleted);
-            obsolete.values.retain(|meta| {
+            obsolete.values.retain(|_, meta| {
                 if Arc::strong_count(meta) > 1 {
                     return true;
                 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use shamba_env::{Env, FileLock};
 use shamba_key::SeqNo;
-use shamba_table::{TableId, ValueFileId, parse_table_file_name, parse_value_file_name};
+use shamba_table::{TableId, TableValueUse, ValueFileId, parse_table_file_name, parse_value_file_name};
 
 use super::compose::compose;
 use super::core::Core;
@@ -210,6 +210,9 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
             );
             return Err(Error::corruption(reader.path(), 0, "table", detail));
         }
+        if let Some(detail) = other_values(meta, &summary.value_uses) {
+            return Err(Error::corruption(reader.path(), 0, "table", detail));
+        }
         match stays_open {
             true => meta.reader.set(reader),
             false => meta.reader.set_opener(Arc::clone(core.table_files.opener()) as Arc<dyn OpenTables>),
@@ -227,22 +230,29 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
     Ok(())
 }
 
+/// How the references to value files that the manifest states of a table differ from those that it
+/// has. A file that only the table knows would be removed as a left-over.
+fn other_values(meta: &TableMeta, found: &[TableValueUse]) -> Option<String> {
+    let stated = meta.values.get().files();
+    let is_same = |(stated, found): (&ValueUse, &TableValueUse)| {
+        let file = &stated.file;
+        (file.id, file.birth, stated.values, stated.bytes)
+            == (found.file, found.birth, found.values, found.bytes)
+    };
+    let agrees = stated.len() == found.len() && stated.iter().zip(found).all(is_same);
+    (!agrees).then(|| {
+        let found = found.iter().map(|of| (of.file, of.values, of.bytes)).collect::<Vec<_>>();
+        format!("the manifest states the references {stated:?} to value files, the file has {found:?}")
+    })
+}
+
 /// Opens the value files of a table, and compares them with what the manifest states of them.
 fn open_value_files(core: &Core, table: &TableMeta) -> Result<()> {
     for ValueUse { file: meta, .. } in table.values.get().files() {
         if meta.file.get().is_some() {
             continue;
         }
-        let file = core.table_files.open_values(meta.id, meta.birth).map_err(|error| {
-            let path = core.table_files.values_path(meta.id);
-            match core.env.vfs.exists(&path) {
-                Ok(false) => {
-                    let detail = "the manifest names the file, but it is missing";
-                    Error::corruption(&path, 0, "value file", detail)
-                }
-                _ => error,
-            }
-        })?;
+        let file = core.table_files.open_values(meta.id, meta.birth)?;
         if (file.file_bytes(), file.values()) != (meta.file_bytes, meta.values) {
             let detail = format!(
                 "the manifest states {} values in {} bytes, the file has {} in {}",

@@ -80,9 +80,14 @@ impl TreeMemory {
     }
 }
 
+/// Memory of a table for each value file that it refers to: an entry of its properties and the open
+/// file's reference.
+const VALUE_USE_BYTES: u64 = 40;
+
 /// Memory that an open table always holds, also when everything else of it is evicted.
 fn table_bytes(meta: &TableMeta) -> u64 {
-    memory::table_metadata_bytes(bounds_bytes_of(meta), meta.file_bytes)
+    let of_values = meta.values.get().files().len() as u64 * VALUE_USE_BYTES;
+    memory::table_metadata_bytes(bounds_bytes_of(meta), meta.file_bytes) + of_values
 }
 
 fn bounds_bytes_of(meta: &TableMeta) -> u64 {

@@ -35,10 +35,15 @@ use shamba_tree::compaction::schedule::Claim;
 use shamba_tree::records::RecordEdit;
 use shamba_tree::version::live_bytes;
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{Change, KeyRange, ManifestEdit, Run, TableMeta, TableUse, Version, VersionEdit};
+use shamba_tree::version::{
+    Change, KeyRange, ManifestEdit, Run, TableMeta, TableUse, ValueFileMeta, Version, VersionEdit,
+};
 
 /// Input of a slice, in tables.
 const SLICE_TABLES: u64 = 4;
+
+/// Tables and value files that were written for an install.
+type NewFiles = (Vec<Arc<TableMeta>>, Vec<Arc<ValueFileMeta>>);
 
 /// Outcome of an install that has not failed.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +131,8 @@ impl Compactor {
         built: BuiltSlice,
     ) -> Result<Installed> {
         let Some(slice) = job.slices().get(number) else { return Ok(Installed::Dropped) };
-        let BuiltSlice { tables, bytes_read, value_bytes, consumed, entries_dropped, filtered } = built;
+        let BuiltSlice { tables, bytes_read, value_files, consumed, entries_dropped, filtered } = built;
+        let value_bytes = value_files.iter().map(|file| file.file_bytes).sum::<u64>();
         debug_assert!(
             tables.iter().all(|table| slice.hull(&table.range) == *slice),
             "slice {number} of job {} has tables outside of its range",
@@ -136,7 +142,8 @@ impl Compactor {
         let new: Vec<Arc<TableMeta>> = tables.iter().map(|table| Arc::clone(&table.meta)).collect();
         let bytes_written = tables.iter().map(|table| table.meta.file_bytes).sum::<u64>() + value_bytes;
         let records = self.erase_records(job, slice, &filtered);
-        let refused = self.install_claimed(job, claim, new.clone(), filtered.oldest(), |version| {
+        let new_files = (new.clone(), value_files);
+        let refused = self.install_claimed(job, claim, new_files, filtered.oldest(), |version| {
             // Under the install lock, where no figures are adjusted: a table that is in no tree yet
             // would be missed.
             handed = crate::statistics::hand_over(&job.keyspace, &job.job, slice, &tables);
@@ -189,7 +196,7 @@ impl Compactor {
         if compaction.reason == Reason::Fifo {
             return self.drop_tables(job, claim);
         }
-        let refused = self.install_claimed(job, claim, Vec::new(), None, |version| {
+        let refused = self.install_claimed(job, claim, Default::default(), None, |version| {
             Some(move_edit(keyspace.id, version, compaction, *output))
         })?;
         if refused.is_some() {
@@ -215,7 +222,7 @@ impl Compactor {
         let ranges: Vec<KeyRange> = uses.iter().map(|(_, _, table)| table.range.clone()).collect();
         let records = self.reads.records().begin_edit();
         records.erase_where(keyspace.id, |key| ranges.iter().any(|range| range.contains(key)));
-        let refused = self.install_claimed(job, claim, Vec::new(), None, |version| {
+        let refused = self.install_claimed(job, claim, Default::default(), None, |version| {
             let rules = keyspace.fifo()?.rules(self.reads.expiry().now_ms());
             if !is_fifo_due(version, &rules, compaction) {
                 return None;
@@ -249,7 +256,7 @@ impl Compactor {
         &self,
         job: &Job,
         claim: &Claim,
-        new: Vec<Arc<TableMeta>>,
+        (new, value_files): NewFiles,
         filtered_from: Option<SeqNo>,
         edit: impl FnOnce(&Version) -> Option<VersionEdit>,
     ) -> Result<Option<Refused>> {
@@ -274,7 +281,7 @@ impl Compactor {
                 return Err(Error::invalid("the tables of a drop are within the limits again"));
             };
             let versions = vec![edit];
-            Ok((ManifestEdit { versions, ..ManifestEdit::default() }, fence))
+            Ok((ManifestEdit { versions, value_files, ..ManifestEdit::default() }, fence))
         });
         // None of these is a failure.
         if refused.is_some() { Ok(refused) } else { installed.map(|()| None) }

@@ -37,7 +37,7 @@ use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::iter::source::Source;
 use shamba_tree::records::RecordEdit;
 use shamba_tree::snapshot::Readers;
-use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableUse, VersionEdit};
+use shamba_tree::version::{Change, KeyRange, ManifestEdit, TableUse, ValueFileMeta, VersionEdit};
 
 /// Writes new entries as tables: those of memtables, and of ingests ([`super::ingest`]).
 pub(crate) struct Flusher {
@@ -73,7 +73,7 @@ impl Flusher {
             log_promise = self.end_log_sync(log_sync.take())?;
         }
         let mut outputs: BTreeMap<KeyspaceId, Vec<TableUse>> = BTreeMap::new();
-        let mut value_bytes = 0;
+        let mut value_files: Vec<Arc<ValueFileMeta>> = Vec::new();
         for (keyspace, memtable) in &generation.members {
             // A keyspace that is missing from the list was dropped durably. Its `dropped` flag
             // would not prove that: the log must be kept as long as a crash may still undo the
@@ -83,7 +83,7 @@ impl Flusher {
             }
             match self.write_memtable(keyspace, memtable, generation.oldest_tombstone_ms) {
                 Ok(built) => {
-                    value_bytes += built.value_bytes;
+                    value_files.extend(built.value_files);
                     let earlier = outputs.insert(keyspace.id, built.tables);
                     assert!(earlier.is_none(), "keyspace {} has two memtables in a generation", keyspace.id);
                 }
@@ -98,6 +98,7 @@ impl Flusher {
         }
         let tables: u64 = outputs.values().map(|uses| uses.len() as u64).sum();
         let table_bytes: u64 = outputs.values().flatten().map(|table| table.meta.file_bytes).sum();
+        let value_bytes: u64 = value_files.iter().map(|file| file.file_bytes).sum();
         let bytes = table_bytes + value_bytes;
         if tables == 0 && !self.settings.no_wal {
             // The edit refers to the next log, so the name of that log must be durable. Writing a
@@ -127,6 +128,7 @@ impl Flusher {
                 first_log: Some(generation.next_log),
                 log_promise,
                 last_seq: Some(generation.last_seq),
+                value_files,
                 ..ManifestEdit::default()
             };
             if generation.next_log > state.first_log {

@@ -10,7 +10,6 @@ use shamba_model::MAX_LEVELS;
 use super::flush::Flusher;
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
-use crate::metrics::WorkCounters;
 use crate::options::fifo::FifoState;
 use crate::ranked::beyond_ranks;
 use crate::table_files::output::{Finished, Output};
@@ -82,8 +81,7 @@ impl Flusher {
             last_key = Some(key.to_vec());
             count += 1;
         }
-        let Finished { tables: uses, value_bytes } = output.finish()?;
-        WorkCounters::add(&self.telemetry.work().bytes_values_written, value_bytes);
+        let Finished { tables: uses, value_files } = output.finish()?;
         assert_eq!(
             uses.iter().map(|table| table.meta.entries).sum::<u64>(),
             count,
@@ -121,6 +119,7 @@ impl Flusher {
                 keyspace_settings: aged.flatten().into_iter().map(|pairs| (keyspace.id, pairs)).collect(),
                 last_seq: Some(seq),
                 history: ingested.into_iter().collect(),
+                value_files,
                 ..ManifestEdit::default()
             })
         })?;

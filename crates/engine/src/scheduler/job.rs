@@ -28,7 +28,7 @@ use shamba_table::ValueFileId;
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::filter::FilterChanges;
 use shamba_tree::compaction::policy::{CompactionJob, OutputRun};
-use shamba_tree::version::{ConsumedValues, KeyRange, TableUse, Version};
+use shamba_tree::version::{ConsumedValues, KeyRange, TableUse, ValueFileMeta, Version};
 
 /// Slices per worker that may be taken ahead of the first that is not installed.
 const AHEAD_PER_WORKER: usize = 2;
@@ -37,8 +37,8 @@ const AHEAD_PER_WORKER: usize = 2;
 pub(super) struct BuiltSlice {
     pub tables: Vec<TableUse>,
     pub bytes_read: u64,
-    /// Bytes of the value files.
-    pub value_bytes: u64,
+    /// The value files that were written for it.
+    pub value_files: Vec<Arc<ValueFileMeta>>,
     /// The values to which the entries of the inputs refer that the slice has taken.
     pub consumed: ConsumedValues,
     pub entries_dropped: u64,
@@ -367,7 +367,7 @@ mod tests {
         Ok(BuiltSlice {
             tables: Vec::new(),
             bytes_read,
-            value_bytes: 0,
+            value_files: Vec::new(),
             consumed: Default::default(),
             entries_dropped: 0,
             filtered: Default::default(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shamba_key::RunId;
 use shamba_model::memory::read_ahead_bytes;
-use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, Walk, clip};
+use shamba_table::{EntryIter, FragmentedTombstones, RangeTombstone, ValueFileId, Walk, clip};
 use shamba_tree::compaction::filter::FilterRun;
 use shamba_tree::compaction::fold::Folding;
 use shamba_tree::compaction::reading::read_bytes;
@@ -142,14 +142,14 @@ impl Compactor {
         merged.seek_to_first()?;
         while merged.valid() {
             output.note_input(input_entries, entries);
-            let is_large = merged.kind().is_large();
-            if merged.kind().in_value_file() {
-                count_value(&merged, &runs, &mut consumed)?;
-            }
+            let is_copied = match merged.kind().in_value_file() {
+                true => !plan.collected.contains(&count_value(&merged, &runs, &mut consumed)?),
+                false => !merged.kind().is_large(),
+            };
             folding.take(&merged, &mut output)?;
             entries += 1;
             debug_assert!(folding.written() <= entries, "more entries were written than read");
-            if is_large || entries % CHECK_EVERY_ENTRIES == 0 {
+            if !is_copied || entries % CHECK_EVERY_ENTRIES == 0 {
                 // The open block is counted before its compression, so the count may shrink.
                 let bytes = output.bytes().max(bytes_paced);
                 let is_stopped = || plan.is_stopped() || self.background.is_stopping();
@@ -168,20 +168,22 @@ impl Compactor {
         if let Some(warning) = filtered.warning() {
             self.telemetry.warn(warning);
         }
-        let Finished { tables, value_bytes } = output.finish()?;
-        Ok(BuiltSlice { tables, bytes_read, value_bytes, consumed, entries_dropped, filtered })
+        let Finished { tables, value_files } = output.finish()?;
+        Ok(BuiltSlice { tables, bytes_read, value_files, consumed, entries_dropped, filtered })
     }
 }
 
-/// Counts the value in a value file to which the current entry refers, whose source is one of
-/// `runs`.
-fn count_value(merged: &MergeIter, runs: &[RunId], consumed: &mut ConsumedValues) -> Result<()> {
-    if let (Some((_, reference)), Some((source, table))) = (merged.separated()?, merged.table()) {
-        if let Some(run) = runs.get(source) {
-            consumed.add(*run, table.meta.id, reference.file, u64::from(reference.stored_bytes));
-        }
+/// Counts the value to which the current entry refers, whose source is one of `runs`. Returns its
+/// value file.
+fn count_value(merged: &MergeIter, runs: &[RunId], consumed: &mut ConsumedValues) -> Result<ValueFileId> {
+    let found = (merged.separated()?, merged.table());
+    let (Some((_, reference)), Some((source, table))) = found else {
+        return Err(Error::invalid("an entry without a table refers to a value file"));
+    };
+    if let Some(run) = runs.get(source) {
+        consumed.add(*run, table.meta.id, reference.file, u64::from(reference.stored_bytes));
     }
-    Ok(())
+    Ok(reference.file)
 }
 
 fn live_bytes_in(table: &TableUse, slice: &KeyRange) -> u64 {

@@ -12,7 +12,7 @@ use shamba_env::Env;
 use shamba_key::DigestFn;
 use shamba_table::{
     BirthId, BlockCache, CacheUnits, Ledger, OpenFiles, ReaderOptions, Residency, TableId, TableReader,
-    ValueFile, ValueFileId, ValueFileOptions, open_files_within, table_file_name,
+    ValueFile, ValueFileId, ValueFileOptions, open_files_within, table_file_name, value_file_name,
 };
 use shamba_tree::version::{OpenTables, TableMeta, ValueFileMeta, ValueUses};
 
@@ -68,6 +68,22 @@ impl Opener {
         self.opened_once.load(Ordering::Relaxed)
     }
 
+    /// The error of opening the file at `path`, or `Corruption` if it is missing.
+    fn missing(
+        &self,
+        error: shamba_table::Error,
+        path: &Path,
+        structure: &'static str,
+    ) -> shamba_table::Error {
+        match self.env.vfs.exists(path) {
+            Ok(false) => {
+                let detail = "the manifest names the file, but it is missing".to_owned();
+                shamba_table::Error::Corruption { file: path.to_path_buf(), offset: 0, structure, detail }
+            }
+            _ => error,
+        }
+    }
+
     /// Opens a value file.
     ///
     /// # Errors
@@ -80,6 +96,7 @@ impl Opener {
         let (ledger, files) = (Arc::clone(&self.ledger), Arc::clone(&self.files));
         let options = ValueFileOptions { id, birth, ledger, files, direct_io: self.direct_io };
         ValueFile::open(&self.env, &self.dir, options)
+            .map_err(|error| self.missing(error, &self.dir.join(value_file_name(id)), "value file"))
     }
 
     /// The open files of these values. A file that is not open yet is opened, and stays open.
@@ -130,15 +147,7 @@ impl OpenTables for Opener {
         let bounds = (meta.smallest.clone(), meta.upper.clone());
         let values = self.files_of(meta.values.get())?;
         let options = ReaderOptions { values, ..self.minimal_options(meta.id, meta.birth, bounds) };
-        let path = self.path(meta.id);
-        TableReader::open(&self.env, &self.dir, options).map_err(|error| match self.env.vfs.exists(&path) {
-            Ok(false) => shamba_table::Error::Corruption {
-                file: path,
-                offset: 0,
-                structure: "table",
-                detail: "the manifest names the file, but it is missing".to_owned(),
-            },
-            _ => error,
-        })
+        TableReader::open(&self.env, &self.dir, options)
+            .map_err(|error| self.missing(error, &self.path(meta.id), "table"))
     }
 }

@@ -20,14 +20,14 @@ use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, Prefix, SeqNo};
 use shamba_table::clip;
 use shamba_table::{
     BirthId, Charge, Compression, ContentDigest, EntryIter, EntryView, LedgerPart, Origin, RangeTombstone,
-    Reads, TableReader, TableSummary, TableWriter, UnsyncedValueFile, ValueFileRef, ValueSource,
+    Reads, TableReader, TableSummary, TableWriter, UnsyncedValueFile, ValueFileRef, ValueFileWriter,
     WrittenBlocks,
 };
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::fold::FoldOutput;
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::version::level_bytes;
-use shamba_tree::version::{KeyRange, TableMeta, TableUse, ValueUses};
+use shamba_tree::version::{KeyRange, TableMeta, TableUse, ValueFileMeta, ValueUses};
 
 /// Memory to free before a table is opened, in addition to its filter, index and bounds: more than
 /// most tables take.
@@ -84,8 +84,8 @@ pub(crate) trait OutputMemory {
 /// The tables of a finished output, which the caller owns.
 pub(crate) struct Finished {
     pub tables: Vec<TableUse>,
-    /// Bytes of its value files.
-    pub value_bytes: u64,
+    /// The value files that it has written; its tables refer to others, too.
+    pub value_files: Vec<Arc<ValueFileMeta>>,
 }
 
 /// The tables of one output under construction. Files that are unfinished or not installed are
@@ -109,8 +109,10 @@ pub(crate) struct Output<'a> {
     values: SeparatedValues<'a>,
     syncing: Vec<Syncing<()>>,
     installed: bool,
-    /// Memory of the table being built.
+    /// Memory of the files being built.
     charge: Charge,
+    /// A value file was begun, which is not charged yet.
+    is_charge_due: bool,
     /// Limit of `charge`, and the bytes of it that others charge; `None` if memory is set aside.
     reservation: Option<(Reservation, u64)>,
 }
@@ -144,6 +146,7 @@ impl<'a> Output<'a> {
             syncing: Vec::new(),
             installed: false,
             charge,
+            is_charge_due: false,
             reservation: None,
         }
     }
@@ -186,8 +189,7 @@ impl<'a> Output<'a> {
             self.finish_table(Some(Bytes::copy_from_slice(key)))?;
         }
         // A table without memory for more entries ends too.
-        let value_bytes = self.values.memory_bytes();
-        let needed_bytes = self.writer.as_ref().map_or(0, |writer| soon_bytes(writer, value_bytes));
+        let needed_bytes = self.needed_bytes();
         if needed_bytes > self.charge.bytes()
             && self.writer.as_ref().is_some_and(may_cut)
             && !self.may_charge(needed_bytes)
@@ -199,12 +201,24 @@ impl<'a> Output<'a> {
             self.empty_bytes = writer.file_bytes();
             self.writer = Some(writer);
         }
-        let Some(writer) = &mut self.writer else { return Err(Error::closed()) };
-        let needed_bytes = soon_bytes(writer, value_bytes);
+        let needed_bytes = self.needed_bytes();
         if needed_bytes > self.charge.bytes() {
             self.memory.charge(&mut self.charge, needed_bytes);
         }
-        Ok(writer)
+        self.is_charge_due = false;
+        self.writer.as_mut().ok_or_else(Error::closed)
+    }
+
+    /// Memory that the open files will need with the next entries; 0 between two looks at it.
+    fn needed_bytes(&self) -> u64 {
+        match &self.writer {
+            None => 0,
+            Some(writer) if self.is_charge_due => writer.memory_bytes_soon() + self.values.memory_bytes(),
+            Some(writer) => match soon_bytes(writer) {
+                0 => 0,
+                bytes => bytes + self.values.memory_bytes(),
+            },
+        }
     }
 
     /// Notes that `done` of an estimated `entries` of input were processed; so a small last table
@@ -306,19 +320,20 @@ impl<'a> Output<'a> {
         self.syncing.drain(..).try_for_each(Syncing::finish)
     }
 
-    /// Adds an entry whose payload, `payload_bytes` from `source`, goes to a value file.
+    /// Adds an entry whose payload goes to a value file: `write` appends it there.
     #[inline(never)]
     fn add_separated(
         &mut self,
         (key, digest): (&[u8], Option<KeyDigest>),
-        (seq, kind, expiry): (SeqNo, EntryKind, Option<Expiry>),
-        payload_bytes: u64,
-        source: &mut ValueSource<'_>,
+        of: (SeqNo, Option<Expiry>),
+        write: impl FnOnce(&mut ValueFileWriter) -> shamba_table::Result<ValueFileRef>,
     ) -> Result<()> {
         let ended = self.values.end_full()?;
         self.begin_sync_of_values(ended)?;
-        let (reference, birth) = self.values.add((key, seq, kind), payload_bytes, source)?;
-        self.add_reference((key, digest), (seq, expiry), reference, birth)
+        let (writer, is_new) = self.values.writer()?;
+        let (reference, birth) = (write(writer)?, writer.birth());
+        self.is_charge_due |= is_new;
+        self.add_reference((key, digest), of, reference, birth)
     }
 
     /// Adds an entry with a reference to a value file of this birth id.
@@ -329,14 +344,8 @@ impl<'a> Output<'a> {
         reference: ValueFileRef,
         birth: BirthId,
     ) -> Result<()> {
-        let value_bytes = self.values.memory_bytes();
-        let writer = self.writer_for(key)?;
-        let content = writer.add_reference(key, digest, of, reference, birth)?;
-        let needed_bytes = writer.memory_bytes_soon() + value_bytes;
+        let content = self.writer_for(key)?.add_reference(key, digest, of, reference, birth)?;
         self.expected.merge(content);
-        if needed_bytes > self.charge.bytes() {
-            self.memory.charge(&mut self.charge, needed_bytes);
-        }
         Ok(())
     }
 
@@ -395,8 +404,7 @@ impl<'a> Output<'a> {
         // From here on the caller owns the files.
         self.installed = true;
         self.values.keep();
-        let value_bytes = value_files.values().map(|file| file.file_bytes).sum();
-        Ok(Finished { tables: uses, value_bytes })
+        Ok(Finished { tables: uses, value_files: value_files.into_values().collect() })
     }
 }
 
@@ -414,8 +422,8 @@ impl FoldOutput for Output<'_> {
     ) -> Result<()> {
         let payload_bytes = value.len() as u64;
         if self.values.takes(kind, payload_bytes) {
-            let entry = (seq, kind, Expiry::of(kind, value));
-            return self.add_separated((key, digest), entry, payload_bytes, &mut |sink| sink(value));
+            let of = (seq, Expiry::of(kind, value));
+            return self.add_separated((key, digest), of, |writer| writer.add(key, seq, kind, value));
         }
         let content = self.writer_for(key)?.add_counted(key, digest, seq, kind, value)?;
         self.expected.merge(content);
@@ -432,7 +440,8 @@ impl FoldOutput for Output<'_> {
             }
         }
         let payload_bytes = entries.value_bytes_len()?;
-        let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + STREAM_BYTES;
+        let value_bytes = self.values.memory_bytes();
+        let with_stream_bytes = self.writer_for(key)?.memory_bytes_soon() + value_bytes + STREAM_BYTES;
         if with_stream_bytes > self.charge.bytes() {
             self.memory.charge(&mut self.charge, with_stream_bytes);
         }
@@ -444,8 +453,9 @@ impl FoldOutput for Output<'_> {
             None => entries.read_value(sink),
         };
         if self.values.takes(kind, payload_bytes) {
-            let entry = (seq, kind.whole(), expiry);
-            return self.add_separated((key, None), entry, payload_bytes, &mut source);
+            return self.add_separated((key, None), (seq, expiry), |writer| {
+                writer.add_streamed(key, seq, kind.whole(), payload_bytes, &mut source)
+            });
         }
         let writer = self.writer_for(key)?;
         let digest = match expiry {
@@ -471,11 +481,10 @@ impl Drop for Output<'_> {
     }
 }
 
-/// Memory that a table being built will need with its next entries, with `value_bytes` of a value
-/// file; 0 between two looks at it.
-fn soon_bytes(writer: &TableWriter, value_bytes: u64) -> u64 {
+/// Memory that a table being built will need with its next entries; 0 between two looks at it.
+fn soon_bytes(writer: &TableWriter) -> u64 {
     let is_due = writer.entries() % TableWriter::SOON_ENTRIES as u64 == 0;
-    if is_due { writer.memory_bytes_soon() + value_bytes } else { 0 }
+    if is_due { writer.memory_bytes_soon() } else { 0 }
 }
 
 /// Manifest metadata of a table that was just written.

@@ -16,10 +16,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shamba_key::{EntryKind, SeqNo};
+use shamba_key::EntryKind;
 use shamba_table::{
-    BirthId, Compression, TableSummary, UnsyncedValueFile, VALUE_WRITER_BYTES, ValueFile, ValueFileId,
-    ValueFileRef, ValueFileSummary, ValueFileWriter, ValueSource, WrittenValues,
+    Compression, TableSummary, UnsyncedValueFile, VALUE_WRITER_BYTES, ValueFile, ValueFileId,
+    ValueFileSummary, ValueFileWriter, WrittenValues,
 };
 use shamba_tree::version::{ValueFileMeta, ValueUse, ValueUses, Version};
 
@@ -106,23 +106,17 @@ impl<'a> SeparatedValues<'a> {
         kind.is_put() && self.options.bytes_min.is_some_and(|min| payload_bytes >= u64::from(min))
     }
 
-    /// Writes the payload of an entry, `payload_bytes` in total from `source`. Returns the reference
-    /// to it, and the birth id of its file.
+    /// The open file; `true` if it was created now.
     ///
     /// # Errors
-    /// Of writing, and of `source`. The output can then only be abandoned.
-    pub fn add(
-        &mut self,
-        (key, seq, kind): (&[u8], SeqNo, EntryKind),
-        payload_bytes: u64,
-        source: &mut ValueSource<'_>,
-    ) -> Result<(ValueFileRef, BirthId)> {
+    /// Of creating a file.
+    pub fn writer(&mut self) -> Result<(&mut ValueFileWriter, bool)> {
+        let is_new = self.writer.is_none();
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(self.files.create_values(self.keyspace, self.compression)?),
         };
-        let reference = writer.add_streamed(key, seq, kind, payload_bytes, source)?;
-        Ok((reference, writer.birth()))
+        Ok((writer, is_new))
     }
 
     /// Ends the open file if it has its full size. Returns it for the sync.

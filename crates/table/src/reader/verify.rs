@@ -28,6 +28,10 @@ use crate::summary::TableSummary;
 use crate::values::{self, VALUE_REFERENCE};
 use crate::{Error, Result};
 
+/// Maximum number of damaged values in value files that a check of a table reports: a missing file
+/// would have one for each reference.
+const VALUE_ERRORS_MAX: usize = 100;
+
 /// Name of the zeros between blocks in errors.
 const PADDING: &str = "padding";
 
@@ -225,7 +229,7 @@ impl Check<'_> {
         let (values, bytes) = self.seen.uses.entry(reference.file).or_default();
         *values += 1;
         *bytes += u64::from(reference.stored_bytes);
-        if loaded.value_files.is_empty() {
+        if loaded.value_files.is_empty() || self.of_values.len() >= VALUE_ERRORS_MAX {
             return Ok(());
         }
         if let Some((file, reference)) = loaded.separated(kind, payload)? {

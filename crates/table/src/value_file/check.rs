@@ -65,6 +65,11 @@ impl WrittenValues {
         self.samples.push(Sample { reference, seed });
     }
 
+    /// Gives up the room for more samples.
+    pub(super) fn shrink(&mut self) {
+        self.samples.shrink_to_fit();
+    }
+
     /// Offsets of the samples.
     #[cfg(test)]
     pub(super) fn offsets(&self) -> impl Iterator<Item = u64> + '_ {

@@ -267,7 +267,13 @@ impl ValueFileWriter {
             stored_bytes: self.footer.stored_bytes,
             payload_bytes: self.footer.payload_bytes,
         };
-        let written = std::mem::take(&mut self.written);
+        let mut written = std::mem::take(&mut self.written);
+        written.shrink();
+        // Only the rest of the file is needed from here on, which may wait for its sync.
+        self.chunks = ChunkCutter::new(LargeValues::default());
+        if let Ok(none) = Compressor::new(Compression::None) {
+            self.compressor = none;
+        }
         Ok((summary, written, UnsyncedValueFile(self)))
     }
 

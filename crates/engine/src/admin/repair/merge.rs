@@ -24,7 +24,7 @@ use super::report::{Loss, RepairReport};
 use super::values::Values;
 use crate::database::batch::Batch;
 use crate::database::{Db, Keyspace};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::settings::Durability;
 use shamba_key::KeyspaceId;
 use shamba_table::{FragmentedTombstones, clip};
@@ -106,6 +106,7 @@ fn fill_space(
         };
         match read {
             Ok(base) => out.put_chain(chain.end(), base)?,
+            Err(error) if error.kind() == ErrorKind::Unsupported => return Err(error),
             Err(error) => entries.lose(source, &key, &error, report),
         }
     }

@@ -62,7 +62,8 @@ impl Values {
     /// returns the birth id of the file, as its table states it, if that is readable.
     ///
     /// # Errors
-    /// `Corruption` if the file or the value cannot be read, or belongs to another entry.
+    /// `Corruption` if the file or the value cannot be read, or belongs to another entry;
+    /// `Unsupported` for a file of a newer version; `Io`.
     pub(super) fn read(
         &mut self,
         (key, seq, kind): (&[u8], SeqNo, EntryKind),
@@ -77,8 +78,11 @@ impl Values {
             None => {
                 let birth = birth_of(found.file).or_else(|| self.births.get(&found.file).copied());
                 let opened = self.open(found.file, birth, report);
-                if let Err(error) = &opened {
-                    report.damaged(&self.path(found.file), error, "the values in this file");
+                match &opened {
+                    // One of a newer version may be undamaged; another try may read this one.
+                    Err(error) if error.kind() != ErrorKind::Corruption => return Err(error.clone()),
+                    Err(error) => report.damaged(&self.path(found.file), error, "the values in this file"),
+                    Ok(_) => {}
                 }
                 self.opened.insert(found.file, opened.clone());
                 opened?

@@ -23,6 +23,10 @@ use shamba_log::wal::{log_file_name, parse_log_file_name};
 use shamba_tree::version::current::CURRENT;
 use shamba_tree::version::manifest::{ManifestReader, ManifestState};
 
+/// Maximum number of files that are open at once: a table, and the value files that its entries
+/// refer to in turn.
+const OPEN_FILES: usize = 64;
+
 /// Checks every file of the database in `dir` without opening it.
 ///
 /// # Errors
@@ -100,7 +104,7 @@ impl FileCheck<'_> {
             .filter(|entry| !entry.is_dir)
             .filter_map(|entry| parse_table_file_name(&entry.name))
             .collect();
-        let files = Arc::new(OpenFiles::new(1));
+        let files = Arc::new(OpenFiles::new(OPEN_FILES));
         let Some(state) = state else {
             for id in &there {
                 self.table(&files, *id, None, "the keys of this table");

@@ -12,6 +12,15 @@ use shamba_tree::version::{TableUse, ValueFileMeta};
 use super::files::FileCheck;
 use crate::error::Error;
 
+/// Maximum number of damaged values that are reported of a file.
+const DAMAGED_MAX: u32 = 100;
+
+/// A value file that can be read, and the number of damaged values found in it.
+struct Readable {
+    file: Arc<ValueFile>,
+    damaged: u32,
+}
+
 impl FileCheck<'_> {
     /// Checks the value files that the manifest names, and each reference to a value in them.
     pub(super) fn value_files(&mut self, files: &Arc<OpenFiles>, state: &ManifestState) {
@@ -21,12 +30,11 @@ impl FileCheck<'_> {
             let mut opened = BTreeMap::new();
             for total in totals.files() {
                 if let Some(file) = self.value_file(files, &total.file, &affected) {
-                    opened.insert(total.file.id, file);
+                    opened.insert(total.file.id, Readable { file, damaged: 0 });
                 }
             }
-            let tables = keyspace.version.tables().filter(|(_, _, table)| !table.values.is_empty());
-            for (_, _, table) in tables {
-                self.references(files, table, &opened, &affected);
+            for (_, _, table) in keyspace.version.tables() {
+                self.references(files, table, &mut opened, &affected);
             }
         }
     }
@@ -69,30 +77,57 @@ impl FileCheck<'_> {
         Some(file)
     }
 
-    /// Reads the value of each reference of a table. Damage to the table itself is reported
-    /// elsewhere.
+    /// Reads the value of each reference of a table, and counts them. Damage to the table itself is
+    /// reported elsewhere.
     fn references(
         &mut self,
         files: &Arc<OpenFiles>,
         table: &TableUse,
-        opened: &BTreeMap<ValueFileId, Arc<ValueFile>>,
+        opened: &mut BTreeMap<ValueFileId, Readable>,
         affected: &str,
     ) {
         let path = self.dir.join(table_file_name(table.meta.id));
         let Ok(salvage) = Salvage::open(self.env, &path, files, Some(table.meta.birth)) else { return };
+        if salvage.value_uses().is_empty() && table.values.is_empty() {
+            return;
+        }
+        let named = table.meta.values.get();
+        if let Some(of) = salvage.value_uses().iter().find(|of| named.of(of.file).is_none()) {
+            let detail =
+                format!("it refers to the value file {}, which the manifest does not state", of.file);
+            self.report.add_once(&path, &Error::corruption(&path, 0, "table", detail), affected);
+        }
+        let mut counts: BTreeMap<ValueFileId, (u64, u64)> = BTreeMap::new();
         let mut walk = Arc::new(salvage).walk();
         while let Ok(Some(entry)) = walk.next_entry() {
             if !entry.kind.in_value_file() || !table.range.contains(&entry.key) {
                 continue;
             }
-            // A damaged or missing file is reported already.
             let reference = ValueFileRef::decode(entry.kind.location(&entry.value));
             let Ok(reference) = reference else { continue };
-            let Some(file) = opened.get(&reference.file) else { continue };
-            let of = (&entry.key[..], entry.seq, entry.kind);
-            if let Err(error) = file.read_checked(reference, of, &mut Reads::default(), &mut |_| Ok(())) {
-                self.report.add_once(file.path(), &Error::from(error), affected);
+            let (values, bytes) = counts.entry(reference.file).or_default();
+            *values += 1;
+            *bytes += u64::from(reference.stored_bytes);
+            // A missing file is reported already, and one with much damage is reported often enough.
+            let Some(readable) = opened.get_mut(&reference.file) else { continue };
+            if readable.damaged >= DAMAGED_MAX {
+                continue;
             }
+            let of = (&entry.key[..], entry.seq, entry.kind);
+            let read = readable.file.read_checked(reference, of, &mut Reads::default(), &mut |_| Ok(()));
+            if let Err(error) = read {
+                readable.damaged += 1;
+                self.report.add_once(readable.file.path(), &Error::from(error), affected);
+            }
+        }
+        let is_whole = walk.take_gaps().is_empty() && table.meta.expiring.get().is_none();
+        let stated: BTreeMap<ValueFileId, (u64, u64)> =
+            table.values.files().iter().map(|of| (of.file.id, (of.values, of.bytes))).collect();
+        if is_whole && counts != stated {
+            let detail = format!(
+                "its entries refer to values and bytes {counts:?} of value files, the manifest states {stated:?}"
+            );
+            self.report.add_once(&path, &Error::corruption(&path, 0, "value references", detail), affected);
         }
     }
 }

@@ -33,7 +33,7 @@ use shamba_log::wal::{
 };
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::version::manifest::ManifestState;
-use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
+use shamba_tree::version::{Change, ManifestEdit, ValueFileMeta, VersionEdit};
 
 /// Divisor: replay charges memory in steps of this fraction of the write buffer.
 const STEP_PART: u64 = 16;
@@ -105,6 +105,8 @@ pub(super) struct Rebuilt<'a> {
     charge: Charge,
     /// The tables written so far, each memtable's in a separate run.
     written: Vec<VersionEdit>,
+    /// Their value files.
+    value_files: Vec<Arc<ValueFileMeta>>,
     flushed: BTreeSet<KeyspaceId>,
     /// Operations applied so far.
     applied: u64,
@@ -156,6 +158,7 @@ pub(super) fn replay_logs<'a>(
         sealed_bytes: 0,
         charge: Charge::new(core.memory.ledger(), LedgerPart::Memtables, 0),
         written: Vec::new(),
+        value_files: Vec::new(),
         flushed: BTreeSet::new(),
         applied: 0,
         has_tombstones: false,
@@ -311,6 +314,7 @@ impl Rebuilt<'_> {
             for memtable in memtables {
                 let now_ms = Some(self.core.env.clock.unix_ms());
                 let built = self.core.scheduler.flusher().write_memtable(&keyspace, &memtable, now_ms)?;
+                self.value_files.extend(built.value_files);
                 let (run, age) = self.core.catalog.new_run();
                 let changes =
                     built.tables.into_iter().map(|table| Change::Add { level: 0, run, age, table }).collect();
@@ -354,6 +358,7 @@ impl Rebuilt<'_> {
         }
         assert!(self.memtables.is_empty(), "a memtable of the replay is in no table");
         edit.versions.append(&mut self.written);
+        edit.value_files.append(&mut self.value_files);
         edit.flushed.extend(self.flushed.into_iter().map(|id| (id, last_seq)));
         Ok((edit, Place::Tables))
     }

@@ -13,7 +13,7 @@
 //! use* belong to a use that the same edit adds or narrows. Without them an added use has those of
 //! the table, and a narrowed one has none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shamba_key::RunId;
@@ -115,17 +115,17 @@ impl ValueFields {
         if self.of_tables.is_empty() && self.in_use.is_empty() {
             return Ok(());
         }
-        // An edit that adds a table to two runs has one field for both.
+        // An edit may add a table to two runs.
         let mut told: BTreeMap<TableId, ValueUses> = BTreeMap::new();
         for (table, stated) in &self.of_tables {
             let values = resolved(stated, files).map_err(|why| of_field(TABLE_VALUES, *table, &why))?;
             told.insert(*table, values);
         }
-        let mut unused: Vec<TableId> = told.keys().copied().collect();
-        let mut unused_parts: Vec<(RunId, TableId)> = self.in_use.keys().copied().collect();
-        let in_use = |run, table, unused: &mut Vec<(RunId, TableId)>| {
+        let mut unused: BTreeSet<TableId> = told.keys().copied().collect();
+        let mut unused_parts: BTreeSet<(RunId, TableId)> = self.in_use.keys().copied().collect();
+        let in_use = |run, table, unused: &mut BTreeSet<(RunId, TableId)>| {
             let Some(stated) = self.in_use.get(&(run, table)) else { return Ok(None) };
-            unused.retain(|part| *part != (run, table));
+            unused.remove(&(run, table));
             resolved(stated, files).map(Some).map_err(|why| of_field(VALUES_IN_USE, table, &why))
         };
         for change in edit.versions.iter_mut().flat_map(|version| &mut version.changes) {
@@ -140,7 +140,7 @@ impl ValueFields {
                             return Err(of_field(TABLE_VALUES, meta.id, &why));
                         }
                         meta.values.set(of_table.clone());
-                        unused.retain(|table| *table != meta.id);
+                        unused.remove(&meta.id);
                     }
                     let of_table = meta.values.get();
                     let values = in_use(*run, meta.id, &mut unused_parts)?;

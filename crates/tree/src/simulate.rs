@@ -9,11 +9,15 @@
 //! policy terminates, and measures the shape and the bytes written. One job runs at a time, the
 //! deepest level first; [`parallel`] simulates the scheduler.
 //!
+//! Puts may have values in value files ([`values`]): then what tables refer to is recounted after
+//! every edit.
+//!
 //! The same settings and seed give the same tree. Other crates use [`fill`]. Not here: time,
 //! filters, caches, files.
 
 pub mod fill;
 pub mod parallel;
+pub mod values;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,14 +26,16 @@ use bytes::Bytes;
 use shamba_env::{Rng, SeededRng};
 use shamba_key::SeqNo;
 use shamba_model::{Design, Sizing};
-use shamba_table::{BirthId, TableId};
+use shamba_table::{BirthId, TableId, ValueFileId};
 
 use crate::allocation::{JobBits, Rule};
 
+use self::values::{SimulatedFiles, SimulatedValues};
 use crate::compaction::policy::{
     CompactionJob, OutputRun, Rules, debt_bytes, move_edit, pick, slice_edit, slices,
 };
-use crate::version::{Change, ConsumedValues, KeyRange, TableMeta, TableUse, Version, VersionEdit};
+use crate::compaction::schedule::victims;
+use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
 use shamba_key::{Age, KeyspaceId, RunId};
 
 /// Maximum number of jobs after one flush; a policy that exceeds it does not terminate.
@@ -73,6 +79,8 @@ pub struct SimulationSettings {
     pub small_bytes: u64,
     /// Allocation of filter bits; `None` for no filters.
     pub rule: Option<Rule>,
+    /// The values of puts, if these are in value files.
+    pub values: Option<SimulatedValues>,
     /// Seed of keys, tombstones and crashes.
     pub seed: u64,
 }
@@ -99,6 +107,7 @@ impl SimulationSettings {
             long_bytes: u64::MAX,
             small_bytes: 0,
             rule: None,
+            values: None,
             seed,
         }
     }
@@ -148,6 +157,8 @@ struct Entry {
     key: u64,
     seq: u64,
     is_delete: bool,
+    /// The file that has its value.
+    file: Option<ValueFileId>,
 }
 
 /// A simulated tree.
@@ -159,6 +170,7 @@ pub struct Simulation {
     /// Counters so far.
     pub report: Report,
     files: HashMap<TableId, Arc<[Entry]>>,
+    value_files: SimulatedFiles,
     newest: HashMap<u64, Entry>,
     written_keys: Vec<u64>,
     rng: SeededRng,
@@ -176,6 +188,7 @@ impl Simulation {
             version: Version::empty(),
             report: Report::default(),
             files: HashMap::new(),
+            value_files: SimulatedFiles::default(),
             newest: HashMap::new(),
             written_keys: Vec::new(),
             last_id: 0,
@@ -209,13 +222,14 @@ impl Simulation {
             self.last_seq += 1;
             let key = next_key(&self.rng, self.last_seq);
             let is_delete = self.one_in(delete_one_in);
-            let entry = Entry { key, seq: self.last_seq, is_delete };
+            let entry = Entry { key, seq: self.last_seq, is_delete, file: None };
             buffer.insert(key, entry);
             if self.newest.insert(key, entry).is_none() {
                 self.written_keys.push(key);
             }
         }
-        let entries: Vec<_> = buffer.into_values().collect();
+        let mut entries: Vec<_> = buffer.into_values().collect();
+        self.write_values(&mut entries);
         let rule = self.settings.rule;
         let bits = rule.map(|rule| JobBits::of_flush(rule, &self.version, entries.len() as u64));
         let tables = self.write(&entries, &KeyRange::everything(), bits.as_ref());
@@ -266,6 +280,7 @@ impl Simulation {
             expired_ms: 0,
             fifo: None,
             small_bytes,
+            values: self.settings.values.map(|values| values.rules),
         }
     }
 
@@ -321,7 +336,8 @@ impl Simulation {
         job.check(&self.version).map_err(|why| format!("{job}: {why}\n{}", self.version))?;
         let (run, age) = (RunId(self.next_id()), Age(self.next_id()));
         let output_run = job.output_run(&self.version, run, age)?;
-        if job.is_trivial_move(&self.version) {
+        let victims = victims(&self.version, job, &self.rules(false));
+        if victims.is_empty() && job.is_trivial_move(&self.version) {
             self.report.moves += 1;
             self.apply(&move_edit(KeyspaceId(0), &self.version, job, output_run))?;
             return self.check_some_keys();
@@ -330,7 +346,8 @@ impl Simulation {
         let entry_bytes = self.settings.entry_bytes;
         let bits = self.settings.rule.map(|rule| JobBits::of_compaction(rule, &self.version, job));
         for slice in &self.slices(job) {
-            let entries = self.merge(&self.version, job, slice)?;
+            let mut entries = self.merge(&self.version, job, slice)?;
+            self.relocate(&mut entries, &victims);
             self.report.merged(job.target_level as usize, entries.len() as u64 * entry_bytes);
             let outputs = self.write(&entries, slice, bits.as_ref());
             self.install(job, slice, outputs, output_run)?;
@@ -374,7 +391,8 @@ impl Simulation {
         let live = |table: &TableUse, range: &KeyRange| {
             entries_in(&self.files, table, range).len() as u64 * entry_bytes
         };
-        let built = (outputs, &ConsumedValues::default());
+        let consumed = self.consumed(job, slice);
+        let built = (outputs, &consumed);
         let edit = slice_edit(KeyspaceId(0), &self.version, job, slice, built, output_run, &live);
         self.apply(&edit)
     }
@@ -427,7 +445,7 @@ impl Simulation {
                 reader: Default::default(),
                 oldest_tombstone: Default::default(),
                 expiring: Default::default(),
-                values: Default::default(),
+                values: self.references(entries).into(),
                 statistics: Default::default(),
             };
             self.files.insert(meta.id, entries.into());
@@ -439,6 +457,7 @@ impl Simulation {
     fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
         self.version = self.version.apply(edit)?;
         self.version.check().map_err(|why| format!("{why}\n{}", self.version))?;
+        self.recount()?;
         let added: HashSet<_> = edit
             .changes
             .iter()
@@ -471,7 +490,7 @@ impl Simulation {
         });
         let wanted = self.newest.get(&key).copied();
         // A dropped tombstone leaves no entry: the same result for a reader.
-        let visible = |entry: Option<Entry>| entry.filter(|entry| !entry.is_delete);
+        let visible = |entry: Option<Entry>| entry.filter(|entry| !entry.is_delete).map(|entry| entry.seq);
         if visible(found) == visible(wanted) {
             return Ok(());
         }

@@ -55,6 +55,7 @@ pub(super) fn rules_of(settings: &Settings, design: Design, is_draining: bool) -
         rewrites_all: false,
         expired_ms: 0,
         fifo: None,
+        values: None,
         long_bytes: long_bytes(settings.table_bytes()),
         small_bytes: small_bytes(settings.table_bytes()),
     }

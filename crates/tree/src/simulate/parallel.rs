@@ -7,16 +7,18 @@
 //! Before each install the claim is checked against the tree, and after each start that no two
 //! claims intersect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shamba_env::Rng;
 use shamba_key::KeyspaceId;
+use shamba_table::ValueFileId;
 
 use super::{Entry, JOBS_PER_FLUSH_MAX, Simulation};
 use crate::allocation::JobBits;
-use crate::compaction::policy::{CompactionJob, OutputRun, Reason, debt_bytes, move_edit, pick_full};
+use crate::compaction::policy::{CompactionJob, OutputRun, Reason, Rules, debt_bytes, move_edit, pick_full};
 use crate::compaction::schedule::{
     Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
+    victims,
 };
 use crate::version::{KeyRange, Version};
 use shamba_key::{Age, RunId};
@@ -33,6 +35,8 @@ pub struct ParallelReport {
     pub jobs_at_once_max: usize,
     /// Merges of adjacent runs of level 0.
     pub l0_merges: u64,
+    /// Collections of value files.
+    pub collections: u64,
 }
 
 /// A job in progress.
@@ -43,6 +47,8 @@ struct Running {
     /// The tree when the job was claimed.
     version: Version,
     bits: Option<JobBits>,
+    /// The value files that it empties.
+    victims: BTreeSet<ValueFileId>,
     slices: Vec<KeyRange>,
     begun: usize,
     installed: usize,
@@ -144,7 +150,7 @@ impl Parallel {
         match next.into_iter().next() {
             Some(job) if best.is_none_or(|(score, _)| job.score > score) => {
                 let Work::Compaction(_, compaction) = job.work else { return Err("a flush".to_owned()) };
-                self.begin(simulation, compaction, job.score)?;
+                self.begin(simulation, compaction, job.score, &rules)?;
                 Ok(true)
             }
             _ => match best {
@@ -154,7 +160,13 @@ impl Parallel {
         }
     }
 
-    fn begin(&mut self, simulation: &mut Simulation, job: CompactionJob, score: f64) -> Result<(), String> {
+    fn begin(
+        &mut self,
+        simulation: &mut Simulation,
+        job: CompactionJob,
+        score: f64,
+        rules: &Rules,
+    ) -> Result<(), String> {
         let fresh = (RunId(simulation.next_id()), Age(simulation.next_id()));
         let claim = self.claims.claim(&simulation.version, job, fresh, score);
         let claim = claim.map_err(|why| format!("{why}\n{}", simulation.version))?;
@@ -171,7 +183,9 @@ impl Parallel {
             self.requests.remove(0);
         }
         self.requests.iter_mut().for_each(|request| request.passed_over += 1);
-        if job.is_trivial_move(&simulation.version) {
+        self.report.collections += u64::from(job.reason == Reason::Values);
+        let victims = victims(&simulation.version, &job, rules);
+        if victims.is_empty() && job.is_trivial_move(&simulation.version) {
             simulation.report.moves += 1;
             simulation.apply(&move_edit(KeyspaceId(0), &simulation.version, &job, output))?;
             self.claims.release(number);
@@ -188,6 +202,7 @@ impl Parallel {
             output,
             version,
             bits,
+            victims,
             slices,
             begun: 0,
             installed: 0,
@@ -213,11 +228,12 @@ impl Parallel {
         self.running[at].built.insert(slice, entries);
         loop {
             let running = &mut self.running[at];
-            let Some(entries) = running.built.remove(&running.installed) else { break };
+            let Some(mut entries) = running.built.remove(&running.installed) else { break };
             let slice = running.slices[running.installed].clone();
             running.installed += 1;
             let is_last = running.installed == running.slices.len();
             let running = &self.running[at];
+            simulation.relocate(&mut entries, &running.victims);
             let checked = self.claims.get(claim).ok_or("no such claim")?.check(&simulation.version);
             checked.map_err(|why| format!("{}: {why}\n{}", running.job, simulation.version))?;
             let bytes = entries.len() as u64 * simulation.settings.entry_bytes;

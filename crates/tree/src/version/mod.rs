@@ -4,6 +4,7 @@
 mod check;
 pub mod current;
 pub mod edit;
+mod hidden;
 pub mod history;
 mod live;
 pub mod manifest;
@@ -19,6 +20,7 @@ mod version;
 
 pub use check::deep_check;
 pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableExpiry, TableMeta, TableUse, VersionEdit};
+pub use hidden::HiddenValues;
 pub use history::{History, HistoryEntry};
 pub use live::{level_bytes, live_bytes, live_entries};
 pub use run::Run;

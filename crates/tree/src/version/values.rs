@@ -225,11 +225,20 @@ pub struct ValueTotal {
     pub bytes: u64,
 }
 
+impl ValueTotal {
+    /// Share of the stored bytes that no table refers to.
+    pub fn dead_share(&self) -> f64 {
+        let stored_bytes = self.file.stored_bytes().max(1);
+        1.0 - self.bytes.min(stored_bytes) as f64 / stored_bytes as f64
+    }
+}
+
 /// The live value files of a tree.
 #[derive(Clone, Default, Debug)]
 pub struct ValueTotals {
     files: BTreeMap<ValueFileId, ValueTotal>,
     file_bytes: u64,
+    stored_bytes: u64,
     bytes: u64,
 }
 
@@ -257,6 +266,8 @@ impl ValueTotals {
         }
         let files = totals.files.values();
         totals.file_bytes = files.fold(0, |sum, total| sum.saturating_add(total.file.file_bytes));
+        let files = totals.files.values();
+        totals.stored_bytes = files.fold(0, |sum, total| sum.saturating_add(total.file.stored_bytes()));
         totals
     }
 
@@ -280,9 +291,20 @@ impl ValueTotals {
         self.file_bytes
     }
 
+    /// Bytes of the values in all files, referenced or not.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
+    }
+
     /// Stored bytes of all referenced values.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Stored bytes of the referenced values of these files: those that their collection writes.
+    pub fn bytes_in<'f>(&self, files: impl IntoIterator<Item = &'f ValueFileId>) -> u64 {
+        let totals = files.into_iter().filter_map(|file| self.get(*file));
+        totals.fold(0, |sum, total| sum.saturating_add(total.bytes))
     }
 }
 

@@ -20,6 +20,7 @@ use shamba_model::MAX_LEVELS;
 use shamba_table::TableId;
 
 use super::edit::{Change, TableUse, VersionEdit};
+use super::hidden::HiddenValues;
 use super::run::Run;
 use super::values::ValueTotals;
 use shamba_key::{Age, RunId};
@@ -29,8 +30,15 @@ use shamba_key::{Age, RunId};
 pub struct Version {
     /// Runs of each level, newest first. The last level is not empty; others may be.
     levels: Vec<Vec<Arc<Run>>>,
-    /// Computed at the first call, for all copies of this version.
-    value_totals: Arc<OnceLock<ValueTotals>>,
+    values: Arc<OfValues>,
+}
+
+/// Sums over the values to which tables refer, computed at the first call for all copies of a
+/// version.
+#[derive(Default, Debug)]
+struct OfValues {
+    totals: OnceLock<ValueTotals>,
+    hidden: OnceLock<HiddenValues>,
 }
 
 impl Version {
@@ -123,10 +131,26 @@ impl Version {
     /// The live value files, and the references to each. The first call of a version passes over
     /// the uses of tables that name any.
     pub fn value_totals(&self) -> &ValueTotals {
-        self.value_totals.get_or_init(|| {
+        self.values.totals.get_or_init(|| {
             let runs = self.runs().filter(|(_, run)| run.names_value_files());
             let tables = runs.flat_map(|(_, run)| run.tables());
             ValueTotals::of(tables.map(|table| (table.meta.values.get(), &table.values)))
+        })
+    }
+
+    /// The only run of the deepest level; `None` if that is level 0 or has several.
+    pub fn single_last_run(&self) -> Option<&Arc<Run>> {
+        let deepest = self.deepest_level();
+        match self.level(deepest) {
+            [last] if deepest > 0 => Some(last),
+            _ => None,
+        }
+    }
+
+    /// The values of the last run that deletes above it hide; none if it is not alone on its level.
+    pub fn hidden_values(&self) -> &HiddenValues {
+        self.values.hidden.get_or_init(|| {
+            self.single_last_run().map(|last| HiddenValues::of(self, last)).unwrap_or_default()
         })
     }
 
@@ -162,7 +186,7 @@ impl Version {
         while levels.last().is_some_and(Vec::is_empty) {
             levels.pop();
         }
-        let next = Self { levels, value_totals: Arc::default() };
+        let next = Self { levels, values: Arc::default() };
         next.check_order();
         debug_assert!(
             edit.changes.iter().all(|change| match change {

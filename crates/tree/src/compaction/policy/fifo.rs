@@ -7,6 +7,8 @@
 //! shares keys with it: an older version never comes back. The newest run stays, however large it
 //! is, unless it is too old.
 //!
+//! Values in value files count like the tables that refer to them.
+//!
 //! Not here: when a reader holds a drop up (package `shamba`); merges of small runs
 //! ([`crate::compaction::schedule`]).
 
@@ -25,7 +27,7 @@ const RUN_PART: u64 = 8;
 /// The limits of a FIFO tree now.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FifoRules {
-    /// Maximum bytes of the tables; `None`: no limit.
+    /// Maximum bytes of the tables and of the values to which they refer; `None`: no limit.
     pub bytes: Option<u64>,
     /// Tables whose entries all have sequence numbers up to this one are too old.
     pub expired: Option<SeqNo>,
@@ -47,9 +49,16 @@ impl FifoRules {
     }
 }
 
+/// Bytes that a drop of the run frees.
+pub(in crate::compaction) fn fifo_bytes(run: &Run) -> u64 {
+    run.bytes().saturating_add(run.value_bytes())
+}
+
 /// All tables that are too old or too many, in the order in which they are dropped.
 pub fn fifo_due(version: &Version, rules: &FifoRules) -> Vec<TableId> {
-    let mut excess = rules.bytes.map_or(0, |limit| version.bytes().saturating_sub(limit));
+    let mut excess = rules
+        .bytes
+        .map_or(0, |limit| version.bytes().saturating_add(version.value_bytes()).saturating_sub(limit));
     let runs: Vec<&Run> = version.runs().map(|(_, run)| run.as_ref()).collect();
     let mut due = Vec::new();
     for (place, run) in runs.into_iter().enumerate().rev() {
@@ -60,7 +69,7 @@ pub fn fifo_due(version: &Version, rules: &FifoRules) -> Vec<TableId> {
             if !is_old && (excess == 0 || place == 0) {
                 return due;
             }
-            excess = excess.saturating_sub(table.live_bytes);
+            excess = excess.saturating_sub(table.live_bytes.saturating_add(table.values.bytes()));
             due.push(table.meta.id);
         }
     }
@@ -107,6 +116,24 @@ mod tests {
 
     const TREE: &str = "L0: r9@9[9:a..c 1000 seq=90-99] r8@8[8:a..z 1000 seq=80-89]\n\
                         L1: r5@5[5:a..b 4000 seq=1-50, 6:b..k 4000 seq=1-20, 7:m..z 4000 seq=1-30]\n";
+
+    #[test]
+    fn values_count_like_the_tables_that_refer_to_them() {
+        let tree = "L0: r9@9[9:a..c 100 seq=90-99 val=31:9:5000] r8@8[8:a..z 100 seq=80-89 val=30:9:3000]\n\
+                    V: 30 9128 n=50, 31 9128 n=50\n";
+        assert_eq!(picked(tree, Some(8_200), None), None);
+        let dropped = "L0.r8[000008] -> L0.r8 (the oldest tables are dropped)";
+        assert_eq!(picked(tree, Some(8_199), None).as_deref(), Some(dropped));
+        let version: Version = tree.parse().expect("notation");
+        assert_eq!(version.level(0).iter().map(|run| fifo_bytes(run)).collect::<Vec<_>>(), [5_100, 3_100]);
+        // The run that frees enough is the last one that goes.
+        let three = tree.replace("L0:", "L0: r7@10[7:a..c 100 seq=100-110]");
+        let due = fifo_due(
+            &three.parse().expect("notation"),
+            &FifoRules { bytes: Some(5_200), ..FifoRules::default() },
+        );
+        assert_eq!(due, [TableId(8)]);
+    }
 
     #[test]
     fn the_oldest_tables_of_the_oldest_run_go_first() {

@@ -176,20 +176,22 @@ impl Down<'_> {
 
 /// Tables that move down, collected on the way to their target level.
 #[derive(Default)]
-struct Arrival {
+pub(in crate::compaction) struct Arrival {
     inputs: Vec<CompactionInput>,
     ranges: Vec<KeyRange>,
     bytes: u64,
 }
 
 impl Arrival {
-    fn add_level(&mut self, version: &Version, level: u32) {
+    /// Adds all runs of a level.
+    pub fn add_level(&mut self, version: &Version, level: u32) {
         for run in version.level(level) {
             self.add(level, run, run.tables());
         }
     }
 
-    fn add<'v>(&mut self, level: u32, run: &Run, tables: impl IntoIterator<Item = &'v TableUse>) {
+    /// Adds tables of a run. Runs are added in lookup order.
+    pub fn add<'v>(&mut self, level: u32, run: &Run, tables: impl IntoIterator<Item = &'v TableUse>) {
         let mut ids = Vec::new();
         for table in tables {
             ids.push(table.meta.id);
@@ -262,12 +264,23 @@ impl Arrival {
     }
 
     /// The job that compacts the tables into `run`, or into a new run if there is none.
-    fn into(mut self, run: Option<&Arc<Run>>, target_level: u32, reason: Reason) -> CompactionJob {
+    fn into(self, run: Option<&Arc<Run>>, target_level: u32, reason: Reason) -> CompactionJob {
         debug_assert!(!self.inputs.is_empty(), "nothing arrives on level {target_level}");
         debug_assert!(target_level > 0, "a compaction brings tables to level 0");
         let Some(run) = run else {
             return CompactionJob { inputs: self.inputs, target_level, target_run: Target::New, reason };
         };
+        self.into_existing(run, target_level, reason, &|_| false)
+    }
+
+    /// The job that compacts the tables, and those of `run` for which `also` holds, into `run`.
+    pub fn into_existing(
+        mut self,
+        run: &Run,
+        target_level: u32,
+        reason: Reason,
+        also: &dyn Fn(&TableUse) -> bool,
+    ) -> CompactionJob {
         // Only the tables that share keys, although all of the run would be correct too. A
         // compaction that crashes after each slice must resume where the last one ended: tables of
         // the run that no remaining input shares keys with are finished.
@@ -278,8 +291,8 @@ impl Arrival {
             "run {} is merged into itself",
             run.id
         );
-        let tables: Vec<_> =
-            run.tables().iter().map(|table| table.meta.id).filter(|id| shared.contains(id)).collect();
+        let joins = |table: &&TableUse| shared.contains(&table.meta.id) || also(table);
+        let tables: Vec<_> = run.tables().iter().filter(joins).map(|table| table.meta.id).collect();
         if !tables.is_empty() {
             self.inputs.push(CompactionInput { level: target_level, run: run.id, tables });
         }

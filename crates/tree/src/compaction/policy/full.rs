@@ -5,7 +5,8 @@
 //! Tables of that run are not rewritten if they share no keys with other runs, hold no tombstone
 //! and nothing that has expired, and are not adjacent small ones. So a full compaction that is
 //! interrupted by a crash resumes where it stopped. For a compaction filter every table is
-//! rewritten.
+//! rewritten. So is a table that names a value file of which much is obsolete, or any value file if
+//! no value is to be in one.
 //!
 //! Not here: the policy's own jobs ([`super::fluid`]).
 
@@ -15,6 +16,9 @@ use super::job::{CompactionInput, CompactionJob, Reason, Target};
 use super::rules::Rules;
 use super::small::is_in_stretch;
 use crate::version::{Run, TableUse, Version};
+
+/// A full compaction empties value files of which this share is obsolete.
+const WASTE_SHARE: f64 = 0.125;
 
 /// The compaction into one run. `None` when the tree is a single run below level 0 that a
 /// compaction could not make smaller: it has no tombstones, nothing has expired for all readers,
@@ -36,6 +40,7 @@ pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     let must_merge = |run: &Run, number: usize, table: &TableUse| {
         rules.rewrites_all
             || !is_dense(table)
+            || names_waste(version, rules, table)
             || rules.has_expired(table)
             || is_in_stretch(run, number, rules)
             || others.iter().any(|(_, run)| !run.overlapping(&table.range).is_empty())
@@ -58,6 +63,16 @@ pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
 /// live.
 fn is_dense(table: &TableUse) -> bool {
     table.meta.deletes == 0 && table.meta.range_deletes == 0 && !table.is_narrowed()
+}
+
+/// Whether the table names a value file that a full compaction empties.
+fn names_waste(version: &Version, rules: &Rules, table: &TableUse) -> bool {
+    let Some(values) = rules.values else { return false };
+    let is_waste = |file| {
+        values.is_off
+            || version.value_totals().get(file).is_some_and(|total| total.dead_share() >= WASTE_SHARE)
+    };
+    table.meta.values.get().files().iter().any(|of| is_waste(of.file.id))
 }
 
 fn input(level: u32, run: &Run, is_merged: impl Fn(usize, &TableUse) -> bool) -> CompactionInput {

@@ -66,6 +66,8 @@ pub enum Reason {
     Expired,
     /// A FIFO tree is too large, or has tables that are too old.
     Fifo,
+    /// Value files hold too much that is obsolete, or may be.
+    Values,
 }
 
 impl fmt::Display for Reason {
@@ -82,6 +84,7 @@ impl fmt::Display for Reason {
             Self::Tombstones => f.write_str("tombstones are collected"),
             Self::Expired => f.write_str("expired entries are dropped"),
             Self::Fifo => f.write_str("the oldest tables are dropped"),
+            Self::Values => f.write_str("value files are collected"),
         }
     }
 }

@@ -7,6 +7,8 @@
 //! trigger. When there are no writes, or a caller waits, level 0 is *drained*: compacted whatever
 //! it holds, so that readers find few runs.
 //!
+//! A level counts the bytes of its tables, not those of values in value files. So does a batch.
+//!
 //! Not here: the job that follows ([`super::fluid`]); capacities as such (`shamba_model`).
 
 use shamba_model::{Capacities, Design, Sizing};
@@ -20,6 +22,51 @@ use crate::version::{TableUse, Version};
 const L0_URGENT_TRIGGERS: u32 = 4;
 /// Under `Auto`, level 0 is compacted at this many triggers, whatever that costs.
 const BATCH_TRIGGERS_MAX: u32 = 2;
+
+/// Part of the memory budget (1/32) that the lists of references may take.
+const LISTS_PART: u64 = 32;
+/// Bytes of an item of such a list: one for each table and each value file that it names.
+const LIST_ITEM_BYTES: u64 = 24;
+/// Bounds of the number of value files.
+const VALUE_FILES_MIN: u64 = 64;
+const VALUE_FILES_MAX: u64 = 4_096;
+/// A value file is small if it has less than this part (1/4) of a full one. A quarter of the files
+/// are full if they are as many as they may be.
+const SMALL_FILE_PART: u64 = 4;
+
+/// The rules by which value files are collected.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ValueRules {
+    /// Allowed space: bytes of tables and stored values for each byte of tables and live values.
+    pub space: f64,
+    /// Number of value files from which on small ones are joined.
+    pub files_max: u64,
+    /// Minimum bytes of a full value file.
+    pub file_bytes: u64,
+    /// Whether no value is long enough for a value file: a full compaction brings all of them back
+    /// into tables.
+    pub is_off: bool,
+}
+
+impl ValueRules {
+    /// Number of value files that the memory for lists of references allows, if each of the `tables`
+    /// names all of them.
+    pub fn files_max(budget_bytes: u64, tables: u64) -> u64 {
+        let items = budget_bytes / LISTS_PART / LIST_ITEM_BYTES;
+        (items / tables.max(1)).clamp(VALUE_FILES_MIN, VALUE_FILES_MAX)
+    }
+
+    /// Bytes at which a value file ends, if the files have `stored_bytes`.
+    pub fn full_bytes(&self, stored_bytes: u64) -> u64 {
+        let least = stored_bytes.saturating_mul(SMALL_FILE_PART) / self.files_max.max(1);
+        self.file_bytes.max(least).max(1)
+    }
+
+    /// Whether a file of `bytes` is small among files of `stored_bytes`.
+    pub fn is_small(&self, bytes: u64, stored_bytes: u64) -> bool {
+        bytes < self.full_bytes(stored_bytes) / SMALL_FILE_PART
+    }
+}
 
 /// The rules that a tree must satisfy.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -47,6 +94,8 @@ pub struct Rules {
     pub fifo: Option<FifoRules>,
     /// Tables of fewer bytes are small: adjacent ones are compacted in place (`small`).
     pub small_bytes: u64,
+    /// When value files are collected; `None`: there are none, or the tree is a FIFO tree.
+    pub values: Option<ValueRules>,
 }
 
 impl Rules {
@@ -63,6 +112,7 @@ impl Rules {
             expired_ms: 0,
             fifo: None,
             small_bytes: 0,
+            values: None,
         }
     }
 
@@ -89,7 +139,7 @@ impl Rules {
         }
         let batch_bytes =
             self.design.buffer_bytes.saturating_mul(u64::from(self.l0_compaction_trigger.max(1)));
-        Capacities::new(self.sizing, &self.design, &level_bytes, batch_bytes)
+        Capacities::new(self.sizing, &self.design, &level_bytes, table_part(version, batch_bytes))
     }
 
     /// Whether level 0 is due for compaction.
@@ -129,5 +179,41 @@ impl Rules {
         let in_use = (1..=deepest).find(|level| !version.level(*level).is_empty()).unwrap_or(1);
         debug_assert!(capacities.arrival_level() > 0, "level 0 is compacted into itself");
         capacities.arrival_level().min(in_use)
+    }
+}
+
+/// The part of `bytes` of a write buffer that goes to tables: a flush leaves the others in value
+/// files.
+fn table_part(version: &Version, bytes: u64) -> u64 {
+    let (tables, values) = (u128::from(version.bytes()), u128::from(version.value_bytes()));
+    if values == 0 {
+        return bytes;
+    }
+    u64::try_from(u128::from(bytes) * tables / (tables + values)).unwrap_or(bytes).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use shamba_model::MergePolicy;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_has_the_bytes_that_go_to_tables() {
+        let design = Design::new(MergePolicy::Leveling, 4.0, 1_000, 0.0);
+        let auto = Rules { sizing: Sizing::Auto, ..Rules::manual(design, 4) };
+        let level_1 =
+            |tree: &str, rules: &Rules| rules.capacities(&tree.parse().expect("notation")).level_bytes(1);
+        let plain = "L1: r2@2[2:a..z 1500]\nL2: r1@1[1:a..z 10000]\n";
+        assert_eq!(level_1(plain, &auto), 4_000, "a batch of four write buffers");
+        let apart = plain.replace("10000]", "10000 val=9:9:218500]") + "V: 9 228628 n=9\n";
+        assert_eq!(
+            level_1(&apart, &auto),
+            2_500,
+            "a quarter of the last level, which is more than a batch of 200"
+        );
+        assert_eq!(table_part(&apart.parse().expect("notation"), 4_000), 200, "one byte in 20 is in tables");
+        let manual = Rules::manual(design, 4);
+        assert_eq!(level_1(&apart, &manual), level_1(plain, &manual), "the papers' levels");
     }
 }

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use super::place::RunPlace;
 use crate::compaction::policy::{CompactionInput, CompactionJob, Reason, Target};
-use crate::version::Version;
+use crate::version::{Run, Version};
 
 /// Minimum number of runs that are merged.
 const RUNS_MIN: usize = 4;
@@ -19,10 +19,11 @@ const RUNS_MIN: usize = 4;
 const SIZE_RATIO_MAX: u64 = 2;
 
 /// The merge of the newest runs of level 0 for which `is_free` holds and that are adjacent, of at
-/// most `most_bytes`. `None` if there are fewer than [`RUNS_MIN`].
+/// most `most_bytes` by `run_bytes`. `None` if there are fewer than [`RUNS_MIN`].
 pub(super) fn merge_adjacent(
     version: &Version,
     is_free: impl Fn(RunPlace) -> bool,
+    run_bytes: impl Fn(&Run) -> u64,
     most_bytes: u64,
 ) -> Option<CompactionJob> {
     let free = |age| is_free(RunPlace { level: 0, age });
@@ -30,8 +31,9 @@ pub(super) fn merge_adjacent(
     let mut merged = Vec::new();
     let mut bytes = 0u64;
     for run in runs {
-        let sum = bytes.saturating_add(run.bytes());
-        if merged.len() > 1 && run.bytes() > bytes.saturating_mul(SIZE_RATIO_MAX) || sum > most_bytes {
+        let own_bytes = run_bytes(run);
+        let sum = bytes.saturating_add(own_bytes);
+        if merged.len() > 1 && own_bytes > bytes.saturating_mul(SIZE_RATIO_MAX) || sum > most_bytes {
             break;
         }
         bytes = sum;

@@ -9,13 +9,15 @@
 //! [`next_jobs`] ([`next`]) looks at the tree as the running jobs will leave it
 //! (`compaction::projection`), asks the policy for the job of every level, and orders the jobs by
 //! the score of their level ([`score`]). `adjacent` merges runs of a level 0 that cannot be
-//! compacted down. [`triggered`] picks compactions that no shape rule asks for.
+//! compacted down. [`triggered`] picks compactions that no shape rule asks for, [`collect`] those
+//! that value files need.
 //!
 //! Not here: what a job is, its slices and its edits ([`super::policy`]); threads, memory and the
 //! installation of edits (package `shamba`).
 
 mod adjacent;
 pub mod claims;
+pub mod collect;
 pub mod next;
 pub mod place;
 pub mod score;
@@ -25,6 +27,7 @@ pub mod triggered;
 mod tests;
 
 pub use claims::{Claim, Claims, Refused};
+pub use collect::{collection_debt_bytes, garbage_sixteenths, victims};
 pub use next::{JobRequest, NextJob, RequestKind, Situation, TreeSituation, Work, next_jobs, running_score};
 pub use place::{RunPlace, Span};
 pub use triggered::{TriggerPrices, Triggers, is_oldest, oldest_tombstone_age_ms};

@@ -27,15 +27,16 @@ use shamba_table::TableId;
 
 use super::adjacent::merge_adjacent;
 use super::claims::{Claim, Claims};
+use super::collect::due;
 use super::place::{RunPlace, Span};
 use super::score::{job_score, raw_score};
 use super::triggered::{Triggers, triggered};
 use crate::compaction::policy::{
-    CompactionJob, Down, FifoRules, OutputRun, Reason, Rules, Target, pick_filter_rewrite, pick_full,
-    pick_small,
+    CompactionJob, Down, FifoRules, OutputRun, Reason, Rules, Target, fifo_bytes, pick_filter_rewrite,
+    pick_full, pick_small,
 };
 use crate::compaction::projection::Projection;
-use crate::version::Version;
+use crate::version::{Run, Version};
 
 /// Score of a job that is worth doing only when nothing else is due.
 const IDLE_SCORE: f64 = 0.1;
@@ -178,7 +179,8 @@ pub fn running_score(version: &Version, rules: &Rules, claim: &Claim) -> f64 {
         | Reason::Reads
         | Reason::Tombstones
         | Reason::Expired
-        | Reason::Fifo => return claim.score(),
+        | Reason::Fifo
+        | Reason::Values => return claim.score(),
     };
     let capacities = rules.capacities(version);
     let to = claim.job().target_level;
@@ -313,6 +315,10 @@ impl<'a> Outlook<'a> {
                 let job = Some(down.l0()).filter(is_quiet);
                 found.extend(job.map(|job| DueJob { job, score: IDLE_SCORE }));
             }
+            // One at a time: its projection keeps the values that it leaves behind.
+            if !self.claims.iter().any(|claim| claim.job().reason == Reason::Values) {
+                found.extend(due(&down).map(|(job, score)| DueJob { job, score }));
+            }
             let triggered = triggered(&down, self.tree.triggers);
             found.extend(triggered.into_iter().map(|(job, score)| DueJob { job, score }));
             if found.is_empty() {
@@ -353,7 +359,7 @@ impl<'a> Outlook<'a> {
         let is_free = |place: RunPlace| {
             may_merge(place.age) && !self.claims.iter().any(|claim| claim.span().has_place(place))
         };
-        let job = merge_adjacent(version, is_free, fifo.merged_bytes(rules.long_bytes))?;
+        let job = merge_adjacent(version, is_free, fifo_bytes, fifo.merged_bytes(rules.long_bytes))?;
         Some(DueJob { job, score: REQUEST_SCORE })
     }
 
@@ -364,7 +370,7 @@ impl<'a> Outlook<'a> {
             return None;
         }
         let is_free = |place| !self.claims.iter().any(|claim| claim.span().has_place(place));
-        let job = merge_adjacent(version, is_free, rules.long_bytes)?;
+        let job = merge_adjacent(version, is_free, Run::bytes, rules.long_bytes)?;
         let later = || self.claims.span_of(&self.projection.version, &blocked.job);
         let blocked_span = span.cloned().or_else(later)?;
         let in_the_way = self.claims.iter().filter(|claim| claim.span().intersects(&blocked_span));

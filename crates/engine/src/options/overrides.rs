@@ -11,11 +11,16 @@ use std::collections::BTreeMap;
 
 use shamba_model::{Design, MergePolicy};
 use shamba_table::Compression;
+use shamba_tree::compaction::policy::ValueRules;
+use shamba_tree::version::Version;
 
 use super::settings::{Settings, compression_for};
 use super::value::OptionValue;
 use super::values::ValueThreshold;
 use crate::error::{Error, Result};
+
+/// A value file has the length of this many full tables.
+const VALUE_FILE_TABLES: u64 = 4;
 
 /// Value of a setting that leaves it to the database.
 pub(crate) const AS_DATABASE: &str = "database";
@@ -143,9 +148,23 @@ impl Overrides {
         self.value_threshold.unwrap_or(settings.value_threshold).from_bytes()
     }
 
-    /// Maximum space of tables and value files, as a multiple of the live data.
-    pub fn value_space(&self, settings: &Settings) -> f64 {
-        self.value_space.unwrap_or(settings.value_space)
+    /// The rules by which value files are collected in a tree of `version`; `None` if it has none.
+    pub fn value_rules(&self, settings: &Settings, version: &Version) -> Option<ValueRules> {
+        if version.value_totals().is_empty() {
+            return None;
+        }
+        Some(ValueRules {
+            space: self.value_space.unwrap_or(settings.value_space),
+            files_max: ValueRules::files_max(settings.budget_bytes(), version.tables().count() as u64),
+            file_bytes: self.value_file_bytes(settings),
+            is_off: self.value_bytes_min(settings).is_none(),
+        })
+    }
+
+    /// Minimum length of the chunks at which a value file ends: four tables' length, since several
+    /// tables refer to each file, and each takes an entry in the lists of those.
+    pub fn value_file_bytes(&self, settings: &Settings) -> u64 {
+        self.table_bytes(settings).saturating_mul(VALUE_FILE_TABLES)
     }
 
     /// Whether the keyspace has a merge policy of its own.
@@ -175,6 +194,9 @@ fn parsed<T: OptionValue>(name: &str, text: Option<&str>) -> Result<Option<T>> {
 mod tests {
     use super::*;
 
+    /// A tree with a table that refers to a value file.
+    const VALUES: &str = "L1: r1@1[2:a..z 40 val=3:2:300]\n";
+
     fn given(pairs: &[(&'static str, Option<&str>)]) -> Given {
         pairs.iter().map(|(name, text)| (*name, text.map(str::to_owned))).collect()
     }
@@ -198,10 +220,10 @@ mod tests {
         assert_eq!(overrides.compression_for(0, &settings), Compression::None);
         assert_eq!(overrides.compression_for(5, &settings), Compression::Lz4);
         assert_eq!((overrides.block_bytes(&settings), overrides.table_bytes(&settings)), (1_024, 1 << 20));
-        assert_eq!(
-            (overrides.value_bytes_min(&settings), overrides.value_space(&settings)),
-            (Some(4_096), 1.5)
-        );
+        assert_eq!(overrides.value_bytes_min(&settings), Some(4_096));
+        let version: Version = VALUES.parse().expect("notation");
+        let rules = overrides.value_rules(&settings, &version).expect("a tree with value files");
+        assert_eq!((rules.space, rules.file_bytes, rules.is_off), (1.5, 4 << 20, false));
         let design = Design::new(MergePolicy::Leveling, 6.0, 1 << 20, 7.0);
         assert_eq!(overrides.design(design), Design::new(MergePolicy::Tiering, 6.0, 1 << 20, 7.0));
         for name in NAMES {
@@ -241,7 +263,11 @@ mod tests {
         assert_eq!(overrides.block_bytes(&settings), settings.block_bytes);
         assert_eq!(overrides.table_bytes(&settings), settings.table_bytes());
         assert_eq!(overrides.compression_for(3, &settings), Compression::None);
-        assert_eq!((overrides.value_bytes_min(&settings), overrides.value_space(&settings)), (None, 1.25));
+        assert_eq!(overrides.value_bytes_min(&settings), None);
+        let version: Version = VALUES.parse().expect("notation");
+        let rules = overrides.value_rules(&settings, &version).expect("a tree with value files");
+        assert_eq!((rules.space, rules.is_off), (1.25, true));
+        assert_eq!(overrides.value_rules(&settings, &Version::empty()), None);
         assert!(overrides.own().is_empty());
     }
 }

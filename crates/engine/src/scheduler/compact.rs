@@ -102,7 +102,9 @@ impl Compactor {
             roomy if roomy <= unrestricted_compaction_threads(budget_bytes) => roomy,
             affordable => size.threads_for(amount(compaction, version), budget_bytes, affordable),
         };
-        let slice_bytes = slice_bytes(set_bytes, size.full_bytes, compaction.input_bytes(version), threads);
+        let input_bytes = compaction.input_bytes(version);
+        let slice_bytes = slice_bytes(set_bytes, size.full_bytes, input_bytes, threads);
+        let slice_bytes = self.slice_with_values(job, slice_bytes, input_bytes);
         let slices = slices(compaction, version, slice_bytes, &split_keys);
         debug_assert!(
             slices.windows(2).all(|pair| pair[0].upper.as_ref() == Some(&pair[1].lower)),
@@ -117,6 +119,22 @@ impl Compactor {
         let bits = Arc::new(self.filter_bits.of_compaction(keyspace, version, compaction));
         let is_first = job.prepared.set(Prepared { slices, bits }).is_ok();
         assert!(is_first, "two threads prepared job {}", job.number);
+    }
+
+    /// Input bytes of a slice of a job that writes values again: so many that a slice with its values
+    /// is about as large as one without. But each slice ends its value file, so there are at most as
+    /// many slices as full value files.
+    fn slice_with_values(&self, job: &Job, slice_bytes: u64, input_bytes: u64) -> u64 {
+        let totals = job.version.value_totals();
+        let moved_bytes = totals.bytes_in(job.collected.iter());
+        if moved_bytes == 0 || input_bytes == 0 {
+            return slice_bytes;
+        }
+        let rules = job.keyspace.overrides().value_rules(&self.settings, &job.version);
+        let full_bytes = rules.map_or(1, |rules| rules.full_bytes(totals.stored_bytes()));
+        let share = input_bytes as f64 / (input_bytes as f64 + moved_bytes as f64);
+        let least = input_bytes / (moved_bytes / full_bytes.max(1)).max(1);
+        ((slice_bytes as f64 * share) as u64).max(least).max(1)
     }
 
     /// Installs the tables of a slice. All slices before it are installed.

@@ -23,7 +23,7 @@ use crate::reads::Reads;
 use crate::statistics::SavedStatistics;
 use crate::table_files::TableFiles;
 use crate::table_files::output::{Finished, Output, OutputOptions};
-use crate::table_files::separated::{ValueOptions, value_file_bytes};
+use crate::table_files::separated::ValueOptions;
 use crate::table_files::syncing::Syncing;
 use crate::telemetry::Telemetry;
 use crate::writer::{Generation, Writer};
@@ -291,6 +291,12 @@ pub(super) fn output_options(
     table_size: TableSize,
 ) -> OutputOptions {
     let overrides = keyspace.overrides();
+    let version = &keyspace.load().version;
+    // Many value files: larger ones, so that their number stays bounded.
+    let file_bytes = overrides.value_rules(settings, version).map_or_else(
+        || overrides.value_file_bytes(settings),
+        |rules| rules.full_bytes(version.value_totals().stored_bytes()),
+    );
     OutputOptions {
         origin: Origin { keyspace: keyspace.id.0, name: keyspace.name.clone() },
         digest,
@@ -301,10 +307,7 @@ pub(super) fn output_options(
         block_bytes: overrides.block_bytes(settings),
         block_tags: settings.block_tags,
         table_size,
-        values: ValueOptions {
-            bytes_min: overrides.value_bytes_min(settings),
-            file_bytes: value_file_bytes(overrides.table_bytes(settings)),
-        },
+        values: ValueOptions { bytes_min: overrides.value_bytes_min(settings), file_bytes },
         verify: true,
         oldest_tombstone_ms: None,
     }

@@ -21,7 +21,8 @@ use shamba_tree::compaction::policy::{
     CompactionJob, Reason, Rules, Target, debt_bytes, fifo_due, pick_fifo,
 };
 use shamba_tree::compaction::schedule::{
-    Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, next_jobs, running_score,
+    Claims, JobRequest, RequestKind, Situation, TreeSituation, Triggers, Work, collection_debt_bytes,
+    next_jobs, running_score, victims,
 };
 use shamba_tree::compaction::table_size::TableSize;
 use shamba_tree::snapshot::Readers;
@@ -288,8 +289,9 @@ impl Picker {
         let has_expired = || job.uses(version).iter().any(|(_, _, table)| tree.rules.has_expired(table));
         let is_asked = job.reason == Reason::Manual && (tree.rules.rewrites_all || has_expired());
         let is_drop = job.reason == Reason::Fifo;
-        let is_move =
-            is_drop || job.is_trivial_move(version) && !joins_tables(size, version, &job) && !is_asked;
+        let collected = if is_drop { BTreeSet::new() } else { victims(version, &job, &tree.rules) };
+        let can_move = job.is_trivial_move(version) && collected.is_empty();
+        let is_move = is_drop || can_move && !joins_tables(size, version, &job) && !is_asked;
         let separates =
             keyspace.overrides().value_bytes_min(&self.settings).is_some() || version.value_bytes() > 0;
         let slice_memory_bytes = self.memory.slice_bytes(size, amount(&job, version), separates);
@@ -320,7 +322,7 @@ impl Picker {
             job,
             output,
             self.settings.live.get().tree.design,
-            (BTreeSet::new(), slice_memory_bytes),
+            (collected, slice_memory_bytes),
             since,
         ));
         state.running.push(Running::new(Arc::clone(&job)));
@@ -355,7 +357,8 @@ impl Picker {
         let unflushed = self.sealed.bytes();
         let (keyspaces, rules) = (self.catalog.keyspaces(), rules(&self.settings, true));
         let unmerged = |keyspace: &Arc<KeyspaceCore>| {
-            debt_bytes(&keyspace.load().version, &rules_in(&self.settings, keyspace, &rules))
+            let (version, rules) = (&keyspace.load().version, rules_in(&self.settings, keyspace, &rules));
+            debt_bytes(version, &rules).saturating_add(collection_debt_bytes(version, &rules))
         };
         let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
         unflushed + compacted.map(unmerged).sum::<u64>()

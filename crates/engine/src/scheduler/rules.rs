@@ -24,12 +24,14 @@ pub(super) fn rules(settings: &Settings, is_draining: bool) -> Rules {
 /// The rules of the shape of a keyspace's tree in a database with these rules.
 pub(super) fn rules_in(settings: &Settings, keyspace: &KeyspaceCore, rules: &Rules) -> Rules {
     let overrides = keyspace.overrides();
+    let is_fifo = keyspace.fifo().is_some();
     // Otherwise all tables of a keyspace with small ones would be rewritten for ever.
     let table_bytes = overrides.table_bytes(settings);
     Rules {
         design: overrides.design(rules.design),
         long_bytes: long_bytes(table_bytes),
         small_bytes: small_bytes(table_bytes),
+        values: overrides.value_rules(settings, &keyspace.load().version).filter(|_| !is_fifo),
         ..*rules
     }
 }

@@ -26,15 +26,6 @@ use shamba_tree::version::{ValueFileMeta, ValueUse, ValueUses, Version};
 use super::TableFiles;
 use crate::error::{Error, Result};
 
-/// A value file is finished at this many table sizes: references to it come from several tables,
-/// and each file takes an entry in the lists of those that refer to it.
-const FILE_TABLES: u64 = 4;
-
-/// Length of the chunks at which a value file ends, with tables of `table_bytes`.
-pub(crate) fn value_file_bytes(table_bytes: u64) -> u64 {
-    table_bytes.saturating_mul(FILE_TABLES)
-}
-
 /// Which values an output stores in value files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueOptions {

@@ -102,14 +102,12 @@ impl Space {
 }
 
 /// Garbage in value files in sixteenths of what is allowed: obsolete values whose references are
-/// gone. Zero if there are no rules.
-pub fn garbage_sixteenths(version: &Version, rules: &Rules) -> u32 {
-    match &rules.values {
-        Some(values) if !version.value_totals().is_empty() => {
-            (Space::of(version, values).garbage() * 16.0) as u32
-        }
-        _ => 0,
+/// gone. Zero in a tree without levels, where no collection could reduce it.
+pub fn garbage_sixteenths(version: &Version, rules: &ValueRules) -> u32 {
+    if version.deepest_level() == 0 {
+        return 0;
     }
+    (Space::of(version, rules).garbage() * 16.0) as u32
 }
 
 /// Bytes that the collection that is due reads and writes again; 0 if none is.

@@ -75,14 +75,14 @@ impl Simulation {
         }
     }
 
-    /// What the entries refer to.
+    /// The references of the entries.
     pub(super) fn references(&self, entries: &[Entry]) -> ValueUses {
         let bytes = self.value_bytes();
         let files = entries.iter().filter_map(|entry| self.value_files.all.get(&entry.file?));
         ValueUses::sum(files.map(|file| ValueUse { file: Arc::clone(file), values: 1, bytes }))
     }
 
-    /// What the inputs of a slice refer to.
+    /// The references of the inputs of a slice.
     pub(super) fn consumed(&self, job: &CompactionJob, slice: &KeyRange) -> ConsumedValues {
         let mut consumed = ConsumedValues::default();
         for (_, run, table) in job.uses(&self.version) {

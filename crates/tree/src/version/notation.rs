@@ -27,8 +27,9 @@
 //! spaces and `\ , [ ]` are written `\xNN`. So is a dot that begins or ends a key or follows
 //! another dot.
 //!
-//! Birth ids, of value files too, and filter bits are not printed, and are zero after parsing. Not here: the on-disk
-//! format ([`super::manifest`]).
+//! Birth ids, of value files too, and filter bits are not printed, and are zero after parsing.
+//!
+//! Not here: the on-disk format ([`super::manifest`]).
 
 use std::fmt::{self, Write};
 use std::str::FromStr;

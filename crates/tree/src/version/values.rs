@@ -1,8 +1,8 @@
 //! References of a tree's tables to values in value files, counted.
 //!
-//! A table names the files of all its references ([`TableValues`]), a use of a table counts those in
-//! its range ([`ValueUses`]). A table that is narrowed may therefore name a file of which its use
-//! counts nothing: the file is still live.
+//! A table names the files of all its references ([`TableValues`]), a use of a table counts those
+//! in its range ([`ValueUses`]). A table that is narrowed may therefore name a file of which its
+//! use counts nothing: the file is still live.
 //!
 //! The counts of a use are exact: for each file, the number and the stored bytes of the entries of
 //! kinds 8 and 9 in the range of the use. They are too high while a job runs that passes entries

@@ -49,8 +49,8 @@ pub struct ValueRules {
 }
 
 impl ValueRules {
-    /// Number of value files that the memory for lists of references allows, if each of the `tables`
-    /// names all of them.
+    /// Number of value files that the memory for lists of references allows, if each of the
+    /// `tables` names all of them.
     pub fn files_max(budget_bytes: u64, tables: u64) -> u64 {
         let items = budget_bytes / LISTS_PART / LIST_ITEM_BYTES;
         (items / tables.max(1)).clamp(VALUE_FILES_MIN, VALUE_FILES_MAX)

@@ -16,8 +16,8 @@
 //! empties value files: the compaction that rewrites all references to a file writes its values
 //! again, and then nobody names the file. Every compaction into the last run does so along the way.
 //!
-//! Bound: while no collection is due, `S <= A L`, where L is T + the bytes of the values that
-//! somebody can read, for overwrites that keep their lengths. `R` is exact. A key of the last run is
+//! Bound: while no collection is due, `S <= A L`, where L is T + the bytes of the values that a
+//! reader sees, for overwrites that keep their lengths. `R` is exact. A key of the last run is
 //! live, or hidden by a put of the same length above, which is live, or by a delete. So
 //! `L >= R_last - D`, hence `R / L <= 1 / (1 - h)`, and `S <= e R <= A L`. Bytes of tables count on
 //! both sides: a few long values among many short ones do not cause passes over all keys.
@@ -25,8 +25,9 @@
 //! A collection ends with less to do: `S > e R` means that the mean dead share of the files is more
 //! than `1 - 1/e`, so some file has as much, and a compaction of all runs may empty every file.
 //!
-//! Files whose number exceeds [`ValueRules::files_max`] are joined: small ones are emptied, too, the
-//! smallest first. The others are at most `files_max`, since each is a part of all bytes.
+//! If there are more files than [`ValueRules::files_max`], small ones are emptied, too, the
+//! smallest first, and so joined. The others are at most `files_max`, since each has at least that
+//! part of all bytes.
 //!
 //! Header and footer of the files count nowhere: no compaction could free them.
 //!
@@ -45,8 +46,8 @@ const HIDDEN_MAX: f64 = 1.0 / 16.0;
 /// Part of the hidden bytes (3/4) that a collection merges into the last run at least: the levels
 /// above the others hold little of them.
 const MERGED_PART: f64 = 0.75;
-/// Part of the referenced bytes (1/4) that a compaction writes again at most. They exist twice until
-/// it ends.
+/// Part of the referenced bytes (1/4) that a compaction writes again at most. They exist twice
+/// until it ends.
 const MOVED_PART: u64 = 4;
 /// Maximum of the minimum dead share of a file that is emptied.
 const DEAD_SHARE_MIN: f64 = 1.0 / 16.0;

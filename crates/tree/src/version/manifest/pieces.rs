@@ -41,7 +41,7 @@ impl Pieces {
         }
     }
 
-    /// Appends a field: its tag, and the length of the body that `fill` writes as a varint, then the
+    /// Appends a field: its tag, the length of the body that `fill` writes as a varint, and the
     /// body.
     pub fn put_field(&mut self, tag: u8, fill: impl FnOnce(&mut Self)) {
         let mut body = Self::default();

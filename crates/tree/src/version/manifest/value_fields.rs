@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A value file is told before the first table that names it, in the same edit or an earlier one.
-//! Its removal is not recorded. *Table values* belong to a table that the same edit adds. *Values in
-//! use* belong to a use that the same edit adds or narrows. Without them an added use has those of
-//! the table, and a narrowed one has none.
+//! Its removal is not recorded. *Table values* belong to a table that the same edit adds, *values
+//! in use* to a use that the same edit adds or narrows. Without them an added use has those of the
+//! table, and a narrowed one has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,8 +109,8 @@ impl ValueFields {
         Ok(())
     }
 
-    /// Tells the references to the tables and uses of `edit`. `files` are all files that edits up to
-    /// this one name.
+    /// Tells the references to the tables and uses of `edit`. `files` are all files that edits up
+    /// to this one name.
     pub(super) fn tell(self, edit: &mut ManifestEdit, files: &ValueFiles) -> Decoded<()> {
         if self.of_tables.is_empty() && self.in_use.is_empty() {
             return Ok(());

@@ -52,7 +52,8 @@ fn job(inputs: &[(u32, u64, &[u64])], target: (u32, u64), reason: Reason) -> Com
     CompactionJob { inputs, target_level: target.0, target_run: Target::Existing(RunId(target.1)), reason }
 }
 
-/// What level 0 and level 1 refer to, over a last run of 10,000 bytes of values without garbage.
+/// A tree whose levels 0 and 1 refer to values of these bytes, over a last run of 10,000 bytes of
+/// values without garbage.
 fn above(l0: u64, l1: u64) -> String {
     let (l0_file, l1_file) = (l0 + 128, l1 + 128);
     format!(

@@ -93,7 +93,7 @@ fn parts_of_tables_keep_their_counts() {
     assert_eq!(reread(&state).to_string(), shown.replace("31:7:2000", "31:0:0"));
 }
 
-/// All tables of a manifest that name a file share one `Arc`: a file is deleted when it has no owner.
+/// All tables of a manifest that name a file share one `Arc`: a file without owners is deleted.
 #[test]
 fn a_number_has_one_file_in_all_edits_of_a_manifest() {
     let mut files = ValueFiles::default();

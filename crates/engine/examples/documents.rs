@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Values from 4 KiB on go to value files, which take at most 1.5 times the live data.
     let options = KeyspaceOptions::new().value_threshold(4_096).value_space(1.5);
     let documents = db.keyspace_with("documents", options)?;
-    for number in 0..500 {
+    for number in 0..500u32 {
         documents.put(number.to_be_bytes(), document(number, 1))?;
     }
     db.flush()?;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(documents.get(7u32.to_be_bytes())?.ok_or("no document")?, document(7, 1)[..]);
 
     // What is replaced takes space until its file is collected.
-    for number in 0..250 {
+    for number in 0..250u32 {
         documents.put(number.to_be_bytes(), document(number, 2))?;
     }
     db.flush()?;

@@ -1,8 +1,8 @@
 //! Checkpoint: a copy of a database that shares its tables.
 //!
-//! The memtables are flushed first, so the copy needs no log. Tables and value files are hard-linked, or copied
-//! where the file system has no links. The copy's own manifest comes last, so that an incomplete
-//! copy is no database.
+//! The memtables are flushed first, so the copy needs no log. Tables and value files are
+//! hard-linked, or copied where the file system has no links. The copy's own manifest comes last,
+//! so that an incomplete copy is no database.
 
 use std::path::Path;
 

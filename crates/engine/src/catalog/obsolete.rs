@@ -3,10 +3,11 @@
 //!
 //! A table's file is deleted when the last view that could read it is gone. The reference count of
 //! its metadata shows that: the list here holds one reference. A table's metadata refers to that of
-//! its value files, so a value file follows the last of its tables in the same way. A log that memtables refer to for
-//! values is deleted when the last of them is gone, and when no stream of changes reads it.
-//! Deletion comes after the manifest edit that makes the file obsolete is durable. A failed
-//! deletion is retried later and counted, never fatal; recovery deletes files that are left over.
+//! its value files, so a value file follows the last of its tables in the same way. A log that
+//! memtables refer to for values is deleted when the last of them is gone, and when no stream of
+//! changes reads it. Deletion comes after the manifest edit that makes the file obsolete is
+//! durable. A failed deletion is retried later and counted, never fatal; recovery deletes files
+//! that are left over.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -145,7 +145,7 @@ impl Overrides {
 
     /// Minimum length of a value that is stored in a value file; `None`: all are stored in tables.
     pub fn value_bytes_min(&self, settings: &Settings) -> Option<u32> {
-        self.value_threshold.unwrap_or(settings.value_threshold).from_bytes()
+        self.value_threshold.unwrap_or(settings.value_threshold).bytes_min()
     }
 
     /// The rules by which value files are collected in a tree of `version`; `None` if it has none.

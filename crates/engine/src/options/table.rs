@@ -381,8 +381,8 @@ declare_options! {
             recorded: Recorded::AtCreation("block-size"),
         }
 
-        /// Length from which on values are stored in value files instead of in tables; off stores all
-        /// in tables.
+        /// Length from which on values are stored in value files instead of in tables; off stores
+        /// all in tables.
         ///
         /// Compactions then move references of 32 bytes instead of the values, and reading a value
         /// takes one more read. Existing values move when a compaction rewrites them. Builds before

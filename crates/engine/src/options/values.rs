@@ -31,7 +31,7 @@ impl ValueThreshold {
     pub(crate) const BYTES_MAX: u64 = MAX_VALUE_BYTES as u64;
 
     /// Minimum length of a value in a value file; `None`: all are in tables.
-    pub(crate) fn from_bytes(self) -> Option<u32> {
+    pub(crate) fn bytes_min(self) -> Option<u32> {
         match self {
             Self::Off => None,
             Self::Bytes(bytes) => Some(bytes),

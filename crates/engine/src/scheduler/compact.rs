@@ -121,9 +121,9 @@ impl Compactor {
         assert!(is_first, "two threads prepared job {}", job.number);
     }
 
-    /// Input bytes of a slice of a job that writes values again: so many that a slice with its values
-    /// is about as large as one without. But each slice ends its value file, so there are at most as
-    /// many slices as full value files.
+    /// Input bytes of a slice of a job that writes values again. With its values, a slice is about
+    /// as large as one without. But each slice ends its value file, so there are at most as many
+    /// slices as full value files.
     fn slice_with_values(&self, job: &Job, slice_bytes: u64, input_bytes: u64) -> u64 {
         let totals = job.version.value_totals();
         let moved_bytes = totals.bytes_in(job.collected.iter());

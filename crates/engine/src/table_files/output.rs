@@ -1,10 +1,10 @@
 //! Output of flushes and compactions: writes sorted entries as the tables of a run.
 //!
 //! Tables are cut by size ([`shamba_tree::compaction::table_size`]), never between two versions of
-//! a key. Long values go to value files ([`super::separated`]). Range tombstones are clipped to the key range that each table is responsible for, so that
-//! the tables of a run stay disjoint. Every entry is hashed once when it is added. With
-//! [`OutputOptions::verify`] each finished table is read back and compared with the added entries
-//! before an input may be deleted.
+//! a key. Long values go to value files ([`super::separated`]). Range tombstones are clipped to the
+//! key range that each table is responsible for, so that the tables of a run stay disjoint. Every
+//! entry is hashed once when it is added. With [`OutputOptions::verify`] each finished table is
+//! read back and compared with the added entries before an input may be deleted.
 
 use std::path::PathBuf;
 use std::sync::Arc;

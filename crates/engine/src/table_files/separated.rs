@@ -164,7 +164,7 @@ impl<'a> SeparatedValues<'a> {
         Ok(opened)
     }
 
-    /// What a table refers to, of which this is the summary. `opened` are the files of this output.
+    /// The references of the table with this summary. `opened` are the files of this output.
     ///
     /// # Errors
     /// `Invalid` if the table refers to a file that is neither of this output nor of its inputs.

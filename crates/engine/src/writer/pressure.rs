@@ -36,8 +36,8 @@ pub(crate) struct Backlog {
     pub immutables: u32,
     /// Level-0 runs of the keyspace that has most of them, of those that compactions may run in.
     pub l0_runs: u32,
-    /// Obsolete bytes in value files of the keyspace that has most of them, in sixteenths of what it
-    /// allows.
+    /// Obsolete bytes in value files of the keyspace that has most of them, in sixteenths of what
+    /// it allows.
     pub garbage: u32,
 }
 

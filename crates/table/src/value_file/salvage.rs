@@ -26,8 +26,8 @@ const BIRTH_AT: usize = 32;
 
 impl ValueFile {
     /// Opens the file at `path`, which may be damaged, to which tables refer as value file `id`
-    /// with the birth id `birth` (`None`: no table states it). Also returns the damage to header and
-    /// footer.
+    /// with the birth id `birth` (`None`: no table states it). Also returns the damage to header
+    /// and footer.
     ///
     /// A file with a damaged header is read as one with pieces of 65,536 bytes, as every writer
     /// outside tests makes them; one with a damaged footer is read up to its end, and

@@ -211,7 +211,8 @@ struct Walk<'v> {
     /// The remaining tables; `iter` walks the first one.
     tables: &'v [TableUse],
     iter: Option<Box<dyn EntryIter>>,
-    /// Values in value files, and their bytes, to which the passed entries of the first table refer.
+    /// Values in value files, and their bytes, to which the passed entries of the first table
+    /// refer.
     values: BTreeMap<ValueFileId, (u64, u64)>,
 }
 

@@ -108,7 +108,8 @@ impl FileCheck<'_> {
             let (values, bytes) = counts.entry(reference.file).or_default();
             *values += 1;
             *bytes += u64::from(reference.stored_bytes);
-            // A missing file is reported already, and one with much damage is reported often enough.
+            // A missing file is reported already, and one with much damage is reported often
+            // enough.
             let Some(readable) = opened.get_mut(&reference.file) else { continue };
             if readable.damaged >= DAMAGED_MAX {
                 continue;

@@ -4,7 +4,7 @@
 //! Removing a field or changing its meaning requires a new schema number.
 
 use serde_json::{Value, json};
-use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription};
+use shamba::inspect::{Ending, LogDescription, ModuleShape, TableDescription, ValueFileDescription};
 use shamba::{
     Action, Db, Explanation, Fifo, LevelMemory, MemoryReport, ModuleStep, Outcome, Place, PrefixExplanation,
     Problem, Reads, ReadsByKind, Stats, Step,
@@ -327,6 +327,18 @@ pub fn table(table: &TableDescription) -> Value {
             })
         })
         .collect();
+    let value_files: Vec<Value> = summary
+        .value_uses
+        .iter()
+        .map(|one| {
+            json!({
+                "number": one.file.0,
+                "birth": format!("{:016x}", one.birth.0),
+                "values": one.values,
+                "stored_bytes": one.bytes,
+            })
+        })
+        .collect();
     json!({
         "schema": "shamba.table/1",
         "file": table.path.display().to_string(),
@@ -357,7 +369,41 @@ pub fn table(table: &TableDescription) -> Value {
         "expiring": summary.expiring.map_or(0, |expiring| expiring.count),
         "prefix_extractor": table.prefix.map(|prefix| prefix.to_string()),
         "filter_prefixes": table.filter_prefixes,
+        "value_files": value_files,
         "warnings": table.warnings,
+    })
+}
+
+/// A value file.
+pub fn value_file(file: &ValueFileDescription) -> Value {
+    let chunks: Vec<Value> = file
+        .chunks
+        .iter()
+        .map(|chunk| {
+            json!({
+                "offset": chunk.offset,
+                "bytes": chunk.bytes,
+                "piece_bytes": chunk.piece_bytes,
+                "compression": chunk.compression.to_string(),
+            })
+        })
+        .collect();
+    json!({
+        "schema": "shamba.value-file/1",
+        "file": file.path.display().to_string(),
+        "version": file.version,
+        "optional_features": file.optional_features,
+        "number": file.number.0,
+        "birth": format!("{:016x}", file.birth.0),
+        "keyspace_number": file.keyspace,
+        "compression": file.compression.to_string(),
+        "piece_bytes": file.chunk_bytes,
+        "file_bytes": file.file_bytes,
+        "values": file.values,
+        "payload_bytes": file.payload_bytes,
+        "stored_bytes": file.stored_bytes,
+        "fingerprints": format!("{:016x}", file.fingerprints),
+        "chunks": chunks,
     })
 }
 

@@ -6,6 +6,9 @@
 //! them. [`TableWriter`] writes a table, [`TableReader`] opens it, [`TableIter`] iterates over it
 //! in both directions, [`TableReader::verify`] checks every byte of it, and [`describe`] prints it.
 //!
+//! Long values may be in *value files* (`docs/formats/value-file.md`), to which entries refer:
+//! [`ValueFileWriter`] writes one, [`ValueFile`] reads it.
+//!
 //! Damage never becomes an answer: whatever the bytes are, a call returns what was written or an
 //! [`Error`] that names file, offset and structure. Every checksum is salted with the file's birth
 //! id and the offset, so a block that was moved, or a file that was swapped for another, fails the

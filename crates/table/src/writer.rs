@@ -9,8 +9,8 @@
 //!
 //! A writer that is dropped unfinished, or whose `finish` fails, tries to remove its file.
 //!
-//! Not here: large values ([`large`]) and references to value files ([`reference`]); the choice of entries (the engine's flush and compaction);
-//! the layout ([`crate::format`]).
+//! Not here: large values ([`large`]) and references to value files ([`reference`]); the choice of
+//! entries (the engine's flush and compaction); the layout ([`crate::format`]).
 
 mod finish;
 mod large;

@@ -71,7 +71,7 @@ pub enum Command {
     Compact(compact::CompactArgs),
     /// Print the changes that the logs still have, oldest first
     Changes(changes::ChangesArgs),
-    /// Describe a table file
+    /// Describe a table file or a value file
     Table(table::TableArgs),
     /// Describe a write-ahead log file
     Wal(wal::WalArgs),

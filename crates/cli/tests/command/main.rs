@@ -19,6 +19,7 @@ mod support;
 mod sweep;
 mod traces;
 mod tune;
+mod value_file;
 mod verdicts;
 mod victim;
 mod wording;

@@ -19,7 +19,7 @@ use crate::ranked::Ranked;
 use shamba_log::wal::ValueLog;
 use shamba_tree::version::TableMeta;
 
-/// A log or value file, with the readers of its values.
+/// A log or side file, with the readers of its values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogFile {
     pub path: PathBuf,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  0  8  magic            SHAMBAWL (log), SHAMBAMF (manifest), SHAMBACU (CURRENT),
-//!                           SHAMBAVL (values), SHAMBAST (statistics)
+//!                           SHAMBAVL (side file), SHAMBAST (statistics)
 //!  8  4  version          1
 //! 12  8  required feature bits    an unknown one: the file must not be opened
 //! 20  8  optional feature bits    an unknown one: ignored
@@ -38,7 +38,7 @@ pub enum FileKind {
     Manifest,
     /// The `CURRENT` file.
     Current,
-    /// Long values of a database that has no log.
+    /// Long values of a database that has no log: a side file.
     Values,
     /// The lookup statistics.
     Statistics,
@@ -61,7 +61,7 @@ impl FileKind {
             Self::Wal => "log header",
             Self::Manifest => "manifest header",
             Self::Current => "CURRENT",
-            Self::Values => "value file header",
+            Self::Values => "side file header",
             Self::Statistics => "statistics header",
         }
     }
@@ -71,7 +71,7 @@ impl FileKind {
         match self {
             Self::Wal => "log frame",
             Self::Manifest | Self::Current => "manifest frame",
-            Self::Values => "value frame",
+            Self::Values => "side file frame",
             // The statistics file has no frames.
             Self::Statistics => "statistics",
         }

@@ -7,9 +7,9 @@
 //! The checksums of the frames, salted with birth id and offset, are verified on every read.
 //!
 //! A [`ValueLog`] is a file that memtables refer to: a log or, in a database without a log, a
-//! separate value file. The file is not removed while a reference to its [`ValueLog`] exists.
+//! side file. The file is not removed while a reference to its [`ValueLog`] exists.
 //!
-//! Not here: which values stay in the log (the commit path and recovery); the value files and the
+//! Not here: which values stay in the log (the commit path and recovery); the side files and the
 //! removal of files (package `shamba`, `writer/log/side.rs` and `catalog/obsolete.rs`).
 
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ const STRUCTURE: &str = "log frame";
 /// Place of a value in a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValuePlace {
-    /// Number of the log, or of the value file.
+    /// Number of the log, or of the side file.
     pub log: LogNo,
     /// Offset in the file of the first frame of its record.
     pub record: u64,

@@ -190,9 +190,9 @@ impl TableReader {
 
     /// Reads every byte of every section and reports all damage; empty if there is none. It checks
     /// checksums, structure, padding, the order of entries and separators, sequence and key bounds,
-    /// counts, the content digest, that every key passes the filter, and the values in value files if the
-    /// table was opened with them. Hashes every key, so it is
-    /// not for use inside a counted lookup.
+    /// counts, the content digest, and that every key passes the filter. If the table was opened
+    /// with its value files, it also reads every value in them and compares its fingerprint. Hashes
+    /// every key, so it is not for use inside a counted lookup.
     pub fn verify(&self) -> Vec<Error> {
         let (loaded, summary, filter) = (&self.loaded, &self.summary, self.filter.as_ref());
         CheckedTable { loaded, summary, digest: self.digest, filter }.damage()

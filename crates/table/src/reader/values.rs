@@ -43,24 +43,25 @@ impl Loaded {
 
     /// Decodes the reference of an entry to a value file, which the properties must name.
     pub(crate) fn file_ref(&self, reference: &[u8]) -> Result<ValueFileRef> {
+        self.placed_ref(reference).map(|(found, _)| found)
+    }
+
+    /// [`Self::file_ref`], and the place of the file among those that the properties name.
+    fn placed_ref(&self, reference: &[u8]) -> Result<(ValueFileRef, usize)> {
         let checked = ValueFileRef::decode(reference).and_then(|found| {
             if !self.has_value_files() {
                 return Err("a reference to a value file in a table whose footer states none".to_owned());
             }
-            match self.value_use(&found) {
-                Some(_) => Ok(found),
-                None => Err(format!("a reference to the value file {}, which no property names", found.file)),
+            match self.properties.value_files.binary_search_by_key(&found.file, |one| one.file) {
+                Ok(place) => Ok((found, place)),
+                Err(_) => {
+                    Err(format!("a reference to the value file {}, which no property names", found.file))
+                }
             }
         });
         // The entry is somewhere in the data.
         let data_at = || self.footer.section(SectionKind::Data).map_or(0, |data| data.offset);
         checked.map_err(|detail| self.file.damaged(data_at(), VALUE_REFERENCE, detail))
-    }
-
-    /// The uses of the file that `reference` names.
-    fn value_use(&self, reference: &ValueFileRef) -> Option<&TableValueUse> {
-        let uses = &self.properties.value_files;
-        uses.binary_search_by_key(&reference.file, |one| one.file).ok().and_then(|place| uses.get(place))
     }
 
     /// Keeps the value files that the properties name, out of `files`. If `files` is empty, so is
@@ -94,16 +95,6 @@ impl Loaded {
         Ok(())
     }
 
-    /// The value file that a decoded reference names.
-    pub(super) fn value_file(&self, reference: &ValueFileRef) -> Result<&Arc<ValueFile>> {
-        let files = &self.value_files;
-        let place = files.binary_search_by_key(&reference.file, |file| file.id());
-        place.ok().and_then(|place| files.get(place)).ok_or_else(|| {
-            let path = self.file.path.display();
-            Error::Invalid(format!("{path} was opened without value file {}", reference.file))
-        })
-    }
-
     /// The reference of an entry of this kind and payload to a value file, and the file; `None` if
     /// its value is not in one.
     pub(super) fn separated(
@@ -114,8 +105,14 @@ impl Loaded {
         if !kind.in_value_file() {
             return Ok(None);
         }
-        let reference = self.file_ref(kind.location(payload))?;
-        Ok(Some((self.value_file(&reference)?, reference)))
+        let (reference, place) = self.placed_ref(kind.location(payload))?;
+        match self.value_files.get(place) {
+            Some(file) => Ok(Some((file, reference))),
+            None => {
+                let (path, file) = (self.file.path.display(), reference.file);
+                Err(Error::Invalid(format!("{path} was opened without value file {file}")))
+            }
+        }
     }
 
     /// Length of the value of a large entry.

@@ -225,7 +225,10 @@ impl Check<'_> {
         let (values, bytes) = self.seen.uses.entry(reference.file).or_default();
         *values += 1;
         *bytes += u64::from(reference.stored_bytes);
-        if let Ok(file) = loaded.value_file(&reference) {
+        if loaded.value_files.is_empty() {
+            return Ok(());
+        }
+        if let Some((file, reference)) = loaded.separated(kind, payload)? {
             let mut cost = Reads::default();
             let read = file.read_checked(reference, (key, seq, kind), &mut cost, &mut |_| Ok(()));
             self.of_values.extend(read.err());

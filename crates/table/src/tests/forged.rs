@@ -31,6 +31,7 @@ fn use_it(rig: &Rig) {
     let mut steps = 0;
     let _ = iter.seek_to_first();
     while iter.valid() && iter.next().is_ok() {
+        let _ = (iter.value_bytes_len(), iter.separated().map(|_| ()), iter.read_value(&mut |_| Ok(())));
         steps += 1;
         assert!(steps < 10_000, "the walk does not end");
     }
@@ -39,6 +40,36 @@ fn use_it(rig: &Rig) {
     let _ = (iter.seek(b"key05", SeqNo(3)), iter.seek_for_prev(b"key05", SeqNo(3)));
     let _ = (table.split_keys(100), table.bytes_between(b"a", Some(b"key04")), table.verify());
     let _ = describe(&rig.env, &rig.path(), None).map(|described| described.to_string());
+}
+
+/// Uses the table with every byte of its structures changed, under a right checksum.
+fn forge_every_byte(rig: &Rig) {
+    let intact = rig.bytes();
+    for (offset, bytes) in sealed(rig) {
+        let (start, end) = (offset as usize, (offset + bytes) as usize);
+        let step = if start == 0 { 5 } else { 1 };
+        for at in (start..end - 4).step_by(step) {
+            for mask in [0x01, 0x04, 0x80, 0xff] {
+                let mut forged = intact.clone();
+                forged[at] ^= mask;
+                let sum = checksum(rig.options.birth, offset, &forged[start..end - 4]);
+                forged[end - 4..end].copy_from_slice(&sum.to_le_bytes());
+                rig.replace(&forged);
+                use_it(rig);
+            }
+        }
+    }
+    let footer = intact.len() - 256;
+    for at in footer..footer + 244 {
+        for mask in [0x01, 0x04, 0x80, 0xff] {
+            let mut forged = intact.clone();
+            forged[at] ^= mask;
+            let sum = checksum(rig.options.birth, footer as u64, &forged[footer..footer + 244]);
+            forged[footer + 244..footer + 248].copy_from_slice(&sum.to_le_bytes());
+            rig.replace(&forged);
+            use_it(rig);
+        }
+    }
 }
 
 #[test]
@@ -51,32 +82,19 @@ fn no_byte_under_a_right_checksum_makes_a_reader_panic() {
         let mut rig = Rig::new(compression, 128);
         rig.hold = hold;
         rig.write(&rows, &[tombstone("a", Some("c"), 8), tombstone("x", None, 9)]);
-        let intact = rig.bytes();
-        for (offset, bytes) in sealed(&rig) {
-            let (start, end) = (offset as usize, (offset + bytes) as usize);
-            let step = if start == 0 { 5 } else { 1 };
-            for at in (start..end - 4).step_by(step) {
-                for mask in [0x01, 0x04, 0x80, 0xff] {
-                    let mut forged = intact.clone();
-                    forged[at] ^= mask;
-                    let sum = checksum(rig.options.birth, offset, &forged[start..end - 4]);
-                    forged[end - 4..end].copy_from_slice(&sum.to_le_bytes());
-                    rig.replace(&forged);
-                    use_it(&rig);
-                }
-            }
+        forge_every_byte(&rig);
+    }
+}
+
+#[test]
+fn no_byte_of_a_table_with_value_files_makes_a_reader_panic() {
+    for files_are_known in [true, false] {
+        let mut rig = Rig::new(Compression::None, 256);
+        separated::write(&mut rig, &separated::mixed()[..8], 2);
+        if !files_are_known {
+            rig.values.clear();
         }
-        let footer = intact.len() - 256;
-        for at in footer..footer + 244 {
-            for mask in [0x01, 0x04, 0x80, 0xff] {
-                let mut forged = intact.clone();
-                forged[at] ^= mask;
-                let sum = checksum(rig.options.birth, footer as u64, &forged[footer..footer + 244]);
-                forged[footer + 244..footer + 248].copy_from_slice(&sum.to_le_bytes());
-                rig.replace(&forged);
-                use_it(&rig);
-            }
-        }
+        forge_every_byte(&rig);
     }
 }
 

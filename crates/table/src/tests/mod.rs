@@ -17,6 +17,7 @@ mod prefixes;
 mod residency;
 mod salvage;
 mod separated;
+mod value_page;
 mod whole;
 mod written;
 

@@ -16,7 +16,7 @@ fn example() -> Rig {
 }
 
 /// Sixteen bytes per line, like `hexdump -C`; lines of zeros after a line of zeros become one `*`.
-fn hexdump(bytes: &[u8]) -> String {
+pub(super) fn hexdump(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut zeros = 0;
     for (number, line) in bytes.chunks(16).enumerate() {
@@ -36,9 +36,14 @@ fn hexdump(bytes: &[u8]) -> String {
     text
 }
 
-/// The fenced block after this heading.
+/// The fenced block of the page after this heading.
 fn fenced(heading: &str) -> &'static str {
-    let after = PAGE.split_once(heading).map(|(_, after)| after).expect("the heading");
+    fenced_in(PAGE, heading)
+}
+
+/// The fenced block of a page after this heading.
+pub(super) fn fenced_in(page: &'static str, heading: &str) -> &'static str {
+    let after = page.split_once(heading).map(|(_, after)| after).expect("the heading");
     let block = after.split_once("```text\n").map(|(_, block)| block).expect("a block");
     block.split_once("```").map(|(block, _)| block).expect("its end")
 }

@@ -37,7 +37,7 @@ fn refer(
 
 /// Writes a table of these rows with long values in `files` value files in turn, and keeps these
 /// for readers. Returns the references, by row.
-fn write(
+pub(super) fn write(
     rig: &mut Rig,
     rows: &[Row],
     files: u64,
@@ -79,7 +79,7 @@ fn write(
 }
 
 /// Short and long values, with and without expiry, several versions of a key, deletes, operands.
-fn mixed() -> Vec<Row> {
+pub(super) fn mixed() -> Vec<Row> {
     let mut rows = Vec::new();
     for i in 0..120usize {
         let bytes = [0, 20, 99, 100, 101, 200, 201, 1_000, 40][i % 9];

@@ -4,7 +4,7 @@
 //! by the one who knows its entry: after writing, by samples that the writer took; later, by the
 //! check of the table that refers to it.
 
-use super::format::{FOOTER, FOOTER_BYTES, HEADER, chunks_of};
+use super::format::{FOOTER, FOOTER_BYTES, HEADER};
 use super::read::{load_footer, load_header};
 use super::{ValueFile, ValueFileRef};
 use crate::counters::Reads;
@@ -159,13 +159,12 @@ impl ValueFile {
 
     /// Passes each chunk, or its damage, to `seen`; returns the end of the chunks.
     pub(super) fn walk(&self, seen: &mut dyn FnMut(Result<Chunk<'_>>)) -> Result<Option<u64>> {
-        let chunks = chunks_of(self.file.bytes);
-        values::walk_chunks(&self.file, chunks.offset, chunks.end(), seen)
+        values::walk_chunks(&self.file, self.chunks.offset, self.chunks.end(), seen)
     }
 
     /// Checks that the chunks, which end at `end`, fill the file.
     fn check_end(&self, end: Option<u64>) -> Result<()> {
-        let expected = chunks_of(self.file.bytes).end();
+        let expected = self.chunks.end();
         match end {
             Some(end) if end == expected => Ok(()),
             end => {

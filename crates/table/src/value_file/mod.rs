@@ -21,6 +21,7 @@ mod check;
 mod describe;
 mod format;
 mod read;
+mod salvage;
 mod write;
 
 pub use self::check::WrittenValues;

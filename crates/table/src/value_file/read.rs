@@ -22,6 +22,7 @@ use crate::Result;
 use crate::counters::Reads;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
+use crate::format::Section;
 use crate::id::{BirthId, ValueFileId, value_file_name};
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use crate::values::{self, READ_BYTES, VALUE_CHUNK, VALUE_REFERENCE, ValueRef};
@@ -52,6 +53,8 @@ pub struct ValueFile {
     pub(super) file: TableFile,
     pub(super) header: Header,
     pub(super) footer: Footer,
+    /// The part of the file that has the chunks.
+    pub(super) chunks: Section,
     _charge: Charge,
 }
 
@@ -66,8 +69,18 @@ impl ValueFile {
         let path = dir.join(value_file_name(options.id));
         let file = TableFile::open(&env.vfs, &path, options.direct_io, &options.files)?;
         let (file, header, footer) = load(file, Some(options.birth))?;
+        let chunks = chunks_of(file.bytes);
+        Ok(Arc::new(Self::of_parts(&options, file, (header, footer), chunks)))
+    }
+
+    pub(super) fn of_parts(
+        options: &ValueFileOptions,
+        file: TableFile,
+        (header, footer): (Header, Footer),
+        chunks: Section,
+    ) -> Self {
         let charge = Charge::new(&options.ledger, LedgerPart::TableMeta, OPEN_BYTES as u64);
-        Ok(Arc::new(Self { id: options.id, file, header, footer, _charge: charge }))
+        Self { id: options.id, file, header, footer, chunks, _charge: charge }
     }
 
     /// Number of the file.
@@ -124,7 +137,7 @@ impl ValueFile {
         let ValueFileRef { file, offset, stored_bytes, value_bytes, .. } = reference;
         let place = ValueRef { offset, stored_bytes, value_bytes, chunk_bytes: self.header.chunk_bytes };
         let checked = match file == self.id {
-            true => place.check(chunks_of(self.file.bytes)),
+            true => place.check(self.chunks),
             false => Err(format!("it names the value file {file}")),
         };
         checked.map_err(|detail| self.file.damaged(offset, VALUE_REFERENCE, detail))?;
@@ -132,7 +145,8 @@ impl ValueFile {
     }
 
     /// Reads the payload that `reference` names: with one read if its stored bytes are at most
-    /// those of a chunk of maximum length. `cost` counts the reads. The fingerprint is not compared.
+    /// those of a chunk of maximum length. `cost` counts the reads. Does not compare the
+    /// fingerprint.
     ///
     /// # Errors
     /// `Io` when reading fails; `Corruption` for damage to the chunks, or a reference that cannot
@@ -260,14 +274,16 @@ pub(super) fn load(mut file: TableFile, birth: Option<BirthId>) -> Result<(Table
 pub(super) fn load_header(file: &TableFile, birth: Option<BirthId>) -> Result<Header> {
     let bytes = file.read(0, file.bytes.min(HEADER_BYTES as u64), HEADER)?;
     let header = Header::decode(&file.path, &bytes)?;
-    match birth {
-        Some(expected) if expected != header.birth => Err(file.damaged(
-            0,
-            HEADER,
-            format!("birth id {}, expected {expected}: the file was swapped for another", header.birth),
-        )),
-        _ => Ok(header),
+    birth.map_or(Ok(()), |birth| check_birth(file, &header, birth))?;
+    Ok(header)
+}
+
+pub(super) fn check_birth(file: &TableFile, header: &Header, expected: BirthId) -> Result<()> {
+    if header.birth == expected {
+        return Ok(());
     }
+    let detail = format!("birth id {}, expected {expected}: the file was swapped for another", header.birth);
+    Err(file.damaged(0, HEADER, detail))
 }
 
 pub(super) fn load_footer(file: &TableFile) -> Result<Footer> {

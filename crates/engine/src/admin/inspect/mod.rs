@@ -29,7 +29,7 @@ mod wal;
 
 pub use manifest::manifest_file;
 pub use shamba_filter::ModuleShape;
-pub use shamba_table::TableDescription;
+pub use shamba_table::{TableDescription, ValueFileDescription};
 pub use wal::wal_file;
 
 /// Describes the table at `path`; reads every data block.
@@ -39,6 +39,14 @@ pub use wal::wal_file;
 /// fails.
 pub fn table_file(env: &Env, path: &Path) -> Result<TableDescription> {
     Ok(shamba_table::describe(env, path, None)?)
+}
+
+/// Describes the value file at `path`; reads every value.
+///
+/// # Errors
+/// As [`table_file`].
+pub fn value_file(env: &Env, path: &Path) -> Result<ValueFileDescription> {
+    Ok(shamba_table::describe_value_file(env, path, None)?)
 }
 
 /// Parses the setting `redesigns` of a manifest: the redesigns, oldest first. Unknown entries, for

@@ -81,6 +81,8 @@ pub fn lookup_counters(stats: &Stats) -> Value {
         "cache_hits": stats.cache_hits,
         "reads": reads(&stats.reads),
         "table_opens": stats.table_opens,
+        "range_values": stats.range_values,
+        "range_value_reads": stats.range_value_reads,
         "prefix_filters": stats.prefix_filters,
         "prefix_runs_skipped": stats.prefix_runs_skipped,
     })
@@ -231,6 +233,7 @@ fn step(step: &Step) -> Value {
         Place::Records => json!({ "place": "record cache" }),
         Place::Operator => json!({ "place": "merge operator" }),
         Place::Clock => json!({ "place": "clock" }),
+        Place::ValueFile { file } => json!({ "place": "value file", "file": file }),
         Place::Run { level, run } => json!({ "place": "run", "level": level, "run": run }),
         Place::Table { level, run, table } => {
             json!({ "place": "table", "level": level, "run": run, "table": table })
@@ -246,6 +249,9 @@ fn step(step: &Step) -> Value {
         Action::Expired { expiry_ms, now_ms } => {
             json!({ "action": "expired", "expiry_ms": expiry_ms, "now_ms": now_ms })
         }
+        Action::ValueRead { offset, bytes, reads, ns } => json!({
+            "action": "value read", "offset": offset, "bytes": bytes, "reads": reads, "ns": ns,
+        }),
         Action::OutOfRange => json!({ "action": "out of range" }),
         Action::OutOfPrefix => json!({ "action": "out of prefix" }),
         Action::Closed => json!({ "action": "closed" }),

@@ -62,6 +62,10 @@ macro_rules! work_counters {
             pub ranges: u64,
             /// Entries read by these scans.
             pub range_entries: u64,
+            /// Values that scans read from value files.
+            pub range_values: u64,
+            /// Reads that these values took: values that lie close together take one.
+            pub range_value_reads: u64,
             /// Filters that scans tested for the prefix of their keys.
             pub prefix_filters: u64,
             /// Runs that scans left out, because filters denied the prefix.
@@ -160,6 +164,8 @@ macro_rules! work_counters {
                 lookup_fields!(found);
                 lookup_fields!(ranges);
                 lookup_fields!(range_entries);
+                lookup_fields!(range_values);
+                lookup_fields!(range_value_reads);
                 lookup_fields!(prefix_filters);
                 lookup_fields!(prefix_runs_skipped);
                 lookup_fields!(hash_ns);

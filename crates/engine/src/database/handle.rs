@@ -13,6 +13,7 @@ use super::core::Core;
 use crate::error::Error;
 use crate::reads::Keeper;
 use shamba_tree::iter::registry::{IterRegistry, Owner};
+use shamba_tree::lookup::pool::ReadPool;
 
 /// An open database and its workers.
 pub(crate) struct Handle {
@@ -34,6 +35,10 @@ impl Handle {
 impl Owner for Handle {
     fn iterators(&self) -> &IterRegistry {
         self.core.reads.iterators()
+    }
+
+    fn reading_threads(&self) -> Option<&ReadPool> {
+        Some(self.core.reads.value_threads())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Reads: what a reader sees.
 //!
 //! [`Reads`] owns the sequence number that is visible, the snapshots, the registry of scans, and
-//! the threads for cold reads of many keys. A reader loads a keyspace's view *first* and the
-//! visible sequence number second ([`reader`]), so that nothing visible is missing from the view.
-//! Readers wait for no lock.
+//! the threads for cold reads of many keys or values. A reader loads a keyspace's view *first* and
+//! the visible sequence number second ([`reader`]), so that nothing visible is missing from the
+//! view. Readers wait for no lock.
 
 pub(crate) mod cursor;
 pub(crate) mod options;
@@ -148,6 +148,11 @@ impl Reads {
     /// The threads for cold reads of many keys, if a read takes long enough for them to pay.
     fn reading_threads(&self) -> Option<&ReadPool> {
         self.pool.pays(self.cache.read_ns()).then_some(&self.pool)
+    }
+
+    /// The threads for reads of many values, which measure whether they pay.
+    pub fn value_threads(&self) -> &ReadPool {
+        &self.pool
     }
 
     /// Takes outdated views from idle scans, and deletes obsolete files without readers.

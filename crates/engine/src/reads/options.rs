@@ -31,8 +31,12 @@ pub struct ReadOptions {
     /// few blocks in sequence were not in the cache. Each run of the scan has a buffer of this
     /// size. Default `None`: 256 KiB, or less with a small memory budget.
     ///
+    /// It is also the maximum length of the values in value files that a scan reads together: 16
+    /// KiB at first, and twice as many whenever it goes on.
+    ///
     /// A larger value helps on a device whose reads take long whatever their size. 0 reads block by
-    /// block, which suits many scans that may stop at any entry. More than 4 MiB counts as 4 MiB.
+    /// block and value by value, which suits many scans that may stop at any entry. More than 4 MiB
+    /// counts as 4 MiB.
     pub readahead_bytes: Option<usize>,
 }
 

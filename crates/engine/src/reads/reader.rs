@@ -26,7 +26,7 @@ use shamba_tree::lookup::expires::FoundExpiry;
 use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
 use shamba_tree::lookup::explain_prefix::PrefixExplanation;
 use shamba_tree::lookup::get::{Lookup, LookupSettings};
-use shamba_tree::lookup::multi_get::{KeySampling, multi_get};
+use shamba_tree::lookup::multi_get::{KeySampling, ReadingThreads, multi_get};
 use shamba_tree::lookup::opened::OpenedTables;
 use shamba_tree::lookup::sampler::Sampler;
 use shamba_tree::slice::Slice;
@@ -212,13 +212,16 @@ impl ReadAt<'_> {
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
         let noted = self.reads.recorder.is_on().then(|| self.asked());
         let values = self.look_up(false, |view, seq, settings, counts| {
-            let reads = self.reads.reading_threads();
+            let threads = ReadingThreads {
+                blocks: self.reads.reading_threads(),
+                values: Some(self.reads.value_threads()),
+            };
             let samples = |keys| {
                 self.reads.settings.statistics.then(|| self.reads.telemetry.lookups().next_sampled(keys))?
             };
             let finish = |sampler| self.finish_sample(sampler, view);
             let samples = KeySampling { next: &samples, finish: &finish };
-            Ok(multi_get(view, *settings, seq, &keys, reads, &samples, counts)?)
+            Ok(multi_get(view, *settings, seq, &keys, threads, &samples, counts)?)
         })?;
         debug_assert_eq!(values.len(), keys.len(), "a key has no answer");
         if let Some(asked) = noted {

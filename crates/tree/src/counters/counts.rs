@@ -4,7 +4,7 @@
 
 use shamba_table::{ReadCounters, Reads};
 
-/// Reads of table files by structure. Reads of logs are all of values.
+/// Reads of table files by structure. Reads of logs and value files are all of values.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct ReadsByKind {
@@ -14,7 +14,7 @@ pub struct ReadsByKind {
     pub index: Reads,
     /// Data blocks.
     pub data: Reads,
-    /// Pieces of large values, of tables or of logs.
+    /// Pieces of large values, of tables or of logs, and values of value files.
     pub value: Reads,
 }
 
@@ -117,6 +117,13 @@ impl LookupCounts {
         self.cache_hits += io.cache_hits;
         if io.has_reads() || io.timed {
             self.rare().add_reads(io);
+        }
+    }
+
+    /// Adds the reads of values.
+    pub fn add_value_reads(&mut self, reads: Reads) {
+        if reads.count > 0 {
+            self.rare().add_reads(&ReadCounters { value: reads, ..ReadCounters::default() });
         }
     }
 

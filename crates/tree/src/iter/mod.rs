@@ -3,6 +3,7 @@
 
 pub mod batch;
 pub mod both_ends;
+pub mod later;
 pub mod merge;
 pub mod notes;
 pub mod registry;

@@ -19,9 +19,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use shamba_table::{Charge, Ledger, LedgerPart};
 
 use super::batch::Batch;
+use super::later::ValueCost;
 use super::slot;
 use super::visible::VisibleIter;
 use crate::counters::Countdown;
+use crate::lookup::pool::ReadPool;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::view::View;
 
@@ -44,6 +46,11 @@ const AHEAD_PARTS: (u64, u64) = (2, 16);
 pub trait Owner: Send + Sync {
     /// The registry of all scans of the database.
     fn iterators(&self) -> &IterRegistry;
+
+    /// The threads that read values of scans in parallel; `None`: a scan reads them in turn.
+    fn reading_threads(&self) -> Option<&ReadPool> {
+        None
+    }
 }
 
 /// Scans without a database, in tests.
@@ -101,6 +108,8 @@ pub struct Walked {
     pub runs_skipped: u64,
     /// Reports of long scans that include no seek.
     pub goings_on: u64,
+    /// Values that scans read from value files.
+    pub values: ValueCost,
 }
 
 /// The reusable parts of a scan that ended.
@@ -319,6 +328,7 @@ impl IterRegistry {
         shard.walked.entries += walked.entries;
         shard.walked.filters += walked.filters;
         shard.walked.runs_skipped += walked.runs_skipped;
+        shard.walked.values = shard.walked.values.plus(walked.values);
     }
 
     /// The work of all scans, without the last part of those that still go on.
@@ -329,6 +339,7 @@ impl IterRegistry {
             filters: sum.filters + shard.filters,
             runs_skipped: sum.runs_skipped + shard.runs_skipped,
             goings_on: sum.goings_on + shard.goings_on,
+            values: sum.values.plus(shard.values),
         })
     }
 

@@ -14,7 +14,8 @@
 //!
 //! A scan that continues for some steps finds several entries in one pass and copies them into its
 //! [`Batch`]. Moving between them takes neither the lock nor the iterator, only a look at the
-//! slot's flag. The entries found ahead cannot change, since the sequence number is fixed.
+//! slot's flag. The entries found ahead cannot change, since the sequence number is fixed. At the
+//! end of a pass their values in value files are read, all at once ([`super::later`]).
 //!
 //! A scan that ends leaves its slot, with iterator and buffers, to the next scan of its thread. So
 //! a scan of a few entries allocates almost nothing while the view stays the same. For the registry
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use shamba_table::{Charge, Walk};
 
 use super::batch::Batch;
+use super::later::grown;
 use super::notes::{ScanNote, ScanObserver};
 use super::registry::{Live, Owner, Slot, Spare, Walked};
 use super::visible::VisibleIter;
@@ -86,8 +88,10 @@ pub struct Scan {
     /// Index of the current entry in `found`; meaningful only when `place` is `At`.
     at: usize,
     direction: Direction,
-    /// Number of entries that the next pass asks for.
+    /// Number of entries that the last pass asked for.
     wanted: usize,
+    /// Bytes of values in value files that the last pass might read; `None` before the first pass.
+    later_bytes: Option<u64>,
     /// Whether the iterator in the slot, if there is one, belongs to this scan and was not left by
     /// another.
     begun: bool,
@@ -140,6 +144,7 @@ impl Scan {
             at: 0,
             direction: Direction::Forward,
             wanted: 1,
+            later_bytes: None,
             begun: false,
             walked: Walked::default(),
             countdown,
@@ -300,28 +305,24 @@ impl Scan {
         // The first steps find only what was asked for, so that nothing is read for keys that
         // nobody asks for.
         let on = matches!(step, Move::On);
-        self.wanted = if on && self.direction == direction {
-            (self.wanted * WANTED_GROWTH).min(FOUND_AT_ONCE)
-        } else {
-            1
-        };
+        let goes_on = on && self.direction == direction;
+        self.wanted = if goes_on { (self.wanted * WANTED_GROWTH).min(FOUND_AT_ONCE) } else { 1 };
+        let later_bytes = grown(self.later_bytes.filter(|_| goes_on), self.source.walk);
+        self.later_bytes = Some(later_bytes);
         let crowded = self.source.owner.iterators().is_crowded();
         let mut live = self.slot.enter();
-        let (moved, failed) = match live.as_mut() {
+        let moved = match live.as_mut() {
             // The iterator is at the last entry found.
-            Some(Live { iter, .. })
-                if on && self.direction == direction && self.at + 1 == self.found.len() =>
-            {
-                begin_found(&mut self.found, self.wanted, crowded);
-                let moved = match direction {
+            Some(Live { iter, .. }) if goes_on && self.at + 1 == self.found.len() => {
+                begin_found(&mut self.found, self.wanted, later_bytes, crowded);
+                match direction {
                     Direction::Forward => iter.next(&mut self.found),
                     Direction::Backward => iter.prev(&mut self.found),
-                };
-                outcome(moved, &self.found)
+                }
             }
             _ => {
                 let key = if on { self.found.key(self.at).unwrap_or_default().to_vec() } else { Vec::new() };
-                begin_found(&mut self.found, self.wanted, crowded);
+                begin_found(&mut self.found, self.wanted, later_bytes, crowded);
                 let is_revoked = self.begun && live.is_none();
                 // A scan that only changes direction has the index at hand: that is not counted as
                 // a seek.
@@ -365,9 +366,13 @@ impl Scan {
                         self.source.views.note_lookup(self.found.len() > 0);
                     }
                 }
-                outcome(moved, &self.found)
+                moved
             }
         };
+        // While the view keeps the files. An error here is that of an earlier entry than `moved`
+        // is.
+        let resolved = self.found.resolve(self.source.owner.reading_threads(), &mut self.walked.values);
+        let (moved, failed) = outcome(resolved.and(moved), &self.found);
         self.at = 0;
         self.direction = direction;
         // After an error the iterator is of no use; after a request the view is given up. It may
@@ -384,8 +389,11 @@ impl Drop for Scan {
             note.read(walked_over);
         }
         let registry = self.source.owner.iterators();
-        let charge = std::mem::replace(&mut self.charge, registry.charge());
-        let found = std::mem::take(&mut self.found);
+        let mut charge = std::mem::replace(&mut self.charge, registry.charge());
+        let mut found = std::mem::take(&mut self.found);
+        if found.release_longs() {
+            charge.resize(found.memory_bytes() as u64);
+        }
         let countdown = self.countdown;
         self.walked.entries += walked_over;
         registry.leave(Spare { slot: Arc::clone(&self.slot), found, charge, countdown }, self.walked);
@@ -393,9 +401,13 @@ impl Drop for Scan {
 }
 
 /// Prepares for `wanted` entries, with little memory if iterators hold too much.
-fn begin_found(found: &mut Batch, wanted: usize, crowded: bool) {
+fn begin_found(found: &mut Batch, wanted: usize, later_bytes: u64, crowded: bool) {
     let welcome = (wanted * WELCOME_FOR_EACH).min(FOUND_AT_ONCE);
-    if crowded { found.begin_small(wanted, welcome) } else { found.begin(wanted, welcome) }
+    if crowded {
+        found.begin_small(wanted, welcome);
+    } else {
+        found.begin(wanted, welcome, later_bytes);
+    }
 }
 
 /// Puts an iterator over the newest view into the slot, or reuses the present one if it has this
@@ -441,3 +453,5 @@ fn outcome(moved: Result<bool>, found: &Batch) -> (Result<bool>, bool) {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod value_tests;

@@ -4,7 +4,9 @@
 //!
 //! The keyspace ([`Store`]) has real memtables and real tables on files in memory, but no log, no
 //! policy and no threads. It is compared with a simple model: the list of all operations, replayed
-//! up to a sequence number.
+//! up to a sequence number. Long values may be in value files ([`values`]).
+
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +16,15 @@ use bytes::Bytes;
 use shamba_env::sync::Mutex;
 use shamba_env::{Env, MemFs};
 use shamba_filter::FilterLayout;
-use shamba_key::{DigestFn, DigestKind, EntryKind, KeyDigest, Operand, Prefix, SeqNo};
+use shamba_key::{DigestFn, DigestKind, EntryKind, Expiry, KeyDigest, Operand, Prefix, SeqNo};
 use shamba_table::{
     BirthId, BlockCache, Compression, EntryIter, LargeValues, Ledger, OpenFiles, RangeTombstone,
-    ReaderOptions, Residency, TableId, TableReader, TableWriter, Walk, WriterOptions,
+    ReaderOptions, Residency, TableId, TableReader, TableSummary, TableWriter, Walk, WriterOptions,
 };
 
 use shamba_testkit::{Dice, Row, collect};
 
+use self::values::OutputValues;
 use super::merge::MergeIter;
 use super::registry::IterRegistry;
 use super::run_iter::RunIter;
@@ -29,7 +32,10 @@ use super::scan::ScanSource;
 use crate::error::Result;
 use crate::merging::Merging;
 use crate::snapshot::{SnapshotGuard, SnapshotList};
-use crate::version::{Change, KeyRange, TableMeta, TableUse, Version, VersionEdit};
+use crate::version::{
+    Change, KeyRange, TableMeta, TableUse, TableValues, ValueFiles, ValueUses, Version, VersionEdit,
+    level_bytes,
+};
 use crate::view::{View, ViewSource};
 use shamba_key::{Age, KeyspaceId, RunId};
 use shamba_memtable::{ChunkedMemtable, Memtable};
@@ -60,6 +66,9 @@ pub struct Store {
     next_id: Mutex<u64>,
     /// The extractor of tables that are written from now on.
     pub prefix: Mutex<Option<Prefix>>,
+    /// Values from this length on go into value files from now on.
+    pub separates_from: Mutex<Option<usize>>,
+    value_files: Mutex<ValueFiles>,
     pub snapshots: Arc<SnapshotList>,
     pub registry: Arc<IterRegistry>,
 }
@@ -95,6 +104,8 @@ impl Store {
             history: Mutex::default(),
             next_id: Mutex::new(1),
             prefix: Mutex::default(),
+            separates_from: Mutex::default(),
+            value_files: Mutex::default(),
             snapshots: SnapshotList::new(),
         })
     }
@@ -207,6 +218,14 @@ impl Store {
         self.install(newer.to_vec(), Arc::new(version));
     }
 
+    /// Adds a run of these sorted rows to level 0.
+    pub fn add_rows(&self, rows: &[Row]) {
+        let view = self.newest_view();
+        let tables = self.build(rows, &FragmentedTombstones::default(), 4);
+        let version = self.add_run(&view.version, 0, tables);
+        self.install(view.memtables.clone(), Arc::new(version));
+    }
+
     /// Compacts the whole tree into one run of level 1. Drops every version that no registered
     /// reader needs.
     pub fn merge(&self) {
@@ -222,7 +241,7 @@ impl Store {
         let tombstones = FragmentedTombstones::new(tombstones);
         let stripe = |seq: SeqNo| stripes.partition_point(|&stripe| stripe < seq);
         let mut kept: Vec<Row> = Vec::new();
-        for row in collect(&mut MergeIter::new(sources.collect())) {
+        for row in values::collect_whole(&mut MergeIter::new(sources.collect())) {
             // What operands apply to is kept, and nothing is folded.
             let shadowed = kept.last().is_some_and(|newer: &Row| {
                 newer.key == row.key && stripe(newer.seq) == stripe(row.seq) && newer.kind != EntryKind::Merge
@@ -251,12 +270,13 @@ impl Store {
     }
 
     /// Makes tables of at most `keys_each` keys from sorted rows, each with its part of the
-    /// tombstones.
+    /// tombstones. Their long values go into one value file, if values are separated.
     pub fn build(&self, rows: &[Row], tombstones: &FragmentedTombstones, keys_each: usize) -> Vec<TableUse> {
         let by_key: Vec<&[Row]> = rows.chunk_by(|a, b| a.key == b.key).collect();
         let groups: Vec<Vec<&[Row]>> = by_key.chunks(keys_each).map(<[_]>::to_vec).collect();
         let starts: Vec<Vec<u8>> = groups.iter().skip(1).map(|group| group[0][0].key.clone()).collect();
-        let mut tables = Vec::new();
+        let mut written = Vec::new();
+        let mut values = OutputValues::new(*self.separates_from.lock().expect("not poisoned"));
         for (index, group) in
             groups.iter().map(Vec::as_slice).chain(groups.is_empty().then_some(&[][..])).enumerate()
         {
@@ -266,12 +286,20 @@ impl Store {
             if group.is_empty() && tombstones.is_empty() {
                 continue;
             }
-            tables.push(self.table(group.iter().flat_map(|rows| *rows), tombstones));
+            written.push(self.write_table(group.iter().flat_map(|rows| *rows), tombstones, &mut values));
         }
-        tables
+        if let Some(file) = values.finish(self) {
+            self.value_files.lock().expect("not poisoned").add(file).expect("a new number");
+        }
+        written.into_iter().map(|summary| self.open_table(summary)).collect()
     }
 
-    fn table<'r>(&self, rows: impl Iterator<Item = &'r Row>, tombstones: Vec<RangeTombstone>) -> TableUse {
+    fn write_table<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r Row>,
+        tombstones: Vec<RangeTombstone>,
+        values: &mut OutputValues,
+    ) -> TableSummary {
         let (id, birth) = (TableId(self.id()), BirthId(self.id()));
         let digest = DigestFn::new(DigestKind::Xxh3, 1);
         let (compression, bits_per_key, block_bytes) = (Compression::None, 10.0, 4096);
@@ -289,12 +317,26 @@ impl Store {
         };
         let mut writer = TableWriter::create(&self.env, Path::new(DIR), options).expect("memory");
         for row in rows {
-            writer.add(&row.key, row.seq, row.kind, &row.value).expect("sorted");
+            match values.add(self, row) {
+                Some((reference, birth)) => {
+                    let expiry = Expiry::of(row.kind, &row.value);
+                    writer.add_reference(&row.key, None, (row.seq, expiry), reference, birth).map(drop)
+                }
+                None => writer.add(&row.key, row.seq, row.kind, &row.value),
+            }
+            .expect("sorted");
         }
         for tombstone in tombstones {
             writer.add_range_tombstone(tombstone).expect("not empty");
         }
-        let summary = writer.finish().expect("memory");
+        writer.finish().expect("memory")
+    }
+
+    fn open_table(&self, summary: TableSummary) -> TableUse {
+        let TableSummary { id, birth, .. } = summary;
+        let digest = DigestFn::new(DigestKind::Xxh3, 1);
+        let known = self.value_files.lock().expect("not poisoned");
+        let values = ValueUses::of_table(&summary.value_uses, &known).expect("known files");
         let (cache, ledger) = (Arc::clone(&self.cache), Arc::clone(&self.ledger));
         let files = Arc::new(OpenFiles::new(1));
         let options = ReaderOptions {
@@ -310,7 +352,7 @@ impl Store {
             units: Default::default(),
             keeps_blocks: true,
             bounds: None,
-            values: Vec::new(),
+            values: values.files().iter().map(|of| Arc::clone(of.file.file.get().expect("open"))).collect(),
         };
         let reader = TableReader::open(&self.env, Path::new(DIR), options).expect("just written");
         let meta = TableMeta {
@@ -328,11 +370,13 @@ impl Store {
             reader: Default::default(),
             oldest_tombstone: Default::default(),
             expiring: Default::default(),
-            values: Default::default(),
+            values: TableValues::from(values),
             statistics: Default::default(),
         };
         meta.reader.set(reader);
-        TableUse::whole(Arc::new(meta))
+        let mut table = TableUse::whole(Arc::new(meta));
+        table.live_bytes = level_bytes(&table, table.live_bytes);
+        table
     }
 }
 

@@ -17,21 +17,23 @@
 //! end, without a step for each entry that it covers ([`EntryIter::skip_hidden`]).
 //!
 //! Where the newest version is an operand of a merge operator, the operands below it are folded
-//! (`fold`).
+//! (`fold`). Where its value is stored elsewhere, it is read, or noted to be read with those of
+//! other entries (`elsewhere`).
 //!
 //! The bounds that callers write are in `key_range`. What an idle scan keeps is decided in
 //! [`super::scan`].
 
+mod elsewhere;
 mod fold;
 mod prefixes;
 mod tombstones;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use shamba_key::{EntryKind, Expiry, SeqNo};
 use shamba_table::{EntryIter, EntryView, Walk};
 
+use self::elsewhere::{Place, take_later};
 use self::tombstones::Tombstones;
 use super::batch::Batch;
 use super::merge::{Hidden, MergeIter};
@@ -39,7 +41,6 @@ use super::run_iter::RunIter;
 use super::source::Source;
 use crate::error::Result;
 use crate::expiry::kind_at;
-use crate::slice::Slice;
 use crate::version::KeyRange;
 use crate::view::View;
 use shamba_memtable::Memtable;
@@ -237,10 +238,13 @@ impl VisibleIter {
     fn find_forward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Forward;
         let mut covered = 0;
+        // After an entry whose value is stored elsewhere another one is expected.
+        let mut was_large = false;
         loop {
-            if self.tombstones.lists.is_empty() && self.find_plain(out)? {
+            if !was_large && self.tombstones.lists.is_empty() && self.find_plain(out)? {
                 return Ok(true);
             }
+            was_large = false;
             if !self.merge.valid() || !self.range.is_above(self.merge.key()) {
                 break;
             }
@@ -263,7 +267,8 @@ impl VisibleIter {
             } else if !hidden && kind.is_put() {
                 out.push(&self.merge);
                 if kind.is_large() {
-                    self.put_together(out)?;
+                    self.take_large(kind, out)?;
+                    was_large = true;
                 }
                 if out.has_enough() {
                     return Ok(true);
@@ -433,6 +438,7 @@ impl VisibleIter {
     fn find_backward(&mut self, out: &mut Batch) -> Result<bool> {
         self.came = Came::Backward;
         let mut covered = 0;
+        let mut place = None;
         while self.merge.valid() && self.range.lower.as_ref() <= self.merge.key() {
             self.key.clear();
             self.key.extend_from_slice(self.merge.key());
@@ -443,7 +449,8 @@ impl VisibleIter {
                 true => kind.map(|kind| (seq, kind)),
                 false => Ok((seq, EntryKind::Delete)),
             };
-            let newest = self.newest_backward(out).and_then(|newest| newest.map(judge).transpose());
+            let newest =
+                self.newest_backward(out, &mut place).and_then(|newest| newest.map(judge).transpose());
             // An entry in `out` is removed again if its newest version is not known or hides it.
             let shown = matches!(newest, Ok(Some((seq, kind))) if seq > floor && kind.is_put());
             if !shown && out.len() > before {
@@ -464,6 +471,12 @@ impl VisibleIter {
                     if covered == STEPS_BEFORE_SEEK {
                         covered = 0;
                         self.skip(floor)?;
+                    }
+                }
+                Some((_, kind)) if kind.in_value_file() => {
+                    take_later(place.take(), kind, out)?;
+                    if out.has_enough() {
+                        return Ok(true);
                     }
                 }
                 Some((seq, kind)) if kind.is_large() => {
@@ -492,41 +505,20 @@ impl VisibleIter {
         Ok(out.len() > 0)
     }
 
-    /// Reads the large value of the current entry into the last entry of `out`, which then is full.
-    /// Removes that entry on failure.
-    #[cold]
-    fn put_together(&self, out: &mut Batch) -> Result<()> {
-        let mut value = Vec::new();
-        let read = self.merge.read_value(&mut |piece| {
-            if value.is_empty() {
-                // Reserved only now: the first piece has been read, so the length was checked and
-                // is not a mere claim.
-                value.reserve_exact(usize::try_from(self.merge.value_bytes_len()?).unwrap_or(0));
-            }
-            value.extend_from_slice(piece);
-            Ok(())
-        });
-        match read {
-            Ok(()) => {
-                // The value of one that expires begins after its expiry.
-                let from = if self.merge.kind().has_expiry() { Expiry::STORED_BYTES } else { 0 };
-                let value = Bytes::from(value);
-                out.set_long(Slice::from_bytes(value.slice(from.min(value.len())..)));
-            }
-            Err(_) => out.pop(),
-        }
-        Ok(read?)
-    }
-
     /// Returns number and kind of the newest visible version of the current key.
     ///
     /// The merging iterator is at the key's oldest version, and afterwards at the last entry before
-    /// the key. If a version is found, it has been added to `out`, whatever its kind.
-    fn newest_backward(&mut self, out: &mut Batch) -> Result<Option<(SeqNo, Result<EntryKind>)>> {
+    /// the key. If a version is found, it has been added to `out`, whatever its kind. If its value
+    /// is in a value file and is wanted, `place` is set.
+    fn newest_backward(
+        &mut self,
+        out: &mut Batch,
+        place: &mut Option<Place>,
+    ) -> Result<Option<(SeqNo, Result<EntryKind>)>> {
         let mut newest = None;
         for _ in 0..STEPS_BEFORE_SEEK {
             if self.merge.seq() <= self.seq {
-                self.take_version(&mut newest, out);
+                self.take_version(&mut newest, place, out);
             }
             if self.merge.kind() == EntryKind::Delete {
                 self.merge.note_tombstone();
@@ -538,7 +530,7 @@ impl VisibleIter {
         }
         self.merge.seek(&self.key, self.seq)?;
         if self.merge.valid() && self.merge.key() == self.key {
-            self.take_version(&mut newest, out);
+            self.take_version(&mut newest, place, out);
         }
         self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
         Ok(newest)
@@ -546,7 +538,15 @@ impl VisibleIter {
 
     /// Makes the current version the newest one found.
     #[inline]
-    fn take_version(&self, newest: &mut Option<(SeqNo, Result<EntryKind>)>, out: &mut Batch) {
+    fn take_version(
+        &self,
+        newest: &mut Option<(SeqNo, Result<EntryKind>)>,
+        place: &mut Option<Place>,
+        out: &mut Batch,
+    ) {
+        if self.merge.kind().in_value_file() && self.reads_values {
+            *place = Some(self.place());
+        }
         if newest.replace((self.merge.seq(), self.kind())).is_none() {
             out.push(&self.merge);
         } else {

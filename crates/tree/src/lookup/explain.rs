@@ -3,11 +3,16 @@
 //! The lookup itself ([`super::get`]) calls a [`Recorder`] at each decision. [`Silent`] compiles to
 //! nothing; [`Trace`] keeps the steps. There is no second code path whose behaviour could differ.
 
+mod module;
+
+pub use self::module::{ModuleStep, SkipReason};
+
 use std::fmt;
 
 use shamba_key::{EntryKind, Expiry, Prefix, SeqNo};
-use shamba_table::{Entry, ReadCounters, ResidentFilter, TableReader, Value};
+use shamba_table::{Entry, ReadCounters, TableReader, Value, ValueFileRef};
 
+use self::module::joined;
 use super::candidate::Verdict;
 use super::get::Lookup;
 use crate::counters::{LookupCounts, ReadsByKind};
@@ -99,6 +104,11 @@ pub enum Place {
     Operator,
     /// The clock by which entries expire.
     Clock,
+    /// A value file.
+    ValueFile {
+        /// Its number.
+        file: u64,
+    },
     /// A run.
     Run {
         /// Its level.
@@ -177,6 +187,17 @@ pub enum Action {
         /// The time of the reader.
         now_ms: u64,
     },
+    /// The value of the entry that was found was read.
+    ValueRead {
+        /// Offset in the file.
+        offset: u64,
+        /// Stored bytes.
+        bytes: u64,
+        /// Reads from the file.
+        reads: u64,
+        /// Nanoseconds.
+        ns: u64,
+    },
     /// The operands that were found were folded into the value.
     Folded {
         /// Number of operands; combined ones count once.
@@ -186,95 +207,6 @@ pub enum Action {
         /// Name of the merge operator.
         operator: String,
     },
-}
-
-/// The handling of one module of a filter by a lookup.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum ModuleStep {
-    /// It was tested in memory.
-    Held {
-        /// Its number, from 0.
-        module: usize,
-        /// False: the key is certainly not in the table.
-        maybe: bool,
-    },
-    /// It was tested after it was found in the block cache or read from the file.
-    Fetched {
-        /// Its number, from 0.
-        module: usize,
-        /// False: the key is certainly not in the table.
-        maybe: bool,
-        /// Whether it was read from the file, because the block cache did not have it.
-        read: bool,
-    },
-    /// It was skipped.
-    Skipped {
-        /// Its number, from 0.
-        module: usize,
-        /// The reason.
-        why: SkipReason,
-    },
-}
-
-/// Reason for skipping a module.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum SkipReason {
-    /// The module is not in memory, because other pieces save more per byte.
-    NotResident,
-    /// Other slices of the module are in memory, but not the key's.
-    SliceNotResident,
-    /// The module is in memory but dormant: most lookups find their key here, so testing it costs
-    /// more than it saves.
-    Dormant,
-}
-
-impl ModuleStep {
-    /// A module that memory holds.
-    pub fn held(module: usize, maybe: bool) -> Self {
-        Self::Held { module, maybe }
-    }
-
-    /// A module that was read from the file.
-    pub fn fetched(module: usize, maybe: bool, io: &ReadCounters) -> Self {
-        Self::Fetched { module, maybe, read: io.filter.count > 0 }
-    }
-
-    /// A module that was not consulted.
-    pub fn skipped(module: usize, filter: &ResidentFilter) -> Self {
-        let is_in = |mask: u8| mask >> module & 1 == 1;
-        let why = match (is_in(filter.asked()), is_in(filter.unasked().dormant)) {
-            (true, _) => SkipReason::SliceNotResident,
-            (false, true) => SkipReason::Dormant,
-            (false, false) => SkipReason::NotResident,
-        };
-        Self::Skipped { module, why }
-    }
-}
-
-impl fmt::Display for ModuleStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = |maybe: &bool| if *maybe { "maybe" } else { "no" };
-        match self {
-            Self::Held { module, maybe } => write!(f, "module {} says {}", module + 1, said(maybe)),
-            Self::Fetched { module, maybe, read } => {
-                let from = if *read { "read from the file" } else { "from the block cache" };
-                write!(f, "module {}, {from}, says {}", module + 1, said(maybe))
-            }
-            Self::Skipped { module, why } => write!(f, "module {} skipped: {why}", module + 1),
-        }
-    }
-}
-
-impl fmt::Display for SkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotResident => "not in memory: other data has a higher value",
-            Self::SliceNotResident => "the key's slice is not in memory",
-            Self::Dormant => "dormant: in memory, but a probe costs more than it saves, because most lookups find their key",
-        })
-    }
 }
 
 /// One step of a lookup.
@@ -322,6 +254,13 @@ impl Step {
     pub fn expired(expiry: Expiry, now_ms: u64) -> Self {
         let action = Action::Expired { expiry_ms: expiry.0, now_ms };
         Self { place: Place::Clock, action, found: None }
+    }
+
+    /// A value was read from its value file.
+    pub fn value(reference: ValueFileRef, reads: u64, ns: u64) -> Self {
+        let ValueFileRef { file, offset, stored_bytes, .. } = reference;
+        let action = Action::ValueRead { offset, bytes: stored_bytes.into(), reads, ns };
+        Self { place: Place::ValueFile { file: file.0 }, action, found: None }
     }
 
     /// The key lies outside every table of the run.
@@ -470,6 +409,7 @@ impl fmt::Display for Step {
             Place::Records => f.write_str("record cache")?,
             Place::Operator => f.write_str("merge operator")?,
             Place::Clock => f.write_str("clock")?,
+            Place::ValueFile { file } => write!(f, "value file {file}")?,
             Place::Run { level, run } => write!(f, "level {level}, run {run}")?,
             Place::Table { level, run, table } => write!(f, "level {level}, run {run}, table {table}")?,
         }
@@ -483,6 +423,12 @@ impl fmt::Display for Step {
             Action::Expired { expiry_ms, now_ms } => {
                 let ago_ms = now_ms.saturating_sub(*expiry_ms);
                 write!(f, "the entry has expired, {ago_ms} ms ago (at {expiry_ms} ms since 1970)")?;
+            }
+            Action::ValueRead { offset, bytes, reads, ns } => {
+                write!(f, "the value: {bytes} bytes at {offset}, {reads} reads")?;
+                if *ns > 0 {
+                    write!(f, ", {ns} ns")?;
+                }
             }
             Action::Folded { operands, has_base, operator } => {
                 let base = if *has_base { "the value below them" } else { "no value" };
@@ -527,10 +473,6 @@ impl fmt::Display for Step {
             (None, _) => Ok(()),
         }
     }
-}
-
-fn joined(modules: &[ModuleStep]) -> String {
-    modules.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl fmt::Display for Explanation {

@@ -122,7 +122,7 @@ impl Lookup<'_> {
         let value = tables.fold(merging, self.key, base.as_deref())?;
         recorder.step(|| Step::folded(tables.len(), base.is_some(), merging));
         if let (Some(before), false) = (reads_before, is_of_time) {
-            self.write_folded(newest, &value, counts.searching_reads() - before);
+            self.write_put((newest, EntryKind::Put), &value, counts.searching_reads() - before);
         }
         Ok(Base { value: Some(Value::from_bytes(value)), is_of_time })
     }

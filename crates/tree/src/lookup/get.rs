@@ -21,7 +21,7 @@
 //!
 //! The candidates and the tests of their filters are in [`super::candidate`], the choice of view
 //! and sequence number in `reader`, lookups of many keys in [`super::multi_get`], the presentation
-//! of the steps in [`super::explain`].
+//! of the steps in [`super::explain`], values in value files in `separated`.
 
 use std::ops::ControlFlow;
 
@@ -371,7 +371,7 @@ impl<'a> Lookup<'a> {
 
     /// The value of an entry, unless a range tombstone hides it; of an operand, what its operator
     /// makes of it. Empty if only the key's existence is wanted. `reads_before` is set if the value
-    /// of operands is worth a record.
+    /// of operands, or one in a value file, is worth a record.
     #[inline]
     pub(super) fn visible_above<R: Recorder>(
         &self,
@@ -387,15 +387,12 @@ impl<'a> Lookup<'a> {
         }
         match entry.kind {
             EntryKind::Put => Ok(Some(entry.value)),
-            EntryKind::ValueRef | EntryKind::ValueFileRef if self.mode == ValueMode::Absent => {
-                Ok(Some(Value::default()))
-            }
-            EntryKind::ValueRef | EntryKind::ValueFileRef => {
-                home.read_large(entry.kind, &entry.value, counts).map(Some)
-            }
+            EntryKind::ValueRef if self.mode == ValueMode::Absent => Ok(Some(Value::default())),
+            EntryKind::ValueRef => home.read_large(entry.kind, &entry.value, counts).map(Some),
             EntryKind::PutWithExpiry => self.unexpired(entry.kind, entry.value, recorder),
-            EntryKind::ValueRefWithExpiry | EntryKind::ValueFileRefWithExpiry => {
-                self.unexpired_large(&entry, home, counts, recorder)
+            EntryKind::ValueRefWithExpiry => self.unexpired_large(&entry, home, counts, recorder),
+            EntryKind::ValueFileRef | EntryKind::ValueFileRefWithExpiry => {
+                self.separated(&entry, home, reads_before, counts, recorder)
             }
             EntryKind::Delete | EntryKind::RangeDelete => Ok(None),
             EntryKind::Merge => self.fold(floor, reads_before, counts, recorder),

@@ -17,6 +17,8 @@
 //! 4. block searches;
 //! 5. filter tests, for each key that was not found, up to its next "maybe".
 //!
+//! At last the values that are in value files are read (`aside`).
+//!
 //! The steps themselves are in [`super::get`].
 
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 use shamba_key::{KeyDigest, SeqNo};
 use shamba_table::{Entry, LoadedBlock, Located, ReadCounters, TableReader, Value, ValueMode};
 
+use super::aside::Aside;
 use super::candidate::{Candidate, Verdict};
 use super::explain::{Recorder, Silent};
 use super::get::{Home, Lookup, LookupSettings};
@@ -93,6 +96,15 @@ pub struct KeySampling<'a> {
     pub finish: &'a dyn Fn(Sampler),
 }
 
+/// The threads that read in parallel.
+#[derive(Clone, Copy)]
+pub struct ReadingThreads<'a> {
+    /// For blocks that are not cached; `None`: each is read when its key is searched.
+    pub blocks: Option<&'a ReadPool>,
+    /// For values in value files, if their reads are slow.
+    pub values: Option<&'a ReadPool>,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlockState {
     Cached,
@@ -101,14 +113,13 @@ enum BlockState {
     Loaded,
 }
 
-/// The values of `keys` in `view` at `seq`, in their order. With `reads`, blocks that are not
-/// cached are read in parallel.
+/// The values of `keys` in `view` at `seq`, in their order.
 pub fn multi_get<K: AsRef<[u8]>>(
     view: &View,
     settings: LookupSettings<'_>,
     seq: SeqNo,
     keys: &[K],
-    reads: Option<&ReadPool>,
+    threads: ReadingThreads<'_>,
     samples: &KeySampling<'_>,
     counts: &mut LookupCounts,
 ) -> Result<Vec<Option<Slice>>> {
@@ -123,6 +134,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
             asked: Vec::with_capacity(GROUP.min(keys.len())),
             candidates: Vec::with_capacity(GROUP.min(keys.len()) * view.plans().len()),
             pending: Vec::new(),
+            aside: Aside::default(),
             sampled: None,
         };
         for keys in part.chunks(GROUP) {
@@ -138,13 +150,14 @@ pub fn multi_get<K: AsRef<[u8]>>(
             }
             while !group.pending.is_empty() {
                 group.locate(counts)?;
-                if let Some(reads) = reads {
+                if let Some(reads) = threads.blocks {
                     group.load_cold(reads, counts);
                 }
                 group.ask_for_entries();
                 group.search(&mut answers, counts)?;
                 group.test_filters(counts)?;
             }
+            group.aside.read(threads.values, &mut answers, counts)?;
             // At most one key of a group is sampled.
             group.sampled.take().into_iter().for_each(samples.finish);
         }
@@ -169,6 +182,8 @@ struct Group<'a> {
     /// Of all keys, in their order.
     candidates: Vec<Candidate<'a>>,
     pending: Vec<Pending<'a>>,
+    /// The entries found whose values are in value files.
+    aside: Aside<'a>,
     /// The sample of the sampled key, once the tree has answered it.
     sampled: Option<Sampler>,
 }
@@ -422,7 +437,7 @@ impl<'a> Group<'a> {
     /// candidate.
     fn search(&mut self, answers: &mut [Option<Value>], counts: &mut LookupCounts) -> Result<()> {
         let mut failed = None;
-        let sampled = &mut self.sampled;
+        let (sampled, aside) = (&mut self.sampled, &mut self.aside);
         self.pending.retain_mut(|pending| {
             let Some(candidate) = self.candidates.get(pending.walk.from) else { return false };
             match pending.search(candidate, counts) {
@@ -432,6 +447,12 @@ impl<'a> Group<'a> {
                     }
                     *sampled = pending.sampler.or(*sampled);
                     let (floor, home) = (pending.floor, candidate.home());
+                    if entry.kind.in_value_file() && entry.seq > floor {
+                        let reads = pending.is_wanted.then(|| pending.reads());
+                        let asked = (pending.lookup, pending.place);
+                        failed = aside.add(asked, (entry, home), reads).err().or(failed.take());
+                        return false;
+                    }
                     // As if nothing had been read for it but the block at hand.
                     let reads = counts.searching_reads().saturating_sub(pending.reads());
                     let reads_before = pending.is_wanted.then_some(reads);

@@ -1,20 +1,21 @@
 //! A pool of threads that read in parallel with the caller: several cold blocks in the time of one.
 //!
 //! This pays only on a slow device: a read from the page cache takes a microsecond or two, waking a
-//! thread takes ten. [`ReadPool::pays`] decides by the duration of recent reads. Threads start when
-//! first needed, sleep between calls, and end when the pool is dropped. In an environment without
-//! threads the caller does all the work.
+//! thread takes ten. [`ReadPool::pays`] decides by the duration of recent reads, which the caller
+//! knows; [`ReadPool::run_if_slow`] measures the work itself. Threads start when first needed,
+//! sleep between calls, and end when the pool is dropped. In an environment without threads the
+//! caller does all the work.
 //!
 //! The caller works as well, so the work gets done even if no thread could be started.
 //! [`ReadPool::run`] returns when all of it is done; nothing outlives the call.
 //!
-//! The blocks to read are chosen in [`super::multi_get`].
+//! The blocks to read are chosen in [`super::multi_get`], the values in [`super::value_reads`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use shamba_env::{Env, JoinHandle, Spawner};
+use shamba_env::{Clock, Env, JoinHandle, Spawner};
 
 use crate::sync::{Condvar, Mutex, PoisonError};
 use shamba_env::lock;
@@ -24,12 +25,23 @@ const SLOW_READ_NS: u64 = 20_000;
 /// Maximum number of threads; more parallel reads gain nothing on one device.
 const THREADS_MAX: usize = 16;
 const _: () = assert!(THREADS_MAX > 0, "a pool without threads");
+/// A measurement counts 1/8 in the average of the work that is measured.
+const MEASURED_WEIGHT: u64 = 8;
 
 /// A pool of reading threads.
 pub struct ReadPool {
     spawner: Arc<dyn Spawner>,
+    /// Durations of the work of [`Self::run_if_slow`].
+    measured: Arc<Measured>,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle>>,
+}
+
+/// The average duration of pieces of work.
+struct Measured {
+    clock: Arc<dyn Clock>,
+    /// 0 before the first measurement.
+    average_ns: AtomicU64,
 }
 
 #[derive(Default)]
@@ -57,7 +69,12 @@ struct Batch {
 impl ReadPool {
     /// A pool without threads; they start when needed.
     pub fn new(env: &Env) -> Self {
-        Self { spawner: Arc::clone(&env.spawner), shared: Arc::default(), threads: Mutex::default() }
+        Self {
+            spawner: Arc::clone(&env.spawner),
+            measured: Arc::new(Measured { clock: Arc::clone(&env.clock), average_ns: AtomicU64::new(0) }),
+            shared: Arc::default(),
+            threads: Mutex::default(),
+        }
     }
 
     /// Whether several reads that take `read_ns` each should be made in parallel.
@@ -94,6 +111,30 @@ impl ReadPool {
         assert!(!batch.has_panicked.load(Ordering::Relaxed), "a thread that reads has panicked");
     }
 
+    /// As [`Self::run`] if such pieces of work have been slow. Otherwise the caller does the first
+    /// one, and then the others, in turn unless the first one was slow. Each call measures its
+    /// first piece.
+    pub fn run_if_slow(&self, count: usize, work: impl Fn(usize) + Send + Sync + 'static) {
+        if self.spawner.is_inline() || count == 0 {
+            return (0..count).for_each(work);
+        }
+        let measured = Arc::clone(&self.measured);
+        let work = move |number| match number {
+            0 => measured.measure(|| work(0)),
+            _ => work(number),
+        };
+        let pays = || self.pays(self.measured.average_ns());
+        if count > 1 && pays() {
+            return self.run(count, work);
+        }
+        work(0);
+        if count > 2 && pays() {
+            self.run(count - 1, move |number| work(number + 1));
+        } else {
+            (1..count).for_each(work);
+        }
+    }
+
     /// Starts threads until there are `wanted`, as far as the system allows it.
     fn start_threads(&self, wanted: usize) {
         assert!(wanted <= THREADS_MAX, "{wanted} threads, at most {THREADS_MAX} allowed");
@@ -115,6 +156,24 @@ impl Drop for ReadPool {
         for thread in lock(&self.threads).drain(..) {
             let _ = thread.join(); // A panic came out of `run`.
         }
+    }
+}
+
+impl Measured {
+    fn average_ns(&self) -> u64 {
+        self.average_ns.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` and adds its duration to the average. Concurrent measurements may be lost.
+    fn measure(&self, work: impl FnOnce()) {
+        let begin_ns = self.clock.now_ns();
+        work();
+        let ns = self.clock.now_ns().saturating_sub(begin_ns);
+        let average_ns = match self.average_ns() {
+            0 => ns,
+            before_ns => before_ns.saturating_mul(MEASURED_WEIGHT - 1).saturating_add(ns) / MEASURED_WEIGHT,
+        };
+        self.average_ns.store(average_ns, Ordering::Relaxed);
     }
 }
 
@@ -157,6 +216,42 @@ impl Batch {
             self.all_over.notify_all();
         }
         true
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A clock that moves on by the same time whenever it is read.
+    #[derive(Debug)]
+    pub(crate) struct Ticking {
+        step_ns: u64,
+        now_ns: AtomicU64,
+    }
+
+    impl Ticking {
+        pub(crate) fn new(step_ns: u64) -> Self {
+            Self { step_ns, now_ns: AtomicU64::new(0) }
+        }
+    }
+
+    impl Clock for Ticking {
+        fn now_us(&self) -> u64 {
+            self.now_ns() / 1_000
+        }
+
+        fn now_ns(&self) -> u64 {
+            self.now_ns.fetch_add(self.step_ns, Ordering::Relaxed)
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+
+        fn sleep_us(&self, _: u64) {}
+
+        fn wait_ns(&self, _: u64) {}
     }
 }
 
@@ -216,6 +311,38 @@ mod tests {
     fn it_pays_where_reads_are_slow_and_threads_can_be_had() {
         let pays = |pool: ReadPool| [0, 2_000, 100_000].map(|read_ns| pool.pays(read_ns));
         assert_eq!((pays(threads()), pays(inline())), ([false, false, true], [false; 3]));
+    }
+
+    #[test]
+    fn work_that_was_slow_is_shared_and_other_work_is_not() {
+        let pool_of = |read_ns: u64| {
+            let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+            let clock = Arc::new(testing::Ticking::new(read_ns));
+            ReadPool::new(&Env { spawner: Arc::new(ThreadSpawner::new()), clock, ..env })
+        };
+        let done = |pool: &ReadPool, count: usize| {
+            let times: Arc<Vec<AtomicUsize>> = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect());
+            let seen = Arc::clone(&times);
+            pool.run_if_slow(count, move |number| {
+                seen[number].fetch_add(1, Ordering::Relaxed);
+            });
+            times.iter().all(|times| times.load(Ordering::Relaxed) == 1)
+        };
+        let threads = |pool: &ReadPool| lock(&pool.threads).len();
+        let (quick, slow) = (pool_of(SLOW_READ_NS - 1), pool_of(SLOW_READ_NS));
+        for count in [0, 2, 1] {
+            let slow = pool_of(SLOW_READ_NS);
+            assert!(done(&quick, count) && done(&slow, count));
+            assert_eq!(threads(&slow), 0, "the first piece was measured, and no two others are left");
+        }
+        assert!(done(&slow, 1) && done(&slow, 2) && threads(&slow) > 0, "the work before it was slow");
+        let fresh = pool_of(SLOW_READ_NS);
+        assert!(done(&fresh, 3) && threads(&fresh) > 0, "its first piece was slow");
+        for count in [3, 40] {
+            assert!(done(&quick, count) && done(&slow, count));
+            assert!(done(&inline(), count));
+        }
+        assert_eq!(threads(&quick), 0);
     }
 
     #[test]

@@ -56,22 +56,20 @@ impl Lookup<'_> {
                     write(entry.seq, Some((entry.kind, &entry.value)));
                 }
                 EntryKind::Delete => write(entry.seq, None),
-                // Large values stay where they are; operands make a record once they are folded.
+                // Large values stay where they are. Operands make a record once they are folded,
+                // values in value files once they are read.
                 _ => {}
             },
             _ => {}
         }
     }
 
-    /// Writes the record of the key, for which the entries of the tables make this value at the
-    /// sequence number of the newest operand.
-    pub(super) fn write_folded(&self, seq: SeqNo, value: &[u8], reads: u64) {
+    /// Writes the record of the key, for which the entries of the tables make a put of this
+    /// sequence number, kind and payload: that of the newest operand, or one whose value is in a
+    /// value file.
+    pub(super) fn write_put(&self, (seq, kind): (SeqNo, EntryKind), payload: &[u8], reads: u64) {
         let Some(access) = self.settings.records else { return };
-        access.write(
-            self.view.keyspace,
-            (self.digest, self.key),
-            (seq, Some((EntryKind::Put, value))),
-            reads,
-        );
+        debug_assert!(kind.is_put() && !kind.is_large(), "a record of the kind {kind:?}");
+        access.write(self.view.keyspace, (self.digest, self.key), (seq, Some((kind, payload))), reads);
     }
 }

@@ -2,9 +2,9 @@
 //! parts.
 //!
 //! Tables are estimated from their indexes: what is in memory of them, or what is read of a table
-//! that is closed or to be split. Entries of memtables are counted one by one. Versions of a key
-//! in several places count several times, as they take space several times, and tombstones count
-//! as well.
+//! that is closed or to be split. Entries of memtables are counted one by one. Versions of a key in
+//! several places count several times, as they take space several times, and tombstones count as
+//! well. Values in value files count in proportion to the bytes of the tables that refer to them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ const PIECES_FOR_EACH_PART: u64 = 16;
 /// Bytes and entries of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Estimate {
-    /// Bytes in tables: data, and in proportion filters and indexes.
+    /// Bytes in tables: data, and in proportion filters, indexes, and the values in value files to
+    /// which they refer.
     pub table_bytes: u64,
     /// Bytes of keys and values in memtables.
     pub memtable_bytes: u64,
@@ -39,7 +40,7 @@ impl View {
         let mut estimate = Estimate::default();
         self.for_each_table(range, |table, part| {
             let bytes = live_bytes(table, part);
-            estimate.table_bytes += bytes;
+            estimate.table_bytes += bytes + value_bytes(table, bytes);
             let all_bytes = u128::from(table.live_bytes.max(1));
             let entries = u128::from(live_entries(table)) * u128::from(bytes) / all_bytes;
             estimate.entries += u64::try_from(entries).unwrap_or(u64::MAX);
@@ -69,16 +70,19 @@ impl View {
         self.for_each_table(range, |table, part| {
             let Ok(reader) = table.meta.open() else { return };
             let mut rest = part.clone();
-            for key in reader.split_keys(piece_bytes) {
+            let bytes_below = |rest: &KeyRange, key: &Bytes| {
+                let bytes = level_bytes(table, reader.bytes_between(&rest.lower, Some(key)));
+                bytes + value_bytes(table, bytes)
+            };
+            for key in reader.split_keys(own_part(table, piece_bytes)) {
                 if rest.lower < key && rest.is_above(&key) {
-                    let bytes = reader.bytes_between(&rest.lower, Some(&key));
-                    pieces.push((key.clone(), level_bytes(table, bytes)));
+                    pieces.push((key.clone(), bytes_below(&rest, &key)));
                     rest.lower = key;
                 }
             }
             if let Some(upper) = rest.upper.clone() {
-                let bytes = reader.bytes_between(&rest.lower, Some(&upper));
-                pieces.push((upper, level_bytes(table, bytes)));
+                let bytes = bytes_below(&rest, &upper);
+                pieces.push((upper, bytes));
             }
         });
         let mut gathered = 0;
@@ -129,5 +133,75 @@ impl View {
             }
         }
         Ok(())
+    }
+}
+
+/// Bytes of the values in value files to which `bytes` of the table's bytes in use refer.
+fn value_bytes(table: &TableUse, bytes: u64) -> u64 {
+    let all_bytes = table.live_bytes.max(1);
+    let share = u128::from(table.values.bytes()) * u128::from(bytes.min(all_bytes)) / u128::from(all_bytes);
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// Bytes of the table, at least 1, that take `bytes` together with the values to which they refer.
+fn own_part(table: &TableUse, bytes: u64) -> u64 {
+    let own_bytes = u128::from(table.live_bytes.max(1));
+    let part = u128::from(bytes) * own_bytes / (own_bytes + u128::from(table.values.bytes()));
+    u64::try_from(part).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::iter::testing::Store;
+    use crate::version::KeyRange;
+
+    fn range(lower: usize, upper: usize) -> KeyRange {
+        let key = |number: usize| format!("{number:04}").into();
+        KeyRange { lower: key(lower), upper: Some(key(upper)) }
+    }
+
+    /// 400 keys, whose values are in a value file or not.
+    fn filled(separates_from: Option<usize>) -> std::sync::Arc<Store> {
+        let store = Store::new();
+        *store.separates_from.lock().expect("not poisoned") = separates_from;
+        (0..400).for_each(|number| store.put(&format!("{number:04}"), &"v".repeat(2_000)));
+        store.rotate();
+        store.flush();
+        store
+    }
+
+    #[test]
+    fn values_in_value_files_count_with_the_part_of_the_tables_that_refers_to_them() {
+        let (inline, separated) = (filled(None), filled(Some(100)));
+        for store in [&inline, &separated] {
+            let view = store.newest_view();
+            let bytes = |range| view.estimate(&range).expect("readable").table_bytes;
+            let all_bytes = bytes(KeyRange::everything());
+            assert_eq!(all_bytes, view.version.bytes() + view.version.value_bytes());
+            assert!(all_bytes > 400 * 2_000);
+            // Tables of four keys.
+            for (lower, upper) in [(0, 100), (100, 300), (300, 400), (0, 4)] {
+                let expected = all_bytes * (upper - lower) / 400;
+                let found = bytes(range(lower as usize, upper as usize));
+                let off = found.abs_diff(expected);
+                assert!(off < all_bytes / 100, "{lower}..{upper}: {found}, expected {expected}");
+            }
+            assert_eq!(bytes(range(500, 600)), 0);
+        }
+        let value_bytes = separated.newest_view().version.value_bytes();
+        assert_eq!(value_bytes, 400 * (2_000 + 9));
+    }
+
+    #[test]
+    fn parts_have_equal_bytes_wherever_the_values_are() {
+        for store in [filled(None), filled(Some(100))] {
+            let view = store.newest_view();
+            let points = view.split_points(&KeyRange::everything(), 8).expect("readable");
+            assert_eq!(points.len(), 7);
+            for (number, point) in points.iter().enumerate() {
+                let below = (0..400).filter(|number| format!("{number:04}").as_bytes() < &point[..]).count();
+                assert!(below.abs_diff((number + 1) * 50) <= 8, "{below} keys are below point {number}");
+            }
+        }
     }
 }

@@ -90,8 +90,23 @@ fn random_op(dice: &Dice, number: usize) -> Op {
         0..3 => Op::Delete(dice.key()),
         12.. => Op::Merge(dice.key(), number.to_string().into_bytes()),
         3 => Op::DeleteRange(dice.key(), (!dice.one_in(8)).then(|| dice.key())),
-        _ => Op::Put(dice.key(), format!("value {number}").into_bytes()),
+        _ => Op::Put(dice.key(), random_value(dice, number)),
     }
+}
+
+/// A short value, or one that is long enough for a value file.
+fn random_value(dice: &Dice, number: usize) -> Vec<u8> {
+    let mut value = format!("value {number}").into_bytes();
+    if dice.one_in(2) {
+        value.resize([40, 300, 1_500, 6_000][dice.below(4)], number as u8);
+    }
+    value
+}
+
+/// Lets values be separated from now on, or not.
+fn separate(store: &Store, dice: &Dice) {
+    *store.separates_from.lock().expect("not poisoned") =
+        [None, Some(1), Some(40), Some(1_000)][dice.below(4)];
 }
 
 /// Revokes views that are not the newest, as the installation of a version does.
@@ -100,7 +115,8 @@ fn revoke_stale(store: &Store) -> usize {
     store.registry.revoke_idle(|view| !std::ptr::eq(view, newest))
 }
 
-/// Tables are written with changing prefix extractors, which no scan may show.
+/// Tables are written with changing prefix extractors, and values are in value files or not, which
+/// no scan may show.
 #[test]
 fn scans_are_frozen_whatever_happens_to_the_keyspace() {
     let (mut revoked, mut asked) = (0, Walked::default());
@@ -113,6 +129,7 @@ fn scans_are_frozen_whatever_happens_to_the_keyspace() {
             match dice.below(24) {
                 0..8 => store.write(random_op(&dice, number)),
                 8 => {
+                    separate(&store, &dice);
                     *store.prefix.lock().expect("not poisoned") = random_prefix(&dice);
                     store.rotate();
                 }
@@ -150,10 +167,12 @@ fn scans_are_frozen_whatever_happens_to_the_keyspace() {
         drop(scans);
         asked.filters += store.registry.walked().filters;
         asked.runs_skipped += store.registry.walked().runs_skipped;
+        asked.values = asked.values.plus(store.registry.walked().values);
         assert_eq!(store.snapshots.len(), 0);
     }
     assert!(revoked > 1_000, "only {revoked} views were taken away");
     assert!(asked.filters > 1_000 && asked.runs_skipped > 300, "filters were asked too seldom: {asked:?}");
+    assert!(asked.values.values > 1_000, "too few values were in value files: {asked:?}");
 }
 
 #[test]
@@ -170,6 +189,7 @@ fn forward_and_backward_walks_agree_after_every_flush_and_merge() {
                 1..4 => store.rotate(),
                 4..7 => store.flush(),
                 7 => store.merge(),
+                8 => separate(&store, &dice),
                 _ => {}
             }
         }

@@ -31,7 +31,7 @@ fn random_op(dice: &Dice, number: usize) -> Op {
 /// Begins a batch that needs up to `most` entries, and may take some more.
 fn begin(out: &mut Batch, dice: &Dice, most: usize) {
     let wanted = 1 + dice.below(most);
-    out.begin(wanted, wanted + dice.below(12));
+    out.begin(wanted, wanted + dice.below(12), 0);
 }
 
 /// Entries found from a position on in one direction.

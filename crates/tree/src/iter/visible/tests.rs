@@ -124,11 +124,11 @@ impl Bench {
         let mut out = Batch::default();
         let mut iter = self.iter(seq);
         let mut forward = Vec::new();
-        out.begin(wanted, wanted);
+        out.begin(wanted, wanted, 0);
         let mut found = iter.seek_to_first(&mut out).expect("readable");
         while found {
             forward.extend(keys(&out));
-            out.begin(wanted, wanted);
+            out.begin(wanted, wanted, 0);
             found = iter.next(&mut out).expect("readable");
         }
         let forward_moves = self.moves();
@@ -137,7 +137,7 @@ impl Bench {
         let mut found = iter.seek_to_last(&mut out).expect("readable");
         while found {
             backward.extend(keys(&out));
-            out.begin(wanted, wanted);
+            out.begin(wanted, wanted, 0);
             found = iter.prev(&mut out).expect("readable");
         }
         backward.reverse();
@@ -164,7 +164,7 @@ fn entries_that_nobody_can_read_are_refused_by_name_unless_hidden() {
         bench.add(0, b"k", 2, kind);
         let mut out = Batch::default();
         for backward in [false, true] {
-            out.begin(1, 1);
+            out.begin(1, 1, 0);
             let mut iter = bench.iter(SeqNo::MAX);
             let error = match backward {
                 false => iter.seek(b"b", &mut out),
@@ -273,10 +273,10 @@ fn many_versions_of_a_key_cost_a_seek_not_a_walk() {
         assert!(forward < 150 && backward < 150, "at {seq}: {forward} and {backward} moves");
     }
     let mut out = Batch::default();
-    out.begin(1, 1);
+    out.begin(1, 1, 0);
     assert!(bench.iter(SeqNo(10_000)).seek_for_prev(b"k", &mut out).expect("readable"));
     assert_eq!(out.value(0), Some(&b"10000"[..]));
-    out.begin(1, 1);
+    out.begin(1, 1, 0);
     assert!(bench.iter(SeqNo(10_000)).seek(b"k", &mut out).expect("readable"));
     assert_eq!(out.value(0), Some(&b"10000"[..]));
 }
@@ -292,11 +292,11 @@ fn a_pass_that_has_what_it_wants_ends_at_a_tombstone() {
     bench.add(0, key(5_000).as_bytes(), 6_000, EntryKind::Put);
     let mut iter = bench.iter(SeqNo::MAX);
     let mut out = Batch::default();
-    out.begin(1, 4);
+    out.begin(1, 4, 0);
     assert!(iter.seek(b"", &mut out).expect("readable"));
     assert_eq!(keys(&out), [key(0)]);
     assert!(bench.moves() < 50, "{} moves", bench.moves());
-    out.begin(1, 4);
+    out.begin(1, 4, 0);
     assert!(iter.next(&mut out).expect("readable"));
     assert_eq!(keys(&out), [key(5_000)]);
 }

@@ -1,10 +1,13 @@
-//! Tests of value files: long values that are stored outside the tables.
+//! Tests of value files: long values that are stored outside the tables. Their space is in [`space`].
+
+mod space;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shamba::env::{Env, MemFs, Vfs};
+use shamba::merge::Append;
 use shamba::{
     Compression, Db, ErrorKind, Keyspace, KeyspaceOptions, MergePolicy, ValueThreshold, WriteOptions,
 };
@@ -380,110 +383,65 @@ fn contents_are_those_of_a_map() {
     }
 }
 
-/// Bytes of a value of 1,000 bytes in a value file: one chunk.
-const STORED_BYTES: u64 = 1_009;
-
-/// Bytes of all tables and value files of the default keyspace.
-fn space_bytes(db: &Db) -> (u64, u64) {
-    let stats = db.stats();
-    (stats.levels.iter().map(|level| level.bytes).sum(), stats.value_bytes)
+#[test]
+fn keys_read_no_value_and_a_scan_reads_neighbours_together() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    for number in 0..2_000u64 {
+        db.put(number.to_be_bytes(), value(number, 500)).expect("put");
+    }
+    db.flush().expect("flushed");
+    db.compact().expect("compacted");
+    let reads = || (db.stats().range_values, db.stats().range_value_reads);
+    let before = reads();
+    assert_eq!(db.keys(..).count(), 2_000);
+    assert!(db.contains_key(7u64.to_be_bytes()).expect("read"));
+    assert_eq!(reads(), before, "keys have read values");
+    assert_eq!(db.iter().count(), 2_000);
+    let (values, joined) = (reads().0 - before.0, reads().1 - before.1);
+    assert!(values == 2_000 && joined < 200, "{values} values took {joined} reads");
+    // One value for a cursor that seeks.
+    let before = reads();
+    let mut cursor = db.cursor();
+    cursor.seek(1_000u64.to_be_bytes()).expect("sought");
+    assert_eq!(cursor.entry().expect("an entry").1, value(1_000, 500));
+    drop(cursor);
+    assert_eq!(reads().0 - before.0, 1);
 }
 
 #[test]
-fn the_space_of_overwritten_values_stays_within_the_bound() {
-    for (space, skew) in [(1.25, false), (1.25, true), (1.1, false), (2.0, false)] {
-        let mut rng = fastrand::Rng::with_seed(9);
-        let fs = MemFs::new();
-        let builder = builder(&fs).experimental(|e| e.value_space(space));
-        let db = builder.open().expect("opens");
-        let keys = 4_000u64;
-        let default = db.keyspace("default").expect("there");
-        fill(&default, keys, 1_000);
-        db.flush().expect("flushed");
-        let mut highest: f64 = 0.0;
-        for round in 0..300 {
-            for _ in 0..60 {
-                let number = match skew {
-                    // Half of the writes go to a sixteenth of the keys.
-                    true if rng.bool() => rng.u64(..keys / 16),
-                    _ => rng.u64(..keys),
-                };
-                let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-                default.put(key, value(number, 1_000)).expect("put");
+fn operands_of_merge_operators_meet_bases_in_value_files() {
+    let fs = MemFs::new();
+    let appending = || KeyspaceOptions::new().merge_operator(Append::separated_by(","));
+    let db = builder(&fs).keyspace("default", appending()).open().expect("opens");
+    let mut model = BTreeMap::new();
+    let mut rng = fastrand::Rng::with_seed(3);
+    for step in 0..3_000u32 {
+        let key = rng.u8(..40);
+        match rng.u8(..40) {
+            0 => db.flush().expect("flushed"),
+            1 => db.compact().expect("compacted"),
+            2..=6 => {
+                let base = value(step.into(), rng.usize(..400));
+                db.put([key], &base).expect("put");
+                model.insert(key, base);
             }
-            db.wait_idle().expect("idle");
-            let (tables, values) = space_bytes(&db);
-            let live = (tables + keys * STORED_BYTES) as f64;
-            // What is in a write buffer is in no file yet, and its older versions are.
-            let flush = (64 << 10) as f64;
-            let ratio = (tables + values) as f64 / live;
-            assert!(
-                (tables + values) as f64 <= space * live + 2.0 * flush,
-                "round {round}: {ratio:.3} times the live data, at most {space} is allowed"
-            );
-            highest = highest.max(ratio);
+            _ => {
+                db.merge([key], step.to_le_bytes()).expect("merged");
+                let folded = model.entry(key).and_modify(|value: &mut Vec<u8>| value.push(b','));
+                folded.or_default().extend(step.to_le_bytes());
+            }
         }
-        // The bound is used: values are not moved more often than needed.
-        assert!(highest > 1.0 + (space - 1.0) * 0.6, "at most {highest:.3} times the live data");
-        check_filled(&default, keys, 1_000);
-        db.check_invariants().expect("the trees are sound");
-        let written = db.stats().bytes_values_written as f64;
-        let put = (keys + 300 * 60) as f64 * STORED_BYTES as f64;
-        println!("space {space}, skew {skew}: {:.2} times each value, at most {highest:.3}", written / put);
+        let found = db.get([key]).expect("get");
+        assert_eq!(found.as_deref(), model.get(&key).map(|value| &value[..]), "step {step}, key {key}");
     }
-}
-
-#[test]
-fn deletes_free_the_space_of_values() {
-    let fs = MemFs::new();
-    let db = open(&fs);
-    let default = db.keyspace("default").expect("there");
-    fill(&default, 4_000, 1_000);
-    db.flush().expect("flushed");
-    db.wait_idle().expect("idle");
-    let (_, before) = space_bytes(&db);
-    // Every second key, one by one; then half of the others at once.
-    for number in (0..4_000u64).step_by(2) {
-        default.delete(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()).expect("deleted");
-    }
-    db.flush().expect("flushed");
-    db.wait_idle().expect("idle");
-    let (tables, values) = space_bytes(&db);
-    let live = (tables + 2_000 * STORED_BYTES) as f64;
-    assert!(
-        values < before && (tables + values) as f64 <= 1.25 * live + (64 << 10) as f64,
-        "{values} of {before} bytes"
-    );
-    default.delete_range(..(u64::MAX / 2).to_be_bytes()).expect("deleted");
-    db.flush().expect("flushed");
-    db.wait_idle().expect("idle");
-    let left = default.keys(..).count() as u64;
-    let (tables, values) = space_bytes(&db);
-    let live = (tables + left * STORED_BYTES) as f64;
-    assert!(
-        (tables + values) as f64 <= 1.25 * live + (64 << 10) as f64,
-        "{values} bytes, {left} values are left"
-    );
-}
-
-#[test]
-fn compact_frees_all_dead_values_and_brings_values_back_into_tables() {
-    let fs = MemFs::new();
-    let db = open(&fs);
-    let default = db.keyspace("default").expect("there");
-    for _ in 0..2 {
-        fill(&default, 1_000, 1_000);
-        db.flush().expect("flushed");
-    }
-    default.compact().expect("compacted");
-    let stats = db.stats();
-    assert_eq!(stats.value_bytes_live, 1_000 * STORED_BYTES);
-    assert!(stats.value_bytes <= 1_000 * STORED_BYTES * 8 / 7, "{} bytes", stats.value_bytes);
-    let off = KeyspaceOptions::new().value_threshold(ValueThreshold::Off);
-    db.keyspace_with("default", off).expect("given");
-    default.compact().expect("compacted");
-    assert_eq!(db.stats().value_files, 0);
-    assert!(value_files(&fs, "/db").is_empty());
-    assert!(table_bytes(&default) > 1_000_000);
-    check_filled(&default, 1_000, 1_000);
+    let all: BTreeMap<u8, Vec<u8>> = db
+        .iter()
+        .map(|entry| entry.expect("an entry"))
+        .map(|(key, value)| (key[0], value.to_vec()))
+        .collect();
+    assert_eq!(all, model);
+    db.compact().expect("compacted");
+    assert!(db.stats().value_files > 0);
+    assert!(db.verify().expect("checked").is_clean());
 }

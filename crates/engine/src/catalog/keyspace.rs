@@ -11,6 +11,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use shamba_key::{KeyspaceId, Operand, Prefix};
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::compaction::filter::Filtering;
+use shamba_tree::compaction::policy::ValueRules;
 use shamba_tree::merging::Merging;
 use shamba_tree::sampling::TreeStatistics;
 use shamba_tree::version::Version;
@@ -20,9 +21,18 @@ use crate::catalog::published::Published;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::fifo::FifoState;
 use crate::options::overrides::Overrides;
+use crate::options::settings::Settings;
 
 /// The time to live of what never expires.
 const FOR_EVER: u64 = u64::MAX;
+
+/// State of the collection of value files.
+#[derive(Default)]
+struct CollectionState {
+    is_stopped: AtomicBool,
+    /// Value files after the last collection.
+    files_left: AtomicU64,
+}
 
 /// One keyspace: its name and the view that its readers load.
 pub(crate) struct KeyspaceCore {
@@ -38,6 +48,7 @@ pub(crate) struct KeyspaceCore {
     closed: Arc<AtomicBool>,
     filtering: ArcSwapOption<Filtering>,
     fifo: ArcSwapOption<FifoState>,
+    collection: CollectionState,
     /// Statistics of sampled lookups and seeks in this keyspace.
     pub statistics: TreeStatistics,
 }
@@ -64,6 +75,7 @@ impl KeyspaceCore {
             closed,
             filtering: ArcSwapOption::empty(),
             fifo: ArcSwapOption::empty(),
+            collection: CollectionState::default(),
             statistics: TreeStatistics::default(),
         }
     }
@@ -180,6 +192,30 @@ impl KeyspaceCore {
     /// edit that records them.
     pub fn set_fifo(&self, fifo: Option<Arc<FifoState>>) {
         self.fifo.store(fifo);
+    }
+
+    /// The rules by which its value files are collected; `None` if it has none, or collects none.
+    pub fn value_rules(&self, settings: &Settings) -> Option<ValueRules> {
+        if self.collection.is_stopped.load(Ordering::Relaxed) || self.fifo.load().is_some() {
+            return None;
+        }
+        let rules = self.overrides().value_rules(settings, &self.load().version)?;
+        // A collection that could not make fewer files is not repeated before there are many more.
+        let files_left = self.collection.files_left.load(Ordering::Relaxed);
+        let files_max = rules.files_max.max(files_left.saturating_add(files_left / 2));
+        Some(ValueRules { files_max, ..rules })
+    }
+
+    /// Notes that a collection of value files has ended.
+    pub fn note_collected(&self) {
+        let files = self.load().version.value_totals().files().len() as u64;
+        self.collection.files_left.store(files, Ordering::Relaxed);
+    }
+
+    /// Collects no value files any more, until the next open: one of them cannot be read, and would
+    /// be tried again and again. Returns whether it did until now.
+    pub fn stop_collection(&self) -> bool {
+        !self.collection.is_stopped.swap(true, Ordering::Relaxed)
     }
 
     /// Whether compactions keep level 0 small, and the tree in its shape.

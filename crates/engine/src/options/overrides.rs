@@ -157,6 +157,7 @@ impl Overrides {
             space: self.value_space.unwrap_or(settings.value_space),
             files_max: ValueRules::files_max(settings.budget_bytes(), version.tables().count() as u64),
             file_bytes: self.value_file_bytes(settings),
+            has_one_last_run: true,
             is_off: self.value_bytes_min(settings).is_none(),
         })
     }

@@ -45,6 +45,9 @@ const SLICE_TABLES: u64 = 4;
 /// Tables and value files that were written for an install.
 type NewFiles = (Vec<Arc<TableMeta>>, Vec<Arc<ValueFileMeta>>);
 
+/// A slice of a job that joins small value files may have the input of this many others.
+const JOINING_SLICES: u64 = 8;
+
 /// Outcome of an install that has not failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Installed {
@@ -122,8 +125,8 @@ impl Compactor {
     }
 
     /// Input bytes of a slice of a job that writes values again. With its values, a slice is about
-    /// as large as one without. But each slice ends its value file, so there are at most as many
-    /// slices as full value files.
+    /// as large as one without. But each slice ends its value file: where many small files become
+    /// few, there are at most as many slices as full value files, within limits.
     fn slice_with_values(&self, job: &Job, slice_bytes: u64, input_bytes: u64) -> u64 {
         let totals = job.version.value_totals();
         let moved_bytes = totals.bytes_in(job.collected.iter());
@@ -133,8 +136,11 @@ impl Compactor {
         let rules = job.keyspace.overrides().value_rules(&self.settings, &job.version);
         let full_bytes = rules.map_or(1, |rules| rules.full_bytes(totals.stored_bytes()));
         let share = input_bytes as f64 / (input_bytes as f64 + moved_bytes as f64);
-        let least = input_bytes / (moved_bytes / full_bytes.max(1)).max(1);
-        ((slice_bytes as f64 * share) as u64).max(least).max(1)
+        let full_files = (moved_bytes / full_bytes.max(1)).max(1);
+        let joins = job.collected.len() as u64 > full_files.saturating_mul(2);
+        let least = (input_bytes / full_files).min(slice_bytes.saturating_mul(JOINING_SLICES));
+        let wanted = (slice_bytes as f64 * share) as u64;
+        if joins { wanted.max(least).max(1) } else { wanted.max(1) }
     }
 
     /// Installs the tables of a slice. All slices before it are installed.

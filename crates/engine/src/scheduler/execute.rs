@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use shamba_table::parse_value_file_name;
 use shamba_tree::compaction::policy::Reason;
 
 use super::Scheduler;
@@ -15,7 +16,8 @@ use super::compact::Installed;
 use super::job::{BuiltSlice, Job, Running, Stop, Tally};
 use super::next::Step;
 use super::state::BackgroundState;
-use crate::error::{Error, ErrorKind, Result};
+use crate::catalog::KeyspaceCore;
+use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::memory::Reservation;
 use crate::metrics::WorkCounters;
@@ -293,6 +295,9 @@ impl Scheduler {
         let is_move = job.prepared.get().is_none();
         let (outcome, left) = running.end();
         self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
+        if let Err(error) = &outcome {
+            self.stop_collection_for(&keyspace, error);
+        }
         {
             let mut state = self.background.state.lock();
             match &outcome {
@@ -326,6 +331,9 @@ impl Scheduler {
             }
         }
         let is_redesigned = matches!(&outcome, Ok(Some(Stop::Redesigned)));
+        if reason == Reason::Values {
+            keyspace.note_collected();
+        }
         if !is_move && (is_done || is_redesigned) {
             self.statistics.save(false);
             WorkCounters::add(&self.telemetry.work().compactions, u64::from(is_done));
@@ -343,6 +351,18 @@ impl Scheduler {
         self.background.progress.notify_all();
         self.background.wake();
         outcome.map(|_| ()).inspect_err(|error| self.telemetry.background_error("merge", error))
+    }
+
+    /// Ends the collection of value files in a keyspace in which one is damaged. Its other
+    /// compactions need not read the file.
+    fn stop_collection_for(&self, keyspace: &KeyspaceCore, error: &Error) {
+        let name = |damage: &Damage| parse_value_file_name(damage.file.file_name()?.to_str()?);
+        if error.damage().and_then(name).is_some() && keyspace.stop_collection() {
+            let (keyspace, error) = (&keyspace.name, error.chain());
+            self.telemetry.warn(format!(
+                "value files of keyspace {keyspace:?} are not collected any more, until the next open: {error}"
+            ));
+        }
     }
 
     /// Stops the running jobs for which `is_meant` holds. Those that no thread works on end at

@@ -23,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
+use crate::table_files::separated::InputValues;
 use shamba_model::Design;
 use shamba_table::ValueFileId;
 use shamba_tree::allocation::JobBits;
@@ -67,6 +68,8 @@ pub(super) struct Job {
     pub design: Design,
     /// Value files whose values the job writes again, so that the files can be deleted.
     pub collected: Arc<BTreeSet<ValueFileId>>,
+    /// All value files of the tree; known from the first slice on.
+    pub input_values: OnceLock<InputValues>,
     /// Memory for building a slice.
     pub slice_memory_bytes: u64,
     /// Time of the claim.
@@ -103,6 +106,7 @@ impl Job {
             output,
             design,
             collected: Arc::new(collected),
+            input_values: OnceLock::new(),
             slice_memory_bytes,
             begin_us,
             failures_before,

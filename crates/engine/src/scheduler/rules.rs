@@ -1,7 +1,7 @@
 //! The rules of the compaction policy, from the settings and the design in force.
 
 use shamba_model::Design;
-use shamba_tree::compaction::policy::Rules;
+use shamba_tree::compaction::policy::{Rules, ValueRules};
 
 use crate::catalog::KeyspaceCore;
 use crate::options::settings::Settings;
@@ -24,14 +24,15 @@ pub(super) fn rules(settings: &Settings, is_draining: bool) -> Rules {
 /// The rules of the shape of a keyspace's tree in a database with these rules.
 pub(super) fn rules_in(settings: &Settings, keyspace: &KeyspaceCore, rules: &Rules) -> Rules {
     let overrides = keyspace.overrides();
-    let is_fifo = keyspace.fifo().is_some();
     // Otherwise all tables of a keyspace with small ones would be rewritten for ever.
     let table_bytes = overrides.table_bytes(settings);
+    let design = overrides.design(rules.design);
+    let values = keyspace.value_rules(settings);
     Rules {
-        design: overrides.design(rules.design),
+        design,
         long_bytes: long_bytes(table_bytes),
         small_bytes: small_bytes(table_bytes),
-        values: overrides.value_rules(settings, &keyspace.load().version).filter(|_| !is_fifo),
+        values: values.map(|values| ValueRules { has_one_last_run: design.last_runs == 1, ..values }),
         ..*rules
     }
 }

@@ -131,8 +131,9 @@ impl Compactor {
         let options = OutputOptions { oldest_tombstone_ms, ..options };
         let output =
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
-        let input_values = InputValues::of(version, Arc::clone(&plan.collected));
-        let mut output = output.reading(input_values).within(reservation, read_ahead_bytes);
+        let input_values =
+            plan.input_values.get_or_init(|| InputValues::of(version, Arc::clone(&plan.collected)));
+        let mut output = output.reading(input_values.clone()).within(reservation, read_ahead_bytes);
         let input_entries = input_entries as u64;
         let merging = plan.keyspace.merging();
         let mut folding = Folding::new(retention, merging.as_deref()).with_filter(filter);

@@ -38,7 +38,7 @@ pub(crate) struct ValueOptions {
 /// The value files that the inputs of a job refer to.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct InputValues {
-    known: BTreeMap<ValueFileId, Arc<ValueFileMeta>>,
+    known: Arc<BTreeMap<ValueFileId, Arc<ValueFileMeta>>>,
     /// Files whose values are written again.
     collected: Arc<BTreeSet<ValueFileId>>,
 }
@@ -47,7 +47,8 @@ impl InputValues {
     /// Those of a tree, of which `collected` are written again.
     pub fn of(version: &Version, collected: Arc<BTreeSet<ValueFileId>>) -> Self {
         let files = version.value_totals().files();
-        Self { known: files.map(|total| (total.file.id, Arc::clone(&total.file))).collect(), collected }
+        let known = files.map(|total| (total.file.id, Arc::clone(&total.file))).collect();
+        Self { known: Arc::new(known), collected }
     }
 
     /// Whether values of the file are written again.

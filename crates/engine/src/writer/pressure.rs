@@ -27,7 +27,6 @@ use crate::lifecycle::Lifecycle;
 use crate::metrics::WorkCounters;
 use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
-use shamba_tree::compaction::schedule::garbage_sixteenths;
 
 /// Work that has not been done yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,15 +35,7 @@ pub(crate) struct Backlog {
     pub immutables: u32,
     /// Level-0 runs of the keyspace that has most of them, of those that compactions may run in.
     pub l0_runs: u32,
-    /// Obsolete bytes in value files of the keyspace that has most of them, in sixteenths of what
-    /// it allows.
-    pub garbage: u32,
 }
-
-/// Writes are slowed down from this much garbage on: one and a half times of what is allowed.
-const GARBAGE_SLOWDOWN: u32 = 24;
-/// Writes stop at this much: four times of what is allowed.
-const GARBAGE_STOP: u32 = 64;
 
 /// Limits of the backlog.
 #[derive(Clone, Copy, Debug)]
@@ -54,16 +45,13 @@ pub(crate) struct Limits {
     pub last_memtable_ns_per_byte: u32,
     pub l0_slowdown_runs: u32,
     pub l0_stop_runs: u32,
-    pub garbage_slowdown: u32,
-    pub garbage_stop: u32,
 }
 
 /// The reason that a writer gets which waits for `work`.
-fn reason(work: Work, backlog: Backlog, limits: Limits) -> &'static str {
+fn reason(work: Work) -> &'static str {
     match work {
         Work::Flush => "flushes of sealed memtables are behind",
-        Work::Merge if backlog.l0_runs >= limits.l0_stop_runs => "level 0 is full",
-        Work::Merge => "obsolete values take too much space",
+        Work::Merge => "level 0 is full",
     }
 }
 
@@ -104,14 +92,13 @@ pub(crate) fn pressure(backlog: Backlog, limits: Limits) -> Pressure {
     if backlog.immutables >= limits.immutables {
         return Pressure::Stop(Work::Flush);
     }
-    if backlog.l0_runs >= limits.l0_stop_runs || backlog.garbage >= limits.garbage_stop {
+    if backlog.l0_runs >= limits.l0_stop_runs {
         return Pressure::Stop(Work::Merge);
     }
     let is_last = backlog.immutables > 1 && backlog.immutables + 1 == limits.immutables;
     let flushes = if is_last { limits.last_memtable_ns_per_byte } else { 0 };
     let merges = delay((backlog.l0_runs, limits.l0_slowdown_runs, limits.l0_stop_runs), NS_PER_BYTE);
-    let collections = delay((backlog.garbage, limits.garbage_slowdown, limits.garbage_stop), NS_PER_BYTE);
-    match merges.max(collections).max(u16::try_from(flushes).unwrap_or(u16::MAX)) {
+    match merges.max(u16::try_from(flushes).unwrap_or(u16::MAX)) {
         0 => Pressure::None,
         ns_per_byte => Pressure::Slow { ns_per_byte },
     }
@@ -184,14 +171,8 @@ impl BackPressure {
         let keyspaces = self.catalog.keyspaces();
         // A keyspace that is not compacted into levels would slow writers down for ever.
         let compacted = keyspaces.values().filter(|keyspace| keyspace.has_levels());
-        let (mut l0_runs, mut garbage) = (0, 0);
-        for keyspace in compacted {
-            let version = &keyspace.load().version;
-            l0_runs = l0_runs.max(version.level(0).len());
-            let rules = keyspace.overrides().value_rules(&self.settings, version);
-            garbage = garbage.max(rules.map_or(0, |rules| garbage_sixteenths(version, &rules)));
-        }
-        Backlog { immutables: self.sealed.len() as u32, l0_runs: l0_runs as u32, garbage }
+        let runs = compacted.map(|keyspace| keyspace.load().version.level(0).len()).max();
+        Backlog { immutables: self.sealed.len() as u32, l0_runs: runs.unwrap_or(0) as u32 }
     }
 
     fn limits(&self) -> Limits {
@@ -205,8 +186,6 @@ impl BackPressure {
             // choice.
             l0_slowdown_runs: if merges { l0.soft_runs } else { u32::MAX },
             l0_stop_runs: if merges { l0.hard_runs } else { u32::MAX },
-            garbage_slowdown: if merges { GARBAGE_SLOWDOWN } else { u32::MAX },
-            garbage_stop: if merges { GARBAGE_STOP } else { u32::MAX },
         }
     }
 
@@ -227,23 +206,22 @@ impl BackPressure {
             return Ok(());
         }
         let changes = self.room.changes();
-        let (backlog, limits) = (self.backlog(), self.limits());
-        match pressure(backlog, limits) {
+        match pressure(self.backlog(), self.limits()) {
             Pressure::None => self.room.set_ns_per_byte(changes, 0),
             Pressure::Slow { ns_per_byte } => {
                 self.room.set_ns_per_byte(changes, ns_per_byte);
                 self.slow_down(u64::from(ns_per_byte), bytes, deadline_ms);
             }
-            Pressure::Stop(work) => return self.stall(work, reason(work, backlog, limits), deadline_ms),
+            Pressure::Stop(work) => return self.stall(work, deadline_ms),
         }
         Ok(())
     }
 
     /// Waits at a hard limit, which `work` lowers.
-    fn stall(&self, work: Work, reason: &str, deadline_ms: Option<u64>) -> Result<()> {
+    fn stall(&self, work: Work, deadline_ms: Option<u64>) -> Result<()> {
         let background = self.background.get().ok_or_else(Error::closed)?;
         WorkCounters::add(&self.telemetry.work().stalls, 1);
-        self.telemetry.emit(Event::StallBegin { reason: reason.into() });
+        self.telemetry.emit(Event::StallBegin { reason: reason(work).into() });
         let trouble = background.failures(work);
         if trouble.failures >= WAITER_FAILURES_MAX && !trouble.error.as_ref().is_some_and(is_full) {
             // The work is tried again at once: the writer gets the result of that try, without the
@@ -281,13 +259,12 @@ impl BackPressure {
     /// Whether the write can go on: `None` if so, otherwise the time until it must look again.
     fn look(&self, waiter: &Waiter, failures: &dyn Fn(Work) -> Failures) -> Result<Option<Duration>> {
         self.lifecycle.check_writable()?;
-        let (backlog, limits) = (self.backlog(), self.limits());
-        let Pressure::Stop(work) = pressure(backlog, limits) else { return Ok(None) };
+        let Pressure::Stop(work) = pressure(self.backlog(), self.limits()) else { return Ok(None) };
         let failures_before = match work {
             Work::Flush => waiter.failures_before.0,
             Work::Merge => waiter.failures_before.1,
         };
-        let (reason, trouble) = (reason(work, backlog, limits), failures(work));
+        let (reason, trouble) = (reason(work), failures(work));
         let gives_up = self.is_inline || trouble.should_give_up(failures_before, WAITER_FAILURES_MAX);
         let now_us = self.clock.now_us();
         let over = waiter.deadline_us.is_some_and(|deadline_us| now_us >= deadline_us);
@@ -338,18 +315,12 @@ impl BackPressure {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        immutables: 2,
-        last_memtable_ns_per_byte: 40,
-        l0_slowdown_runs: 4,
-        l0_stop_runs: 8,
-        garbage_slowdown: 24,
-        garbage_stop: 64,
-    };
+    const LIMITS: Limits =
+        Limits { immutables: 2, last_memtable_ns_per_byte: 40, l0_slowdown_runs: 4, l0_stop_runs: 8 };
 
     #[test]
     fn pressure_rises_from_nothing_over_a_price_to_a_stop() {
-        let at = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs, garbage: 0 }, LIMITS);
+        let at = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs }, LIMITS);
         assert_eq!(at(0, 4), Pressure::None);
         let mut last = 0;
         for runs in 5..8 {
@@ -360,19 +331,14 @@ mod tests {
         assert_eq!(at(0, 8), Pressure::Stop(Work::Merge));
         assert_eq!(at(2, 0), Pressure::Stop(Work::Flush));
         let three = Limits { immutables: 3, ..LIMITS };
-        let at_three = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs, garbage: 0 }, three);
+        let at_three = |immutables, l0_runs| pressure(Backlog { immutables, l0_runs }, three);
         assert_eq!(at_three(1, 4), Pressure::None, "one is being flushed");
         assert_eq!(at_three(2, 0), Pressure::Slow { ns_per_byte: 40 });
         assert_eq!(at_three(2, 5), at_three(2, 0), "the larger delay");
         assert_eq!(at_three(3, 0), Pressure::Stop(Work::Flush));
         let wide = Limits { l0_slowdown_runs: 1, l0_stop_runs: u32::MAX, ..LIMITS };
-        let at = |l0_runs| pressure(Backlog { l0_runs, ..Backlog::default() }, wide);
+        let at = |l0_runs| pressure(Backlog { immutables: 0, l0_runs }, wide);
         assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
         assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
-        let at = |garbage| pressure(Backlog { garbage, ..Backlog::default() }, LIMITS);
-        assert_eq!((at(24), at(64)), (Pressure::None, Pressure::Stop(Work::Merge)));
-        assert!(matches!(at(63), Pressure::Slow { ns_per_byte } if ns_per_byte > 100));
-        let full = |l0_runs| reason(Work::Merge, Backlog { l0_runs, garbage: 64, immutables: 0 }, LIMITS);
-        assert!(full(8).contains("level 0") && full(7).contains("obsolete values"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shamba::env::MemFs;
+use shamba::env::{MemFs, Vfs};
 use shamba::{Db, Fifo, KeyspaceOptions, ValueThreshold};
 
 use super::{THRESHOLD, builder, check_filled, fill, open, table_bytes, value, value_files};
@@ -198,4 +198,53 @@ fn readers_keep_the_files_that_they_read() {
     let stats = db.stats();
     assert!(stats.value_bytes <= stats.value_bytes_live * 5 / 4 + (256 << 10), "{stats:?}");
     db.close().expect("closed");
+}
+
+#[test]
+fn a_damaged_value_stops_the_collection_and_nothing_else() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let default = db.keyspace("default").expect("there");
+    fill(&default, 1_000, 1_000);
+    db.flush().expect("flushed");
+    default.compact().expect("compacted");
+    drop(default);
+    db.close().expect("closed");
+    // One value of each file: whichever is collected first, one of its values cannot be read.
+    for name in value_files(&fs, "/db") {
+        let path = format!("/db/{name}");
+        let mut bytes = shamba::env::read_file(&fs, path.as_ref()).expect("read");
+        bytes[600] ^= 1;
+        fs.unlink(path.as_ref()).expect("removed");
+        shamba::env::write_file_synced(&fs, path.as_ref(), &bytes).expect("written");
+    }
+    let db = open(&fs);
+    let mut failures = 0;
+    for round in 0..20u64 {
+        for number in (round..1_000).step_by(2) {
+            let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            // The first value of each file stays: it is the damaged one.
+            if db.get(key).is_ok() && db.put(key, value(number, 1_000)).is_err() {
+                failures += 1;
+            }
+        }
+        failures += u32::from(db.wait_idle().is_err());
+    }
+    assert!(failures <= 2, "{failures} calls failed for a damaged value");
+    db.wait_idle().expect("idle");
+    let report = db.verify().expect("checked");
+    assert!(!report.is_clean());
+    let warned = report.warnings.iter().any(|warning| warning.contains("not collected any more"));
+    assert!(warned, "{:?}", report.warnings);
+    let (mut read, mut damaged) = (0, 0);
+    for number in 0..1_000u64 {
+        match db.get(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()) {
+            Ok(found) => {
+                assert_eq!(found.expect("there"), value(number, 1_000)[..]);
+                read += 1;
+            }
+            Err(_) => damaged += 1,
+        }
+    }
+    assert!(damaged > 0 && read > 900, "{read} read, {damaged} damaged");
 }

@@ -101,6 +101,8 @@ impl Projection {
             open.deletes =
                 open.deletes.saturating_add(input.meta.deletes.saturating_add(input.meta.range_deletes));
             open.values.extend_from_slice(input.values.files());
+            // Files of which no value is in use are named, too: they live as long as the table.
+            open.named.extend_from_slice(input.meta.values.get().files());
         }
         outputs.extend(open.map(|open| self.table(open)));
         debug_assert!(
@@ -111,8 +113,9 @@ impl Projection {
         outputs
     }
 
-    fn table(&mut self, Open { range, bytes, entries, deletes, values }: Open) -> TableUse {
-        TableUse::whole(Arc::new(TableMeta {
+    fn table(&mut self, Open { range, bytes, entries, deletes, values, named }: Open) -> TableUse {
+        let values = ValueUses::sum(values);
+        let table = TableUse::whole(Arc::new(TableMeta {
             id: TableId(self.next_id()),
             birth: BirthId(0),
             file_bytes: bytes,
@@ -127,9 +130,10 @@ impl Projection {
             reader: Default::default(),
             oldest_tombstone: Default::default(),
             expiring: Default::default(),
-            values: ValueUses::sum(values).into(),
+            values: ValueUses::sum(named).into(),
             statistics: Default::default(),
-        }))
+        }));
+        TableUse { values, ..table }
     }
 
     fn next_id(&mut self) -> u64 {
@@ -145,12 +149,20 @@ struct Open {
     entries: u64,
     deletes: u64,
     values: Vec<ValueUse>,
+    named: Vec<ValueUse>,
 }
 
 impl Open {
     /// An empty table over the range of an input.
     fn of(table: &TableUse) -> Self {
-        Self { range: table.range.clone(), bytes: 0, entries: 0, deletes: 0, values: Vec::new() }
+        Self {
+            range: table.range.clone(),
+            bytes: 0,
+            entries: 0,
+            deletes: 0,
+            values: Vec::new(),
+            named: Vec::new(),
+        }
     }
 
     /// The same table with its range cut off at `end`.
@@ -194,7 +206,7 @@ mod tests {
         assert_eq!(projection.version.value_bytes(), tree.value_bytes());
         assert_eq!(
             projection.version.to_string(),
-            "L1: r1@1[000007:a..m 60 val=31:7:450 val=32:1:90, 000008:m..z 29 val=31:1:10]\n\
+            "L1: r1@1[000007:a..m 60 val=31:7:450 val=32:1:90, 000008:m..z 29 val=31:1:10 of 2:20]\n\
              V: 000031 1128 n=10, 000032 228 n=1\n"
         );
     }

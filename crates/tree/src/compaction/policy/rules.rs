@@ -43,6 +43,9 @@ pub struct ValueRules {
     pub files_max: u64,
     /// Minimum bytes of a full value file.
     pub file_bytes: u64,
+    /// Whether the last level has one run by design. Otherwise merges into it come by themselves,
+    /// and only what no table refers to is bounded.
+    pub has_one_last_run: bool,
     /// Whether no value is long enough for a value file: a full compaction brings all of them back
     /// into tables.
     pub is_off: bool,

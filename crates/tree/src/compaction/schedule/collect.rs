@@ -61,6 +61,8 @@ const SCORE_MAX: f64 = 4.0;
 struct Space {
     /// S.
     stored: u64,
+    /// T.
+    table_bytes: u64,
     /// R.
     referenced: u64,
     /// R_last.
@@ -75,14 +77,16 @@ impl Space {
     fn of(version: &Version, rules: &ValueRules) -> Self {
         let (tables, totals) = (version.bytes(), version.value_totals());
         let referenced = tables.saturating_add(totals.bytes());
-        let above =
-            version.single_last_run().map_or(0, |last| totals.bytes().saturating_sub(last.value_bytes()));
+        let last_run = version.single_last_run().filter(|_| rules.has_one_last_run);
+        let above = last_run.map_or(0, |last| totals.bytes().saturating_sub(last.value_bytes()));
         let last = referenced - above;
-        let hidden = above.saturating_add(version.hidden_values().bytes());
+        let by_deletes = if last_run.is_some() { version.hidden_values().bytes() } else { 0 };
+        let hidden = above.saturating_add(by_deletes);
         let allowed = (1.0 - HIDDEN_MAX) * rules.space;
         debug_assert!(allowed > 1.0, "a space of {} allows no garbage", rules.space);
         Self {
             stored: tables.saturating_add(totals.stored_bytes()),
+            table_bytes: tables,
             referenced,
             last,
             hidden_share: hidden as f64 / last.max(1) as f64,
@@ -100,15 +104,6 @@ impl Space {
     fn dead_share_min(&self) -> f64 {
         DEAD_SHARE_MIN.min((1.0 - 1.0 / self.allowed) / 2.0)
     }
-}
-
-/// Garbage in value files in sixteenths of what is allowed: obsolete values whose references are
-/// gone. Zero in a tree without levels, where no collection could reduce it.
-pub fn garbage_sixteenths(version: &Version, rules: &ValueRules) -> u32 {
-    if version.deepest_level() == 0 {
-        return 0;
-    }
-    (Space::of(version, rules).garbage() * 16.0) as u32
 }
 
 /// Bytes that the collection that is due reads and writes again; 0 if none is.
@@ -314,7 +309,12 @@ impl<'r> Crowd<'r> {
 fn choose(space: &Space, crowd: &Crowd<'_>, hidden: u64, eligible: &[&ValueTotal]) -> BTreeSet<ValueFileId> {
     let moved_max = space.referenced / MOVED_PART;
     let kept_share = 1.0 - (hidden as f64 / space.last.max(1) as f64).min(1.0);
-    let goal = space.allowed * space.referenced.saturating_sub(hidden) as f64;
+    let allowed = space.allowed * space.referenced.saturating_sub(hidden) as f64;
+    // A collection rewrites the keys of the tables that name the files. One that is due frees as
+    // much as that costs, or half of the allowed garbage, so that the next is not due at once.
+    let half = (space.allowed - 1.0) * space.referenced as f64 / 2.0;
+    let margin = if space.garbage() > 1.0 { half.min(space.table_bytes as f64) } else { 0.0 };
+    let goal = allowed - margin;
     let mut chosen = BTreeSet::new();
     let (mut stored, mut moved) = (space.stored as f64, 0u64);
     let mut add = |total: &ValueTotal, stored: &mut f64, chosen: &mut BTreeSet<ValueFileId>| {

@@ -27,7 +27,7 @@ pub mod triggered;
 mod tests;
 
 pub use claims::{Claim, Claims, Refused};
-pub use collect::{collection_debt_bytes, garbage_sixteenths, victims};
+pub use collect::{collection_debt_bytes, victims};
 pub use next::{JobRequest, NextJob, RequestKind, Situation, TreeSituation, Work, next_jobs, running_score};
 pub use place::{RunPlace, Span};
 pub use triggered::{TriggerPrices, Triggers, is_oldest, oldest_tombstone_age_ms};

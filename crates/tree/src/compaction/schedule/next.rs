@@ -263,12 +263,20 @@ impl<'a> Outlook<'a> {
                             return Some(merge);
                         }
                     }
-                    let later = || self.claims.span_of(&self.projection.version, &candidate.job);
-                    reserved.extend(now.or_else(later));
+                    // A collection spans all keys. Level 0 does not wait for one that has to wait.
+                    if candidate.job.reason != Reason::Values || !self.is_l0_due() {
+                        let later = || self.claims.span_of(&self.projection.version, &candidate.job);
+                        reserved.extend(now.or_else(later));
+                    }
                 }
             }
         }
         None
+    }
+
+    fn is_l0_due(&self) -> bool {
+        let (version, rules) = (&self.projection.version, &self.tree.rules);
+        rules.is_l0_due(version, &rules.capacities(version))
     }
 
     /// The span of a job in the tree of now; `None` if the job needs something that does not exist
@@ -315,8 +323,13 @@ impl<'a> Outlook<'a> {
                 let job = Some(down.l0()).filter(is_quiet);
                 found.extend(job.map(|job| DueJob { job, score: IDLE_SCORE }));
             }
-            // One at a time: its projection keeps the values that it leaves behind.
-            if !self.claims.iter().any(|claim| claim.job().reason == Reason::Values) {
+            // None beside a job into the last run, which collects too: its projection keeps the
+            // values that it leaves behind.
+            let last = version.level(deepest).last().map(|run| Target::Existing(run.id));
+            let collects = |job: &CompactionJob| {
+                job.reason == Reason::Values || last.is_some_and(|last| job.target_run == last)
+            };
+            if !self.claims.iter().any(|claim| collects(claim.job())) {
                 found.extend(due(&down).map(|(job, score)| DueJob { job, score }));
             }
             let triggered = triggered(&down, self.tree.triggers);

@@ -11,7 +11,13 @@ use super::*;
 use shamba_model::MergePolicy;
 
 fn values(bytes: u64, space: f64) -> Option<SimulatedValues> {
-    let rules = ValueRules { space, files_max: 4_096, file_bytes: 256 * bytes, is_off: false };
+    let rules = ValueRules {
+        space,
+        files_max: 4_096,
+        file_bytes: 256 * bytes,
+        has_one_last_run: true,
+        is_off: false,
+    };
     Some(SimulatedValues { bytes, rules })
 }
 

@@ -13,7 +13,8 @@ use crate::compaction::policy::{CompactionInput, pick_full};
 use crate::compaction::schedule::{Claims, NextJob, Situation, TreeSituation, Triggers, Work, next_jobs};
 
 fn rules_of(space: f64) -> Rules {
-    let values = ValueRules { space, files_max: 64, file_bytes: 4_000, is_off: false };
+    let values =
+        ValueRules { space, files_max: 64, file_bytes: 4_000, has_one_last_run: true, is_off: false };
     let design = Design::new(MergePolicy::Leveling, 4.0, 1 << 30, 0.0);
     Rules { values: Some(values), ..Rules::manual(design, 9) }
 }
@@ -278,22 +279,18 @@ fn one_collection_runs_at_a_time() {
 }
 
 #[test]
-fn garbage_and_debt_are_those_of_the_next_job() {
+fn the_debt_is_that_of_the_next_job() {
     let of = |tree: &str| {
         let version: Version = tree.parse().expect("notation");
-        let values = rules().values.expect("rules of value files");
-        (garbage_sixteenths(&version, &values), collection_debt_bytes(&version, &rules()))
+        collection_debt_bytes(&version, &rules())
     };
-    assert_eq!(of(&wasteful(6_079, 50)), (15, 0));
-    assert_eq!(of(&wasteful(5_000, 50)), (20, 100 + 5_000), "two tables, and the values of file 9");
-    assert_eq!(of(&above(200, 600)), (0, 60));
-    assert_eq!(of("L1: r1@1[1:a..e 50]\n"), (0, 0));
+    assert_eq!(of(&wasteful(6_079, 50)), 0);
+    assert_eq!(of(&wasteful(5_000, 50)), 100 + 5_000, "two tables, and the values of file 9");
+    assert_eq!(of(&above(200, 600)), 60);
+    assert_eq!(of("L1: r1@1[1:a..e 50]\n"), 0);
     let version: Version = wasteful(5_000, 50).parse().expect("notation");
     let none = Rules { values: None, ..rules() };
     assert_eq!(collection_debt_bytes(&version, &none), 0);
-    let values = rules().values.expect("rules of value files");
-    let in_level_0: Version = "L0: r1@1[1:a..e 50]\n".parse().expect("notation");
-    assert_eq!(garbage_sixteenths(&in_level_0, &values), 0);
 }
 
 /// Stored bytes of each value of a random tree.

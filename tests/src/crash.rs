@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use shamba::env::{CrashPolicy, DirEntry, Env, SimFs, Vfs};
-use shamba::{Durability, ErrorKind, WriteOptions};
+use shamba::{CheckReport, Durability, ErrorKind, WriteOptions};
 
 use crate::compare::{self, Spaces, failed};
 use crate::ops::Op;
@@ -431,19 +431,22 @@ fn verify(spaces: &Spaces, disk: &SimFs) -> Result<(), String> {
         return Err(format!("verify reports {problem:?}"));
     }
     let files = disk.list(Path::new(HOME)).map_err(|error| format!("list: {error}"))?;
-    orphans(&files, report.tables)
+    orphans(&files, &report)
 }
 
-/// Checks a list of files for names that a database does not need.
+/// Checks a list of files for names that a database does not need, of which this is the check.
 ///
 /// # Errors
 /// The unneeded files.
-pub fn orphans(files: &[DirEntry], tables: u64) -> Result<(), String> {
+pub fn orphans(files: &[DirEntry], report: &CheckReport) -> Result<(), String> {
     let count = |test: &dyn Fn(&str) -> bool| files.iter().filter(|file| test(&file.name)).count() as u64;
-    let found = count(&|name| name.ends_with(".sst"));
     let names = || files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>().join(" ");
-    if found != tables {
-        return Err(format!("{found} table files lie there and {tables} are in use: {}", names()));
+    let kinds = [("table", ".sst", report.tables), ("value", ".values", report.value_files)];
+    for (kind, ending, in_use) in kinds {
+        let found = count(&|name| name.ends_with(ending));
+        if found != in_use {
+            return Err(format!("{found} {kind} files lie there and {in_use} are in use: {}", names()));
+        }
     }
     if count(&|name| name.starts_with("MANIFEST")) > 1 || count(&|name| name.contains("tmp")) > 0 {
         return Err(format!("dead files lie there: {}", names()));

@@ -460,7 +460,7 @@ impl<'a> Life<'a> {
         let struck = calls.iter().filter(|(kind, _)| takes_space(kind)).nth(nth as usize);
         struck.is_some_and(|(kind, path)| {
             let name = path.to_string_lossy();
-            let is_ours = name.ends_with(".log") || name.ends_with(".sst");
+            let is_ours = [".log", ".sst", ".values"].iter().any(|ending| name.ends_with(ending));
             matches!(kind, OpKind::Append | OpKind::Create) && (is_ours || name.contains("MANIFEST-"))
         })
     }
@@ -508,7 +508,7 @@ impl<'a> Life<'a> {
             return Err(format!("verify reports {problem:?}"));
         }
         let files = self.sim.list(Path::new(HOME)).map_err(|error| format!("list: {error}"))?;
-        orphans(&files, report.tables)
+        orphans(&files, &report)
     }
 
     /// Checks that the state after the power cut is a prefix that includes everything durable.

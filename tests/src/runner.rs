@@ -125,7 +125,7 @@ impl Runner {
             return Err(format!("verify reports {} problems, the first: {problem:?}", report.problems.len()));
         }
         let files = self.env.vfs.list(&self.path).map_err(|error| format!("list: {error}"))?;
-        orphans(&files, report.tables)?;
+        orphans(&files, &report)?;
         self.compare_all().map_err(|error| format!("after the last compaction: {error}"))?;
         Ok(self.tally)
     }
@@ -156,6 +156,7 @@ impl Runner {
         self.tally.add("filters consulted", stats.filters_consulted);
         self.tally.add("runs left out by their prefixes", stats.prefix_runs_skipped);
         self.tally.add("data reads", stats.reads.data.count);
+        self.tally.add("bytes of values in value files", stats.bytes_values_written);
         self.tally.add("answers of the record cache", stats.record_hits);
         let hashed_gets = std::mem::take(&mut self.hashed_gets);
         if self.vector.hash_sharing && stats.hashes + hashed_gets != stats.lookups {

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use shamba::env::Env;
 use shamba::{
     Allocation, Builder, Compression, Design, DigestKind, Durability, FilterLayout, MergePolicy, Modules,
-    Prefix, Residency, Sizing, Skipping, TreeDesign,
+    Prefix, Residency, Sizing, Skipping, TreeDesign, ValueThreshold,
 };
 
 use crate::operators::appending;
@@ -80,6 +80,10 @@ pub struct Vector {
     pub immutable: Option<u32>,
     /// Minimum size of values that are cut into chunks, and the chunk size.
     pub large_values: Option<(usize, usize)>,
+    /// Minimum size of values in value files; `None` without any.
+    pub value_threshold: Option<u32>,
+    /// Maximum space of value files, in multiples of the live data.
+    pub value_space: f64,
     /// Memory budget; `None` for the engine's default.
     pub memory_budget: Option<u64>,
     /// Memory of the record cache; 0 without one, `None` for a share.
@@ -106,6 +110,8 @@ pub struct Vector {
 pub type OwnOptions = Vec<(&'static str, &'static str)>;
 
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+/// The smallest threshold: a third of the values are at least as long.
+pub const THRESHOLD_BYTES: u32 = 64;
 const KINDS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 impl Vector {
@@ -135,6 +141,8 @@ impl Vector {
             l0: None,
             immutable: None,
             large_values: None,
+            value_threshold: None,
+            value_space: 1.25,
             // The minimum: it makes an open fastest, and suites open thousands of disks.
             memory_budget: Some(4 << 20),
             record_cache: Some(0),
@@ -174,7 +182,7 @@ impl Vector {
         };
         let compression = match rng.u8(..4) {
             0 => vec![Compression::None, Compression::Lz4, Compression::Zstd],
-            _ => vec![KINDS[(index / 3) % 3]],
+            _ => vec![KINDS[(index / 9) % 3]],
         };
         let digest = match index % 5 {
             // The four-bit kind makes every collision path run.
@@ -201,6 +209,9 @@ impl Vector {
             l0: (rng.u8(..3) == 0).then(|| (rng.u32(2..5), rng.u32(5..12))),
             immutable: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
             large_values: [None, Some((30, 64)), Some((100, 100)), Some((1, 200)), None][index % 5],
+            // Not by `index % 3`: all of these vectors would have one policy.
+            value_threshold: (index / 3 % 3 == 1).then_some(THRESHOLD_BYTES),
+            value_space: [1.25, 1.1][index / 9 % 2],
             filter_layout: *pick(&mut rng, &every_layout()),
             residency: Residency::ALL[index / 2 % 3],
             skipping: *pick(&mut rng, &Skipping::ALL),
@@ -246,6 +257,8 @@ impl Vector {
             .info_log(false)
             .experimental(|e| e.sizing(self.sizing).block_bytes(self.block_bytes).file_size(self.file_size))
             .size_ratio(self.size_ratio)
+            .value_threshold(self.value_threshold.map_or(ValueThreshold::Off, ValueThreshold::Bytes))
+            .value_space(self.value_space)
             .write_buffer(self.write_buffer)
             .bits_per_key(self.bits_per_key)
             .experimental(|e| {
@@ -350,12 +363,14 @@ impl Vector {
 /// Each option of its own in half of the vectors. The others are given too, so that an open does
 /// not keep those of an earlier one.
 fn random_options(rng: &mut Rng) -> OwnOptions {
-    let all: [(&str, &[&str]); 5] = [
+    let all: [(&str, &[&str]); 7] = [
         ("compression", &["none", "lz4", "zstd,none", "database"]),
         ("bits-per-key", &["0", "6.5", "14", "database"]),
         ("block-size", &["256", "4096", "database"]),
         ("file-size", &["1024", "16384", "database"]),
         ("policy", &["leveling", "tiering", "lazy-leveling", "database"]),
+        ("value-threshold", &["off", "64", "200", "database"]),
+        ("value-space", &["1.1", "2", "database"]),
     ];
     all.map(|(name, values)| (name, if rng.bool() { *pick(rng, values) } else { "database" })).to_vec()
 }
@@ -412,6 +427,10 @@ mod tests {
                 == [true; 2]
         );
         assert!(vectors.iter().any(|vector| vector.compression.len() > 1));
+        for policy in POLICIES {
+            let separated = |vector: &Vector| vector.value_threshold.is_some();
+            assert!(vectors.iter().any(|v| v.shape == Shape::Named(policy) && separated(v)), "{policy:?}");
+        }
         assert!(vectors.iter().any(|vector| vector.memory_budget == Some(4 << 20)));
         for allocation in Allocation::ALL {
             assert!(vectors.iter().any(|vector| vector.allocation == allocation), "{allocation}");

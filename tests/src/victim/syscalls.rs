@@ -7,7 +7,7 @@
 //! - With `-f` each *thread* has its own count: `when=n` hits the n-th call of every thread with
 //!   that many calls. A kill ends all threads at the first one. So a sweep selects the files whose
 //!   calls count (`-P`), and uses scripts in which one thread makes most of those calls: the log is
-//!   written by the committing thread, tables by the flush worker. If two threads reach the count,
+//!   written by the committing thread, tables and value files by the flush worker. If two threads reach the count,
 //!   a run has two faults, which the checks allow.
 //! - `-P` takes whole paths, not patterns; it is given the names of all files that a life can have.
 //! - The call into which a kill is injected is not executed.
@@ -67,6 +67,8 @@ pub enum Files {
     MappedLog,
     /// Tables.
     Tables,
+    /// Value files.
+    Values,
     /// The manifest and what names it.
     Manifest,
     /// The directory, whose syncs make names durable.
@@ -87,7 +89,7 @@ pub struct Sweep {
 /// All sweeps.
 pub fn sweeps() -> Vec<Sweep> {
     let faults = [Fault::SyncFails, Fault::NoSpace, Fault::DiskFull, Fault::Killed];
-    let files = [Files::Log, Files::Tables, Files::Manifest];
+    let files = [Files::Log, Files::Tables, Files::Values, Files::Manifest];
     let mut all: Vec<Sweep> =
         faults.into_iter().flat_map(|fault| files.map(|files| Sweep { fault, files })).collect();
     let of_mapped = [Fault::NoSpace, Fault::DiskFull, Fault::Killed];
@@ -95,7 +97,9 @@ pub fn sweeps() -> Vec<Sweep> {
     all.push(Sweep { fault: Fault::SyncFails, files: Files::Directory });
     all.push(Sweep { fault: Fault::Killed, files: Files::All });
     // Not for all files: the program loader need not handle it.
-    all.extend([Files::Log, Files::Tables].map(|files| Sweep { fault: Fault::Interrupted, files }));
+    all.extend(
+        [Files::Log, Files::Tables, Files::Values].map(|files| Sweep { fault: Fault::Interrupted, files }),
+    );
     all
 }
 
@@ -131,6 +135,7 @@ impl Sweep {
             Files::Log => "logs",
             Files::MappedLog => "mapped logs",
             Files::Tables => "tables",
+            Files::Values => "value files",
             Files::Manifest => "the manifest",
             Files::Directory => "the directory",
             Files::All => "all files",
@@ -173,14 +178,18 @@ impl Sweep {
         let small = Mix { keys: 300, value_bytes: 60, large_one_in: 300, ..Mix::USUAL };
         let flushing = Mix { flush_every: 2, ..small };
         let (mix, per_call, sync) = match (self.files, self.fault) {
-            (Files::Log | Files::All, _) => (Mix { flush_every: 120, ..small }, 1.4, "always"),
+            (Files::Log, _) => (Mix { flush_every: 120, ..small }, 1.4, "always"),
+            (Files::All, _) => (Mix { flush_every: 120, value_bytes: 120, ..small }, 1.4, "always"),
             // Each flush begins a log, and a log makes room with four calls.
             (Files::MappedLog, _) => (flushing, 0.8, "never"),
             // Flushes and compactions change it in two threads, each with one sync.
             (Files::Manifest, Fault::SyncFails) => (flushing, 3.6, "never"),
+            // Some flushes have no value that is long enough.
+            (Files::Values, _) => (Mix { value_bytes: 200, ..flushing }, 2.4, "never"),
             (Files::Tables | Files::Manifest | Files::Directory, _) => (flushing, 1.8, "never"),
         };
         let count = (most as f64 * per_call) as usize + 50;
+        let value_threshold = if matches!(self.files, Files::Values | Files::All) { "64" } else { "off" };
         let map_log = if self.files == Files::Log { "off" } else { "on" };
         let options = Options::fixed(&[
             "--map-log",
@@ -189,6 +198,8 @@ impl Sweep {
             sync,
             "--no-wal",
             "off",
+            "--value-threshold",
+            value_threshold,
             "--write-buffer",
             "16KiB",
             "--file-size",
@@ -233,6 +244,7 @@ impl Sweep {
                 (1..FILE_NUMBERS).for_each(|number| counted(format!("{number:06}.log")))
             }
             Files::Tables => (1..FILE_NUMBERS).for_each(|number| counted(format!("{number:06}.sst"))),
+            Files::Values => (1..FILE_NUMBERS).for_each(|number| counted(format!("{number:06}.values"))),
             Files::Manifest => {
                 (1..FILE_NUMBERS).for_each(|number| counted(format!("MANIFEST-{number:06}")));
                 ["CURRENT", "CURRENT.tmp"].map(String::from).into_iter().for_each(&mut counted);
@@ -294,10 +306,10 @@ impl Sweep {
             };
         }
         // A failed sync of the log, the manifest or the directory makes the database read-only; a
-        // failed sync of a table or a lack of space does not.
+        // failed sync of a table or value file, or a lack of space, does not.
         let allowed: &[&str] = match (self.fault, self.files) {
             (Fault::Interrupted, _) => &[],
-            (Fault::SyncFails, Files::Tables) => &["Io"],
+            (Fault::SyncFails, Files::Tables | Files::Values) => &["Io"],
             (Fault::SyncFails, _) => &["Io", "ReadOnly"],
             _ => &["NoSpace"],
         };
@@ -344,6 +356,7 @@ fn hit(trace: &Path) -> Option<&'static str> {
     let sorts = [
         (".log", "a log"),
         (".sst", "a table"),
+        (".values", "a value file"),
         ("MANIFEST", "the manifest"),
         ("CURRENT", "CURRENT"),
         ("STATISTICS", "statistics"),
@@ -360,7 +373,7 @@ fn nothing_left_over(db: &Path) -> Result<(), String> {
     let opened =
         shamba::Db::builder(db).read_only(true).open().map_err(|error| format!("open: {error:?}"))?;
     let report = opened.verify().map_err(|error| format!("verify: {error:?}"))?;
-    orphans(&env_files, report.tables)
+    orphans(&env_files, &report)
 }
 
 fn clean(home: &Path) -> Result<(), String> {

@@ -24,11 +24,12 @@ fn builder(env: &Env) -> Builder {
     Db::builder(HOME).env(env.clone()).info_log(false)
 }
 
-/// A closed database with one pair in a table.
+/// A closed database with two pairs in a table, one of them with its value in a value file.
 fn world_with_a_table() -> (MemFs, Env) {
     let (fs, env) = world();
-    let db = builder(&env).open().expect("create");
+    let db = builder(&env).value_threshold(100).open().expect("create");
     db.put("k", "v").expect("put");
+    db.put("long", "v".repeat(100)).expect("put");
     db.flush().expect("flush");
     db.close().expect("close");
     (fs, env)
@@ -178,7 +179,7 @@ fn a_read_only_database_never_writes() {
     }
     drop(db);
     // The next open for writing handles leftovers of a crash.
-    for left_over in ["CURRENT.tmp", "STATISTICS.tmp", "000777.sst", "MANIFEST-000778"] {
+    for left_over in ["CURRENT.tmp", "STATISTICS.tmp", "000777.sst", "MANIFEST-000778", "000779.values"] {
         fs.create(&Path::new(HOME).join(left_over)).expect("create");
     }
     let image = |fs: &MemFs| {
@@ -204,14 +205,16 @@ fn foreign_and_newer_files_are_refused_and_kept() {
     let cases: [(&[u8], u32, ErrorKind); 2] =
         [(b"NOTOURS!", 1, ErrorKind::Corruption), (b"", 2, ErrorKind::Unsupported)];
     for (magic, version, kind) in cases {
-        let (fs, env) = world_with_a_table();
-        let (name, path, bytes) = changed(&fs, ".sst", |bytes| {
-            bytes[..magic.len()].copy_from_slice(magic);
-            bytes[8..12].copy_from_slice(&version.to_le_bytes());
-        });
-        let opened = builder(&env).open().and_then(|db| db.get("k"));
-        refused(opened, kind, &[&name]);
-        assert_eq!(read_file(&fs, &path).expect("read"), bytes, "a refused file is left as it is");
+        for part in [".sst", ".values"] {
+            let (fs, env) = world_with_a_table();
+            let (name, path, bytes) = changed(&fs, part, |bytes| {
+                bytes[..magic.len()].copy_from_slice(magic);
+                bytes[8..12].copy_from_slice(&version.to_le_bytes());
+            });
+            let opened = builder(&env).open().and_then(|db| db.get("k"));
+            refused(opened, kind, &[&name]);
+            assert_eq!(read_file(&fs, &path).expect("read"), bytes, "a refused file is left as it is");
+        }
     }
 }
 
@@ -219,7 +222,7 @@ fn foreign_and_newer_files_are_refused_and_kept() {
 #[test]
 fn unknown_required_features_are_refused_and_nothing_is_changed() {
     // The position of the field: in tables after the version and four reserved bytes.
-    for (part, at) in [(".sst", 16), (".log", 12), ("MANIFEST", 12), ("CURRENT", 12)] {
+    for (part, at) in [(".sst", 16), (".values", 16), (".log", 12), ("MANIFEST", 12), ("CURRENT", 12)] {
         for byte in 0..8 {
             let (fs, env) = world_with_a_table();
             let (name, path, bytes) = changed(&fs, part, |bytes| bytes[at + byte] |= 0x80);

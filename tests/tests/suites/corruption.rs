@@ -20,7 +20,7 @@ use shamba_tests::oracle::{Change, Oracle, SPACES, State};
 use shamba_tests::pool;
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
-use shamba_tests::vectors::Vector;
+use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
 
 const HOME: &str = "/db";
 const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
@@ -46,7 +46,7 @@ struct Allowed {
 }
 
 /// Several tables with range tombstones and deletes, a second keyspace, a log with a synced part
-/// and a tail.
+/// and a tail; with lz4 also value files.
 fn subject(name: &'static str, compression: Compression, clean: bool) -> Subject {
     let fs = MemFs::new();
     let env = Env::deterministic(Arc::new(fs.clone()), 1);
@@ -55,6 +55,7 @@ fn subject(name: &'static str, compression: Compression, clean: bool) -> Subject
     vector.file_size = 8 << 10;
     vector.block_bytes = 256;
     vector.compression = vec![compression];
+    vector.value_threshold = (compression == Compression::Lz4).then_some(THRESHOLD_BYTES);
     let mut oracle = Oracle::new();
     let spaces =
         Spaces::create(vector.builder(Path::new(HOME), &env).open().expect("create")).expect("keyspaces");
@@ -76,6 +77,7 @@ fn subject(name: &'static str, compression: Compression, clean: bool) -> Subject
                 format!("value {number} of round {round}"),
             );
         }
+        put(&mut oracle, 0, format!("long/{round}"), format!("{round} of many, ").repeat(9));
         put(&mut oracle, 1, format!("user/{round}"), format!("in the other keyspace {round}"));
         spaces.db.delete("key/02").expect("delete");
         oracle.commit(&[Change::Delete { space: 0, key: b"key/02".to_vec() }]);
@@ -306,6 +308,7 @@ impl Subject {
 fn kind_of(file: &str) -> &str {
     match Path::new(file).extension().and_then(|extension| extension.to_str()) {
         Some("sst") => "tables",
+        Some("values") => "value files",
         Some("log") => "logs",
         _ if file.starts_with("MANIFEST") => "manifests",
         _ => "other files",
@@ -365,6 +368,7 @@ fn every_byte_flipped_and_every_length_cut() {
     total.require(&[
         ("images", 20_000),
         ("flips in tables", 10_000),
+        ("flips in value files", 500),
         ("flips in logs", 1_000),
         ("flips in manifests", 1_000),
         ("truncations", 5_000),

@@ -1,8 +1,8 @@
 //! Suite C: every crash state of short workloads, and a large sample of those of long ones.
 //!
-//! Short: all 132 sequences of one or two operations of an alphabet of eleven, from an empty and
+//! Short: all 156 sequences of one or two operations of an alphabet of twelve, from an empty and
 //! from a filled database, crashed after every call under every policy of the simulated disk.
-//! `SHAMBA_CRASH_LENGTH=3` runs all 1,463 sequences of up to three; `SHAMBA_CRASH_DEPTH=3` also
+//! `SHAMBA_CRASH_LENGTH=3` runs all 1,884 sequences of up to three; `SHAMBA_CRASH_DEPTH=3` also
 //! crashes recoveries from crashes of recoveries. Long: random lives with a tiny write buffer, so
 //! that flushes, compactions, log and manifest changes are crashed too.
 
@@ -19,9 +19,9 @@ use shamba_tests::pool;
 use shamba_tests::runner::{COPY, HOME};
 use shamba_tests::seed::{self, Rerun, mixed};
 use shamba_tests::tally::Tally;
-use shamba_tests::vectors::Vector;
+use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
 
-const ALPHABET: usize = 11;
+const ALPHABET: usize = 12;
 /// Each policy with each kind of promise once; `SHAMBA_LONG_LIVES` sets more.
 const LONG_LIVES: u64 = 18;
 const TEST: &str = "crash::every_crash_leaves_a_legal_state";
@@ -62,15 +62,18 @@ fn letter(letter: usize, place: usize) -> Op {
             ];
             Op::Batch { changes, sync: false }
         }
+        // A value for a value file.
+        10 => Op::Write(put(0, "b", value("long").repeat(12))),
         _ => Op::Reopen { clean: place.is_multiple_of(2), change_options: false },
     }
 }
 
-/// A table, a log with a synced part and a tail that has an operand, both keyspaces in use.
+/// A table, a value file, a log with a synced part and a tail that has an operand, both keyspaces
+/// in use.
 fn filled() -> Vec<Op> {
     vec![
         Op::Batch { changes: vec![put(0, "a", "old".into()), put(1, "b", "old".into())], sync: false },
-        Op::Write(put(0, "d", "old".into())),
+        Op::Write(put(0, "d", "old".repeat(30))),
         Op::Flush,
         Op::Batch { changes: vec![put(0, "c", "logged".into())], sync: true },
         Op::Write(put(1, "e", "tail".into())),
@@ -108,7 +111,8 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
         let from_empty = index % 2 == 0;
         let mut ops = if from_empty { Vec::new() } else { filled() };
         ops.extend(workloads[index / 2].iter().enumerate().map(|(place, a)| letter(*a, place)));
-        let vector = Vector::plain(MergePolicy::Leveling);
+        let value_threshold = Some(THRESHOLD_BYTES);
+        let vector = Vector { value_threshold, ..Vector::plain(MergePolicy::Leveling) };
         Recording::record(&vector, base, &ops)
             .and_then(|recording| explorer.explore(&recording, effort, base))
             .map(|mut tally| {
@@ -151,6 +155,8 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
         _ => {}
     }
     vector.combines = index.is_multiple_of(2);
+    // With half of the kinds of promise, under each policy.
+    vector.value_threshold = (index / 3 % 2 == 1).then_some(THRESHOLD_BYTES);
     let seed = mixed(base, index as u64);
     let ops = long_script(&vector, seed);
     let effort = Effort { policies_per_point: 2, nested_one_in: 64, depth: depth() };
@@ -193,7 +199,7 @@ fn every_crash_leaves_a_legal_state() {
     }
     total.require(&[
         ("distinct images", 100_000),
-        ("short lives", 264),
+        ("short lives", 312),
         ("crashes of recoveries", 1_000),
         ("disks with a checkpoint", 20),
         ("disks also opened read-only", 1_000),
@@ -216,15 +222,17 @@ fn every_crash_leaves_a_legal_state() {
 /// The suite would detect a missing sync: with any class of syncs replaced by no-ops, it fails.
 #[test]
 fn every_class_of_syncs_is_needed() {
-    let classes: [(&str, &[OpKind], &str); 5] = [
+    let classes: [(&str, &[OpKind], &str); 6] = [
         ("names in the directory", &[OpKind::SyncDir], HOME),
         ("logs", &[OpKind::SyncData, OpKind::SyncAll], ".log"),
         ("tables", &[OpKind::SyncData, OpKind::SyncAll], ".sst"),
+        ("value files", &[OpKind::SyncData, OpKind::SyncAll], ".values"),
         ("manifests", &[OpKind::SyncData, OpKind::SyncAll], "MANIFEST"),
         ("what names the manifest", &[OpKind::SyncData, OpKind::SyncAll], "CURRENT"),
     ];
     for (name, kinds, path) in classes {
-        let vector = Vector::plain(MergePolicy::Tiering);
+        let value_threshold = Some(THRESHOLD_BYTES);
+        let vector = Vector { value_threshold, ..Vector::plain(MergePolicy::Tiering) };
         let seed = 5;
         let ops = long_script(&vector, seed);
         let recording = Recording::record_through(&vector, seed, &ops, |sim| {

@@ -19,7 +19,7 @@ use shamba_tests::acked::{Acked, durable};
 use shamba_tests::pool;
 use shamba_tests::seed;
 use shamba_tests::tally::Tally;
-use shamba_tests::vectors::Vector;
+use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
 
 const HOME: &str = "/db";
 const WRITERS: usize = 3;
@@ -65,6 +65,7 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
     let mut vector = Vector::plain(policy);
     vector.write_buffer = 3 << 10;
     vector.immutable = Some(3);
+    vector.value_threshold = (policy == MergePolicy::Tiering).then_some(THRESHOLD_BYTES);
     let db = vector.builder(Path::new(HOME), &env).open().expect("open");
     let counts = db.keyspace_with(COUNTS, counting()).expect("the counters");
     let one = 1u64.to_le_bytes();

@@ -17,7 +17,7 @@ use shamba_tests::pool;
 use shamba_tests::runner::HOME;
 use shamba_tests::seed::{self, mixed};
 use shamba_tests::tally::Tally;
-use shamba_tests::vectors::Vector;
+use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
 
 const WORKERS: usize = 3;
 const TRANSACTIONS: u64 = 160;
@@ -40,6 +40,7 @@ fn live(policy: MergePolicy, seed: u64) -> Life {
     let mut vector = Vector::plain(policy);
     vector.write_buffer = 2 << 10;
     vector.immutable = Some(3);
+    vector.value_threshold = (policy == MergePolicy::LazyLeveling).then_some(THRESHOLD_BYTES);
     let db = vector.builder(Path::new(HOME), &env).open().expect("open");
     let world = World::open(db).expect("the accounts");
     let begun = fs.op_count();

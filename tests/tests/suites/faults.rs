@@ -21,7 +21,7 @@ use shamba_tests::pool;
 use shamba_tests::runner::HOME;
 use shamba_tests::seed::{self, Rerun, mixed};
 use shamba_tests::tally::Tally;
-use shamba_tests::vectors::Vector;
+use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
 
 /// Number of scripts, each with its vector.
 const SCRIPTS: usize = 3;
@@ -67,6 +67,7 @@ fn vector(script: usize) -> Vector {
         1 => {
             vector.durability = Durability::Sync;
             vector.combines = false;
+            vector.value_threshold = Some(THRESHOLD_BYTES);
         }
         2 => vector.compression = vec![Compression::Lz4],
         _ => {}
@@ -328,7 +329,7 @@ impl Cramped {
         if !report.is_clean() {
             return Err(format!("verify: {report:?}"));
         }
-        orphans(&sim.list(Path::new(HOME)).map_err(|error| error.to_string())?, report.tables)?;
+        orphans(&sim.list(Path::new(HOME)).map_err(|error| error.to_string())?, &report)?;
         Ok(refused)
     }
 }

@@ -138,6 +138,7 @@ fn scripts_end_alike_however_they_are_run() {
         ("range deletes", 3_000),
         ("redesigns", 300),
         ("reopens, clean", 1_000),
+        ("bytes of values in value files", 1_000_000),
         ("snapshot reads", 1_000),
     ]);
 }

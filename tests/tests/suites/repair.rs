@@ -25,7 +25,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use shamba::env::{Env, MemFs, Vfs, append_all};
-use shamba::{CheckReport, Compression, Db, ErrorKind, Loss, LostRange, MergePolicy, RepairReport};
+use shamba::{
+    CheckReport, Compression, Db, ErrorKind, Loss, LostRange, MergePolicy, RepairReport, ValueThreshold,
+};
 use shamba_tests::compare::Spaces;
 use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::oracle::{Change, Oracle, SPACES, State, contains};
@@ -68,11 +70,13 @@ impl Writer {
     fn open(fs: &MemFs, rng: &mut Rng, index: usize) -> Self {
         let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
         let filters = ["blocked", "modular", "standard", "standard-double"];
+        let threshold = if index % 5 < 2 { ValueThreshold::Bytes(100) } else { ValueThreshold::Off };
         let builder = Db::builder(HOME)
             .env(Env::deterministic(Arc::new(fs.clone()), 1))
             .info_log(false)
             .merge_policy(policies[index % 3])
             .compression(Compression::ALL[index / 3 % 3])
+            .value_threshold(threshold)
             .experimental(|e| e.filter_layout(filters[index / 9 % 4].parse().expect("a filter")))
             .size_ratio(3.0)
             .write_buffer(rng.u64(3..9) << 10)

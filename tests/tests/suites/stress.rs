@@ -7,12 +7,13 @@ use shamba::env::Effect;
 use shamba::{Durability, MergePolicy};
 use shamba_tests::stress;
 use shamba_tests::tally::Tally;
-use shamba_tests::vectors::Vector;
+use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
 
 const ROUNDS: u64 = 6_000;
 
 fn vector(policy: MergePolicy) -> Vector {
-    Vector { write_buffer: 4 << 10, ..Vector::plain(policy) }
+    let value_threshold = (policy != MergePolicy::Leveling).then_some(THRESHOLD_BYTES);
+    Vector { write_buffer: 4 << 10, value_threshold, ..Vector::plain(policy) }
 }
 
 fn everything_at_once(policy: MergePolicy) {

@@ -3,7 +3,8 @@
 //!
 //! The database has about 100 KiB: three tables on two levels, a live log, range tombstones in
 //! tables and log, large values in chunks, a second keyspace. There is one for each kind of filter,
-//! once closed and once dropped with an unsynced tail. After each flip a dump, a full check and a
+//! once closed and once dropped with an unsynced tail; the closed ones have their large values in
+//! value files. After each flip a dump, a full check and a
 //! hundred lookups run, each over a separate read-only open. They must give correct answers, or end
 //! with exit code 2 and name the damaged file and structure, or with 5 for bytes of versions and
 //! features. With a damaged filter the answers stay correct, and the check warns. A flip in the
@@ -20,7 +21,8 @@ use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Vfs, read_file};
 use shamba::{
-    CheckReport, Compression, Db, Durability, ErrorKind, MergePolicy, Residency, Sizing, WriteOptions,
+    CheckReport, Compression, Db, Durability, ErrorKind, MergePolicy, Residency, Sizing, ValueThreshold,
+    WriteOptions,
 };
 use shamba_tests::compare::{Spaces, Surface};
 use shamba_tests::files::{Files, disk_of};
@@ -119,6 +121,9 @@ fn value(number: usize, round: usize) -> Vec<u8> {
 }
 
 fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
+    // Without the values the tables are shorter.
+    let (threshold, file_bytes) =
+        if is_closed { (ValueThreshold::Bytes(4_096), 24 << 10) } else { (ValueThreshold::Off, 36 << 10) };
     let fs = MemFs::new();
     let env = Env::deterministic(Arc::new(fs.clone()), 1);
     let db = Db::builder(HOME)
@@ -126,12 +131,13 @@ fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
         .info_log(false)
         .merge_policy(MergePolicy::Leveling)
         .experimental(|e| {
-            e.sizing(Sizing::Manual).auto_compaction(false).file_size(36 << 10).block_bytes(1024)
+            e.sizing(Sizing::Manual).auto_compaction(false).file_size(file_bytes).block_bytes(1024)
         })
         .size_ratio(4.0)
         .write_buffer(1 << 20)
         .bits_per_key(16.0)
         .experimental(|e| e.large_values(4096, 2048).filter_layout(filter.parse().expect("a filter")))
+        .value_threshold(threshold)
         .compression(compression)
         .durability(Durability::NoSync)
         .open()
@@ -244,7 +250,7 @@ impl Flip<'_> {
 
     /// Whether the byte is part of a version or of features.
     fn is_version(&self) -> bool {
-        match self.file.ends_with(".sst") {
+        match self.file.ends_with(".sst") || self.file.ends_with(".values") {
             true => (8..12).contains(&self.at) || (16..24).contains(&self.at),
             false => (8..20).contains(&self.at),
         }
@@ -372,6 +378,7 @@ impl Flip<'_> {
         let place = match (self.is_in_filter(), self.is_in_tail()) {
             (true, _) => "in filters",
             (_, true) => "in unsynced tails",
+            _ if self.file.ends_with(".values") => "in value files",
             _ => "elsewhere",
         };
         tally.add(&format!("flips {place}"), 1);
@@ -442,6 +449,7 @@ fn every_byte_flipped_leaves_answers_right_or_says_what_is_damaged() {
         ("flips", least(13_000)),
         ("flips in filters", least(300)),
         ("flips in unsynced tails", least(150)),
+        ("flips in value files", least(500)),
         ("dump: right", least(700)),
         ("lookups: right", least(6_000)),
         ("lookups: exit 2", least(4_000)),

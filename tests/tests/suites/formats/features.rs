@@ -4,6 +4,8 @@
 //! `SHAMBA_WRITE_GOLDEN=1 cargo test -p shamba-tests --test suites formats` makes those that are
 //! missing; those that exist are never rewritten.
 
+mod values;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

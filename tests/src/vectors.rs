@@ -257,8 +257,10 @@ impl Vector {
             .info_log(false)
             .experimental(|e| e.sizing(self.sizing).block_bytes(self.block_bytes).file_size(self.file_size))
             .size_ratio(self.size_ratio)
-            .value_threshold(self.value_threshold.map_or(ValueThreshold::Off, ValueThreshold::Bytes))
-            .value_space(self.value_space)
+            .experimental(|e| {
+                let threshold = self.value_threshold.map_or(ValueThreshold::Off, ValueThreshold::Bytes);
+                e.value_threshold(threshold).value_space(self.value_space)
+            })
             .write_buffer(self.write_buffer)
             .bits_per_key(self.bits_per_key)
             .experimental(|e| {

@@ -27,7 +27,7 @@ fn builder(env: &Env) -> Builder {
 /// A closed database with two pairs in a table, one of them with its value in a value file.
 fn world_with_a_table() -> (MemFs, Env) {
     let (fs, env) = world();
-    let db = builder(&env).value_threshold(100).open().expect("create");
+    let db = builder(&env).experimental(|e| e.value_threshold(100)).open().expect("create");
     db.put("k", "v").expect("put");
     db.put("long", "v".repeat(100)).expect("put");
     db.flush().expect("flush");

@@ -46,7 +46,7 @@ fn builder(env: &Env, no_wal: bool) -> Builder {
         Db::builder("/db").env(env.clone()).experimental(|e| e.no_wal(no_wal)).durability(Durability::NoSync);
     let builder = builder.write_buffer(4 << 10).experimental(|e| e.file_size(1 << 10).block_bytes(128));
     // The longest two kinds of value are in value files, a shorter one in chunks of its table.
-    builder.experimental(|e| e.large_values(200, 64)).value_threshold(800).info_log(false)
+    builder.experimental(|e| e.large_values(200, 64)).experimental(|e| e.value_threshold(800)).info_log(false)
 }
 
 /// The failure in a life.

@@ -28,7 +28,7 @@ pub fn open_with(path: &Path, set: impl FnOnce(Builder) -> Builder) -> shamba::R
     // So small that the kill often hits a flush or a compaction.
     set(Db::builder(path))
         .write_buffer(8 << 10)
-        .value_threshold(100)
+        .experimental(|e| e.value_threshold(100))
         .experimental(|e| e.file_size(16 << 10))
         .size_ratio(2.0)
         .merge_policy(MergePolicy::LazyLeveling)

@@ -76,7 +76,7 @@ impl Writer {
             .info_log(false)
             .merge_policy(policies[index % 3])
             .compression(Compression::ALL[index / 3 % 3])
-            .value_threshold(threshold)
+            .experimental(|e| e.value_threshold(threshold))
             .experimental(|e| e.filter_layout(filters[index / 9 % 4].parse().expect("a filter")))
             .size_ratio(3.0)
             .write_buffer(rng.u64(3..9) << 10)

@@ -137,7 +137,7 @@ fn subject(filter: &str, compression: Compression, is_closed: bool) -> Subject {
         .write_buffer(1 << 20)
         .bits_per_key(16.0)
         .experimental(|e| e.large_values(4096, 2048).filter_layout(filter.parse().expect("a filter")))
-        .value_threshold(threshold)
+        .experimental(|e| e.value_threshold(threshold))
         .compression(compression)
         .durability(Durability::NoSync)
         .open()

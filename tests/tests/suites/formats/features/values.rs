@@ -51,7 +51,10 @@ fn put(keyspace: &shamba::Keyspace, number: u32, round: u32) -> shamba::Result<(
 
 fn valued_builder(vfs: Arc<dyn Vfs>, threshold: u32) -> Builder {
     let env = Env::deterministic(vfs, 1);
-    builder(&MemFs::new()).env(env).value_threshold(threshold).compression(Compression::Lz4)
+    builder(&MemFs::new())
+        .env(env)
+        .experimental(|e| e.value_threshold(threshold))
+        .compression(Compression::Lz4)
 }
 
 /// Writes two runs and the other keyspace, then compacts the runs in slices, and keeps the disk of

@@ -1,4 +1,5 @@
-//! Tests of value files: long values that are stored outside the tables. Their space is in [`space`].
+//! Tests of value files: long values that are stored outside the tables. Their space is in
+//! [`space`].
 
 mod space;
 

@@ -323,8 +323,8 @@ impl<'a> Outlook<'a> {
                 let job = Some(down.l0()).filter(is_quiet);
                 found.extend(job.map(|job| DueJob { job, score: IDLE_SCORE }));
             }
-            // None beside a job into the last run, which collects too: its projection keeps the
-            // values that it leaves behind.
+            // None concurrent with a job into the last run, which collects too: its projection
+            // keeps the values that it leaves behind.
             let last = version.level(deepest).last().map(|run| Target::Existing(run.id));
             let collects = |job: &CompactionJob| {
                 job.reason == Reason::Values || last.is_some_and(|last| job.target_run == last)

@@ -7,8 +7,8 @@
 //! - With `-f` each *thread* has its own count: `when=n` hits the n-th call of every thread with
 //!   that many calls. A kill ends all threads at the first one. So a sweep selects the files whose
 //!   calls count (`-P`), and uses scripts in which one thread makes most of those calls: the log is
-//!   written by the committing thread, tables and value files by the flush worker. If two threads reach the count,
-//!   a run has two faults, which the checks allow.
+//!   written by the committing thread, tables and value files by the flush worker. If two threads
+//!   reach the count, a run has two faults, which the checks allow.
 //! - `-P` takes whole paths, not patterns; it is given the names of all files that a life can have.
 //! - The call into which a kill is injected is not executed.
 //!

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shamba::env::{Env, MemFs, Vfs};
+use shamba::env::{CrashPolicy, Env, MemFs, SimFs, Vfs};
 use shamba::merge::Append;
 use shamba::{
     Compression, Db, ErrorKind, Keyspace, KeyspaceOptions, MergePolicy, ValueThreshold, WriteOptions,
@@ -231,6 +231,39 @@ fn damage_to_a_value_is_reported_and_the_others_are_read() {
     let refused = builder(&fs).open().expect_err("a value file is missing");
     assert_eq!(refused.kind(), ErrorKind::Corruption);
     assert!(refused.to_string().contains(&name) && refused.to_string().contains("missing"), "{refused}");
+}
+
+#[test]
+fn a_kill_in_a_compaction_leaves_the_counts_of_references_exact() {
+    let disk = SimFs::new();
+    let open = |disk: &SimFs, file_bytes: u64| {
+        let builder = Db::builder("/db").env(Env::deterministic(Arc::new(disk.clone()), 5));
+        builder.experimental(|e| e.value_threshold(THRESHOLD).file_size(file_bytes).auto_compaction(false))
+    };
+    // Two tables, each longer than a slice.
+    let db = open(&disk, 1 << 20).open().expect("opens");
+    let default = db.keyspace("default").expect("there");
+    fill(&default, 600, 200);
+    db.flush().expect("flushed");
+    fill(&default, 300, 250);
+    drop(default);
+    db.close().expect("closed");
+    let db = open(&disk, 4 << 10).open().expect("opens");
+    let begin = disk.op_count();
+    db.compact().expect("compacted");
+    drop(db);
+    let mut narrowed = 0;
+    for call in begin..=disk.op_count() {
+        let left = disk.crash(call, &CrashPolicy::All);
+        let db = open(&left, 4 << 10).read_only(true).open().expect("opens");
+        // Those in use, then " of " those of the whole table.
+        let tree = db.describe();
+        let uses = tree.split("val=").skip(1).filter_map(|uses| uses.split_once(' '));
+        narrowed += uses.filter(|(_, rest)| rest.starts_with("of ")).count();
+        let report = db.verify().expect("checked");
+        assert!(report.is_clean(), "after call {call}: {report:?}\n{tree}");
+    }
+    assert!(narrowed > 20, "{narrowed} narrowed tables");
 }
 
 /// A model of one keyspace: key to value and the time at which it expires.

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     /// A tree with a table that refers to a value file.
-    const VALUES: &str = "L1: r1@1[2:a..z 40 val=3:2:300]\n";
+    const VALUES: &str = "L1: r1@1[2:a..z 40 val=3:2:300]\nV: 000003 428 n=2\n";
 
     fn given(pairs: &[(&'static str, Option<&str>)]) -> Given {
         pairs.iter().map(|(name, text)| (*name, text.map(str::to_owned))).collect()

@@ -391,7 +391,7 @@ declare_options! {
             field value_threshold: ValueThreshold = ValueThreshold::Off;
         {
             value: "SIZE|off", unit: "bytes", range: VALUE_BYTES,
-            recorded: Recorded::AtCreation("value-threshold"), has_flag: true,
+            recorded: Recorded::OnRequest("value-threshold"), has_flag: true,
         }
 
         /// Maximum space of values in value files and of tables, as a multiple of the live data.
@@ -401,7 +401,7 @@ declare_options! {
         "value-space" => value_space(space: f64) field value_space: f64 = 1.25;
         {
             value: "RATIO", range: Range::Real(1.1, 16.0),
-            recorded: Recorded::AtCreation("value-space"), has_flag: true,
+            recorded: Recorded::OnRequest("value-space"), has_flag: true,
         }
 
         /// No write-ahead log: a crash loses unflushed data.

@@ -20,10 +20,14 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use fastrand::Rng;
 use shamba::env::{Env, MemFs};
-use shamba::{Builder, Compression, Db, Durability, FilterLayout, MergePolicy, check_files, inspect};
+use shamba::{
+    Builder, Compression, Db, Durability, FilterLayout, MergePolicy, ValueThreshold, WriteOptions,
+    check_files, inspect,
+};
 pub use shamba_table::make_checksums_equal;
 
 use crate::crash::{Effort, Explorer, Recording};
@@ -62,16 +66,18 @@ impl Target {
 /// Every target.
 pub const TARGETS: &[Target] = &[
     decoder("log", 1_000, |bytes| replaced(Subject::Killed, ".log", bytes)),
-    decoder("manifest", 1_000, |bytes| replaced(Subject::Closed, "MANIFEST", bytes)),
+    decoder("manifest", 1_000, |bytes| replaced(subject_of("MANIFEST", bytes), "MANIFEST", bytes)),
     decoder("current", 500, |bytes| replaced(Subject::Closed, "CURRENT", bytes)),
     decoder("statistics", 500, |bytes| replaced(Subject::Closed, "STATISTICS", bytes)),
-    decoder("table", 1_000, |bytes| replaced(Subject::Closed, ".sst", bytes)),
+    decoder("table", 1_000, |bytes| replaced(subject_of(".sst", bytes), ".sst", bytes)),
     decoder("table-modular", 1_000, |bytes| replaced(Subject::Modular, ".sst", bytes)),
     decoder("table-standard", 1_000, |bytes| replaced(Subject::Standard, ".sst", bytes)),
     decoder("table-zstd", 1_000, |bytes| replaced(Subject::Zstd, ".sst", bytes)),
+    decoder("values", 1_000, |bytes| replaced(Subject::Separated, ".values", bytes)),
     decoder("log-file", 60_000, |bytes| described("000009.log", bytes)),
     decoder("manifest-file", 60_000, |bytes| described("MANIFEST-000009", bytes)),
     decoder("table-file", 40_000, |bytes| described("000009.sst", bytes)),
+    decoder("values-file", 60_000, |bytes| described("000009.values", bytes)),
     decoder("history", 100_000, history),
     decoder("command-line", 500, shamba_cli::fuzz::command_line),
     decoder("batch-lines", 1_000, shamba_cli::fuzz::batch_lines),
@@ -97,6 +103,8 @@ enum Subject {
     Modular,
     Standard,
     Zstd,
+    /// With values in value files.
+    Separated,
 }
 
 fn builder(env: &Env) -> Builder {
@@ -112,15 +120,21 @@ fn builder(env: &Env) -> Builder {
 impl Subject {
     fn files(self) -> &'static Files {
         static FILES: OnceLock<BTreeMap<Subject, Files>> = OnceLock::new();
-        const ALL: [Subject; 5] =
-            [Subject::Closed, Subject::Killed, Subject::Modular, Subject::Standard, Subject::Zstd];
+        const ALL: [Subject; 6] = [
+            Subject::Closed,
+            Subject::Killed,
+            Subject::Modular,
+            Subject::Standard,
+            Subject::Zstd,
+            Subject::Separated,
+        ];
         let of_all =
             FILES.get_or_init(|| ALL.into_iter().map(|subject| (subject, subject.build())).collect());
         &of_all[&self]
     }
 
     /// Two tables, range deletes, a chunked value, another keyspace with operands, a log with the
-    /// last writes.
+    /// last writes; in one also two value files.
     fn build(self) -> Files {
         let layout: FilterLayout = match self {
             Self::Modular => "modular:3",
@@ -130,17 +144,31 @@ impl Subject {
         .parse()
         .expect("a layout");
         let compression = if self == Self::Zstd { Compression::Zstd } else { Compression::Lz4 };
+        let (threshold, seed) = match self {
+            // Its files have birth ids of their own.
+            Self::Separated => (ValueThreshold::Bytes(100), 2),
+            _ => (ValueThreshold::Off, 1),
+        };
         let fs = MemFs::new();
-        let env = Env::deterministic(Arc::new(fs.clone()), 1);
+        let env = Env::deterministic(Arc::new(fs.clone()), seed);
         let build = || -> shamba::Result<Db> {
-            let db =
-                builder(&env).experimental(|e| e.filter_layout(layout)).compression(compression).open()?;
+            let db = builder(&env)
+                .experimental(|e| e.filter_layout(layout))
+                .compression(compression)
+                .value_threshold(threshold)
+                .open()?;
             let other = db.keyspace("other")?;
             for round in 0..2u32 {
                 for number in 0..24u32 {
                     db.put(format!("key/{number:03}"), format!("{round} and {number}"))?;
                 }
                 db.put(format!("large/{round}"), vec![round as u8; 900])?;
+                if self == Self::Separated {
+                    let ttl = WriteOptions::new().time_to_live(Duration::from_secs(1 << 30));
+                    db.put("long", format!("{round} of many, ").repeat(20))?;
+                    db.put_with("long/expiring", round.to_string().repeat(120), ttl)?;
+                    other.put("long", [b'x'; 100])?;
+                }
                 other.put("alone", round.to_string())?;
                 other.merge("merged", "one")?;
                 other.merge("merged", round.to_string())?;
@@ -170,15 +198,31 @@ impl Subject {
     }
 }
 
+/// The file of a kind that `bytes` come from, by their first ones, which have its birth id.
+fn origin<'a>(files: &'a Files, kind: &str, bytes: &[u8]) -> Option<&'a String> {
+    const HEAD_BYTES: usize = 40;
+    let head = bytes.get(..HEAD_BYTES)?;
+    let mut named = files.iter().filter(|(name, _)| is_kind(name, kind));
+    named.find(|(_, file)| file.starts_with(head)).map(|(name, _)| name)
+}
+
+/// The subject that a file of a kind comes from.
+fn subject_of(kind: &str, bytes: &[u8]) -> Subject {
+    let is_separated = origin(Subject::Separated.files(), kind, bytes).is_some();
+    if is_separated { Subject::Separated } else { Subject::Closed }
+}
+
 /// Whether a file of a database is of a kind, by its suffix or its prefix.
 fn is_kind(name: &str, kind: &str) -> bool {
     name.ends_with(kind) || name.starts_with(kind)
 }
 
-/// Replaces the last file of a kind in the database and runs all operations on it.
+/// Replaces a file of a kind in the database and runs all operations on it: the one that `bytes`
+/// come from, or the last one.
 fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     let files = subject.files();
-    let name = files.keys().rfind(|name| is_kind(name, kind)).map_or(kind, String::as_str);
+    let last = || files.keys().rfind(|name| is_kind(name, kind));
+    let name = origin(files, kind, bytes).or_else(last).map_or(kind, String::as_str);
     let mut replaced = files.clone();
     replaced.insert(name.to_owned(), bytes.to_vec());
     let env = Env::deterministic(Arc::new(disk_of(&replaced)), 1);
@@ -187,6 +231,7 @@ fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     match kind {
         ".log" => _ = inspect::wal_file(&env, &path),
         ".sst" => _ = inspect::table_file(&env, &path),
+        ".values" => _ = inspect::value_file(&env, &path),
         "MANIFEST" | "CURRENT" => _ = inspect::manifest_file(&env, Path::new(HOME)),
         _ => {}
     }
@@ -210,6 +255,11 @@ fn described(name: &str, bytes: &[u8]) {
         _ if name.ends_with(".sst") => {
             if let Ok(table) = inspect::table_file(&env, &path) {
                 _ = format!("{table:?}");
+            }
+        }
+        _ if name.ends_with(".values") => {
+            if let Ok(values) = inspect::value_file(&env, &path) {
+                _ = format!("{values:?}");
             }
         }
         _ => {
@@ -242,11 +292,11 @@ fn read_all(builder: Builder) -> shamba::Result<()> {
             }
         }
     }
-    for key in ["key/005", "key/011", "large/1", "in/the log", "nothing"] {
+    for key in ["key/005", "key/011", "large/1", "long/expiring", "in/the log", "nothing"] {
         _ = db.get(key);
         _ = db.explain(key);
     }
-    _ = db.multi_get(["key/001", "key/002", "large/0"]);
+    _ = db.multi_get(["key/001", "key/002", "large/0", "long"]);
     _ = db.verify();
     db.close()
 }
@@ -303,10 +353,11 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
         let files = subject.files().iter().filter(|(name, _)| is_kind(name, kind));
         files.map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>()
     };
+    let of_both = |kind: &str| [of(Subject::Closed, kind), of(Subject::Separated, kind)].concat();
     let texts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
     match target.name {
         "log" | "log-file" => of(Subject::Killed, ".log"),
-        "manifest" | "manifest-file" => of(Subject::Closed, "MANIFEST"),
+        "manifest" | "manifest-file" => of_both("MANIFEST"),
         "current" => of(Subject::Closed, "CURRENT"),
         "statistics" => of(Subject::Closed, "STATISTICS"),
         "history" => texts(&HISTORIES),
@@ -314,11 +365,14 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
         "batch-lines" => texts(&BATCHES),
         "load" => texts(&RECORDS),
         "rocksdb-options" => texts(&ROCKSDB_OPTIONS),
-        "table-file" => [Subject::Closed, Subject::Modular, Subject::Standard, Subject::Zstd]
-            .into_iter()
-            .flat_map(|subject| of(subject, ".sst"))
-            .collect(),
-        "table" => of(Subject::Closed, ".sst"),
+        "table-file" => {
+            [Subject::Closed, Subject::Modular, Subject::Standard, Subject::Zstd, Subject::Separated]
+                .into_iter()
+                .flat_map(|subject| of(subject, ".sst"))
+                .collect()
+        }
+        "table" => of_both(".sst"),
+        "values" | "values-file" => of(Subject::Separated, ".values"),
         "table-modular" => of(Subject::Modular, ".sst"),
         "table-standard" => of(Subject::Standard, ".sst"),
         "table-zstd" => of(Subject::Zstd, ".sst"),

@@ -483,7 +483,7 @@ impl VisibleIter {
                     // The merging iterator has left the entry. A large value is read only once it
                     // is known to be the newest, and then a seek back costs little in comparison.
                     // Until then `out` holds a reference in its place, which must not be returned.
-                    self.merge.seek(&self.key, seq).inspect_err(|_| out.pop())?;
+                    self.seek_back(seq).inspect_err(|_| out.pop())?;
                     self.put_together(out)?;
                     self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
                     return Ok(true);
@@ -491,7 +491,7 @@ impl VisibleIter {
                 Some((seq, EntryKind::Merge)) => {
                     // The operands are folded from the newest on, and the merging iterator came
                     // from the oldest.
-                    self.merge.seek(&self.key, seq)?;
+                    self.seek_back(seq)?;
                     self.fold(floor, out)?;
                     self.merge.seek_for_prev(&self.key, SeqNo::MAX)?;
                     if out.has_enough() {

@@ -1,13 +1,15 @@
 //! Operands of merge operators in a scan: the merging iterator presents the versions of a key from
 //! the newest on, and the operands among them are folded on the way ([`crate::merging`]). A scan
-//! uses the folded values that lookups have left in memtables, and leaves none.
+//! uses the folded values that lookups have left in memtables, and leaves none. A backward scan,
+//! which came from the oldest version, seeks back to the newest one first.
 
 use bytes::Bytes;
+use shamba_env::FileError;
 use shamba_key::{Expiry, SeqNo};
 use shamba_table::EntryIter;
 
 use super::VisibleIter;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::iter::batch::Batch;
 use crate::merging::chain::{Chain, Link};
 use crate::slice::Slice;
@@ -47,6 +49,30 @@ impl VisibleIter {
         let value = chain.fold(self.view.merging(), &self.key, base.as_deref())?;
         out.push_folded(&self.key, Slice::from(Vec::from(value)));
         Ok(())
+    }
+
+    /// Moves the merging iterator back to version `seq` of the current key, which a backward scan
+    /// has left.
+    ///
+    /// # Errors
+    /// `Corruption` if a seek does not lead there, since keys of a table are out of order.
+    #[cold]
+    pub(super) fn seek_back(&mut self, seq: SeqNo) -> Result<()> {
+        self.merge.seek(&self.key, seq)?;
+        if self.merge.valid() && self.merge.key() == self.key && self.merge.seq() == seq {
+            return Ok(());
+        }
+        let key = self.key.escape_ascii();
+        let detail = format!("a scan has met version {seq} of key \"{key}\", but a seek does not find it");
+        let mut tables = self.view.plans().iter().flat_map(|plan| plan.run.tables());
+        let table = tables.find(|table| {
+            let seqs = table.meta.smallest_seq..=table.meta.largest_seq;
+            table.range.contains(&self.key) && seqs.contains(&seq)
+        });
+        match table {
+            Some(table) => Err(FileError::corruption(table.meta.open()?.path(), 0, "table", detail).into()),
+            None => Err(Error::invalid(detail)),
+        }
     }
 
     /// The value of the put at the merging iterator's position, however long.

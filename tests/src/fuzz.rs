@@ -155,7 +155,7 @@ impl Subject {
             let db = builder(&env)
                 .experimental(|e| e.filter_layout(layout))
                 .compression(compression)
-                .value_threshold(threshold)
+                .experimental(|e| e.value_threshold(threshold))
                 .open()?;
             let other = db.keyspace("other")?;
             for round in 0..2u32 {

@@ -61,7 +61,8 @@ pub struct CreatedKeyspace {
 
 fn own_option(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it must be NAME=VALUE")?;
-    let is_size = name.ends_with("-size") && value != "database";
+    let is_size =
+        (name.ends_with("-size") || name == "value-threshold") && !["database", "off"].contains(&value);
     let value = if is_size { parse_size(value)?.to_string() } else { value.to_owned() };
     let checked = KeyspaceOptions::new().set_option(name, &value);
     checked.map_err(|error| error.context().to_owned())?;

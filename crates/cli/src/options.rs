@@ -190,7 +190,9 @@ fn help(option: &OptionInfo) -> String {
 
 /// Checks a value; sizes may have suffixes, which are resolved.
 fn value(option: &OptionInfo, text: &str) -> Result<String, String> {
-    let is_size = option.value.starts_with("SIZE") && text != "auto";
+    // Or one of the words that stand for none: auto, off.
+    let is_word = option.value.split('|').any(|word| word == text);
+    let is_size = option.value.starts_with("SIZE") && !is_word;
     let value = if is_size { parse_size(text)?.to_string() } else { text.to_owned() };
     option.check(&value)?;
     Ok(value)

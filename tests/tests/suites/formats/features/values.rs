@@ -155,8 +155,12 @@ fn values_in_value_files_stay_readable() {
 fn tables_with_unknown_features_at_their_ends_are_refused() {
     const OF_VALUE_FILES: u8 = 8;
     let files = files_of(&golden("values", write_valued));
+    // A left-over is not opened.
+    let whole = valued_builder(Arc::new(disk_of(&files)), LAST_THRESHOLD).read_only(true).open();
+    let tree = whole.expect("opens").describe();
+    let is_named = |name: &str| name.strip_suffix(".sst").is_some_and(|number| tree.contains(number));
     let mut refused = 0;
-    for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".sst")) {
+    for (name, bytes) in files.iter().filter(|(name, _)| is_named(name)) {
         let footer = bytes.len() - 256;
         if bytes[footer + 196] & OF_VALUE_FILES == 0 {
             continue;

@@ -418,6 +418,30 @@ fn contents_are_those_of_a_map() {
 }
 
 #[test]
+fn a_short_scan_reads_few_values_beyond_its_end() {
+    let fs = MemFs::new();
+    // Compactions would not move the values, but they might come while the files are written.
+    let db = builder(&fs).experimental(|e| e.auto_compaction(false)).open().expect("opens");
+    for file in 0..8u64 {
+        for number in (file..800).step_by(8) {
+            db.put(number.to_be_bytes(), value(number, 5_000)).expect("put");
+        }
+        db.flush().expect("flushed");
+    }
+    let values_of = |entries: usize| {
+        let before = db.stats().range_values;
+        let seen = db.range(100u64.to_be_bytes()..).take(entries).filter(Result::is_ok).count();
+        assert_eq!(seen, entries);
+        db.stats().range_values - before
+    };
+    // Each value is a read of its own, so a pass reads those of 16 KiB, four at most.
+    for entries in [1, 10, 50] {
+        let read = values_of(entries);
+        assert!((entries as u64..entries as u64 + 4).contains(&read), "{read} values for {entries} entries");
+    }
+}
+
+#[test]
 fn keys_read_no_value_and_a_scan_reads_neighbours_together() {
     let fs = MemFs::new();
     let db = open(&fs);

@@ -50,6 +50,8 @@ pub struct Batch {
     later: Later,
     /// Bytes of the values that were read.
     read_bytes: usize,
+    /// Whether it paid to read them at once.
+    pays_at_once: bool,
     /// Whether the last entry ends the batch: its value is long, or enough values are to be read.
     is_ended: bool,
     /// Number of entries that the scan needs.
@@ -280,9 +282,15 @@ impl Batch {
         if self.later.is_empty() { Ok(()) } else { self.resolve_later(pool, cost) }
     }
 
+    /// Whether it paid to read the values of value files at once, the last time that there were any.
+    pub fn pays_at_once(&self) -> bool {
+        self.pays_at_once
+    }
+
     fn resolve_later(&mut self, pool: Option<&ReadPool>, cost: &mut ValueCost) -> Result<()> {
         let Found { values, error, cost: own_cost, held_bytes } = self.later.read(pool);
         *cost = cost.plus(own_cost);
+        self.pays_at_once = own_cost.is_joined() || pool.is_some_and(ReadPool::is_slow);
         self.read_bytes = held_bytes;
         let mut values = values.into_iter();
         let mut waiting = self.longs.iter_mut().filter(|long| matches!(long.value, LongValue::Nowhere));

@@ -6,7 +6,9 @@
 //! be read ends the batch before it.
 //!
 //! The bytes that one batch may wait for are limited, since a scan may end at any entry. The limit
-//! grows from pass to pass ([`grown`]), as the number of entries does.
+//! grows from pass to pass ([`grown`]), as the number of entries does, while it pays to read more
+//! values at once: some of them are adjacent, or reads are slow. Where each value is a read of its
+//! own from the page cache, values that the scan does not come to are read in vain.
 //!
 //! Not here: the place of the values among the entries ([`super::batch`]).
 
@@ -41,6 +43,11 @@ pub struct ValueCost {
 }
 
 impl ValueCost {
+    /// Whether values were adjacent, as far as is known: one value alone has no neighbours.
+    pub fn is_joined(self) -> bool {
+        self.values <= 1 || self.reads.count < self.values
+    }
+
     /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -60,8 +67,8 @@ pub struct Found {
     pub held_bytes: usize,
 }
 
-/// The limit of the next pass of a scan that goes on, after one of `bytes`; `None`: the scan
-/// begins. 0 reads the values one by one.
+/// The limit of the next pass of a scan that goes on, after one of `bytes`; `None`: the scan begins,
+/// or it does not pay to read more values at once. 0 reads the values one by one.
 pub fn grown(bytes: Option<u64>, walk: Walk) -> u64 {
     let most = match walk {
         Walk::Parts { ahead_bytes, .. } => ahead_bytes,

@@ -307,7 +307,8 @@ impl Scan {
         let on = matches!(step, Move::On);
         let goes_on = on && self.direction == direction;
         self.wanted = if goes_on { (self.wanted * WANTED_GROWTH).min(FOUND_AT_ONCE) } else { 1 };
-        let later_bytes = grown(self.later_bytes.filter(|_| goes_on), self.source.walk);
+        let grows = goes_on && self.found.pays_at_once();
+        let later_bytes = grown(self.later_bytes.filter(|_| grows), self.source.walk);
         self.later_bytes = Some(later_bytes);
         let crowded = self.source.owner.iterators().is_crowded();
         let mut live = self.slot.enter();

@@ -82,6 +82,11 @@ impl ReadPool {
         read_ns >= SLOW_READ_NS && !self.spawner.is_inline()
     }
 
+    /// Whether the work of [`Self::run_if_slow`] has been slow.
+    pub fn is_slow(&self) -> bool {
+        self.pays(self.measured.average_ns())
+    }
+
     /// Calls `work` with each number below `count`, in parallel, and returns when all calls are
     /// done.
     pub fn run(&self, count: usize, work: impl Fn(usize) + Send + Sync + 'static) {
@@ -123,12 +128,11 @@ impl ReadPool {
             0 => measured.measure(|| work(0)),
             _ => work(number),
         };
-        let pays = || self.pays(self.measured.average_ns());
-        if count > 1 && pays() {
+        if count > 1 && self.is_slow() {
             return self.run(count, work);
         }
         work(0);
-        if count > 2 && pays() {
+        if count > 2 && self.is_slow() {
             self.run(count - 1, move |number| work(number + 1));
         } else {
             (1..count).for_each(work);

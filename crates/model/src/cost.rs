@@ -32,7 +32,7 @@ mod lookups;
 mod remerged;
 
 pub use checked::OperationShares;
-use checked::finite;
+pub(crate) use checked::finite;
 pub use lookups::{LookupWork, RunGroup, empty_lookup, found_lookup};
 
 use crate::Design;

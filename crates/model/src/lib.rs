@@ -16,6 +16,7 @@
 //! - [`cost`]: the cost of a design in a situation. [`updates`] has the equations of writes and
 //!   ranges, [`robust`] the worst costs near an expected mix, and [`per_level`] trees with a size
 //!   ratio and a run count per level.
+//! - [`values`]: values in value files, and the length from which on they pay.
 //! - [`navigator`]: searches all designs for the best one. [`what_if`]: differences between two
 //!   cases.
 //!
@@ -45,6 +46,7 @@ pub mod presets;
 // The cost of a design.
 pub mod cost;
 pub mod robust;
+pub mod values;
 pub mod what_if;
 
 // The search for a design.

@@ -8,6 +8,7 @@ use super::counting::CountingOption;
 use super::options::{DesignOptions, SituationOptions, check_max_space};
 use super::report;
 use super::rocksdb::{self, Asked, First, RocksdbOptions};
+use super::values::{Separated, ValueOptions};
 use crate::exit::Failure;
 use crate::json;
 use crate::output::Out;
@@ -19,6 +20,7 @@ pub const EMPTY_LOOKUPS: Workload =
 const EXAMPLES: &str = "Examples:
   shamba plan cost --entries 34359738368 --entry-bytes 16 --buffer 2MiB --size-ratio 4 --filter-memory 4GiB
   shamba plan cost --entries 100M --entry-bytes 1KiB --like cassandra --memory 4GiB --lookups-zero 0.2 --updates 0.8
+  shamba plan cost --entries 10M --entry-bytes 4120 --value-bytes 4KiB --lookups-nonzero 0.5 --updates 0.5
   shamba plan cost --entries 100M --entry-bytes 100 --rocksdb OPTIONS-000007 --lookups-zero 0.5 --updates 0.5 --out OPTIONS-better";
 
 /// Arguments of `plan cost`.
@@ -31,6 +33,8 @@ pub struct CostArgs {
     design: DesignOptions,
     #[command(flatten)]
     counting: CountingOption,
+    #[command(flatten)]
+    values: ValueOptions,
     #[command(flatten)]
     rocksdb: RocksdbOptions,
     /// Maximum space amplification of the better settings: bytes stored per byte of data; inf for
@@ -65,13 +69,25 @@ pub fn run(args: &CostArgs, out: &mut Out) -> Result<(), Failure> {
     }
     let situation = args.situation.situation(EMPTY_LOOKUPS, args.counting.counting)?;
     let plan = args.design.plan(&situation)?;
-    let costs = args.counting.counting.predict(&situation, &plan)?;
+    let predict = |situation: &_| args.counting.counting.predict(situation, &plan);
+    let costs = predict(&situation)?;
+    let separated = args.values.values(&[("--levels", plan.levels.is_some())])?;
+    let separated = separated
+        .map(|values| Separated::new(values, &situation, |keys| Ok((plan, predict(keys)?))))
+        .transpose()?;
     if args.json {
         let head = json!({ "schema": "shamba.plan-cost/1", "situation": report::situation_json(&situation) });
         // No search is made here; `plan design` gives alternatives.
-        let head = json::with(head, json!({ "alternatives": [] }));
+        let head = json::with(
+            head,
+            json!({
+                "alternatives": [],
+                "value_files": separated.map(|separated| separated.to_json(&situation, &costs)),
+            }),
+        );
         return out.json(&json::with(head, report::plan_json(&situation, &plan, &costs)));
     }
     out.text(report::situation_text(&situation))?;
-    report::print_plan(&situation, &plan, &costs, out)
+    report::print_plan(&situation, &plan, &costs, out)?;
+    separated.map_or(Ok(()), |separated| separated.print(&situation, &costs, out))
 }

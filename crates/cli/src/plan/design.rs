@@ -13,6 +13,7 @@ use super::options::{
 };
 use super::report::{self, digits, show_rate};
 use super::rocksdb::{self, Asked, First, RocksdbOptions};
+use super::values::{Separated, ValueOptions};
 use crate::exit::Failure;
 use crate::json;
 use crate::output::{Out, Table};
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "Examples:
   shamba plan design --entries 1G --entry-bytes 1KiB --memory 16GiB --lookups-zero 1 --lookups-nonzero 4 --updates 5 \\
       --ranges 1 --range-selectivity 1e-7 --max-lookup-ios 1.2 --counting engine
   shamba plan design --entries 10M --entry-bytes 116 --memory 24MiB --lookups-zero 0.7 --updates 0.3 --uncertainty 0.5
+  shamba plan design --entries 10M --entry-bytes 4120 --value-bytes 4KiB --memory 256MiB --lookups-nonzero 0.5 --updates 0.5
   shamba plan design --entries 100M --entry-bytes 116 --rocksdb OPTIONS-000007 --lookups-zero 0.5 --updates 0.5";
 
 /// Arguments of `plan design`.
@@ -42,6 +44,8 @@ pub struct DesignArgs {
     /// The block cache, where the OPTIONS file does not state it (default: none)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "rocksdb", help_heading = "RocksDB")]
     cache: Option<u64>,
+    #[command(flatten)]
+    values: ValueOptions,
     #[command(flatten)]
     rocksdb: RocksdbOptions,
     /// Print a JSON object
@@ -118,10 +122,28 @@ pub fn run(args: &DesignArgs, out: &mut Out) -> Result<(), Failure> {
     let found = navigate(&situation, &bounds, &options).map_err(Failure::Usage)?;
     let robust = Robust::of(&situation, &bounds, &options, &found).map_err(Failure::Usage)?;
     let notes = notes(found.costs.runs, found.costs.space_amplification, args.counting.counting);
+    let bounds_given = [
+        ("--max-lookup-ios", wish.max_lookup_ios.is_some()),
+        ("--max-update-ios", wish.max_update_ios.is_some()),
+    ];
+    let separated = args
+        .values
+        .values(&bounds_given)?
+        .map(|values| {
+            Separated::new(values, &situation, |keys| {
+                let options = Options { sensitivity: false, ..options };
+                let found = navigate(keys, &bounds, &options).map_err(Failure::Usage)?;
+                Ok((found.plan, found.costs))
+            })
+        })
+        .transpose()?;
     if args.json {
-        return out.json(&to_json(&situation, &bounds, options.max_space, &found, robust.as_ref(), &notes));
+        let head = to_json(&situation, &bounds, options.max_space, &found, robust.as_ref(), &notes);
+        let value_files = separated.map(|separated| separated.to_json(&situation, &found.costs));
+        return out.json(&json::with(head, json!({ "value_files": value_files })));
     }
-    print(&situation, &bounds, wish.max_space, &found, robust.as_ref(), &notes, out)
+    print(&situation, &bounds, wish.max_space, &found, robust.as_ref(), &notes, out)?;
+    separated.map_or(Ok(()), |separated| separated.print(&situation, &found.costs, out))
 }
 
 /// The robust design compared with the best one for the expected mix alone.

@@ -14,6 +14,7 @@ mod design;
 mod options;
 mod report;
 mod rocksdb;
+mod values;
 
 pub(crate) use self::rocksdb::check as check_rocksdb;
 

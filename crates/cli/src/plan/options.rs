@@ -400,7 +400,7 @@ fn parse_count(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a mean size: like a size, but it need not be whole.
-fn parse_bytes(text: &str) -> Result<f64, String> {
+pub fn parse_bytes(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(bytes) if (0.0..f64::INFINITY).contains(&bytes) => Ok(bytes),
         Ok(bytes) => Err(format!("must be a finite number of at least 0, not {bytes}")),

@@ -164,7 +164,7 @@ impl FilterBits {
 }
 
 /// Returns the costs if all of them are finite.
-pub(super) fn finite(costs: Costs) -> Result<Costs, String> {
+pub(crate) fn finite(costs: Costs) -> Result<Costs, String> {
     let figures = [
         ("the filters' bytes", costs.filter_bytes),
         ("the fences' bytes", costs.fence_bytes),

@@ -295,3 +295,44 @@ fn a_cache_serves_more_of_skewed_lookups() {
     let told = run([&doubled[..], &["--with", "zipf=2x"]].concat()).ok();
     assert!(told.contains("miss ratio of the cache"), "{told}");
 }
+
+#[test]
+fn value_files_are_shown_beside_values_in_tables() {
+    let args = [
+        "plan",
+        "cost",
+        "--entries",
+        "10M",
+        "--entry-bytes",
+        "4120",
+        "--lookups-nonzero",
+        "0.5",
+        "--updates",
+        "0.5",
+    ];
+    assert_eq!(cost(&args)["value_files"], Value::Null);
+    let with = |more: &[&str]| cost(&[&args[..], &["--value-bytes", "4KiB"], more].concat());
+    let both = with(&[]);
+    let outside = &both["value_files"];
+    let (inline, separated) = (&both["write_amplification"], &outside["write_amplification"]);
+    assert!(separated.as_f64().unwrap() * 2.0 < inline.as_f64().unwrap(), "{separated} of {inline}");
+    assert_eq!(outside["found_lookup_ios"].as_f64().unwrap().floor(), 2.0, "one read more");
+    assert!(outside["times_the_cost"].as_f64().unwrap() < 1.0);
+    assert_eq!(outside["value_space"], 1.25);
+    // Less space, more relocations; none without overwrites.
+    let tight = &with(&["--value-space", "1.1"])["value_files"];
+    assert!(tight["write_amplification"].as_f64() > outside["write_amplification"].as_f64());
+    let inserts = &with(&["--overwritten", "0"])["value_files"];
+    assert!(inserts["write_amplification"].as_f64() < outside["write_amplification"].as_f64());
+    for (more, says) in [
+        (&["--value-space", "0.9"][..], "at least 1"),
+        (&["--overwritten", "1.5"], "from 0 to 1"),
+        (&["--value-bytes", "5000"], "does not fit"),
+    ] {
+        let bytes: &[&str] = if more[0] == "--value-bytes" { &[] } else { &["--value-bytes", "4KiB"] };
+        let refused = run([&args[..], bytes, more].concat());
+        assert!(refused.code != 0 && refused.err.contains(says), "{more:?}: {refused:?}");
+    }
+    let text = run([&args[..], &["--value-bytes", "4KiB"]].concat()).ok();
+    assert!(text.contains("value files pay"), "{text}");
+}

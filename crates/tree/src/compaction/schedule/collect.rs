@@ -8,10 +8,10 @@
 //! R_last   R - U
 //! D        referenced by the last run and hidden by deletes above it (estimated)
 //! h        (U + D) / R_last: the share that may be hidden
-//! A        the allowed space; e = (1 - HIDDEN_MAX) A
+//! A        the allowed space; e = (1 - HIDDEN_SHARE_MAX) A
 //! ```
 //!
-//! A collection is due while `h > HIDDEN_MAX` or `S > e R`. The first merges the entries above the
+//! A collection is due while `h > HIDDEN_SHARE_MAX` or `S > e R`. The first merges the entries above the
 //! last run into it, as whole levels, which drops the references to what they hide. The second
 //! empties value files: the compaction that rewrites all references to a file writes its values
 //! again, and then nobody names the file. Every compaction into the last run does so along the way.
@@ -36,13 +36,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use shamba_model::values::HIDDEN_SHARE_MAX;
 use shamba_table::ValueFileId;
 
 use crate::compaction::policy::{Arrival, CompactionJob, Down, Reason, Rules, Target, ValueRules};
 use crate::version::{Run, TableUse, ValueTotal, ValueTotals, Version};
 
-/// Share of the last run's bytes that may be hidden by what is above it (1/16).
-const HIDDEN_MAX: f64 = 1.0 / 16.0;
 /// Part of the hidden bytes (3/4) that a collection merges into the last run at least: the levels
 /// above the others hold little of them.
 const MERGED_PART: f64 = 0.75;
@@ -82,7 +81,7 @@ impl Space {
         let last = referenced - above;
         let by_deletes = if last_run.is_some() { version.hidden_values().bytes() } else { 0 };
         let hidden = above.saturating_add(by_deletes);
-        let allowed = (1.0 - HIDDEN_MAX) * rules.space;
+        let allowed = (1.0 - HIDDEN_SHARE_MAX) * rules.space;
         debug_assert!(allowed > 1.0, "a space of {} allows no garbage", rules.space);
         Self {
             stored: tables.saturating_add(totals.stored_bytes()),
@@ -124,7 +123,7 @@ pub(super) fn due(down: &Down<'_>) -> Option<(CompactionJob, f64)> {
         return None;
     }
     let space = Space::of(version, rules);
-    let (hidden, garbage) = (space.hidden_share / HIDDEN_MAX, space.garbage());
+    let (hidden, garbage) = (space.hidden_share / HIDDEN_SHARE_MAX, space.garbage());
     let crowd = Crowd::of(totals, rules);
     let (is_hidden, is_full) = (hidden > 1.0, garbage > 1.0 || crowd.is_due());
     if !is_hidden && !is_full {

@@ -371,7 +371,7 @@ fn random_options(rng: &mut Rng) -> OwnOptions {
         ("block-size", &["256", "4096", "database"]),
         ("file-size", &["1024", "16384", "database"]),
         ("policy", &["leveling", "tiering", "lazy-leveling", "database"]),
-        ("value-threshold", &["off", "64", "200", "database"]),
+        ("value-threshold", &["off", "64", "200", "auto", "database"]),
         ("value-space", &["1.1", "2", "database"]),
     ];
     all.map(|(name, values)| (name, if rng.bool() { *pick(rng, values) } else { "database" })).to_vec()

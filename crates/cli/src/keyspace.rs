@@ -9,10 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use shamba::options::find;
 use shamba::{Db, Fifo, Keyspace, KeyspaceOptions, Prefix};
 
 use crate::duration::{parse_duration, show_duration};
 use crate::exit::Failure;
+use crate::options::resolved;
 use crate::sizes::{parse_size, show_size};
 
 /// Name of the keyspace that every database has, and the default of all commands.
@@ -61,9 +63,10 @@ pub struct CreatedKeyspace {
 
 fn own_option(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it must be NAME=VALUE")?;
-    let is_size =
-        (name.ends_with("-size") || name == "value-threshold") && !["database", "off"].contains(&value);
-    let value = if is_size { parse_size(value)?.to_string() } else { value.to_owned() };
+    let value = match find(name).filter(|_| value != "database") {
+        Some(option) => resolved(option, value)?,
+        None => value.to_owned(),
+    };
     let checked = KeyspaceOptions::new().set_option(name, &value);
     checked.map_err(|error| error.context().to_owned())?;
     Ok((name.to_owned(), value))

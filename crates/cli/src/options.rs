@@ -190,12 +190,17 @@ fn help(option: &OptionInfo) -> String {
 
 /// Checks a value; sizes may have suffixes, which are resolved.
 fn value(option: &OptionInfo, text: &str) -> Result<String, String> {
-    // Or one of the words that stand for none: auto, off.
-    let is_word = option.value.split('|').any(|word| word == text);
-    let is_size = option.value.starts_with("SIZE") && !is_word;
-    let value = if is_size { parse_size(text)?.to_string() } else { text.to_owned() };
+    let value = resolved(option, text)?;
     option.check(&value)?;
     Ok(value)
+}
+
+/// The value with the suffix of a size resolved.
+pub fn resolved(option: &OptionInfo, text: &str) -> Result<String, String> {
+    // Or one of the words that an option of sizes allows: auto, off.
+    let is_word = option.value.split('|').any(|word| word == text);
+    let is_size = option.value.starts_with("SIZE") && !is_word;
+    if is_size { parse_size(text).map(|bytes| bytes.to_string()) } else { Ok(text.to_owned()) }
 }
 
 /// Parses the argument of `--experimental`.

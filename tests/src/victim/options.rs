@@ -63,7 +63,7 @@ impl Options {
         let layouts = ["auto", "blocked", "standard", "modular:1", "modular:3", "modular:7", "modular:3:100"];
         option("filter-layout", pick(rng, &layouts));
         option("bits-per-key", pick(rng, &["0", "2", "10", "12"]));
-        option("value-threshold", pick(rng, &["off", "off", "64", "100"]));
+        option("value-threshold", pick(rng, &["off", "auto", "64", "100"]));
         option("allocation", pick(rng, &["uniform", "monkey", "workload"]));
         option("residency", pick(rng, &["budgeted", "pinned", "cached"]));
         option("skipping", pick(rng, &["none", "partial", "full"]));

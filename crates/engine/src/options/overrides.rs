@@ -145,7 +145,17 @@ impl Overrides {
 
     /// Minimum length of a value that is stored in a value file; `None`: all are stored in tables.
     pub fn value_bytes_min(&self, settings: &Settings) -> Option<u32> {
-        self.value_threshold.unwrap_or(settings.value_threshold).bytes_min()
+        self.value_threshold(settings).bytes_min(settings.live.auto_value_bytes())
+    }
+
+    /// Maximum space of values and tables, as a multiple of the live data.
+    pub fn value_space(&self, settings: &Settings) -> f64 {
+        self.value_space.unwrap_or(settings.value_space)
+    }
+
+    /// The option that decides about it.
+    pub fn value_threshold(&self, settings: &Settings) -> ValueThreshold {
+        self.value_threshold.unwrap_or(settings.value_threshold)
     }
 
     /// The rules by which value files are collected in a tree of `version`; `None` if it has none.
@@ -154,11 +164,12 @@ impl Overrides {
             return None;
         }
         Some(ValueRules {
-            space: self.value_space.unwrap_or(settings.value_space),
+            space: self.value_space(settings),
             files_max: ValueRules::files_max(settings.budget_bytes(), version.tables().count() as u64),
             file_bytes: self.value_file_bytes(settings),
             has_one_last_run: true,
-            is_off: self.value_bytes_min(settings).is_none(),
+            // Under `auto`, what is in files stays there until its garbage is collected.
+            is_off: self.value_threshold(settings) == ValueThreshold::Off,
         })
     }
 
@@ -243,7 +254,7 @@ mod tests {
             ("policy", "none", "leveling"),
             ("file-size", "auto", "cannot be"),
             ("value-threshold", "32", "64"),
-            ("value-threshold", "auto", "off"),
+            ("value-threshold", "on", "off"),
             ("value-space", "1", "1.1"),
         ] {
             let error = Overrides::default().and("logs", &given(&[(name, Some(text))])).expect_err(text);

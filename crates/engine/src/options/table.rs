@@ -382,7 +382,7 @@ declare_options! {
         }
 
         /// Length from which on values are stored in value files instead of in tables; off stores
-        /// all in tables.
+        /// all in tables, auto follows the workload.
         ///
         /// Compactions then move references of 32 bytes instead of the values, and reading a value
         /// takes one more read. Existing values move when a compaction rewrites them. Builds before
@@ -390,7 +390,7 @@ declare_options! {
         "value-threshold" => value_threshold(threshold: impl Into<ValueThreshold>)
             field value_threshold: ValueThreshold = ValueThreshold::Off;
         {
-            value: "SIZE|off", unit: "bytes", range: VALUE_BYTES,
+            value: "SIZE|off|auto", unit: "bytes", range: VALUE_BYTES,
             recorded: Recorded::OnRequest("value-threshold"), has_flag: true,
         }
 

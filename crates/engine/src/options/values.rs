@@ -20,6 +20,8 @@ pub enum ValueThreshold {
     /// Every value is stored in its table.
     #[default]
     Off,
+    /// The database decides by its cost model (`shamba_model::values`), and follows the workload.
+    Auto,
     /// Values of at least this many bytes are stored in value files.
     Bytes(u32),
 }
@@ -30,10 +32,12 @@ impl ValueThreshold {
     /// The longest one: as long as the longest value.
     pub(crate) const BYTES_MAX: u64 = MAX_VALUE_BYTES as u64;
 
-    /// Minimum length of a value in a value file; `None`: all are in tables.
-    pub(crate) fn bytes_min(self) -> Option<u32> {
+    /// Minimum length of a value in a value file, where `auto` is what the database has decided;
+    /// `None`: all are in tables.
+    pub(crate) fn bytes_min(self, auto: Option<u32>) -> Option<u32> {
         match self {
             Self::Off => None,
+            Self::Auto => auto,
             Self::Bytes(bytes) => Some(bytes),
         }
     }
@@ -49,15 +53,20 @@ impl fmt::Display for ValueThreshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
+            Self::Auto => f.write_str("auto"),
             Self::Bytes(bytes) => write!(f, "{bytes}"),
         }
     }
 }
 
-/// `off`, or a number of bytes.
+/// `off`, `auto`, or a number of bytes.
 impl OptionValue for ValueThreshold {
     fn parse(text: &str) -> Option<Self> {
-        if text == "off" { Some(Self::Off) } else { text.parse().ok().map(Self::Bytes) }
+        match text {
+            "off" => Some(Self::Off),
+            "auto" => Some(Self::Auto),
+            bytes => bytes.parse().ok().map(Self::Bytes),
+        }
     }
 
     fn print(&self) -> String {

@@ -3,7 +3,8 @@
 //! [`DesignTuning`] owns the history of redesigns and the state of the tuner. It computes advice
 //! from the observed workload, the trees and the memory ([`advise`]) and moves the database to
 //! another design ([`redesign`]). With [`Tuning::Auto`](crate::Tuning::Auto) it makes such moves by
-//! itself ([`worker`], [`tuner`]).
+//! itself ([`worker`], [`tuner`]). It also decides from which length on values are stored in value
+//! files, where the option leaves that to the database ([`values`]).
 //!
 //! It moves no table itself. Compactions do, by the rules of the design in force. A [`Mover`] is
 //! notified of a new design, and [`MovePrices`] state the cost of a move; [`Moves`] implements
@@ -19,6 +20,7 @@ mod redesign;
 #[cfg(test)]
 mod tests;
 mod tuner;
+mod values;
 mod worker;
 
 use std::collections::BTreeMap;

@@ -12,6 +12,7 @@ use super::history::RedesignedBy;
 use super::*;
 use crate::error::ErrorKind;
 use crate::options::settings::{Settings, Tuning};
+use crate::options::values::ValueThreshold;
 use crate::testing::Parts;
 
 /// A database in which nothing moves: counts what tuning asks for.
@@ -67,7 +68,8 @@ fn tuning(parts: &Parts) -> (DesignTuning, Arc<Still>) {
 
 /// Tuning over `parts`, with the history in `recorded`, and without anything that moves tables.
 fn over(parts: &Parts, recorded: &BTreeMap<String, String>) -> DesignTuning {
-    let workload = Arc::new(parts.observer(&Vec::new()));
+    let pairs = recorded.clone().into_iter().collect();
+    let workload = Arc::new(parts.observer(&pairs));
     let (settings, catalog) = (Arc::clone(&parts.settings), Arc::clone(&parts.catalog));
     let bits =
         FilterBits::new(&parts.env, Arc::clone(&settings), Arc::clone(&parts.memory), Arc::clone(&catalog));
@@ -151,4 +153,36 @@ fn a_database_is_not_tuned_while_it_is_empty_nor_after_the_stop() {
     tuning.stop();
     tuning.look();
     assert_eq!(still.counts(), (0, 0), "an empty database stays as it is");
+}
+
+/// What `value-threshold=auto` stands for after each of `windows` windows with updates, on top of an
+/// earlier workload.
+fn lengths_of_auto(threshold: ValueThreshold, earlier: &str, windows: usize) -> Vec<Option<u32>> {
+    let parts =
+        Parts::new(Settings { value_threshold: threshold, tuning: Tuning::Off, ..Settings::default() });
+    parts.begin();
+    let tuning = over(&parts, &BTreeMap::from([("observed-workload".to_owned(), earlier.to_owned())]));
+    let still = Arc::new(Still::default());
+    tuning.connect(Arc::clone(&still) as _, still as _);
+    tuning.look();
+    let after_window = || {
+        parts.put(1_000);
+        tuning.look();
+        parts.settings.live.auto_value_bytes()
+    };
+    (0..windows).map(|_| after_window()).collect()
+}
+
+#[test]
+fn the_length_of_auto_follows_the_workload() {
+    let (unknown, writes) = (Some(4 << 10), Some(1 << 10));
+    let auto = |earlier| lengths_of_auto(ValueThreshold::Auto, earlier, 60);
+    assert_eq!(auto(""), [writes; 60], "writes only: the shortest");
+    // Thousands of lookups for each update: a further read costs more than all merges. The first
+    // look at the recorded workload decides, and the writes that follow change it in the end.
+    let reads = "seconds=8 found_lookups=100000000 puts=1000 windows=4";
+    let lengths = auto(reads);
+    assert_eq!((lengths[0], lengths[59]), (None, writes), "{lengths:?}");
+    assert!(lengths.iter().filter(|length| length.is_none()).count() >= 5, "{lengths:?}");
+    assert_eq!(lengths_of_auto(ValueThreshold::Off, reads, 6), [unknown; 6], "nobody asks for it");
 }

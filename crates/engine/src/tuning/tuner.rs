@@ -27,6 +27,7 @@ use std::collections::VecDeque;
 use super::advise::judge::is_alike;
 use super::advise::{Advice, Better};
 use super::history::{Redesigned, RedesignedBy};
+use super::values::ValueTuner;
 use crate::tree_design::TreeDesign;
 use crate::workload::Workload;
 
@@ -65,6 +66,8 @@ pub(crate) struct Tuner {
     moved_for: Option<Workload>,
     /// The text of the last event.
     said: String,
+    /// Of the length from which on values are stored in value files.
+    pub values: ValueTuner,
 }
 
 /// Decision after a window.

@@ -23,9 +23,16 @@ impl DesignTuning {
     pub fn look(&self) -> Duration {
         let _events = hold_events();
         let is_stopping = || self.is_stopping.load(Ordering::Acquire);
-        if !is_stopping() && self.workload.observe() && self.settings.tuning != Tuning::Off && !is_stopping()
-        {
-            self.tune(&mut self.tuner.lock());
+        if is_stopping() {
+            return Duration::from_micros(LOOK_US);
+        }
+        let has_ended = self.workload.observe();
+        let mut tuner = self.tuner.lock();
+        if (has_ended || !tuner.values.has_decided()) && !is_stopping() {
+            self.tune_values(&mut tuner.values);
+        }
+        if has_ended && self.settings.tuning != Tuning::Off && !is_stopping() {
+            self.tune(&mut tuner);
         }
         Duration::from_micros(LOOK_US)
     }

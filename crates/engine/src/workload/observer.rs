@@ -128,6 +128,13 @@ impl WorkloadObserver {
         self.cache.reuse_curve(data_bytes).unwrap_or_default()
     }
 
+    /// Reads of value files for each value that scans returned from them: below 1 where neighbours
+    /// are read together; 1 before any.
+    pub fn reads_per_value(&self) -> f64 {
+        let walked = self.reads.iterators().walked().values;
+        if walked.values > 0 { walked.reads.count as f64 / walked.values as f64 } else { 1.0 }
+    }
+
     /// Passes the total number of references to the sampler.
     fn count_references(&self) {
         let total = self.telemetry.lookups().total();

@@ -6,12 +6,15 @@
 //! the new ones.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use shamba_model::{Design, MergePolicy};
 
 use crate::tree_design::TreeDesign;
+
+/// What [`crate::ValueThreshold::Auto`] stands for before a workload is known, in bytes.
+const VALUE_BYTES_UNKNOWN: u32 = 4 << 10;
 
 /// Settings that can change while the database is open.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
@@ -52,13 +55,20 @@ pub(crate) struct Live {
     buffer_bytes: AtomicU64,
     /// Bytes that a shared budget grants; 0 without one. [`crate::memory`] changes it.
     budget_bytes: AtomicU64,
+    /// What [`crate::ValueThreshold::Auto`] stands for; 0: no value is stored in a value file.
+    auto_value_bytes: AtomicU32,
 }
 
 impl Live {
     pub fn new(settings: LiveSettings) -> Self {
         let buffer_bytes = settings.tree.design.buffer_bytes.into();
         let settings = ArcSwap::from_pointee(settings);
-        Self { settings, buffer_bytes, budget_bytes: AtomicU64::new(0) }
+        Self {
+            settings,
+            buffer_bytes,
+            budget_bytes: AtomicU64::new(0),
+            auto_value_bytes: AtomicU32::new(VALUE_BYTES_UNKNOWN),
+        }
     }
 
     /// The settings in force.
@@ -85,6 +95,17 @@ impl Live {
     /// Sets the bytes that a shared budget grants.
     pub fn set_budget_bytes(&self, bytes: u64) {
         self.budget_bytes.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// Minimum length of a value in a value file under [`crate::ValueThreshold::Auto`]; `None`: all
+    /// are stored in tables.
+    pub fn auto_value_bytes(&self) -> Option<u32> {
+        Some(self.auto_value_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    /// Sets what [`crate::ValueThreshold::Auto`] stands for.
+    pub fn set_auto_value_bytes(&self, bytes: Option<u32>) {
+        self.auto_value_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Changes the settings in force. Not atomic: callers must not run it concurrently.

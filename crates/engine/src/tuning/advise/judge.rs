@@ -26,7 +26,7 @@ use shamba_model::miss_ratio::MissRatioCurve;
 use shamba_model::monkey::bloom_bits_per_key;
 use shamba_model::navigator::{Bounds, LargestBuffer, Options, navigate};
 use shamba_model::robust::worst;
-use shamba_model::updates::Merging;
+use shamba_model::updates::{MergeShape, Merging};
 use shamba_model::{Design, MergePolicy};
 
 use crate::tree_design::TreeDesign;
@@ -189,6 +189,23 @@ impl Scene {
             cache_bytes: (self.memory_bytes as f64 - taken).max(0.0) as u64,
             levels: None,
         }
+    }
+
+    /// How often `design` merges an entry of `entries` that take `bytes` in tables.
+    ///
+    /// # Errors
+    /// A message when the model rejects the numbers.
+    pub fn merges(&self, design: &TreeDesign, (entries, bytes): (u64, u64)) -> Result<f64, String> {
+        let design = self.plan(design).design;
+        let entry_bytes = (bytes as f64 / entries.max(1) as f64).max(1.0);
+        let data = DataSet { entries: entries.max(1), entry_bytes, page_bytes: PAGE_BYTES };
+        let shape = MergeShape {
+            size_ratio: design.size_ratio,
+            inner_runs: f64::from(design.inner_runs),
+            last_runs: f64::from(design.last_runs),
+            levels: data.levels(&design)?,
+        };
+        Ok(shape.merges_per_entry(self.merging))
     }
 
     /// Size of a flush: the write buffer, limited by memory.

@@ -250,7 +250,7 @@ impl Advisor {
     }
 
     /// All inputs of a judgement, as of now.
-    fn scene(&self) -> Result<Scene> {
+    pub(super) fn scene(&self) -> Result<Scene> {
         let settings = &self.settings;
         let workload = self.workload.workload();
         let (mut entries, mut bytes) = (0, 0);

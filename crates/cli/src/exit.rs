@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | ok |
 //! | 1 | not found (`get`), or a demo whose answers were wrong |
-//! | 2 | corruption: found by `check`, or met on the way |
+//! | 2 | corruption: found by `check`, or met on the way; a `repair` that could read nothing |
 //! | 3 | input or output failed; no such database; a position of `changes` that is not kept |
 //! | 4 | the database is locked |
 //! | 5 | a file of a newer or unknown version |
@@ -21,6 +21,8 @@ use std::path::Path;
 use shamba::ErrorKind;
 use shamba_workload::trace::TraceError;
 
+/// The exit code of corruption.
+pub const CORRUPTION: u8 = 2;
 /// The exit code of wrong usage, and of what the engine calls `Invalid`.
 pub const USAGE: u8 = 64;
 /// The exit code of wrong input data.
@@ -105,7 +107,7 @@ fn is_without_operator(error: &shamba::Error) -> bool {
 /// Exit code for an error of the engine.
 pub fn code_of(error: &shamba::Error) -> u8 {
     match error.kind() {
-        ErrorKind::Corruption => 2,
+        ErrorKind::Corruption => CORRUPTION,
         ErrorKind::Locked => 4,
         ErrorKind::Unsupported => 5,
         ErrorKind::NoSpace => 6,

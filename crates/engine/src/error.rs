@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba_env::FileError;
+use shamba_tree::version::manifest::TornEdit;
 
 /// Kind of an [`Error`], by how a caller should react.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -188,6 +189,28 @@ impl Error {
                 damage,
                 conflict: None,
                 source: None,
+            }),
+        }
+    }
+
+    /// An open failed with `cause` in the state before `torn`: its edits are lost, and with them the
+    /// files that belong to the state before.
+    pub(crate) fn of_torn_manifest(torn: &TornEdit, cause: Self) -> Self {
+        let TornEdit { path, offset, bytes, detail } = torn;
+        let context = format!(
+            "{}: the {bytes} bytes from offset {offset} on are no edit ({detail}), and the state before them \
+             does not open",
+            path.display()
+        );
+        let damage = Some(Damage { file: path.clone(), offset: *offset, structure: "manifest edit" });
+        let source: Arc<dyn StdError + Send + Sync> = Arc::new(cause);
+        Self {
+            inner: Arc::new(Inner {
+                kind: ErrorKind::Corruption,
+                context,
+                damage,
+                conflict: None,
+                source: Some(source),
             }),
         }
     }

@@ -38,11 +38,13 @@ struct Subject {
 
 /// The answers of a damaged database that are allowed without an error.
 #[derive(Clone, Copy)]
-struct Allowed {
+struct Allowed<'n> {
     /// The earliest commit whose state is allowed.
     least: u64,
     /// Whether a state before the newest is allowed without a warning.
     silent: bool,
+    /// The file that a refused open has to name.
+    named: Option<&'n str>,
 }
 
 /// Several tables with range tombstones and deletes, a second keyspace, a log with a synced part
@@ -142,7 +144,7 @@ fn fit(error: &shamba::Error) -> Result<(), String> {
 
 impl Subject {
     /// Opens the database and reads everything.
-    fn judge(&self, files: &Files, allowed: Allowed) -> Result<Verdict, String> {
+    fn judge(&self, files: &Files, allowed: Allowed<'_>) -> Result<Verdict, String> {
         let env = Env::deterministic(Arc::new(disk_of(files)), 2);
         // Fixed options are not given: they must not hide a flipped setting. No compaction may run,
         // so that the damaged bytes are read as they are.
@@ -153,7 +155,14 @@ impl Subject {
             .open()
         {
             Ok(db) => db,
-            Err(error) => return fit(&error).map(|()| Verdict::OpenRefused),
+            Err(error) => {
+                let named =
+                    |damage: &shamba::Damage| allowed.named.is_none_or(|name| damage.file.ends_with(name));
+                fit(&error)?;
+                let is_named = error.damage().is_none_or(named);
+                let says = || format!("the damage is sought elsewhere: {error:?}");
+                return is_named.then_some(Verdict::OpenRefused).ok_or_else(says);
+            }
         };
         let warned = !db.warnings().is_empty();
         let spaces = match Spaces::existing(db) {
@@ -213,7 +222,7 @@ impl Subject {
         &self,
         what: &str,
         files: &Files,
-        allowed: Allowed,
+        allowed: Allowed<'_>,
         tally: &mut Tally,
     ) -> Result<Verdict, String> {
         let verdict = caught(|| self.judge(files, allowed))
@@ -227,7 +236,7 @@ impl Subject {
     fn flip(&self, file: &str, from: usize, to: usize) -> Result<Tally, String> {
         let mut tally = Tally::default();
         let mut files = self.files.clone();
-        let allowed = Allowed { least: self.oracle.durable(), silent: false };
+        let allowed = Allowed { least: self.oracle.durable(), silent: false, named: None };
         for at in from..to {
             for mask in MASKS {
                 files.get_mut(file).expect("it is there")[at] ^= mask;
@@ -249,7 +258,9 @@ impl Subject {
         let mut files = self.files.clone();
         for length in 0..whole.len() {
             let silent = is_last_log && self.ends.contains(&(length as u64));
-            let allowed = Allowed { least: self.flushed, silent };
+            // Whatever the open misses in the state that is left.
+            let named = (kind_of(file) == "manifests").then_some(file);
+            let allowed = Allowed { least: self.flushed, silent, named };
             files.insert(file.to_owned(), whole[..length].to_vec());
             self.damaged(
                 &format!("{file} cut to {length} of {} bytes", whole.len()),
@@ -267,7 +278,7 @@ impl Subject {
         let mut tally = Tally::default();
         let names = self.names();
         // As in a truncation: the promises themselves may be lost.
-        let allowed = Allowed { least: self.flushed, silent: false };
+        let allowed = Allowed { least: self.flushed, silent: false, named: None };
         for name in &names {
             let mut files = self.files.clone();
             let bytes = files.remove(name).expect("it is there");
@@ -338,7 +349,7 @@ fn every_byte_flipped_and_every_length_cut() {
     let count = if is_brief() { 1 } else { subjects.len() };
     for (subject, of) in subjects.iter().enumerate().take(count) {
         let whole = of
-            .judge(&of.files, Allowed { least: of.oracle.issued(), silent: false })
+            .judge(&of.files, Allowed { least: of.oracle.issued(), silent: false, named: None })
             .expect("undamaged it answers");
         assert_eq!(whole, Verdict::Right, "{}", of.name);
         works.push(Work::WholeFiles { subject });

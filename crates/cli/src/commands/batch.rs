@@ -47,7 +47,7 @@ use crate::text::Notation;
 const LINES: &str = "\
     Lines: put KEY VALUE, putttl TIME KEY VALUE (TIME such as 30s or 7d, or ever), del KEY, delrange FROM TO (TO excluded), merge KEY OPERAND, get KEY; `in KEYSPACE` before one of these selects \
     its keyspace (default: --keyspace); begin and commit enclose one atomic batch; flush, compact, sync. A line is \
-    split at single spaces; the value or operand is the rest of the line. Each line gets one reply: ok (done, with the durability \
+    split at single spaces; the value or operand is the rest of the line; the last line may lack its line end. Each line gets one reply: ok (done, with the durability \
     of --sync), queued (after begin), value VALUE or none (of get, which reads committed data), or err KIND MESSAGE. \
     The exit code is that of the first error. A begin without commit at the end of input is an error (65), and its \
     batch is not stored.";

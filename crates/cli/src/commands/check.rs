@@ -12,7 +12,7 @@ use shamba::env::Env;
 use shamba::inspect::{manifest_file, table_file, wal_file};
 use shamba::{CheckReport, ErrorKind};
 
-use crate::exit::Failure;
+use crate::exit::{CORRUPTION, Failure};
 use crate::json;
 use crate::open;
 use crate::options::ReaderOptions;
@@ -60,7 +60,7 @@ pub fn run(args: &CheckArgs, out: &mut Out) -> Result<(), Failure> {
     match report.problems.as_slice() {
         [] => Ok(()),
         problems if problems.iter().all(|problem| problem.is_unsupported) => Err(Failure::Reported(5)),
-        _ => Err(Failure::Reported(2)),
+        _ => Err(Failure::Reported(CORRUPTION)),
     }
 }
 

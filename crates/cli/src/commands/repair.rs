@@ -1,7 +1,7 @@
 //! `shamba repair DB --out DIR`: creates a new database from the readable data of a damaged one.
 //!
 //! The damaged one is not changed. Losses are listed as ranges of keys. The exit code is 0 even
-//! then, because the remaining data was repaired.
+//! then, because the remaining data was repaired; it is 2 if nothing could be read.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use shamba::env::Env;
 use shamba::{ErrorKind, LostRange, RepairReport};
 
-use crate::exit::Failure;
+use crate::exit::{CORRUPTION, Failure};
 use crate::json;
 use crate::open;
 use crate::output::{Out, warn};
@@ -57,7 +57,8 @@ pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
     })?;
     let notation = Notation::from_switch(args.hex);
     if args.json {
-        return out.json(&object(args, &report, notation));
+        out.json(&object(args, &report, notation))?;
+        return verdict(&report);
     }
     report.warnings.iter().for_each(warn);
     for problem in &report.problems {
@@ -66,7 +67,22 @@ pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
     for lost in &report.lost {
         out.line(format!("lost: {}", line(lost, notation)))?;
     }
-    out.line(summary(args, &report))
+    out.line(summary(args, &report))?;
+    if !has_recovered(&report) {
+        out.line(format!("nothing was recovered: the new database in {} is empty", args.out.display()))?;
+    }
+    verdict(&report)
+}
+
+/// Whether the new database has anything of the old one, or nothing was damaged.
+fn has_recovered(report: &RepairReport) -> bool {
+    let is_damaged = !report.problems.is_empty() || !report.is_complete();
+    // Every database has one keyspace.
+    report.entries_written > 0 || report.keyspaces > 1 || !is_damaged
+}
+
+fn verdict(report: &RepairReport) -> Result<(), Failure> {
+    if has_recovered(report) { Ok(()) } else { Err(Failure::Reported(CORRUPTION)) }
 }
 
 /// Resolves links in the existing part of the path.

@@ -6,7 +6,7 @@ use clap::Args;
 use shamba::env::Env;
 use shamba::inspect::{LogDescription, wal_file};
 
-use crate::exit::Failure;
+use crate::exit::{CORRUPTION, Failure};
 use crate::json;
 use crate::kind;
 use crate::output::Out;
@@ -34,5 +34,5 @@ pub fn print(schema: &str, log: &LogDescription, as_json: bool, out: &mut Out) -
     } else {
         out.text(log.to_string())?;
     }
-    if log.is_corrupt() { Err(Failure::Reported(2)) } else { Ok(()) }
+    if log.is_corrupt() { Err(Failure::Reported(CORRUPTION)) } else { Ok(()) }
 }

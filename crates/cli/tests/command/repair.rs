@@ -116,3 +116,25 @@ fn a_database_without_current_and_manifest_is_repaired_whole() {
     assert_eq!(report["lost"][0]["loss"], "deletions", "{report:#}");
     assert_eq!(run(["dump", &out]).ok(), dump);
 }
+
+#[test]
+fn a_repair_that_reads_nothing_says_so() {
+    let dir = Dir::new();
+    let junk = dir.path("junk");
+    fs::create_dir(&junk).expect("made");
+    for name in ["CURRENT", "MANIFEST-000003", "000004.sst", "000005.log"] {
+        fs::write(Path::new(&junk).join(name), [0x5a; 5000]).expect("written");
+    }
+    let out = dir.path("out");
+    let repaired = run(["repair", &junk, "--out", &out]);
+    assert_eq!(repaired.code, 2, "{repaired:?}");
+    assert!(repaired.out.contains("nothing was recovered"), "{repaired:?}");
+    let repaired = run(["repair", &junk, "--out", &dir.path("other"), "--json"]);
+    assert_eq!((repaired.code, &repaired.json()["entries_read"]), (2, &Value::from(0)), "{repaired:?}");
+    // An empty database is not damaged.
+    let (empty, key) = (dir.path("empty"), "key");
+    run(["put", &empty, key, "value"]).ok();
+    run(["delete", &empty, key]).ok();
+    run(["compact", &empty]).ok();
+    run(["repair", &empty, "--out", &dir.path("of empty")]).ok();
+}

@@ -46,7 +46,7 @@ use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::{Predecessor, ReplayReport, WalWriter, parse_log_file_name};
 use shamba_tree::version::current::CURRENT_TEMPORARY;
 use shamba_tree::version::manifest::{
-    ManifestReader, ManifestState, manifest_file_name, parse_manifest_file_name,
+    ManifestReader, ManifestState, TornEdit, manifest_file_name, parse_manifest_file_name,
 };
 use shamba_tree::version::{ManifestEdit, OpenTables, Pairs, TableMeta, ValueUse};
 
@@ -70,14 +70,12 @@ pub(crate) fn open(builder: Builder) -> Result<Arc<Core>> {
 pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLock>) -> Result<Arc<Core>> {
     let dir = builder.path.clone();
     let loaded = ManifestReader::load(&env, &dir)?;
-    let mut warnings = Vec::new();
-    let (state, is_new) = match loaded {
+    let (state, torn) = match loaded {
         Some(loaded) => {
             if builder.given().error_if_exists {
                 return Err(Error::invalid(format!("{} is already a database", dir.display())));
             }
-            warnings.extend(loaded.warnings);
-            (loaded.state, false)
+            (Some(loaded.state), loaded.torn)
         }
         None if builder.given().read_only || !builder.given().create_if_missing => {
             return Err(Error::no_database(&dir, "the directory contains none"));
@@ -85,17 +83,41 @@ pub(crate) fn open_locked(builder: Builder, env: Env, file_lock: Box<dyn FileLoc
         None => {
             // Even if the directory exists: an earlier attempt may have created it and then failed.
             sync_names_above(&env, &dir)?;
-            (new_state(&env, &builder)?, true)
+            (None, None)
         }
     };
+    let vfs = Arc::clone(&env.vfs);
+    let opened = open_state(&builder, env, file_lock, state, torn.as_ref());
+    opened.map_err(|error| {
+        // A file that the lost edits have replaced: the damage is in the manifest.
+        let is_missing = error.damage().is_some_and(|damage| matches!(vfs.exists(&damage.file), Ok(false)));
+        match torn {
+            Some(torn) if is_missing => Error::of_torn_manifest(&torn, error),
+            _ => error,
+        }
+    })
+}
+
+/// Opens the database in the state that its manifest records; `None` creates it.
+fn open_state(
+    builder: &Builder,
+    env: Env,
+    file_lock: Box<dyn FileLock>,
+    state: Option<ManifestState>,
+    torn: Option<&TornEdit>,
+) -> Result<Arc<Core>> {
+    let dir = builder.path.clone();
+    let is_new = state.is_none();
+    let state = state.map_or_else(|| new_state(&env, builder), Ok)?;
+    let mut warnings: Vec<String> = torn.iter().map(ToString::to_string).collect();
     let recorded = Settings::from_pairs(&state.settings)?;
-    let settings = settings_of(&builder, &recorded)?;
+    let settings = settings_of(builder, &recorded)?;
     // A new database has just recorded its creation settings; other given options are recorded as
     // at a later open.
     let given = if settings.record { settings.given_over(&recorded) } else { Vec::new() };
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let member = builder.budget.as_ref().map(|budget| join_budget(&env, budget)).transpose()?;
-    let core = Arc::new(compose(&builder, env, &dir, (settings, member), &state, &files, file_lock)?);
+    let core = Arc::new(compose(builder, env, &dir, (settings, member), &state, &files, file_lock)?);
     open_tables(&core, &state)?;
     date_tombstones(&core, &state);
     core.statistics.load();

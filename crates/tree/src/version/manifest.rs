@@ -23,7 +23,7 @@ mod tests;
 mod value_fields;
 pub mod writer;
 
-pub use load::ManifestReader;
+pub use load::{ManifestReader, TornEdit};
 pub use state::ManifestState;
 pub use writer::ManifestWriter;
 

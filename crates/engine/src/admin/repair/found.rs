@@ -224,7 +224,7 @@ fn read_state(
 ) -> Result<(ManifestState, bool)> {
     let error = match ManifestReader::load(env, dir) {
         Ok(Some(loaded)) => {
-            loaded.warnings.into_iter().for_each(|warning| report.warn(warning));
+            loaded.torn.iter().for_each(|torn| report.warn(torn.to_string()));
             return Ok((loaded.state, true));
         }
         Ok(None) => Error::corruption(&dir.join(CURRENT), 0, CURRENT, "it is missing"),

@@ -76,7 +76,7 @@ impl FileCheck<'_> {
     fn manifest(&mut self) -> Option<ManifestState> {
         match ManifestReader::load(self.env, self.dir) {
             Ok(Some(loaded)) => {
-                loaded.warnings.into_iter().for_each(|warning| self.report.warn(warning));
+                loaded.torn.iter().for_each(|torn| self.report.warn(torn.to_string()));
                 let bytes = self.entries.iter().filter(|entry| entry.name.starts_with("MANIFEST-"));
                 self.report.bytes_checked += bytes.map(|entry| entry.bytes).max().unwrap_or(0);
                 Some(loaded.state)

@@ -21,8 +21,8 @@ use shamba_log::framing::{
 pub struct Loaded {
     /// The state after the last edit.
     pub state: ManifestState,
-    /// A warning for a torn edit that was dropped.
-    pub warnings: Vec<String>,
+    /// The torn edit at the end, which was dropped.
+    pub torn: Option<TornEdit>,
 }
 
 /// Reads manifests.
@@ -58,10 +58,9 @@ impl ManifestReader {
                 )
             })
         })?;
-        let warnings = torn.iter().map(TornEdit::to_string).collect();
         // The manifest's own number may have been assigned after the snapshot was made.
         state.next_id = state.next_id.max(current.number.saturating_add(1));
-        Ok(Some(Loaded { state, warnings }))
+        Ok(Some(Loaded { state, torn }))
     }
 }
 

@@ -125,6 +125,13 @@ pub enum Op {
     Flush,
     /// Compacts everything.
     Compact,
+    /// Compacts what overlaps a range.
+    CompactRange {
+        /// The keyspace.
+        space: usize,
+        /// The range.
+        span: Span,
+    },
     /// Syncs the log.
     Sync,
     /// Waits for background work.
@@ -371,7 +378,8 @@ impl Generator {
                 steps: self.rng.usize(1..12),
             },
             945..960 => Op::Flush,
-            960..963 => Op::Compact,
+            960..962 => Op::Compact,
+            962 => Op::CompactRange { space: self.space(), span: shape.span(&mut self.rng) },
             963..972 => Op::Sync,
             972..978 => Op::WaitIdle,
             978..983 => Op::Reopen { clean: self.rng.bool(), change_options: self.rng.bool() },
@@ -577,6 +585,7 @@ impl fmt::Debug for Op {
             Self::IterStep { slot, back, steps } => write!(f, "iter_step {slot} back={back} x{steps}"),
             Self::Flush => f.write_str("flush"),
             Self::Compact => f.write_str("compact"),
+            Self::CompactRange { space, span } => write!(f, "compact_range {space}:{}", shown_span(span)),
             Self::Sync => f.write_str("sync"),
             Self::WaitIdle => f.write_str("wait_idle"),
             Self::Reopen { clean, change_options } => {

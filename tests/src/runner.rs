@@ -23,7 +23,7 @@ use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
 use crate::expiry;
 use crate::ops::{Op, Redesign, shown};
-use crate::oracle::{Change, Oracle, Pair, SPACES, fingerprint};
+use crate::oracle::{Change, Oracle, Pair, SPACES, Span, fingerprint};
 use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
@@ -195,6 +195,7 @@ impl Runner {
                 Ok(())
             }
             Op::Compact => self.spaces()?.db.compact().map_err(failed("compact")),
+            Op::CompactRange { space, span } => self.compact_range(*space, span),
             Op::Sync if self.vector.no_wal => Ok(()),
             Op::Sync => {
                 self.spaces()?.db.sync().map_err(failed("sync"))?;
@@ -210,6 +211,15 @@ impl Runner {
             Op::Verify => self.verify(),
             Op::Explain(key) => self.explain(key),
         }
+    }
+
+    fn compact_range(&self, space: usize, span: &Span) -> Result<(), String> {
+        let spaces = self.spaces()?;
+        let compacted = match space.checked_sub(1).and_then(|at| spaces.others[at].as_ref()) {
+            Some(other) => other.compact_range(span.clone()),
+            None => spaces.db.compact_range(span.clone()),
+        };
+        compacted.map_err(failed("compact_range"))
     }
 
     fn write(&mut self, change: &Change) -> Result<(), String> {

@@ -131,7 +131,8 @@ fn long_script(vector: &Vector, seed: u64) -> Vec<Op> {
     let shape = KeyShape { universe: 60, value_bytes: 90, huge_one_in };
     let mut ops = Generator::new(seed, shape).ops(1_000);
     ops.retain(|op| match op {
-        Op::Write(_) | Op::Batch { .. } | Op::Transaction(_) | Op::Flush | Op::Compact | Op::Sync => true,
+        Op::Write(_) | Op::Batch { .. } | Op::Transaction(_) | Op::Flush | Op::Sync => true,
+        Op::Compact | Op::CompactRange { .. } => true,
         Op::Ingest(_) | Op::SnapshotTake | Op::Checkpoint | Op::DropSpace { .. } | Op::Redesign(_) => true,
         // The model suite determines what a drop leaves with these two.
         Op::Reopen { clean, change_options: false } => *clean || vector.survives_kill(),

@@ -9,6 +9,7 @@
 //! `SHAMBA_METAMORPHIC_OPS` makes scripts longer. Not here: shrinking, which suite A does for any
 //! failure of one vector.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,7 +54,11 @@ fn rewritten(ops: &[Op], seed: u64, tally: &mut Tally) -> Vec<Op> {
         let key = || format!("~nobody's/{at}").into_bytes();
         match rng.u32(..400) {
             0..8 => out.push(Op::Flush),
-            8..10 => out.push(Op::Compact),
+            8 => out.push(Op::Compact),
+            9 => {
+                let span = (Bound::Included(b"b".to_vec()), Bound::Excluded(b"t".to_vec()));
+                out.push(Op::CompactRange { space: rng.usize(..2), span });
+            }
             10..14 => out.push(Op::Reopen { clean: true, change_options: rng.bool() }),
             14..18 => out.push(Op::WaitIdle),
             18 => out.push(Op::Verify),

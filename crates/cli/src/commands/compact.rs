@@ -1,28 +1,54 @@
-//! `shamba compact DB`: compacts each keyspace into one run; with `--filters`, only rewrites tables
-//! with stale filters.
+//! `shamba compact DB`: compacts each keyspace, or one of them, into one run; with a range, only
+//! the tables that overlap it; with `--filters`, only rewrites tables with stale filters.
 
 use std::path::PathBuf;
 
 use clap::Args;
+use shamba::PrefixRange;
 
+use super::span::{Span, SpanOptions};
 use crate::exit::Failure;
+use crate::keyspace::{self, DEFAULT};
 use crate::open;
 use crate::options::EngineOptions;
+use crate::text::Notation;
 
 /// Arguments of `compact`.
 #[derive(Args)]
 pub struct CompactArgs {
     /// The database
     db: PathBuf,
-    /// Compact nothing; only rewrite the tables with stale filters
+    /// Compact only this keyspace; with a range, default is meant where none is named
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
+    #[command(flatten)]
+    span: SpanOptions,
+    /// The keys are hex
     #[arg(long)]
+    hex: bool,
+    /// Compact nothing; only rewrite the tables with stale filters
+    #[arg(long, conflicts_with_all = ["keyspace", "from", "to", "prefix"])]
     filters: bool,
     #[command(flatten)]
     engine: EngineOptions,
 }
 
 pub fn run(args: &CompactArgs) -> Result<(), Failure> {
+    let span = args.span.span(Notation::from_switch(args.hex))?;
     let db = open::existing(&args.db, &args.engine)?;
-    if args.filters { db.rewrite_filters() } else { db.compact() }?;
+    let named = |name: &str| keyspace::existing(&db, &args.db, name);
+    if args.filters {
+        db.rewrite_filters()?;
+    } else if args.span.is_given() {
+        let keyspace = named(args.keyspace.as_deref().unwrap_or(DEFAULT))?;
+        match span {
+            Span::Prefix(prefix) => keyspace.compact_range(PrefixRange::of(prefix)),
+            Span::Bounds(from, to) => keyspace.compact_range((from, to)),
+        }?;
+    } else if let Some(name) = &args.keyspace {
+        named(name)?.compact()?;
+    } else {
+        db.compact()?;
+    }
     Ok(db.close()?)
 }

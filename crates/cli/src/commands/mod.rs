@@ -17,6 +17,7 @@ mod merge;
 mod put;
 mod repair;
 mod scan;
+mod span;
 mod stats;
 mod table;
 mod tree;

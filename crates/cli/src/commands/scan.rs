@@ -2,15 +2,13 @@
 //!
 //! `shamba load DB - --format tsv` loads the output again.
 
-use std::ffi::OsString;
-use std::ops::Bound;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
 use shamba::{Result as EngineResult, Slice};
 
-use super::argument;
+use super::span::{Span, SpanOptions};
 use crate::exit::Failure;
 use crate::keyspace::ExistingKeyspace;
 use crate::open;
@@ -25,19 +23,12 @@ pub struct ScanArgs {
     db: PathBuf,
     #[command(flatten)]
     keyspace: ExistingKeyspace,
-    /// Start at this key
-    #[arg(long, value_name = "KEY")]
-    from: Option<OsString>,
-    /// Stop before this key
-    #[arg(long, value_name = "KEY")]
-    to: Option<OsString>,
-    /// Only keys with this prefix
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
-    prefix: Option<OsString>,
+    #[command(flatten)]
+    span: SpanOptions,
     /// Maximum number of entries
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_limit)]
     limit: Option<u64>,
-    /// Reverse order
+    /// Reverse order; --from is the smaller key here, too
     #[arg(long)]
     reverse: bool,
     /// Keys and values are hex
@@ -56,26 +47,12 @@ fn parse_limit(text: &str) -> Result<u64, String> {
 
 pub fn run(args: &ScanArgs, out: &mut Out) -> Result<(), Failure> {
     let notation = Notation::from_switch(args.hex);
-    let bytes =
-        |what, text: &Option<OsString>| text.as_ref().map(|text| argument(what, text, notation)).transpose();
-    let prefix = bytes("--prefix", &args.prefix)?;
-    let (from, to) = (bytes("--from", &args.from)?, bytes("--to", &args.to)?);
-    if let (Some(from), Some(to)) = (&from, &to)
-        && from > to
-    {
-        return Err(Failure::Usage(format!(
-            "--from {:?} comes after --to {:?} in key order, so the range is empty; swap them (also with --reverse)",
-            notation.show(from),
-            notation.show(to)
-        )));
-    }
-    let from = from.map_or(Bound::Unbounded, Bound::Included);
-    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+    let span = args.span.span(notation)?;
     let db = open::reader(&args.db, &args.reader)?;
     let keyspace = args.keyspace.of(&db, &args.db)?;
-    let iter = match prefix {
-        Some(prefix) => keyspace.prefix(prefix),
-        None => keyspace.range((from, to)),
+    let iter = match span {
+        Span::Prefix(prefix) => keyspace.prefix(prefix),
+        Span::Bounds(from, to) => keyspace.range((from, to)),
     };
     if args.reverse { print(iter.rev(), args, notation, out) } else { print(iter, args, notation, out) }
 }

@@ -8,7 +8,7 @@ use crate::catalog::KeyspaceCore;
 use crate::database::conditional::Swap;
 use crate::database::core::Core;
 use crate::error::Result;
-use crate::key_range::{KeyRange, PrefixRange};
+use crate::key_range::{KeyRange, PrefixRange, half_open};
 use crate::metrics::{Stats, TableStats};
 use crate::options::fifo::Fifo;
 use crate::reads::cursor::{Cursor, Iter, Keys};
@@ -16,6 +16,7 @@ use crate::reads::options::{HashedKey, ReadOptions};
 use crate::reads::reader::ReadAt;
 use crate::writer::WriteOptions;
 use crate::writer::operations::{Operations, with_range_delete};
+use shamba_key::KeyspaceId;
 use shamba_log::wal::OpRef;
 use shamba_tree::lookup::explain::Explanation;
 use shamba_tree::lookup::explain_prefix::PrefixExplanation;
@@ -75,6 +76,34 @@ impl Keyspace {
         self.database().scheduler.compact_now(Some(self.keyspace.id))
     }
 
+    /// Flushes, then compacts the tables that overlap `range`, and waits: what is deleted and
+    /// overwritten there goes, and each key of the range is in one run. For a small part of the keys
+    /// that takes less time than [`Self::compact`], since other tables stay as they are.
+    ///
+    /// Keys outside of the range are compacted where they share a table with one inside; level 0,
+    /// where the newest writes are, is compacted as a whole. What snapshots see stays, and garbage
+    /// in value files is left to their collection. A FIFO keyspace is not compacted.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// let logs = db.keyspace("logs")?;
+    /// for day in 1..=30 {
+    ///     logs.put(format!("2026-06-{day:02}"), "...")?;
+    /// }
+    /// logs.delete_range("2026-06-01".."2026-06-15")?;
+    /// logs.compact_range("2026-06-01".."2026-06-15")?;
+    /// assert_eq!(logs.keys(..).count(), 16);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::compact`].
+    pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        self.keyspace.check_usable()?;
+        self.database().scheduler.compact_range_now(&self.keyspace, half_open(&range))
+    }
+
     /// The options of the tree that the keyspace has for itself, by the names of the database's
     /// ([`crate::KeyspaceOptions::compression`] and its neighbours).
     pub fn own_options(&self) -> Vec<(&'static str, String)> {
@@ -104,6 +133,17 @@ impl Keyspace {
 
     fn database(&self) -> &Core {
         &self.db.handle.core
+    }
+
+    /// # Errors
+    /// `Invalid` if the keyspace was dropped, `Closed`.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        self.keyspace.check_usable()
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> KeyspaceId {
+        self.keyspace.id
     }
 
     /// The database.

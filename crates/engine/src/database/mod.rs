@@ -354,6 +354,14 @@ impl Db {
         self.core().scheduler.compact_now(None)
     }
 
+    /// [`Keyspace::compact_range`] of the default keyspace.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compact_range`].
+    pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        self.default_keyspace().compact_range(range)
+    }
+
     /// Rewrites in place every table whose filter has a stale size: another number of bits per key
     /// than its place warrants. Filters become stale after a change of the filter settings, or of
     /// the workload with [`crate::Allocation::Workload`]. Tables for which a rewrite pays are also

@@ -132,7 +132,8 @@ impl Picker {
         let trees = usable.map(|keyspace| {
             let version = Arc::clone(&keyspace.load().version);
             let rules = self.rules_in(keyspace, rules, &of_all.readers);
-            state.requests.drop_done(keyspace.id, &version, &rules);
+            let claims = state.claims.get(&keyspace.id);
+            state.requests.drop_done(keyspace.id, (&version, &rules), claims);
             let requests = state.requests.waiting(keyspace.id, with_unawaited);
             let seeks_per_second = keyspace.statistics.window(now_us).seeks_per_second;
             let triggers = Triggers { seeks_per_second, ..of_all.clone() };
@@ -160,7 +161,7 @@ impl Picker {
     ) -> Tree {
         let may_compact = keyspace.may_compact();
         if !may_compact {
-            requests.retain(|request| !matches!(request.kind, RequestKind::Full));
+            requests.retain(|request| matches!(request.kind, RequestKind::Filters { .. }));
         }
         let is_automatic = self.settings.auto_compaction && may_compact;
         Tree { keyspace: Arc::clone(keyspace), version, rules, requests, triggers, is_automatic }
@@ -341,7 +342,7 @@ impl Picker {
         let keyspaces = self.catalog.keyspaces();
         let tree = |keyspace: &Arc<KeyspaceCore>| {
             let mut requests = state.requests.waiting(keyspace.id, false);
-            requests.retain(|request| matches!(request.kind, RequestKind::Full));
+            requests.retain(|request| !matches!(request.kind, RequestKind::Filters { .. }));
             let version = Arc::clone(&keyspace.load().version);
             let rules = self.rules_in(keyspace, &rules, &readers);
             // Compactions that pay for themselves are not waited for.

@@ -2,7 +2,8 @@
 //!
 //! A request has a number by which its caller waits for it. A full compaction is *bound* to the job
 //! that serves it, so that a later request, which may want newer tables too, gets a job of its own.
-//! A filter rewrite takes as many jobs as its tables need. A request is over when its job is done,
+//! A filter rewrite takes as many jobs as its tables need, a compaction of a range as many as there
+//! are runs and tables. A request is over when its job is done,
 //! or when it finds nothing to do.
 //!
 //! Not here: waiting ([`super::requests`]); the jobs ([`shamba_tree::compaction::schedule`]).
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 use shamba_key::KeyspaceId;
 use shamba_table::TableId;
 use shamba_tree::compaction::policy::{CompactionJob, Reason, Rules, pick_filter_rewrite, pick_full};
-use shamba_tree::compaction::schedule::{JobRequest, RequestKind};
+use shamba_tree::compaction::schedule::{Claim, Claims, JobRequest, RangeRequest, RequestKind};
 use shamba_tree::version::Version;
 
 /// Maximum bytes of a filter-rewrite job of more than one table; more urgent compactions of the
@@ -40,6 +41,11 @@ impl Requests {
     /// Requests a compaction of `keyspace` into one run; returns the request's number.
     pub fn add_full(&mut self, keyspace: KeyspaceId) -> u64 {
         self.add(keyspace, RequestKind::Full)
+    }
+
+    /// Requests a compaction of a range of `keyspace`; returns the request's number.
+    pub fn add_range(&mut self, keyspace: KeyspaceId, range: RangeRequest) -> u64 {
+        self.add(keyspace, RequestKind::Range(range))
     }
 
     /// Requests a rewrite of the filters of `tables`; returns the request's number.
@@ -111,14 +117,23 @@ impl Requests {
         self.queue.iter().filter(is_waiting).map(|queued| queued.request.clone()).collect()
     }
 
-    /// Removes the requests of `keyspace` that find nothing to do; true if there were any.
-    pub fn drop_done(&mut self, keyspace: KeyspaceId, version: &Version, rules: &Rules) -> bool {
+    /// Removes the requests of `keyspace` that find nothing to do; true if there were any. `claims`
+    /// are those of its running jobs: a compaction of a range lasts until its jobs have ended.
+    pub fn drop_done(
+        &mut self,
+        keyspace: KeyspaceId,
+        (version, rules): (&Version, &Rules),
+        claims: Option<&Claims>,
+    ) -> bool {
         let before = self.queue.len();
+        let of_range = |claim: &Claim| claim.job().reason == Reason::Range;
+        let has_job = claims.is_some_and(|claims| claims.iter().any(of_range));
         self.queue.retain(|queued| {
             queued.keyspace != keyspace
                 || queued.job.is_some()
                 || match &queued.request.kind {
                     RequestKind::Full => pick_full(version, rules).is_some(),
+                    RequestKind::Range(range) => has_job || range.pick(version, rules).is_some(),
                     RequestKind::Filters { tables, job_bytes, .. } => {
                         pick_filter_rewrite(version, tables, *job_bytes).is_some()
                     }
@@ -128,7 +143,8 @@ impl Requests {
     }
 
     /// Notes that `job`, with this number, begins in `keyspace`. All other requests were passed
-    /// over once more.
+    /// over once more; a compaction of a range not by its own jobs, which would let it hold up
+    /// everything else.
     pub fn began(&mut self, keyspace: KeyspaceId, job: &CompactionJob, number: u64) {
         debug_assert!(self.queue.iter().all(|queued| queued.job != Some(number)), "job {number} began twice");
         let mut served = None;
@@ -141,9 +157,10 @@ impl Requests {
             served = self.queue.iter().position(is_served);
         }
         for (at, queued) in self.queue.iter_mut().enumerate() {
+            let is_range = matches!(queued.request.kind, RequestKind::Range(_));
             if Some(at) == served {
                 queued.job = Some(number);
-            } else {
+            } else if !(job.reason == Reason::Range && is_range && queued.keyspace == keyspace) {
                 queued.request.passed_over = queued.request.passed_over.saturating_add(1);
             }
         }
@@ -171,7 +188,9 @@ fn is_awaited(request: &JobRequest) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use shamba_key::{Age, RunId};
     use shamba_model::{Design, MergePolicy};
+    use shamba_tree::version::KeyRange;
 
     use super::*;
 
@@ -206,15 +225,39 @@ mod tests {
     }
 
     #[test]
+    fn a_range_lasts_until_its_jobs_have_ended_and_does_not_pass_over_itself() {
+        let mut requests = Requests::default();
+        let range = requests.add_range(ONE, RangeRequest::new(&version(), KeyRange::everything()));
+        let other = requests.add_full(TWO);
+        let RequestKind::Range(request) = requests.waiting(ONE, true).remove(0).kind else {
+            panic!("a range was asked for")
+        };
+        let job = request.pick(&version(), &rules()).expect("a job");
+        requests.began(ONE, &job, 7);
+        assert_eq!(requests.waiting(ONE, true)[0].passed_over, 0, "by its own job");
+        assert_eq!(requests.waiting(TWO, true)[0].passed_over, 1);
+        requests.began(TWO, &pick_full(&version(), &rules()).expect("a job"), 8);
+        assert_eq!(requests.waiting(ONE, true)[0].passed_over, 1);
+        // The tree after the job's last slice, while the job still counts and cleans up.
+        let after: Version = "L1: r1@1[3:a..z 60]\n".parse().expect("notation");
+        let mut claims = Claims::default();
+        let number = claims.claim(&version(), job, (RunId(9), Age(9)), 1.0).expect("free").number();
+        assert!(!requests.drop_done(ONE, (&after, &rules()), Some(&claims)));
+        claims.release(number);
+        assert!(requests.drop_done(ONE, (&after, &rules()), Some(&claims)));
+        assert!(!requests.has_any(&[range]) && requests.has_any(&[other]));
+    }
+
+    #[test]
     fn requests_without_work_and_of_dropped_keyspaces_are_over() {
         let mut requests = Requests::default();
         let full = requests.add_full(ONE);
         let gone = requests.add_filter_rewrite(ONE, BTreeSet::from([TableId(99)]), true);
         let unawaited = requests.add_filter_rewrite(ONE, BTreeSet::from([TableId(1)]), false);
         let other = requests.add_filter_rewrite(TWO, BTreeSet::from([TableId(99)]), true);
-        assert!(requests.drop_done(ONE, &version(), &rules()));
+        assert!(requests.drop_done(ONE, (&version(), &rules()), None));
         assert!(!requests.has_any(&[gone]), "its table is not in the tree");
-        assert!(!requests.drop_done(ONE, &version(), &rules()));
+        assert!(!requests.drop_done(ONE, (&version(), &rules()), None));
         assert!([full, unawaited, other].iter().all(|number| requests.has_any(&[*number])));
         assert_eq!((requests.waiting(ONE, false).len(), requests.waiting(ONE, true).len()), (1, 2));
         requests.forget_unawaited(ONE);

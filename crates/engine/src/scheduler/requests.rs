@@ -7,7 +7,9 @@ use std::time::Duration;
 use shamba_filter::measured;
 use shamba_key::KeyspaceId;
 use shamba_table::TableId;
+use shamba_tree::compaction::schedule::RangeRequest;
 use shamba_tree::version::TableMeta;
+use shamba_tree::version::edit::KeyRange;
 
 use super::Scheduler;
 use super::filter_rewrite::{Worth, pays, stale_filters};
@@ -38,6 +40,26 @@ impl Scheduler {
             Some(keyspace) => Err(keyspace.no_filter()),
             None => Ok(()),
         }
+    }
+
+    /// Flushes, then compacts the tables of a keyspace that overlap `range` into the oldest run
+    /// that shares their keys.
+    ///
+    /// # Errors
+    /// The failure that prevents it; `Unsupported` if the compaction filter of the keyspace is
+    /// missing.
+    pub fn compact_range_now(&self, keyspace: &KeyspaceCore, range: KeyRange) -> Result<()> {
+        self.writer.flush()?;
+        if !keyspace.may_compact() {
+            return Err(keyspace.no_filter());
+        }
+        let number = {
+            // Under the lock under which a drop withdraws the requests of its keyspace.
+            let mut state = self.background.state.lock();
+            keyspace.check_usable()?;
+            state.requests.add_range(keyspace.id, RangeRequest::new(&keyspace.load().version, range))
+        };
+        self.wait_for_requests(&[number])
     }
 
     /// Requests a compaction into one run of every keyspace that follows the design of the

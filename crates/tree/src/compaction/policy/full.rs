@@ -38,10 +38,8 @@ pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
     let others: Vec<_> =
         version.runs().filter(|(_, run)| oldest.is_none_or(|oldest| oldest.id != run.id)).collect();
     let must_merge = |run: &Run, number: usize, table: &TableUse| {
-        rules.rewrites_all
-            || !is_dense(table)
+        could_shrink(rules, table)
             || names_waste(version, rules, table)
-            || rules.has_expired(table)
             || is_in_stretch(run, number, rules)
             || others.iter().any(|(_, run)| !run.overlapping(&table.range).is_empty())
     };
@@ -57,6 +55,11 @@ pub fn pick_full(version: &Version, rules: &Rules) -> Option<CompactionJob> {
         job.check(version)
     );
     (!job.inputs.is_empty()).then_some(job)
+}
+
+/// Whether a compaction could make the table smaller, or has to ask a filter about its entries.
+pub fn could_shrink(rules: &Rules, table: &TableUse) -> bool {
+    rules.rewrites_all || !is_dense(table) || rules.has_expired(table)
 }
 
 /// Whether a compaction could not make the table smaller: no tombstones, and the whole file is

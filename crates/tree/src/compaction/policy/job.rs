@@ -68,6 +68,8 @@ pub enum Reason {
     Fifo,
     /// Value files hold too much that is obsolete, or may be.
     Values,
+    /// A caller asked for the compaction of a range.
+    Range,
 }
 
 impl fmt::Display for Reason {
@@ -85,6 +87,7 @@ impl fmt::Display for Reason {
             Self::Expired => f.write_str("expired entries are dropped"),
             Self::Fifo => f.write_str("the oldest tables are dropped"),
             Self::Values => f.write_str("value files are collected"),
+            Self::Range => f.write_str("a range is compacted"),
         }
     }
 }

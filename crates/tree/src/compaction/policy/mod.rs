@@ -34,7 +34,7 @@ pub use fifo::{FifoRules, fifo_due, is_fifo_due, pick_fifo};
 pub use filter_rewrite::pick_filter_rewrite;
 pub(in crate::compaction) use fluid::{Arrival, Down};
 pub use fluid::{debt_bytes, pick};
-pub use full::pick_full;
+pub use full::{could_shrink, pick_full};
 pub use job::{CompactionInput, CompactionJob, OutputRun, Reason, Target};
 pub use rules::{Rules, ValueRules};
 pub use slices::{move_edit, slice_edit, slices};

@@ -10,7 +10,7 @@
 //! (`compaction::projection`), asks the policy for the job of every level, and orders the jobs by
 //! the score of their level ([`score`]). `adjacent` merges runs of a level 0 that cannot be
 //! compacted down. [`triggered`] picks compactions that no shape rule asks for, [`collect`] those
-//! that value files need.
+//! that value files need, [`range`] those of a range that a caller names.
 //!
 //! Not here: what a job is, its slices and its edits ([`super::policy`]); threads, memory and the
 //! installation of edits (package `shamba`).
@@ -20,6 +20,7 @@ pub mod claims;
 pub mod collect;
 pub mod next;
 pub mod place;
+pub mod range;
 pub mod score;
 pub mod triggered;
 
@@ -30,4 +31,5 @@ pub use claims::{Claim, Claims, Refused};
 pub use collect::{collection_debt_bytes, victims};
 pub use next::{JobRequest, NextJob, RequestKind, Situation, TreeSituation, Work, next_jobs, running_score};
 pub use place::{RunPlace, Span};
+pub use range::RangeRequest;
 pub use triggered::{TriggerPrices, Triggers, is_oldest, oldest_tombstone_age_ms};

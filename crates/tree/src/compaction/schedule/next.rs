@@ -29,6 +29,7 @@ use super::adjacent::merge_adjacent;
 use super::claims::{Claim, Claims};
 use super::collect::due;
 use super::place::{RunPlace, Span};
+use super::range::RangeRequest;
 use super::score::{job_score, raw_score};
 use super::triggered::{Triggers, triggered};
 use crate::compaction::policy::{
@@ -101,6 +102,8 @@ pub struct JobRequest {
 pub enum RequestKind {
     /// Everything becomes one run: a caller waits.
     Full,
+    /// A range of keys is compacted: a caller waits.
+    Range(RangeRequest),
     /// The filters of these tables get other bits.
     Filters {
         /// The tables.
@@ -178,6 +181,7 @@ pub fn running_score(version: &Version, rules: &Rules, claim: &Claim) -> f64 {
         | Reason::L0Runs
         | Reason::Reads
         | Reason::Tombstones
+        | Reason::Range
         | Reason::Expired
         | Reason::Fifo
         | Reason::Values => return claim.score(),
@@ -356,6 +360,7 @@ impl<'a> Outlook<'a> {
                     let job = if is_chosen { None } else { pick_full(self.tree.version, &self.tree.rules) };
                     (job, awaited)
                 }
+                RequestKind::Range(range) => (range.pick(version, &self.tree.rules), awaited),
                 RequestKind::Filters { tables, job_bytes, is_awaited } => {
                     let job = pick_filter_rewrite(version, tables, *job_bytes);
                     (job, if *is_awaited { awaited } else { IDLE_SCORE })

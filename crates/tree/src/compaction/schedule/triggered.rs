@@ -111,7 +111,7 @@ pub(super) fn triggered(down: &Down<'_>, triggers: &Triggers) -> Vec<(Compaction
         let lost_ns = table.meta.statistics.tombstones_passed() as f64 * prices.tombstone_ns;
         // The table alone is cheaper than its job, so most jobs need not be made.
         if prices.pays(lost_ns, table.live_bytes) {
-            let job = step_down(down, level, run, table);
+            let job = step_down(down, level, run, table, Reason::Tombstones);
             if prices.pays(lost_ns, job.input_bytes(version)) {
                 jobs.push((job, PAYING_SCORE));
             }
@@ -125,7 +125,9 @@ pub(super) fn triggered(down: &Down<'_>, triggers: &Triggers) -> Vec<(Compaction
         "an overdue table has a score below that of a level at its bounds"
     );
     jobs.extend(
-        overdue.into_iter().map(|(score, level, run, table)| (step_down(down, level, run, table), score)),
+        overdue.into_iter().map(|(score, level, run, table)| {
+            (step_down(down, level, run, table, Reason::Tombstones), score)
+        }),
     );
     jobs.extend(expired(version, &triggers.readers).into_iter().map(|job| (job, PAYING_SCORE)));
     let runs = version.level(0).len();
@@ -170,10 +172,17 @@ pub fn is_oldest(version: &Version, run: RunId, table: &TableUse) -> bool {
     older.all(|(_, other)| other.overlapping(&table.range).is_empty())
 }
 
-/// The job that moves the tombstones of a table one run towards the last, or drops them.
-fn step_down(down: &Down<'_>, level: u32, run: &Run, table: &TableUse) -> CompactionJob {
+/// The job that moves a table into the next older run that shares keys, or rewrites it where there
+/// is none: its tombstones go one run towards the last, or away.
+pub(super) fn step_down(
+    down: &Down<'_>,
+    level: u32,
+    run: &Run,
+    table: &TableUse,
+    reason: Reason,
+) -> CompactionJob {
     if level == 0 {
-        return CompactionJob { reason: Reason::Tombstones, ..down.l0() };
+        return CompactionJob { reason, ..down.l0() };
     }
     let input = |level, run: &Run, tables: &[TableUse]| CompactionInput {
         level,
@@ -187,9 +196,9 @@ fn step_down(down: &Down<'_>, level: u32, run: &Run, table: &TableUse) -> Compac
         inputs.push(input(level, run, tables));
     }
     let (target_level, target_run) = inputs.last().map_or((level, run.id), |last| (last.level, last.run));
-    debug_assert!(target_level >= level, "tombstones of level {level} move up to level {target_level}");
+    debug_assert!(target_level >= level, "a table of level {level} moves up to level {target_level}");
     let target_run = Target::Existing(target_run);
-    let job = CompactionJob { inputs, target_level, target_run, reason: Reason::Tombstones };
+    let job = CompactionJob { inputs, target_level, target_run, reason };
     debug_assert_eq!(job.check(down.version), Ok(()), "{job}");
     job
 }

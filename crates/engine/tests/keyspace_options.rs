@@ -241,3 +241,38 @@ fn a_change_of_one_option_leaves_the_others_recorded() {
     let own = open(&fs).keyspace("one").expect("there").own_options();
     assert_eq!(own, [("bits-per-key", "4".to_owned()), ("block-size", "512".to_owned())]);
 }
+
+#[test]
+fn a_checkpoint_of_one_keyspace_has_its_options_and_nothing_of_the_others() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    db.put("of the default", "1").expect("put");
+    let options = KeyspaceOptions::new().compression(Compression::Lz4).value_threshold(64);
+    let kept = db.keyspace_with("kept", options).expect("made");
+    fill(&kept);
+    kept.put("in the memtable", "2").expect("put");
+    db.keyspace("other").expect("made").put("a", "3").expect("put");
+    kept.checkpoint("/copy").expect("copied");
+    db.keyspace("default").expect("there").checkpoint("/of default").expect("copied");
+
+    let open_copy = |dir: &str| {
+        let env = Env::deterministic(Arc::new(fs.clone()), 5);
+        Db::builder(dir).env(env).open().expect("opens")
+    };
+    let copy = open_copy("/copy");
+    assert_eq!(copy.keyspaces(), ["default", "kept"]);
+    assert_eq!(copy.iter().count(), 0, "the default keyspace is empty");
+    let of_copy = copy.keyspace("kept").expect("there");
+    assert_eq!(of_copy.own_options(), kept.own_options());
+    read_all(&of_copy);
+    assert_eq!(of_copy.get("in the memtable").expect("get").as_deref(), Some(&b"2"[..]));
+    copy.put("new", "in the copy").expect("put");
+    let report = copy.verify().expect("checked");
+    assert!(report.problems.is_empty(), "{report:?}");
+    assert_eq!(db.get("new").expect("get"), None, "the copy is a database of its own");
+
+    let copy = open_copy("/of default");
+    assert_eq!((copy.keyspaces(), copy.iter().count()), (vec!["default".to_owned()], 1));
+    db.drop_keyspace("kept").expect("dropped");
+    assert_eq!(kept.checkpoint("/gone").map_err(|error| error.kind()), Err(ErrorKind::Invalid));
+}

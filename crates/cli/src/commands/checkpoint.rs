@@ -1,4 +1,4 @@
-//! `shamba checkpoint DB DIR`: makes a checkpoint of a database.
+//! `shamba checkpoint DB DIR`: makes a checkpoint of a database, or of one of its keyspaces.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use clap::Args;
 use shamba::ErrorKind;
 
 use crate::exit::Failure;
+use crate::keyspace::existing;
 use crate::open;
 use crate::options::EngineOptions;
 
@@ -19,11 +20,18 @@ pub struct CheckpointArgs {
     db: PathBuf,
     /// Target directory, empty or new, in an existing directory
     dir: PathBuf,
+    /// Copy only this keyspace
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
 }
 
 pub fn run(args: &CheckpointArgs) -> Result<(), Failure> {
     let db = open::existing(&args.db, &EngineOptions::default())?;
-    db.checkpoint(&args.dir).map_err(|error| match error.kind() {
+    let copied = match &args.keyspace {
+        Some(name) => existing(&db, &args.db, name)?.checkpoint(&args.dir),
+        None => db.checkpoint(&args.dir),
+    };
+    copied.map_err(|error| match error.kind() {
         ErrorKind::Invalid => Failure::Advised(error, TAKEN.into()),
         _ => error.into(),
     })?;

@@ -163,6 +163,28 @@ fn compact_and_checkpoint_keep_every_entry() {
 }
 
 #[test]
+fn a_range_is_compacted_and_the_rest_stays() {
+    let dir = Dir::new();
+    let db = dir.database("db", 2000);
+    run(["compact", &db]).ok();
+    for number in (0..2000).step_by(2) {
+        run(["put", &db, &format!("key{number:05}"), "new"]).ok();
+        if number == 20 {
+            break;
+        }
+    }
+    run(["compact", &db, "--from", "zz"]).ok();
+    assert_eq!(run(["stats", &db, "--json"]).json()["runs"], 2, "the flushed run lies elsewhere");
+    let before = run(["dump", &db]).ok();
+    run(["compact", &db, "--prefix", "key0000"]).ok();
+    assert_eq!(run(["dump", &db]).ok(), before);
+    assert_eq!(run(["stats", &db, "--json"]).json()["runs"], 1);
+    assert!(run(["compact", &db, "--keyspace", "none"]).fails(64).contains("\"none\""));
+    run(["compact", &db, "--keyspace", "default"]).ok();
+    assert!(run(["compact", &db, "--from", "b", "--to", "a"]).fails(64).contains("empty"));
+}
+
+#[test]
 fn a_reader_that_goes_away_ends_the_command_quietly() {
     let dir = Dir::new();
     let db = dir.database("db", 20_000);

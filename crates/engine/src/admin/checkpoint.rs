@@ -7,24 +7,28 @@
 use std::path::Path;
 
 use shamba_env::{Env, LockKind, append_all};
-use shamba_key::LogNo;
+use shamba_key::{KeyspaceId, LogNo};
 use shamba_log::wal::WalWriter;
 use shamba_table::{table_file_name, value_file_name};
 use shamba_tree::version::HistoryEntry;
-use shamba_tree::version::manifest::ManifestWriter;
+use shamba_tree::version::manifest::state::KeyspaceState;
+use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, DEFAULT_KEYSPACE};
 use crate::directory::{LOCK, sync_names_above};
 use crate::error::{Error, Result};
 
 /// Copies the state in force to `target`: tables by hard links, everything else by a new manifest.
-/// `flush` writes all memtables to tables.
+/// With `only`, the copy has that keyspace, and an empty default one. `flush` writes all memtables
+/// to tables.
 ///
 /// # Errors
-/// `Invalid` if `target` is not empty; `Io`, `NoSpace`; the error of `flush`.
+/// `Invalid` if `target` is not empty, or if the keyspace was dropped; `Io`, `NoSpace`; the error of
+/// `flush`.
 pub(super) fn checkpoint(
     env: &Env,
     catalog: &Catalog,
+    only: Option<KeyspaceId>,
     flush: impl FnOnce() -> Result<()>,
     target: &Path,
 ) -> Result<()> {
@@ -46,13 +50,16 @@ pub(super) fn checkpoint(
     }
     // Flushes the memtables first: the copy then needs no log.
     flush()?;
+    // Keeps the files of the tables: this state holds references to them.
+    let mut state = catalog.state()?;
+    if let Some(only) = only {
+        leave_out_others(&mut state, only)?;
+    }
     vfs.create_dir_all(target).map_err(|error| Error::io("create directory", target, error))?;
     sync_names_above(env, target)?;
     let _lock = vfs
         .lock(&target.join(LOCK), LockKind::Exclusive)
         .map_err(|error| Error::io("lock", target, error))?;
-    // Keeps the files of the tables: this state holds references to them.
-    let mut state = catalog.state()?;
     for keyspace in state.keyspaces.values() {
         for (_, _, table) in keyspace.version.tables() {
             let name = table_file_name(table.meta.id);
@@ -76,6 +83,23 @@ pub(super) fn checkpoint(
     wal.sync()?;
     state.log_promise = Some(wal.finish_clean()?);
     ManifestWriter::create(env, target, number, &state)?;
+    Ok(())
+}
+
+/// Removes the other keyspaces, and what is in the default one, which every database has.
+///
+/// # Errors
+/// `Invalid` if there is no such keyspace.
+fn leave_out_others(state: &mut ManifestState, only: KeyspaceId) -> Result<()> {
+    if !state.keyspaces.contains_key(&only) {
+        return Err(Error::invalid("the keyspace was dropped"));
+    }
+    state.keyspaces.retain(|id, _| [only, KeyspaceId::DEFAULT].contains(id));
+    if only != KeyspaceId::DEFAULT {
+        let name = DEFAULT_KEYSPACE.to_owned();
+        let empty = KeyspaceState { name, flushed: state.last_seq, ..KeyspaceState::default() };
+        state.keyspaces.insert(KeyspaceId::DEFAULT, empty);
+    }
     Ok(())
 }
 

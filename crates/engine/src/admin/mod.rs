@@ -14,7 +14,7 @@ pub(crate) mod verify;
 use std::path::Path;
 
 use self::verify::CheckReport;
-use crate::database::Db;
+use crate::database::{Db, Keyspace};
 use crate::error::Result;
 
 impl Db {
@@ -39,7 +39,7 @@ impl Db {
     /// `NoSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let core = self.core();
-        checkpoint::checkpoint(&core.env, &core.catalog, || core.writer.flush(), dir.as_ref())
+        checkpoint::checkpoint(&core.env, &core.catalog, None, || core.writer.flush(), dir.as_ref())
     }
 
     /// Reads every byte of every file and reports all damage.
@@ -58,5 +58,32 @@ impl Db {
         let core = self.core();
         let held_bytes_max = core.settings.held_value_bytes_max();
         verify::verify(&core.env, &core.catalog, &core.telemetry, held_bytes_max)
+    }
+}
+
+impl Keyspace {
+    /// Copies the present state of this keyspace into `dir`, as [`Db::checkpoint`] copies a
+    /// database. The copy is a database with this keyspace, its options and an empty default
+    /// keyspace.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = shamba::Db::open(dir.path().join("db"))?;
+    /// use shamba::Db;
+    ///
+    /// let users = db.keyspace("users")?;
+    /// users.put("1", "Asha")?;
+    /// let copy = dir.path().join("copy");
+    /// users.checkpoint(&copy)?;
+    /// assert!(Db::open(&copy)?.keyspace("users")?.contains_key("1")?);
+    /// # Ok::<(), shamba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint`]; `Invalid` if the keyspace was dropped.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.check_usable()?;
+        let (core, only) = (self.db().core(), Some(self.id()));
+        checkpoint::checkpoint(&core.env, &core.catalog, only, || core.writer.flush(), dir.as_ref())
     }
 }

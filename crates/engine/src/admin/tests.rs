@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use shamba_key::KeyspaceId;
 use shamba_tree::version::manifest::ManifestReader;
 
 use super::checkpoint::checkpoint;
@@ -26,19 +27,21 @@ fn a_checkpoint_flushes_first_and_has_a_log_of_its_own() {
         flushes += 1;
         Ok(())
     };
-    checkpoint(env, catalog, flush, target).expect("a copy");
+    checkpoint(env, catalog, None, flush, target).expect("a copy");
     assert_eq!(flushes, 1);
     let copy = ManifestReader::load(env, target).expect("readable").expect("a database").state;
     assert_eq!(copy.keyspaces.len(), 1);
     assert!(copy.log_promise.is_some() && copy.first_log.0 < copy.next_id, "{copy:?}");
     // Refused before anything is flushed.
     for (target, kind) in [(target, ErrorKind::Invalid), (Path::new("/no/parent"), ErrorKind::Io)] {
-        let refused = checkpoint(env, catalog, || panic!("flushed"), target);
+        let refused = checkpoint(env, catalog, None, || panic!("flushed"), target);
         assert_eq!(refused.map_err(|error| error.kind()), Err(kind), "{}", target.display());
     }
-    let failed = checkpoint(env, catalog, || Err(crate::Error::closed()), Path::new("/other"));
+    let failed = checkpoint(env, catalog, None, || Err(crate::Error::closed()), Path::new("/other"));
     assert_eq!(failed.map_err(|error| error.kind()), Err(ErrorKind::Closed));
     assert!(!env.vfs.exists(Path::new("/other")).expect("asked"));
+    let gone = checkpoint(env, catalog, Some(KeyspaceId(7)), || Ok(()), Path::new("/other"));
+    assert_eq!(gone.map_err(|error| error.kind()), Err(ErrorKind::Invalid));
 }
 
 #[test]

@@ -198,8 +198,8 @@ impl Error {
     pub(crate) fn of_torn_manifest(torn: &TornEdit, cause: Self) -> Self {
         let TornEdit { path, offset, bytes, detail } = torn;
         let context = format!(
-            "{}: the {bytes} bytes from offset {offset} on are no edit ({detail}), and the state before them \
-             does not open",
+            "{}: damaged manifest edit at offset {offset}, {bytes} bytes before the end: {detail}; the state \
+             before it does not open",
             path.display()
         );
         let damage = Some(Damage { file: path.clone(), offset: *offset, structure: "manifest edit" });

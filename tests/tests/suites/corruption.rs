@@ -248,6 +248,14 @@ impl Subject {
         Ok(tally)
     }
 
+    /// Offsets of the edits of a manifest.
+    fn edit_offsets(&self, file: &str) -> Result<BTreeSet<u64>, String> {
+        let env = Env::deterministic(Arc::new(disk_of(&self.files)), 2);
+        let described = shamba::inspect::manifest_file(&env, &Path::new(HOME).join(file));
+        let described = described.map_err(|error| format!("{file}: {error}"))?;
+        Ok(described.records.iter().map(|record| record.offset).collect())
+    }
+
     fn truncate(&self, file: &str) -> Result<Tally, String> {
         let mut tally = Tally::default();
         let whole = &self.files[file];
@@ -256,10 +264,12 @@ impl Subject {
         let is_last_log =
             self.files.keys().rfind(|name| name.ends_with(".log")).is_some_and(|last| last == file);
         let mut files = self.files.clone();
+        let between = if kind_of(file) == "manifests" { self.edit_offsets(file)? } else { BTreeSet::new() };
         for length in 0..whole.len() {
             let silent = is_last_log && self.ends.contains(&(length as u64));
-            // Whatever the open misses in the state that is left.
-            let named = (kind_of(file) == "manifests").then_some(file);
+            // Whatever the open misses in the state that is left. Between two edits no cut shows.
+            let has_torn_edit = kind_of(file) == "manifests" && !between.contains(&(length as u64));
+            let named = has_torn_edit.then_some(file);
             let allowed = Allowed { least: self.flushed, silent, named };
             files.insert(file.to_owned(), whole[..length].to_vec());
             self.damaged(

@@ -161,6 +161,41 @@ fn no_write_is_taken_after_a_failed_sync() -> Result<()> {
     Ok(())
 }
 
+/// Nobody knows what is in a log whose sync has failed: no sync of it may be believed afterwards.
+#[test]
+fn a_flush_that_cannot_sync_its_log_turns_writes_off() -> Result<()> {
+    let (faults, env) = faulty(Arc::new(MemFs::new()));
+    let db = builder(&env).open()?;
+    db.put("a", "1")?;
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncData]).at_path(".log"));
+    assert_eq!(kind(db.flush()), Err(ErrorKind::Io));
+    assert_eq!(faults.faults_injected(), 1);
+    for durability in [Durability::Sync, Durability::NoSync] {
+        assert_eq!(kind(db.put_with("refused", "2", durability)), Err(ErrorKind::ReadOnly));
+    }
+    assert!(db.contains_key("a")? && !db.contains_key("refused")?);
+    Ok(())
+}
+
+/// Where the file system has no links, a checkpoint copies: it must be whole after a power cut, too.
+#[test]
+fn a_checkpoint_of_copies_is_durable() -> Result<()> {
+    let disk = SimFs::new();
+    let (faults, env) = faulty(Arc::new(disk.clone()));
+    let db = builder(&env).open()?;
+    put_some(&db)?;
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Link]).sticky());
+    db.checkpoint("/copy")?;
+    assert!(faults.faults_injected() > 0, "tables are linked");
+    let env = Env::deterministic(Arc::new(disk.crash(disk.op_count(), &CrashPolicy::None)), 2);
+    let copy = Db::builder("/copy").env(env).open()?;
+    assert_eq!(copy.iter().count(), 100);
+    assert!(copy.keyspace("other")?.contains_key("k")?);
+    let report = copy.verify()?;
+    assert!(report.problems.is_empty(), "{report:?}");
+    Ok(())
+}
+
 /// The log was sealed for lack of space, and no write followed: close must still sync it.
 #[test]
 fn close_syncs_a_log_that_was_sealed_for_lack_of_space() -> Result<()> {

@@ -12,6 +12,8 @@ use shamba_tree::version::ManifestEdit;
 use shamba_tree::version::manifest::ManifestReader;
 
 use super::*;
+use super::queue::Groups;
+use super::share::{Share, Writes};
 use crate::catalog::DEFAULT_KEYSPACE;
 use crate::error::ErrorKind;
 use crate::sync::Mutex;
@@ -148,6 +150,23 @@ fn a_batch_is_logged_then_visible_and_durable_after_a_sync() {
     let work = alone.telemetry.work();
     let counts = [&work.puts, &work.batches, &work.commit_groups, &work.wal_syncs];
     assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [2, 1, 1, 1]);
+}
+
+#[test]
+fn one_synced_write_of_a_group_syncs_the_group() {
+    let share = |key, durability| {
+        let op = OpRef::Put { key, value: b"1" };
+        Share { writes: Writes::One(KeyspaceId::DEFAULT, op), durability, conditions: None }
+    };
+    for synced in [0, 1, 2] {
+        let alone = alone(Settings::default());
+        let durability = |at| if at == synced { Durability::Sync } else { Durability::Buffered };
+        let keys = [&b"a"[..], b"b", b"c"];
+        let shares = keys.into_iter().enumerate().map(|(at, key)| share(key, durability(at)));
+        alone.writer.write_group(&mut alone.writer.writing.lock(), shares).expect("written");
+        assert_eq!(alone.writer.unsynced_bytes(), 0, "with the synced write in place {synced}");
+        assert!(alone.writer.durable().has(SeqNo(3)));
+    }
 }
 
 #[test]

@@ -16,12 +16,12 @@
 //! b           time to move a byte
 //! w           share of updates that overwrite
 //! G           relocations for each overwritten byte
-//! q_l, q_s    found lookups and scanned entries for each update
+//! q_l, q_s    reads of values by lookups and by scans, for each update
 //! C_l, C_s    time of the further read for one of them
 //! ```
 //!
-//! G follows from the allowed space A. If files are collected in turn, the oldest has the live
-//! share x when its turn comes, and the mean live share of all is 1 / e with e = (1 -
+//! G follows from the allowed space A. If files are collected oldest first, x is the live share of
+//! a file when it is collected, and the mean live share of all files is 1 / e with e = (1 -
 //! HIDDEN_SHARE_MAX) A:
 //!
 //! ```text
@@ -45,10 +45,10 @@ const ENTRY_BYTES: f64 = 24.0;
 pub const REFERENCE_BYTES: f64 = 32.0;
 /// CPU time of a read of a value from a value file, as measured in the engine.
 const VALUE_CPU_NS: f64 = 300.0;
-/// The shortest threshold that is proposed. Below, the overheads of a chunk and of a reference
-/// decide, which the model leaves out.
+/// The shortest threshold that is proposed. For shorter values, the overhead of a chunk and the
+/// record cache matter, which the model leaves out.
 const THRESHOLD_BYTES_MIN: u32 = 1 << 10;
-/// The longest; where longer values are needed, none is proposed.
+/// The longest; if only longer values would pay, none is proposed.
 const THRESHOLD_BYTES_MAX: u32 = 1 << 20;
 /// Steps of the bisection for G: the precision of a float.
 const BISECTIONS: u32 = 50;
@@ -57,7 +57,7 @@ const BISECTIONS: u32 = 50;
 /// bytes for each live byte; infinite if that leaves no room for garbage.
 ///
 /// # Errors
-/// A space below 1 or not a number.
+/// A message if `space` is below 1 or NaN.
 pub fn relocations(space: f64) -> Result<f64, String> {
     if space.is_nan() || space < 1.0 {
         return Err(format!("the space of value files must be at least 1, not {space}"));
@@ -81,7 +81,7 @@ pub fn key_merges(merges: f64) -> f64 {
     merges.max(1.0 / HIDDEN_SHARE_MAX + merges / 4.0)
 }
 
-/// What the length decides about: the rates and times of the two formulas of the module.
+/// Rates and times from which the threshold is computed: those of the module's two formulas.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ValueTraffic {
     /// M: merges of an entry in the design.
@@ -96,10 +96,9 @@ pub struct ValueTraffic {
     pub space: f64,
     /// q_l: found lookups for each update.
     pub lookups_per_update: f64,
-    /// q_s: scanned entries for each update.
+    /// q_s: reads of values by scans, for each update; adjacent values take one.
     pub scanned_per_update: f64,
-    /// The time of the further read of a lookup, or of an entry of a scan that has to read each
-    /// value for itself.
+    /// The time of a read of a value.
     pub read_ns: f64,
 }
 

@@ -18,12 +18,12 @@ use crate::text::Notation;
 pub struct CompactArgs {
     /// The database
     db: PathBuf,
-    /// Compact only this keyspace; with a range, default is meant where none is named
+    /// Compact only this keyspace (default: all; with a range, the keyspace default)
     #[arg(long, value_name = "NAME")]
     keyspace: Option<String>,
     #[command(flatten)]
     span: SpanOptions,
-    /// The keys are hex
+    /// Keys are given in hex
     #[arg(long)]
     hex: bool,
     /// Compact nothing; only rewrite the tables with stale filters

@@ -9,7 +9,7 @@ use super::argument;
 use crate::exit::Failure;
 use crate::text::Notation;
 
-/// The options.
+/// Options that select a range of keys.
 #[derive(Args, Clone, Debug)]
 pub struct SpanOptions {
     /// Start at this key
@@ -23,7 +23,7 @@ pub struct SpanOptions {
     prefix: Option<OsString>,
 }
 
-/// The keys that a command is about.
+/// The range of keys that a command applies to.
 pub enum Span {
     /// Those with this prefix.
     Prefix(Vec<u8>),
@@ -37,7 +37,7 @@ impl SpanOptions {
         self.from.is_some() || self.to.is_some() || self.prefix.is_some()
     }
 
-    /// The keys; all if no option was given.
+    /// The range; all keys if no option was given.
     ///
     /// # Errors
     /// [`Failure::Usage`] for a text that is no key, and for bounds in the wrong order.

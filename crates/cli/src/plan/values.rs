@@ -25,8 +25,8 @@ const VALUE_SPACE: f64 = 1.25;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Value files")]
 pub struct ValueOptions {
-    /// v, bytes of a value, a part of --entry-bytes: also gives the costs with all values in value
-    /// files
+    /// v, length of a value, included in --entry-bytes; also prints the costs with all values in
+    /// value files
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "rocksdb")]
     value_bytes: Option<f64>,
     /// Maximum space of value files and tables, as a multiple of the live data (default: 1.25)
@@ -38,8 +38,8 @@ pub struct ValueOptions {
 }
 
 impl ValueOptions {
-    /// The values; `None` where none are given. `bounds` are options that do not go with them, and
-    /// whether each is given.
+    /// The values; `None` where none are given. `bounds`: options that conflict with --value-bytes,
+    /// and whether each is given.
     ///
     /// # Errors
     /// A number that is out of bounds, or one of these options.
@@ -47,7 +47,7 @@ impl ValueOptions {
         let Some(value_bytes) = self.value_bytes else { return Ok(None) };
         if let Some((option, _)) = bounds.iter().find(|(_, is_given)| *is_given) {
             return Err(Failure::Usage(format!(
-                "conflict: --value-bytes and {option}: two trees are compared, and it is for one of them"
+                "conflict: --value-bytes compares two trees, and {option} is for one of them"
             )));
         }
         let overwritten_share = not_negative("--overwritten", self.overwritten.unwrap_or(1.0))?;
@@ -79,7 +79,7 @@ impl Separated {
         Ok(Self { values, plan, costs })
     }
 
-    /// As fields, with those of the plan.
+    /// The costs as JSON fields, with those of the plan.
     pub fn to_json(&self, situation: &Situation, in_tables: &Costs) -> Value {
         let head = json!({
             "value_bytes": self.values.value_bytes,
@@ -119,6 +119,7 @@ impl Separated {
         out.text(table.to_string())?;
         let times = costs.times_the_cost_of(in_tables);
         let verdict = if times < 1.0 { "value files pay" } else { "value files do not pay" };
-        out.line(format!("{verdict}: an operation takes {} times as long", digits(times)))
+        let times = digits(times);
+        out.line(format!("{verdict}: an operation takes {times} times as long as with values in tables"))
     }
 }

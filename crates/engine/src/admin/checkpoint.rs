@@ -73,7 +73,7 @@ pub(super) fn checkpoint(
     let number = catalog.new_id();
     state.first_log = LogNo(number + 1);
     state.log_promise = None;
-    // The copy has none of the logs, and its own sequence numbers from here on.
+    // The copy has none of the logs, and assigns sequence numbers of its own from here on.
     let copied =
         HistoryEntry::Opened { log: LogNo(number), after: LogNo(0), seq: state.last_seq, is_epoch: true };
     state.history.extend(&[copied]);
@@ -86,7 +86,8 @@ pub(super) fn checkpoint(
     Ok(())
 }
 
-/// Removes the other keyspaces, and what is in the default one, which every database has.
+/// Removes the other keyspaces. The default one, which every database has, stays, and is emptied
+/// unless it is `only`.
 ///
 /// # Errors
 /// `Invalid` if there is no such keyspace.

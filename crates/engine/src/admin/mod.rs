@@ -1,8 +1,8 @@
 //! Administration of whole databases: checks, checkpoints, repair, and descriptions of files.
 //!
-//! [`verify`] and [`checkpoint`] work on an open database, while it is read and written: on its
-//! files and its catalog. [`verify::check_files`], [`repair`] and [`inspect`] read the files of a
-//! database that need not open.
+//! [`verify`] and [`checkpoint`] use the files and the catalog of an open database, while it is read
+//! and written. [`verify::check_files`], [`repair`] and [`inspect`] read the files of a database that
+//! may be too damaged to open.
 
 mod checkpoint;
 pub mod inspect;
@@ -19,8 +19,8 @@ use crate::error::Result;
 
 impl Db {
     /// Copies the present state of the database into `dir`. That directory must be empty or not
-    /// exist; its parent must exist. Tables are hard-linked where the file system allows it. The
-    /// copy is an independent database.
+    /// exist; its parent must exist. Tables and value files are hard-linked where the file system
+    /// allows it, and copied otherwise. The copy is an independent database.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().expect("a temporary directory");

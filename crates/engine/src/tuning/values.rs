@@ -1,4 +1,4 @@
-//! The length from which on values are stored in value files, where the option is `auto`.
+//! The minimum length of values in value files, where the option is `auto`.
 //!
 //! At the end of each window with operations the cost model proposes a length
 //! ([`shamba_model::values`]) from the observed workload, the size of the data and the design. The
@@ -7,11 +7,11 @@
 //! twofold. Values that are stored already move when their entries are rewritten; a change starts no
 //! compaction.
 //!
-//! One length holds for all keyspaces whose option is `auto`, and is that of the one for which value
-//! files pay least: with the smallest allowed space, and the policy with the fewest merges.
+//! All keyspaces whose option is `auto` share one length, computed with the fewest merges and the
+//! smallest allowed space among them.
 //!
-//! The length is not recorded: the workload is, and the first look at it after an open decides. A
-//! database without background threads is never looked at, and keeps the first length.
+//! The length is not recorded: the workload is, and the first look at it after an open decides.
+//! Without background threads no tuner runs, and the initial length stays in force.
 
 use shamba_model::values::ValueTraffic;
 
@@ -57,7 +57,8 @@ fn is_auto(keyspace: &KeyspaceCore, settings: &Settings) -> bool {
 }
 
 impl DesignTuning {
-    /// After a window, and until the first decision: decides what `value-threshold=auto` stands for.
+    /// Updates the length that `auto` stands for. Called at the end of each window with operations,
+    /// and at every look before the first decision.
     pub(super) fn tune_values(&self, tuner: &mut ValueTuner) {
         // An error means that the database closes, or that the model rejects what was measured: the
         // length stays.
@@ -67,11 +68,10 @@ impl DesignTuning {
         let in_force = live.auto_value_bytes();
         let Some(decided) = tuner.decide(in_force, proposed) else { return };
         live.set_auto_value_bytes(decided);
-        let shown = |bytes: Option<u32>| {
-            bytes.map_or_else(|| "none".to_owned(), |bytes| format!("those of at least {bytes} bytes"))
-        };
+        let shown =
+            |bytes: Option<u32>| bytes.map_or_else(|| "none".to_owned(), |bytes| format!("{bytes} bytes"));
         self.telemetry.emit(Event::Advice(format!(
-            "values stored in value files: {}, before {}; for each update {:.2} values are found and {:.2} scanned",
+            "minimum length of values in value files: {} (was: {}); for each update, lookups find {:.2} values and scans make {:.2} reads of values",
             shown(decided),
             shown(in_force),
             traffic.lookups_per_update,

@@ -11,9 +11,9 @@ use shamba_table::Entry;
 use shamba_tree::version::ManifestEdit;
 use shamba_tree::version::manifest::ManifestReader;
 
-use super::*;
 use super::queue::Groups;
 use super::share::{Share, Writes};
+use super::*;
 use crate::catalog::DEFAULT_KEYSPACE;
 use crate::error::ErrorKind;
 use crate::sync::Mutex;

@@ -1,13 +1,13 @@
 //! The compaction of a range of keys: a caller's `compact_range`.
 //!
-//! All that was in tables when the request was made, and whose table overlaps the range, goes to the
-//! oldest run that shares its keys, one run at a time, as tombstones go ([`super::triggered`]).
-//! Tables that nothing lies below and that a compaction could make smaller are rewritten in place,
-//! once. What is written later may stay where it is. So each job moves older entries to an older
-//! run, or replaces a table of before the request, and the jobs end.
+//! Each table that overlaps the range at the time of the request is merged into the next older run
+//! that shares its keys, again and again until there is none, as tombstones are
+//! ([`super::triggered`]). A table without older entries of its keys is rewritten in place, once, if
+//! that can make it smaller. Entries written after the request need not move. So each job moves older
+//! entries to an older run, or replaces a table that is older than the request, and the jobs end.
 //!
-//! What is obsolete in value files is left to their collection ([`super::collect`]): a file is
-//! emptied by a compaction of all tables that name it.
+//! Obsolete values in value files are not freed here, but by their collection ([`super::collect`]):
+//! a file is emptied by a compaction of all tables that name it.
 //!
 //! A table is taken as a whole: keys outside of the range that share a table with one inside are
 //! compacted too. Level 0 goes as a whole.

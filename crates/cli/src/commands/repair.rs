@@ -77,8 +77,8 @@ pub fn run(args: &RepairArgs, out: &mut Out) -> Result<(), Failure> {
 /// Whether the new database has anything of the old one, or nothing was damaged.
 fn has_recovered(report: &RepairReport) -> bool {
     let is_damaged = !report.problems.is_empty() || !report.is_complete();
-    // Every database has one keyspace.
-    report.entries_written > 0 || report.keyspaces > 1 || !is_damaged
+    // A manifest that could be read gave the new database its keyspaces and options.
+    report.entries_written > 0 || report.manifest || !is_damaged
 }
 
 fn verdict(report: &RepairReport) -> Result<(), Failure> {

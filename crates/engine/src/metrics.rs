@@ -267,6 +267,19 @@ impl WorkCounters {
     pub fn add_alone(counter: &AtomicU64, value: u64) {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
     }
+
+    /// A number that changes whenever a flush, a compaction or a sync of a log has got on.
+    pub fn progress_mark(&self) -> u64 {
+        let counters = [
+            &self.flushes,
+            &self.bytes_flushed,
+            &self.compactions,
+            &self.bytes_compacted,
+            &self.entries_dropped,
+            &self.wal_syncs,
+        ];
+        counters.into_iter().fold(0, |sum, counter| sum.wrapping_add(counter.load(Ordering::Relaxed)))
+    }
 }
 
 /// One level of a tree.

@@ -356,3 +356,37 @@ fn writes_have_the_deadline_of_the_database() {
     assert_eq!(refused.kind(), ErrorKind::Stalled, "{refused:?}");
     db.put_with("patient", "", WriteOptions::new().deadline_ms(60_000)).expect("it waits");
 }
+
+/// A device that takes seconds for each call: every call that waits for background work ends.
+#[test]
+fn no_call_waits_for_ever_on_a_device_that_does_not_answer() {
+    let real = Env::real();
+    let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+    let env = Env { vfs: Arc::new(faults.clone()), ..real };
+    let timeout = std::time::Duration::from_millis(50);
+    let db = Db::builder("/db")
+        .env(env)
+        .write_buffer(8 << 10)
+        .experimental(|e| e.wait_timeout(timeout).max_immutable_memtables(1))
+        .durability(Durability::Buffered)
+        .open()
+        .expect("opened");
+    db.put("a", "1").expect("put");
+    let second = Effect::LatencyUs(1_000_000);
+    faults.add_rule(FaultRule::nth(0, second).on(&[OpKind::Create]).at_path(".sst").sticky());
+    let stalled = |what: &str, outcome: shamba::Result<()>| {
+        let error = outcome.expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::Stalled, "{what}: {error:?}");
+        assert!(error.chain().to_string().contains("no progress"), "{what}: {error:?}");
+    };
+    stalled("flush", db.flush());
+    stalled("wait_idle", db.wait_idle());
+    let refused = (0..100_u32).find_map(|number| db.put(number.to_be_bytes(), [0; 1_000]).err());
+    stalled("put", refused.map_or(Ok(()), Err));
+    faults.clear_rules();
+    // It goes on by itself: whoever waits long enough gets through.
+    let patient = WriteOptions::new().deadline_ms(60_000);
+    db.put_with("b", "2", patient).expect("it waits");
+    assert!((0..600).any(|_| db.flush().is_ok()), "flushes end");
+    assert!(db.contains_key("a").expect("get") && db.contains_key("b").expect("get"));
+}

@@ -161,9 +161,10 @@ declare_options! {
         { value: "on|off", has_flag: true, }
 
         /// Longest time, in milliseconds, that a write waits for flushes and compactions before it
-        /// fails with `Stalled`; 0 waits without limit.
+        /// fails with `Stalled`; 0 waits as long as they make progress.
         ///
-        /// A write can choose another deadline ([`crate::WriteOptions`]).
+        /// A write can choose another deadline ([`crate::WriteOptions`]). Without one it fails when
+        /// background work has made no progress for ten minutes.
         "write-deadline" => write_deadline(deadline: Duration)
             field write_deadline: Duration = Duration::ZERO;
         { value: "MS", unit: "ms", has_flag: true, }
@@ -468,6 +469,15 @@ declare_options! {
         /// Fails with `Invalid` if the database exists.
         "error-if-exists" => error_if_exists(on: bool) field error_if_exists: bool = false;
         { value: "on|off", }
+
+        /// Longest time, in milliseconds, without progress of flushes and compactions after which a
+        /// call that waits for them fails with `Stalled`; 0 waits for ever.
+        ///
+        /// That is so for writes without a deadline, `flush`, `compact`, `wait_idle` and the like: a
+        /// device does not answer. The work goes on, and can be waited for again.
+        "wait-timeout" => wait_timeout(timeout: Duration)
+            field wait_timeout: Duration = Duration::from_secs(600);
+        { value: "MS", unit: "ms", }
 
         /// Recovers up to the first damage inside the durable part of a log, instead of failing.
         "recovery-point-in-time" => recovery_point_in_time(on: bool) field point_in_time: bool = false;

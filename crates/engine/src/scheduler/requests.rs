@@ -16,7 +16,7 @@ use super::filter_rewrite::{Worth, pays, stale_filters};
 use super::state::BackgroundState;
 use crate::catalog::{InstallObserver, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
+use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Watch, Work};
 
 impl Scheduler {
     /// Flushes, then compacts `only` this keyspace, or every one, into one run.
@@ -149,7 +149,8 @@ impl Scheduler {
     /// this thread where there are none.
     ///
     /// # Errors
-    /// The failure that prevents it.
+    /// The failure that prevents it; `Stalled` if background work makes no progress for
+    /// `wait-timeout`.
     fn wait_until(&self, by: &[Work], done: impl Fn(&BackgroundState) -> bool) -> Result<()> {
         let is_inline = self.is_inline;
         // Failed work is retried at once, whatever its back-off: it may succeed now.
@@ -159,6 +160,8 @@ impl Scheduler {
             by.iter().map(|work| (*work, state.trouble(*work, is_inline).failures_total)).collect()
         };
         self.background.wake();
+        let mark = || self.telemetry.work().progress_mark();
+        let mut watch = Watch::new(mark(), self.clock.now_us(), self.settings.wait_timeout);
         loop {
             if is_inline {
                 self.run_inline();
@@ -179,6 +182,7 @@ impl Scheduler {
             if is_inline {
                 return Err(Error::new(ErrorKind::Stalled, "background work makes no progress"));
             }
+            watch.check(mark(), self.clock.now_us())?;
             drop(state.wait_timeout(&self.background.progress, Duration::from_millis(50)));
         }
     }

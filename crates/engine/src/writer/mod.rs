@@ -53,7 +53,7 @@ use self::operations::{Operations, check_op, with_put};
 pub use self::options::WriteOptions;
 use self::pressure::BackPressure;
 use self::progress::BackgroundLink;
-pub(crate) use self::progress::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Work};
+pub(crate) use self::progress::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Watch, Work};
 use self::queue::{CommitQueue, Own, OwnWrites};
 pub(crate) use self::sealed::{Generation, SealedGenerations};
 use crate::catalog::{Catalog, InstallObserver, KeyspaceCore};

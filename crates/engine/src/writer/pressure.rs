@@ -6,7 +6,8 @@
 //! with `Stalled` when the caller's deadline passes. Reads never wait.
 //!
 //! A writer that waits for a flush or a compaction that fails three times in a row gets the error
-//! with its cause. The background threads go on trying, so writes resume without a reopen.
+//! with its cause. The background threads go on trying, so writes resume without a reopen. Without a
+//! deadline it gets `Stalled` when no background work has made progress for `wait-timeout`.
 //!
 //! The delays accumulate, and a writer sleeps once they reach a millisecond. A thread that asks for
 //! less sleeps longer than it asked for: one short sleep per write would slow writers in steps of
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use shamba_env::{Clock, Env};
 
-use super::progress::{Background, BackgroundLink, Failures, WAITER_FAILURES_MAX, Work};
+use super::progress::{Background, BackgroundLink, Failures, WAITER_FAILURES_MAX, Watch, Work};
 use super::room::Room;
 use super::sealed::SealedGenerations;
 use crate::catalog::Catalog;
@@ -134,6 +135,8 @@ struct Waiter {
     deadline_us: Option<u64>,
     /// Failures of flushes and of compactions before the wait.
     failures_before: (u32, u32),
+    /// The progress since then.
+    watch: Watch,
 }
 
 fn is_full(cause: &Error) -> bool {
@@ -192,7 +195,8 @@ impl BackPressure {
     /// Waits until a write of `bytes` may go on.
     ///
     /// # Errors
-    /// - `Stalled` after the deadline.
+    /// - `Stalled` after the deadline; without one, when background work has made no progress for
+    ///   `wait-timeout`.
     /// - `NoSpace` when the flush or compaction that it waits for fails for lack of space, and no
     ///   deadline was set or it has passed.
     /// - The error of that flush or compaction after [`WAITER_FAILURES_MAX`] failures in a row, the
@@ -233,14 +237,16 @@ impl BackPressure {
         let failures_before = (total(Work::Flush), total(Work::Merge));
         let begin_us = self.clock.now_us();
         let deadline_us = deadline_ms.map(|ms| begin_us.saturating_add(ms.saturating_mul(1_000)));
-        let outcome = self.wait(background.as_ref(), &Waiter { begin_us, deadline_us, failures_before });
+        let watch = Watch::new(self.telemetry.work().progress_mark(), begin_us, self.settings.wait_timeout);
+        let mut waiter = Waiter { begin_us, deadline_us, failures_before, watch };
+        let outcome = self.wait(background.as_ref(), &mut waiter);
         let duration_us = self.clock.now_us().saturating_sub(begin_us);
         WorkCounters::add(&self.telemetry.work().stall_us, duration_us);
         self.telemetry.emit(Event::StallEnd { duration_us });
         outcome
     }
 
-    fn wait(&self, background: &dyn Background, waiter: &Waiter) -> Result<()> {
+    fn wait(&self, background: &dyn Background, waiter: &mut Waiter) -> Result<()> {
         if self.is_inline {
             // No thread will do the work: it is tried once more here, then the reason is returned.
             background.run_inline();
@@ -257,7 +263,7 @@ impl BackPressure {
     }
 
     /// Whether the write can go on: `None` if so, otherwise the time until it must look again.
-    fn look(&self, waiter: &Waiter, failures: &dyn Fn(Work) -> Failures) -> Result<Option<Duration>> {
+    fn look(&self, waiter: &mut Waiter, failures: &dyn Fn(Work) -> Failures) -> Result<Option<Duration>> {
         self.lifecycle.check_writable()?;
         let Pressure::Stop(work) = pressure(self.backlog(), self.limits()) else { return Ok(None) };
         let failures_before = match work {
@@ -286,6 +292,9 @@ impl BackPressure {
                 });
             }
             _ if self.is_inline => return Err(Error::new(ErrorKind::Stalled, reason)),
+            _ if waiter.deadline_us.is_none() => {
+                waiter.watch.check(self.telemetry.work().progress_mark(), now_us)?;
+            }
             _ => {}
         }
         // Progress wakes the writer; the time-out is for the deadline and for a lost wake-up.

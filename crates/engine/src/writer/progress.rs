@@ -2,16 +2,54 @@
 //!
 //! [`Background`] is implemented by the part that runs flushes and compactions. It is connected
 //! once, when the database is composed.
+//!
+//! A wait ends when the work is done, when it keeps failing, at its deadline, or when no background
+//! work has made progress for a bound ([`Watch`]): then a device does not answer.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use shamba_key::KeyspaceId;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Consecutive failures of flushes or compactions after which a waiter gets the error.
 pub(crate) const WAITER_FAILURES_MAX: u32 = 3;
+
+/// Watches the progress of background work during a wait.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// `None`: for ever.
+    bound_us: Option<u64>,
+    mark: u64,
+    since_us: u64,
+}
+
+impl Watch {
+    /// Begins at `now_us`, when the counters of the work have this `mark`
+    /// ([`crate::metrics::WorkCounters::progress_mark`]). Without progress for `bound` the wait is
+    /// over; 0 is for ever.
+    pub fn new(mark: u64, now_us: u64, bound: Duration) -> Self {
+        let bound_us = Some(u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)).filter(|us| *us > 0);
+        Self { bound_us, mark, since_us: now_us }
+    }
+
+    /// The error that ends the wait, if there was no progress for too long.
+    ///
+    /// # Errors
+    /// `Stalled`.
+    pub fn check(&mut self, mark: u64, now_us: u64) -> Result<()> {
+        if mark != self.mark {
+            (self.mark, self.since_us) = (mark, now_us);
+        }
+        let idle_us = now_us.saturating_sub(self.since_us);
+        if self.bound_us.is_none_or(|bound_us| idle_us < bound_us) {
+            return Ok(());
+        }
+        let context = format!("background work has made no progress for {} ms", idle_us / 1_000);
+        Err(Error::new(ErrorKind::Stalled, context))
+    }
+}
 
 /// Kinds of background work that a writer may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +153,18 @@ impl BackgroundLink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_wait_is_over_when_nothing_has_moved_for_the_bound() {
+        let mut watch = Watch::new(7, 1_000, Duration::from_millis(10));
+        assert!(watch.check(7, 10_999).is_ok());
+        assert!(watch.check(8, 10_999).is_ok(), "progress");
+        assert!(watch.check(8, 20_998).is_ok());
+        let over = watch.check(8, 20_999).expect_err("ten milliseconds later");
+        assert_eq!((over.kind(), over.context().contains("10 ms")), (ErrorKind::Stalled, true), "{over}");
+        assert!(watch.check(9, 99_000).is_ok(), "it can be waited for again");
+        assert!(Watch::new(7, 0, Duration::ZERO).check(7, u64::MAX).is_ok(), "for ever");
+    }
 
     #[test]
     fn a_waiter_gives_up_after_failures_of_its_own_time() {

@@ -16,7 +16,7 @@ use super::filter_rewrite::{Worth, pays, stale_filters};
 use super::state::BackgroundState;
 use crate::catalog::{InstallObserver, KeyspaceCore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::writer::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Watch, Work};
+use crate::writer::{Background, Failures, FailuresNow, ProgressWatch, WAITER_FAILURES_MAX, Work};
 
 impl Scheduler {
     /// Flushes, then compacts `only` this keyspace, or every one, into one run.
@@ -161,7 +161,7 @@ impl Scheduler {
         };
         self.background.wake();
         let mark = || self.telemetry.work().progress_mark();
-        let mut watch = Watch::new(mark(), self.clock.now_us(), self.settings.wait_timeout);
+        let mut watch = ProgressWatch::new(mark(), self.clock.now_us(), self.settings.wait_timeout);
         loop {
             if is_inline {
                 self.run_inline();

@@ -53,7 +53,9 @@ use self::operations::{Operations, check_op, with_put};
 pub use self::options::WriteOptions;
 use self::pressure::BackPressure;
 use self::progress::BackgroundLink;
-pub(crate) use self::progress::{Background, Failures, FailuresNow, WAITER_FAILURES_MAX, Watch, Work};
+pub(crate) use self::progress::{
+    Background, Failures, FailuresNow, ProgressWatch, WAITER_FAILURES_MAX, Work,
+};
 use self::queue::{CommitQueue, Own, OwnWrites};
 pub(crate) use self::sealed::{Generation, SealedGenerations};
 use crate::catalog::{Catalog, InstallObserver, KeyspaceCore};

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use shamba_env::{Clock, Env};
 
-use super::progress::{Background, BackgroundLink, Failures, WAITER_FAILURES_MAX, Watch, Work};
+use super::progress::{Background, BackgroundLink, Failures, ProgressWatch, WAITER_FAILURES_MAX, Work};
 use super::room::Room;
 use super::sealed::SealedGenerations;
 use crate::catalog::Catalog;
@@ -136,7 +136,7 @@ struct Waiter {
     /// Failures of flushes and of compactions before the wait.
     failures_before: (u32, u32),
     /// The progress since then.
-    watch: Watch,
+    watch: ProgressWatch,
 }
 
 fn is_full(cause: &Error) -> bool {
@@ -237,7 +237,8 @@ impl BackPressure {
         let failures_before = (total(Work::Flush), total(Work::Merge));
         let begin_us = self.clock.now_us();
         let deadline_us = deadline_ms.map(|ms| begin_us.saturating_add(ms.saturating_mul(1_000)));
-        let watch = Watch::new(self.telemetry.work().progress_mark(), begin_us, self.settings.wait_timeout);
+        let watch =
+            ProgressWatch::new(self.telemetry.work().progress_mark(), begin_us, self.settings.wait_timeout);
         let mut waiter = Waiter { begin_us, deadline_us, failures_before, watch };
         let outcome = self.wait(background.as_ref(), &mut waiter);
         let duration_us = self.clock.now_us().saturating_sub(begin_us);

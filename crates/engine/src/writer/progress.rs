@@ -4,7 +4,7 @@
 //! once, when the database is composed.
 //!
 //! A wait ends when the work is done, when it keeps failing, at its deadline, or when no background
-//! work has made progress for a bound ([`Watch`]): then a device does not answer.
+//! work has made progress for a bound ([`ProgressWatch`]): then a device does not answer.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -18,14 +18,14 @@ pub(crate) const WAITER_FAILURES_MAX: u32 = 3;
 
 /// Watches the progress of background work during a wait.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct ProgressWatch {
     /// `None`: for ever.
     bound_us: Option<u64>,
     mark: u64,
     since_us: u64,
 }
 
-impl Watch {
+impl ProgressWatch {
     /// Begins at `now_us`, when the counters of the work have this `mark`
     /// ([`crate::metrics::WorkCounters::progress_mark`]). Without progress for `bound` the wait is
     /// over; 0 is for ever.
@@ -156,14 +156,14 @@ mod tests {
 
     #[test]
     fn a_wait_is_over_when_nothing_has_moved_for_the_bound() {
-        let mut watch = Watch::new(7, 1_000, Duration::from_millis(10));
+        let mut watch = ProgressWatch::new(7, 1_000, Duration::from_millis(10));
         assert!(watch.check(7, 10_999).is_ok());
         assert!(watch.check(8, 10_999).is_ok(), "progress");
         assert!(watch.check(8, 20_998).is_ok());
         let over = watch.check(8, 20_999).expect_err("ten milliseconds later");
         assert_eq!((over.kind(), over.context().contains("10 ms")), (ErrorKind::Stalled, true), "{over}");
         assert!(watch.check(9, 99_000).is_ok(), "it can be waited for again");
-        assert!(Watch::new(7, 0, Duration::ZERO).check(7, u64::MAX).is_ok(), "for ever");
+        assert!(ProgressWatch::new(7, 0, Duration::ZERO).check(7, u64::MAX).is_ok(), "for ever");
     }
 
     #[test]

@@ -9,9 +9,9 @@
 //! continues from there.
 
 mod conditional;
+mod outcome;
 mod transaction;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use std::time::Duration;
 use shamba::env::{Env, MemFs, Vfs};
 use shamba::{Durability, Iter, Outcome, Snapshot, Stats, WriteOptions};
 
+pub use self::outcome::{Failure, caught, panic_message};
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
 use crate::expiry;
@@ -582,28 +583,4 @@ pub fn run(vector: &Vector, seed: u64, ops: &[Op]) -> Result<Tally, Failure> {
         runner.finish()
     });
     result.map_err(|message| Failure { at, message })
-}
-
-/// Converts a panic into an error.
-///
-/// # Errors
-/// The error of `work`, or the panic's message.
-pub fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(format!("panic: {}", panic_message(&*panic))))
-}
-
-/// The operation that failed, and the reason.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// Its index; the number of operations if the comparison at the end failed.
-    pub at: usize,
-    /// The reason.
-    pub message: String,
-}
-
-/// The text of a caught panic.
-pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message").to_owned()
 }

@@ -193,8 +193,8 @@ impl Error {
         }
     }
 
-    /// An open failed with `cause` in the state before `torn`: its edits are lost, and with them the
-    /// files that belong to the state before.
+    /// An open failed with `cause` in the state before `torn`: its edits are lost, and with them
+    /// the files that belong to the state before.
     pub(crate) fn of_torn_manifest(torn: &TornEdit, cause: Self) -> Self {
         let TornEdit { path, offset, bytes, detail } = torn;
         let context = format!(

@@ -168,7 +168,7 @@ fn a_flush_that_cannot_sync_its_log_turns_writes_off() -> Result<()> {
     let db = builder(&env).open()?;
     db.put("a", "1")?;
     faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::SyncData]).at_path(".log"));
-    assert_eq!(kind(db.flush()), Err(ErrorKind::Io));
+    assert_eq!(kind(db.flush()), Err(ErrorKind::ReadOnly));
     assert_eq!(faults.faults_injected(), 1);
     for durability in [Durability::Sync, Durability::NoSync] {
         assert_eq!(kind(db.put_with("refused", "2", durability)), Err(ErrorKind::ReadOnly));
@@ -177,7 +177,8 @@ fn a_flush_that_cannot_sync_its_log_turns_writes_off() -> Result<()> {
     Ok(())
 }
 
-/// Where the file system has no links, a checkpoint copies: it must be whole after a power cut, too.
+/// Where the file system has no links, a checkpoint copies: it must be whole after a power cut,
+/// too.
 #[test]
 fn a_checkpoint_of_copies_is_durable() -> Result<()> {
     let disk = SimFs::new();

@@ -384,7 +384,7 @@ fn no_call_waits_for_ever_on_a_device_that_does_not_answer() {
     let refused = (0..100_u32).find_map(|number| db.put(number.to_be_bytes(), [0; 1_000]).err());
     stalled("put", refused.map_or(Ok(()), Err));
     faults.clear_rules();
-    // It goes on by itself: whoever waits long enough gets through.
+    // It goes on by itself: a call that waits long enough succeeds.
     let patient = WriteOptions::new().deadline_ms(60_000);
     db.put_with("b", "2", patient).expect("it waits");
     assert!((0..600).any(|_| db.flush().is_ok()), "flushes end");

@@ -1,4 +1,4 @@
-//! `--value-bytes`: a design with all values in value files, beside the one with values in tables.
+//! `--value-bytes`: a design with all values in value files, compared with values in tables.
 //!
 //! The costs are those of the tree of keys and references, with the values added
 //! ([`shamba_model::values`]).
@@ -17,6 +17,9 @@ use crate::exit::Failure;
 use crate::json;
 use crate::output::{Out, Table};
 use crate::sizes::show_ns;
+
+/// One of the costs.
+type CostOf = fn(&Costs) -> f64;
 
 /// Default space of value files, as of the engine.
 const VALUE_SPACE: f64 = 1.25;
@@ -99,7 +102,7 @@ impl Separated {
         out.heading(&format!("values of {} in value files", report::show_bytes(values.value_bytes)))?;
         out.line(format!("design    {}", report::plan_text(situation, plan, costs)))?;
         let mut table = Table::new(["", "in tables", "in value files"]);
-        let times: [(&str, fn(&Costs) -> f64); 5] = [
+        let times: [(&str, CostOf); 5] = [
             ("empty lookup", |costs| costs.empty_lookup_ns),
             ("found lookup", |costs| costs.found_lookup_ns),
             ("update", |costs| costs.update_ns),
@@ -109,7 +112,7 @@ impl Separated {
         for (name, of) in times {
             table.row([name, &show_ns(of(in_tables)), &show_ns(of(costs))]);
         }
-        let ratios: [(&str, fn(&Costs) -> f64); 2] = [
+        let ratios: [(&str, CostOf); 2] = [
             ("write amplification", |costs| costs.write_amplification),
             ("space amplification (worst case)", |costs| costs.space_amplification),
         ];

@@ -23,8 +23,8 @@ use crate::error::{Error, Result};
 /// to tables.
 ///
 /// # Errors
-/// `Invalid` if `target` is not empty, or if the keyspace was dropped; `Io`, `NoSpace`; the error of
-/// `flush`.
+/// `Invalid` if `target` is not empty, or if the keyspace was dropped; `Io`, `NoSpace`; the error
+/// of `flush`.
 pub(super) fn checkpoint(
     env: &Env,
     catalog: &Catalog,

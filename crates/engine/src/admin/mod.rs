@@ -1,8 +1,8 @@
 //! Administration of whole databases: checks, checkpoints, repair, and descriptions of files.
 //!
-//! [`verify`] and [`checkpoint`] use the files and the catalog of an open database, while it is read
-//! and written. [`verify::check_files`], [`repair`] and [`inspect`] read the files of a database that
-//! may be too damaged to open.
+//! [`verify`] and [`checkpoint`] use the files and the catalog of an open database, while it is
+//! read and written. [`verify::check_files`], [`repair`] and [`inspect`] read the files of a
+//! database that may be too damaged to open.
 
 mod checkpoint;
 pub mod inspect;

@@ -77,8 +77,8 @@ impl Keyspace {
     }
 
     /// Flushes, then compacts the tables that overlap `range`, and waits: what is deleted and
-    /// overwritten there goes, and each key of the range is in one run. For a small part of the keys
-    /// that takes less time than [`Self::compact`], since other tables stay as they are.
+    /// overwritten there goes, and each key of the range is in one run. For a small part of the
+    /// keys that takes less time than [`Self::compact`], since other tables stay as they are.
     ///
     /// Keys outside of the range are compacted where they share a table with one inside; level 0,
     /// where the newest writes are, is compacted as a whole. What snapshots see stays, and garbage

@@ -473,8 +473,8 @@ declare_options! {
         /// Longest time, in milliseconds, without progress of flushes and compactions after which a
         /// call that waits for them fails with `Stalled`; 0 waits for ever.
         ///
-        /// That is so for writes without a deadline, `flush`, `compact`, `wait_idle` and the like: a
-        /// device does not answer. The work goes on, and can be waited for again.
+        /// That is so for writes without a deadline, `flush`, `compact`, `wait_idle` and the like:
+        /// a device does not answer. The work goes on, and can be waited for again.
         "wait-timeout" => wait_timeout(timeout: Duration)
             field wait_timeout: Duration = Duration::from_secs(600);
         { value: "MS", unit: "ms", }

@@ -155,8 +155,8 @@ fn a_database_is_not_tuned_while_it_is_empty_nor_after_the_stop() {
     assert_eq!(still.counts(), (0, 0), "an empty database stays as it is");
 }
 
-/// What `value-threshold=auto` stands for after each of `windows` windows with updates, on top of an
-/// earlier workload.
+/// Length that `auto` stands for after each of `windows` windows with updates, on top of an earlier
+/// workload.
 fn lengths_of_auto(threshold: ValueThreshold, earlier: &str, windows: usize) -> Vec<Option<u32>> {
     let parts =
         Parts::new(Settings { value_threshold: threshold, tuning: Tuning::Off, ..Settings::default() });

@@ -4,8 +4,8 @@
 //! ([`shamba_model::values`]) from the observed workload, the size of the data and the design. The
 //! first proposal takes effect at once, a later one when it has differed from the length in force
 //! for [`WINDOWS`] windows ([`ValueTuner`]); lengths are powers of two, so it then differs at least
-//! twofold. Values that are stored already move when their entries are rewritten; a change starts no
-//! compaction.
+//! twofold. Values that are stored already move when their entries are rewritten; a change starts
+//! no compaction.
 //!
 //! All keyspaces whose option is `auto` share one length, computed with the fewest merges and the
 //! smallest allowed space among them.
@@ -79,8 +79,8 @@ impl DesignTuning {
         )));
     }
 
-    /// The traffic by which the length is decided; `None` without updates, or where no keyspace asks
-    /// for a length.
+    /// The traffic by which the length is decided; `None` without updates, or where no keyspace
+    /// asks for a length.
     ///
     /// # Errors
     /// `Closed`; `Invalid` when the model rejects the measured numbers.

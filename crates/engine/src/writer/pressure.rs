@@ -6,8 +6,8 @@
 //! with `Stalled` when the caller's deadline passes. Reads never wait.
 //!
 //! A writer that waits for a flush or a compaction that fails three times in a row gets the error
-//! with its cause. The background threads go on trying, so writes resume without a reopen. Without a
-//! deadline it gets `Stalled` when no background work has made progress for `wait-timeout`.
+//! with its cause. The background threads go on trying, so writes resume without a reopen. Without
+//! a deadline it gets `Stalled` when no background work has made progress for `wait-timeout`.
 //!
 //! The delays accumulate, and a writer sleeps once they reach a millisecond. A thread that asks for
 //! less sleeps longer than it asked for: one short sleep per write would slow writers in steps of

@@ -1,3 +1,5 @@
+//! Tests of the model of value files: relocations, break-even lengths, and costs.
+
 use super::*;
 use crate::allocation::Allocation;
 use crate::cost::{CpuTimes, Device, FilterBits, Plan, Workload, predict};

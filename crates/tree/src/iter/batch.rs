@@ -282,7 +282,8 @@ impl Batch {
         if self.later.is_empty() { Ok(()) } else { self.resolve_later(pool, cost) }
     }
 
-    /// Whether it paid to read the values of value files at once, the last time that there were any.
+    /// Whether it paid to read the values of value files at once, the last time that there were
+    /// any.
     pub fn pays_at_once(&self) -> bool {
         self.pays_at_once
     }

@@ -67,8 +67,8 @@ pub struct Found {
     pub held_bytes: usize,
 }
 
-/// The limit of the next pass of a scan that goes on, after one of `bytes`; `None`: the scan begins,
-/// or it does not pay to read more values at once. 0 reads the values one by one.
+/// The limit of the next pass of a scan that goes on, after one of `bytes`; `None`: the scan
+/// begins, or it does not pay to read more values at once. 0 reads the values one by one.
 pub fn grown(bytes: Option<u64>, walk: Walk) -> u64 {
     let most = match walk {
         Walk::Parts { ahead_bytes, .. } => ahead_bytes,

@@ -13,7 +13,7 @@ use shamba_model::{Design, MergePolicy};
 
 use crate::tree_design::TreeDesign;
 
-/// What [`crate::ValueThreshold::Auto`] stands for before a workload is known, in bytes.
+/// Length for [`crate::ValueThreshold::Auto`] before a workload is known, in bytes.
 const VALUE_BYTES_UNKNOWN: u32 = 4 << 10;
 
 /// Settings that can change while the database is open.
@@ -55,7 +55,7 @@ pub(crate) struct Live {
     buffer_bytes: AtomicU64,
     /// Bytes that a shared budget grants; 0 without one. [`crate::memory`] changes it.
     budget_bytes: AtomicU64,
-    /// What [`crate::ValueThreshold::Auto`] stands for; 0: no value is stored in a value file.
+    /// Length for [`crate::ValueThreshold::Auto`]; 0: no value is stored in a value file.
     auto_value_bytes: AtomicU32,
 }
 
@@ -103,7 +103,7 @@ impl Live {
         Some(self.auto_value_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 
-    /// Sets what [`crate::ValueThreshold::Auto`] stands for.
+    /// Sets the length for [`crate::ValueThreshold::Auto`].
     pub fn set_auto_value_bytes(&self, bytes: Option<u32>) {
         self.auto_value_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
     }

@@ -191,7 +191,7 @@ impl Scene {
         }
     }
 
-    /// How often `design` merges an entry of `entries` that take `bytes` in tables.
+    /// Number of times that `design` merges an entry, of `entries` that take `bytes` in tables.
     ///
     /// # Errors
     /// A message when the model rejects the numbers.

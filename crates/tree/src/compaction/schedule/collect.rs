@@ -11,10 +11,11 @@
 //! A        the allowed space; e = (1 - HIDDEN_SHARE_MAX) A
 //! ```
 //!
-//! A collection is due while `h > HIDDEN_SHARE_MAX` or `S > e R`. The first merges the entries above the
-//! last run into it, as whole levels, which drops the references to what they hide. The second
-//! empties value files: the compaction that rewrites all references to a file writes its values
-//! again, and then nobody names the file. Every compaction into the last run does so along the way.
+//! A collection is due while `h > HIDDEN_SHARE_MAX` or `S > e R`. The first merges the entries
+//! above the last run into it, as whole levels, which drops the references to what they hide. The
+//! second empties value files: the compaction that rewrites all references to a file writes its
+//! values again, and then nobody names the file. Every compaction into the last run does so along
+//! the way.
 //!
 //! Bound: while no collection is due, `S <= A L`, where L is T + the bytes of the values that a
 //! reader sees, for overwrites that keep their lengths. `R` is exact. A key of the last run is

@@ -2,9 +2,10 @@
 //!
 //! Each table that overlaps the range at the time of the request is merged into the next older run
 //! that shares its keys, again and again until there is none, as tombstones are
-//! ([`super::triggered`]). A table without older entries of its keys is rewritten in place, once, if
-//! that can make it smaller. Entries written after the request need not move. So each job moves older
-//! entries to an older run, or replaces a table that is older than the request, and the jobs end.
+//! ([`super::triggered`]). A table without older entries of its keys is rewritten in place, once,
+//! if that can make it smaller. Entries written after the request need not move. So each job moves
+//! older entries to an older run, or replaces a table that is older than the request, and the jobs
+//! end.
 //!
 //! Obsolete values in value files are not freed here, but by their collection ([`super::collect`]):
 //! a file is emptied by a compaction of all tables that name it.

@@ -21,14 +21,13 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
+use shamba_model::values::{HIDDEN_SHARE_MAX, relocations};
 
 /// Keys of the keyspace.
 const KEYS: usize = 160_000;
 /// Puts before the measured ones: the space has reached its limit, and jobs collect.
 const WARM_UP_PUTS: usize = 4 * KEYS;
 const MEASURED_PUTS: usize = 6 * KEYS;
-/// Share of the last run's entries that the flushes above it may hide.
-const HIDDEN_MAX: f64 = 1.0 / 16.0;
 
 /// Header of the table. Space (S) is a multiple of the live data (L); values and key entries are
 /// those that were written for each put.
@@ -79,7 +78,7 @@ impl Scenario {
 
     /// Stored values down to which a job collects.
     fn target(&self) -> f64 {
-        (1.0 - HIDDEN_MAX) * self.space * KEYS as f64
+        (1.0 - HIDDEN_SHARE_MAX) * self.space * KEYS as f64
     }
 }
 
@@ -148,7 +147,7 @@ impl Store {
     }
 
     fn is_job_due(&self) -> bool {
-        self.flushed_entries as f64 > HIDDEN_MAX * KEYS as f64
+        self.flushed_entries as f64 > HIDDEN_SHARE_MAX * KEYS as f64
     }
 
     /// Merges the flushes into the last run, and collects, in more than one job if one may not move
@@ -230,19 +229,6 @@ fn zipf() -> Vec<f64> {
     sums.iter().map(|partial| partial / sum).collect()
 }
 
-/// Relocations per overwritten value when every file is collected once it is the oldest, at a space
-/// of `space`: an upper bound for jobs that choose the emptiest files.
-fn relocations_in_turn(space: f64) -> f64 {
-    // The live share x of the oldest file, by bisection of (x - 1) / ln x = mean live share.
-    let mean = 1.0 / ((1.0 - HIDDEN_MAX) * space);
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..50 {
-        let x: f64 = f64::midpoint(low, high);
-        if (x - 1.0) / x.ln() < mean { low = x } else { high = x }
-    }
-    low / (1.0 - low)
-}
-
 /// Runs a scenario, prints its row, and returns the bounds that it exceeds.
 fn run(scenario: Scenario, ranks: &[f64], seed: u64) -> Option<String> {
     let mut rng = Rng::with_seed(seed);
@@ -308,6 +294,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let exceeded = by_space.chain(others).find_map(|scenario| run(scenario, &ranks, seed));
     println!("\n| A | relocated per overwritten value, if files are collected in turn |");
     println!("|---:|---:|");
-    spaces.iter().for_each(|space| println!("| {space} | {:.2} |", relocations_in_turn(*space)));
+    for space in spaces {
+        // An upper bound for jobs that choose the emptiest files.
+        println!("| {space} | {:.2} |", relocations(space).expect("a space above 1"));
+    }
     exceeded.map_or(Ok(()), |text| Err(text.into()))
 }

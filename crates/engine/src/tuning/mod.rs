@@ -72,6 +72,8 @@ pub(crate) struct DesignTuning {
     history: Ranked<History>,
     mover: OnceLock<Arc<dyn Mover>>,
     is_stopping: AtomicBool,
+    /// Whether [`Self::look`] was called.
+    has_looked: AtomicBool,
     tuner: Ranked<Tuner>,
 }
 
@@ -104,6 +106,7 @@ impl DesignTuning {
             history: Ranked::new(lock_order::REDESIGNS, History::from_settings(recorded)),
             mover: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
+            has_looked: AtomicBool::new(false),
             tuner: Ranked::new(lock_order::TUNER, Tuner::default()),
         }
     }

@@ -34,11 +34,6 @@ pub(super) struct ValueTuner {
 }
 
 impl ValueTuner {
-    /// Whether a length was decided.
-    pub fn has_decided(&self) -> bool {
-        self.has_decided
-    }
-
     /// The length that takes effect now: the proposal, if it is to replace `in_force`.
     fn decide(&mut self, in_force: Option<u32>, proposed: Option<u32>) -> Option<Option<u32>> {
         let is_first = !std::mem::replace(&mut self.has_decided, true);
@@ -57,8 +52,8 @@ fn is_auto(keyspace: &KeyspaceCore, settings: &Settings) -> bool {
 }
 
 impl DesignTuning {
-    /// Updates the length that `auto` stands for. Called at the end of each window with operations,
-    /// and at every look before the first decision.
+    /// Updates the length that `auto` stands for. Called at the first look after an open, and at
+    /// the end of each window with operations.
     pub(super) fn tune_values(&self, tuner: &mut ValueTuner) {
         // An error means that the database closes, or that the model rejects what was measured: the
         // length stays.

@@ -27,12 +27,14 @@ impl DesignTuning {
             return Duration::from_micros(LOOK_US);
         }
         let has_ended = self.workload.observe();
-        let mut tuner = self.tuner.lock();
-        if (has_ended || !tuner.values.has_decided()) && !is_stopping() {
+        // The workload of an earlier process is known before the first window has ended.
+        let is_first = !self.has_looked.swap(true, Ordering::Relaxed);
+        if (has_ended || is_first) && !is_stopping() {
+            let mut tuner = self.tuner.lock();
             self.tune_values(&mut tuner.values);
-        }
-        if has_ended && self.settings.tuning != Tuning::Off && !is_stopping() {
-            self.tune(&mut tuner);
+            if has_ended && self.settings.tuning != Tuning::Off && !is_stopping() {
+                self.tune(&mut tuner);
+            }
         }
         Duration::from_micros(LOOK_US)
     }

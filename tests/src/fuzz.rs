@@ -155,6 +155,7 @@ impl Subject {
             let db = builder(&env)
                 .experimental(|e| e.filter_layout(layout))
                 .compression(compression)
+                .experimental(|e| e.compression_dictionary(if self == Self::Zstd { 256 } else { 0 }))
                 .experimental(|e| e.value_threshold(threshold))
                 .open()?;
             let other = db.keyspace("other")?;

@@ -52,6 +52,8 @@ pub struct Vector {
     pub bits_per_key: f64,
     /// One for all levels, or one for each level.
     pub compression: Vec<Compression>,
+    /// Length of zstd's dictionaries; 0: there are none.
+    pub dictionary_bytes: usize,
     /// Fixed at creation.
     pub digest: DigestKind,
     /// Fixed at creation.
@@ -127,6 +129,7 @@ impl Vector {
             file_size: 8 << 10,
             bits_per_key: 10.0,
             compression: vec![Compression::None],
+            dictionary_bytes: 0,
             digest: DigestKind::Xxh3,
             digest_seed: 7,
             hash_sharing: true,
@@ -199,6 +202,8 @@ impl Vector {
             file_size: *pick(&mut rng, &[1 << 10, 6 << 10, 8 << 10, 12 << 10, 16 << 10, 32 << 10]),
             bits_per_key: *pick(&mut rng, &[0.0, 1.0, 2.5, 5.0, 10.0, 10.0, 12.0]),
             compression,
+            // Tables are small.
+            dictionary_bytes: [256, 0, 512][index % 3],
             digest,
             digest_seed: rng.u64(..),
             hash_sharing: rng.u8(..4) != 0,
@@ -283,7 +288,9 @@ impl Vector {
             Shape::Named(policy) => builder.merge_policy(policy),
             Shape::Fluid { inner, last } => builder.experimental(|e| e.inner_runs(inner).last_runs(last)),
         };
-        builder = builder.compression(self.compression.clone());
+        builder = builder
+            .compression(self.compression.clone())
+            .experimental(|e| e.compression_dictionary(self.dictionary_bytes));
         if let Some(bytes) = self.memory_budget {
             builder = builder.memory_budget(bytes);
         }
@@ -365,7 +372,7 @@ impl Vector {
 /// Each option of its own in half of the vectors. The others are given too, so that an open does
 /// not keep those of an earlier one.
 fn random_options(rng: &mut Rng) -> OwnOptions {
-    let all: [(&str, &[&str]); 7] = [
+    let all: [(&str, &[&str]); 8] = [
         ("compression", &["none", "lz4", "zstd,none", "database"]),
         ("bits-per-key", &["0", "6.5", "14", "database"]),
         ("block-size", &["256", "4096", "database"]),
@@ -373,6 +380,7 @@ fn random_options(rng: &mut Rng) -> OwnOptions {
         ("policy", &["leveling", "tiering", "lazy-leveling", "database"]),
         ("value-threshold", &["off", "64", "200", "auto", "database"]),
         ("value-space", &["1.1", "2", "database"]),
+        ("compression-dictionary", &["0", "256", "1024", "database"]),
     ];
     all.map(|(name, values)| (name, if rng.bool() { *pick(rng, values) } else { "database" })).to_vec()
 }

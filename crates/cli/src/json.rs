@@ -360,6 +360,7 @@ pub fn table(table: &TableDescription) -> Value {
         "value_bytes": summary.raw_value_bytes,
         "bits_per_key": summary.bits_per_key,
         "compression": table.compression.to_string(),
+        "dictionary_bytes": table.dictionary_bytes,
         "block_bytes": table.block_bytes,
         "filter": filter,
         "sections": sections,

@@ -227,6 +227,8 @@ work_counters! {
     entries_dropped,
     /// Entries that had expired and became tombstones, or were dropped, by compactions and flushes.
     entries_expired,
+    /// Compactions whose tables have a dictionary.
+    dictionaries,
     /// Entries removed or replaced by compaction filters.
     entries_filtered,
     /// Number of times that a writer was slowed down or stalled.

@@ -17,6 +17,7 @@ use shamba_key::{DigestKind, EntryKind, Prefix};
 
 use crate::block::DataBlock;
 use crate::compression::Compression;
+use crate::compression::Decoding;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
 use crate::format::{Section, VERSION};
@@ -70,6 +71,8 @@ pub struct TableDescription {
     pub summary: TableSummary,
     /// The requested compression.
     pub compression: Compression,
+    /// Length of the dictionary, in bytes; 0: there is none.
+    pub dictionary_bytes: u64,
     /// Maximum size of a block with several entries, in bytes.
     pub block_bytes: u32,
     /// The sections of the file.
@@ -153,6 +156,7 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
         seed: loaded.footer.digest.seed(),
         summary: TableSummary::of(loaded.header.table, loaded.header.birth, loaded.file.bytes, properties),
         compression: properties.compression,
+        dictionary_bytes: loaded.dictionary.as_ref().map_or(0, Decoding::stored_bytes) as u64,
         block_bytes: properties.block_bytes,
         sections: loaded.footer.sections.clone(),
         filter: loaded.filter.map(|filter| filter.geometry),
@@ -231,6 +235,9 @@ impl TableDescription {
             ("bits per key", summary.bits_per_key.to_string()),
             ("filter", filter),
         ];
+        if self.dictionary_bytes > 0 {
+            properties.push(("dictionary bytes", self.dictionary_bytes.to_string()));
+        }
         if let Some(prefix) = self.prefix {
             properties.push(("prefixes", format!("{} by {prefix}", self.filter_prefixes)));
         }

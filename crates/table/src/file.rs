@@ -150,7 +150,7 @@ impl TableFile {
     pub(crate) fn payload(&self, offset: u64, bytes: u64, structure: &'static str) -> Result<Bytes> {
         let frame = self.read(offset, bytes, structure)?;
         let limit_bytes = frame.len();
-        match unseal(self.birth, offset, frame, limit_bytes) {
+        match unseal(self.birth, offset, frame, limit_bytes, None) {
             Ok((payload, Compression::None)) => Ok(payload),
             Ok((_, other)) => Err(self.damaged(offset, structure, format!("compressed with {other}"))),
             Err(detail) => Err(self.damaged(offset, structure, detail)),

@@ -106,7 +106,9 @@ pub use cache::{BlockCache, ReadTimes};
 pub use checksum::checksum;
 #[doc(hidden)]
 pub use checksum::make_checksums_equal;
-pub use compression::Compression;
+pub use compression::{
+    Compression, DICTIONARY_BYTES_MAX, DICTIONARY_BYTES_MIN, DICTIONARY_SAMPLES, Dictionary,
+};
 pub use content::{ContentDigest, StreamedEntry};
 
 pub use copies::{Copies, CopyEnd, CopyLimits, Ends};

@@ -28,13 +28,14 @@ use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, MAX_KEY_BYTES, MAX_VALU
 
 use crate::block::frame::FRAME_BYTES;
 use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
+use crate::compression::Dictionary;
 use crate::compression::{Compression, Compressor};
 use crate::content::ContentDigest;
 use crate::expiring::ExpiryTimes;
 use crate::format::header::Header;
 use crate::format::origin::Origin;
 use crate::format::placement::Placement;
-use crate::format::{BLOCK_BYTES_ALLOWED, FEATURE_TAGGED_BLOCKS};
+use crate::format::{BLOCK_BYTES_ALLOWED, FEATURE_DICTIONARY, FEATURE_TAGGED_BLOCKS};
 use crate::id::{BirthId, TableId, table_file_name};
 use crate::index::{Handle, IndexBuilder, separator};
 use crate::output::Output;
@@ -91,7 +92,12 @@ pub struct TableWriter {
     env: Env,
     options: WriterOptions,
     out: Output,
+    /// Compresses blocks, with the table's dictionary.
     compressor: Compressor,
+    /// Compresses chunks of large values, without a dictionary.
+    chunk_compressor: Compressor,
+    /// Offset of the first section.
+    start: u64,
     block: DataBlockBuilder,
     /// The payload of a block that is compressed.
     payload: Vec<u8>,
@@ -148,6 +154,20 @@ impl TableWriter {
     /// `Invalid` for options out of bounds; `Io` when the file cannot be created (also if the name
     /// is taken).
     pub fn create(env: &Env, dir: &Path, options: WriterOptions) -> Result<Self> {
+        Self::create_with(env, dir, options, None)
+    }
+
+    /// [`Self::create`] with a dictionary for the compression of blocks. It has no effect with
+    /// another compression than zstd.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_with(
+        env: &Env,
+        dir: &Path,
+        options: WriterOptions,
+        dictionary: Option<&Dictionary>,
+    ) -> Result<Self> {
         if !BLOCK_BYTES_ALLOWED.contains(&options.block_bytes) {
             let (least, most) = BLOCK_BYTES_ALLOWED.into_inner();
             let asked = options.block_bytes;
@@ -159,16 +179,31 @@ impl TableWriter {
         options.large_values.check().map_err(Error::Invalid)?;
         options.prefix.map_or(Ok(()), Prefix::check).map_err(Error::Invalid)?;
         let path = dir.join(table_file_name(options.id));
-        let compressor =
-            Compressor::new(options.compression).map_err(|error| Error::io(&path, "compress", error))?;
-        let header =
-            Header { required: FEATURE_TAGGED_BLOCKS, optional: 0, birth: options.birth, table: options.id };
-        let out = Output::create(env, &path, options.birth, header.encode(), GATHER_BYTES)?;
+        let dictionary = dictionary.filter(|_| options.compression == Compression::Zstd);
+        let of_codec = |error| Error::io(&path, "compress", error);
+        let compressor = Compressor::with_dictionary(options.compression, dictionary).map_err(of_codec)?;
+        let chunk_compressor = Compressor::new(options.compression).map_err(of_codec)?;
+        let dictionary_bytes = dictionary.map_or(0, |dictionary| dictionary.bytes().len() + FRAME_BYTES);
+        let header = Header {
+            required: FEATURE_TAGGED_BLOCKS | if dictionary.is_some() { FEATURE_DICTIONARY } else { 0 },
+            optional: 0,
+            birth: options.birth,
+            table: options.id,
+            // At most 64 KiB and a frame.
+            dictionary_bytes: dictionary_bytes as u32,
+        };
+        let mut out = Output::create(env, &path, options.birth, header.encode(), GATHER_BYTES)?;
+        if let Some(dictionary) = dictionary {
+            out.frame(dictionary.bytes(), Compression::None)?;
+        }
+        debug_assert_eq!(out.offset(), header.end(), "the first section does not follow the dictionary");
         Ok(Self {
             env: env.clone(),
             options,
             out,
             compressor,
+            chunk_compressor,
+            start: header.end(),
             block: DataBlockBuilder::new(options.block_tags),
             payload: Vec::new(),
             index: IndexBuilder::default(),

@@ -60,6 +60,7 @@ impl Options {
         option("file-size", pick(rng, &["4KiB", "16KiB", "64KiB", "2MiB"]));
         option("memory-budget", pick(rng, &["4MiB", "8MiB", "16MiB", "128MiB"]));
         option("compression", pick(rng, &["none", "lz4", "zstd", "none,lz4,zstd"]));
+        option("compression-dictionary", pick(rng, &["0", "256", "4KiB"]));
         let layouts = ["auto", "blocked", "standard", "modular:1", "modular:3", "modular:7", "modular:3:100"];
         option("filter-layout", pick(rng, &layouts));
         option("bits-per-key", pick(rng, &["0", "2", "10", "12"]));

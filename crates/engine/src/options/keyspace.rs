@@ -259,6 +259,13 @@ impl KeyspaceOptions {
         self.with_override("compression", &by_level.into())
     }
 
+    /// Length of the dictionaries of its tables, which only zstd uses
+    /// ([`crate::Experimental::compression_dictionary`]).
+    #[must_use]
+    pub fn compression_dictionary(self, bytes: usize) -> Self {
+        self.with_override("compression-dictionary", &bytes)
+    }
+
     /// Mean filter bits per key of the keyspace, in place of its share of the database's
     /// ([`crate::Builder::bits_per_key`]).
     #[must_use]
@@ -299,8 +306,9 @@ impl KeyspaceOptions {
     }
 
     /// Gives an option of the tree as text, by the name that the database's option has:
-    /// `compression`, `bits-per-key`, `block-size`, `file-size`, `policy`, `value-threshold` or
-    /// `value-space`. The value `database` gives the database's again.
+    /// `compression`, `compression-dictionary`, `bits-per-key`, `block-size`, `file-size`,
+    /// `policy`, `value-threshold` or `value-space`. The value `database` gives the database's
+    /// again.
     ///
     /// # Errors
     /// `Invalid` for another name, or for a value of wrong form or out of range; `Unsupported` for

@@ -26,13 +26,22 @@ const VALUE_FILE_TABLES: u64 = 4;
 pub(crate) const AS_DATABASE: &str = "database";
 
 /// The options that a keyspace can have for itself, by their names.
-const NAMES: [&str; 7] =
-    ["compression", "bits-per-key", "block-size", "file-size", "policy", "value-threshold", "value-space"];
+const NAMES: [&str; 8] = [
+    "compression",
+    "compression-dictionary",
+    "bits-per-key",
+    "block-size",
+    "file-size",
+    "policy",
+    "value-threshold",
+    "value-space",
+];
 
 /// Settings of one keyspace; `None`: that of the database.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Overrides {
     compression: Option<Vec<Compression>>,
+    dictionary_bytes: Option<usize>,
     /// Filter bits per key.
     pub bits_per_key: Option<f64>,
     block_bytes: Option<usize>,
@@ -98,6 +107,7 @@ impl Overrides {
     fn text(&self, name: &str) -> Option<String> {
         match name {
             "compression" => self.compression.as_ref().map(OptionValue::print),
+            "compression-dictionary" => self.dictionary_bytes.as_ref().map(OptionValue::print),
             "bits-per-key" => self.bits_per_key.as_ref().map(OptionValue::print),
             "block-size" => self.block_bytes.as_ref().map(OptionValue::print),
             "file-size" => self.file_bytes.as_ref().map(OptionValue::print),
@@ -118,6 +128,11 @@ impl Overrides {
                 kinds.as_deref().map_or(Ok(()), super::settings::check_compression)?;
                 self.compression = kinds;
             }
+            "compression-dictionary" => {
+                let bytes: Option<usize> = parsed(name, text)?;
+                bytes.map_or(Ok(()), super::settings::check_dictionary)?;
+                self.dictionary_bytes = bytes;
+            }
             "bits-per-key" => self.bits_per_key = parsed(name, text)?,
             "block-size" => self.block_bytes = parsed(name, text)?,
             "file-size" => self.file_bytes = parsed(name, text)?,
@@ -131,6 +146,14 @@ impl Overrides {
     /// The compression of tables built for `level`.
     pub fn compression_for(&self, level: u32, settings: &Settings) -> Compression {
         compression_for(self.compression.as_ref().unwrap_or(&settings.compression), level)
+    }
+
+    /// Maximum length of the dictionary of a table built for `level`; 0: it has none.
+    pub fn dictionary_bytes_for(&self, level: u32, settings: &Settings) -> usize {
+        match self.compression_for(level, settings) {
+            Compression::Zstd => self.dictionary_bytes.unwrap_or(settings.dictionary_bytes),
+            Compression::None | Compression::Lz4 => 0,
+        }
     }
 
     /// Maximum size of a data block, uncompressed.

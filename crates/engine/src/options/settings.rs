@@ -16,7 +16,7 @@ use std::time::Duration;
 use shamba_filter::{FilterLayout, Modules};
 use shamba_model::memory::constants::RECORDS_MAX_PART;
 use shamba_model::{Design, Sizing};
-use shamba_table::{CacheUnits, Compression, Residency};
+use shamba_table::{CacheUnits, Compression, DICTIONARY_BYTES_MIN, Residency};
 use shamba_tree::records::RecordCache;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -119,6 +119,19 @@ pub(crate) fn check_compression(by_level: &[Compression]) -> Result<()> {
     }
 }
 
+/// Checks the length of dictionaries.
+///
+/// # Errors
+/// `Invalid` for one that is too short to save anything.
+pub(crate) fn check_dictionary(bytes: usize) -> Result<()> {
+    if bytes == 0 || bytes >= DICTIONARY_BYTES_MIN {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "compression-dictionary ({bytes}) must be 0 or at least {DICTIONARY_BYTES_MIN}"
+    )))
+}
+
 /// The compression of `level`: the last one holds for deeper levels.
 pub(crate) fn compression_for(by_level: &[Compression], level: u32) -> Compression {
     let last = by_level.len().saturating_sub(1);
@@ -140,6 +153,7 @@ impl Settings {
             )));
         }
         check_compression(&self.compression)?;
+        check_dictionary(self.dictionary_bytes)?;
         let record_bytes = self.record_cache_bytes.unwrap_or(0);
         if record_bytes > 0 && record_bytes < RecordCache::CAPACITY_BYTES_MIN {
             return Err(Error::invalid(format!(

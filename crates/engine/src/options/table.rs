@@ -15,7 +15,7 @@ use shamba_key::DigestKind;
 use shamba_model::allocation::Allocation;
 use shamba_model::skip::Skipping;
 use shamba_model::{MAX_RUNS, MAX_SIZE_RATIO, MergePolicy, Sizing};
-use shamba_table::{CacheUnit, Compression, LargeValues, Residency};
+use shamba_table::{CacheUnit, Compression, DICTIONARY_BYTES_MAX, LargeValues, Residency};
 
 use super::declare::{declare_options, is_live, row, store, stored};
 use super::value::OptionValue;
@@ -393,6 +393,20 @@ declare_options! {
         {
             value: "SIZE|off|auto", unit: "bytes", range: VALUE_BYTES,
             recorded: Recorded::OnRequest("value-threshold"), has_flag: true,
+        }
+
+        /// Length of the dictionary with which zstd compresses the blocks of a table that a
+        /// compaction writes; 0 is none, otherwise at least 256.
+        ///
+        /// Saves 5 to 20 % of the space of records that resemble each other. Each open table holds
+        /// its dictionary and 27 KiB. It is made of pieces of the blocks that the compaction reads,
+        /// and left out where it saves less than a sixteenth, and for tables of less than 16 times
+        /// its length. Builds before dictionaries refuse a database from the first such table on.
+        "compression-dictionary" => compression_dictionary(bytes: usize)
+            field dictionary_bytes: usize = 0;
+        {
+            value: "SIZE", unit: "bytes", range: Range::Bytes(0, DICTIONARY_BYTES_MAX as u64),
+            recorded: Recorded::OnRequest("compression-dictionary"), has_flag: true,
         }
 
         /// Maximum space of values in value files and of tables, as a multiple of the live data.

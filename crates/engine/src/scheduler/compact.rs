@@ -85,7 +85,8 @@ pub(super) struct Compactor {
 }
 
 impl Compactor {
-    /// Plans the slices of a job that begins, and the filter bits of its output tables.
+    /// Plans the slices of a job that begins, the filter bits of its output tables, and their
+    /// dictionary.
     pub fn prepare(&self, job: &Job) {
         let Job { keyspace, version, job: compaction, .. } = job;
         self.telemetry.emit(Event::CompactionBegin {
@@ -120,7 +121,8 @@ impl Compactor {
             "an input of the compaction is in none of its slices"
         );
         let bits = Arc::new(self.filter_bits.of_compaction(keyspace, version, compaction));
-        let is_first = job.prepared.set(Prepared { slices, bits }).is_ok();
+        let dictionary = self.dictionary(job, size.full_bytes);
+        let is_first = job.prepared.set(Prepared { slices, dictionary, bits }).is_ok();
         assert!(is_first, "two threads prepared job {}", job.number);
     }
 

@@ -301,6 +301,7 @@ pub(super) fn output_options(
         origin: Origin { keyspace: keyspace.id.0, name: keyspace.name.clone() },
         digest,
         compression: overrides.compression_for(level, settings),
+        dictionary: None,
         filter_layout: bits.layout(),
         bits,
         prefix: keyspace.prefix(),

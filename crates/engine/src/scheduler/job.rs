@@ -25,7 +25,7 @@ use crate::catalog::KeyspaceCore;
 use crate::error::{Error, Result};
 use crate::table_files::separated::InputValues;
 use shamba_model::Design;
-use shamba_table::ValueFileId;
+use shamba_table::{Dictionary, ValueFileId};
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::filter::FilterChanges;
 use shamba_tree::compaction::policy::{CompactionJob, OutputRun};
@@ -47,9 +47,10 @@ pub(super) struct BuiltSlice {
     pub filtered: FilterChanges,
 }
 
-/// The slices of a job, and the filter bits of its output tables.
+/// The slices of a job, the filter bits of its output tables, and their dictionary.
 pub(super) struct Prepared {
     pub slices: Vec<KeyRange>,
+    pub dictionary: Option<Dictionary>,
     pub bits: Arc<JobBits>,
 }
 
@@ -363,7 +364,7 @@ mod tests {
             (BTreeSet::new(), 0),
             (0, 0),
         );
-        job.prepared.set(Prepared { slices: slices.into(), bits }).ok().expect("set once");
+        job.prepared.set(Prepared { slices: slices.into(), dictionary: None, bits }).ok().expect("set once");
         Running::new(Arc::new(job))
     }
 

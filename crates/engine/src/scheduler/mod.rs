@@ -21,6 +21,7 @@
 //! the catalog's install lock held, nor is that taken under it.
 
 mod compact;
+mod dictionary;
 mod execute;
 mod filter_rewrite;
 mod flush;

@@ -128,7 +128,8 @@ impl Compactor {
         }
         // Tombstones that stay may be the oldest of any input.
         let oldest_tombstone_ms = with_expired(oldest_tombstone_ms, &readers);
-        let options = OutputOptions { oldest_tombstone_ms, ..options };
+        let dictionary = prepared.dictionary.clone();
+        let options = OutputOptions { dictionary, oldest_tombstone_ms, ..options };
         let output =
             Output::new(&self.table_files, self.memory.as_ref(), options, slice.clone(), kept_tombstones);
         let input_values =

@@ -82,6 +82,7 @@ impl TableFiles {
     /// Creates a table with a new number.
     fn create(&self, options: &OutputOptions) -> Result<TableWriter> {
         let (origin, oldest_tombstone_ms) = (options.origin.clone(), options.oldest_tombstone_ms);
+        let dictionary = options.dictionary.as_ref();
         let options = WriterOptions {
             id: self.catalog.new_table_id(),
             birth: self.catalog.new_birth(),
@@ -94,7 +95,7 @@ impl TableFiles {
             block_tags: options.block_tags,
             large_values: self.settings.large_values,
         };
-        let mut writer = TableWriter::create(self.env(), self.catalog.dir(), options)?;
+        let mut writer = TableWriter::create_with(self.env(), self.catalog.dir(), options, dictionary)?;
         writer.note_origin(origin);
         writer.note_oldest_tombstone(oldest_tombstone_ms);
         Ok(writer)

@@ -19,9 +19,9 @@ use shamba_filter::FilterLayout;
 use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, Prefix, SeqNo};
 use shamba_table::clip;
 use shamba_table::{
-    BirthId, Charge, Compression, ContentDigest, EntryIter, EntryView, LedgerPart, Origin, RangeTombstone,
-    Reads, TableReader, TableSummary, TableWriter, UnsyncedValueFile, ValueFileRef, ValueFileWriter,
-    WrittenBlocks,
+    BirthId, Charge, Compression, ContentDigest, Dictionary, EntryIter, EntryView, LedgerPart, Origin,
+    RangeTombstone, Reads, TableReader, TableSummary, TableWriter, UnsyncedValueFile, ValueFileRef,
+    ValueFileWriter, WrittenBlocks,
 };
 use shamba_tree::allocation::JobBits;
 use shamba_tree::compaction::fold::FoldOutput;
@@ -48,6 +48,8 @@ pub(crate) struct OutputOptions {
     pub origin: Origin,
     pub digest: DigestFn,
     pub compression: Compression,
+    /// Blocks are compressed with it.
+    pub dictionary: Option<Dictionary>,
     /// Filter bits of each table.
     pub bits: Arc<JobBits>,
     pub filter_layout: FilterLayout,
@@ -370,12 +372,14 @@ impl<'a> Output<'a> {
         let value_files = self.values.open(self.options.verify)?;
         let mut content = ContentDigest::new();
         let mut uses = Vec::with_capacity(self.finished.len());
+        let dictionary_bytes = self.options.dictionary.as_ref().map_or(0, Dictionary::open_bytes);
         for (summary, written) in &self.finished {
             content.merge(summary.content);
-            // Memory for the heads and separators of its blocks, and its bounds.
+            // Memory for the heads and separators of its blocks, its bounds and dictionary.
             let bounds = (&summary.smallest, summary.upper.as_ref());
             let bounds_bytes = (bounds.0.len() + bounds.1.map_or(0, Bytes::len)) as u64;
-            let _room = self.memory.make_room(summary.file_bytes / 64 + OPEN_TABLE_BYTES + bounds_bytes);
+            let held_bytes = OPEN_TABLE_BYTES + bounds_bytes + dictionary_bytes;
+            let _room = self.memory.make_room(summary.file_bytes / 64 + held_bytes);
             let values = self.values.uses_of(summary, &value_files)?;
             let reader = self.files.open(summary.id, summary.birth, bounds, &values)?;
             self.memory.hold_early(&reader)?;

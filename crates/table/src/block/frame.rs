@@ -12,6 +12,7 @@
 use bytes::Bytes;
 
 use crate::checksum::checksum;
+use crate::compression::Decoding;
 use crate::compression::{Compression, decompress};
 use crate::id::BirthId;
 
@@ -41,17 +42,18 @@ pub(crate) fn seal_in_place(
 }
 
 /// The payload and compression of a frame that was read from `offset`: compares the checksum, then
-/// decompresses to at most `limit_bytes`.
+/// decompresses to at most `limit_bytes`, with `dictionary` if the table has one.
 pub(crate) fn unseal(
     birth: BirthId,
     offset: u64,
     frame: Vec<u8>,
     limit_bytes: usize,
+    dictionary: Option<&Decoding>,
 ) -> Result<(Bytes, Compression), String> {
     let (stored, compression) = check(birth, offset, &frame)?;
     let stored_bytes = stored.len();
     if compression != Compression::None {
-        return Ok((Bytes::from(decompress(compression, stored, limit_bytes)?), compression));
+        return Ok((Bytes::from(decompress(compression, stored, limit_bytes, dictionary)?), compression));
     }
     if stored_bytes > limit_bytes {
         return Err(format!("a payload of {stored_bytes} bytes, at most {limit_bytes} expected"));

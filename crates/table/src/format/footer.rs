@@ -12,8 +12,9 @@
 //! 248  magic "SHAMBATF"
 //! ```
 //!
-//! The sections ascend in kind and fill the file from the header page to the footer without a gap,
-//! so every byte of the file belongs to a structure that is checked.
+//! The sections ascend in kind and fill the file from the end of the header page, or of the
+//! dictionary behind it, to the footer without a gap, so every byte of the file belongs to a
+//! structure that is checked.
 
 use std::path::Path;
 
@@ -39,6 +40,8 @@ const _: () = assert!(SectionKind::ALL.len() <= PLACES);
 /// Content of the footer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Footer {
+    /// Offset of the first section.
+    pub(crate) start: u64,
     pub(crate) sections: Vec<Section>,
     pub(crate) digest: DigestFn,
     /// Required features of the file: [`super::FEATURE_VALUES`], [`super::FEATURE_OPERANDS`],
@@ -70,6 +73,11 @@ impl Footer {
                 .windows(2)
                 .all(|pair| pair[0].kind < pair[1].kind && pair[0].end() == pair[1].offset),
             "the sections are not in order, or do not adjoin"
+        );
+        assert!(
+            self.sections.first().is_none_or(|first| first.offset == self.start),
+            "the first section does not begin at {}",
+            self.start
         );
         assert!(
             self.sections.last().is_none_or(|last| last.end() == offset),
@@ -133,19 +141,28 @@ impl Footer {
         let kind = DigestKind::from_byte(*digest_kind)
             .ok_or_else(|| Error::unsupported(file, format!("unknown digest kind {digest_kind}")))?;
         let seed = u64::from_le_bytes([*s0, *s1, *s2, *s3, *s4, *s5, *s6, *s7]);
-        let sections = decode_directory(covered, usize::from(*count), offset).map_err(damaged)?;
-        Ok(Self { sections, digest: DigestFn::new(kind, seed), required })
+        let (start, sections) = decode_directory(covered, usize::from(*count), offset).map_err(damaged)?;
+        Ok(Self { start, sections, digest: DigestFn::new(kind, seed), required })
     }
 }
 
-/// The sections in use; `end` is the start of the footer.
-fn decode_directory(bytes: &[u8], count: usize, end: u64) -> std::result::Result<Vec<Section>, String> {
+/// The start of the first section, and the sections in use; `end` is the start of the footer.
+fn decode_directory(
+    bytes: &[u8],
+    count: usize,
+    end: u64,
+) -> std::result::Result<(u64, Vec<Section>), String> {
     let directory = bytes.get(..SECTIONS_AT).unwrap_or_default();
     if count > PLACES {
         return Err(format!("{count} sections, at most {PLACES} expected"));
     }
     let mut sections: Vec<Section> = Vec::with_capacity(count);
-    let mut expected = HEADER_BYTES as u64;
+    let first = directory.get(1..).filter(|_| count > 0).and_then(<[u8]>::first_chunk);
+    let start = first.map_or(end, |offset| u64::from_le_bytes(*offset));
+    if start < HEADER_BYTES as u64 {
+        return Err(format!("the first section is at {start}, in the header"));
+    }
+    let mut expected = start;
     let mut last_kind = 0;
     for place in directory.chunks_exact(PLACE_BYTES).take(count) {
         let [kind, o0, o1, o2, o3, o4, o5, o6, o7, b0, b1, b2, b3, b4, b5, b6, b7] = place else {
@@ -169,5 +186,5 @@ fn decode_directory(bytes: &[u8], count: usize, end: u64) -> std::result::Result
     if expected != end {
         return Err(format!("sections end at {expected}, the footer starts at {end}"));
     }
-    Ok(sections)
+    Ok((start, sections))
 }

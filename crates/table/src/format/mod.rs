@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0      header page, 4,096 bytes
-//! 4096   data section        blocks; an uncompressed one starts on a page, or on a multiple of 64
+//! 4096   dictionary          one frame, if the header states its length
+//!        data section        blocks; an uncompressed one starts on a page, or on a multiple of 64
 //!                            if the padding would be too long ([`placement`]); before each, the
 //!                            chunks of the large values that it refers to
 //!        index partitions    blocks of (separator -> data block)
@@ -13,8 +14,8 @@
 //!        footer, 256 bytes   places of the sections
 //! ```
 //!
-//! Sections are contiguous in this order and fill the file between header and footer; an empty
-//! section is absent. Field tables and a worked example: `docs/formats/table.md`.
+//! Sections are contiguous in this order and fill the file between header, or dictionary, and
+//! footer; an empty section is absent. Field tables and a worked example: `docs/formats/table.md`.
 
 pub(crate) mod footer;
 pub(crate) mod header;
@@ -41,8 +42,11 @@ pub(crate) const BLOCK_BYTES_ALLOWED: RangeInclusive<usize> = 64..=(64 << 10);
 pub(crate) const VERSION: u32 = 1;
 /// A required feature: data blocks may have the layout tagged ([`crate::block`]).
 pub(crate) const FEATURE_TAGGED_BLOCKS: u64 = 1;
+/// A required feature: zstd compresses data blocks with the dictionary that follows the header page
+/// ([`crate::compression`]).
+pub(crate) const FEATURE_DICTIONARY: u64 = 2;
 /// Required feature bits in the header that this build knows.
-pub(crate) const REQUIRED_KNOWN: u64 = FEATURE_TAGGED_BLOCKS;
+pub(crate) const REQUIRED_KNOWN: u64 = FEATURE_TAGGED_BLOCKS | FEATURE_DICTIONARY;
 /// A required feature in the footer: the data section has chunks of large values
 /// ([`crate::values`]).
 pub(crate) const FEATURE_VALUES: u64 = 1;

@@ -313,12 +313,14 @@ impl<'a> Blocks<'a> {
         let limit_bytes = payload_limit_bytes(&self.loaded.properties, handle);
         let length = payload_bytes(compression, stored, limit_bytes).map_err(damaged)?;
         debug_assert!(length <= limit_bytes, "a payload of {length} bytes, at most {limit_bytes} allowed");
+        let dictionary = self.loaded.dictionary.as_ref();
         let Some(mut fresh) = fill_cache.then(|| self.cached.fresh(length)).flatten() else {
             return Ok(FreshBlock::Heap(
-                decompress(compression, stored, limit_bytes).map_err(damaged)?.into(),
+                decompress(compression, stored, limit_bytes, dictionary).map_err(damaged)?.into(),
             ));
         };
-        decompress_into(compression, stored, fresh.get_mut(..length).unwrap_or_default()).map_err(damaged)?;
+        decompress_into(compression, stored, fresh.get_mut(..length).unwrap_or_default(), dictionary)
+            .map_err(damaged)?;
         Ok(FreshBlock::Frame(fresh, length))
     }
 
@@ -343,7 +345,8 @@ impl Loaded {
         let damaged = |detail: String| -> Error { self.file.damaged(handle.offset, DATA_BLOCK, detail) };
         let limit_bytes = payload_limit_bytes(&self.properties, handle);
         let (payload, compression) =
-            unseal(self.file.birth, handle.offset, bytes, limit_bytes).map_err(damaged)?;
+            unseal(self.file.birth, handle.offset, bytes, limit_bytes, self.dictionary.as_ref())
+                .map_err(damaged)?;
         let entries = DataBlock::view(&payload).map_err(damaged)?.len();
         if entries != handle.entries as usize {
             return Err(damaged(format!("{entries} entries, expected {}", handle.entries)));

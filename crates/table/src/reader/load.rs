@@ -1,12 +1,13 @@
 //! Loading: reads and checks the parts of a table that are held in memory while it is open.
 //!
-//! The order is header, footer, properties, index, range tombstones, the filter's geometry; each is
-//! checked by its checksum and against the parts read before it. The first damage ends loading,
-//! except in the filter, which the answers do not depend on.
+//! The order is header, dictionary, footer, properties, index, range tombstones, the filter's
+//! geometry; each is checked by its checksum and against the parts read before it. The first damage
+//! ends loading, except in the filter, which the answers do not depend on.
 
 use std::sync::Arc;
 
-use crate::compression::ZSTD_IS_MISSING;
+use crate::block::frame::FRAME_BYTES;
+use crate::compression::{Compression, DICTIONARY_BYTES_MAX, Decoding, ZSTD_IS_MISSING};
 use crate::file::TableFile;
 use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
@@ -25,6 +26,8 @@ use crate::{Error, Result};
 
 /// Name of the properties in errors.
 pub(crate) const PROPERTIES: &str = "properties";
+/// Name of the dictionary in errors.
+const DICTIONARY: &str = "dictionary";
 /// Name of a data block in errors.
 pub(super) const DATA_BLOCK: &str = "data block";
 /// Name of the range tombstones in errors.
@@ -35,6 +38,8 @@ pub(crate) const RANGE_TOMBSTONES: &str = "range tombstones";
 pub(crate) struct Loaded {
     pub(crate) file: TableFile,
     pub(crate) header: Header,
+    /// The dictionary that its data blocks were compressed with, if any.
+    pub(crate) dictionary: Option<Decoding>,
     pub(crate) footer: Footer,
     pub(crate) properties: Properties,
     pub(crate) index: Index,
@@ -69,7 +74,8 @@ pub(crate) fn load(
 ) -> Result<Loaded> {
     let header = load_header(&file, birth)?;
     file.birth = header.birth;
-    let footer = load_footer(&file)?;
+    let dictionary = load_dictionary(&file, header.dictionary_bytes)?;
+    let footer = load_footer_of(&file, &header)?;
     let properties = load_properties(&file, &footer)?;
     let index = load_index(&file, &footer, &properties, hold, ledger)?;
     let tombstones = load_tombstones(&file, &footer, &properties)?;
@@ -82,7 +88,37 @@ pub(crate) fn load(
         None => (None, None),
     };
     let value_files = Vec::new();
-    Ok(Loaded { file, header, footer, properties, index, tombstones, filter, filter_damage, value_files })
+    Ok(Loaded {
+        file,
+        header,
+        dictionary,
+        footer,
+        properties,
+        index,
+        tombstones,
+        filter,
+        filter_damage,
+        value_files,
+    })
+}
+
+/// Loads the dictionary whose frame of `frame_bytes` follows the header page; `None` if that is 0:
+/// the table has none.
+pub(crate) fn load_dictionary(file: &TableFile, frame_bytes: u32) -> Result<Option<Decoding>> {
+    if frame_bytes == 0 {
+        return Ok(None);
+    }
+    let offset = HEADER_BYTES as u64;
+    let damaged = |detail: String| file.damaged(offset, DICTIONARY, detail);
+    if frame_bytes as usize > DICTIONARY_BYTES_MAX + FRAME_BYTES {
+        let detail = format!("a frame of {frame_bytes} bytes, at most {DICTIONARY_BYTES_MAX} expected");
+        return Err(damaged(detail));
+    }
+    let bytes = file.payload(offset, frame_bytes.into(), DICTIONARY)?;
+    if !Compression::Zstd.is_built() {
+        return Err(Error::unsupported(&file.path, ZSTD_IS_MISSING));
+    }
+    Decoding::new(&bytes).map(Some).ok_or_else(|| damaged("zstd does not accept it".to_owned()))
 }
 
 pub(crate) fn load_header(file: &TableFile, birth: Option<BirthId>) -> Result<Header> {
@@ -96,6 +132,16 @@ pub(crate) fn load_header(file: &TableFile, birth: Option<BirthId>) -> Result<He
         )),
         _ => Ok(header),
     }
+}
+
+/// [`load_footer`], whose sections must begin where the header and its dictionary end.
+pub(crate) fn load_footer_of(file: &TableFile, header: &Header) -> Result<Footer> {
+    let footer = load_footer(file)?;
+    if footer.start != header.end() {
+        let detail = format!("the first section is at {}, expected at {}", footer.start, header.end());
+        return Err(file.damaged(file.bytes.saturating_sub(FOOTER_BYTES as u64), footer::STRUCTURE, detail));
+    }
+    Ok(footer)
 }
 
 pub(crate) fn load_footer(file: &TableFile) -> Result<Footer> {

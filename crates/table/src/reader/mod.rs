@@ -15,6 +15,7 @@
 //! | reading data blocks | [`Blocks`] | loaded, cache |
 //! | a point lookup ([`lookup`]) | `TableLookup` | [`Blocks`] |
 //! | iteration ([`iter`]), its index ([`walked`]) and read-ahead ([`ahead`]) | [`TableIter`] | a reader |
+//! | samples of blocks ([`sample`]) | [`TableReader`] | loaded, cache |
 //! | sizes of key ranges ([`extent`]) | `Extent` | loaded, summary |
 //! | values outside the blocks ([`values`]) | [`Loaded`] | loaded |
 //! | the full check ([`verify`]), the check after writing ([`written`]) | `Check` | loaded, filter |
@@ -40,6 +41,7 @@ mod ahead;
 mod extent;
 mod iter;
 mod lookup;
+mod sample;
 mod verify;
 mod walked;
 mod written;
@@ -57,7 +59,7 @@ pub use self::ahead::{AHEAD_BYTES, Walk};
 pub use self::blocks::LoadedBlock;
 pub use self::filter::Held;
 pub use self::iter::{SEEK_STEPS, Seeking, TableIter};
-pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer};
+pub(crate) use self::load::{Loaded, PROPERTIES, RANGE_TOMBSTONES, load, load_footer, load_footer_of};
 pub use self::lookup::ValueMode;
 pub use self::resident::{ResidentFilter, Unasked};
 pub(crate) use self::walked::ListedBlock;
@@ -72,6 +74,7 @@ use shamba_key::{DigestFn, Prefix};
 
 use crate::Result;
 use crate::cache::BlockCache;
+use crate::compression::Decoding;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
 use crate::format::{FOOTER_BYTES, footer};
@@ -183,6 +186,7 @@ impl TableReader {
             charge(
                 LedgerPart::TableMeta,
                 OPEN_BYTES
+                    + loaded.dictionary.as_ref().map_or(0, Decoding::memory_bytes)
                     + loaded.properties.bounds_bytes()
                     + tombstone_bytes
                     + filter_bytes

@@ -10,8 +10,8 @@ use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, Operand, SeqNo, interna
 
 use super::filter::TableFilter;
 use super::load::{
-    DATA_BLOCK, Loaded, PROPERTIES, RANGE_TOMBSTONES, load_footer, load_header, load_properties,
-    load_tombstones,
+    DATA_BLOCK, Loaded, PROPERTIES, RANGE_TOMBSTONES, load_dictionary, load_footer_of, load_header,
+    load_properties, load_tombstones,
 };
 use super::resident::ResidentFilter;
 use super::walked::ListedBlock;
@@ -21,7 +21,7 @@ use crate::content::ContentDigest;
 use crate::counters::Reads;
 use crate::expiring::ExpiryTimes;
 use crate::filter_section::StoredFilter;
-use crate::format::{FOOTER_BYTES, HEADER_BYTES, SectionKind, footer, placement};
+use crate::format::{FOOTER_BYTES, SectionKind, footer, placement};
 use crate::id::ValueFileId;
 use crate::index::{self, Handle};
 use crate::summary::TableSummary;
@@ -102,12 +102,13 @@ impl Check<'_> {
         keep(damage, load_header(file, Some(file.birth)).map(|_| ()));
         keep(
             damage,
-            load_footer(file).and_then(|found| {
+            load_footer_of(file, &loaded.header).and_then(|found| {
                 same(found == loaded.footer, || {
                     file.damaged(footer_at, footer::STRUCTURE, "it changed since the table was opened")
                 })
             }),
         );
+        keep(damage, load_dictionary(file, loaded.header.dictionary_bytes).map(|_| ()));
         keep(damage, load_properties(file, &loaded.footer).map(|_| ()));
         keep(damage, load_tombstones(file, &loaded.footer, &loaded.properties).map(|_| ()));
         if let Some(section) = loaded.footer.section(SectionKind::Filter) {
@@ -152,7 +153,7 @@ impl Check<'_> {
     fn data(&mut self, unreadable: &BTreeSet<usize>) {
         let loaded = self.table.loaded;
         let (before, mut is_whole) = (self.damage.len(), true);
-        let mut next = HEADER_BYTES as u64;
+        let mut next = loaded.header.end();
         for number in 0..loaded.index.partitions() {
             let partition = match loaded.partition(number) {
                 Ok(partition) => partition,

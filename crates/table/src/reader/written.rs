@@ -18,7 +18,7 @@ use crate::block::DataBlock;
 use crate::block::frame::check;
 use crate::content::ContentDigest;
 use crate::counters::Reads;
-use crate::format::{HEADER_BYTES, SectionKind};
+use crate::format::SectionKind;
 use crate::index::Handle;
 use crate::values;
 use crate::written::WrittenBlocks;
@@ -53,7 +53,7 @@ pub(super) fn check_written(
     let mut samples = blocks.samples().iter().peekable();
     // Read into again and again: fresh memory for each piece would cost as much as the read.
     let (mut buffer, mut piece_at, mut piece_bytes) = (Vec::new(), 0u64, 0);
-    let mut next = HEADER_BYTES as u64;
+    let mut next = loaded.header.end();
     for number in 0..loaded.index.partitions() {
         let partition = loaded.partition(number)?;
         for ListedBlock { handle, .. } in loaded.blocks_of(number, &partition) {

@@ -14,7 +14,6 @@
 //! most a quarter of the allowance: the search continues at the end of each block, and few places
 //! among the zeros up to the next block look like the start of a frame. So each block is tried
 //! about once.
-//! many places there are.
 
 use std::hash::Hasher as _;
 
@@ -24,6 +23,7 @@ use twox_hash::XxHash3_64;
 use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::checksum::{checksum, salted};
+use crate::compression::Decoding;
 use crate::compression::{Compression, decompress, zstd_stream_bytes};
 use crate::file::TableFile;
 use crate::format::BLOCK_BYTES_ALLOWED;
@@ -194,7 +194,13 @@ impl Finder {
     }
 
     /// Searches for a frame at `at` that ends at or before `end`.
-    pub(super) fn look(&mut self, file: &TableFile, at: u64, end: u64) -> Result<Found> {
+    pub(super) fn look(
+        &mut self,
+        file: &TableFile,
+        dictionary: Option<&Decoding>,
+        at: u64,
+        end: u64,
+    ) -> Result<Found> {
         let Self { window, allowance, shared_bytes_max } = self;
         allowance.pass(at);
         let start = window.get(file, at, end, LENGTH_BYTES * 2, allowance)?;
@@ -206,7 +212,7 @@ impl Finder {
         let bytes = window.get(file, at, end, forms.longest(), allowance)?;
         let found = if is_chunk(file, at, bytes, forms.chunk_bytes, allowance) {
             Found::Chunk(at + forms.chunk_bytes as u64)
-        } else if let Some((payload, frame_bytes)) = compressed(file, at, bytes, forms, allowance)
+        } else if let Some((payload, frame_bytes)) = compressed(file, at, bytes, forms, dictionary, allowance)
             .or_else(|| stored(file, at, bytes, forms, allowance))
         {
             Found::Block(payload, at + frame_bytes as u64)
@@ -255,6 +261,7 @@ fn compressed(
     at: u64,
     bytes: &[u8],
     forms: Forms,
+    dictionary: Option<&Decoding>,
     allowance: &mut Allowance,
 ) -> Option<(Bytes, usize)> {
     let bytes = bytes.get(..forms.compressed_bytes.min(bytes.len()))?;
@@ -263,7 +270,7 @@ fn compressed(
         let frame = bytes.get(..(LENGTH_BYTES + FRAME_BYTES).checked_add(stream_bytes)?)?;
         let (stored, compression) = sealed(file, at, frame, allowance)?;
         let payload = match compression == expected {
-            true => decompress(compression, stored, forms.payload_bytes).ok()?,
+            true => decompress(compression, stored, forms.payload_bytes, dictionary).ok()?,
             false => return None,
         };
         (payload.first() == Some(&LAYOUT_TAGGED)).then(|| (Bytes::from(payload), frame.len()))

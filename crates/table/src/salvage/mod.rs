@@ -29,6 +29,7 @@ use shamba_key::SeqNo;
 
 use crate::block::Block;
 use crate::checksum::checksum;
+use crate::compression::Decoding;
 use crate::counters::Reads;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
@@ -41,8 +42,8 @@ use crate::format::{FOOTER_BYTES, HEADER_BYTES, Section, SectionKind};
 use crate::id::BirthId;
 use crate::index::{self, Handle};
 use crate::range::{self, RangeTombstone};
-use crate::reader::load::check_is_readable;
-use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, load_footer};
+use crate::reader::load::{check_is_readable, load_dictionary};
+use crate::reader::{PROPERTIES, RANGE_TOMBSTONES, load_footer, load_footer_of};
 use crate::value_uses::TableValueUse;
 use crate::values::{self, ValueRef};
 use crate::{Error, Result};
@@ -58,6 +59,7 @@ pub struct Salvage {
     origin: Option<Origin>,
     /// The section with blocks and chunks, as far as it is known.
     data: Section,
+    dictionary: Option<Decoding>,
     /// The partitions in the index's top level; `None` without one.
     partitions: Option<Vec<ListedPartition>>,
     tombstones: Vec<RangeTombstone>,
@@ -82,15 +84,22 @@ impl Salvage {
     pub fn open(env: &Env, path: &Path, files: &Arc<OpenFiles>, birth: Option<BirthId>) -> Result<Self> {
         let file = TableFile::open(&env.vfs, path, false, files)?;
         let mut damage = Vec::new();
-        let file = know_birth(file, birth, &mut damage)?;
-        let footer = match load_footer(&file) {
+        let (file, header) = know_birth(file, birth, &mut damage)?;
+        let footer = header.map_or_else(|| load_footer(&file), |header| load_footer_of(&file, &header));
+        let footer = match footer {
             Ok(footer) => Some(footer),
             // Its checksum was valid.
             Err(error @ Error::Unsupported { .. }) => return Err(error),
             Err(error) => kept(Err(error), &mut damage)?,
         };
+        // Without the header the dictionary is what lies before the first section.
+        let start = header.map(|header| header.end()).or(footer.as_ref().map(|footer| footer.start));
+        let start = start.unwrap_or(HEADER_BYTES as u64);
+        let dictionary_bytes = u32::try_from(start - HEADER_BYTES as u64).unwrap_or(u32::MAX);
+        let dictionary = kept(load_dictionary(&file, dictionary_bytes), &mut damage)?.flatten();
         let mut found = Self {
-            data: data_section(&file, footer.as_ref()),
+            data: data_section(&file, footer.as_ref(), start),
+            dictionary,
             file,
             properties: None,
             origin: None,
@@ -308,8 +317,13 @@ pub fn survey_damage(
     Ok((damage, entries))
 }
 
-/// Sets the file's birth id, with which its checksums are salted.
-fn know_birth(mut file: TableFile, birth: Option<BirthId>, damage: &mut Vec<Error>) -> Result<TableFile> {
+/// Sets the file's birth id, with which its checksums are salted; also returns the header if it is
+/// readable.
+fn know_birth(
+    mut file: TableFile,
+    birth: Option<BirthId>,
+    damage: &mut Vec<Error>,
+) -> Result<(TableFile, Option<Header>)> {
     let page = file.read(0, file.bytes.min(HEADER_BYTES as u64), header::STRUCTURE)?;
     let stated = page.get(BIRTH_AT..).and_then(<[u8]>::first_chunk);
     let stated = stated.map(|birth| BirthId(u64::from_le_bytes(*birth)));
@@ -322,7 +336,10 @@ fn know_birth(mut file: TableFile, birth: Option<BirthId>, damage: &mut Vec<Erro
                 );
                 return Err(file.damaged(0, header::STRUCTURE, detail));
             }
-            _ => file.birth = header.birth,
+            _ => {
+                file.birth = header.birth;
+                Ok((file, Some(header)))
+            }
         },
         Err(error) => {
             // An unknown version is damage if the page's checksum does not match.
@@ -335,13 +352,13 @@ fn know_birth(mut file: TableFile, birth: Option<BirthId>, damage: &mut Vec<Erro
             let Some(known) = birth.or(stated) else { return Err(error) };
             file.birth = known;
             damage.push(error);
+            Ok((file, None))
         }
     }
-    Ok(file)
 }
 
-fn data_section(file: &TableFile, footer: Option<&Footer>) -> Section {
-    let offset = HEADER_BYTES as u64;
+/// The data section; without a footer, all from `offset` on.
+fn data_section(file: &TableFile, footer: Option<&Footer>, offset: u64) -> Section {
     let nothing = Section { kind: SectionKind::Data, offset, bytes: 0 };
     match footer {
         Some(footer) => footer.section(SectionKind::Data).unwrap_or(nothing),

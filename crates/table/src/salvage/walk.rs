@@ -217,7 +217,7 @@ impl SalvageWalk {
     fn search_block(&mut self, mut search: Range<u64>) -> Result<bool> {
         let table = Arc::clone(&self.table);
         while search.start < search.end {
-            match self.finder.look(&table.file, search.start, search.end)? {
+            match self.finder.look(&table.file, table.dictionary.as_ref(), search.start, search.end)? {
                 Found::Block(payload, end) => {
                     let entries = entries_of(payload).ok().filter(|entries| self.follows(entries));
                     let Some(entries) = entries else {
@@ -254,7 +254,9 @@ impl SalvageWalk {
             (_, Some(properties)) => (properties.block_bytes as usize).saturating_sub(FRAME_BYTES),
             (_, None) => BLOCK_BYTES_MAX,
         };
-        let (payload, _) = unseal(file.birth, handle.offset, bytes, limit_bytes).map_err(damaged)?;
+        let (payload, _) =
+            unseal(file.birth, handle.offset, bytes, limit_bytes, self.table.dictionary.as_ref())
+                .map_err(damaged)?;
         let entries = entries_of(payload).map_err(damaged)?;
         if entries.len() != handle.entries as usize {
             return Err(damaged(format!("{} entries, expected {}", entries.len(), handle.entries)));

@@ -5,7 +5,7 @@ use super::*;
 
 const TOMBSTONE_END: &str = "path/to/x";
 
-fn small() -> (Vec<Row>, Vec<RangeTombstone>) {
+pub(super) fn small() -> (Vec<Row>, Vec<RangeTombstone>) {
     let mut rows = vec![row("", 1, ""), row("big", 2, vec![b'z'; 700])];
     for i in 0..12u64 {
         rows.push(row(format!("path/to/file{i:02}"), 40 - i, "some words, some words, some words"));
@@ -17,7 +17,11 @@ fn small() -> (Vec<Row>, Vec<RangeTombstone>) {
 }
 
 /// Opens the table and performs every kind of read. `Ok` means that every answer was right.
-fn read_everything(rig: &Rig, rows: &[Row], tombstones: &[RangeTombstone]) -> Result<Arc<TableReader>> {
+pub(super) fn read_everything(
+    rig: &Rig,
+    rows: &[Row],
+    tombstones: &[RangeTombstone],
+) -> Result<Arc<TableReader>> {
     let table = rig.open()?;
     assert_eq!(table.range_tombstones(), tombstones);
     assert_eq!(table.summary().entries, rows.len() as u64);
@@ -95,33 +99,39 @@ fn every_flipped_byte_is_harmless_to_answers_and_always_found() {
         let mut rig = Rig::new(compression, 256);
         rig.hold = hold;
         rig.write(&rows, &tombstones);
-        let intact = rig.bytes();
-        assert!(intact.len() < 9_000, "{} bytes make the sweep slow", intact.len());
-        assert!(read_everything(&rig, &rows, &tombstones).expect("intact").verify().is_empty());
-        let (mut denied, mut harmless) = (0, 0);
-        for at in 0..intact.len() {
-            for mask in [0x01, 0x80, 0xff] {
-                let what = format!("{compression}, {hold}: byte {at} ^ {mask:#04x}");
-                let mut bytes = intact.clone();
-                bytes[at] ^= mask;
-                rig.replace(&bytes);
-                match read_everything(&rig, &rows, &tombstones) {
-                    Err(error) => {
-                        denied += 1;
-                        assert_reported(&rig, &error, &what);
-                    }
-                    Ok(table) => {
-                        harmless += 1;
-                        let damage = table.verify();
-                        assert_eq!(damage.len(), 1, "{what}: {damage:?}");
-                        assert_reported(&rig, &damage[0], &what);
-                    }
+        check_flips(&rig, &rows, &tombstones);
+    }
+}
+
+/// Flips every byte of the table in three ways.
+pub(super) fn check_flips(rig: &Rig, rows: &[Row], tombstones: &[RangeTombstone]) {
+    let (compression, hold) = (rig.options.compression, rig.hold);
+    let intact = rig.bytes();
+    assert!(intact.len() < 9_000, "{} bytes make the sweep slow", intact.len());
+    assert!(read_everything(rig, rows, tombstones).expect("intact").verify().is_empty());
+    let (mut denied, mut harmless) = (0, 0);
+    for at in 0..intact.len() {
+        for mask in [0x01, 0x80, 0xff] {
+            let what = format!("{compression}, {hold}: byte {at} ^ {mask:#04x}");
+            let mut bytes = intact.clone();
+            bytes[at] ^= mask;
+            rig.replace(&bytes);
+            match read_everything(rig, rows, tombstones) {
+                Err(error) => {
+                    denied += 1;
+                    assert_reported(rig, &error, &what);
+                }
+                Ok(table) => {
+                    harmless += 1;
+                    let damage = table.verify();
+                    assert_eq!(damage.len(), 1, "{what}: {damage:?}");
+                    assert_reported(rig, &damage[0], &what);
                 }
             }
         }
-        // Most bytes matter; those of filter slices and padding do not.
-        assert!(denied > 3 * 4_096 && harmless > 0, "{compression}: {denied} denied, {harmless} harmless");
     }
+    // Most bytes matter; those of filter slices and padding do not.
+    assert!(denied > 3 * 4_096 && harmless > 0, "{compression}: {denied} denied, {harmless} harmless");
 }
 
 #[test]
@@ -131,17 +141,22 @@ fn every_cut_and_every_tail_is_found_at_open() {
         let mut rig = Rig::new(compression, 256);
         rig.hold = hold;
         rig.write(&rows, &tombstones);
-        let intact = rig.bytes();
-        for length in 0..intact.len() {
-            rig.replace(&intact[..length]);
-            let error = rig.open().expect_err("a cut file opened");
-            assert!(error.is_corruption(), "{compression} cut to {length}: {error}");
-        }
-        for tail in [&[0u8][..], &[0; 4_096], &intact] {
-            rig.replace(&[&intact, tail].concat());
-            let error = rig.open().expect_err("a file with a tail opened");
-            assert!(error.is_corruption(), "{error}");
-        }
+        check_cuts(&rig);
+    }
+}
+
+/// Cuts the table to every length, and appends some tails.
+pub(super) fn check_cuts(rig: &Rig) {
+    let intact = rig.bytes();
+    for length in 0..intact.len() {
+        rig.replace(&intact[..length]);
+        let error = rig.open().expect_err("a cut file opened");
+        assert!(error.is_corruption(), "{} cut to {length}: {error}", rig.options.compression);
+    }
+    for tail in [&[0u8][..], &[0; 4_096], &intact] {
+        rig.replace(&[&intact, tail].concat());
+        let error = rig.open().expect_err("a file with a tail opened");
+        assert!(error.is_corruption(), "{error}");
     }
 }
 

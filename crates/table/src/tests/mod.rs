@@ -3,6 +3,8 @@
 
 mod ahead;
 mod damage;
+#[cfg(feature = "zstd")]
+mod dictionaries;
 mod faults;
 mod files;
 mod forged;
@@ -61,6 +63,7 @@ fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
 struct Rig {
     env: Env,
     options: WriterOptions,
+    dictionary: Option<Dictionary>,
     ledger: Arc<Ledger>,
     cache: Arc<BlockCache>,
     files: Arc<OpenFiles>,
@@ -97,7 +100,19 @@ impl Rig {
         };
         let (files, hold) = (Arc::new(OpenFiles::new(10)), Residency::Pinned);
         let (filter, units) = (Residency::Pinned, CacheUnits::default());
-        Self { env, options, ledger, cache, files, direct_io: false, hold, filter, units, values: Vec::new() }
+        Self {
+            env,
+            options,
+            dictionary: None,
+            ledger,
+            cache,
+            files,
+            direct_io: false,
+            hold,
+            filter,
+            units,
+            values: Vec::new(),
+        }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -106,7 +121,9 @@ impl Rig {
 
     /// Writes a table of these rows, which are in order.
     fn write(&self, rows: &[Row], tombstones: &[RangeTombstone]) -> TableSummary {
-        let mut writer = TableWriter::create(&self.env, Path::new(DIR), self.options).expect("created");
+        let dictionary = self.dictionary.as_ref();
+        let mut writer =
+            TableWriter::create_with(&self.env, Path::new(DIR), self.options, dictionary).expect("created");
         for tombstone in tombstones {
             writer.add_range_tombstone(tombstone.clone()).expect("added");
         }

@@ -10,7 +10,7 @@ fn rig(compression: Compression) -> Rig {
     rig
 }
 
-fn rows() -> Vec<Row> {
+pub(super) fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for i in 0..60u64 {
         rows.push(row(

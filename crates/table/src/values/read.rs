@@ -102,7 +102,7 @@ impl Chunk<'_> {
     pub(crate) fn piece_bytes(&self) -> std::result::Result<usize, String> {
         match self.compression {
             Compression::None => Ok(self.stored.len()),
-            other => decompress(other, self.stored, CHUNK_BYTES_MAX).map(|piece| piece.len()),
+            other => decompress(other, self.stored, CHUNK_BYTES_MAX, None).map(|piece| piece.len()),
         }
     }
 }
@@ -164,7 +164,7 @@ fn piece_of(
 ) -> std::result::Result<Cow<'_, [u8]>, String> {
     let piece = match compression {
         Compression::None => Cow::Borrowed(stored),
-        _ => Cow::Owned(decompress(compression, stored, piece_bytes)?),
+        _ => Cow::Owned(decompress(compression, stored, piece_bytes, None)?),
     };
     if piece.len() != piece_bytes {
         return Err(format!("{} bytes of the value, expected {piece_bytes}", piece.len()));

@@ -12,7 +12,7 @@ use crate::filter_section;
 use crate::format::footer::Footer;
 use crate::format::properties::Properties;
 use crate::format::{
-    FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FEATURE_VALUES, HEADER_BYTES, Section, SectionKind,
+    FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FEATURE_VALUES, Section, SectionKind,
 };
 use crate::index::last_separator;
 use crate::range;
@@ -70,7 +70,7 @@ impl TableWriter {
             let last = last_separator(&self.last_key, &mut self.separator);
             self.index.push(last, SeqNo::ZERO, handle);
         }
-        let mut sections = Sections { done: Vec::new(), next: HEADER_BYTES as u64 };
+        let mut sections = Sections { done: Vec::new(), next: self.start };
         assert!(self.block.is_empty(), "the data section ends with an open block");
         assert!(self.unlisted.is_none(), "the last block has no separator");
         sections.close(SectionKind::Data, self.out.offset());
@@ -118,7 +118,8 @@ impl TableWriter {
         let expiry = if self.expiring.is_empty() { 0 } else { FEATURE_EXPIRY };
         let value_files = if properties.value_files.is_empty() { 0 } else { FEATURE_VALUE_FILES };
         let required = values | operands | expiry | value_files;
-        let footer = Footer { sections: sections.done, digest: self.options.digest, required };
+        let footer =
+            Footer { start: self.start, sections: sections.done, digest: self.options.digest, required };
         let footer = footer.encode(self.options.birth, self.out.offset());
         self.out.append(&footer)?;
         let file_bytes = self.out.offset();

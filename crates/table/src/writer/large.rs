@@ -92,7 +92,7 @@ impl TableWriter {
         }
         let offset = self.out.offset();
         self.is_torn = true;
-        let Self { chunks, out, compressor, .. } = self;
+        let Self { chunks, out, chunk_compressor: compressor, .. } = self;
         source(&mut |piece| {
             is_short(piece)?;
             chunks.push(piece, &mut |piece| out.chunk(piece, compressor))

@@ -14,8 +14,8 @@ use shamba::env::{Env, MemFs};
 use shamba::filter::{CompactionFilter, FilterEntry, Verdict};
 use shamba::merge::{AddU64, Append};
 use shamba::{
-    Action, Builder, Change, ChangeOp, ChangePosition, Changes, Db, ErrorKind, Fifo, KeyspaceOptions, Prefix,
-    WriteOptions,
+    Action, Builder, Change, ChangeOp, ChangePosition, Changes, Compression, Db, ErrorKind, Fifo,
+    KeyspaceOptions, Prefix, WriteOptions,
 };
 use shamba_tests::files::files_of;
 
@@ -88,6 +88,47 @@ fn ribbon_filters_stay_readable() {
         Ok(())
     };
     check(&fs, || ribbon_builder(&fs), content).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Keys of the database with dictionaries.
+const RECORDS: u32 = 600;
+
+fn record(number: u32) -> String {
+    let cents = number.wrapping_mul(0x9e37_79b9);
+    format!(r#"{{"schema":"https://example.org/customer/v3","country":"Germany","balance_cents":{cents}}}"#)
+}
+
+/// Tables whose blocks are compressed with a dictionary, with large values between them.
+#[test]
+fn dictionaries_stay_readable() {
+    let with = |fs: &MemFs| {
+        let db = builder(fs).compression(Compression::Zstd);
+        db.experimental(|e| e.file_size(32 << 10).compression_dictionary(256).large_values(900, 400))
+    };
+    let fs = golden("dictionary", |fs| {
+        let db = with(fs).open()?;
+        for number in 0..RECORDS {
+            db.put(format!("{number:04}"), record(number))?;
+        }
+        db.put("0300/large", [7; 2_000])?;
+        db.flush()?;
+        db.put("0301", "a second run")?;
+        db.compact()?;
+        db.close()
+    });
+    let tables = files_of(&fs).into_iter().filter(|(name, _)| name.ends_with(".sst"));
+    // Bit 1 of the required features.
+    assert!(tables.map(|(_, bytes)| bytes[16]).any(|features| features & 2 != 0), "no table has one");
+    let content = |db: &Db| -> shamba::Result<()> {
+        for number in (0..RECORDS).filter(|number| *number != 301) {
+            assert_eq!(db.get(format!("{number:04}"))?.as_deref(), Some(record(number).as_bytes()));
+        }
+        assert_eq!(db.get("0301")?.as_deref(), Some(&b"a second run"[..]));
+        assert_eq!(db.get("0300/large")?.as_deref(), Some(&[7; 2_000][..]));
+        assert_eq!(db.iter().count(), RECORDS as usize + 1);
+        Ok(())
+    };
+    check(&fs, || with(&fs), content).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Keys of each keyspace of the database with operands.

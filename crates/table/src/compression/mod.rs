@@ -8,9 +8,16 @@
 //! A block that compression does not make at least an eighth smaller is stored uncompressed:
 //! reading it costs no decompression, and it may start on a page. The stated length is checked
 //! against the caller's limit, and against the codec's maximum ratio, before anything is allocated.
+//!
+//! In a table with a dictionary, zstd compresses data blocks with it ([`dictionary`]).
+
+mod dictionary;
 
 use std::fmt;
 use std::str::FromStr;
+
+pub(crate) use self::dictionary::Decoding;
+pub use self::dictionary::{DICTIONARY_BYTES_MAX, DICTIONARY_BYTES_MIN, DICTIONARY_SAMPLES, Dictionary};
 
 /// Compression of blocks. The byte values are stored in files: never reuse one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -95,8 +102,17 @@ pub(crate) struct Compressor {
 
 impl Compressor {
     pub(crate) fn new(kind: Compression) -> std::io::Result<Self> {
+        Self::with_dictionary(kind, None)
+    }
+
+    /// Zstd compresses with `dictionary`, if there is one; other kinds do not use it.
+    pub(crate) fn with_dictionary(
+        kind: Compression,
+        dictionary: Option<&Dictionary>,
+    ) -> std::io::Result<Self> {
+        let dictionary = dictionary.map_or(&[][..], Dictionary::bytes);
         let zstd = match kind {
-            Compression::Zstd => Some(codec::Compressor::new()?),
+            Compression::Zstd => Some(codec::Compressor::new(dictionary)?),
             Compression::None | Compression::Lz4 => None,
         };
         Ok(Self { kind, zstd, scratch: Vec::new() })
@@ -153,20 +169,32 @@ pub(crate) fn payload_bytes(kind: Compression, stored: &[u8], limit_bytes: usize
     Ok(payload_bytes)
 }
 
-/// Decompresses the payload in `stored`, of at most `limit_bytes`.
-pub(crate) fn decompress(kind: Compression, stored: &[u8], limit_bytes: usize) -> Result<Vec<u8>, String> {
+/// Decompresses the payload in `stored`, of at most `limit_bytes`; zstd with `dictionary`, if the
+/// payload was compressed with one.
+pub(crate) fn decompress(
+    kind: Compression,
+    stored: &[u8],
+    limit_bytes: usize,
+    dictionary: Option<&Decoding>,
+) -> Result<Vec<u8>, String> {
     let payload_bytes = payload_bytes(kind, stored, limit_bytes)?;
     if kind == Compression::Zstd && payload_bytes > WHOLE_BYTES_MAX {
-        let payload = codec::decompress_in_pieces(stored.get(4..).unwrap_or_default(), payload_bytes)?;
+        let payload =
+            codec::decompress_in_pieces(stored.get(4..).unwrap_or_default(), payload_bytes, dictionary)?;
         return exactly(payload.len(), payload_bytes).map(|()| payload);
     }
     let mut payload = vec![0; payload_bytes];
-    decompress_into(kind, stored, &mut payload)?;
+    decompress_into(kind, stored, &mut payload, dictionary)?;
     Ok(payload)
 }
 
 /// Decompresses the payload in `stored` into `out`, whose length is that of [`payload_bytes`].
-pub(crate) fn decompress_into(kind: Compression, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+pub(crate) fn decompress_into(
+    kind: Compression,
+    stored: &[u8],
+    out: &mut [u8],
+    dictionary: Option<&Decoding>,
+) -> Result<(), String> {
     let expected = out.len();
     let compressed = stored.get(4..).unwrap_or_default();
     let found = match kind {
@@ -178,7 +206,7 @@ pub(crate) fn decompress_into(kind: Compression, stored: &[u8], out: &mut [u8]) 
         Compression::Lz4 => {
             lz4_flex::block::decompress_into(compressed, out).map_err(|error| format!("lz4: {error}"))?
         }
-        Compression::Zstd => codec::decompress(compressed, out)?,
+        Compression::Zstd => codec::decompress(compressed, out, dictionary)?,
     };
     exactly(found, expected)
 }
@@ -207,14 +235,19 @@ mod codec {
     use std::cell::RefCell;
     use std::io::{self, Read};
 
+    use zstd::zstd_safe::{DCtx, get_error_name};
+
+    use super::Decoding;
+
     /// The level with most of zstd's compression ratio at a high speed.
     const ZSTD_LEVEL: i32 = 3;
 
     pub(super) struct Compressor(zstd::bulk::Compressor<'static>);
 
     impl Compressor {
-        pub(super) fn new() -> io::Result<Self> {
-            zstd::bulk::Compressor::new(ZSTD_LEVEL).map(Self)
+        /// A compressor with this dictionary; empty: without one.
+        pub(super) fn new(dictionary: &[u8]) -> io::Result<Self> {
+            zstd::bulk::Compressor::with_dictionary(ZSTD_LEVEL, dictionary).map(Self)
         }
 
         pub(super) fn compress(&mut self, payload: &[u8]) -> io::Result<Vec<u8>> {
@@ -224,24 +257,41 @@ mod codec {
 
     thread_local! {
         // Creating zstd's context costs more than decompressing a block with it.
-        static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+        static UNZSTD: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
     }
 
-    pub(super) fn decompress(compressed: &[u8], out: &mut [u8]) -> Result<usize, String> {
+    pub(super) fn decompress(
+        compressed: &[u8],
+        out: &mut [u8],
+        dictionary: Option<&Decoding>,
+    ) -> Result<usize, String> {
         UNZSTD.with_borrow_mut(|slot| {
-            let codec = match slot {
-                Some(codec) => codec,
-                None => {
-                    slot.insert(zstd::bulk::Decompressor::new().map_err(|error| format!("zstd: {error}"))?)
-                }
+            let context = match slot {
+                Some(context) => context,
+                None => slot.insert(DCtx::try_create().ok_or("zstd: no memory for its context")?),
             };
-            codec.decompress_to_buffer(compressed, out).map_err(|error| format!("zstd: {error}"))
+            let decompressed = match dictionary {
+                Some(dictionary) => {
+                    context.decompress_using_ddict(out, compressed, dictionary.prepared().as_ddict())
+                }
+                None => context.decompress(out, compressed),
+            };
+            decompressed.map_err(|code| format!("zstd: {}", get_error_name(code)))
         })
     }
 
-    pub(super) fn decompress_in_pieces(compressed: &[u8], payload_bytes: usize) -> Result<Vec<u8>, String> {
+    pub(super) fn decompress_in_pieces(
+        compressed: &[u8],
+        payload_bytes: usize,
+        dictionary: Option<&Decoding>,
+    ) -> Result<Vec<u8>, String> {
+        use zstd::stream::read::Decoder;
+        let decoder = match dictionary {
+            Some(dictionary) => Decoder::with_prepared_dictionary(compressed, dictionary.prepared()),
+            None => Decoder::with_buffer(compressed),
+        };
         let mut payload = Vec::new();
-        zstd::stream::read::Decoder::with_buffer(compressed)
+        decoder
             .and_then(|codec| codec.take(payload_bytes as u64 + 1).read_to_end(&mut payload))
             .map_err(|error| format!("zstd: {error}"))?;
         Ok(payload)
@@ -259,13 +309,13 @@ mod codec {
     use std::convert::Infallible;
     use std::io;
 
-    use super::ZSTD_IS_MISSING;
+    use super::{Decoding, ZSTD_IS_MISSING};
 
     /// Never constructed.
     pub(super) struct Compressor(Infallible);
 
     impl Compressor {
-        pub(super) fn new() -> io::Result<Self> {
+        pub(super) fn new(_dictionary: &[u8]) -> io::Result<Self> {
             Err(io::Error::new(io::ErrorKind::Unsupported, ZSTD_IS_MISSING))
         }
 
@@ -274,11 +324,19 @@ mod codec {
         }
     }
 
-    pub(super) fn decompress(_compressed: &[u8], _out: &mut [u8]) -> Result<usize, String> {
+    pub(super) fn decompress(
+        _compressed: &[u8],
+        _out: &mut [u8],
+        _dictionary: Option<&Decoding>,
+    ) -> Result<usize, String> {
         Err(ZSTD_IS_MISSING.to_owned())
     }
 
-    pub(super) fn decompress_in_pieces(_compressed: &[u8], _payload_bytes: usize) -> Result<Vec<u8>, String> {
+    pub(super) fn decompress_in_pieces(
+        _compressed: &[u8],
+        _payload_bytes: usize,
+        _dictionary: Option<&Decoding>,
+    ) -> Result<Vec<u8>, String> {
         Err(ZSTD_IS_MISSING.to_owned())
     }
 
@@ -307,8 +365,8 @@ mod tests {
             for payload in [&soft, &hard, &big] {
                 let (bytes, used) = stored(kind, payload);
                 assert!(used == Compression::None || bytes.len() <= payload.len() - payload.len() / 8);
-                assert_eq!(decompress(used, &bytes, payload.len()).expect("payload"), *payload);
-                assert!(decompress(used, &bytes, payload.len() - 1).is_err(), "{kind}: over the limit");
+                assert_eq!(decompress(used, &bytes, payload.len(), None).expect("payload"), *payload);
+                assert!(decompress(used, &bytes, payload.len() - 1, None).is_err(), "{kind}: over the limit");
             }
             assert_eq!(stored(kind, &soft).1, kind);
             assert_eq!(stored(kind, b"").1, Compression::None);
@@ -323,10 +381,10 @@ mod tests {
             let (mut bytes, _) = stored(kind, &b"abcd".repeat(500));
             for stated in [0u32, 1, 1_999, 2_001, u32::MAX] {
                 bytes[..4].copy_from_slice(&stated.to_le_bytes());
-                assert!(decompress(kind, &bytes, 300 << 20).is_err(), "{kind} {stated}");
+                assert!(decompress(kind, &bytes, 300 << 20, None).is_err(), "{kind} {stated}");
             }
             for length in 0..bytes.len() {
-                let _ = decompress(kind, &bytes[..length], 4_096);
+                let _ = decompress(kind, &bytes[..length], 4_096, None);
             }
         }
     }
@@ -340,7 +398,7 @@ mod tests {
         assert!(refused.to_string().contains("feature \"zstd\""), "{refused}");
         let mut stored = 4u32.to_le_bytes().to_vec();
         stored.extend([0; 8]);
-        let refused = decompress(Compression::Zstd, &stored, 100).expect_err("refused");
+        let refused = decompress(Compression::Zstd, &stored, 100, None).expect_err("refused");
         assert!(refused.contains("feature \"zstd\""), "{refused}");
     }
 }

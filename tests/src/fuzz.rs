@@ -178,6 +178,16 @@ impl Subject {
                 db.delete_range("key/010".."key/013")?;
                 db.flush()?;
             }
+            if self == Self::Zstd {
+                // Enough to sample, and tables long enough for a dictionary.
+                for number in 0..200u32 {
+                    db.put(
+                        format!("record/{number:03}"),
+                        format!("{{\"number\":{number},\"city\":\"Berlin\"}}"),
+                    )?;
+                }
+                db.compact()?;
+            }
             let mut batch = db.batch();
             batch.put("in/the log", "value").delete("key/001");
             batch.commit_with(Durability::Sync)?;
@@ -195,7 +205,15 @@ impl Subject {
             Self::Killed => drop(db),
             _ => db.close().expect("close"),
         }
-        files_of(&fs)
+        let files = files_of(&fs);
+        let has_dictionary =
+            |(name, bytes): (&String, &Vec<u8>)| name.ends_with(".sst") && bytes[16] & 2 != 0;
+        assert_eq!(
+            files.iter().any(has_dictionary),
+            self == Self::Zstd,
+            "{self:?}: a table with a dictionary"
+        );
+        files
     }
 }
 

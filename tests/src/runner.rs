@@ -159,7 +159,7 @@ impl Runner {
         self.tally.add("data reads", stats.reads.data.count);
         self.tally.add("bytes of values in value files", stats.bytes_values_written);
         self.tally.add("answers of the record cache", stats.record_hits);
-        self.tally.add("dictionaries", stats.dictionaries);
+        self.tally.add("compactions with a dictionary", stats.dictionary_compactions);
         let hashed_gets = std::mem::take(&mut self.hashed_gets);
         if self.vector.hash_sharing && stats.hashes + hashed_gets != stats.lookups {
             return Err(format!(

@@ -54,9 +54,10 @@ pub struct CreatedKeyspace {
     /// delimited:HH (the delimiter in hex), capped:BYTES, or none. Recorded
     #[arg(long, value_name = "KIND", value_parser = extractor)]
     prefix_extractor: Option<Extractor>,
-    /// An option that the keyspace has in place of the database's: compression, bits-per-key,
-    /// block-size, file-size, policy, value-threshold or value-space; the value database gives the
-    /// database's again. Recorded; may be given several times
+    /// An option that the keyspace has in place of the database's: compression,
+    /// compression-dictionary, bits-per-key, block-size, file-size, policy, value-threshold or
+    /// value-space; the value database gives the database's again. Recorded; may be given several
+    /// times
     #[arg(long = "keyspace-option", value_name = "NAME=VALUE", value_parser = own_option)]
     own_options: Vec<(String, String)>,
 }

@@ -228,7 +228,7 @@ work_counters! {
     /// Entries that had expired and became tombstones, or were dropped, by compactions and flushes.
     entries_expired,
     /// Compactions whose tables have a dictionary.
-    dictionaries,
+    dictionary_compactions,
     /// Entries removed or replaced by compaction filters.
     entries_filtered,
     /// Number of times that a writer was slowed down or stalled.

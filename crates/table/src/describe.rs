@@ -17,7 +17,6 @@ use shamba_key::{DigestKind, EntryKind, Prefix};
 
 use crate::block::DataBlock;
 use crate::compression::Compression;
-use crate::compression::Decoding;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
 use crate::format::{Section, VERSION};
@@ -156,7 +155,7 @@ pub fn describe(env: &Env, path: &Path, birth: Option<BirthId>) -> Result<TableD
         seed: loaded.footer.digest.seed(),
         summary: TableSummary::of(loaded.header.table, loaded.header.birth, loaded.file.bytes, properties),
         compression: properties.compression,
-        dictionary_bytes: loaded.dictionary.as_ref().map_or(0, Decoding::stored_bytes) as u64,
+        dictionary_bytes: loaded.dictionary.as_ref().map_or(0, |dictionary| dictionary.bytes().len()) as u64,
         block_bytes: properties.block_bytes,
         sections: loaded.footer.sections.clone(),
         filter: loaded.filter.map(|filter| filter.geometry),

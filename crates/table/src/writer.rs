@@ -28,8 +28,7 @@ use shamba_key::{DigestFn, EntryKind, Expiry, KeyDigest, MAX_KEY_BYTES, MAX_VALU
 
 use crate::block::frame::FRAME_BYTES;
 use crate::block::{DataBlockBuilder, NewEntry, shared_bytes};
-use crate::compression::Dictionary;
-use crate::compression::{Compression, Compressor};
+use crate::compression::{Compression, Compressor, Dictionary};
 use crate::content::ContentDigest;
 use crate::expiring::ExpiryTimes;
 use crate::format::header::Header;
@@ -94,8 +93,8 @@ pub struct TableWriter {
     out: Output,
     /// Compresses blocks, with the table's dictionary.
     compressor: Compressor,
-    /// Compresses chunks of large values, without a dictionary.
-    chunk_compressor: Compressor,
+    /// Compresses chunks of large values in a table with a dictionary; `None`: `compressor` does.
+    chunk_compressor: Option<Compressor>,
     /// Offset of the first section.
     start: u64,
     block: DataBlockBuilder,
@@ -182,7 +181,8 @@ impl TableWriter {
         let dictionary = dictionary.filter(|_| options.compression == Compression::Zstd);
         let of_codec = |error| Error::io(&path, "compress", error);
         let compressor = Compressor::with_dictionary(options.compression, dictionary).map_err(of_codec)?;
-        let chunk_compressor = Compressor::new(options.compression).map_err(of_codec)?;
+        let chunk_compressor = dictionary.map(|_| Compressor::new(options.compression));
+        let chunk_compressor = chunk_compressor.transpose().map_err(of_codec)?;
         let dictionary_bytes = dictionary.map_or(0, |dictionary| dictionary.bytes().len() + FRAME_BYTES);
         let header = Header {
             required: FEATURE_TAGGED_BLOCKS | if dictionary.is_some() { FEATURE_DICTIONARY } else { 0 },
@@ -190,7 +190,7 @@ impl TableWriter {
             birth: options.birth,
             table: options.id,
             // At most 64 KiB and a frame.
-            dictionary_bytes: dictionary_bytes as u32,
+            dictionary_frame_bytes: dictionary_bytes as u32,
         };
         let mut out = Output::create(env, &path, options.birth, header.encode(), GATHER_BYTES)?;
         if let Some(dictionary) = dictionary {

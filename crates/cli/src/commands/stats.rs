@@ -75,7 +75,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
                 "merges": stats.compactions,
                 "tombstone_compactions": stats.tombstone_compactions,
                 "entries_expired": stats.entries_expired,
-                "dictionaries": stats.dictionaries,
+                "dictionary_compactions": stats.dictionary_compactions,
                 "entries_filtered": stats.entries_filtered,
                 "trivial_moves": stats.trivial_moves,
                 "tables_dropped": stats.tables_dropped,

@@ -117,7 +117,7 @@ fn fifo_limits_and_prefix_extractors_are_given_from_the_shell() {
     for (refused, named) in [
         (&["--keyspace-option", "policy"][..], "NAME=VALUE"),
         (&["--keyspace-option", "block-size=1MiB"], "block-size must be"),
-        (&["--keyspace-option", "sync=always"], "compression, bits-per-key"),
+        (&["--keyspace-option", "sync=always"], "compression, compression-dictionary"),
         (&["--fifo-bytes", "0"], "the minimum is 1 byte"),
         (&["--fifo-age", "ever"], "no limit"),
         (&["--fifo-age", "0s"], "the minimum is 1ms"),

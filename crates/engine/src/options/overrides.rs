@@ -240,6 +240,7 @@ mod tests {
     fn every_name_is_an_option_and_restores_from_its_text() {
         let all = given(&[
             ("compression", Some("none,lz4")),
+            ("compression-dictionary", Some("4096")),
             ("bits-per-key", Some("12.5")),
             ("block-size", Some("1024")),
             ("file-size", Some("1048576")),
@@ -254,6 +255,9 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(overrides.compression_for(0, &settings), Compression::None);
         assert_eq!(overrides.compression_for(5, &settings), Compression::Lz4);
+        assert_eq!(overrides.dictionary_bytes_for(5, &settings), 0, "lz4 uses none");
+        let zstd = overrides.and("logs", &given(&[("compression", Some("none,zstd"))])).expect("valid");
+        assert_eq!([0, 5].map(|level| zstd.dictionary_bytes_for(level, &settings)), [0, 4_096]);
         assert_eq!((overrides.block_bytes(&settings), overrides.table_bytes(&settings)), (1_024, 1 << 20));
         assert_eq!(overrides.value_bytes_min(&settings), Some(4_096));
         let version: Version = VALUES.parse().expect("notation");
@@ -274,6 +278,8 @@ mod tests {
             ("bits-per-key", "-1", "from 0"),
             ("block-size", "8192", "4 KiB"),
             ("compression", "snappy", "lz4"),
+            ("compression-dictionary", "255", "256"),
+            ("compression-dictionary", "65537", "64 KiB"),
             ("policy", "none", "leveling"),
             ("file-size", "auto", "cannot be"),
             ("value-threshold", "32", "64"),

@@ -398,15 +398,16 @@ declare_options! {
         /// Length of the dictionary with which zstd compresses the blocks of a table that a
         /// compaction writes; 0 is none, otherwise at least 256.
         ///
-        /// Saves 5 to 20 % of the space of records that resemble each other. Each open table holds
-        /// its dictionary and 27 KiB. It is made of pieces of the blocks that the compaction reads,
-        /// and left out where it saves less than a sixteenth, and for tables of less than 16 times
-        /// its length. Builds before dictionaries refuse a database from the first such table on.
+        /// Saves up to 20 % of the space of records that resemble each other. Each table contains
+        /// its dictionary, and holds it in memory while it is open. It is made of pieces of the
+        /// blocks that the compaction reads, and left out where it would save less than a
+        /// sixteenth, and where the compaction's input or full tables are shorter than 32
+        /// dictionaries. Builds before dictionaries refuse a database from the first such table on.
         "compression-dictionary" => compression_dictionary(bytes: usize)
             field dictionary_bytes: usize = 0;
         {
             value: "SIZE", unit: "bytes", range: Range::Bytes(0, DICTIONARY_BYTES_MAX as u64),
-            recorded: Recorded::OnRequest("compression-dictionary"), has_flag: true,
+            default_note: "none", recorded: Recorded::OnRequest("compression-dictionary"), has_flag: true,
         }
 
         /// Maximum space of values in value files and of tables, as a multiple of the live data.

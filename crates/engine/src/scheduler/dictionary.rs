@@ -1,19 +1,18 @@
 //! The dictionary of a compaction's output tables.
 //!
 //! It is made once for a job, from blocks of all its inputs in proportion to their lengths, before
-//! its first slice. A job without one writes tables as ever: if the option is off, if the outputs
-//! are too short for it, if it would save too little, or if a sample cannot be read (the compaction
-//! itself then reports that).
+//! its first slice. There is none if the option is off, if the outputs are too short for it, if it
+//! would save too little, or if a sample cannot be read: the slices read the same blocks, and
+//! report what is wrong with them.
 
 use shamba_table::{DICTIONARY_SAMPLES, Dictionary};
 
 use super::compact::Compactor;
 use super::job::Job;
-use crate::metrics::WorkCounters;
 
-/// Minimum length of a table with a dictionary, as a multiple of the dictionary: it is part of each
-/// table.
-const TABLE_DICTIONARIES_MIN: u64 = 16;
+/// Minimum length of a job's input and of its full tables, as a multiple of the dictionary's: it is
+/// a part of each table, and saves a sixteenth at least.
+const TABLE_BYTES_PER_DICTIONARY_BYTE_MIN: u64 = 32;
 
 impl Compactor {
     /// The dictionary for the output tables of `job`, whose full length is `table_bytes`.
@@ -22,7 +21,9 @@ impl Compactor {
         let dictionary_bytes = overrides.dictionary_bytes_for(job.job.target_level, &self.settings);
         let input_bytes = job.job.input_bytes(&job.version);
         let output_bytes = input_bytes.min(table_bytes);
-        if dictionary_bytes == 0 || output_bytes < TABLE_DICTIONARIES_MIN * dictionary_bytes as u64 {
+        if dictionary_bytes == 0
+            || output_bytes < TABLE_BYTES_PER_DICTIONARY_BYTE_MIN * dictionary_bytes as u64
+        {
             return None;
         }
         let tables: Vec<_> = job.job.uses(&job.version).into_iter().map(|(_, _, table)| table).collect();
@@ -37,8 +38,6 @@ impl Compactor {
                 samples.extend(table.meta.open().and_then(|reader| reader.sample_blocks(wanted)).ok()?);
             }
         }
-        let dictionary = Dictionary::from_samples(&samples, dictionary_bytes)?;
-        WorkCounters::add(&self.telemetry.work().dictionaries, 1);
-        Some(dictionary)
+        Dictionary::from_samples(&samples, dictionary_bytes)
     }
 }

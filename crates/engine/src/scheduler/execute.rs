@@ -293,6 +293,7 @@ impl Scheduler {
         let (keyspace, target_level, reason) =
             (Arc::clone(&job.keyspace), job.job.target_level, job.job.reason);
         let is_move = job.prepared.get().is_none();
+        let has_dictionary = job.prepared.get().is_some_and(|prepared| prepared.dictionary.is_some());
         let (outcome, left) = running.end();
         self.catalog.mark_tables_obsolete(left.into_iter().map(|table| table.meta));
         if let Err(error) = &outcome {
@@ -339,6 +340,10 @@ impl Scheduler {
             WorkCounters::add(&self.telemetry.work().compactions, u64::from(is_done));
             let is_of_tombstones = is_done && reason == Reason::Tombstones;
             WorkCounters::add(&self.telemetry.work().tombstone_compactions, u64::from(is_of_tombstones));
+            WorkCounters::add(
+                &self.telemetry.work().dictionary_compactions,
+                u64::from(is_done && has_dictionary),
+            );
             self.telemetry.emit(Event::CompactionEnd {
                 keyspace: keyspace.name.clone(),
                 target_level,

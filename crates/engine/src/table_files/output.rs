@@ -48,7 +48,7 @@ pub(crate) struct OutputOptions {
     pub origin: Origin,
     pub digest: DigestFn,
     pub compression: Compression,
-    /// Blocks are compressed with it.
+    /// The dictionary that blocks are compressed with.
     pub dictionary: Option<Dictionary>,
     /// Filter bits of each table.
     pub bits: Arc<JobBits>,
@@ -102,7 +102,7 @@ pub(crate) struct Output<'a> {
     part_lower: Bytes,
     tombstones: Vec<RangeTombstone>,
     writer: Option<TableWriter>,
-    /// Length of the current table's file before its first entry: its header page.
+    /// Length of the current table's file before its first entry: its header page and dictionary.
     empty_bytes: u64,
     expected: ContentDigest,
     /// Estimated input entries and those processed so far, if known.
@@ -372,7 +372,8 @@ impl<'a> Output<'a> {
         let value_files = self.values.open(self.options.verify)?;
         let mut content = ContentDigest::new();
         let mut uses = Vec::with_capacity(self.finished.len());
-        let dictionary_bytes = self.options.dictionary.as_ref().map_or(0, Dictionary::open_bytes);
+        let dictionary_bytes =
+            self.options.dictionary.as_ref().map_or(0, |dictionary| dictionary.bytes().len() as u64);
         for (summary, written) in &self.finished {
             content.merge(summary.content);
             // Memory for the heads and separators of its blocks, its bounds and dictionary.

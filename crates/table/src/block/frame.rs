@@ -12,8 +12,7 @@
 use bytes::Bytes;
 
 use crate::checksum::checksum;
-use crate::compression::Decoding;
-use crate::compression::{Compression, decompress};
+use crate::compression::{Compression, Dictionary, decompress};
 use crate::id::BirthId;
 
 /// Length of a frame besides its payload: compression byte and checksum.
@@ -48,7 +47,7 @@ pub(crate) fn unseal(
     offset: u64,
     frame: Vec<u8>,
     limit_bytes: usize,
-    dictionary: Option<&Decoding>,
+    dictionary: Option<&Dictionary>,
 ) -> Result<(Bytes, Compression), String> {
     let (stored, compression) = check(birth, offset, &frame)?;
     let stored_bytes = stored.len();

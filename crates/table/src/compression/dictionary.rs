@@ -4,8 +4,8 @@
 //! refers to bytes that compressor and decompressor both have. A dictionary is made of pieces of
 //! blocks that a compaction reads, written at the start of each of its tables (a frame behind the
 //! header page, which states its length), and loaded when a table is opened. It is zstd's raw
-//! content: any bytes are one. Training one instead would save 4 to 8 % more space, and take 12 MiB
-//! of memory and 25 to 65 ms (decision 43).
+//! content: any bytes are one, and decompression needs no preparation. A trained one would save 4
+//! to 8 % more space, and take 11 MiB of memory and 24 to 66 ms to make (decision 43).
 //!
 //! Invariant: all data blocks of a table with a dictionary that are compressed by zstd are
 //! compressed with it. Chunks of large values are not: they are long enough without.
@@ -24,38 +24,43 @@ pub const DICTIONARY_BYTES_MAX: usize = 64 << 10;
 pub const DICTIONARY_BYTES_MIN: usize = 256;
 /// Number of samples for a dictionary: more would not make a better one.
 pub const DICTIONARY_SAMPLES: usize = 32;
-/// Minimum number of samples; with fewer there is nothing to find out.
+/// Minimum number of samples: half of them must show what the others save.
 const SAMPLES_MIN: usize = 8;
 /// Minimum length of a piece: shorter ones hold no whole record.
 const PIECE_BYTES_MIN: usize = 512;
 /// Divisor: a dictionary that saves less than this fraction of compressed blocks is not used,
 /// because it takes memory and compresses more slowly.
 const SAVED_SHARE_MIN: usize = 16;
-/// Bytes that zstd keeps for a prepared dictionary besides its content.
-const ZSTD_TABLES_BYTES: usize = 28 << 10;
 
-/// A dictionary to compress with. Clones share it.
+/// A dictionary of zstd. Clones share it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dictionary(Arc<[u8]>);
 
 impl Dictionary {
+    /// The dictionary with these bytes.
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
     /// A dictionary of at most `bytes_max` from samples of what will be compressed with it:
-    /// payloads of data blocks. Every second sample gives a piece, until there is enough; the
-    /// others measure what that saves. `None` if there are too few samples, or if it saves less
-    /// than a sixteenth of their compressed length.
+    /// payloads of data blocks. Every second sample can give a piece, and the others measure what
+    /// the pieces save. `None` if there are too few samples, or if a dictionary saves less than a
+    /// sixteenth of their compressed length.
     pub fn from_samples(samples: &[impl AsRef<[u8]>], bytes_max: usize) -> Option<Self> {
         if samples.len() < SAMPLES_MIN {
             return None;
         }
         let bytes_max = bytes_max.min(DICTIONARY_BYTES_MAX);
-        let piece_bytes = (bytes_max / samples.len().div_ceil(2)).max(PIECE_BYTES_MIN);
-        let given = samples.iter().step_by(2).map(|sample| middle(sample.as_ref(), piece_bytes));
-        let content: Vec<u8> = given.flatten().copied().take(bytes_max).collect();
-        debug_assert!(content.len() <= bytes_max, "a dictionary of {} bytes", content.len());
-        if content.len() < DICTIONARY_BYTES_MIN {
+        let givers: Vec<&[u8]> = samples.iter().step_by(2).map(AsRef::as_ref).collect();
+        let pieces = (bytes_max / PIECE_BYTES_MIN).clamp(1, givers.len());
+        // Evenly spread: the samples are in the order of runs and keys.
+        let of_piece = |number: usize| givers.get((2 * number + 1) * givers.len() / (2 * pieces));
+        let given = (0..pieces).filter_map(of_piece).map(|giver| middle(giver, bytes_max / pieces));
+        let dictionary = Self(given.flatten().copied().collect());
+        debug_assert!(dictionary.0.len() <= bytes_max, "a dictionary of {} bytes", dictionary.0.len());
+        if dictionary.0.len() < DICTIONARY_BYTES_MIN {
             return None;
         }
-        let dictionary = Self(content.into());
         let compressed = |with: Option<&Self>| {
             let mut compressor = Compressor::with_dictionary(Compression::Zstd, with).ok()?;
             let tested = samples.iter().skip(1).step_by(2);
@@ -67,20 +72,9 @@ impl Dictionary {
         (with < without - without / SAVED_SHARE_MIN).then_some(dictionary)
     }
 
-    /// A dictionary of these bytes, whatever they save.
-    #[cfg(test)]
-    pub(crate) fn of(bytes: &[u8]) -> Self {
-        Self(bytes.into())
-    }
-
-    /// Its bytes, as stored in tables.
+    /// The bytes, as stored in tables.
     pub fn bytes(&self) -> &[u8] {
         &self.0
-    }
-
-    /// About the memory that it takes in each open table.
-    pub fn open_bytes(&self) -> u64 {
-        (self.0.len() + ZSTD_TABLES_BYTES) as u64
     }
 }
 
@@ -88,93 +82,6 @@ impl Dictionary {
 fn middle(block: &[u8], bytes: usize) -> &[u8] {
     let from = block.len().saturating_sub(bytes) / 2;
     block.get(from..).map_or(&[], |rest| rest.get(..bytes).unwrap_or(rest))
-}
-
-/// A dictionary of an open table, prepared for decompression.
-#[derive(Debug)]
-pub(crate) struct Decoding(codec::Prepared);
-
-impl Decoding {
-    /// Prepares these bytes; `None` if zstd does not accept them, or in a build without it.
-    pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
-        codec::Prepared::new(bytes).map(Self)
-    }
-
-    /// Its length in memory.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.0.memory_bytes()
-    }
-
-    /// Its length as stored.
-    pub(crate) fn stored_bytes(&self) -> usize {
-        self.0.stored_bytes()
-    }
-
-    #[cfg(feature = "zstd")]
-    pub(crate) fn prepared(&self) -> &zstd::dict::DecoderDictionary<'static> {
-        self.0.prepared()
-    }
-}
-
-#[cfg(feature = "zstd")]
-mod codec {
-    //! Zstandard.
-
-    use zstd::dict::DecoderDictionary;
-
-    pub(super) struct Prepared {
-        prepared: DecoderDictionary<'static>,
-        stored_bytes: usize,
-    }
-
-    impl Prepared {
-        pub(super) fn new(bytes: &[u8]) -> Option<Self> {
-            Some(Self { prepared: DecoderDictionary::try_copy(bytes).ok()?, stored_bytes: bytes.len() })
-        }
-
-        pub(super) fn memory_bytes(&self) -> usize {
-            self.prepared.as_ddict().sizeof()
-        }
-
-        pub(super) fn stored_bytes(&self) -> usize {
-            self.stored_bytes
-        }
-
-        pub(super) fn prepared(&self) -> &DecoderDictionary<'static> {
-            &self.prepared
-        }
-    }
-
-    impl std::fmt::Debug for Prepared {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.debug_struct("Prepared").field("stored_bytes", &self.stored_bytes).finish_non_exhaustive()
-        }
-    }
-}
-
-#[cfg(not(feature = "zstd"))]
-mod codec {
-    //! Stubs for a build without Zstandard: there are no dictionaries.
-
-    use std::convert::Infallible;
-
-    /// Never constructed.
-    #[derive(Debug)]
-    pub(super) struct Prepared(Infallible);
-
-    impl Prepared {
-        pub(super) fn new(_bytes: &[u8]) -> Option<Self> {
-            None
-        }
-
-        pub(super) fn memory_bytes(&self) -> usize {
-            match self.0 {}
-        }
-
-        pub(super) fn stored_bytes(&self) -> usize {
-            match self.0 {}
-        }
-    }
 }
 
 #[cfg(test)]
@@ -203,7 +110,7 @@ mod tests {
     fn blocks_of_records_are_smaller_with_a_dictionary_and_need_it() {
         let dictionary = Dictionary::from_samples(&samples(32, 1), 4 << 10).expect("it pays");
         assert!((2 << 10..=4 << 10).contains(&dictionary.bytes().len()));
-        let prepared = Decoding::new(dictionary.bytes()).expect("prepared");
+        let stored = Dictionary::new(dictionary.bytes());
         let compress = |payload: &[u8], with| {
             let mut compressor = Compressor::with_dictionary(Compression::Zstd, with).expect("codec");
             compressor.compress(payload).expect("compressed").0.to_vec()
@@ -213,15 +120,32 @@ mod tests {
             assert!(4 * with.len() < 3 * without.len(), "{} of {}", with.len(), without.len());
             let back =
                 |stored: &[u8], dictionary| decompress(Compression::Zstd, stored, payload.len(), dictionary);
-            assert_eq!(back(&with, Some(&prepared)).expect("payload"), payload);
-            assert_eq!(back(&without, Some(&prepared)).expect("it refers to nothing"), payload);
+            assert_eq!(back(&with, Some(&stored)).expect("payload"), payload);
+            assert_eq!(back(&without, Some(&stored)).expect("it refers to nothing"), payload);
             assert!(back(&with, None).is_err(), "without the dictionary it cannot be read");
         }
         // Long payloads are decompressed in pieces.
         let long = samples(8_000, 3).concat();
         assert!(long.len() > 1 << 20);
-        let stored = compress(&long, Some(&dictionary));
-        assert_eq!(decompress(Compression::Zstd, &stored, long.len(), Some(&prepared)), Ok(long));
+        let compressed = compress(&long, Some(&dictionary));
+        assert_eq!(decompress(Compression::Zstd, &compressed, long.len(), Some(&stored)), Ok(long));
+    }
+
+    #[test]
+    fn pieces_are_of_all_samples() {
+        let rng = SeededRng::new(5);
+        let hex =
+            |bytes: usize| (0..bytes / 16).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>();
+        let phrases = [hex(1_024), hex(1_024)];
+        // Half of the samples have one phrase in their middle, half the other.
+        let block = |i: usize| [hex(512), phrases[i / 16].clone(), hex(512)].concat().into_bytes();
+        let samples: Vec<Vec<u8>> = (0..32).map(block).collect();
+        for bytes_max in [1 << 10, 4 << 10, 16 << 10] {
+            let dictionary = Dictionary::from_samples(&samples, bytes_max).expect("it pays");
+            let text = String::from_utf8_lossy(dictionary.bytes()).into_owned();
+            let pieces = phrases.each_ref().map(|phrase| text.matches(&phrase[448..576]).count());
+            assert!(pieces[0] > 0 && pieces[0] == pieces[1], "{pieces:?} of {bytes_max}");
+        }
     }
 
     #[test]

@@ -16,7 +16,6 @@ mod dictionary;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use self::dictionary::Decoding;
 pub use self::dictionary::{DICTIONARY_BYTES_MAX, DICTIONARY_BYTES_MIN, DICTIONARY_SAMPLES, Dictionary};
 
 /// Compression of blocks. The byte values are stored in files: never reuse one.
@@ -175,7 +174,7 @@ pub(crate) fn decompress(
     kind: Compression,
     stored: &[u8],
     limit_bytes: usize,
-    dictionary: Option<&Decoding>,
+    dictionary: Option<&Dictionary>,
 ) -> Result<Vec<u8>, String> {
     let payload_bytes = payload_bytes(kind, stored, limit_bytes)?;
     if kind == Compression::Zstd && payload_bytes > WHOLE_BYTES_MAX {
@@ -193,7 +192,7 @@ pub(crate) fn decompress_into(
     kind: Compression,
     stored: &[u8],
     out: &mut [u8],
-    dictionary: Option<&Decoding>,
+    dictionary: Option<&Dictionary>,
 ) -> Result<(), String> {
     let expected = out.len();
     let compressed = stored.get(4..).unwrap_or_default();
@@ -237,7 +236,7 @@ mod codec {
 
     use zstd::zstd_safe::{DCtx, get_error_name};
 
-    use super::Decoding;
+    use super::Dictionary;
 
     /// The level with most of zstd's compression ratio at a high speed.
     const ZSTD_LEVEL: i32 = 3;
@@ -263,7 +262,7 @@ mod codec {
     pub(super) fn decompress(
         compressed: &[u8],
         out: &mut [u8],
-        dictionary: Option<&Decoding>,
+        dictionary: Option<&Dictionary>,
     ) -> Result<usize, String> {
         UNZSTD.with_borrow_mut(|slot| {
             let context = match slot {
@@ -271,9 +270,7 @@ mod codec {
                 None => slot.insert(DCtx::try_create().ok_or("zstd: no memory for its context")?),
             };
             let decompressed = match dictionary {
-                Some(dictionary) => {
-                    context.decompress_using_ddict(out, compressed, dictionary.prepared().as_ddict())
-                }
+                Some(dictionary) => context.decompress_using_dict(out, compressed, dictionary.bytes()),
                 None => context.decompress(out, compressed),
             };
             decompressed.map_err(|code| format!("zstd: {}", get_error_name(code)))
@@ -283,15 +280,11 @@ mod codec {
     pub(super) fn decompress_in_pieces(
         compressed: &[u8],
         payload_bytes: usize,
-        dictionary: Option<&Decoding>,
+        dictionary: Option<&Dictionary>,
     ) -> Result<Vec<u8>, String> {
-        use zstd::stream::read::Decoder;
-        let decoder = match dictionary {
-            Some(dictionary) => Decoder::with_prepared_dictionary(compressed, dictionary.prepared()),
-            None => Decoder::with_buffer(compressed),
-        };
+        let dictionary = dictionary.map_or(&[][..], Dictionary::bytes);
         let mut payload = Vec::new();
-        decoder
+        zstd::stream::read::Decoder::with_dictionary(compressed, dictionary)
             .and_then(|codec| codec.take(payload_bytes as u64 + 1).read_to_end(&mut payload))
             .map_err(|error| format!("zstd: {error}"))?;
         Ok(payload)
@@ -309,7 +302,7 @@ mod codec {
     use std::convert::Infallible;
     use std::io;
 
-    use super::{Decoding, ZSTD_IS_MISSING};
+    use super::{Dictionary, ZSTD_IS_MISSING};
 
     /// Never constructed.
     pub(super) struct Compressor(Infallible);
@@ -327,7 +320,7 @@ mod codec {
     pub(super) fn decompress(
         _compressed: &[u8],
         _out: &mut [u8],
-        _dictionary: Option<&Decoding>,
+        _dictionary: Option<&Dictionary>,
     ) -> Result<usize, String> {
         Err(ZSTD_IS_MISSING.to_owned())
     }
@@ -335,7 +328,7 @@ mod codec {
     pub(super) fn decompress_in_pieces(
         _compressed: &[u8],
         _payload_bytes: usize,
-        _dictionary: Option<&Decoding>,
+        _dictionary: Option<&Dictionary>,
     ) -> Result<Vec<u8>, String> {
         Err(ZSTD_IS_MISSING.to_owned())
     }

@@ -8,7 +8,7 @@
 //! 24    optional features   u64: an unknown bit is ignored
 //! 32    birth id            u64: random, salts every checksum of the file
 //! 40    table id            u64: the number under which it was written
-//! 48    dictionary          u32: length of the frame of the dictionary behind this page; 0
+//! 48    dictionary          u32: length of the frame of the dictionary behind this page; ignored
 //!                           without the feature
 //! 52    zeros
 //! 4092  checksum            u32 of bytes 0..4092
@@ -37,13 +37,13 @@ pub(crate) struct Header {
     pub(crate) birth: BirthId,
     pub(crate) table: TableId,
     /// Length of the dictionary's frame; 0: there is none, and [`FEATURE_DICTIONARY`] is not set.
-    pub(crate) dictionary_bytes: u32,
+    pub(crate) dictionary_frame_bytes: u32,
 }
 
 impl Header {
     /// Offset of the first section.
     pub(crate) fn end(&self) -> u64 {
-        HEADER_BYTES as u64 + u64::from(self.dictionary_bytes)
+        HEADER_BYTES as u64 + u64::from(self.dictionary_frame_bytes)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -56,11 +56,11 @@ impl Header {
         page.extend_from_slice(&self.birth.0.to_le_bytes());
         page.extend_from_slice(&self.table.0.to_le_bytes());
         debug_assert_eq!(
-            self.dictionary_bytes > 0,
+            self.dictionary_frame_bytes > 0,
             self.required & FEATURE_DICTIONARY != 0,
             "a dictionary without its feature, or the feature without one"
         );
-        page.extend_from_slice(&self.dictionary_bytes.to_le_bytes());
+        page.extend_from_slice(&self.dictionary_frame_bytes.to_le_bytes());
         page.resize(CHECKSUM_AT, 0);
         let sum = checksum(self.birth, 0, &page);
         page.extend_from_slice(&sum.to_le_bytes());
@@ -94,13 +94,13 @@ impl Header {
             return Err(Error::unsupported(file, format!("unknown required table features {unknown:#x}")));
         }
         // Older writers left zeros there.
-        let dictionary_bytes = if required & FEATURE_DICTIONARY == 0 { 0 } else { field(48)? as u32 };
+        let dictionary_frame_bytes = if required & FEATURE_DICTIONARY == 0 { 0 } else { field(48)? as u32 };
         let header = Self {
             required,
             optional: field(24)?,
             birth: BirthId(field(32)?),
             table: TableId(field(40)?),
-            dictionary_bytes,
+            dictionary_frame_bytes,
         };
         let (covered, stated) =
             page.split_last_chunk::<4>().filter(|_| page.len() == HEADER_BYTES).ok_or_else(cut)?;
@@ -108,7 +108,7 @@ impl Header {
         if stated != found {
             return Err(damaged(format!("checksum {found:08x}, expected {stated:08x}")));
         }
-        if header.dictionary_bytes == 0 && required & FEATURE_DICTIONARY != 0 {
+        if header.dictionary_frame_bytes == 0 && required & FEATURE_DICTIONARY != 0 {
             return Err(damaged("it states a dictionary of no bytes".to_owned()));
         }
         Ok(header)

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::block::frame::FRAME_BYTES;
-use crate::compression::{Compression, DICTIONARY_BYTES_MAX, Decoding, ZSTD_IS_MISSING};
+use crate::compression::{Compression, DICTIONARY_BYTES_MAX, Dictionary, ZSTD_IS_MISSING};
 use crate::file::TableFile;
 use crate::filter_section::StoredFilter;
 use crate::format::footer::{self, Footer};
@@ -39,7 +39,7 @@ pub(crate) struct Loaded {
     pub(crate) file: TableFile,
     pub(crate) header: Header,
     /// The dictionary that its data blocks were compressed with, if any.
-    pub(crate) dictionary: Option<Decoding>,
+    pub(crate) dictionary: Option<Dictionary>,
     pub(crate) footer: Footer,
     pub(crate) properties: Properties,
     pub(crate) index: Index,
@@ -74,7 +74,7 @@ pub(crate) fn load(
 ) -> Result<Loaded> {
     let header = load_header(&file, birth)?;
     file.birth = header.birth;
-    let dictionary = load_dictionary(&file, header.dictionary_bytes)?;
+    let dictionary = load_dictionary(&file, header.dictionary_frame_bytes)?;
     let footer = load_footer_of(&file, &header)?;
     let properties = load_properties(&file, &footer)?;
     let index = load_index(&file, &footer, &properties, hold, ledger)?;
@@ -104,21 +104,20 @@ pub(crate) fn load(
 
 /// Loads the dictionary whose frame of `frame_bytes` follows the header page; `None` if that is 0:
 /// the table has none.
-pub(crate) fn load_dictionary(file: &TableFile, frame_bytes: u32) -> Result<Option<Decoding>> {
+pub(crate) fn load_dictionary(file: &TableFile, frame_bytes: u32) -> Result<Option<Dictionary>> {
     if frame_bytes == 0 {
         return Ok(None);
     }
     let offset = HEADER_BYTES as u64;
-    let damaged = |detail: String| file.damaged(offset, DICTIONARY, detail);
     if frame_bytes as usize > DICTIONARY_BYTES_MAX + FRAME_BYTES {
         let detail = format!("a frame of {frame_bytes} bytes, at most {DICTIONARY_BYTES_MAX} expected");
-        return Err(damaged(detail));
+        return Err(file.damaged(offset, DICTIONARY, detail));
     }
-    let bytes = file.payload(offset, frame_bytes.into(), DICTIONARY)?;
     if !Compression::Zstd.is_built() {
         return Err(Error::unsupported(&file.path, ZSTD_IS_MISSING));
     }
-    Decoding::new(&bytes).map(Some).ok_or_else(|| damaged("zstd does not accept it".to_owned()))
+    let bytes = file.payload(offset, frame_bytes.into(), DICTIONARY)?;
+    Ok(Some(Dictionary::new(&bytes)))
 }
 
 pub(crate) fn load_header(file: &TableFile, birth: Option<BirthId>) -> Result<Header> {

@@ -15,7 +15,7 @@
 //! | reading data blocks | [`Blocks`] | loaded, cache |
 //! | a point lookup ([`lookup`]) | `TableLookup` | [`Blocks`] |
 //! | iteration ([`iter`]), its index ([`walked`]) and read-ahead ([`ahead`]) | [`TableIter`] | a reader |
-//! | samples of blocks ([`sample`]) | [`TableReader`] | loaded, cache |
+//! | samples of blocks ([`sample`]) | [`TableReader`] | a reader |
 //! | sizes of key ranges ([`extent`]) | `Extent` | loaded, summary |
 //! | values outside the blocks ([`values`]) | [`Loaded`] | loaded |
 //! | the full check ([`verify`]), the check after writing ([`written`]) | `Check` | loaded, filter |
@@ -74,7 +74,6 @@ use shamba_key::{DigestFn, Prefix};
 
 use crate::Result;
 use crate::cache::BlockCache;
-use crate::compression::Decoding;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
 use crate::format::{FOOTER_BYTES, footer};
@@ -186,7 +185,7 @@ impl TableReader {
             charge(
                 LedgerPart::TableMeta,
                 OPEN_BYTES
-                    + loaded.dictionary.as_ref().map_or(0, Decoding::memory_bytes)
+                    + loaded.dictionary.as_ref().map_or(0, |dictionary| dictionary.bytes().len())
                     + loaded.properties.bounds_bytes()
                     + tombstone_bytes
                     + filter_bytes

@@ -1,4 +1,4 @@
-//! Samples of data blocks, to train a dictionary from ([`crate::Dictionary`]).
+//! Samples of data blocks, to make a dictionary of ([`crate::Dictionary`]).
 
 use bytes::Bytes;
 
@@ -9,9 +9,13 @@ use crate::Result;
 use crate::counters::ReadCounters;
 use crate::index::BlockNo;
 
+/// Maximum stored length of a sample: most blocks have 4 KiB, and all samples are in memory at
+/// once.
+const SAMPLE_BYTES_MAX: u32 = 16 << 10;
+
 impl TableReader {
-    /// Payloads of at most `blocks` data blocks, evenly spread over the table. They are read from
-    /// the file and not cached.
+    /// Payloads of at most `blocks` data blocks, evenly spread over the table; those that are
+    /// longer than 16 KiB are left out. They are read from the file and not cached.
     ///
     /// # Errors
     /// `Io` or `Corruption` from reading.
@@ -24,6 +28,9 @@ impl TableReader {
             // Below the number of blocks, a u32.
             let number = BlockNo((number as u64 * all as u64 / wanted as u64) as u32);
             let Some(handle) = cursor.handle(partitions, number, false, &mut io)? else { break };
+            if handle.bytes > SAMPLE_BYTES_MAX {
+                continue;
+            }
             let frame = loaded.file.read(handle.offset, handle.bytes.into(), DATA_BLOCK)?;
             samples.push(loaded.decode_block(handle, frame)?.0);
         }

@@ -108,7 +108,7 @@ impl Check<'_> {
                 })
             }),
         );
-        keep(damage, load_dictionary(file, loaded.header.dictionary_bytes).map(|_| ()));
+        keep(damage, load_dictionary(file, loaded.header.dictionary_frame_bytes).map(|_| ()));
         keep(damage, load_properties(file, &loaded.footer).map(|_| ()));
         keep(damage, load_tombstones(file, &loaded.footer, &loaded.properties).map(|_| ()));
         if let Some(section) = loaded.footer.section(SectionKind::Filter) {

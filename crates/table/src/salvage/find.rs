@@ -23,8 +23,7 @@ use twox_hash::XxHash3_64;
 use crate::Result;
 use crate::block::frame::FRAME_BYTES;
 use crate::checksum::{checksum, salted};
-use crate::compression::Decoding;
-use crate::compression::{Compression, decompress, zstd_stream_bytes};
+use crate::compression::{Compression, Dictionary, decompress, zstd_stream_bytes};
 use crate::file::TableFile;
 use crate::format::BLOCK_BYTES_ALLOWED;
 use crate::format::placement::LINE_BYTES;
@@ -197,7 +196,7 @@ impl Finder {
     pub(super) fn look(
         &mut self,
         file: &TableFile,
-        dictionary: Option<&Decoding>,
+        dictionary: Option<&Dictionary>,
         at: u64,
         end: u64,
     ) -> Result<Found> {
@@ -261,7 +260,7 @@ fn compressed(
     at: u64,
     bytes: &[u8],
     forms: Forms,
-    dictionary: Option<&Decoding>,
+    dictionary: Option<&Dictionary>,
     allowance: &mut Allowance,
 ) -> Option<(Bytes, usize)> {
     let bytes = bytes.get(..forms.compressed_bytes.min(bytes.len()))?;

@@ -29,7 +29,7 @@ use shamba_key::SeqNo;
 
 use crate::block::Block;
 use crate::checksum::checksum;
-use crate::compression::Decoding;
+use crate::compression::Dictionary;
 use crate::counters::Reads;
 use crate::file::TableFile;
 use crate::files::OpenFiles;
@@ -59,7 +59,7 @@ pub struct Salvage {
     origin: Option<Origin>,
     /// The section with blocks and chunks, as far as it is known.
     data: Section,
-    dictionary: Option<Decoding>,
+    dictionary: Option<Dictionary>,
     /// The partitions in the index's top level; `None` without one.
     partitions: Option<Vec<ListedPartition>>,
     tombstones: Vec<RangeTombstone>,
@@ -96,7 +96,10 @@ impl Salvage {
         let start = header.map(|header| header.end()).or(footer.as_ref().map(|footer| footer.start));
         let start = start.unwrap_or(HEADER_BYTES as u64);
         let dictionary_bytes = u32::try_from(start - HEADER_BYTES as u64).unwrap_or(u32::MAX);
-        let dictionary = kept(load_dictionary(&file, dictionary_bytes), &mut damage)?.flatten();
+        let dictionary = match load_dictionary(&file, dictionary_bytes) {
+            Err(error @ Error::Unsupported { .. }) => return Err(error),
+            read => kept(read, &mut damage)?.flatten(),
+        };
         let mut found = Self {
             data: data_section(&file, footer.as_ref(), start),
             dictionary,
@@ -255,8 +258,8 @@ impl Salvage {
         self.lost_tombstones.as_ref()
     }
 
-    /// Damage outside data and range tombstones: header, footer, properties, index's top level,
-    /// filter.
+    /// Damage outside data and range tombstones: header, dictionary, footer, properties, index's
+    /// top level, filter.
     pub fn damage(&self) -> &[Error] {
         &self.damage
     }

@@ -13,7 +13,7 @@ const COMMON: &[u8] = b"path/to/file some words, some words, some words";
 
 fn rig(block_bytes: usize, dictionary: Option<&[u8]>) -> Rig {
     let mut rig = Rig::new(Compression::Zstd, block_bytes);
-    rig.dictionary = dictionary.map(Dictionary::of);
+    rig.dictionary = dictionary.map(Dictionary::new);
     rig
 }
 
@@ -47,20 +47,74 @@ fn blocks_are_smaller_and_answers_the_same() {
     assert!(12 * bytes(&with) < 11 * bytes(&without), "{} of {}", bytes(&with), bytes(&without));
     assert_eq!((described(&with).dictionary_bytes > 300, described(&without).dictionary_bytes), (true, 0));
     assert!(described(&with).to_string().contains("dictionary bytes"));
-    let before = with.ledger.bytes(LedgerPart::TableMeta);
-    let table = read_everything(&with, &rows, &[]).expect("read");
-    assert!(table.verify().is_empty());
-    let charged = with.ledger.bytes(LedgerPart::TableMeta) - before;
-    assert!(charged > 27 << 10, "zstd's tables for a dictionary are charged: {charged}");
-    assert_eq!(table.sample_blocks(1_000).expect("all").len(), table.data_blocks());
+    let charged = |rig: &Rig| {
+        let before = rig.ledger.bytes(LedgerPart::TableMeta);
+        let table = read_everything(rig, &rows, &[]).expect("read");
+        assert!(table.verify().is_empty());
+        rig.ledger.bytes(LedgerPart::TableMeta) - before
+    };
+    drop(plain);
+    let (more, less) = (charged(&with), charged(&without));
+    assert_eq!(more - less, described(&with).dictionary_bytes, "the dictionary is charged");
+}
+
+#[test]
+fn samples_are_evenly_spread_and_not_long() {
+    let row_of = |i: u64| match i % 100 {
+        // A block of its own.
+        50 => row(
+            format!("key{i:05}"),
+            1 + i,
+            (0..15_000u64).map(|at| (at * at * i >> 9) as u8).collect::<Vec<_>>(),
+        ),
+        _ => row(format!("key{i:05}"), 1 + i, format!("value {i}")),
+    };
+    let rig = rig(256, Some(COMMON));
+    rig.write(&(0..1_000).map(row_of).collect::<Vec<_>>(), &[]);
+    let table = rig.open().expect("opened");
+    let all = table.sample_blocks(usize::MAX).expect("all");
+    assert_eq!(all.len(), table.data_blocks());
+    let few = table.sample_blocks(10).expect("ten");
+    let places: Vec<usize> = few.iter().filter_map(|one| all.iter().position(|other| other == one)).collect();
+    let expected: Vec<usize> = (0..10).map(|number| number * all.len() / 10).collect();
+    assert_eq!(places, expected);
     assert_eq!(table.sample_blocks(0).expect("none").len(), 0);
+}
+
+#[test]
+fn a_dictionary_that_is_damaged_after_the_open_is_found_by_the_full_check() {
+    let rig = rig(256, Some(COMMON));
+    rig.write(&small().0, &[]);
+    let table = rig.open().expect("opened");
+    let mut bytes = rig.bytes();
+    bytes[4_096 + 5] ^= 1;
+    rig.damage_in_place(&bytes);
+    let damage = table.verify();
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert!(damage[0].to_string().contains("dictionary"), "{}", damage[0]);
+}
+
+#[test]
+fn salvage_survives_a_header_that_states_any_length() {
+    for length in [1, 5, 70_000, u32::MAX - 4_096, u32::MAX] {
+        let rig = rig(256, Some(COMMON));
+        rig.write(&rows(), &[]);
+        changed(&rig, |bytes| bytes[48..52].copy_from_slice(&length.to_le_bytes()));
+        let mut bytes = rig.bytes();
+        let footer = bytes.len() - 200;
+        bytes[footer] ^= 1;
+        rig.replace(&bytes);
+        let (left, _, table) = salvaged(&rig, Some(rig.options.birth)).expect("nothing stops it");
+        assert!(left.iter().all(|row| rows().contains(row)), "something is made up");
+        assert!(table.damage().iter().any(|error| error.to_string().contains("dictionary")), "{length}");
+    }
 }
 
 #[test]
 fn only_zstd_uses_a_dictionary_and_large_values_do_not() {
     for compression in [Compression::None, Compression::Lz4] {
         let mut rig = Rig::new(compression, 256);
-        rig.dictionary = Some(Dictionary::of(COMMON));
+        rig.dictionary = Some(Dictionary::new(COMMON));
         rig.write(&small().0, &[]);
         assert_eq!((described(&rig).dictionary_bytes, rig.bytes()[16]), (0, 1));
     }

@@ -92,7 +92,8 @@ impl TableWriter {
         }
         let offset = self.out.offset();
         self.is_torn = true;
-        let Self { chunks, out, chunk_compressor: compressor, .. } = self;
+        let Self { chunks, out, compressor, chunk_compressor, .. } = self;
+        let compressor = chunk_compressor.as_mut().unwrap_or(compressor);
         source(&mut |piece| {
             is_short(piece)?;
             chunks.push(piece, &mut |piece| out.chunk(piece, compressor))

@@ -1,0 +1,127 @@
+//! Tests of the calls that wait for background work, under faults that stay: each call ends with
+//! the cause, and succeeds once the fault is gone.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
+use shamba::{Db, ErrorKind, Result};
+
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+const EMFILE: i32 = 24;
+
+/// The faults, all on tables: what every flush and compaction needs fails.
+const FAULTS: [(Effect, OpKind, i32); 4] = [
+    (Effect::Eio, OpKind::SyncAll, EIO),
+    (Effect::Enospc, OpKind::Append, ENOSPC),
+    (Effect::Emfile, OpKind::Create, EMFILE),
+    // A table is opened for reading once it is written.
+    (Effect::Emfile, OpKind::OpenRead, EMFILE),
+];
+
+/// A call that waits, with its name, and whether it cannot succeed while no table can be written.
+type Call = (&'static str, fn(&Db) -> Result<()>, bool);
+
+const CALLS: [Call; 9] = [
+    ("flush", |db| db.flush(), true),
+    ("compact", |db| db.compact(), true),
+    ("compact_range", |db| db.compact_range("a".."b"), true),
+    ("put", fill, true),
+    ("checkpoint", |db| db.checkpoint("/copy"), true),
+    ("wait_idle", |db| db.wait_idle(), false),
+    ("rewrite_filters", |db| db.rewrite_filters().map(|_| ()), false),
+    ("ingest", |db| db.ingest([("ingested", "value")]).map(|_| ()), false),
+    ("drop_keyspace", |db| db.drop_keyspace("other"), false),
+];
+
+/// Writes until a write fails.
+fn fill(db: &Db) -> Result<()> {
+    for number in 0..2_000u32 {
+        db.put(format!("filled/{number:06}"), [0; 200])?;
+    }
+    Ok(())
+}
+
+/// The error code of the system call, at the end of the chain of causes.
+fn os_error(error: &shamba::Error) -> Option<i32> {
+    let mut cause = error.source();
+    while let Some(below) = cause.and_then(|cause| cause.source()) {
+        cause = Some(below);
+    }
+    cause?.downcast_ref::<io::Error>()?.raw_os_error()
+}
+
+#[test]
+fn every_call_ends_with_the_cause_and_succeeds_when_it_is_gone() {
+    for ((effect, operation, code), (name, call, must_fail)) in
+        FAULTS.into_iter().flat_map(|fault| CALLS.map(|call| (fault, call)))
+    {
+        let what = format!("{name} with {effect:?} at {operation:?}");
+        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+        let env = Env { vfs: Arc::new(faults.clone()), ..Env::real() };
+        let open = || {
+            let db = Db::builder("/db").env(env.clone()).info_log(false).write_buffer(8 << 10);
+            db.experimental(|e| e.max_immutable_memtables(1)).open().expect("opened")
+        };
+        let db = open();
+        let other = db.keyspace("other").expect("made");
+        for number in 0..20u32 {
+            db.put(format!("a{number}"), "value").expect("put");
+            other.put(format!("b{number}"), "value").expect("put");
+        }
+        drop(other);
+        faults.add_rule(FaultRule::nth(0, effect).on(&[operation]).at_path(".sst").sticky());
+        let outcome = call(&db);
+        match &outcome {
+            Ok(()) => assert!(!must_fail, "{what}: it succeeded"),
+            Err(error) => {
+                assert_eq!(os_error(error), Some(code), "{what}: {error:?}");
+                let kind = if code == ENOSPC { ErrorKind::NoSpace } else { ErrorKind::Io };
+                assert_eq!(error.kind(), kind, "{what}: {error:?}");
+            }
+        }
+        assert_eq!(db.get("a7").expect("reads go on").as_deref(), Some(&b"value"[..]), "{what}");
+        faults.clear_rules();
+        if outcome.is_err() {
+            // Until the next attempt, writes get the error of the last one where the disk was full.
+            let works = |_| {
+                call(&db).is_ok() || {
+                    std::thread::sleep(Duration::from_millis(10));
+                    false
+                }
+            };
+            assert!((0..1_000).any(works), "{what}: it fails although the fault is gone");
+        }
+        db.put("after", "value").unwrap_or_else(|error| panic!("{what}, a write: {error:?}"));
+        db.flush().unwrap_or_else(|error| panic!("{what}, a flush: {error:?}"));
+        db.close().unwrap_or_else(|error| panic!("{what}, close: {error:?}"));
+        let db = open();
+        for number in 0..20u32 {
+            assert!(db.contains_key(format!("a{number}")).expect("get"), "{what}");
+        }
+        assert!(db.contains_key("after").expect("get"), "{what}");
+        assert!(db.verify().expect("checked").is_clean(), "{what}");
+    }
+}
+
+/// A database that is closed while nothing can be written ends, and loses nothing.
+#[test]
+fn a_close_ends_while_no_table_can_be_written() {
+    for (effect, operation, _) in FAULTS {
+        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+        let env = Env { vfs: Arc::new(faults.clone()), ..Env::real() };
+        let open = || Db::builder("/db").env(env.clone()).info_log(false).write_buffer(8 << 10).open();
+        let db = open().expect("opened");
+        db.put("a", "value").expect("put");
+        faults.add_rule(FaultRule::nth(0, effect).on(&[operation]).at_path(".sst").sticky());
+        let _ = fill(&db);
+        // It may report what failed.
+        let _ = db.close();
+        faults.clear_rules();
+        let db = open().expect("opened again");
+        assert!(db.contains_key("a").expect("get"), "{effect:?} at {operation:?}");
+    }
+}

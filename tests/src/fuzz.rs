@@ -180,11 +180,11 @@ impl Subject {
             }
             if self == Self::Zstd {
                 // Enough to sample, and tables long enough for a dictionary.
-                for number in 0..200u32 {
-                    db.put(
-                        format!("record/{number:03}"),
-                        format!("{{\"number\":{number},\"city\":\"Berlin\"}}"),
-                    )?;
+                for number in 0..300u32 {
+                    let url = "https://example.org/customer/v3";
+                    let record =
+                        format!("{{\"schema\":\"{url}\",\"country\":\"Germany\",\"number\":{number}}}");
+                    db.put(format!("record/{number:03}"), record)?;
                 }
                 db.compact()?;
             }

@@ -58,7 +58,8 @@ impl Dictionary {
         let given = (0..pieces).filter_map(of_piece).map(|giver| middle(giver, bytes_max / pieces));
         let dictionary = Self(given.flatten().copied().collect());
         debug_assert!(dictionary.0.len() <= bytes_max, "a dictionary of {} bytes", dictionary.0.len());
-        if dictionary.0.len() < DICTIONARY_BYTES_MIN {
+        // A piece is at most a block long.
+        if dictionary.0.len() < DICTIONARY_BYTES_MIN / 2 {
             return None;
         }
         let compressed = |with: Option<&Self>| {

@@ -337,7 +337,7 @@ fn know_birth(
                     "birth id {}, expected {expected}: the file was swapped for another",
                     header.birth
                 );
-                return Err(file.damaged(0, header::STRUCTURE, detail));
+                Err(file.damaged(0, header::STRUCTURE, detail))
             }
             _ => {
                 file.birth = header.birth;

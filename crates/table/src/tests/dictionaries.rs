@@ -65,7 +65,7 @@ fn samples_are_evenly_spread_and_not_long() {
         50 => row(
             format!("key{i:05}"),
             1 + i,
-            (0..15_000u64).map(|at| (at * at * i >> 9) as u8).collect::<Vec<_>>(),
+            (0..15_000u64).map(|at| ((at * at * i) >> 9) as u8).collect::<Vec<_>>(),
         ),
         _ => row(format!("key{i:05}"), 1 + i, format!("value {i}")),
     };

@@ -4,6 +4,7 @@
 //! `SHAMBA_WRITE_GOLDEN=1 cargo test -p shamba-tests --test suites formats` makes those that are
 //! missing; those that exist are never rewritten.
 
+mod policies;
 mod values;
 
 use std::path::Path;

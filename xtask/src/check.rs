@@ -6,9 +6,10 @@ use std::process::Command;
 use crate::tidy;
 
 /// Name of each step and arguments of its `cargo`.
-const STEPS: [(&str, &[&str]); 6] = [
+const STEPS: [(&str, &[&str]); 7] = [
     ("format", &["fmt", "--all", "--check"]),
     ("format of lab/peers", &["fmt", "--manifest-path", "lab/peers/Cargo.toml", "--check"]),
+    ("format of lab/allocators", &["fmt", "--manifest-path", "lab/allocators/Cargo.toml", "--check"]),
     ("tests", &["test"]),
     ("tests of tidy", &["test", "--package", "xtask"]),
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),

@@ -8,15 +8,18 @@
 //! suites (`tests/`), the experiments (`lab/`).
 
 mod check;
+mod copy;
 mod filters;
 mod fuzz;
 mod layers;
 mod minimal;
+mod mutants;
 mod overview;
 mod peers;
 mod planted;
 mod quick;
 mod reliability;
+mod resident;
 mod targets;
 mod tidy;
 mod user_crate;
@@ -42,6 +45,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           applies each patch of tests/planted, an injected defect, to a copy of the sources in target/planted, and fails
           where a test that its header names does not fail within 15 s; prints a JSON object each; --write keeps the
           table of docs/results/planted.md; --check compiles nothing: every patch applies, and its tests exist
+  mutants [--file GLOB]... [--only TEXT] [--jobs N] [--seconds N] [--again]
+          changes one place of the sources after another, as `cargo mutants --list` (cargo install cargo-mutants) names them,
+          and runs the tests that reach it; all changes are in one build; without --file: the writers, the log, the catalog,
+          recovery, the tree's versions and memtables; prints what no test noticed; goes on where the last run ended;
+          --again tries those again; --only those whose name has this text; --seconds for each mutant (120)
   reliability [--full | --only STEP,STEP...] [--from DIR [--counted]] [--write] [--json]
           runs the suites and prints what each reaches beside its target; --full adds the kills, the failing system calls,
           the full disk, crashes three deep, pairs of faults, RocksDB, overload, reopens, a soak, the planted defects and every fuzz target for 30 s; --only runs these steps alone; --from adds
@@ -53,6 +61,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           compares Shamba with RocksDB, LevelDB, fjall, redb and LMDB: the same workloads, tables, pictures; or the same
           trace to RocksDB, answers compared; needs a C++ compiler, cmake and libclang (lab/peers/README.md); --only
           builds fewer engines; run --write or table --write publishes docs/results/peers.md
+  resident [--seconds N] [--only WORD]...
+          resident memory beside budgets of 8, 64 and 512 MiB with small keys and the largest, under the system's allocator,
+          mimalloc and jemalloc (lab/allocators), each process in a control group that ends it beyond the stated bound, where
+          Linux lets this user make one; --only those with this allocator, budget or kind of keys; --seconds for each phase (5)
   overview [--write]
           the picture of the README, drawn from docs/results/raw/peers; without --write fails if it differs
   fpr-table [--quick] [--seed N]
@@ -83,8 +95,10 @@ fn main() -> ExitCode {
         Some("minimal-versions") => minimal::run(&arguments),
         Some("user-crate") => user_crate::run(&arguments),
         Some("targets") => targets::run(),
+        Some("mutants") => mutants::run(&arguments),
         Some("planted") => planted::run(&arguments),
         Some("reliability") => reliability::run(&arguments),
+        Some("resident") => resident::run(&arguments),
         Some("fuzz") => fuzz::run(&arguments),
         Some("peers") => peers::run(&arguments),
         Some("fpr-table") => filters::fpr_table(&arguments),

@@ -11,7 +11,6 @@
 //! of `docs/results/planted.md` must hold the headers of all patches. A test of this crate does the
 //! same, so the gate fails if a change of the sources breaks a patch.
 
-mod copy;
 mod killers;
 mod patch;
 mod trial;
@@ -20,8 +19,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::copy::Copy;
 use crate::tidy;
-use copy::Copy;
 use patch::{Killer, Patch};
 use trial::Verdict;
 
@@ -29,6 +28,8 @@ use trial::Verdict;
 const LIMIT: Duration = Duration::from_secs(15);
 /// Time limit without a defect: a killer then runs to its end, which takes longer.
 const CONTROL_LIMIT: Duration = Duration::from_secs(120);
+/// The folder of the copy of the sources and of its builds.
+const HOME: &str = "target/planted";
 /// The page with the table of all defects.
 const PAGE: &str = "docs/results/planted.md";
 const HEAD: &str = "| defect | what the engine then does | noticed by | seconds |\n|---|---|---|---|\n";
@@ -57,7 +58,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let begin = Instant::now();
     let mut failures = Vec::new();
     let asked: BTreeSet<&Killer> = chosen.iter().flat_map(|patch| &patch.killers).collect();
-    let copy = Copy::make()?;
+    let copy = Copy::make(HOME)?;
     for killer in &asked {
         let (verdict, took) = trial::run(&copy, killer, CONTROL_LIMIT)?;
         if verdict != Verdict::Passed {
@@ -68,7 +69,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let mut killed = 0u64;
     for patch in &mut chosen {
         copy.restore()?;
-        copy.apply(patch)?;
+        patch.apply(&copy)?;
         let mut is_killed = true;
         for (number, killer) in patch.killers.iter().enumerate() {
             let (verdict, took) = trial::run(&copy, killer, LIMIT)?;
@@ -107,7 +108,7 @@ fn check() -> Result<(), String> {
     let patches = patch::all()?;
     let mut violations = Vec::new();
     for patch in &patches {
-        if let Err(error) = copy::applies(patch) {
+        if let Err(error) = patch.applies() {
             violations.push(format!("{}: no longer applies: {}", patch.name, error.trim()));
         }
         for killer in &patch.killers {

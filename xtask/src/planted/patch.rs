@@ -7,7 +7,9 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use crate::copy::{Copy, output_of};
 use crate::tidy;
 
 /// The folder of the patches.
@@ -134,6 +136,27 @@ impl Patch {
             tidy::ORDER.iter().position(|(name, _)| *name == folder)
         };
         self.files().map(|file| height(file).unwrap_or(usize::MAX)).min().unwrap_or(usize::MAX)
+    }
+
+    /// Changes the copy as the patch says.
+    pub fn apply(&self, copy: &Copy) -> Result<(), String> {
+        // From the root, with the folder named: below it, git would skip files outside of it.
+        let folder = copy.folder();
+        let relative = folder.strip_prefix(tidy::root()).unwrap_or(&folder);
+        self.git_apply(&["--directory", &relative.to_string_lossy()])
+            .map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    /// Whether it applies to the sources as they are now.
+    pub fn applies(&self) -> Result<(), String> {
+        self.git_apply(&["--check"])
+    }
+
+    /// Applies it with `git apply`, which finds the place of a hunk that moved within its file.
+    fn git_apply(&self, options: &[&str]) -> Result<(), String> {
+        let mut command = Command::new("git");
+        command.args(["apply", "--whitespace=nowarn"]).args(options).arg(self.path());
+        output_of(command.current_dir(tidy::root())).map(|_| ())
     }
 
     /// Writes the file again.

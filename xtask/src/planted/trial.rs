@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::copy::Copy;
 use super::patch::Killer;
+use crate::copy::Copy;
 
 /// The result of a test.
 #[derive(Clone, PartialEq, Eq, Debug)]

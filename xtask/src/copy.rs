@@ -1,4 +1,4 @@
-//! The copy of the sources that patches are applied to, in `target/planted`.
+//! A copy of the sources to be changed and compiled, in a folder under `target`.
 //!
 //! It holds the files that git tracks and those that it does not ignore. A file is written only if
 //! its content differs, so that cargo compiles only what changed since the last run.
@@ -9,71 +9,60 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::patch::Patch;
 use crate::tidy;
 
-/// The folder of the copy, under the root.
-const SOURCES: &str = "target/planted/sources";
-/// Target directory of all builds in the copy.
-const TARGET: &str = "target/planted/target";
-
-/// An unchanged or patched copy of the sources.
+/// An unchanged or changed copy of the sources.
 pub struct Copy {
+    /// The folder of the copy and of its builds, relative to the root.
+    home: &'static str,
     /// The copied files, relative to the root.
     files: BTreeSet<PathBuf>,
 }
 
 impl Copy {
-    /// Makes or updates the copy, without a patch.
-    pub fn make() -> Result<Self, String> {
+    /// Makes or updates the unchanged copy in `home`, a folder under the root.
+    pub fn make(home: &'static str) -> Result<Self, String> {
+        Self::make_except(home, &BTreeSet::new())
+    }
+
+    /// Makes or updates the copy, except for files that the caller will write: what is there of
+    /// them stays.
+    pub fn make_except(home: &'static str, others: &BTreeSet<PathBuf>) -> Result<Self, String> {
         let mut command = Command::new("git");
         command.args(["ls-files", "-z", "-co", "--exclude-standard"]).current_dir(tidy::root());
         let listing = output_of(&mut command)?;
         let listed = listing.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
         // A file that was removed and is still tracked is not in the work tree.
-        let copy = Self { files: listed.filter(|file| tidy::root().join(file).is_file()).collect() };
-        copy.restore()?;
+        let copy = Self { home, files: listed.filter(|file| tidy::root().join(file).is_file()).collect() };
+        copy.restore_except(others)?;
         Ok(copy)
     }
 
     /// The root of the copy.
     pub fn folder(&self) -> PathBuf {
-        tidy::root().join(SOURCES)
+        tidy::root().join(self.home).join("sources")
     }
 
     /// The target directory of builds in the copy.
     pub fn target(&self) -> PathBuf {
-        tidy::root().join(TARGET)
+        tidy::root().join(self.home).join("target")
     }
 
-    /// Undoes every patch.
+    /// Undoes every change.
     pub fn restore(&self) -> Result<(), String> {
+        self.restore_except(&BTreeSet::new())
+    }
+
+    fn restore_except(&self, others: &BTreeSet<PathBuf>) -> Result<(), String> {
         let failed = |file: &Path, error: io::Error| format!("{}: {error}", file.display());
-        for file in &self.files {
+        let is_kept = |file: &PathBuf| others.contains(file) && self.folder().join(file).exists();
+        for file in self.files.iter().filter(|file| !is_kept(file)) {
             update(&tidy::root().join(file), &self.folder().join(file))
                 .map_err(|error| failed(file, error))?;
         }
         remove_others(&self.folder(), Path::new(""), &self.files)
             .map_err(|error| failed(&self.folder(), error))
     }
-
-    /// Applies a patch.
-    pub fn apply(&self, patch: &Patch) -> Result<(), String> {
-        // From the root, with the folder named: below it, git would skip files outside of it.
-        apply(patch, &["--directory", SOURCES]).map_err(|error| format!("{}: {error}", patch.name))
-    }
-}
-
-/// Whether a patch applies to the sources as they are now.
-pub fn applies(patch: &Patch) -> Result<(), String> {
-    apply(patch, &["--check"])
-}
-
-/// Applies a patch with `git apply`, which finds the place of a hunk that moved within its file.
-fn apply(patch: &Patch, options: &[&str]) -> Result<(), String> {
-    let mut command = Command::new("git");
-    command.args(["apply", "--whitespace=nowarn"]).args(options).arg(patch.path());
-    output_of(command.current_dir(tidy::root())).map(|_| ())
 }
 
 /// Copies a file if the content differs.
@@ -102,7 +91,8 @@ fn remove_others(folder: &Path, prefix: &Path, files: &BTreeSet<PathBuf>) -> io:
     Ok(())
 }
 
-fn output_of(command: &mut Command) -> Result<String, String> {
+/// The standard output of a command that succeeds.
+pub fn output_of(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?} did not start: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
@@ -116,7 +106,7 @@ mod tests {
 
     #[test]
     fn only_what_differs_is_written_and_what_is_not_listed_goes() {
-        let root = std::env::temp_dir().join(format!("shamba-planted-copy-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("shamba-sources-copy-{}", std::process::id()));
         let (from, to) = (root.join("from"), root.join("to"));
         fs::create_dir_all(from.join("a")).expect("a folder");
         fs::write(from.join("a/kept"), "new").expect("a file");

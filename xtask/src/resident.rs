@@ -1,0 +1,149 @@
+//! Resident memory compared with the budget under three allocators: builds `lab/allocators` for
+//! each and runs it with a limit of the operating system.
+//!
+//! Each run is a process of its own, in a control group whose limit is the budget plus
+//! [`BEYOND_BUDGET_MIB`], if the system has such groups and lets this user make one: the kernel
+//! ends a process that needs more. Prints the rows of a table. Fails if a run was ended, or had
+//! more than that resident at any time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::tidy;
+
+/// The bound of DURABILITY.md for resident memory beyond the budget.
+const BEYOND_BUDGET_MIB: u64 = 64;
+const ALLOCATORS: [&str; 3] = ["system", "mimalloc", "jemalloc"];
+const BUDGETS_MIB: [u64; 3] = [8, 64, 512];
+const KEYS: [&str; 2] = ["small", "largest"];
+const USAGE: &str = "usage: cargo xtask resident [--seconds N] [--only WORD]...";
+const MIB: f64 = (1 << 20) as f64;
+
+/// Builds, runs and judges all combinations, or those with each of the words of `--only`.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let (mut seconds, mut only) = ("5", Vec::new());
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match (word, words.next()) {
+            ("--seconds", Some(value)) => seconds = value,
+            ("--only", Some(value)) => only.push(value),
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    let home = tidy::root().join("lab/allocators");
+    let group = Group::make();
+    if let Err(reason) = &group {
+        eprintln!("without a limit of the operating system: {reason}");
+    }
+    println!(
+        "| allocator | budget | keys | most resident | beyond the budget | ledger then | at the end | ledger's most |"
+    );
+    println!("|---|---:|---|---:|---:|---:|---:|---:|");
+    let mut violations = Vec::new();
+    for allocator in ALLOCATORS {
+        let is_chosen = |keys: &str, budget: u64| {
+            only.iter().all(|word| [allocator, keys, &budget.to_string()].contains(word))
+        };
+        let combinations = KEYS.into_iter().flat_map(|keys| BUDGETS_MIB.map(|budget| (keys, budget)));
+        let chosen: Vec<_> = combinations.filter(|(keys, budget)| is_chosen(keys, *budget)).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        let program = build(&home, allocator)?;
+        for (keys, budget_mib) in chosen {
+            let name = format!("{allocator}, {keys} keys, {budget_mib} MiB");
+            let dir = home.join("target/database");
+            let _ = fs::remove_dir_all(&dir);
+            let mut command = match &group {
+                Ok(group) => group.command(budget_mib + BEYOND_BUDGET_MIB, &program)?,
+                Err(_) => Command::new(&program),
+            };
+            command.args(["--budget", &budget_mib.to_string(), "--keys", keys, "--seconds", seconds]);
+            command.arg("--dir").arg(&dir);
+            let output = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
+            let _ = fs::remove_dir_all(&dir);
+            let said = String::from_utf8_lossy(&output.stdout);
+            let Some(result) = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()) else {
+                let error = String::from_utf8_lossy(&output.stderr);
+                violations.push(format!("{name}: {}: {}", output.status, error.trim()));
+                continue;
+            };
+            eprintln!("{result}");
+            let mib = |field: &str| result[field].as_f64().unwrap_or(f64::NAN) / MIB;
+            let beyond_mib = mib("rss_bytes") - budget_mib as f64;
+            println!(
+                "| {allocator} | {budget_mib} | {keys} | {:.1} | {beyond_mib:.1} | {:.1} | {:.1} | {:.1} |",
+                mib("rss_bytes"),
+                mib("ledger_at_rss_bytes"),
+                mib("rss_end_bytes"),
+                mib("ledger_bytes"),
+            );
+            if beyond_mib > BEYOND_BUDGET_MIB as f64 {
+                violations.push(format!("{name}: {beyond_mib:.1} MiB beyond the budget"));
+            }
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
+}
+
+/// Builds the program with an allocator, in a target directory of its own.
+fn build(home: &Path, allocator: &str) -> Result<PathBuf, String> {
+    let target = home.join("target").join(allocator);
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
+    cargo.args(["build", "--release", "--quiet", "--target-dir"]).arg(&target).current_dir(home);
+    if allocator != "system" {
+        cargo.args(["--features", allocator]);
+    }
+    let status = cargo.status().map_err(|error| format!("cargo did not start: {error}"))?;
+    if !status.success() {
+        return Err(format!("lab/allocators was not built with {allocator}: {status}"));
+    }
+    Ok(target.join("release/shamba-allocators"))
+}
+
+/// A control group of Linux for one process at a time.
+struct Group {
+    folder: PathBuf,
+    /// The file with the limit: of version 2 of control groups, or of version 1.
+    limit: &'static str,
+}
+
+impl Group {
+    fn make() -> Result<Self, String> {
+        let (root, limit) = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+            ("/sys/fs/cgroup", "memory.max")
+        } else {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        };
+        let folder = Path::new(root).join(format!("shamba-resident-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let group = Self { folder, limit };
+        if group.folder.join(limit).exists() {
+            Ok(group)
+        } else {
+            Err(format!("{} has no {limit}", group.folder.display()))
+        }
+    }
+
+    /// A command that joins the group and becomes `program`.
+    fn command(&self, limit_mib: u64, program: &Path) -> Result<Command, String> {
+        let file = self.folder.join(self.limit);
+        fs::write(&file, (limit_mib << 20).to_string())
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
+            .arg(self.folder.join("cgroup.procs"))
+            .arg(program);
+        Ok(command)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+}

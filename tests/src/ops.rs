@@ -16,6 +16,20 @@ pub use self::shown::{shown, shown_span};
 use crate::oracle::{Change, Span};
 use crate::vectors::Shape;
 
+/// Letters that values share. Within a value they do not repeat, so a block of few values is
+/// compressed well only with a dictionary.
+static TEXT: [u8; 2048] = text();
+
+const fn text() -> [u8; 2048] {
+    let (mut text, mut state, mut at) = ([0; 2048], 1u64, 0);
+    while at < text.len() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text[at] = b'a' + (state >> 59) as u8 % 26;
+        at += 1;
+    }
+    text
+}
+
 /// One operation of a caller.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Op {
@@ -485,7 +499,8 @@ impl Generator {
         };
         let mut value = format!("{:x}.", self.values).into_bytes();
         if self.rng.bool() {
-            value.resize(bytes.max(value.len()), b'v');
+            let text = TEXT.iter().cycle().skip(self.values as usize * 37 % TEXT.len());
+            value.extend(text.take(bytes.saturating_sub(value.len())));
         } else {
             value.extend(std::iter::repeat_with(|| self.rng.u8(..)).take(bytes));
         }

@@ -82,7 +82,7 @@ fn operations_against_the_oracle() {
         ("ingests", 1_000),
         ("answers of the record cache", 200_000),
         ("bytes of values in value files", 10_000_000),
-        ("compactions with a dictionary", 10),
+        ("compactions with a dictionary", 100),
         ("keyspaces dropped", 200),
         ("redesigns", 1_000),
         ("commits lost by a drop", 1),

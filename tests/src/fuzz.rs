@@ -83,6 +83,7 @@ pub const TARGETS: &[Target] = &[
     decoder("batch-lines", 1_000, shamba_cli::fuzz::batch_lines),
     decoder("load", 100_000, shamba_cli::fuzz::load_records),
     decoder("rocksdb-options", 500, shamba_cli::fuzz::rocksdb_options),
+    decoder("trace", 500, shamba_cli::fuzz::trace),
     Target { name: "operations", is_decoder: false, in_ci: 15, run: operations },
 ];
 
@@ -384,6 +385,7 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
         "batch-lines" => texts(&BATCHES),
         "load" => texts(&RECORDS),
         "rocksdb-options" => texts(&ROCKSDB_OPTIONS),
+        "trace" => texts(&TRACES),
         "table-file" => {
             [Subject::Closed, Subject::Modular, Subject::Standard, Subject::Zstd, Subject::Separated]
                 .into_iter()
@@ -406,6 +408,13 @@ const HISTORIES: [&str; 2] = [
      allocation=monkey\tsize-ratio=4.5 inner-runs=3 last-runs=1 write-buffer=65536 bits-per-key=10 filter-memory=1000000 \
      allocation=workload\tbecause lookups find nothing",
     "7\tfuture\ta\tb\tc\n\t\t\t\t\n1\ttuner\tsize-ratio=1e308\tsize-ratio=nan\twhy",
+];
+
+/// A recorded trace with every kind of line, and a generated one.
+const TRACES: [&str; 2] = [
+    "# shamba trace 1\nI ada *8\nQ ada +\nQ bob -\nI k\\xc3\\xa4se *1000\nK users\nU ada text\nD ada\nQ ada\nX a b\nX m\n\
+     R a f\nS a z\nN b 3\nP y 2\nG users\nK default\nQ \\e -\n# end 15\n",
+    "I abc 1\nI abd 22\nU abc \\x2a3\nD abd \nQ abx\nS a z\nR abc abd\n",
 ];
 
 /// Arguments, one per line.

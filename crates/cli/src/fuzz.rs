@@ -6,13 +6,17 @@
 //! these).
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, Cursor, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use shamba::env::{Env, MemFs};
 use shamba::merge::Append;
+use shamba::trace::Line;
 use shamba::{Db, KeyspaceOptions};
+use shamba_workload::execute_trace;
+use shamba_workload::trace::TraceReader;
 
 use crate::Cli;
 use crate::commands::Session;
@@ -82,6 +86,36 @@ pub fn load_records(bytes: &[u8]) {
 pub fn rocksdb_options(bytes: &[u8]) {
     // Any failure is allowed.
     let _ = check_rocksdb(bytes);
+}
+
+/// Reads a trace line by line, and executes it on a database in memory.
+///
+/// # Panics
+/// If a line that was read is written as a line that means something else.
+pub fn trace(bytes: &[u8]) {
+    /// Values given by a longer length are not generated: that takes long, and finds nothing.
+    const LENGTH_MAX: usize = 4 << 10;
+    let path = Path::new("trace");
+    let reader = || TraceReader::of(path, Box::new(Cursor::new(bytes.to_vec())));
+    let mut is_short = true;
+    let mut lines = reader();
+    while let Ok(Some(line)) = lines.next_line() {
+        let mut written = Vec::new();
+        line.write(&mut written);
+        assert_eq!(written.pop(), Some(b'\n'));
+        assert_eq!(Line::parse(&written).as_ref(), Ok(&line), "{}", String::from_utf8_lossy(&written));
+        if let Line::Insert { value, .. } | Line::Update { value, .. } = line {
+            is_short &= value.len() <= LENGTH_MAX;
+        }
+    }
+    if is_short {
+        let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+        let builder = Db::builder("/db").env(env).info_log(false).memory_budget(4 << 20);
+        let db = builder.open().expect("a database in memory");
+        // Any failure is allowed.
+        let _ = execute_trace(&db, &mut reader());
+        db.close().expect("closed");
+    }
 }
 
 /// Collects the replies.

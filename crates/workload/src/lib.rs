@@ -48,6 +48,7 @@ pub use mix::{mix, mix2};
 pub use options::Options;
 pub use permute::Permutation;
 pub use progress::Progress;
+pub use replay::execute as execute_trace;
 pub use result::BenchResult;
 pub use run::run;
 pub use system::read_from_start;

@@ -69,6 +69,15 @@ pub(crate) fn replay(db: &Db, options: &Options, progress: &Progress) -> Result<
     Ok(BenchResult::new(Workload::Replay, db, &totals, &before))
 }
 
+/// Executes a trace without measuring it.
+///
+/// # Errors
+/// Errors of the trace or the engine.
+pub fn execute(db: &Db, trace: &mut TraceReader) -> Result<(), Error> {
+    let values = Values::new(0, 0);
+    Replay::new(db, &values).run(trace, &mut Meter::default(), |_| {})
+}
+
 /// Kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {

@@ -45,6 +45,9 @@ const DATA_BYTES_MIN: u64 = 128 << 20;
 const DATA_BYTES_MAX: u64 = 1 << 30;
 const THREADS: u64 = 2;
 
+/// One operation, by a number that no other operation of the phase has; the buffer is for a key.
+type Work<'a> = dyn Fn(u64, &mut Vec<u8>) -> Result<(), Error> + Sync + 'a;
+
 struct Options {
     budget_bytes: u64,
     key_bytes: usize,
@@ -147,7 +150,7 @@ fn run(options: &Options) -> Result<(), Error> {
         })?;
         Ok(entries.count)
     })?;
-    let for_a_while = |work: &(dyn Fn(u64, &mut Vec<u8>) -> Result<(), Error> + Sync)| {
+    let for_a_while = |work: &Work| {
         let end = Instant::now() + Duration::from_secs(options.seconds);
         on_threads(|thread| {
             let (mut key, mut done) = (Vec::new(), 0);

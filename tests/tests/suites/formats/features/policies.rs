@@ -45,7 +45,7 @@ fn bytes(number: u32, round: u32, len: u32) -> Vec<u8> {
 /// The writes of a round, each with its key.
 fn ops(round: u32) -> Vec<(String, Op)> {
     let mut ops = Vec::new();
-    for number in (0..KEYS).filter(|number| (number + round) % 3 != 0) {
+    for number in (0..KEYS).filter(|number| !(number + round).is_multiple_of(3)) {
         let op = match number % 6 {
             0 => Op::Put(bytes(number, round, 20)),
             1 => Op::Put(bytes(number, round, 300 + number)),
@@ -57,7 +57,7 @@ fn ops(round: u32) -> Vec<(String, Op)> {
         };
         ops.push((key(number), op));
     }
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         let first = round * 5;
         ops.push((key(first), Op::DeleteRange(key(first + 4))));
     }

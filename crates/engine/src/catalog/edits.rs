@@ -85,3 +85,61 @@ pub(super) fn check_edited(state: &ManifestState, edits: &[VersionEdit]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shamba_key::KeyspaceId;
+    use shamba_tree::version::manifest::state::KeyspaceState;
+
+    use super::*;
+
+    const SPACE: KeyspaceId = KeyspaceId(1);
+
+    /// A state of one keyspace with this tree.
+    fn state(tree: &str) -> ManifestState {
+        let version: Version = tree.parse().expect("notation");
+        let keyspace = KeyspaceState { version, ..KeyspaceState::default() };
+        ManifestState { keyspaces: [(SPACE, keyspace)].into_iter().collect(), ..ManifestState::default() }
+    }
+
+    /// The additions that make an empty tree this one; its value files are stated, if asked.
+    fn additions(tree: &str, states_values: bool) -> ManifestEdit {
+        let version: Version = tree.parse().expect("notation");
+        let mut changes = Vec::new();
+        for (level, runs) in version.levels() {
+            for run in runs {
+                let add = |table| Change::Add { level, run: run.id, age: run.age, table };
+                changes.extend(run.tables().iter().cloned().map(add));
+            }
+        }
+        let files = version.value_totals().files().map(|total| Arc::clone(&total.file));
+        ManifestEdit {
+            value_files: if states_values { files.collect() } else { Vec::new() },
+            versions: vec![VersionEdit { keyspace: SPACE, changes }],
+            ..ManifestEdit::default()
+        }
+    }
+
+    fn ids(tables: &[Arc<TableMeta>]) -> Vec<u64> {
+        tables.iter().map(|table| table.id.0).collect()
+    }
+
+    const TREE: &str = "L1: r3@3[000002:a..m 40 val=31:1:10, 000004:m..z 40]\nV: 000031 100 n=1\n";
+
+    #[test]
+    fn new_tables_are_those_that_no_tree_had() {
+        let edit = additions(TREE, true);
+        assert_eq!(ids(&new_tables(&state(""), &edit)), [2, 4]);
+        assert_eq!(ids(&new_tables(&ManifestState::default(), &edit)), [2, 4], "an unknown keyspace");
+        assert_eq!(ids(&new_tables(&state("L1: r3@3[000004:m..z 40]\n"), &edit)), [2]);
+    }
+
+    #[test]
+    fn a_value_file_is_known_by_the_edit_or_by_a_tree() {
+        assert_eq!(unknown_values(&state(""), &additions(TREE, true)), None);
+        assert_eq!(unknown_values(&state(TREE), &additions(TREE, false)), None);
+        assert_eq!(unknown_values(&state(""), &additions(TREE, false)), Some(ValueFileId(31)));
+        let other = "L1: r5@5[000008:a..m 40 val=32:1:10]\nV: 000032 100 n=1\n";
+        assert_eq!(unknown_values(&state(other), &additions(TREE, false)), Some(ValueFileId(31)));
+    }
+}

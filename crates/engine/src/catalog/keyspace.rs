@@ -292,3 +292,58 @@ impl ViewSource for KeyspaceCore {
         self.statistics.count_lookup(found);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A keyspace whose one table refers to `files` value files.
+    fn with_value_files(files: u64) -> KeyspaceCore {
+        let (mut uses, mut totals) = (String::new(), Vec::new());
+        for file in 100..100 + files {
+            uses.push_str(&format!(" val={file}:1:10"));
+            totals.push(format!("{file:06} 100 n=1"));
+        }
+        let version: Version = if files == 0 {
+            Version::default()
+        } else {
+            format!("L1: r3@3[000002:a..z 40{uses}]\nV: {}\n", totals.join(", ")).parse().expect("notation")
+        };
+        let memtable = ChunkedMemtable::new(false);
+        let name = "values".to_owned();
+        KeyspaceCore::new(KeyspaceId(1), name, Arc::new(version), memtable, None, Arc::default())
+    }
+
+    fn files_max(keyspace: &KeyspaceCore) -> Option<u64> {
+        keyspace.value_rules(&Settings::default()).map(|rules| rules.files_max)
+    }
+
+    #[test]
+    fn a_collection_that_left_many_files_waits_for_half_as_many_more() {
+        let few = with_value_files(1);
+        let most = files_max(&few).expect("it has a value file");
+        few.note_collected();
+        assert_eq!(files_max(&few), Some(most), "fewer files than the maximum change nothing");
+        let many = with_value_files(most + 1);
+        assert_eq!(files_max(&many), Some(most));
+        many.note_collected();
+        assert_eq!(files_max(&many), Some(most + 1 + (most + 1) / 2));
+    }
+
+    #[test]
+    fn value_files_are_not_collected_without_any_or_after_a_stop() {
+        assert_eq!(files_max(&with_value_files(0)), None);
+        let keyspace = with_value_files(1);
+        assert!(keyspace.stop_collection(), "it was collected until now");
+        assert!(!keyspace.stop_collection());
+        assert_eq!(files_max(&keyspace), None);
+    }
+
+    #[test]
+    fn a_sampled_lookup_is_counted() {
+        let keyspace = with_value_files(0);
+        let before = keyspace.statistics.sampled();
+        keyspace.note_lookup(true);
+        assert_eq!(keyspace.statistics.sampled(), before + 1);
+    }
+}

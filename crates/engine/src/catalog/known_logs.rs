@@ -236,6 +236,9 @@ mod tests {
         );
         assert!(matches!(logs.after(LogNo(1)), NextLog::Log(LogNo(2), SeqNo(20))));
         assert!(matches!(logs.after(LogNo(3)), NextLog::None));
+        assert!(matches!(logs.after(LogNo(9)), NextLog::Gone), "it has never been in the list");
+        assert_eq!(logs.before(LogNo(3)), Some((LogNo(2), SeqNo(30))));
+        assert_eq!((logs.before(LogNo(1)), logs.before(LogNo(9))), (None, None));
         let other = LogFile { path: path(7), ..LogFile::default() };
         assert!(logs.mark_obsolete(other, 5, 0).is_some(), "it is none of them");
     }

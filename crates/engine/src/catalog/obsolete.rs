@@ -159,12 +159,12 @@ fn remove(env: &Env, path: &std::path::Path) -> bool {
 mod tests {
     use std::path::Path;
 
-    use shamba_env::{MemFs, Vfs};
+    use shamba_env::{Effect, FaultFs, FaultRule, MemFs, OpKind, Vfs};
     use shamba_table::BirthId;
 
     use super::*;
     use shamba_key::LogNo;
-    use shamba_tree::version::TableUse;
+    use shamba_tree::version::{TableUse, Version};
 
     #[test]
     fn a_table_stays_while_a_view_refers_to_it() {
@@ -182,6 +182,47 @@ mod tests {
         drop(view);
         obsolete.collect(&env, dir, &work);
         assert!(!vfs.exists(&path).expect("asked") && obsolete.waiting() == 0);
+    }
+
+    /// Each kind of file in turn cannot be removed, and is tried again at the next collection.
+    #[test]
+    fn a_file_that_cannot_be_removed_is_counted_and_tried_again() {
+        let dir = Path::new("/");
+        let names = ["000002.sst", "000031.values", "000005.log"];
+        for stuck in names {
+            let vfs = Arc::new(MemFs::new());
+            let faults = FaultFs::new(Arc::clone(&vfs) as Arc<dyn Vfs>, 1);
+            let env = Env::deterministic(Arc::new(faults.clone()), 1);
+            let there =
+                || names.into_iter().filter(|name| vfs.exists(&dir.join(name)).expect("asked")).collect();
+            let (obsolete, work) = (ObsoleteFiles::default(), WorkCounters::default());
+            names.iter().for_each(|name| drop(vfs.create(&dir.join(name)).expect("created")));
+            let text = "L1: r3@3[000002:a..z 40 val=31:1:10]\nV: 000031 100 n=1\n";
+            let version: Version = text.parse().expect("notation");
+            obsolete.mark_tables_obsolete(version.tables().map(|(_, _, table)| Arc::clone(&table.meta)));
+            drop(version);
+            obsolete.mark_file_obsolete(dir.join("000005.log"));
+            assert_eq!(obsolete.waiting(), 2, "the table and the log; the table refers to the value file");
+            faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Unlink]).at_path(stuck));
+            obsolete.collect(&env, dir, &work);
+            let left: Vec<&str> = there();
+            let kept = if stuck == names[0] { &names[..2] } else { &[stuck][..] };
+            assert_eq!((left.as_slice(), obsolete.waiting()), (kept, 1), "{stuck}");
+            assert_eq!(work.removals_failed.load(Ordering::Relaxed), 1, "{stuck}");
+            obsolete.collect(&env, dir, &work);
+            assert_eq!((there(), obsolete.waiting()), (Vec::new(), 0), "{stuck}");
+            assert_eq!(work.removals_failed.load(Ordering::Relaxed), 1, "{stuck}");
+        }
+    }
+
+    /// A file that is gone already is not kept in the list, and not a failure.
+    #[test]
+    fn a_file_that_is_missing_counts_as_removed() {
+        let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+        let (obsolete, work) = (ObsoleteFiles::default(), WorkCounters::default());
+        obsolete.mark_file_obsolete(PathBuf::from("/000009.log"));
+        obsolete.collect(&env, Path::new("/"), &work);
+        assert_eq!((obsolete.waiting(), work.removals_failed.load(Ordering::Relaxed)), (0, 0));
     }
 
     #[test]

@@ -100,6 +100,12 @@ pub fn spawn(worker: &str, path: &Path, variables: &[(&str, &str)]) -> Child {
         .expect("the worker starts")
 }
 
+/// The text of a line after `ack `. The harness of tests prints the name of the worker's test first,
+/// without a line end, so that the first acknowledgement is not at the beginning of its line.
+pub fn acknowledged(line: &str) -> Option<&str> {
+    line.split_once("ack ").map(|(_, text)| text)
+}
+
 #[test]
 fn acknowledged_writes_survive_kill_9() {
     // A kill does not test the disk, so files in memory suffice, and their syncs cost nothing.
@@ -116,7 +122,7 @@ fn acknowledged_writes_survive_kill_9() {
         let mut acked = survived;
         for line in lines {
             let Ok(line) = line else { break };
-            if let Some(number) = line.strip_prefix("ack ") {
+            if let Some(number) = acknowledged(&line) {
                 acked = number.parse().expect("a number");
             }
             if acked >= until {
@@ -185,8 +191,7 @@ fn acknowledged_transactions_survive_kill_9() {
         let (mut acked, mut left) = (survived.clone(), rng.u64(1..400));
         for line in lines {
             let Ok(line) = line else { break };
-            let Some((thread, count)) = line.strip_prefix("ack ").and_then(|line| line.split_once(' '))
-            else {
+            let Some((thread, count)) = acknowledged(&line).and_then(|line| line.split_once(' ')) else {
                 continue;
             };
             let thread: usize = thread.parse().expect("a number");
@@ -271,8 +276,7 @@ fn acknowledged_increments_count_once_after_kill_9() {
         let (mut acked, mut left) = (survived.clone(), rng.u64(1..600));
         // Read to the end, so that at most one increment of each thread is not acknowledged.
         for line in lines.map_while(Result::ok) {
-            let Some((thread, count)) = line.strip_prefix("ack ").and_then(|line| line.split_once(' '))
-            else {
+            let Some((thread, count)) = acknowledged(&line).and_then(|line| line.split_once(' ')) else {
                 continue;
             };
             acked[thread.parse::<usize>().expect("a number")] = count.parse::<u64>().expect("a number");

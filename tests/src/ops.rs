@@ -16,8 +16,8 @@ pub use self::shown::{shown, shown_span};
 use crate::oracle::{Change, Span};
 use crate::vectors::Shape;
 
-/// Letters that values share. Within a value they do not repeat, so a block of few values is
-/// compressed well only with a dictionary.
+/// Letters that values share. Within a value they repeat after 2 KiB only, so a block of few values
+/// is compressed well only with a dictionary.
 static TEXT: [u8; 2048] = text();
 
 const fn text() -> [u8; 2048] {

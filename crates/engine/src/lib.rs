@@ -66,7 +66,7 @@
 //! | operands count once | what [`Db::merge`] writes without reading is applied exactly once, in the order of the writes, wherever it lies ([`merge`](mod@merge)) |
 //! | a stream of changes | [`Db::changes_since`] delivers every durable batch, whole and in order, also after a crash, as long as its log is kept |
 //! | no silent corruption | every structure on disk has a checksum; after damage a read returns the right answer or [`ErrorKind::Corruption`], which names file and offset |
-//! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB; with a budget of a few MiB, thousands of tables take some 600 bytes each on top); the process takes some 5 to 25 MiB more |
+//! | one memory budget | caches, filters, indexes, memtables and compactions together stay within [`Builder::memory_budget`] (default 256 MiB, from 4 MiB; with a budget of a few MiB, thousands of tables take some 600 bytes each on top); the process takes up to 64 MiB more, mostly 10 to 35 |
 //! | one writer process | held by a lock of the operating system: a second opener gets [`ErrorKind::Locked`] |
 //!
 //! `DURABILITY.md` in the source tree is the full contract, `ARCHITECTURE.md` shows how the parts

@@ -3,7 +3,7 @@
 //!
 //! The allocator is that of the build (`--features mimalloc` or `jemalloc`). Entries have keys of
 //! 16 bytes, or of the maximum length. The data is several times the budget, so that every part of
-//! memory is in use. Prints one JSON object. `cargo xtask resident` builds the program once for
+//! memory is in use (twice the budget above 256 MiB). Prints one JSON object at the end. `cargo xtask resident` builds the program once for
 //! each allocator and runs it under a memory limit of the operating system.
 //!
 //! Not here: the watch (`shamba_lab::checks::watch`), heavier load
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The entries: item `i` has a key that no order of the items shows.
+/// The entries: the keys of successive items are in random order.
 #[derive(Clone, Copy)]
 struct Entries {
     key_bytes: usize,
@@ -203,8 +203,9 @@ fn run(options: &Options) -> Result<(), Error> {
         "samples": seen.samples,
         "phases": phases,
     });
+    db.close()?;
     println!("{printed}");
-    db.close()
+    Ok(())
 }
 
 /// Runs `work` on each thread, and adds up what they did.

@@ -36,7 +36,7 @@ const LATENCY_US: Range = Range::Real(0.0, 1e6);
 declare_options! {
     main {
         /// Memory budget for block cache, memtables, filters, indexes and tables being built; the
-        /// process takes 5 to 25 MiB more.
+        /// process takes up to 64 MiB more.
         ///
         /// Each consumer is charged to one ledger before it allocates
         /// ([`Db::memory`](crate::Db::memory) shows it); the read-ahead of iterators counts too.

@@ -7,10 +7,11 @@
 //! (`mutants/trial.rs`). Tests run with `SHAMBA_BRIEF`, so the gate, which runs more, notices at
 //! least as much.
 //!
-//! A mutant that no test notices, or that none reaches, is missed. One that changes nothing that
-//! anybody can see is equivalent: `tests/mutants/equivalent.txt` names it and says why. Results are
-//! kept in `target/mutants/results`, so that a run goes on where another ended; `--again` tries
-//! the missed ones again.
+//! A mutant is missed if all tests that reach it pass, or none reaches it. It is open if its time
+//! ended before. An equivalent mutant changes nothing that a caller, a file or another thread could
+//! see: `tests/mutants/equivalent.txt` names it and says why. Results are kept in
+//! `target/mutants/results`, each for the text of its function, so that a run goes on where another
+//! ended; `--again` repeats those that were missed or are open.
 
 mod build;
 mod list;
@@ -32,7 +33,7 @@ use trial::{End, Test};
 
 /// The folder of the copy, its builds and the results.
 const HOME: &str = "target/mutants";
-/// Lines of a mutant's name without its place, a tab, and the reason why it is equivalent.
+/// Lines of a mutant's key, a tab, and the reason why it is equivalent.
 const EQUIVALENT: &str = "tests/mutants/equivalent.txt";
 /// The parts that hold what was acknowledged: writers, the log, the tree's state, memtables.
 const PARTS: [&str; 11] = [
@@ -76,7 +77,7 @@ impl Options {
                 "--file" => options.globs.push(value()?.to_owned()),
                 "--only" => options.only = Some(value()?.to_owned()),
                 "--jobs" => options.jobs = number(value()?)?.clamp(1, 64) as usize,
-                "--seconds" => options.limit = Duration::from_secs(number(value()?)?),
+                "--seconds" => options.limit = Duration::from_secs(number(value()?)?.max(1)),
                 "--again" => options.again = true,
                 _ => return Err(USAGE.to_owned()),
             }
@@ -110,7 +111,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let is_due = |mutant: &usize| {
         let key = &keys[*mutant];
         let is_chosen = options.only.as_ref().is_none_or(|text| key.contains(text.as_str()));
-        let is_open = match results.get(key) {
+        let is_open = match results.get(&mutants[*mutant], key) {
             None => true,
             Some(result) => options.again && !result.is_caught(),
         };
@@ -122,11 +123,17 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         let tests = unchanged_tests(&built.executables, options.jobs)?;
         let functions: Vec<(usize, usize)> =
             due.iter().map(|mutant| (*mutant, built.functions[mutant])).collect();
-        run_all(&functions, &tests, &keys, &options, &results)?;
+        run_all(&functions, &tests, (&mutants, &keys), &options, &results)?;
     }
     let unbuilt = |number: usize| built.rejected.contains(&number) || built.left_out.contains(&number);
     print(&mutants, &keys, &equivalent, &results, &unbuilt);
-    Ok(())
+    let known: BTreeSet<&String> = keys.iter().collect();
+    let unknown: Vec<&str> =
+        equivalent.keys().filter(|key| !known.contains(key)).map(String::as_str).collect();
+    if unknown.is_empty() || options.globs != PARTS {
+        return Ok(());
+    }
+    Err(format!("{EQUIVALENT} names mutants that do not exist:\n{}", unknown.join("\n")))
 }
 
 /// Runs every test once without a mutant.
@@ -150,21 +157,28 @@ fn unchanged_tests(executables: &[build::Executable], jobs: usize) -> Result<Vec
         };
         match test {
             Some(test) => locked(&tests).push(test),
-            None => eprintln!("not asked, it fails or takes long: {} {name}", executable.name),
+            None => eprintln!("not run with mutants, it fails or takes long: {} {name}", executable.name),
         }
         Ok(())
     })?;
     let mut tests = tests.into_inner().unwrap_or_default();
-    tests.sort_by_key(|test| test.took);
+    tests.sort_by_key(weight);
     eprintln!("{} tests took {:.0} s without a mutant", tests.len(), begin.elapsed().as_secs_f64());
     Ok(tests)
+}
+
+/// The order in which tests run: first those that are short and reach few functions, whose checks
+/// are close to the mutant, then the suites, which check more than other long tests.
+fn weight(test: &Test) -> u128 {
+    let sum = test.took.as_micros() + 500 * test.reaches.len() as u128;
+    if test.executable.name == "suites" { sum / 8 } else { sum }
 }
 
 /// Runs mutants, each given with its function.
 fn run_all(
     due: &[(usize, usize)],
     tests: &[Test],
-    keys: &[String],
+    (mutants, keys): (&[Mutant], &[String]),
     options: &Options,
     results: &Results,
 ) -> Result<(), String> {
@@ -176,10 +190,12 @@ fn run_all(
         let first = locked(&noticed).get(&function).cloned().unwrap_or_default();
         let others = (0..tests.len()).filter(|test| !first.contains(test));
         let reaching = others.filter(|test| tests[*test].reaches.contains(&function));
+        let asked: Vec<usize> = first.iter().copied().chain(reaching).collect();
         let mut result = Outcome::Unreached;
         let start = Instant::now();
-        for test in first.iter().copied().chain(reaching) {
+        for (done, test) in asked.iter().copied().enumerate() {
             if start.elapsed() > options.limit {
+                result = Outcome::Open(format!("{done} of {}", asked.len()));
                 break;
             }
             let name = format!("{}: {}", tests[test].executable.name, tests[test].name);
@@ -198,7 +214,7 @@ fn run_all(
             }
         }
         missed.fetch_add(usize::from(!result.is_caught()), Ordering::Relaxed);
-        results.keep(&keys[mutant], result)?;
+        results.keep(&mutants[mutant], &keys[mutant], result)?;
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if done.is_multiple_of(100) {
             let missed = missed.load(Ordering::Relaxed);
@@ -246,6 +262,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 enum Outcome {
     Caught(String),
     TimedOut(String),
+    /// Its time ended after so many of the tests that reach it.
+    Open(String),
     Missed,
     Unreached,
 }
@@ -259,6 +277,7 @@ impl Outcome {
         match self {
             Self::Caught(test) => format!("caught\t{test}"),
             Self::TimedOut(test) => format!("timeout\t{test}"),
+            Self::Open(tests) => format!("open\t{tests}"),
             Self::Missed => "missed".to_owned(),
             Self::Unreached => "unreached".to_owned(),
         }
@@ -269,6 +288,7 @@ impl Outcome {
         match word {
             "caught" => Some(Self::Caught(test.to_owned())),
             "timeout" => Some(Self::TimedOut(test.to_owned())),
+            "open" => Some(Self::Open(test.to_owned())),
             "missed" => Some(Self::Missed),
             "unreached" => Some(Self::Unreached),
             _ => None,
@@ -276,7 +296,8 @@ impl Outcome {
     }
 }
 
-/// The results by the mutants' keys, in memory and in a file of lines.
+/// The results by the mutants' keys and the texts of their functions, in memory and in a file of
+/// lines.
 struct Results {
     path: PathBuf,
     known: Mutex<BTreeMap<String, Outcome>>,
@@ -287,21 +308,23 @@ impl Results {
         let path = tidy::root().join(HOME).join("results");
         let text = fs::read_to_string(&path).unwrap_or_default();
         let entry = |line: &str| {
-            let (key, outcome) = line.split_once('\t')?;
-            Some((key.to_owned(), Outcome::parse(outcome)?))
+            let (key, rest) = line.split_once('\t')?;
+            let (hash, outcome) = rest.split_once('\t')?;
+            Some((format!("{key}\t{hash}"), Outcome::parse(outcome)?))
         };
         Ok(Self { path, known: Mutex::new(text.lines().filter_map(entry).collect()) })
     }
 
-    fn get(&self, key: &str) -> Option<Outcome> {
-        locked(&self.known).get(key).cloned()
+    fn get(&self, mutant: &Mutant, key: &str) -> Option<Outcome> {
+        locked(&self.known).get(&format!("{key}\t{:016x}", mutant.text_hash)).cloned()
     }
 
-    fn keep(&self, key: &str, outcome: Outcome) -> Result<(), String> {
+    fn keep(&self, mutant: &Mutant, key: &str, outcome: Outcome) -> Result<(), String> {
+        let key = format!("{key}\t{:016x}", mutant.text_hash);
         let mut known = locked(&self.known);
         let file = fs::OpenOptions::new().append(true).create(true).open(&self.path);
         let written = file.and_then(|mut file| writeln!(file, "{key}\t{}", outcome.line()));
-        known.insert(key.to_owned(), outcome);
+        known.insert(key, outcome);
         written.map_err(|error| format!("{}: {error}", self.path.display()))
     }
 }
@@ -396,9 +419,11 @@ fn print(
     struct Row {
         mutants: usize,
         unbuilt: usize,
-        caught: usize,
+        failed: usize,
+        timed_out: usize,
         equivalent: usize,
         missed: usize,
+        open: usize,
         unknown: usize,
     }
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
@@ -410,29 +435,33 @@ fn print(
             row.equivalent += 1;
             continue;
         }
-        match results.get(&keys[number]) {
+        let outcome = results.get(mutant, &keys[number]);
+        match &outcome {
             _ if unbuilt(number) => row.unbuilt += 1,
-            Some(outcome) if outcome.is_caught() => row.caught += 1,
-            Some(outcome) => {
-                row.missed += 1;
-                missed.insert(format!("{}: {}", outcome.line(), mutant.name));
-            }
+            Some(Outcome::Caught(_)) => row.failed += 1,
+            Some(Outcome::TimedOut(_)) => row.timed_out += 1,
+            Some(Outcome::Open(_)) => row.open += 1,
+            Some(Outcome::Missed | Outcome::Unreached) => row.missed += 1,
             None => row.unknown += 1,
+        }
+        if let Some(outcome) = outcome.filter(|outcome| !outcome.is_caught() && !unbuilt(number)) {
+            let place = mutant.name.split(' ').next().unwrap_or_default();
+            missed.insert(format!("{}\t{place}\t{}", keys[number], outcome.line()));
         }
     }
     for line in missed {
         println!("{line}");
     }
     println!(
-        "| part | mutants | not built | caught | equivalent | missed | not run | caught of those that differ |"
+        "| part | mutants | not built | a test fails | a test hangs | equivalent | missed | open | not run | noticed |"
     );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for (part, row) in &rows {
-        let differ = (row.caught + row.missed).max(1);
-        let percent = 100.0 * row.caught as f64 / differ as f64;
-        let Row { mutants, unbuilt, caught, equivalent, missed, unknown } = row;
+        let Row { mutants, unbuilt, failed, timed_out, equivalent, missed, open, unknown } = row;
+        let noticed = failed + timed_out;
+        let percent = 100.0 * noticed as f64 / (noticed + missed + open).max(1) as f64;
         println!(
-            "| `{part}` | {mutants} | {unbuilt} | {caught} | {equivalent} | {missed} | {unknown} | {percent:.1} % |"
+            "| `{part}` | {mutants} | {unbuilt} | {failed} | {timed_out} | {equivalent} | {missed} | {open} | {unknown} | {percent:.1} % |"
         );
     }
 }
@@ -459,6 +488,7 @@ mod tests {
             place: 0..0,
             replacement: String::new(),
             function: None,
+            text_hash: 0,
         };
         let keys = keys(&[mutant("a.rs:1:2: replace + in f"), mutant("a.rs:9:2: replace + in f")]);
         assert_eq!(keys, ["a.rs: replace + in f", "a.rs: replace + in f #2"]);
@@ -469,6 +499,7 @@ mod tests {
         for outcome in [
             Outcome::Caught("a: b".into()),
             Outcome::TimedOut("c".into()),
+            Outcome::Open("1 of 2".into()),
             Outcome::Missed,
             Outcome::Unreached,
         ] {

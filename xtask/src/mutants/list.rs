@@ -3,6 +3,7 @@
 //! A mutant replaces one place of a function: its body, an operator, an arm of a `match`, a guard,
 //! a field. `cargo-mutants` finds them. They are built by `build.rs` and run by `trial.rs`.
 
+use std::hash::{Hash as _, Hasher as _};
 use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
@@ -24,6 +25,8 @@ pub struct Mutant {
     pub replacement: String,
     /// The bytes of the function that it is in; none outside of functions.
     pub function: Option<Range<usize>>,
+    /// A hash of that function's text: a result is of this text only.
+    pub text_hash: u64,
 }
 
 /// All mutants of the files that match `globs`, in the order of files and places.
@@ -56,12 +59,16 @@ pub fn of_files(root: &Path, globs: &[String]) -> Result<Vec<Mutant>, String> {
 
 fn parse(value: &Value, text: &str) -> Option<Mutant> {
     let function = &value["function"]["span"];
+    let function = if function.is_null() { None } else { Some(range(function, text)?) };
+    let mut hasher = std::hash::DefaultHasher::new();
+    function.as_ref().and_then(|range| text.get(range.clone())).hash(&mut hasher);
     Some(Mutant {
         file: value["file"].as_str()?.to_owned(),
         name: value["name"].as_str()?.to_owned(),
         place: range(&value["span"], text)?,
         replacement: value["replacement"].as_str()?.to_owned(),
-        function: if function.is_null() { None } else { Some(range(function, text)?) },
+        function,
+        text_hash: hasher.finish(),
     })
 }
 

@@ -176,6 +176,7 @@ mod tests {
             place: at(what),
             replacement: replacement.into(),
             function: Some(at(function)),
+            text_hash: 0,
         }
     }
 

@@ -25,8 +25,8 @@ impl Copy {
         Self::make_except(home, &BTreeSet::new())
     }
 
-    /// Makes or updates the copy, except for files that the caller will write: what is there of
-    /// them stays.
+    /// Makes or updates the copy, except for existing files of `others`, which the caller will
+    /// write.
     pub fn make_except(home: &'static str, others: &BTreeSet<PathBuf>) -> Result<Self, String> {
         let mut command = Command::new("git");
         command.args(["ls-files", "-z", "-co", "--exclude-standard"]).current_dir(tidy::root());

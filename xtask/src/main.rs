@@ -62,8 +62,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           trace to RocksDB, answers compared; needs a C++ compiler, cmake and libclang (lab/peers/README.md); --only
           builds fewer engines; run --write or table --write publishes docs/results/peers.md
   resident [--seconds N] [--only WORD]...
-          resident memory beside budgets of 8, 64 and 512 MiB with small keys and the largest, under the system's allocator,
-          mimalloc and jemalloc (lab/allocators), each process in a control group that ends it beyond the stated bound, where
+          resident memory beyond budgets of 8, 64 and 512 MiB with small keys and the largest, under the system's allocator,
+          mimalloc and jemalloc (lab/allocators), each process in a control group that kills it beyond the stated bound, where
           Linux lets this user make one; --only those with this allocator, budget or kind of keys; --seconds for each phase (5)
   overview [--write]
           the picture of the README, drawn from docs/results/raw/peers; without --write fails if it differs

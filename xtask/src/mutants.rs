@@ -262,7 +262,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 enum Outcome {
     Caught(String),
     TimedOut(String),
-    /// Its time ended after so many of the tests that reach it.
+    /// Its time ended: the number of tests that ran, and of those that reach it.
     Open(String),
     Missed,
     Unreached,

@@ -64,10 +64,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         eprintln!("without a limit of the operating system: {reason}");
     }
     println!(
-        "| allocator | budget | keys | most resident | beyond the budget | ledger then | at the end | ledger's most |"
+        "| allocator | budget | keys | peak RSS | beyond the budget | ledger at that time | RSS at the end | peak of the ledger |"
     );
     println!("|---|---:|---|---:|---:|---:|---:|---:|");
-    let mut violations = Vec::new();
+    let (mut violations, mut runs) = (Vec::new(), 0);
     for allocator in ALLOCATORS {
         let is_chosen = |keys: &str, budget: u64| {
             only.iter().all(|word| [allocator.name, keys, &budget.to_string()].contains(word))
@@ -93,8 +93,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             command.arg("--dir").arg(&dir);
             let output = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
             let _ = fs::remove_dir_all(&dir);
+            runs += 1;
             let said = String::from_utf8_lossy(&output.stdout);
-            let Some(result) = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()) else {
+            let result = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+            let Some(result) = result.filter(|_| output.status.success()) else {
                 let error = String::from_utf8_lossy(&output.stderr);
                 violations.push(format!("{name}: {}: {}", output.status, error.trim()));
                 continue;
@@ -110,10 +112,16 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
                 mib("rss_end_bytes"),
                 mib("ledger_bytes"),
             );
+            if result["rss_bytes"].as_u64().is_none_or(|bytes| bytes == 0) {
+                violations.push(format!("{name}: the system does not report resident memory"));
+            }
             if allocator.is_bounded && beyond_mib > BEYOND_BUDGET_MIB as f64 {
                 violations.push(format!("{name}: {beyond_mib:.1} MiB beyond the budget"));
             }
         }
+    }
+    if runs == 0 {
+        return Err(format!("no run has {only:?}\n{USAGE}"));
     }
     if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
 }
@@ -134,32 +142,46 @@ fn build(home: &Path, feature: Option<&str>) -> Result<PathBuf, String> {
 /// A control group of Linux for one process at a time.
 struct Group {
     folder: PathBuf,
-    /// The file with the limit: of version 2 of control groups, or of version 1.
-    limit: &'static str,
+    /// The files of the limits of memory, and of swap or of both: of version 2 of control groups,
+    /// or of version 1.
+    limits: [&'static str; 2],
+    /// Whether the second limit is one of both.
+    counts_both: bool,
 }
 
 impl Group {
     fn make() -> Result<Self, String> {
-        let (root, limit) = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-            ("/sys/fs/cgroup", "memory.max")
+        let counts_both = !Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        let (root, limits) = if counts_both {
+            ("/sys/fs/cgroup/memory", ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"])
         } else {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            ("/sys/fs/cgroup", ["memory.max", "memory.swap.max"])
         };
         let folder = Path::new(root).join(format!("shamba-resident-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let group = Self { folder, limit };
-        if group.folder.join(limit).exists() {
+        let group = Self { folder, limits, counts_both };
+        if group.folder.join(limits[0]).exists() {
             Ok(group)
         } else {
-            Err(format!("{} has no {limit}", group.folder.display()))
+            Err(format!("{} has no {}", group.folder.display(), limits[0]))
         }
     }
 
     /// A command that joins the group and becomes `program`.
     fn command(&self, limit_mib: u64, program: &Path) -> Result<Command, String> {
-        let file = self.folder.join(self.limit);
-        fs::write(&file, (limit_mib << 20).to_string())
-            .map_err(|error| format!("{}: {error}", file.display()))?;
+        // A limit of both must never be below that of memory alone.
+        let [memory, swap] = self.limits.map(|name| self.folder.join(name));
+        if self.counts_both && swap.exists() {
+            let _ = fs::write(&swap, "-1");
+        }
+        let write = |file: &Path, bytes: u64| {
+            fs::write(file, bytes.to_string()).map_err(|error| format!("{}: {error}", file.display()))
+        };
+        write(&memory, limit_mib << 20)?;
+        // A kernel without swap accounting has no such file.
+        if swap.exists() {
+            write(&swap, if self.counts_both { limit_mib << 20 } else { 0 })?;
+        }
         let mut command = Command::new("sh");
         command
             .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])

@@ -2,9 +2,10 @@
 //! ways, and samples the resident memory of the process all the while.
 //!
 //! The allocator is that of the build (`--features mimalloc` or `jemalloc`). Entries have keys of
-//! 16 bytes, or of the maximum length. The data is several times the budget, so that every part of
-//! memory is in use (twice the budget above 256 MiB). Prints one JSON object at the end. `cargo xtask resident` builds the program once for
-//! each allocator and runs it under a memory limit of the operating system.
+//! 16 bytes, or of the maximum length. The data is several times the budget (twice a budget of
+//! 512 MiB), so that every part of memory is in use. Prints one JSON object at the end. `cargo
+//! xtask resident` builds the program once for each allocator and runs it under a memory limit of
+//! the operating system.
 //!
 //! Not here: the watch (`shamba_lab::checks::watch`), heavier load
 //! (`shamba_lab::checks::overload`).

@@ -100,8 +100,8 @@ pub fn spawn(worker: &str, path: &Path, variables: &[(&str, &str)]) -> Child {
         .expect("the worker starts")
 }
 
-/// The text of a line after `ack `. The harness of tests prints the name of the worker's test first,
-/// without a line end, so that the first acknowledgement is not at the beginning of its line.
+/// The text of a line after `ack `. The harness of tests prints the name of the worker's test
+/// first, without a line end, so the first acknowledgement is not at the beginning of its line.
 pub fn acknowledged(line: &str) -> Option<&str> {
     line.split_once("ack ").map(|(_, text)| text)
 }

@@ -76,6 +76,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn bytes_are_exact_up_to_both_bounds() {
+        let folded = FoldedValues::default();
+        folded.set(b"k", SeqNo(1), b"longer");
+        folded.set(b"k", SeqNo(2), b"short");
+        assert_eq!(folded.bytes(), (b"kshort".len() + OVERHEAD_BYTES) as u64, "the older value is gone");
+        // The longest kept values fill the list without a rest.
+        let longest = [0; KEPT_BYTES_MAX - OVERHEAD_BYTES - 1];
+        let full = FoldedValues::default();
+        let values = (LIST_BYTES_MAX / KEPT_BYTES_MAX) as u8;
+        (0..values).for_each(|number| full.set(&[number], SeqNo(1), &longest));
+        assert_eq!(full.bytes(), LIST_BYTES_MAX as u64);
+        full.set(&[0], SeqNo(2), &longest);
+        let kept = (0..values).filter(|number| full.get(&[*number]).is_some()).count();
+        assert_eq!((kept, full.bytes()), (usize::from(values), LIST_BYTES_MAX as u64), "it takes its place");
+        full.set(b"more", SeqNo(3), b"");
+        assert_eq!(full.bytes(), (b"more".len() + OVERHEAD_BYTES) as u64, "the list was emptied");
+        assert_eq!((full.get(&[0]), full.get(b"more").map(|(seq, _)| seq)), (None, Some(SeqNo(3))));
+    }
+
+    #[test]
     fn the_newest_value_stays_and_the_list_is_bounded() {
         let folded = FoldedValues::default();
         folded.set(b"k", SeqNo(5), b"five");

@@ -324,10 +324,11 @@ mod tests {
         let most = files_max(&few).expect("it has a value file");
         few.note_collected();
         assert_eq!(files_max(&few), Some(most), "fewer files than the maximum change nothing");
-        let many = with_value_files(most + 1);
+        let many = with_value_files(most + 2);
         assert_eq!(files_max(&many), Some(most));
         many.note_collected();
-        assert_eq!(files_max(&many), Some(most + 1 + (most + 1) / 2));
+        // The maximum is even.
+        assert_eq!(files_max(&many), Some(most + 2 + most / 2 + 1));
     }
 
     #[test]

@@ -48,6 +48,16 @@ impl Copy {
         tidy::root().join(self.home).join("target")
     }
 
+    /// A cargo command in the copy, without lints: a change may leave names unused, and that is not
+    /// what it is judged by.
+    pub fn cargo(&self) -> Command {
+        let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
+        let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+        cargo.env("RUSTFLAGS", format!("{flags} --cap-lints=allow").trim_start());
+        cargo.env("CARGO_TARGET_DIR", self.target()).current_dir(self.folder());
+        cargo
+    }
+
     /// Undoes every change.
     pub fn restore(&self) -> Result<(), String> {
         self.restore_except(&BTreeSet::new())

@@ -14,21 +14,25 @@
 //! ended; `--again` repeats those that were missed or are open.
 
 mod build;
+mod known;
 mod list;
+mod results;
 mod trial;
 mod weave;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::copy::Copy;
 use crate::tidy;
+use known::Known;
 use list::Mutant;
+use results::{Outcome, Results};
 use trial::{End, Test};
 
 /// The folder of the copy, its builds and the results.
@@ -228,7 +232,7 @@ fn run_all(
 fn each(
     jobs: usize,
     count: usize,
-    work: impl Fn(usize, &std::path::Path) -> Result<(), String> + Sync,
+    work: impl Fn(usize, &Path) -> Result<(), String> + Sync,
 ) -> Result<(), String> {
     let (next, error) = (AtomicUsize::new(0), Mutex::new(None));
     std::thread::scope(|scope| {
@@ -257,128 +261,11 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The result of a mutant, with the test that noticed it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Outcome {
-    Caught(String),
-    TimedOut(String),
-    /// Its time ended: the number of tests that ran, and of those that reach it.
-    Open(String),
-    Missed,
-    Unreached,
-}
-
-impl Outcome {
-    fn is_caught(&self) -> bool {
-        matches!(self, Self::Caught(_) | Self::TimedOut(_))
-    }
-
-    fn line(&self) -> String {
-        match self {
-            Self::Caught(test) => format!("caught\t{test}"),
-            Self::TimedOut(test) => format!("timeout\t{test}"),
-            Self::Open(tests) => format!("open\t{tests}"),
-            Self::Missed => "missed".to_owned(),
-            Self::Unreached => "unreached".to_owned(),
-        }
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        let (word, test) = line.split_once('\t').unwrap_or((line, ""));
-        match word {
-            "caught" => Some(Self::Caught(test.to_owned())),
-            "timeout" => Some(Self::TimedOut(test.to_owned())),
-            "open" => Some(Self::Open(test.to_owned())),
-            "missed" => Some(Self::Missed),
-            "unreached" => Some(Self::Unreached),
-            _ => None,
-        }
-    }
-}
-
-/// The results by the mutants' keys and the texts of their functions, in memory and in a file of
-/// lines.
-struct Results {
-    path: PathBuf,
-    known: Mutex<BTreeMap<String, Outcome>>,
-}
-
-impl Results {
-    fn open() -> Result<Self, String> {
-        let path = tidy::root().join(HOME).join("results");
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let entry = |line: &str| {
-            let (key, rest) = line.split_once('\t')?;
-            let (hash, outcome) = rest.split_once('\t')?;
-            Some((format!("{key}\t{hash}"), Outcome::parse(outcome)?))
-        };
-        Ok(Self { path, known: Mutex::new(text.lines().filter_map(entry).collect()) })
-    }
-
-    fn get(&self, mutant: &Mutant, key: &str) -> Option<Outcome> {
-        locked(&self.known).get(&format!("{key}\t{:016x}", mutant.text_hash)).cloned()
-    }
-
-    fn keep(&self, mutant: &Mutant, key: &str, outcome: Outcome) -> Result<(), String> {
-        let key = format!("{key}\t{:016x}", mutant.text_hash);
-        let mut known = locked(&self.known);
-        let file = fs::OpenOptions::new().append(true).create(true).open(&self.path);
-        let written = file.and_then(|mut file| writeln!(file, "{key}\t{}", outcome.line()));
-        known.insert(key, outcome);
-        written.map_err(|error| format!("{}: {error}", self.path.display()))
-    }
-}
-
-/// Times and reached functions of tests of executables that have not changed: a file of lines, so
-/// that a run that goes on need not run all tests without a mutant again.
-struct Known {
-    path: PathBuf,
-    /// By executable, time of its build, and test: the time that it took in microseconds and the
-    /// functions that it reaches; none of a test that is not asked.
-    lines: HashMap<String, Option<(u64, BTreeSet<usize>)>>,
-    appends: Mutex<()>,
-}
-
-impl Known {
-    fn open() -> Self {
-        let path = tidy::root().join(HOME).join("tests");
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let entry = |line: &str| {
-            let (key, rest) = line.rsplit_once('\t')?;
-            let mut numbers = rest.split(' ').filter_map(|word| word.parse::<u64>().ok());
-            let took = numbers.next();
-            Some((key.to_owned(), took.map(|us| (us, numbers.map(|number| number as usize).collect()))))
-        };
-        Self { path, lines: text.lines().filter_map(entry).collect(), appends: Mutex::new(()) }
-    }
-
-    fn key(executable: &build::Executable, name: &str) -> String {
-        let built = fs::metadata(&executable.path).and_then(|file| file.modified()).ok();
-        let built =
-            built.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
-        format!("{}\t{}\t{name}", executable.path.display(), built.as_micros())
-    }
-
-    fn get(&self, executable: &build::Executable, name: &str) -> Option<Option<Test>> {
-        let known = self.lines.get(&Self::key(executable, name))?.clone();
-        Some(known.map(|(us, reaches)| Test {
-            executable: executable.clone(),
-            name: name.to_owned(),
-            took: Duration::from_micros(us),
-            reaches,
-        }))
-    }
-
-    fn keep(&self, executable: &build::Executable, name: &str, test: Option<&Test>) -> Result<(), String> {
-        let _one_at_a_time = locked(&self.appends);
-        let numbers = test.map_or("-".to_owned(), |test| {
-            let reaches: Vec<String> = test.reaches.iter().map(usize::to_string).collect();
-            format!("{} {}", test.took.as_micros(), reaches.join(" "))
-        });
-        let file = fs::OpenOptions::new().append(true).create(true).open(&self.path);
-        let written = file.and_then(|mut file| writeln!(file, "{}\t{numbers}", Self::key(executable, name)));
-        written.map_err(|error| format!("{}: {error}", self.path.display()))
-    }
+/// Adds a line to a file of [`HOME`], which is created if it is missing.
+fn append_line(path: &Path, line: &str) -> Result<(), String> {
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Names that stay when lines move: the file and the change, and a number where they repeat.
@@ -492,19 +379,6 @@ mod tests {
         };
         let keys = keys(&[mutant("a.rs:1:2: replace + in f"), mutant("a.rs:9:2: replace + in f")]);
         assert_eq!(keys, ["a.rs: replace + in f", "a.rs: replace + in f #2"]);
-    }
-
-    #[test]
-    fn outcomes_are_read_as_they_are_written() {
-        for outcome in [
-            Outcome::Caught("a: b".into()),
-            Outcome::TimedOut("c".into()),
-            Outcome::Open("1 of 2".into()),
-            Outcome::Missed,
-            Outcome::Unreached,
-        ] {
-            assert_eq!(Outcome::parse(&outcome.line()), Some(outcome));
-        }
     }
 
     #[test]

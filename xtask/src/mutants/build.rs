@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -148,15 +148,11 @@ fn woven_packages(copy: &Copy, mutants: &[Mutant]) -> BTreeSet<String> {
 
 /// Runs cargo on packages of the copy; returns its messages.
 fn cargo(copy: &Copy, command: &[&str], packages: &[&str]) -> Result<Vec<Value>, String> {
-    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
-    cargo.args(command).arg("--message-format=json").current_dir(copy.folder());
+    let mut cargo = copy.cargo();
+    cargo.args(command).arg("--message-format=json");
     for package in packages {
         cargo.args(["--package", package]);
     }
-    cargo.env("CARGO_TARGET_DIR", copy.target());
-    // A mutant may leave names unused, or compute a constant that overflows.
-    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    cargo.env("RUSTFLAGS", format!("{flags} --cap-lints=allow").trim_start());
     let output = cargo.stderr(Stdio::piped()).output();
     let output = output.map_err(|error| format!("cargo did not start: {error}"))?;
     let said = String::from_utf8_lossy(&output.stdout);

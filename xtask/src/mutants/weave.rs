@@ -57,7 +57,7 @@ mod woven_mutants {
 }
 "#;
 
-/// Where a mutant is in the woven file: lines from 1, both ends included.
+/// The place of a mutant in the woven file: lines from 1, both ends included.
 #[derive(Debug)]
 pub struct Arm {
     pub mutant: usize,

@@ -57,13 +57,8 @@ pub fn run(copy: &Copy, killer: &Killer, limit: Duration) -> Result<(Verdict, Du
 /// Builds the killer's binary; returns it and the folder of its package, where cargo would run it.
 /// `None` if the sources do not compile.
 fn build(copy: &Copy, killer: &Killer) -> Result<Option<(PathBuf, PathBuf)>, String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let mut command = Command::new(cargo);
+    let mut command = copy.cargo();
     command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]).args(killer.target());
-    command.env("CARGO_TARGET_DIR", copy.target()).current_dir(copy.folder());
-    // A defect may leave names unused; that is not what it is judged by.
-    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    command.env("RUSTFLAGS", format!("{flags} --cap-lints=allow").trim_start());
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cargo did not start: {error}"))?;
     if !output.status.success() {

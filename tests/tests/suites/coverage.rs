@@ -95,7 +95,7 @@ fn the_table_of_features_names_tests_that_exist() {
             panic!("not PACKAGE FILE TEST: {shown}");
         };
         let folder = match package {
-            "shamba" => "crates/engine/tests",
+            "shamba" => "crates/engine/tests/api",
             "shamba-cli" => "crates/cli/tests",
             _ => "tests/tests",
         };

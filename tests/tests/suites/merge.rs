@@ -6,7 +6,7 @@
 //! meanwhile.
 //!
 //! Not here: random operations with an operator (`model`), crashes (`crash`, `crash_threads`),
-//! and one operator in the place of another (`crates/engine/tests/merge.rs`).
+//! and one operator in the place of another (`crates/engine/tests/api/merge.rs`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! the engine, checks the history. Transactions with less isolation must fail the same check:
 //! otherwise it would prove nothing.
 //!
-//! Not here: the model of one thread (`crates/engine/tests/transactions.rs`).
+//! Not here: the model of one thread (`crates/engine/tests/api/transactions.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

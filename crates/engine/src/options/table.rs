@@ -3,7 +3,7 @@
 //! A row has the name, the method, the field or live value with type and default, and then the
 //! fields of [`OptionInfo`] that differ from their defaults (`declare.rs` shows the syntax). To add
 //! an option, add a row and use the new field of `Settings`; `UPDATE_EXPECT=1 cargo test -p shamba
-//! --test options` then rewrites `docs/options.md`. Nothing else lists options.
+//! --test api options` then rewrites `docs/options.md`. Nothing else lists options.
 //!
 //! Rows under `main` are methods of [`Builder`] and flags in `--help`. The others are methods of
 //! [`Experimental`]: baselines of the papers, limits for tests, and options that few programs need.

@@ -8,7 +8,7 @@ use shamba::{
     Change, ChangeOp, ChangePosition, Changes, ChangesOptions, Db, Durability, ErrorKind, Snapshot,
 };
 
-use crate::{FOREVER, JOURNAL, NAMES, builder};
+use super::{FOREVER, JOURNAL, NAMES, builder};
 
 type Content = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 

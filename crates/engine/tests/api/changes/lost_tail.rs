@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shamba::env::{SimFs, Vfs};
 use shamba::{ChangePosition, ChangesOptions, Db, ErrorKind};
 
-use crate::{FOREVER, builder, told};
+use super::{FOREVER, builder, told};
 
 /// Puts `count` keys, and returns the position after each.
 fn put(db: &Db, name: &str, count: usize, value_bytes: usize) -> Vec<ChangePosition> {

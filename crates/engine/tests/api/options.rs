@@ -1,5 +1,5 @@
 //! The reference page of options (`docs/options.md`) is made from the table of options. A
-//! difference fails; `UPDATE_EXPECT=1 cargo test -p shamba --test options` writes the page.
+//! difference fails; `UPDATE_EXPECT=1 cargo test -p shamba --test api options` writes the page.
 //! [`Db::options`] has every option of the table.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use shamba_env::{Env, MemFs};
 const HEAD: &str = "\
 # Options
 
-This page is made from the table in `crates/engine/src/options/table.rs` by `UPDATE_EXPECT=1 cargo test -p shamba --test options`.
+This page is made from the table in `crates/engine/src/options/table.rs` by `UPDATE_EXPECT=1 cargo test -p shamba --test api options`.
 
 An option applies to the open that it is given to: by its method of `Builder`, by `Builder::set_option(NAME, VALUE)` with the name and
 text of this page, or by the flag `--NAME VALUE` of the `shamba` command. The column *recorded* says whether the database remembers it
@@ -70,7 +70,7 @@ fn page() -> String {
 
 #[test]
 fn the_reference_page_is_that_of_the_table() {
-    expect_test::expect_file!["../../../docs/options.md"].assert_eq(&page());
+    expect_test::expect_file!["../../../../docs/options.md"].assert_eq(&page());
 }
 
 #[test]

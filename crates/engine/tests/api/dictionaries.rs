@@ -1,6 +1,5 @@
 //! Tests of zstd's dictionaries: which tables have one, what it saves, and that everything else
 //! reads them.
-#![cfg(feature = "zstd")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,44 @@
+//! The engine through its public surface, in one program, because each program costs a link.
+//!
+//! Two tests have programs of their own: `examples.rs` runs other programs, and `workers.rs` counts
+//! the threads of its process.
+
+mod cache_units;
+mod changes;
+mod closed_tables;
+mod compact_range;
+mod compaction_filter;
+mod compression;
+mod conditional;
+#[cfg(feature = "zstd")]
+mod dictionaries;
+mod expiry;
+mod failures;
+mod fifo;
+mod files;
+mod handles;
+mod keyspace_options;
+mod large_values;
+mod listeners;
+mod memory;
+mod merge;
+mod merge_admin;
+mod miss_ratio;
+mod options;
+mod prefixes;
+mod ranges;
+mod read_costs;
+mod record_cache;
+mod recorded_options;
+mod redesign;
+mod reopen;
+mod shared_budget;
+mod small_tables;
+mod smoke;
+mod tickets;
+mod tombstones;
+mod transaction_model;
+mod transactions;
+mod value_files;
+mod waits;
+mod writes;

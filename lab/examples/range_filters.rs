@@ -1,21 +1,21 @@
-//! Would a filter for ranges pay? Counts, for scans of short ranges, the runs without a key in the
-//! range, and the share of them that a filter would leave out, by bits per key.
+//! Would a filter for ranges pay? Counts, for scans of short ranges, the runs without a key in
+//! the range, and the share of them that a filter would leave out, by bits per key.
 //!
 //! Two filters. Grafite (Costa, Ferragina, Vinciguerra: "Grafite: Taming Adversarial Queries with
 //! Optimal Range Filters", SIGMOD 2024, section 3) keeps `(h(x / r) + x) mod r` of each key `x`,
-//! sorted, in 2 + log2(r / n) bits a key: n keys, and r chosen by the size. Its answers are computed
-//! here from the sorted numbers, its size by that formula. The filter of prefixes is what the engine
-//! has (decision 39): a blocked filter of the distinct prefixes. The engine asks it if the range lies
-//! in one prefix; `two` also asks for both of two neighbours. The length of the prefixes is the one
-//! that leaves out most.
+//! sorted, in 2 + log2(r / n) bits a key: n keys, and r chosen by the size. Its answers are
+//! computed here from the sorted numbers, its size by that formula. The filter of prefixes is
+//! what the engine has (decision 39): a blocked filter of the distinct prefixes. The engine asks
+//! it if the range lies in one prefix; `two` also asks for both of two neighbours. The length of
+//! the prefixes is the one that leaves out most.
 //!
-//! `exact` are the bits per key of a sorted list without errors, 2 + log2(universe / n).
-//! The numbers in brackets compare with the block cache: how many times as many block reads a byte
-//! of the filter saves as a byte of cached blocks of the same run, where reads are spread evenly over
-//! its blocks.
+//! `exact` are the bits per key of a sorted list without errors, 2 + log2(universe / n). The
+//! numbers in brackets compare with the block cache: how many times as many block reads a byte of
+//! the filter saves as a byte of cached blocks of the same run, where reads are spread evenly
+//! over its blocks.
 //!
-//! Limits of the model: keys are 64-bit numbers (longer keys would be cut, and ranges below the cut
-//! could not be asked); a scan has both bounds; each false "maybe" is one block read.
+//! Limits of the model: keys are 64-bit numbers (longer keys would be cut, and ranges below the
+//! cut could not be asked); a scan has both bounds; each false "maybe" is one block read.
 //!
 //! ```text
 //! cargo run --release -p shamba-lab --example range_filters -- 42

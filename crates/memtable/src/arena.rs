@@ -46,7 +46,8 @@ const SLAB_ALIGNMENT_BYTES: usize = 8;
 const PLACE_BITS: u32 = 19;
 const SLAB_BYTES_MIN: usize = 4096;
 const SLAB_BYTES_MAX: usize = UNIT_BYTES << PLACE_BITS;
-/// A new slab has at most this fraction of the bytes that the arena already holds: 1 / 8.
+/// A new slab has this fraction of the bytes that the arena already holds (1 / 8), rounded up to a
+/// power of two.
 const SLAB_SHARE: usize = 8;
 /// An entry of more than this fraction of a slab (1 / 4) gets a slab of its own.
 const ALONE_SHARE: usize = 4;
@@ -403,5 +404,107 @@ unsafe fn read_varint(mut at: *const u8) -> (u32, *const u8) {
             shift += 7;
         }
         (number, at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Arena {
+        /// Adds slabs without entries until the cursor reports that it is full.
+        pub(crate) fn fill_with_slabs(&self, cursor: &mut Cursor) {
+            while !cursor.is_full() && cursor.slabs.len() < SLABS_MAX {
+                self.add_slab(cursor, SLAB_BYTES_MIN);
+            }
+        }
+    }
+
+    /// Takes the room of an entry of `bytes`, without writing one. Returns the number of its slab.
+    fn take(arena: &Arena, cursor: &mut Cursor, bytes: usize) -> usize {
+        let (slab, _, used) = arena.room(cursor, bytes);
+        let end = (used + bytes).next_multiple_of(UNIT_BYTES);
+        cursor.bytes += end - used;
+        if slab == cursor.slab {
+            cursor.used = end;
+        }
+        slab
+    }
+
+    #[test]
+    fn an_entry_of_a_quarter_of_a_slab_shares_it_and_a_larger_one_lies_alone() {
+        let (arena, mut cursor) = Arena::new();
+        let quarter = SLAB_BYTES_MIN / ALONE_SHARE;
+        assert_eq!(take(&arena, &mut cursor, quarter + 1), 0);
+        // The slab after it is filled without a rest.
+        let slabs: Vec<usize> = (0..5).map(|_| take(&arena, &mut cursor, quarter)).collect();
+        assert_eq!(slabs, [1, 1, 1, 1, 2]);
+        assert_eq!(take(&arena, &mut cursor, quarter + 1), 2, "it fits in the slab in use");
+        assert_eq!(take(&arena, &mut cursor, SLAB_BYTES_MIN), 3);
+        assert_eq!(take(&arena, &mut cursor, quarter), 2, "the slab in use is still that before");
+    }
+
+    #[test]
+    fn a_slab_of_its_own_holds_its_entry_and_little_else() {
+        let sizes =
+            [SLAB_BYTES_MIN / ALONE_SHARE + 1, 5_000, 100_000, SLAB_BYTES_MAX, 3 * SLAB_BYTES_MAX + 1];
+        for bytes in sizes {
+            let (arena, mut cursor) = Arena::new();
+            // The first slab has less room than others: its first place is left out.
+            for number in 0..2 {
+                let (slab, start, used) = arena.room(&mut cursor, bytes);
+                let held = cursor.slabs[slab]._memory.len();
+                assert_eq!((slab, start), (number, cursor.slabs[slab].start));
+                assert!(used + bytes <= held, "{bytes} bytes at {used} of a slab of {held}");
+                assert!(held < bytes + 4 * UNIT_BYTES, "a slab of {held} bytes for an entry of {bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn slabs_grow_with_the_arena_up_to_large_pages() {
+        let (arena, mut cursor) = Arena::new();
+        let mut capacities = Vec::new();
+        while cursor.bytes < 5 * SLAB_SHARE * SLAB_BYTES_MAX / 4 {
+            let before = cursor.bytes;
+            if take(&arena, &mut cursor, 1_000) == capacities.len() {
+                // The share of the arena, rounded up to a power of two.
+                let (share, capacity) = (before / SLAB_SHARE, cursor.capacity);
+                assert!(capacity >= share.clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX), "{capacity} after {before}");
+                assert!(capacity <= (2 * share).max(SLAB_BYTES_MIN), "{capacity} after {before}");
+                capacities.push(capacity);
+            }
+        }
+        assert!(capacities.is_sorted() && capacities.last() == Some(&SLAB_BYTES_MAX), "{capacities:?}");
+        let is_at_large_page = |slab: &Slab| slab.start.addr() % LARGE_PAGE_BYTES == 0;
+        let smaller = capacities.partition_point(|capacity| *capacity < SLAB_BYTES_MAX);
+        assert!(cursor.slabs[smaller..].iter().all(is_at_large_page));
+        assert!(!cursor.slabs[..smaller].iter().all(is_at_large_page), "a large page for each small slab");
+    }
+
+    #[test]
+    fn each_directory_is_twice_as_long_as_the_one_before_and_leads_to_every_slab() {
+        let (arena, mut cursor) = Arena::new();
+        for number in 0..100 {
+            assert_eq!(arena.add_slab(&mut cursor, SLAB_BYTES_MIN).0, number);
+            let directory = cursor.directories.last().expect("made with the first slab");
+            assert!(ptr::eq(arena.directory.load(Ordering::Relaxed), directory.as_ptr()), "the last counts");
+            let listed = directory.iter().map(|start| start.load(Ordering::Relaxed));
+            assert!(listed.take(number + 1).eq(cursor.slabs.iter().map(|slab| slab.start)), "slab {number}");
+        }
+        let lengths: Vec<usize> = cursor.directories.iter().map(|directory| directory.len()).collect();
+        assert_eq!(lengths, [8, 16, 32, 64, 128]);
+    }
+
+    #[test]
+    fn an_arena_is_full_at_half_of_the_slabs_that_references_can_tell_apart() {
+        let (arena, mut cursor) = Arena::new();
+        assert!(!cursor.is_full());
+        for _ in 1..SLABS_FULL {
+            arena.add_slab(&mut cursor, SLAB_BYTES_MIN);
+        }
+        assert!(!cursor.is_full(), "{} slabs", cursor.slabs.len());
+        arena.add_slab(&mut cursor, SLAB_BYTES_MIN);
+        assert!(cursor.is_full(), "{} slabs", cursor.slabs.len());
     }
 }

@@ -324,3 +324,57 @@ fn place_in_chain(entries: Entries<'_>, head: EntryRef, key: &[u8], seq: SeqNo) 
     }
     before
 }
+
+#[cfg(test)]
+mod tests {
+    use shamba_key::{DigestFn, DigestKind};
+
+    use super::*;
+
+    fn put(table: &ChunkedMemtable, key: &[u8], seq: u64) {
+        let digest = DigestFn::new(DigestKind::Xxh3, 7).digest(key);
+        table.insert(digest, key, SeqNo(seq), EntryKind::Put, b"value");
+    }
+
+    #[test]
+    fn bytes_are_the_sum_of_all_parts_and_an_unused_index_is_none() {
+        for is_indexed in [false, true] {
+            let table = ChunkedMemtable::new(is_indexed);
+            assert_eq!(table.bytes(), 0);
+            let mut expected = 0;
+            for (start, end, bounds) in [(&b"ab"[..], Some(&b"cde"[..]), 5), (b"abcd", None, 4)] {
+                let (start, end) = (Bytes::from_static(start), end.map(Bytes::from_static));
+                table.insert_range_delete(RangeTombstone { start, end, seq: SeqNo(1) });
+                expected += bounds + RANGE_DELETE_OVERHEAD_BYTES;
+                assert_eq!(table.bytes(), expected, "a tombstone with bounds of {bounds} bytes");
+            }
+            table.folded().set(b"key", SeqNo(1), b"folded");
+            expected += table.folded().bytes();
+            assert_eq!(table.bytes(), expected, "and a folded value");
+            put(&table, b"key", 2);
+            // Link, number and kind, two lengths, key and value, to a multiple of four.
+            expected += (4 + 8 + 1 + 1 + 3 + 5u64).next_multiple_of(4);
+            expected += table.order.bytes() as u64;
+            let writer = table.writer.lock().expect("not poisoned");
+            let index = writer.index.as_ref().map_or(0, |index| index.bytes() as u64);
+            assert_eq!(index > 0, is_indexed);
+            assert_eq!(table.bytes(), expected + index, "and the first entry, indexed: {is_indexed}");
+        }
+    }
+
+    #[test]
+    fn a_memtable_whose_references_run_out_is_full_and_still_takes_entries() {
+        let table = ChunkedMemtable::new(true);
+        put(&table, b"first", 1);
+        assert!(!table.is_full());
+        table.arena.fill_with_slabs(&mut table.writer.lock().expect("not poisoned").cursor);
+        put(&table, b"second", 2);
+        assert!(table.is_full());
+        put(&table, b"third", 3);
+        assert!(table.is_full());
+        for (key, seq) in [(&b"first"[..], 1), (b"second", 2), (b"third", 3)] {
+            let digest = DigestFn::new(DigestKind::Xxh3, 7).digest(key);
+            assert_eq!(table.newest_seq(digest, key), SeqNo(seq));
+        }
+    }
+}

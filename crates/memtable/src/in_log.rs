@@ -97,3 +97,122 @@ impl EntryIter for InLogIter {
         self.iter.digest()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use shamba_key::{DigestFn, DigestKind, LogNo};
+    use shamba_log::wal::{ValueLog, ValuePlace};
+    use shamba_table::BirthId;
+    use shamba_testkit::{Dice, Row, check_laws, collect, memory_env, sort};
+
+    use super::*;
+    use crate::ChunkedMemtable;
+
+    /// A memtable with short values and two in a log, and its rows in order.
+    fn with_values_in_log() -> (Arc<dyn Memtable>, Vec<Row>) {
+        let table: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(true));
+        let digest = DigestFn::new(DigestKind::Xxh3, 7);
+        let log = ValueLog::new(&memory_env(1), Path::new("/1.log"), LogNo(1), BirthId(1));
+        let mut rows = Vec::new();
+        for seq in 1..=40 {
+            let row = Row::put(&[b'a' + (seq % 9) as u8], seq);
+            if seq % 20 == 0 {
+                let place = ValuePlace { log: LogNo(1), record: 4_096, at: 0, bytes: 1_000 + seq as u32 };
+                table.insert_in_log(digest.digest(&row.key), &row.key, (row.seq, None), &log, place);
+                rows.push(Row { kind: EntryKind::ValueRef, value: place.encode().to_vec(), ..row });
+            } else {
+                table.insert(digest.digest(&row.key), &row.key, row.seq, row.kind, &row.value);
+                rows.push(row);
+            }
+        }
+        sort(&mut rows);
+        (table, rows)
+    }
+
+    #[test]
+    fn it_moves_in_both_directions_as_the_memtables_own_iterator() {
+        let (table, mut rows) = with_values_in_log();
+        assert!(!table.values().is_empty());
+        assert!(collect(Arc::clone(&table).entries_iter().as_mut()) == rows);
+        for seed in 0..20 {
+            println!("seed {seed}");
+            check_laws(Arc::clone(&table).entries_iter().as_mut(), &rows, &Dice::new(seed), 100);
+        }
+        let mut iter = table.entries_iter();
+        iter.seek_to_last().expect("memory");
+        rows.reverse();
+        for row in rows {
+            assert!(iter.valid() && (iter.key(), iter.seq()) == (&row.key[..], row.seq), "{row:?}");
+            let bytes = if row.kind.is_large() { 1_000 + row.seq.0 } else { row.value.len() as u64 };
+            assert_eq!(iter.value_bytes_len().expect("a known log"), bytes, "{row:?}");
+            iter.prev().expect("memory");
+        }
+        assert!(!iter.valid());
+    }
+
+    /// A source that keeps the digest of its only key, as a memtable of another kind may.
+    struct KeepsDigest(KeyDigest);
+
+    impl EntryIter for KeepsDigest {
+        fn seek_to_first(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn seek_to_last(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn seek(&mut self, _key: &[u8], _seq: SeqNo) -> Result<()> {
+            Ok(())
+        }
+
+        fn seek_for_prev(&mut self, _key: &[u8], _seq: SeqNo) -> Result<()> {
+            Ok(())
+        }
+
+        fn next(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn prev(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn valid(&self) -> bool {
+            true
+        }
+
+        fn key(&self) -> &[u8] {
+            b"key"
+        }
+
+        fn seq(&self) -> SeqNo {
+            SeqNo(1)
+        }
+
+        fn kind(&self) -> EntryKind {
+            EntryKind::Put
+        }
+
+        fn value(&self) -> &[u8] {
+            b"value"
+        }
+
+        fn value_bytes(&self) -> Bytes {
+            Bytes::from_static(b"value")
+        }
+
+        fn digest(&self) -> Option<KeyDigest> {
+            Some(self.0)
+        }
+    }
+
+    #[test]
+    fn a_digest_that_the_source_has_kept_is_passed_on() {
+        let (table, _) = with_values_in_log();
+        let digest = DigestFn::new(DigestKind::Xxh3, 7).digest(b"key");
+        assert_eq!(InLogIter::new(table, Box::new(KeepsDigest(digest))).digest(), Some(digest));
+    }
+}

@@ -438,6 +438,31 @@ fn probe(slots: &[Slot], tag: u32) -> Option<(&Slot, u64)> {
 mod tests {
     use super::*;
 
+    /// All memory of an index, piece by piece.
+    fn held_bytes(writer: &IndexWriter) -> usize {
+        let separate = writer.separate.iter().map(|(_, class)| segment_layout(*class).size());
+        let in_pages = writer.pages.iter().map(|page| page.taken_bytes);
+        let directories = writer.directories.iter().map(|directory| directory.layout.size());
+        let readers: usize = separate.chain(in_pages).chain(directories).sum();
+        readers + size_of_val(&writer.places[..]) + size_of_val(&writer.segments[..])
+    }
+
+    /// Large pages begin at their size of the index, and each is filled before the next.
+    fn check_pages(writer: &IndexWriter) {
+        let is_small = writer.bytes < LARGE_PAGES_FROM_BYTES;
+        assert!(!is_small || writer.pages.is_empty(), "a large page in an index of {} bytes", writer.bytes);
+        let segment_bytes = segment_layout(LAST_CLASS).size();
+        for (number, page) in writer.pages.iter().enumerate() {
+            let taken_bytes = page.taken_bytes;
+            assert!(taken_bytes <= LARGE_PAGE_BYTES, "{taken_bytes} bytes of page {number} are taken");
+            let is_last = number + 1 == writer.pages.len();
+            assert!(
+                is_last || taken_bytes + segment_bytes > LARGE_PAGE_BYTES,
+                "page {number} has room for a segment after {taken_bytes} bytes"
+            );
+        }
+    }
+
     #[test]
     fn an_index_in_large_pages_finds_every_chain_and_counts_its_segments() {
         const TAGS: u64 = 400_000;
@@ -445,12 +470,19 @@ mod tests {
         let entry = |number: u64| EntryRef::from_bits(number as u32 + 1);
         let (index, mut writer) = DigestIndex::new();
         let mut chains = std::collections::BTreeMap::new();
+        assert_eq!(writer.bytes(), held_bytes(&writer), "empty");
+        let mut segments = 0;
         for number in 0..TAGS {
             // SAFETY: the writer was made with the index.
             let place = unsafe { index.place(&mut writer, digest(number)) };
             let before = chains.insert(tag_of(digest(number)), entry(number));
             assert_eq!(place.head, before.flatten(), "tag of {number}");
             place.publish(entry(number).expect("not 0"));
+            if segments != writer.segments.len() {
+                segments = writer.segments.len();
+                assert_eq!(writer.bytes(), held_bytes(&writer), "{segments} segments");
+                check_pages(&writer);
+            }
         }
         for number in 0..TAGS {
             assert_eq!(index.find(digest(number)), chains[&tag_of(digest(number))], "tag of {number}");

@@ -382,3 +382,65 @@ impl<S: Source> EntryIter for ChunkedIter<S> {
         Bytes::copy_from_slice(self.current().value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shamba_key::{DigestFn, DigestKind};
+
+    use super::*;
+    use crate::{ChunkedMemtable, Memtable};
+
+    /// The sequence numbers of the current entry and of those to which `moves` lead.
+    fn steps(iter: &mut dyn EntryIter, moves: &[Direction]) -> Vec<u64> {
+        let mut seqs = vec![iter.seq().0];
+        for direction in moves {
+            match direction {
+                Direction::Forward => iter.next().expect("memory"),
+                Direction::Backward => iter.prev().expect("memory"),
+            }
+            seqs.push(iter.seq().0);
+        }
+        seqs
+    }
+
+    /// Entries 1 to 16 are in a chunk; in the tail are 17, which comes after 9, and 18, after 11. A
+    /// floor of 16 hides the chunk.
+    #[test]
+    fn after_passing_over_entries_a_turn_leads_to_every_entry_between() {
+        use Direction::{Backward, Forward};
+        let table = Arc::new(ChunkedMemtable::new(true));
+        let numbers = (0..16).map(|number| format!("k{number:02}"));
+        for (key, seq) in numbers.chain(["k08x".to_owned(), "k10x".to_owned()]).zip(1..) {
+            let digest = DigestFn::new(DigestKind::Xxh3, 7).digest(key.as_bytes());
+            table.insert(digest, key.as_bytes(), SeqNo(seq), EntryKind::Put, b"");
+        }
+        assert_eq!(table.snapshot().lanes(), 2, "a chunk and the tail");
+        let floor = SeqNo(16);
+        let forward = || {
+            let mut iter = ChunkedIter::new(Arc::clone(&table));
+            iter.seek_to_first().expect("memory");
+            iter.skip_hidden(None, floor).expect("memory");
+            iter
+        };
+        assert_eq!(steps(&mut forward(), &[Backward, Backward, Forward]), [17, 9, 8, 9]);
+        assert_eq!(steps(&mut forward(), &[Backward, Forward, Forward, Forward]), [17, 9, 17, 10, 11]);
+        // The turn begins within the window that was loaded after passing over entries.
+        assert_eq!(steps(&mut forward(), &[Forward, Backward, Backward, Backward]), [17, 18, 11, 10, 17]);
+        let backward = || {
+            let mut iter = ChunkedIter::new(Arc::clone(&table));
+            iter.seek_to_last().expect("memory");
+            iter.skip_hidden_back(b"", floor).expect("memory");
+            iter
+        };
+        assert_eq!(steps(&mut backward(), &[Forward, Forward, Backward]), [18, 12, 13, 12]);
+        assert_eq!(steps(&mut backward(), &[Forward, Backward, Backward, Backward]), [18, 12, 18, 11, 10]);
+        assert_eq!(steps(&mut backward(), &[Backward, Forward, Forward, Forward]), [18, 17, 10, 11, 18]);
+        // Passing over entries in the other direction is a turn too.
+        let mut iter = forward();
+        iter.skip_hidden_back(b"k05", SeqNo(17)).expect("memory");
+        assert_eq!(steps(&mut iter, &[Backward, Forward, Forward]), [5, 4, 5, 6]);
+        let mut iter = backward();
+        iter.skip_hidden(Some(b"k13"), SeqNo(18)).expect("memory");
+        assert_eq!(steps(&mut iter, &[Forward, Backward, Backward]), [14, 15, 14, 13]);
+    }
+}

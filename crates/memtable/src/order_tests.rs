@@ -179,3 +179,68 @@ fn scans_beside_a_writer_see_exactly_what_was_visible_in_both_directions() {
         }
     });
 }
+
+/// Keys of a prefix of each length and a few blocks of eight bytes, which are often equal, so that
+/// sorts compare block after block; some end within a block or in zeros. In one memtable of two all
+/// keys are long, so that no sort has to compare whole keys early.
+#[test]
+fn keys_with_long_runs_in_common_are_in_order_behind_a_prefix_of_any_length() {
+    const BLOCKS: [&[u8; 8]; 4] = [b"aaaaaaaa", b"aaaaaaab", b"baaaaaaa", &[0; 8]];
+    for (prefix, least) in (0..20).flat_map(|prefix| [(prefix, 1), (prefix, 5)]) {
+        let dice = Dice::new(prefix as u64);
+        println!("seed {prefix}, {least} blocks or more");
+        let table: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(true));
+        let mut rows = Vec::new();
+        for seq in 1..=2_000 {
+            let mut key = vec![b'p'; prefix];
+            (0..least + dice.below(5)).for_each(|_| key.extend_from_slice(BLOCKS[dice.below(BLOCKS.len())]));
+            key.truncate(key.len() - if dice.one_in(3) { dice.below(9) } else { 0 });
+            let row = Row::put(&key, seq);
+            insert(&*table, &row);
+            rows.push(row);
+        }
+        sort(&mut rows);
+        assert!(collect(table.iter().as_mut()) == rows, "a prefix of {prefix} bytes");
+    }
+}
+
+/// A sort looks at a few blocks of eight bytes only, and then at whole keys: thousands of blocks
+/// that are equal need no deeper stack.
+#[test]
+fn keys_with_thousands_of_bytes_in_common_are_sorted_on_a_small_stack() {
+    let sorting = std::thread::Builder::new().stack_size(256 << 10).spawn(|| {
+        let table: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(true));
+        // One other key, so that the bytes in common are no prefix of all keys.
+        let mut rows = vec![Row::put(b"other", 1)];
+        for seq in 2..=40u64 {
+            let mut key = vec![b'a'; 60_000];
+            key.extend_from_slice(&(seq * 7 % 41).to_be_bytes());
+            rows.push(Row::put(&key, seq));
+        }
+        rows.iter().for_each(|row| insert(&*table, row));
+        sort(&mut rows);
+        assert!(collect(table.iter().as_mut()) == rows);
+    });
+    sorting.expect("a thread").join().expect("no panic");
+}
+
+/// Versions inserted out of their order: an old one that is added to the sorted copy of a tail
+/// leaves the newest of the copy where passing over hidden entries finds it.
+#[test]
+fn an_old_version_that_joins_a_sorted_tail_hides_no_newer_one() {
+    let table: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(true));
+    for key in 0..13u8 {
+        insert(&*table, &Row::put(&[key], if key == 6 { 100 } else { u64::from(key) + 1 }));
+    }
+    assert_eq!(collect(Arc::clone(&table).iter().as_mut()).len(), 13, "sorts the tail");
+    insert(&*table, &Row::put(&[13], 14));
+    let mut iter = table.iter();
+    iter.seek_to_first().expect("memory");
+    iter.skip_hidden(None, SeqNo(50)).expect("memory");
+    assert!(iter.valid(), "an entry above the floor was passed over");
+    assert_eq!(current(iter.as_ref()), Row::put(&[6], 100));
+    iter.seek_to_last().expect("memory");
+    iter.skip_hidden_back(&[], SeqNo(50)).expect("memory");
+    assert!(iter.valid(), "an entry above the floor was passed over");
+    assert_eq!(current(iter.as_ref()), Row::put(&[6], 100));
+}

@@ -180,6 +180,19 @@ fn what_is_stored_twice_stays() {
 }
 
 #[test]
+fn the_newest_number_of_a_key_is_that_of_its_newest_version() {
+    for (table, digest) in all() {
+        for (key, seq) in [(b"k", 3), (b"o", 9), (b"k", 7), (b"k", 5)] {
+            insert(&*table, digest, &Row::put(key, seq));
+        }
+        for (key, newest) in [(b"k", 7), (b"o", 9), (b"x", 0)] {
+            assert_eq!(table.newest_seq(digest.digest(key), key), SeqNo(newest), "{key:?}");
+        }
+        assert!(!table.is_full(), "a memtable of four entries");
+    }
+}
+
+#[test]
 fn keys_and_values_of_all_sizes_come_back() {
     for (table, digest) in all().into_iter().take(3) {
         let mut rows = Vec::new();

@@ -17,6 +17,8 @@
 
 pub mod estimate;
 mod fences;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

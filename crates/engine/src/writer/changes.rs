@@ -122,3 +122,74 @@ fn written_after(
     debug_assert!(!is_within || entries.seq() > since, "an entry at {} was not passed", entries.seq());
     Ok(is_within.then(|| Bytes::copy_from_slice(entries.key())))
 }
+
+#[cfg(test)]
+mod tests {
+    use shamba_key::{DigestFn, DigestKind, EntryKind, KeyspaceId};
+    use shamba_memtable::ChunkedMemtable;
+    use shamba_tree::version::Version;
+
+    use super::*;
+
+    fn range(lower: &str, upper: &str) -> KeyRange {
+        KeyRange {
+            lower: Bytes::copy_from_slice(lower.as_bytes()),
+            upper: Some(Bytes::copy_from_slice(upper.as_bytes())),
+        }
+    }
+
+    fn digest_fn() -> DigestFn {
+        DigestFn::new(DigestKind::ALL[0], 1)
+    }
+
+    /// A view of one memtable: `b..d` is deleted at 5, `x` is written at 9.
+    fn view(digest: DigestFn) -> View {
+        let memtable: Arc<dyn Memtable> = Arc::new(ChunkedMemtable::new(true));
+        let KeyRange { lower: start, upper: end } = range("b", "d");
+        memtable.insert_range_delete(RangeTombstone { start, end, seq: SeqNo(5) });
+        memtable.insert(digest.digest(b"x"), b"x", SeqNo(9), EntryKind::Put, b"1");
+        View::new(KeyspaceId::DEFAULT, vec![memtable], Arc::default())
+    }
+
+    #[test]
+    fn a_write_at_the_number_itself_is_no_change_after_it() {
+        let digest = digest_fn();
+        let view = view(digest);
+        let changed = |key: &'static str, since| {
+            let key = Bytes::from_static(key.as_bytes());
+            let change = change_of_key(&view, digest.digest(&key), &key, SeqNo(since));
+            change.map(|changed| (changed.key == key, changed.is_proved))
+        };
+        for (key, last) in [("b", 5), ("c", 5), ("x", 9)] {
+            assert_eq!(changed(key, last - 1), Some((true, true)), "{key} after {}", last - 1);
+            assert_eq!(changed(key, last), None, "{key} after {last}");
+        }
+        assert_eq!((changed("a", 0), changed("d", 0)), (None, None), "never written");
+        let first = |lower, upper, since| {
+            let change = change_in_range(&view, &range(lower, upper), SeqNo(since));
+            change.map(|Changed { key, is_proved }| (String::from_utf8_lossy(&key).into_owned(), is_proved))
+        };
+        let at = |key: &str| Some((key.to_owned(), true));
+        assert_eq!((first("a", "c", 4), first("c", "z", 4)), (at("b"), at("c")));
+        assert_eq!(first("a", "x", 5), None, "the deletion is not newer than itself");
+        assert_eq!((first("a", "z", 5), first("a", "z", 8), first("a", "z", 9)), (at("x"), at("x"), None));
+    }
+
+    #[test]
+    fn only_tables_with_newer_entries_are_read() {
+        // Nothing is behind these tables: reading one fails.
+        let version: Version =
+            "L1: r3@3[000002:a..m 40 seq=1-5, 000003:m..z 40 seq=1-8]".parse().expect("notation");
+        let view = View::new(KeyspaceId::DEFAULT, Vec::new(), Arc::new(version));
+        let walk = Walk::Parts { fill_cache: false, ahead_bytes: 0 };
+        let read = |lower, upper, since| change_in_tables(&view, &range(lower, upper), SeqNo(since), walk);
+        assert_eq!(read("a", "m", 5).expect("not read"), None);
+        assert!(read("a", "m", 4).is_err(), "it may hold a newer entry");
+        assert_eq!(read("a", "z", 8).expect("not read"), None);
+        assert!(read("a", "z", 7).is_err());
+        let key = Bytes::from_static(b"b");
+        let change = |since| change_of_key(&view, digest_fn().digest(&key), &key, SeqNo(since));
+        assert_eq!(change(4), Some(Changed { key: key.clone(), is_proved: false }));
+        assert_eq!(change(5), None);
+    }
+}

@@ -208,3 +208,71 @@ impl Writer {
 fn dropped(key: &Bytes) -> Conflict {
     Conflict { keyspace: String::new(), key: key.to_vec(), is_proved: true }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::operations::Operations;
+    use super::*;
+    use crate::options::settings::{Durability, Settings};
+    use crate::testing::{MemtableLimit, Parts};
+
+    /// The keys of the conflicts that a group has, over an empty database. A batch of the group
+    /// makes its operations, and depends on the key.
+    fn conflicts(group: &[(&[OpRef<'_>], Option<&'static str>)]) -> Vec<Option<Vec<u8>>> {
+        let parts = Parts::new(Settings::default());
+        let writer = parts.writer(MemtableLimit::none());
+        let batch = |(ops, depends_on): &(&[OpRef<'_>], Option<&'static str>)| {
+            let mut operations = Operations::EMPTY;
+            for op in *ops {
+                operations.push(KeyspaceId::DEFAULT, *op).expect("valid");
+            }
+            let conditions = depends_on.map(|key| {
+                let digest = writer.digest.digest(key.as_bytes());
+                let key = Bytes::from_static(key.as_bytes());
+                let keys = vec![KeyRead { keyspace: KeyspaceId::DEFAULT, digest, key }];
+                Conditions { since: SeqNo::ZERO, keys, ranges: Vec::new() }
+            });
+            (operations, conditions)
+        };
+        let batches: Vec<_> = group.iter().map(batch).collect();
+        let shares = batches.iter().map(|(operations, conditions)| Share {
+            writes: Writes::Batch(operations),
+            durability: Durability::NoSync,
+            conditions: conditions.as_ref(),
+        });
+        let key = |conflict: Option<Conflict>| conflict.map(|conflict| conflict.key);
+        writer.conflicts(shares).into_iter().map(key).collect()
+    }
+
+    fn put(key: &str) -> OpRef<'_> {
+        OpRef::Put { key: key.as_bytes(), value: b"v" }
+    }
+
+    #[test]
+    fn a_refused_batch_of_a_group_conflicts_with_no_later_one() {
+        let group: [(&[OpRef<'_>], _); 5] = [
+            (&[put("a")], None),
+            (&[put("b")], Some("a")),
+            (&[put("c")], Some("b")),
+            (&[put("d")], Some("b")),
+            (&[put("e")], Some("c")),
+        ];
+        // The second one is refused, so its write of "b" does not take place; the third one's does.
+        let expected = [None, Some(b"a".to_vec()), None, None, Some(b"c".to_vec())];
+        assert_eq!(conflicts(&group), expected);
+        assert!(conflicts(&[(&[put("a")], None), (&[put("a")], None)]).is_empty(), "no conditions");
+    }
+
+    #[test]
+    fn a_range_that_an_earlier_batch_deletes_ends_before_its_end() {
+        let delete = |end| OpRef::RangeDelete { start: b"c", end };
+        for (key, to_d, to_the_end) in
+            [("b", false, false), ("c", true, true), ("czz", true, true), ("d", false, true)]
+        {
+            for (end, is_covered) in [(Some(&b"d"[..]), to_d), (None, to_the_end)] {
+                let expected = [None, is_covered.then(|| key.as_bytes().to_vec())];
+                assert_eq!(conflicts(&[(&[delete(end)], None), (&[put("z")], Some(key))]), expected);
+            }
+        }
+    }
+}

@@ -233,3 +233,94 @@ impl<R, A> Drop for Lead<'_, R, A> {
         self.line.is_led.store(false, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::sync::atomic::AtomicU32;
+
+    #[test]
+    fn a_line_has_one_leader_until_it_ends() {
+        let line = Line::<u32, u32>::new(|request| request);
+        assert!(!line.is_led() && line.standing() == (0, 0));
+        let lead = line.try_to_lead().expect("nobody leads");
+        assert!(line.is_led() && line.standing() == (1, 0));
+        assert!(line.try_to_lead().is_none(), "there is a leader already");
+        drop(lead);
+        assert!(!line.is_led() && line.standing() == (0, 0));
+        let Turn::Lead(lead, 7) = line.join(&Ticket::new(), 7) else { panic!("the first one leads") };
+        assert!(line.is_led());
+        drop(lead);
+        assert!(line.try_to_lead().is_some());
+    }
+
+    #[test]
+    fn a_leader_waits_no_longer_than_it_has_time() {
+        let line = Line::<u32, u32>::new(|request| request);
+        let lead = line.try_to_lead().expect("nobody leads");
+        let asked = Cell::new(0);
+        let no_time = || {
+            asked.set(asked.get() + 1);
+            None
+        };
+        line.await_waiting(0, no_time);
+        assert_eq!(asked.get(), 0, "as many as awaited wait already");
+        line.await_waiting(1, no_time);
+        assert_eq!(asked.get(), 1, "there is no time left");
+        line.await_waiting(1, no_time);
+        assert_eq!(asked.get(), 2, "each wait ends before the next");
+        drop(lead);
+    }
+
+    #[test]
+    fn a_leader_is_woken_once_by_the_last_writer_that_it_awaits() {
+        let line = Line::<u32, u32>::new(|_| 0);
+        let mut lead = line.try_to_lead().expect("nobody leads");
+        let asked = AtomicU32::new(0);
+        let waits = AtomicBool::new(false);
+        let join = |request| match line.join(&Ticket::new(), request) {
+            Turn::Done(answer) => answer,
+            Turn::Lead(..) => panic!("the leader answers everyone"),
+        };
+        let wait_for = |writers| {
+            while !waits.load(Ordering::Relaxed) || line.standing().1 < writers {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                wait_for(0);
+                join(1)
+            });
+            let second = scope.spawn(|| {
+                wait_for(1);
+                // Time for a leader that was woken too early to ask again.
+                for _ in 0..1_000 {
+                    if asked.load(Ordering::Relaxed) > 1 {
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+                join(2)
+            });
+            line.await_waiting(2, || {
+                // The lock of the line is held here: writers join when the leader waits.
+                waits.store(true, Ordering::Relaxed);
+                (asked.fetch_add(1, Ordering::Relaxed) == 0).then_some(Duration::from_secs(60))
+            });
+            let standing = line.standing();
+            // Whatever came of the wait, the threads must end.
+            waits.store(true, Ordering::Relaxed);
+            wait_for(2);
+            lead.gather(true, |_| true);
+            lead.answer(|request| 10 * request);
+            let answers = [first, second].map(|joined| joined.join().expect("no panic"));
+            assert_eq!(answers, [10, 20]);
+            assert_eq!((asked.load(Ordering::Relaxed), standing), (1, (1, 2)), "a wait for two writers");
+        });
+        drop(lead);
+        assert!(!line.is_led());
+    }
+}

@@ -23,3 +23,27 @@ impl WriterMemory for MemoryManager {
         Self::memtable_limit_bytes(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shamba_table::LedgerPart;
+
+    use super::*;
+    use crate::options::settings::Settings;
+    use crate::testing::Parts;
+
+    #[test]
+    fn the_memory_of_a_database_charges_what_a_writer_takes() {
+        let parts = Parts::new(Settings::default());
+        let memory: &dyn WriterMemory = parts.memory.as_ref();
+        let ledger = Arc::clone(parts.memory.ledger());
+        let mut charge = Charge::new(&ledger, LedgerPart::Memtables, 0);
+        for bytes in [4_096, 100] {
+            memory.charge(&mut charge, bytes);
+            assert_eq!((charge.bytes(), ledger.bytes(LedgerPart::Memtables)), (bytes, bytes));
+        }
+        assert_eq!(memory.memtable_limit_bytes(), parts.memory.memtable_limit_bytes());
+    }
+}

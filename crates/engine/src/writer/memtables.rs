@@ -140,3 +140,183 @@ impl ActiveMemtables {
         Sealed { members, bytes, oldest_tombstone_ms: self.oldest_tombstone_ms.take(), charge }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shamba_key::{EntryKind, KeyDigest, SeqNo};
+    use shamba_log::wal::{OpRef, ValueLogs};
+    use shamba_memtable::FoldedValues;
+    use shamba_table::{Entry, EntryIter, FragmentedTombstones, RangeTombstone};
+
+    use super::super::WriteOptions;
+    use super::*;
+    use crate::catalog::DEFAULT_KEYSPACE;
+    use crate::options::settings::Settings;
+    use crate::testing::{MemtableLimit, Parts};
+
+    const USERS: KeyspaceId = KeyspaceId(7);
+
+    /// Parts with a second keyspace, and their active memtables.
+    fn active() -> (Parts, ActiveMemtables) {
+        let parts = Parts::new(Settings::default());
+        let memtable = ChunkedMemtable::new(false);
+        let users =
+            KeyspaceCore::new(USERS, "users".to_owned(), Arc::default(), memtable, None, Arc::default());
+        parts.catalog.add_keyspace(&Arc::new(users));
+        let mut active = ActiveMemtables::new(parts.memory.ledger());
+        active.renew(&parts.catalog);
+        (parts, active)
+    }
+
+    fn insert(parts: &Parts, active: &ActiveMemtables, keyspace: KeyspaceId, seq: u64) {
+        let digest = parts.reads.digest().digest(b"key");
+        let memtable = active.get(keyspace).expect("it has one");
+        memtable.insert(digest, b"key", SeqNo(seq), EntryKind::Put, &[1; 1_000]);
+    }
+
+    fn charged(parts: &Parts) -> u64 {
+        parts.memory.ledger().bytes(LedgerPart::Memtables)
+    }
+
+    #[test]
+    fn sealed_memtables_keep_a_charge_for_the_bytes_in_all_of_them() {
+        let (parts, mut active) = active();
+        active.reserve(10_000, 1 << 30, MemtableLimit::none().as_ref());
+        insert(&parts, &active, KeyspaceId::DEFAULT, 1);
+        insert(&parts, &active, USERS, 2);
+        insert(&parts, &active, USERS, 3);
+        let bytes = active.bytes();
+        assert!(bytes > 3_000 && charged(&parts) > bytes);
+        let sealed = active.seal(&parts.catalog, false);
+        let ids: Vec<_> = sealed.members.iter().map(|(keyspace, _)| keyspace.id).collect();
+        assert_eq!((ids, sealed.bytes), (vec![KeyspaceId::DEFAULT, USERS], bytes));
+        assert_eq!((sealed.charge.bytes(), charged(&parts)), (bytes, bytes), "without the reserve");
+        // A memtable that is empty stays.
+        insert(&parts, &active, USERS, 4);
+        let users_bytes = active.get(USERS).expect("it has one").bytes();
+        let next = active.seal(&parts.catalog, false);
+        assert_eq!((next.members.len(), next.bytes), (1, users_bytes));
+        drop((sealed, next));
+        assert_eq!(charged(&parts), 0);
+    }
+
+    #[test]
+    fn memory_is_charged_again_when_more_is_needed_than_is_charged() {
+        const BUDGET_BYTES: u64 = 64 << 20;
+        let (parts, mut active) = active();
+        let memory = MemtableLimit::none();
+        let (needed, first) = memtable_charge(BUDGET_BYTES, active.bytes(), 0);
+        active.reserve(0, BUDGET_BYTES, memory.as_ref());
+        assert_eq!(charged(&parts), first);
+        // The records that need exactly what is charged, and one byte more of them.
+        let coming = (first - needed) / 2;
+        assert_eq!(memtable_charge(BUDGET_BYTES, active.bytes(), coming).0, first);
+        active.reserve(coming, BUDGET_BYTES, memory.as_ref());
+        assert_eq!(charged(&parts), first, "it is enough");
+        active.reserve(coming + 1, BUDGET_BYTES, memory.as_ref());
+        assert_eq!(charged(&parts), memtable_charge(BUDGET_BYTES, active.bytes(), coming + 1).1);
+    }
+
+    #[test]
+    fn the_charge_of_a_replay_lives_as_long_as_its_memtables() {
+        let (parts, mut active) = active();
+        active.take_charge(Charge::new(parts.memory.ledger(), LedgerPart::Memtables, 5_000));
+        assert_eq!(charged(&parts), 5_000);
+        insert(&parts, &active, USERS, 1);
+        let sealed = active.seal(&parts.catalog, false);
+        assert_eq!(charged(&parts), sealed.bytes);
+    }
+
+    #[test]
+    fn a_generation_has_the_time_of_its_first_tombstone() {
+        let (parts, mut active) = active();
+        assert_eq!(active.oldest_tombstone_ms(), None);
+        active.note_tombstone(|| 5);
+        active.note_tombstone(|| 9);
+        assert_eq!(active.oldest_tombstone_ms(), Some(5));
+        insert(&parts, &active, USERS, 1);
+        assert_eq!(active.seal(&parts.catalog, false).oldest_tombstone_ms, Some(5));
+        assert_eq!(active.oldest_tombstone_ms(), None);
+        active.note_tombstone(|| 9);
+        assert_eq!(active.oldest_tombstone_ms(), Some(9));
+    }
+
+    /// A memtable that is full from some number of entries on.
+    struct FullAt(u64, ChunkedMemtable);
+
+    impl Memtable for FullAt {
+        fn insert(&self, digest: KeyDigest, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+            self.1.insert(digest, key, seq, kind, value);
+        }
+
+        fn prefetch(&self, digest: KeyDigest) {
+            self.1.prefetch(digest);
+        }
+
+        fn insert_range_delete(&self, tombstone: RangeTombstone) {
+            self.1.insert_range_delete(tombstone);
+        }
+
+        fn get(&self, digest: KeyDigest, key: &[u8], seq: SeqNo) -> Option<Entry> {
+            self.1.get(digest, key, seq)
+        }
+
+        fn folded(&self) -> &FoldedValues {
+            self.1.folded()
+        }
+
+        fn has_range_deletes(&self) -> bool {
+            self.1.has_range_deletes()
+        }
+
+        fn range_tombstones(&self) -> Arc<FragmentedTombstones> {
+            self.1.range_tombstones()
+        }
+
+        fn bytes(&self) -> u64 {
+            self.1.bytes()
+        }
+
+        fn is_full(&self) -> bool {
+            self.1.entries() >= self.0
+        }
+
+        fn entries(&self) -> u64 {
+            self.1.entries()
+        }
+
+        fn is_empty(&self) -> bool {
+            self.1.is_empty()
+        }
+
+        fn largest_seq(&self) -> SeqNo {
+            self.1.largest_seq()
+        }
+
+        fn iter(self: Arc<Self>) -> Box<dyn EntryIter> {
+            unreachable!("the test reads no entries")
+        }
+
+        fn values(&self) -> &ValueLogs {
+            self.1.values()
+        }
+    }
+
+    #[test]
+    fn a_memtable_that_can_address_little_more_is_sealed_whatever_the_write_buffer() {
+        let parts = Parts::new(Settings::default());
+        let writer = parts.writer(MemtableLimit::none());
+        let keyspace = parts.catalog.named(DEFAULT_KEYSPACE).expect("it exists");
+        let full: Arc<dyn Memtable> = Arc::new(FullAt(2, ChunkedMemtable::new(false)));
+        keyspace.publish(|view| view.next(vec![Arc::clone(&full)], Arc::clone(&view.version)));
+        writer.writing.lock().active.renew(&parts.catalog);
+        let put = |key: &[u8]| {
+            let op = OpRef::Put { key, value: b"v" };
+            writer.commit_op(&keyspace, op, WriteOptions::new()).expect("written");
+            (writer.sealed().len(), writer.writing.lock().active.is_empty())
+        };
+        assert_eq!(put(b"a"), (0, false));
+        assert_eq!(put(b"b"), (1, true), "it is full");
+        assert_eq!(put(b"c"), (1, false));
+    }
+}

@@ -184,3 +184,85 @@ pub(crate) fn with_range_delete(
         false => apply(OpRef::RangeDelete { start: &range.lower, end: range.upper.as_deref() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn the_bytes_of_operations_are_those_of_keys_and_values() {
+        let put = OpRef::Put { key: b"key", value: b"value" };
+        let expiring = OpRef::PutExpiring { key: b"key", stored: b"12345678value" };
+        let delete = OpRef::Delete { key: b"key" };
+        let between = OpRef::RangeDelete { start: b"abc", end: Some(b"abcd") };
+        let to_the_end = OpRef::RangeDelete { start: b"abc", end: None };
+        let merge = OpRef::Merge { key: b"key", operand: b"operand" };
+        // Puts, deletes, range deletes, merges, bytes.
+        let expected = [
+            (put, [1, 0, 0, 0, 8]),
+            (expiring, [1, 0, 0, 0, 16]),
+            (delete, [0, 1, 0, 0, 3]),
+            (between, [0, 0, 1, 0, 7]),
+            (to_the_end, [0, 0, 1, 0, 3]),
+            (merge, [0, 0, 0, 1, 10]),
+        ];
+        let fields =
+            |tally: &Tally| [tally.puts, tally.deletes, tally.range_deletes, tally.merges, tally.user_bytes];
+        let mut sum = Tally::default();
+        for (op, wanted) in expected {
+            let tally = Tally::of(op);
+            assert_eq!((tally.count, fields(&tally), tally.of_all_kinds()), (1, wanted, 1), "{op:?}");
+            sum.add(&tally);
+        }
+        assert_eq!((fields(&sum), sum.of_all_kinds()), ([2, 1, 2, 1, 47], 6));
+
+        let mut operations = Operations::EMPTY;
+        for op in [put, delete, between] {
+            operations.push(KeyspaceId::DEFAULT, op).expect("valid");
+        }
+        assert_eq!((operations.tally.count, fields(&operations.tally)), (3, [1, 1, 1, 0, 18]));
+        operations.clear();
+        assert!(operations.encoded.is_empty());
+        assert_eq!((operations.tally.count, fields(&operations.tally)), (0, [0; 5]));
+    }
+
+    /// Zeros take no memory until they are written.
+    fn zeros(bytes: usize) -> Vec<u8> {
+        vec![0; bytes]
+    }
+
+    #[test]
+    fn a_value_of_the_maximum_length_is_the_longest_one() {
+        let zeros = zeros(MAX_VALUE_BYTES + 1);
+        let longest = &zeros[..MAX_VALUE_BYTES];
+        for stored in [false, true] {
+            let op = |value| match stored {
+                false => OpRef::Put { key: b"k", value },
+                true => OpRef::PutExpiring { key: b"k", stored: value },
+            };
+            check_op(op(longest)).expect("it can be stored");
+            let error = check_op(op(&zeros)).expect_err("one byte more");
+            let bytes = MAX_VALUE_BYTES + 1;
+            let with = if stored { " with its expiry time" } else { "" };
+            let text = format!("the value has {bytes} bytes{with}; the maximum is {MAX_VALUE_BYTES}");
+            assert_eq!((error.kind(), error.context()), (ErrorKind::Invalid, text.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_batch_beyond_the_maximum_takes_no_more_operations() {
+        const MOST: usize = 1 << 30;
+        let op = OpRef::Delete { key: b"k" };
+        let tally = Tally { count: 1, deletes: 1, ..Tally::default() };
+        let mut operations = Operations { encoded: zeros(MOST), tally };
+        operations.push(KeyspaceId::DEFAULT, op).expect("it has the maximum, not more");
+        let bytes = operations.encoded.len();
+        assert!(bytes > MOST);
+        for _ in 0..2 {
+            let error = operations.push(KeyspaceId::DEFAULT, op).expect_err("it has more");
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert_eq!((operations.encoded.len(), operations.tally.count), (bytes, 2), "nothing is added");
+        }
+    }
+}

@@ -323,7 +323,18 @@ impl BackPressure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use shamba_env::{InlineSpawner, ManualClock, MemFs, Spawner, ThreadSpawner, lock};
+    use shamba_key::{KeyspaceId, LogNo, SeqNo};
+    use shamba_table::{Charge, LedgerPart};
+
+    use super::super::progress::FailuresNow;
+    use super::super::sealed::Generation;
     use super::*;
+    use crate::sync::Mutex;
+    use crate::testing::Parts;
 
     const LIMITS: Limits =
         Limits { immutables: 2, last_memtable_ns_per_byte: 40, l0_slowdown_runs: 4, l0_stop_runs: 8 };
@@ -350,5 +361,178 @@ mod tests {
         let at = |l0_runs| pressure(Backlog { immutables: 0, l0_runs }, wide);
         assert_eq!(at(2), Pressure::Slow { ns_per_byte: 1 });
         assert_eq!(at(u32::MAX - 1), Pressure::Slow { ns_per_byte: u16::MAX });
+    }
+
+    /// Background work that makes no progress: what has failed fails once more during each wait.
+    struct Idle {
+        failures: Mutex<Failures>,
+        wakes: AtomicU32,
+        clock: Arc<ManualClock>,
+    }
+
+    impl Background for Idle {
+        fn wake(&self) {
+            self.wakes.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn run_inline(&self) {}
+
+        fn failures(&self, work: Work) -> Failures {
+            if work == Work::Flush { lock(&self.failures).clone() } else { Failures::default() }
+        }
+
+        fn wait_for_progress(&self, look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {
+            let failed = lock(&self.failures).error.clone();
+            failed.into_iter().for_each(|error| lock(&self.failures).add(error));
+            for _ in 0..100 {
+                let Some(wait) = look(&|work| self.failures(work)) else { return };
+                self.clock.sleep_us(wait.as_micros() as u64);
+            }
+            panic!("the wait has no end");
+        }
+
+        fn wait_for_flushes(&self, _done: &dyn Fn() -> bool) -> Result<()> {
+            Ok(())
+        }
+
+        fn forget(&self, _keyspace: KeyspaceId) {}
+    }
+
+    /// Back-pressure over one sealed generation, which is the most that the settings allow, and
+    /// whose flush has failed some times in a row.
+    struct Stopped {
+        pressure: BackPressure,
+        idle: Arc<Idle>,
+        clock: Arc<ManualClock>,
+        telemetry: Arc<Telemetry>,
+    }
+
+    fn stopped(spawner: impl Spawner + 'static, failed: &[ErrorKind]) -> Stopped {
+        let clock = Arc::new(ManualClock::new());
+        let env = Env {
+            clock: Arc::clone(&clock) as _,
+            spawner: Arc::new(spawner),
+            ..Env::deterministic(Arc::new(MemFs::new()), 1)
+        };
+        let wait_timeout = Duration::from_millis(150);
+        let settings = Settings { immutable_memtables: 1, wait_timeout, ..Settings::default() };
+        let parts = Parts::within(env, settings, None);
+        let sealed = Arc::new(SealedGenerations::default());
+        sealed.seal(Generation {
+            log: None,
+            log_files: Vec::new(),
+            next_log: LogNo(1),
+            members: Vec::new(),
+            last_seq: SeqNo(1),
+            bytes: 0,
+            oldest_tombstone_ms: None,
+            _charge: Charge::new(parts.memory.ledger(), LedgerPart::Memtables, 0),
+        });
+        let mut failures = Failures::default();
+        failed.iter().for_each(|kind| failures.add(Error::new(*kind, "planned")));
+        let idle = Arc::new(Idle {
+            failures: Mutex::new(failures),
+            wakes: AtomicU32::new(0),
+            clock: Arc::clone(&clock),
+        });
+        let background = Arc::new(BackgroundLink::default());
+        let weak: Weak<Idle> = Arc::downgrade(&idle);
+        background.connect(weak);
+        let Parts { env, settings, catalog, lifecycle, telemetry, .. } = parts;
+        let told = (lifecycle, Arc::clone(&telemetry));
+        let pressure = BackPressure::new(&env, settings, catalog, (sealed, background), told);
+        Stopped { pressure, idle, clock, telemetry }
+    }
+
+    impl Stopped {
+        /// The kind and the text of the error of a write, and the milliseconds that it has waited.
+        fn refusal(&self, deadline_ms: Option<u64>) -> (ErrorKind, String, u64) {
+            let begin_us = self.clock.now_us();
+            let error = self.pressure.admit(1, deadline_ms).expect_err("writes are stopped");
+            let waited_us = self.clock.now_us() - begin_us;
+            (error.kind(), error.context().to_owned(), waited_us / 1_000)
+        }
+
+        /// Number and total time of the stalls and delays.
+        fn stalls(&self) -> (u64, u64) {
+            let work = self.telemetry.work();
+            (work.stalls.load(Ordering::Relaxed), work.stall_us.load(Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn a_stalled_write_has_failing_work_tried_at_once_except_on_a_full_disk() {
+        for (failed, wakes) in [
+            (&[][..], 0),
+            (&[ErrorKind::Io; 2], 0),
+            (&[ErrorKind::Io; 3], 1),
+            (&[ErrorKind::Io; 4], 1),
+            (&[ErrorKind::NoSpace; 2], 0),
+            (&[ErrorKind::NoSpace; 3], 0),
+        ] {
+            let stopped = stopped(ThreadSpawner::new(), failed);
+            stopped.pressure.admit(1, Some(0)).expect_err("writes are stopped");
+            assert_eq!(stopped.idle.wakes.load(Ordering::Relaxed), wakes, "after {failed:?}");
+        }
+    }
+
+    #[test]
+    fn a_stalled_write_waits_for_its_deadline_or_as_long_as_there_may_be_progress() {
+        let idle = stopped(ThreadSpawner::new(), &[]);
+        let waited = "waited 250 ms: flushes of sealed memtables are behind".to_owned();
+        assert_eq!(idle.refusal(Some(250)), (ErrorKind::Stalled, waited, 250), "beyond wait-timeout");
+        assert_eq!(idle.stalls(), (1, 250_000));
+        let stuck = "background work has made no progress for 200 ms".to_owned();
+        assert_eq!(idle.refusal(None), (ErrorKind::Stalled, stuck, 200));
+        assert_eq!(idle.stalls(), (2, 450_000));
+
+        // Nobody would make progress, so it does not wait.
+        let inline = stopped(InlineSpawner::new(), &[]);
+        for deadline_ms in [None, Some(250)] {
+            let behind = "flushes of sealed memtables are behind".to_owned();
+            assert_eq!(inline.refusal(deadline_ms), (ErrorKind::Stalled, behind, 0), "{deadline_ms:?}");
+        }
+    }
+
+    #[test]
+    fn a_stalled_write_gives_up_on_failing_work_but_waits_for_space_until_its_deadline() {
+        let failing = stopped(ThreadSpawner::new(), &[ErrorKind::Io; 2]);
+        let failed = "the write cannot continue: flushes of sealed memtables are behind";
+        assert_eq!(failing.refusal(Some(250)), (ErrorKind::Io, failed.to_owned(), 0));
+        assert_eq!(failing.refusal(None), (ErrorKind::Io, failed.to_owned(), 0));
+        let full = stopped(ThreadSpawner::new(), &[ErrorKind::NoSpace; 2]);
+        let space = "no space for the write";
+        assert_eq!(full.refusal(Some(250)), (ErrorKind::NoSpace, space.to_owned(), 250));
+        assert_eq!(full.refusal(None), (ErrorKind::NoSpace, space.to_owned(), 0));
+    }
+
+    #[test]
+    fn a_slowed_write_sleeps_for_each_byte_and_a_constant_once_that_is_long_enough() {
+        for is_inline in [false, true] {
+            let slow = match is_inline {
+                false => stopped(ThreadSpawner::new(), &[]),
+                true => stopped(InlineSpawner::new(), &[]),
+            };
+            let room = &slow.pressure.room;
+            let mut total_us = 0;
+            let mut admit = |(stalls, us), bytes, deadline_ms| {
+                total_us += us;
+                slow.pressure.admit(bytes, deadline_ms).expect("writes go on");
+                assert_eq!(slow.stalls(), (stalls, total_us), "{bytes} bytes");
+                // On the only thread a sleep would let no work go on.
+                assert_eq!(slow.clock.now_us(), if is_inline { 0 } else { total_us }, "{bytes} bytes");
+            };
+            room.set_ns_per_byte(room.changes(), 1_000);
+            // 64 bytes are added to the length.
+            admit((1, 1_000), 936, None);
+            admit((1, 0), 935, None);
+            admit((2, 1_063), 0, None);
+            // At most a tenth of a second, and not beyond the deadline.
+            admit((3, 100_000), 1 << 20, None);
+            admit((4, 5_000), 1 << 20, Some(5));
+            admit((4, 0), 1 << 20, Some(0));
+            room.set_ns_per_byte(room.changes(), 0);
+            admit((4, 0), 1 << 20, None);
+        }
     }
 }

@@ -152,6 +152,8 @@ impl BackgroundLink {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -179,6 +181,50 @@ mod tests {
         failures.end();
         failures.add(Error::new(ErrorKind::Io, "broken again"));
         assert!(!failures.should_give_up(before, WAITER_FAILURES_MAX), "one since the success");
+    }
+
+    /// Background work that counts how often it is woken and run.
+    #[derive(Default)]
+    struct Counted {
+        wakes: AtomicU32,
+        runs: AtomicU32,
+    }
+
+    impl Background for Counted {
+        fn wake(&self) {
+            self.wakes.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn run_inline(&self) {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn failures(&self, _work: Work) -> Failures {
+            Failures::default()
+        }
+
+        fn wait_for_progress(&self, _look: &mut dyn FnMut(FailuresNow<'_>) -> Option<Duration>) {}
+
+        fn wait_for_flushes(&self, _done: &dyn Fn() -> bool) -> Result<()> {
+            Ok(())
+        }
+
+        fn forget(&self, _keyspace: KeyspaceId) {}
+    }
+
+    #[test]
+    fn a_connection_wakes_and_runs_background_work_while_it_lives() {
+        let (link, counted) = (BackgroundLink::default(), Arc::new(Counted::default()));
+        let weak: Weak<Counted> = Arc::downgrade(&counted);
+        link.connect(weak);
+        let counts = || (counted.wakes.load(Ordering::Relaxed), counted.runs.load(Ordering::Relaxed));
+        link.wake();
+        assert_eq!(counts(), (1, 0));
+        link.run_inline();
+        assert_eq!(counts(), (1, 1));
+        drop(counted);
+        assert!(link.get().is_none());
+        link.wake();
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! *before* it looks at the backlog. A result from before a later change is therefore never taken
 //! for current.
 //!
-//! The computation of the slowdown is in [`super::stall`].
+//! The computation of the slowdown is in [`super::pressure`].
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -74,5 +74,8 @@ mod tests {
         room.changed();
         assert_eq!(room.ns_per_byte(), None, "what was known is old");
         assert_eq!((room.owe(600_000), room.owe(600_000), room.owe(600_000)), (0, 1_200, 0));
+        let room = Room::default();
+        assert_eq!((room.owe(999_999), room.owe(1)), (0, 1_000), "a millisecond is worth a sleep");
+        assert_eq!((room.owe(1_000_000), room.owe(0)), (1_000, 0), "and is slept once");
     }
 }

@@ -83,3 +83,50 @@ impl<'a> Writes<'a> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long_values(writes: Writes<'_>, held_bytes_max: u64) -> Vec<(Option<usize>, Vec<u8>)> {
+        let mut long = Vec::new();
+        writes.long_values(held_bytes_max, &mut |end, value| long.push((end, value.to_vec())));
+        long
+    }
+
+    #[test]
+    fn values_are_long_beyond_the_bytes_that_a_memtable_holds() {
+        let held = OpRef::Put { key: b"held", value: b"1234" };
+        let long = OpRef::Put { key: b"long", value: b"12345" };
+        let expiring = OpRef::PutExpiring { key: b"expiring", stored: b"12345678v" };
+        let delete = OpRef::Delete { key: b"longer than a value" };
+        let one = |op| long_values(Writes::One(KeyspaceId::DEFAULT, op), 4);
+        assert_eq!(one(long), [(None, b"12345".to_vec())]);
+        assert_eq!(one(expiring), [(None, b"12345678v".to_vec())]);
+        assert!(one(held).is_empty() && one(delete).is_empty());
+
+        let mut operations = Operations::EMPTY;
+        let mut ends = Vec::new();
+        for op in [long, held, delete, expiring] {
+            operations.push(KeyspaceId::DEFAULT, op).expect("valid");
+            ends.push(operations.encoded.len());
+        }
+        let batch = Writes::Batch(&operations);
+        let expected = [(Some(ends[0]), b"12345".to_vec()), (Some(ends[3]), b"12345678v".to_vec())];
+        assert_eq!(long_values(batch, 4), expected);
+        assert_eq!(long_values(batch, 8), expected[1..]);
+        assert!(long_values(batch, 9).is_empty());
+
+        // The operations begin after 20 bytes of the record's payload.
+        let record = LargeRecord { offset: 1_000, ops_at: 20, ops_bytes: operations.encoded.len() };
+        let mut places = Vec::new();
+        batch.places(LogNo(3), record, 4, &mut places);
+        let place = |end: usize, bytes: u32| ValuePlace {
+            log: LogNo(3),
+            record: 1_000,
+            at: 20 + end as u64 - u64::from(bytes),
+            bytes,
+        };
+        assert_eq!(places, [place(ends[0], 5), place(ends[3], 9)]);
+    }
+}

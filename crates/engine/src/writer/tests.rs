@@ -19,6 +19,11 @@ use crate::error::ErrorKind;
 use crate::sync::Mutex;
 use crate::testing::{MemtableLimit, Parts};
 
+mod group;
+mod keyspaces;
+mod logging;
+mod rotation;
+
 /// Background work that only takes generations out of the queue.
 struct Flushes {
     sealed: Arc<SealedGenerations>,
@@ -31,10 +36,14 @@ struct Flushes {
     /// Files of the flushed generations.
     files: AtomicU64,
     forgotten: Mutex<Vec<KeyspaceId>>,
+    /// Number of wake-ups.
+    woken: AtomicU64,
 }
 
 impl Background for Flushes {
-    fn wake(&self) {}
+    fn wake(&self) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn run_inline(&self) {
         while let Some(generation) = self.sealed.oldest() {
@@ -103,6 +112,7 @@ fn alone(settings: Settings) -> Alone {
         flushed: Mutex::default(),
         files: AtomicU64::new(0),
         forgotten: Mutex::default(),
+        woken: AtomicU64::new(0),
     });
     let background: Weak<Flushes> = Arc::downgrade(&flushes);
     writer.connect(background);

@@ -116,6 +116,55 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_summary_knows_the_largest_number_and_takes_eight_bytes_per_group() {
+        for count in [1, 2, 63, 64, 65, 128, 500] {
+            for place in [0, count / 2, count - 1] {
+                let mut builder = SummaryBuilder::with_capacity(count);
+                (0..count).for_each(|number| builder.push(SeqNo(if number == place { 900 } else { 7 })));
+                let summary = builder.finish();
+                assert_eq!(summary.largest(), SeqNo(900), "number {place} of {count}");
+                assert_eq!(summary.bytes(), 8 * count.div_ceil(CHUNK_GROUP), "{count} entries");
+            }
+        }
+        let summary = Summary::of_one_group(SeqNo(5));
+        assert_eq!((summary.largest(), summary.bytes()), (SeqNo(5), 8));
+    }
+
+    #[test]
+    fn a_search_looks_only_at_entries_of_groups_with_a_newer_one() {
+        let floor = SeqNo(5);
+        for seed in 0..100 {
+            println!("seed {seed}");
+            let dice = Dice::new(seed);
+            let count = 1 + dice.below(800);
+            // Many are exactly at the floor.
+            let rare = 1 + dice.below(400);
+            let seqs: Vec<SeqNo> = (0..count)
+                .map(|_| SeqNo(if dice.one_in(rare) { 100 } else { dice.below(6) as u64 }))
+                .collect();
+            let mut builder = SummaryBuilder::with_capacity(count);
+            seqs.iter().for_each(|seq| builder.push(*seq));
+            let summary = builder.finish();
+            let has_newer: Vec<bool> =
+                seqs.chunks(CHUNK_GROUP).map(|group| group.iter().any(|seq| *seq > floor)).collect();
+            for _ in 0..50 {
+                let end = dice.below(count + 1);
+                let range = dice.below(end + 1)..end;
+                let seq = |number: usize| {
+                    assert!(range.contains(&number), "entry {number} is not in {range:?}");
+                    assert!(
+                        has_newer[number / CHUNK_GROUP],
+                        "entry {number} of {range:?} is in a passed group"
+                    );
+                    seqs[number]
+                };
+                summary.first_newer(range.clone(), floor, seq);
+                summary.after_last_newer(range.clone(), floor, seq);
+            }
+        }
+    }
+
+    #[test]
     fn the_next_newer_entry_is_the_one_that_a_walk_finds() {
         for seed in 0..300 {
             println!("seed {seed}");

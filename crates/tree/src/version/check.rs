@@ -284,10 +284,11 @@ fn check_counts(table: &TableUse, found: &BTreeMap<ValueFileId, (u64, u64)>) -> 
 mod tests {
     use super::*;
     use crate::iter::testing::Store;
-    use crate::version::{Change, VersionEdit};
-    use shamba_key::{Age, RunId};
-    use shamba_table::FragmentedTombstones;
+    use crate::version::{Change, ValueUse, ValueUses, VersionEdit};
+    use shamba_key::{Age, Expiry, RunId};
+    use shamba_table::{ExpiringEntries, FragmentedTombstones};
     use shamba_testkit::Row;
+    use std::sync::Arc;
 
     /// The result of `check` for a tree in the notation.
     fn check(text: &str) -> Result<(), String> {
@@ -388,5 +389,56 @@ mod tests {
         assert_eq!(deep_check(&bad.apply(&without).expect("a good edit")), Ok(()));
         let paper: Version = "L0: r1@1[1:a..b 1]".parse().expect("notation");
         assert_eq!(deep_check(&paper).unwrap_err(), "table 000001 is not open");
+    }
+
+    #[test]
+    fn a_first_key_is_compared_with_the_lowest_of_all_newer_tables() {
+        let check = |first: &str, second: &str| {
+            check(&format!(
+                "L1: r9@9[000019:a..z 5 seq={first}]\nL2: r8@8[000018:a..c 5 seq={second}]\n\
+                 L3: r7@7[000017:a..b 5 seq=60-70]\n"
+            ))
+        };
+        for (first, second, newer) in [("1-99", "5-50", 18), ("1-50", "5-99", 19), ("1-50", "5-50", 19)] {
+            let why = format!(
+                "level 3: run 7: table 000017 begins with newer versions of its first key than table 0000{newer} \
+                 of a newer run"
+            );
+            assert_eq!(check(first, second), Err(why), "{first} {second}");
+        }
+        assert_eq!(check("1-99", "5-61"), Ok(()));
+    }
+
+    #[test]
+    fn stated_references_are_those_of_the_entries() {
+        let store = Store::new();
+        *store.separates_from.lock().expect("not poisoned") = Some(1);
+        let rows = [Row::put(b"a", 9), Row::put(b"c", 8)];
+        let table = store.build(&rows, &FragmentedTombstones::default(), 4).remove(0);
+        let of = table.values.files()[0].clone();
+        assert_eq!(of.values, 2);
+        let check = |values: u64, bytes: u64| {
+            let values = ValueUses::sum([ValueUse { file: Arc::clone(&of.file), values, bytes }]);
+            let table = TableUse { values, ..table.clone() };
+            let change = Change::Add { level: 0, run: RunId(1), age: Age(1), table };
+            let edit = VersionEdit { changes: vec![change], ..VersionEdit::default() };
+            deep_check(&Version::empty().apply(&edit).expect("a good edit"))
+        };
+        let refused = |values: u64, bytes: u64| {
+            let why = check(values, bytes).expect_err("false counts");
+            assert!(why.contains("its entries refer to values and bytes"), "{why}");
+        };
+        assert_eq!(check(2, of.bytes), Ok(()));
+        for (values, bytes) in [(0, 0), (1, of.bytes), (3, of.bytes), (2, of.bytes - 1), (2, of.bytes + 1)] {
+            refused(values, bytes);
+        }
+        // Those of a table whose entries expire may be stated too high, and none too low.
+        table.meta.expiring.set(ExpiringEntries::evenly(2, Expiry(1), Expiry(2)));
+        for (values, bytes) in [(2, of.bytes), (3, of.bytes), (2, of.bytes + 1)] {
+            assert_eq!(check(values, bytes), Ok(()));
+        }
+        for (values, bytes) in [(0, 0), (1, of.bytes), (2, of.bytes - 1)] {
+            refused(values, bytes);
+        }
     }
 }

@@ -241,3 +241,24 @@ pub struct ManifestEdit {
     /// Entries to be added to the history of the logs.
     pub history: Vec<HistoryEntry>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_expired_with_its_last_entry_if_nothing_else_is_in_it() {
+        let is_expired = |counts: &str, now_ms: u64| {
+            let table: TableUse = format!("7:a..z 100 {counts}").parse().expect("notation");
+            table.meta.is_expired(now_ms)
+        };
+        for counts in ["n=10 exp=10:100-2000", "n=10 del=3 exp=7:100-2000"] {
+            assert!(!is_expired(counts, 1_999), "{counts}");
+            assert!(is_expired(counts, 2_000), "{counts}");
+        }
+        // A range tombstone, an entry without an expiry, and no entry with one.
+        for counts in ["n=10 rdel=1 exp=10:100-2000", "n=11 exp=10:100-2000", "n=10 del=10"] {
+            assert!(!is_expired(counts, u64::MAX), "{counts}");
+        }
+    }
+}

@@ -144,6 +144,7 @@ mod tests {
         assert_eq!(of(&[("m", Some("p"))]), 0);
         assert_eq!(of(&[("j", None)]), 400 + 60);
         assert_eq!(of(&[("f", Some("g"))]), 200, "inside of one table");
+        assert_eq!(of(&[("a", Some("c")), ("j", Some("k"))]), 500 + 400, "none between two ranges");
         // Ranges that meet or overlap are one, in any order.
         assert_eq!(of(&[("g", Some("m")), ("a", Some("d")), ("c", Some("g"))]), 2200);
         assert_eq!(of(&[("a", None), ("f", Some("g"))]), 2260);

@@ -230,4 +230,20 @@ mod tests {
         assert_eq!(history.epochs().count(), EPOCHS_MAX);
         assert_eq!(history.epochs().next_back(), Some((LogNo(19 + 2 * EPOCHS_MAX as u64), SeqNo(531))));
     }
+
+    #[test]
+    fn the_oldest_log_and_the_number_before_it_need_no_entry() {
+        let obsolete = |below| HistoryEntry::Obsolete {
+            below: LogNo(below),
+            last: LogNo(below - 1),
+            seq: SeqNo(7),
+            unix_ms: 100,
+        };
+        let mut history = History::default();
+        history.extend(&[opened(9, 7, 40, false), obsolete(9), dropped(45, 3)]);
+        let needed = [opened(10, 9, 45, false), obsolete(10), dropped(46, 4)];
+        history.extend(&needed);
+        history.prune(LogNo(9), SeqNo(45));
+        assert_eq!(history.entries(), needed);
+    }
 }

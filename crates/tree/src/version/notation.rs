@@ -452,4 +452,14 @@ mod tests {
             assert_eq!(text.parse::<Version>().unwrap_err(), why, "{text}");
         }
     }
+
+    #[test]
+    fn both_sequence_numbers_are_printed_unless_both_are_zero() {
+        for numbers in ["", " seq=0-90", " seq=5-0", " seq=5-5"] {
+            let text = format!("L1: r1@1[000001:a..b 1{numbers}]\n");
+            assert_eq!(text.parse::<Version>().expect("notation").to_string(), text);
+        }
+        let zero = "L1: r1@1[000001:a..b 1 seq=0-0]\n".parse::<Version>().expect("notation");
+        assert_eq!(zero.to_string(), "L1: r1@1[000001:a..b 1]\n");
+    }
 }

@@ -132,4 +132,30 @@ mod tests {
         assert_eq!(range("a..c").hull(&range("c..d")), range("a..d"));
         assert!(range("c..c").is_empty() && range("d..c").is_empty() && !range("..").is_empty());
     }
+
+    #[test]
+    fn a_use_counts_its_table_and_what_it_does_not_share_with_it() {
+        let table = |text: &str| {
+            let text = format!("L1: r1@1[{text}]\nV: 31 9128 n=30\n");
+            let version: crate::version::Version = text.parse().expect("notation");
+            version.level(1)[0].tables()[0].clone()
+        };
+        let alone = size_of::<TableUse>() + size_of::<TableMeta>() + COUNTS_BYTES;
+        for (text, own_bytes) in [
+            ("1:apple..melon 90", 0),
+            ("1:apple.. 90", 0),
+            ("1:banana..melon of apple..melon 60 of 90", 6),
+            ("1:apple..kiwi of apple..melon 60 of 90", 4),
+            ("1:apple..kiwi of apple.. 60 of 90", 4),
+            ("1:banana..kiwi of apple..melon 60 of 90", 10),
+        ] {
+            assert_eq!(table(text).memory_bytes(), alone + own_bytes, "{text}");
+        }
+        // The list of a part is its own, and that of a whole table is shared.
+        let part = table("1:banana..kiwi of apple..melon 60 of 90 val=31:1:100 of 2:300");
+        let list_bytes = part.values.memory_bytes(None);
+        assert!(list_bytes > 0);
+        assert_eq!(part.memory_bytes(), alone + 10 + 2 * list_bytes);
+        assert_eq!(TableUse::whole(Arc::clone(&part.meta)).memory_bytes(), alone + list_bytes);
+    }
 }

@@ -234,9 +234,11 @@ fn cut(tombstone: &RangeTombstone, range: &KeyRange) -> Option<RangeTombstone> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::iter::testing::Store;
     use crate::version::Version;
     use bytes::Bytes;
     use shamba_key::SeqNo;
+    use shamba_testkit::Row;
 
     fn run(tables: &str) -> Arc<Run> {
         let version: Version = format!("L1: r1@1[{tables}]\n").parse().expect("notation");
@@ -306,5 +308,28 @@ mod tests {
         assert_eq!(cut_to("d", Some("z")), part("d", "f"));
         assert_eq!(cut_to("a", Some("c")), None);
         assert_eq!(cut_to("f", Some("z")), None);
+    }
+
+    #[test]
+    fn the_memory_of_a_run_is_its_own_and_that_of_its_fences_and_tables() {
+        let run = run("000001:a..c 1, 000002:prefix--1..prefix--2 of pre..q 1 of 3, 000003:x.. 1");
+        let bounds: [&[u8]; 5] = [b"a", b"c", b"prefix--1", b"prefix--2", b"x"];
+        let fences_bytes = LayeredHeads::new(bounds.len(), |number| bounds[number]).memory_bytes();
+        let tables_bytes: usize = run.tables().iter().map(TableUse::memory_bytes).sum();
+        assert!(fences_bytes > 0 && tables_bytes > 3 * size_of::<TableUse>());
+        assert_eq!(run.metadata_bytes(), size_of::<Run>() + fences_bytes + tables_bytes);
+    }
+
+    #[test]
+    fn only_tables_with_range_tombstones_must_be_open() {
+        let store = Store::new();
+        let tombstone = RangeTombstone { start: "a".into(), end: Some("c".into()), seq: SeqNo(7) };
+        let tombstones = FragmentedTombstones::new(vec![tombstone]);
+        let mut tables = store.build(&[Row::put(b"b", 9)], &tombstones, 4);
+        tables.push("9:x..z 5".parse().expect("notation"));
+        let run = Run::new(RunId(1), Age(1), tables).expect("two tables");
+        assert!(run.tables()[1].meta.reader.get().is_none());
+        let found: Vec<_> = run.tombstones().iter().map(|of| (&of.start[..], of.seq)).collect();
+        assert_eq!(found, [(&b"a"[..], SeqNo(7))]);
     }
 }

@@ -74,3 +74,18 @@ impl TableMeta {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iter::testing::Store;
+    use shamba_table::FragmentedTombstones;
+    use shamba_testkit::Row;
+
+    #[test]
+    fn a_slot_shows_whether_its_table_is_open() {
+        assert_eq!(format!("{:?}", ReaderSlot::default()), "ReaderSlot { is_open: false, .. }");
+        let tables = Store::new().build(&[Row::put(b"a", 1)], &FragmentedTombstones::default(), 4);
+        assert_eq!(format!("{:?}", tables[0].meta.reader), "ReaderSlot { is_open: true, .. }");
+    }
+}

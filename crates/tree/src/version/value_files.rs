@@ -105,4 +105,9 @@ mod tests {
         assert_eq!(files.add(meta(11)).unwrap_err(), "value file 000007 is there already, as another file");
         assert!(files.get(ValueFileId(8)).is_none());
     }
+
+    #[test]
+    fn a_slot_shows_whether_its_file_is_open() {
+        assert_eq!(format!("{:?}", ValueFileSlot::default()), "ValueFileSlot { is_open: false, .. }");
+    }
 }

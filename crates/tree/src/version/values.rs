@@ -397,4 +397,13 @@ mod tests {
         assert_eq!((totals.files().len(), totals.file_bytes(), totals.bytes()), (2, 2 * 1128, 0));
         assert!(ValueTotals::of([(&uses(&[]), &uses(&[]))]).is_empty());
     }
+
+    #[test]
+    fn a_list_shows_its_files_and_counts() {
+        assert_eq!(format!("{:?}", uses(&[])), "[]");
+        let shown = format!("{:?}", uses(&[(7, 2, 50), (9, 4, 130)]));
+        assert!(shown.starts_with("[ValueUse { file: ValueFileMeta { id: "), "{shown}");
+        assert!(shown.contains("values: 2, bytes: 50 }, ValueUse {"), "{shown}");
+        assert!(shown.ends_with("values: 4, bytes: 130 }]"), "{shown}");
+    }
 }

@@ -408,4 +408,21 @@ mod tests {
             assert_eq!(apply(&tree, vec![change]).unwrap_err(), why);
         }
     }
+
+    #[test]
+    fn a_run_may_be_on_the_deepest_level_and_not_below_it() {
+        let on = |level| apply(&Version::empty(), vec![add(level, 8, 8, "000009:x..y 1")]);
+        assert_eq!(on(MAX_LEVELS).expect("the deepest level").deepest_level(), MAX_LEVELS);
+        assert_eq!(on(MAX_LEVELS + 1).unwrap_err(), "run 8 is on level 65; the maximum is 64");
+    }
+
+    #[test]
+    fn the_last_run_is_alone_on_the_deepest_level_below_level_0() {
+        let last = |text: &str| version(text).single_last_run().map(|run| run.id.0);
+        assert_eq!(last(""), None);
+        assert_eq!(last("L0: r1@1[1:a..c 1]\n"), None);
+        assert_eq!(last("L0: r2@2[2:a..c 1]\nL1: r1@1[1:a..c 1]\n"), Some(1));
+        assert_eq!(last("L3: r1@1[1:a..c 1]\n"), Some(1));
+        assert_eq!(last("L2: r3@3[3:a..c 1]\nL3: r2@2[2:a..c 1] r1@1[1:a..c 1]\n"), None);
+    }
 }

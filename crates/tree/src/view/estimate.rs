@@ -152,8 +152,14 @@ fn own_part(table: &TableUse, bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use shamba_key::{Age, EntryKind, KeyspaceId, RunId, SeqNo};
+    use shamba_memtable::ChunkedMemtable;
+    use shamba_table::FragmentedTombstones;
+    use shamba_testkit::Row;
+
+    use super::*;
     use crate::iter::testing::Store;
-    use crate::version::KeyRange;
+    use crate::version::{Change, Version, VersionEdit};
 
     fn range(lower: usize, upper: usize) -> KeyRange {
         let key = |number: usize| format!("{number:04}").into();
@@ -203,5 +209,109 @@ mod tests {
                 assert!(below.abs_diff((number + 1) * 50) <= 8, "{below} keys are below point {number}");
             }
         }
+    }
+
+    fn points(view: &View, range: &KeyRange, parts: usize) -> Vec<String> {
+        let points = view.split_points(range, parts).expect("readable");
+        points.iter().map(|point| String::from_utf8_lossy(point).into_owned()).collect()
+    }
+
+    #[test]
+    fn entries_of_memtables_count_exactly_besides_those_of_tables() {
+        let store = filled(None);
+        let everything = KeyRange::everything();
+        let of_tables = store.newest_view().estimate(&everything).expect("readable");
+        assert_eq!((of_tables.memtable_bytes, of_tables.entries), (0, 400));
+        (100..110).for_each(|number| store.put(&format!("{number:04}"), "seven b"));
+        store.rotate();
+        (500..503).for_each(|number| store.put(&format!("{number:04}"), &"v".repeat(100)));
+        let view = store.newest_view();
+        let memtable_bytes = 10 * (4 + 7) + 3 * (4 + 100);
+        let expected = Estimate { memtable_bytes, entries: 413, ..of_tables };
+        assert_eq!(view.estimate(&everything).expect("readable"), expected);
+        let part = view.estimate(&range(500, 502)).expect("readable");
+        assert_eq!(part, Estimate { table_bytes: 0, memtable_bytes: 2 * (4 + 100), entries: 2 });
+        assert_eq!(view.estimate(&range(105, 110)).expect("readable").memtable_bytes, 5 * (4 + 7));
+    }
+
+    #[test]
+    fn parts_of_memtables_have_equal_bytes_whatever_the_length_of_entries() {
+        for (entries, value_bytes) in [(40, 2_000), (4_000, 20)] {
+            let store = Store::new();
+            (0..entries).for_each(|number| store.put(&format!("{number:04}"), &"v".repeat(value_bytes)));
+            let points = points(&store.newest_view(), &KeyRange::everything(), 8);
+            assert_eq!(points.len(), 7, "{points:?}");
+            for (number, point) in points.iter().enumerate() {
+                let below: usize = point.parse().expect("a number");
+                assert!(below.abs_diff((number + 1) * entries / 8) <= entries / 40, "{points:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_have_equal_bytes_of_memtables_and_tables_together() {
+        let store = filled(None);
+        (400..600).for_each(|number| store.put(&format!("{number:04}"), &"v".repeat(2_000)));
+        let points = points(&store.newest_view(), &KeyRange::everything(), 6);
+        assert_eq!(points.len(), 5, "{points:?}");
+        for (number, point) in points.iter().enumerate() {
+            let below = (0..600).filter(|key| format!("{key:04}") < *point).count();
+            assert!(below.abs_diff((number + 1) * 100) <= 12, "{points:?}");
+        }
+    }
+
+    #[test]
+    fn less_than_two_parts_need_no_point() {
+        let view = filled(None).newest_view();
+        for parts in [0, 1] {
+            assert_eq!(points(&view, &KeyRange::everything(), parts), [""; 0]);
+        }
+        assert_eq!(points(&view, &KeyRange::everything(), 2).len(), 1);
+        assert_eq!(points(&Store::new().newest_view(), &KeyRange::everything(), 4), [""; 0]);
+    }
+
+    #[test]
+    fn a_part_of_a_table_is_split_inside_of_it() {
+        let store = Store::new();
+        let value = vec![b'v'; 2_000];
+        let row = |number: usize| Row {
+            key: format!("{number:04}").into_bytes(),
+            seq: SeqNo(number as u64 + 1),
+            kind: EntryKind::Put,
+            value: value.clone(),
+        };
+        let rows: Vec<Row> = (0..400).map(row).collect();
+        let mut tables = store.build(&rows, &FragmentedTombstones::default(), 400);
+        assert_eq!(tables.len(), 1);
+        let add = Change::Add { level: 1, run: RunId(1), age: Age(1), table: tables.remove(0) };
+        let edit = VersionEdit { changes: vec![add], ..VersionEdit::default() };
+        let version = Version::empty().apply(&edit).expect("a good edit");
+        let view = View::new(KeyspaceId(0), vec![Arc::new(ChunkedMemtable::new(true))], Arc::new(version));
+        let points = points(&view, &range(100, 300), 4);
+        assert_eq!(points.len(), 3, "{points:?}");
+        for (number, point) in points.iter().enumerate() {
+            let below = (100..300).filter(|key| format!("{key:04}") < *point).count();
+            assert!(below.abs_diff((number + 1) * 50) <= 8, "{points:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_part_is_not_empty() {
+        let store = Store::new();
+        store.put("0000", &"v".repeat(100_000));
+        (1..11).for_each(|number| store.put(&format!("{number:04}"), "v"));
+        assert_eq!(points(&store.newest_view(), &range(0, 20), 2), [""; 0]);
+    }
+
+    #[test]
+    fn a_piece_of_a_table_is_smaller_by_the_values_to_which_it_refers() {
+        let table = |values: &str| {
+            let text = format!("L1: r1@1[1:a..m 1000{values}]\nV: 9 9128 n=90\n");
+            let version: Version = text.parse().expect("notation");
+            version.level(1)[0].tables()[0].clone()
+        };
+        let separated = table(" val=9:10:3000");
+        assert_eq!([4_000, 400, 3, 0].map(|bytes| own_part(&separated, bytes)), [1_000, 100, 1, 1]);
+        assert_eq!([400, 3, 0].map(|bytes| own_part(&table(""), bytes)), [400, 3, 1]);
     }
 }

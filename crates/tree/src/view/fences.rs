@@ -204,4 +204,15 @@ mod tests {
         let most = (CELLS_MAX as u32 / 2 - 1) / 4;
         assert_eq!((joined(most), joined(most + 1)), (true, false));
     }
+
+    #[test]
+    fn the_memory_is_that_of_the_heads_the_owners_and_the_rows() {
+        let text = "L1: r2@2[1:a..c 1]\nL2: r1@1[2:b..d 1, 3:e.. 1]\n";
+        let joined = JoinedFences::new(&plans(&text.parse().expect("notation"))).expect("two runs");
+        let fences: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
+        let heads_bytes = LayeredHeads::new(fences.len(), |number| fences[number]).memory_bytes();
+        assert!(heads_bytes > 0);
+        // Owners of 8 bytes, and cells of 2 bytes for two runs in each of the gaps.
+        assert_eq!(joined.memory_bytes(), heads_bytes + 5 * 8 + 6 * 2 * 2);
+    }
 }

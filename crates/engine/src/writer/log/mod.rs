@@ -225,6 +225,12 @@ impl Log {
         self.sealed.iter().filter(|sealed| sealed.strong_count() > 0).count()
     }
 
+    /// Number of sealed logs that a sync looks at, open or not.
+    #[cfg(test)]
+    pub fn listed_logs(&self) -> usize {
+        self.sealed.len()
+    }
+
     /// Puts a log that takes no more records where its generation's flush and the next sync find
     /// it.
     fn seal(&mut self, wal: WalWriter) {

@@ -9,6 +9,8 @@ use super::*;
 use crate::database::Db;
 use crate::database::core::Core;
 
+mod alone;
+
 fn db() -> Db {
     db_with_faults().1
 }

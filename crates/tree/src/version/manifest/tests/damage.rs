@@ -134,3 +134,70 @@ fn every_flip_and_every_length_of_current() {
     let longer: Vec<u8> = good.iter().copied().chain([0]).collect();
     refused(&longer, "a byte too many");
 }
+
+#[test]
+fn an_error_says_why_the_damage_is_no_torn_edit() {
+    let good = manifest();
+    let frames = frames(&good);
+    let why = |bytes: &[u8]| load_with("MANIFEST-000003", bytes).expect_err("damage").to_string();
+    let no_snapshot = why(&good[..frames[0].end as usize - 1]);
+    assert!(
+        no_snapshot.contains("the snapshot was synced before the manifest became current"),
+        "{no_snapshot}"
+    );
+    let second = frames.iter().filter(|frame| frame.is_edit).nth(1).expect("an edit");
+    let mut bytes = good.clone();
+    bytes[second.end as usize - 1] ^= 1;
+    let promise = frames.iter().map(|frame| frame.promise).max().expect("a promise");
+    let below = why(&bytes);
+    assert!(below.ends_with(&format!("; everything below {promise} was synced")), "{below}");
+}
+
+#[test]
+fn a_torn_edit_is_described() {
+    let good = manifest();
+    let last = frames(&good).into_iter().rfind(|frame| frame.is_edit).expect("an edit");
+    let cut = last.end as usize - 1;
+    let torn = load_with("MANIFEST-000003", &good[..cut]).expect("loaded").expect("a database").torn;
+    let torn = torn.expect("half an edit");
+    assert_eq!((torn.offset, torn.bytes), (last.start, last.end - 1 - last.start));
+    let shown = torn.to_string();
+    let expected = format!(
+        "/db/MANIFEST-000003: unfinished edit of {} bytes at offset {} ignored: {}",
+        torn.bytes, torn.offset, torn.detail
+    );
+    assert_eq!(shown, expected);
+}
+
+/// A promise that lies on the border of two sectors is written twice. The first one begins where
+/// it says that the synced bytes end, so damage to it alone harms no synced byte.
+#[test]
+fn damage_to_a_promise_of_what_lies_before_it_is_a_torn_tail() {
+    let mut found = 0;
+    for padding in 0..512 {
+        let env = new_env(1);
+        let edits = life();
+        let padded =
+            ManifestEdit { settings: pairs(&[("pad", &"x".repeat(padding))]), ..ManifestEdit::default() };
+        written(&env, &[edits[0].clone(), padded.clone(), edits[1].clone()]);
+        let mut bytes = bytes_of(&env, "MANIFEST-000003");
+        let frames = frames(&bytes);
+        let is_repeated = |pair: &&[FrameAt]| pair.iter().all(|frame| !frame.is_edit);
+        let Some([first, again]) = frames.windows(2).find(is_repeated) else { continue };
+        assert_eq!((first.start, first.promise), (again.promise, again.promise));
+        if frames.iter().filter(|frame| frame.is_edit && frame.end <= first.start).count() != 2 {
+            continue;
+        }
+        found += 1;
+        bytes.truncate(again.end as usize);
+        bytes[first.start as usize] ^= 1;
+        let path = Path::new(DIR).join("MANIFEST-000003");
+        env.vfs.unlink(&path).expect("removed");
+        put_file(&env, &path, &bytes);
+        let loaded = load(&env).expect("no damage to synced bytes").expect("a database");
+        assert_eq!(loaded.torn.map(|torn| torn.offset), Some(first.start), "{padding}");
+        let expected = states(&[edits[0].clone(), padded]).remove(1);
+        assert_eq!(text(&ManifestState { next_id: 3, ..loaded.state }), text(&expected), "{padding}");
+    }
+    assert!(found > 0, "no promise is repeated");
+}

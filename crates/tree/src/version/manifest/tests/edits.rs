@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::version::manifest::codec::{self, EditFault, encode_edit};
+use crate::version::manifest::pieces::Pieces;
 use shamba_env::{Rng, SeededRng};
+use shamba_key::MAX_KEY_BYTES;
 use shamba_log::framing::codec::{put_prefixed, put_varint};
 
 /// Decodes an edit before which the value files of `life` are known.
@@ -176,4 +178,118 @@ fn counters_only_rise() {
     let before = text(&state);
     state.apply(&late).expect("it fits");
     assert_eq!(text(&state), before);
+}
+
+/// Decodes the encoding of an edit that adds the table to the only keyspace, and returns the table.
+fn decoded(table: TableUse) -> Result<TableUse, EditFault> {
+    let versions = vec![VersionEdit { keyspace: KeyspaceId(0), changes: vec![add(0, 9, table)] }];
+    let mut edit = decode_edit(&encode_edit(&ManifestEdit { versions, ..ManifestEdit::default() }))?;
+    match edit.versions.remove(0).changes.remove(0) {
+        Change::Add { table, .. } => Ok(table),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_part_keeps_its_bounds_and_shares_those_of_its_table() {
+    for (lower, upper) in [("a", "m"), ("a", "k"), ("b", "m"), ("b", "k")] {
+        let range = KeyRange { lower: lower.into(), upper: Some(upper.into()) };
+        let part = TableUse { range: range.clone(), ..table(5, "a", Some("m")) };
+        let TableUse { range: read, meta, .. } = decoded(part).expect("valid");
+        assert_eq!(read, range);
+        assert_eq!(meta.key_range(), KeyRange { lower: "a".into(), upper: Some("m".into()) });
+        let (of_part, of_table) = (read.upper.expect("a bound"), meta.upper.clone().expect("a bound"));
+        assert_eq!(read.lower.as_ptr() == meta.smallest.as_ptr(), lower == "a", "{lower}");
+        assert_eq!(of_part.as_ptr() == of_table.as_ptr(), upper == "m", "{upper}");
+    }
+}
+
+#[test]
+fn numbers_of_a_table_that_cannot_be_are_refused() {
+    let decoded = |bits_per_key: f64, smallest: u64, largest: u64| {
+        let meta = Arc::into_inner(table(5, "a", Some("m")).meta).expect("the only one");
+        let (smallest_seq, largest_seq) = (SeqNo(smallest), SeqNo(largest));
+        let meta = Arc::new(TableMeta { bits_per_key, smallest_seq, largest_seq, ..meta });
+        decoded(TableUse { meta, ..table(5, "a", Some("m")) }).map(|table| table.meta.bits_per_key)
+    };
+    let max = SeqNo::MAX.0;
+    for (bits, smallest, largest) in [(0.0, 0, 0), (10.5, 7, 7), (0.25, 7, 8), (10.5, max, max)] {
+        assert_eq!(decoded(bits, smallest, largest), Ok(bits));
+    }
+    for (bits, smallest, largest, why) in [
+        (f64::NAN, 7, 8, "NaN filter bits per key"),
+        (f64::INFINITY, 7, 8, "inf filter bits per key"),
+        (-0.5, 7, 8, "-0.5 filter bits per key"),
+        (10.5, 8, 7, "sequence numbers 8 to 7"),
+        (10.5, 8, max + 1, "sequence numbers 8 to 72057594037927936"),
+        (10.5, 8, max + 2, "sequence numbers 8 to 72057594037927937"),
+    ] {
+        let why = format!("field 0x85: {why}");
+        assert_eq!(decoded(bits, smallest, largest), Err(EditFault::Malformed(why)));
+    }
+}
+
+#[test]
+fn a_key_in_the_history_has_at_most_the_maximum_length() {
+    let decoded = |bytes: usize| {
+        let entry = HistoryEntry::Ingested {
+            seq: SeqNo(9),
+            keyspace: KeyspaceId(0),
+            entries: 1,
+            first: Bytes::from_static(b"a"),
+            last: Bytes::from(vec![b'k'; bytes]),
+        };
+        let edit = ManifestEdit { history: vec![entry.clone()], ..ManifestEdit::default() };
+        decode_edit(&encode_edit(&edit)).map(|edit| edit.history == [entry])
+    };
+    for bytes in [0, 300, MAX_KEY_BYTES] {
+        assert_eq!(decoded(bytes), Ok(true), "{bytes}");
+    }
+    for bytes in [MAX_KEY_BYTES + 1, MAX_KEY_BYTES + 2] {
+        let why = format!("field 0x03: a key of {bytes} bytes");
+        assert_eq!(decoded(bytes), Err(EditFault::Malformed(why)));
+    }
+}
+
+#[test]
+fn a_record_copies_short_keys_and_shares_long_ones() {
+    for bytes in [1, 255, 256, 257, MAX_KEY_BYTES] {
+        let key = Bytes::from(vec![b'k'; bytes]);
+        let mut record = Pieces::default();
+        record.put_key(&key);
+        let parts = record.parts();
+        let is_shared = parts.iter().any(|part| part.as_ptr() == key.as_ptr());
+        assert_eq!(is_shared, bytes >= 256, "{bytes}");
+        let mut whole = Vec::new();
+        put_prefixed(&mut whole, &key);
+        assert_eq!(parts.concat(), whole, "{bytes}");
+    }
+}
+
+#[test]
+fn a_snapshot_leaves_out_nothing_of_the_state() {
+    let mut state = states(&life())[1].clone();
+    let last = ManifestEdit {
+        merge_operators: vec![(KeyspaceId(1), "shamba.add-u64".to_owned())],
+        time_ms: Some(1_700_000_000_000),
+        ..ManifestEdit::default()
+    };
+    state.apply(&last).expect("it fits");
+    let mut again = ManifestState::default();
+    again.apply(&decode_edit(&encode_edit(&state.snapshot_edit())).expect("valid")).expect("it fits");
+    assert_eq!(again.keyspaces.len(), 2);
+    for ((id, found), (expected_id, expected)) in again.keyspaces.iter().zip(&state.keyspaces) {
+        assert_eq!((id, &found.name, &found.settings), (expected_id, &expected.name, &expected.settings));
+        assert_eq!(found.merge_operator, expected.merge_operator);
+        assert_eq!(found.compaction_filter, expected.compaction_filter);
+        assert_eq!(
+            (found.flushed, found.version.to_string()),
+            (expected.flushed, expected.version.to_string())
+        );
+    }
+    assert_eq!(again.keyspaces[&KeyspaceId(0)].flushed, SeqNo(405));
+    assert_eq!((&again.settings, again.first_log), (&state.settings, state.first_log));
+    assert_eq!((again.log_promise, again.last_seq), (state.log_promise, state.last_seq));
+    assert_eq!((again.next_id, again.time_ms), (state.next_id, Some(1_700_000_000_000)));
+    assert_eq!(again.history, state.history);
 }

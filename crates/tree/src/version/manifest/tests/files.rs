@@ -1,8 +1,10 @@
 //! Tests of creating, replacing and loading manifests.
 
 use super::*;
-use crate::version::current::{CURRENT, CURRENT_TEMPORARY, read_current};
+use crate::version::current::{CURRENT, CURRENT_TEMPORARY, draft_current, read_current};
 use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
+use shamba_log::framing::HEADER_BYTES;
+use shamba_log::framing::frame::FrameHeader;
 
 #[test]
 fn every_state_is_read_back() {
@@ -41,7 +43,7 @@ fn no_directory_and_an_unfinished_creation_are_no_database() {
 
 #[test]
 fn data_without_current_is_corruption_that_names_current() {
-    for name in ["000007.log", "000012.sst"] {
+    for name in ["000007.log", "000012.sst", "31.values"] {
         let env = new_env(1);
         put_file(&env, &Path::new(DIR).join(name), b"");
         let error = load(&env).expect_err("CURRENT is missing");
@@ -144,5 +146,106 @@ fn a_read_error_is_an_error() {
             break;
         }
         assert!(!result.expect_err("a read failed").is_corruption());
+    }
+}
+
+#[test]
+fn a_file_whose_stem_is_no_number_belongs_to_no_database() {
+    let env = new_env(1);
+    for name in ["notes.log", ".log", ".sst", ".values", "x7.sst", "7x.values", "000007.log.old", "000007"] {
+        put_file(&env, &Path::new(DIR).join(name), b"");
+        assert!(load(&env).expect("no data").is_none(), "{name}");
+    }
+    env.vfs.create_dir_all(&Path::new(DIR).join("000007.log")).expect("a directory");
+    assert!(load(&env).expect("a directory is no data").is_none());
+}
+
+#[test]
+fn the_name_of_a_manifest_is_the_one_that_its_number_makes() {
+    for number in [1, 5, 999_999, 1_000_000, u64::MAX] {
+        assert_eq!(parse_manifest_file_name(&manifest_file_name(number)), Some(number));
+    }
+    for name in [
+        "MANIFEST-000000",
+        "MANIFEST-5",
+        "MANIFEST-0000005",
+        "MANIFEST-+00005",
+        "MANIFEST-",
+        "MANIFEST",
+        "000005",
+    ] {
+        assert_eq!(parse_manifest_file_name(name), None, "{name}");
+    }
+}
+
+#[test]
+fn a_failed_list_or_remove_does_not_pass_for_a_missing_file() {
+    let calm = new_env(1);
+    let faults = Arc::new(FaultFs::new(Arc::clone(&calm.vfs), 1));
+    let env = Env { vfs: Arc::clone(&faults) as _, ..calm.clone() };
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::List]));
+    let error = load(&env).expect_err("the list failed");
+    assert!(!error.is_corruption() && error.to_string().contains("list"), "{error}");
+    faults.add_rule(FaultRule::nth(0, Effect::Eio).on(&[OpKind::Unlink]));
+    let error = draft_current(&env, Path::new(DIR), 5, BirthId(7)).expect_err("the removal failed");
+    assert!(error.to_string().contains("remove"), "{error}");
+    assert_eq!(faults.faults_injected(), 2);
+    assert!(!calm.vfs.exists(&Path::new(DIR).join(CURRENT_TEMPORARY)).expect("memory"), "it was written");
+    draft_current(&env, Path::new(DIR), 5, BirthId(7)).expect("nothing to remove");
+}
+
+#[test]
+fn a_manifest_is_outgrown_by_more_bytes_of_edits_than_the_bound_and_the_snapshot() {
+    let env = new_env(1);
+    let mut writer = written(&env, &life()[..1]);
+    let file = bytes_of(&env, "MANIFEST-000003");
+    let snapshot = FrameHeader::decode(&file[HEADER_BYTES as usize..]).expect("a frame");
+    let snapshot_bytes = HEADER_BYTES + snapshot.frame_bytes() as u64;
+    let edit = ManifestEdit { settings: pairs(&[("write_buffer", "1024")]), ..ManifestEdit::default() };
+    let mut outgrown = Vec::new();
+    for _ in 0..20 {
+        let edits_bytes = writer.bytes() - snapshot_bytes;
+        let is_outgrown = edits_bytes > snapshot_bytes;
+        assert_eq!(writer.is_outgrown(0), is_outgrown, "{edits_bytes} after {snapshot_bytes}");
+        assert_eq!(
+            writer.is_outgrown(edits_bytes.saturating_sub(1)),
+            is_outgrown,
+            "{edits_bytes} after {snapshot_bytes}"
+        );
+        assert!(!writer.is_outgrown(edits_bytes), "{edits_bytes} after {snapshot_bytes}");
+        outgrown.push(is_outgrown);
+        writer.append(&edit).expect("appended");
+    }
+    assert_eq!((outgrown.first(), outgrown.last()), (Some(&false), Some(&true)));
+}
+
+#[test]
+fn a_writer_is_out_of_space_only_after_an_append_that_found_none() {
+    let edits = life();
+    let states = states(&edits);
+    // Appends write first the edit, then the promise of its sync.
+    for (kind, nth, effect, is_appended, is_out_of_space) in [
+        (OpKind::Append, 0, Effect::Enospc, false, true),
+        (OpKind::Append, 1, Effect::Enospc, true, true),
+        (OpKind::Append, 0, Effect::Eio, false, false),
+        (OpKind::Append, 1, Effect::Eio, false, false),
+        (OpKind::SyncData, 0, Effect::Enospc, false, false),
+    ] {
+        let calm = new_env(1);
+        let faults = Arc::new(FaultFs::new(Arc::clone(&calm.vfs), 1));
+        let env = Env { vfs: Arc::clone(&faults) as _, ..calm.clone() };
+        let mut writer = written(&env, &edits[..2]);
+        assert!(!writer.is_out_of_space());
+        faults.add_rule(FaultRule::nth(nth, effect).on(&[kind]));
+        let told = format!("{effect:?} at call {nth} of {kind:?}");
+        assert_eq!(writer.append(&edits[2]).is_ok(), is_appended, "{told}");
+        assert_eq!(faults.faults_injected(), 1, "{told}");
+        assert_eq!(writer.is_out_of_space(), is_out_of_space, "{told}");
+        writer.append(&edits[3]).expect_err("a failed writer stays failed");
+        if is_out_of_space {
+            let loaded = load(&calm).expect("loaded").expect("a database");
+            let expected = &states[if is_appended { 2 } else { 1 }];
+            assert_eq!(text(&loaded.state), text(expected), "{told}");
+        }
     }
 }

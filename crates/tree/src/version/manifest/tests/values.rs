@@ -163,3 +163,24 @@ fn false_fields_are_refused() {
     let decoded = decode_edit(&bytes, &mut ValueFiles::default()).map(|_| ());
     assert_eq!(decoded, Err(EditFault::Malformed(why)));
 }
+
+#[test]
+fn a_value_file_has_no_more_values_than_bytes() {
+    let decoded = |values: u64| {
+        let (id, birth, file) = (ValueFileId(31), BirthId(1), Default::default());
+        let file_bytes = shamba_table::VALUE_FILE_FIXED_BYTES + 10;
+        let only = edit(vec![Arc::new(ValueFileMeta { id, birth, file_bytes, values, file })], Vec::new());
+        let decoded = decode_edit(&encode_edit(&only), &mut ValueFiles::default());
+        decoded.map(|edit| edit.value_files[0].values)
+    };
+    for values in [1, 9, 10] {
+        assert_eq!(decoded(values), Ok(values));
+    }
+    for values in [0, 11, 12] {
+        let why = match decoded(values) {
+            Err(EditFault::Malformed(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(why.ends_with(&format!("bytes has {values} values")), "{why}");
+    }
+}

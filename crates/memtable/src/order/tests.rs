@@ -13,7 +13,7 @@ use super::*;
 /// the key, aligned to four.
 const ARENA_BYTES: usize = 24;
 
-/// A chunk of so many entries, which need not exist.
+/// A chunk of `count` entries, which need not exist.
 fn chunk_of(count: usize) -> Chunk {
     let entry = EntryRef::from_bits(1).expect("not 0");
     let mut summary = SummaryBuilder::with_capacity(count);
@@ -42,19 +42,19 @@ fn insert_numbers(table: &ChunkedMemtable, from: u64, to: u64) {
 }
 
 /// The chunks of a new snapshot, which also does its share of a merge, from the smallest on. The
-/// memtable counts exactly their memory and that of the tail beside its entries.
+/// memtable counts exactly their memory and that of the tail, in addition to its entries.
 fn merge_a_little(table: &ChunkedMemtable) -> Vec<usize> {
     let state = table.snapshot().state;
     let chunks: usize = state.chunks.iter().map(|chunk| chunk.bytes()).sum();
-    let beside = table.bytes() as usize - table.entries() as usize * ARENA_BYTES;
-    assert_eq!(beside, chunks + state.tail.bytes(), "chunks of {:?} entries", counts_of(&state.chunks));
+    let order = table.bytes() as usize - table.entries() as usize * ARENA_BYTES;
+    assert_eq!(order, chunks + state.tail.bytes(), "chunks of {:?} entries", counts_of(&state.chunks));
     let mut counts = counts_of(&state.chunks);
     counts.sort_unstable();
     counts
 }
 
-/// A memtable without an index, whose memory is that of its entries and its order, after so many
-/// inserts and no scan.
+/// A memtable without an index, whose memory is that of its entries and its order, after `inserts`
+/// of them and no scan.
 fn filled(inserts: u64) -> ChunkedMemtable {
     let table = ChunkedMemtable::new(false);
     insert_numbers(&table, 0, inserts);

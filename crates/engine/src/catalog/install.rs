@@ -277,3 +277,73 @@ impl Catalog {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use shamba_env::{Env, ManualClock, MemFs};
+    use shamba_key::{KeyspaceId, LogNo, SeqNo};
+    use shamba_tree::version::HistoryEntry;
+    use shamba_tree::version::manifest::ManifestReader;
+
+    use super::*;
+    use crate::options::settings::Settings;
+    use crate::testing::Parts;
+
+    /// The state that the next open would find.
+    fn recorded(parts: &Parts) -> ManifestState {
+        let loaded = ManifestReader::load(&parts.env, parts.catalog.dir()).expect("readable");
+        loaded.expect("a database").state
+    }
+
+    #[test]
+    fn an_edit_with_history_drops_what_only_logs_before_the_oldest_one_need() {
+        let parts = Parts::new(Settings::default());
+        parts.begin();
+        let dropped = |seq| HistoryEntry::Dropped {
+            seq: SeqNo(seq),
+            keyspace: KeyspaceId(7),
+            name: format!("dropped at {seq}"),
+        };
+        let install = |history: Vec<HistoryEntry>| {
+            let edit = ManifestEdit { history, ..ManifestEdit::default() };
+            parts.catalog.install(&[], Vec::new(), |_| Ok(edit)).expect("installed");
+            parts.catalog.state().expect("a state").history.entries().to_vec()
+        };
+        assert_eq!(install(vec![dropped(5), dropped(10), dropped(15)]).len(), 3, "no log is known");
+        parts.catalog.logs().rotate(LogNo(1), "/db/000001.log".into(), SeqNo(10));
+        assert_eq!(install(Vec::new()).len(), 3, "an edit without history leaves it as it is");
+        assert_eq!(install(vec![dropped(20)]), [dropped(15), dropped(20)]);
+    }
+
+    #[test]
+    fn the_time_of_expiry_is_recorded_once_it_is_used_and_not_before() {
+        let clock = Arc::new(ManualClock::new());
+        let env = Env { clock: Arc::clone(&clock) as _, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
+        let parts = Parts::within(env, Settings::default(), None);
+        parts.begin();
+        let written = || parts.telemetry.work().bytes_manifest.load(Ordering::Relaxed);
+        parts.catalog.record_time().expect("nothing to do");
+        assert_eq!((written(), recorded(&parts).time_ms), (0, None), "no entry expires");
+        parts.catalog.begin_expiry().expect("recorded");
+        let begun_ms = parts.catalog.expiry.now_ms();
+        assert_eq!(recorded(&parts).time_ms, Some(begun_ms));
+        clock.advance_us(5_000_000);
+        parts.catalog.record_time().expect("recorded");
+        assert_eq!(recorded(&parts).time_ms, Some(begun_ms + 5_000));
+    }
+
+    #[test]
+    fn an_edit_that_the_open_has_applied_is_in_the_manifest_and_in_the_state() {
+        let parts = Parts::new(Settings::default());
+        parts.begin();
+        let promise = Some((LogNo(1), 77));
+        let edit = ManifestEdit { log_promise: promise, ..ManifestEdit::default() };
+        let mut state = parts.catalog.state().expect("a state");
+        state.apply(&edit).expect("it fits");
+        parts.catalog.continue_with(&edit, &state).expect("written");
+        let in_force = parts.catalog.state().expect("a state").log_promise;
+        assert_eq!((in_force, recorded(&parts).log_promise), (promise, promise));
+    }
+}

@@ -295,7 +295,10 @@ impl ViewSource for KeyspaceCore {
 
 #[cfg(test)]
 mod tests {
+    use shamba_key::SeqNo;
+
     use super::*;
+    use crate::options::fifo::Fifo;
 
     /// A keyspace whose one table refers to `files` value files.
     fn with_value_files(files: u64) -> KeyspaceCore {
@@ -346,5 +349,27 @@ mod tests {
         let before = keyspace.statistics.sampled();
         keyspace.note_lookup(true);
         assert_eq!(keyspace.statistics.sampled(), before + 1);
+    }
+
+    #[test]
+    fn a_sampled_seek_is_counted_and_is_no_lookup() {
+        let keyspace = with_value_files(0);
+        keyspace.note_seek();
+        keyspace.note_seek();
+        let window = keyspace.statistics.window(1);
+        assert_eq!((window.seeks.round(), window.lookups), (2.0, 0.0));
+    }
+
+    #[test]
+    fn a_tree_has_levels_unless_it_is_fifo_or_lacks_the_code_of_its_filter() {
+        let keyspace = with_value_files(0);
+        assert!(keyspace.has_levels());
+        keyspace.set_filtering(Some(Arc::new(Filtering::recorded("theirs"))));
+        assert!(!keyspace.may_compact() && !keyspace.has_levels());
+        keyspace.set_filtering(None);
+        keyspace.set_fifo(Some(Arc::new(FifoState::new(Fifo::bytes(1 << 20), SeqNo::ZERO, 0))));
+        assert!(keyspace.may_compact() && !keyspace.has_levels());
+        keyspace.set_fifo(None);
+        assert!(keyspace.has_levels());
     }
 }

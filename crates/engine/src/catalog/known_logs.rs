@@ -239,6 +239,8 @@ mod tests {
         assert!(matches!(logs.after(LogNo(9)), NextLog::Gone), "it has never been in the list");
         assert_eq!(logs.before(LogNo(3)), Some((LogNo(2), SeqNo(30))));
         assert_eq!((logs.before(LogNo(1)), logs.before(LogNo(9))), (None, None));
+        let listed = [0, 1, 2, 3, 4].map(|number| logs.contains(LogNo(number)));
+        assert_eq!(listed, [false, true, true, true, false]);
         let other = LogFile { path: path(7), ..LogFile::default() };
         assert!(logs.mark_obsolete(other, 5, 0).is_some(), "it is none of them");
     }

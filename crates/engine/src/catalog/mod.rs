@@ -314,3 +314,118 @@ impl Catalog {
             .inspect_err(|error| self.lifecycle.fail(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use shamba_env::{ManualClock, MemFs, write_file_synced};
+    use shamba_key::SeqNo;
+    use shamba_tree::version::ManifestEdit;
+    use shamba_tree::version::manifest::manifest_file_name;
+
+    use super::*;
+    use crate::options::settings::Settings;
+    use crate::testing::Parts;
+
+    /// The parts of a database that keeps obsolete logs within these limits, and its clock.
+    fn keeping(keep_log: KeepLog) -> (Parts, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::new());
+        let env = Env { clock: Arc::clone(&clock) as _, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
+        (Parts::within(env, Settings { keep_log, ..Settings::default() }, None), clock)
+    }
+
+    fn path(name: &str) -> PathBuf {
+        Path::new("/db").join(name)
+    }
+
+    fn exists(parts: &Parts, name: &str) -> bool {
+        parts.env.vfs.exists(&path(name)).expect("looked up")
+    }
+
+    fn make(parts: &Parts, name: &str) {
+        write_file_synced(parts.env.vfs.as_ref(), &path(name), b"content").expect("written");
+    }
+
+    #[test]
+    fn the_next_number_is_the_one_that_is_given_out() {
+        let parts = Parts::new(Settings::default());
+        let next = parts.catalog.next_id();
+        assert_eq!(next, 2, "a log has number 1");
+        assert_eq!((parts.catalog.new_id(), parts.catalog.next_id()), (next, next + 1));
+    }
+
+    #[test]
+    fn the_number_of_the_manifest_is_that_of_the_file_in_force() {
+        let parts = Parts::new(Settings::default());
+        assert_eq!(parts.catalog.manifest_number(), None, "no edit can be installed");
+        parts.catalog.new_id();
+        parts.begin();
+        let number = parts.catalog.manifest_number().expect("it has begun");
+        assert!(number > 2 && exists(&parts, &manifest_file_name(number)), "manifest {number}");
+    }
+
+    #[test]
+    fn a_change_between_installs_is_made_unless_an_edit_is_being_installed() {
+        let parts = Parts::new(Settings::default());
+        parts.begin();
+        let changes = Cell::new(0);
+        parts.catalog.between_installs(|| changes.set(changes.get() + 1));
+        assert_eq!(changes.get(), 1);
+        let during = |_: &ManifestState| {
+            let other = || parts.catalog.between_installs(|| panic!("an edit is being installed"));
+            std::thread::scope(|scope| scope.spawn(other).join()).expect("it does not wait");
+            Ok(ManifestEdit::default())
+        };
+        parts.catalog.install(&[], Vec::new(), during).expect("installed");
+        parts.catalog.between_installs(|| changes.set(changes.get() + 1));
+        assert_eq!(changes.get(), 2);
+    }
+
+    #[test]
+    fn an_obsolete_file_is_counted_until_it_is_deleted() {
+        let parts = Parts::new(Settings::default());
+        make(&parts, "000007.log");
+        parts.catalog.mark_file_obsolete(path("000007.log"));
+        assert_eq!((parts.catalog.obsolete_files(), exists(&parts, "000007.log")), (1, true));
+        parts.catalog.remove_obsolete_files();
+        assert_eq!((parts.catalog.obsolete_files(), exists(&parts, "000007.log")), (0, false));
+    }
+
+    #[test]
+    fn logs_that_become_obsolete_have_an_entry_in_the_history_if_they_are_kept() {
+        let keep_log = KeepLog { bytes: 1 << 20, age: Duration::from_secs(1) };
+        for (keep_log, keeps) in [(keep_log, true), (KeepLog::OFF, false)] {
+            let (parts, clock) = keeping(keep_log);
+            for (number, seq) in [(1, 0), (3, 7)] {
+                parts.catalog.logs().rotate(LogNo(number), path("a log"), SeqNo(seq));
+            }
+            clock.advance_us(9_000);
+            let entry = HistoryEntry::Obsolete {
+                below: LogNo(3),
+                last: LogNo(1),
+                seq: SeqNo(7),
+                unix_ms: parts.env.clock.unix_ms(),
+            };
+            assert_eq!(parts.catalog.obsolete_below(LogNo(3)), keeps.then_some(entry));
+            assert_eq!(parts.catalog.obsolete_below(LogNo(1)), None, "there are none before it");
+        }
+    }
+
+    #[test]
+    fn a_kept_log_is_deleted_when_its_time_is_over() {
+        let (parts, clock) = keeping(KeepLog { bytes: 1 << 20, age: Duration::from_millis(100) });
+        make(&parts, "000001.log");
+        parts.catalog.logs().rotate(LogNo(1), path("000001.log"), SeqNo(0));
+        parts.catalog.logs().rotate(LogNo(2), path("000002.log"), SeqNo(5));
+        parts.catalog.mark_log_obsolete(LogFile { path: path("000001.log"), ..LogFile::default() });
+        clock.advance_us(100_000);
+        parts.catalog.expire_logs();
+        assert!(exists(&parts, "000001.log"), "within the limits");
+        clock.advance_us(1_000);
+        parts.catalog.expire_logs();
+        assert!(!exists(&parts, "000001.log"), "over the age");
+        assert_eq!(parts.catalog.logs().oldest(), Some((LogNo(2), SeqNo(5))));
+    }
+}

@@ -20,6 +20,8 @@ mod deferred;
 mod known_logs;
 mod locking;
 mod rebuild;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

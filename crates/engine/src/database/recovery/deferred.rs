@@ -103,3 +103,45 @@ pub(super) fn begin(
     }
     core.writer.begin_after(sealed, last_seq, wal);
 }
+
+#[cfg(test)]
+mod tests {
+    use shamba_log::wal::report::{ReplayWarning, ReplayedLog};
+
+    use super::*;
+
+    fn log(number: u64, valid_bytes: u64, promised: u64) -> ReplayedLog {
+        ReplayedLog {
+            number: LogNo(number),
+            file_bytes: 900,
+            valid_bytes,
+            last_seq: SeqNo(10 * number),
+            last_checksum: 7,
+            promised,
+            clean: false,
+        }
+    }
+
+    #[test]
+    fn a_new_log_follows_the_last_one_if_nothing_was_left_out() {
+        let whole = ReplayReport { logs: vec![log(2, 800, 900), log(5, 700, 600)], ..Default::default() };
+        let expected =
+            Predecessor { number: LogNo(5), bytes: 700, last_seq: SeqNo(50), last_checksum: 7, synced: 600 };
+        assert_eq!(predecessor(&whole), Some(expected));
+        let beyond = ReplayReport { logs: vec![log(5, 700, u64::MAX)], ..Default::default() };
+        assert_eq!(predecessor(&beyond), Some(Predecessor { synced: 700, ..expected }));
+        assert_eq!(predecessor(&ReplayReport::default()), None, "there is no log");
+        for logs in [vec![log(2, 0, 0), log(5, 700, 600)], vec![log(2, 800, 900), log(5, 0, 0)]] {
+            let without_one = ReplayReport { logs, ..Default::default() };
+            assert_eq!(predecessor(&without_one), None, "a log was left out");
+        }
+        let warning = ReplayWarning {
+            file: "/db/000005.log".into(),
+            offset: 700,
+            bytes: 200,
+            reason: "torn".to_owned(),
+        };
+        let torn = ReplayReport { warnings: vec![warning], ..whole };
+        assert_eq!(predecessor(&torn), None, "a tail was left out");
+    }
+}

@@ -111,3 +111,64 @@ fn sync(core: &Core, path: &Path) -> Result<()> {
     let dir = core.catalog.dir();
     core.env.vfs.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))
 }
+
+#[cfg(test)]
+mod tests {
+    use shamba_log::wal::report::ReplayedLog;
+
+    use super::*;
+
+    fn log(number: u64, valid_bytes: u64, promised: u64) -> ReplayedLog {
+        ReplayedLog {
+            number: LogNo(number),
+            file_bytes: 900,
+            valid_bytes,
+            last_seq: SeqNo(10 * number),
+            last_checksum: 7,
+            promised,
+            clean: false,
+        }
+    }
+
+    fn report(clean: bool, logs: Vec<ReplayedLog>) -> ReplayReport {
+        let last_seq = logs.iter().map(|log| log.last_seq).max().unwrap_or_default();
+        ReplayReport { clean, logs, last_seq, ..ReplayReport::default() }
+    }
+
+    #[test]
+    fn a_log_is_unsynced_if_more_of_it_was_read_than_promised() {
+        let logs = vec![log(2, 800, u64::MAX), log(5, 700, 700), log(6, 700, 699), log(7, 1, 0)];
+        let unsynced = |clean| {
+            let report = report(clean, logs.clone());
+            [2, 5, 6, 7, 8].map(|number| is_unsynced(&report, LogNo(number)))
+        };
+        assert_eq!(unsynced(false), [false, false, true, true, false]);
+        assert_eq!(unsynced(true), [false; 5], "a close has synced the logs");
+    }
+
+    #[test]
+    fn an_open_joins_the_last_log_that_has_anything_and_begins_an_epoch_after_an_unclean_end() {
+        let mut known = ManifestState { last_seq: SeqNo(40), first_log: LogNo(4), ..Default::default() };
+        let first = HistoryEntry::Opened { log: LogNo(2), after: LogNo(0), seq: SeqNo(0), is_epoch: true };
+        known.history.extend(&[first]);
+        let unknown = ManifestState { last_seq: SeqNo(40), ..ManifestState::default() };
+        let entry = |after, seq, is_epoch| HistoryEntry::Opened {
+            log: LogNo(9),
+            after: LogNo(after),
+            seq: SeqNo(seq),
+            is_epoch,
+        };
+        let opened = |state, report| opened(state, &report, LogNo(9));
+        let whole = || vec![log(4, 800, 0), log(5, 700, 0)];
+        assert_eq!(opened(&known, report(true, whole())), entry(5, 50, false));
+        assert_eq!(opened(&known, report(false, whole())), entry(5, 50, true));
+        assert_eq!(opened(&unknown, report(true, whole())), entry(0, 50, true), "an older build was there");
+        // A log that was created and not written to joins nothing.
+        let empty_last = || vec![log(4, 800, 0), ReplayedLog { last_seq: SeqNo(40), ..log(5, 0, 0) }];
+        assert_eq!(opened(&known, report(false, empty_last())), entry(4, 40, true));
+        assert_eq!(opened(&known, report(true, Vec::new())), entry(0, 40, true), "no log was found");
+        // Numbers up to 60 went to writes without a log.
+        let later = ManifestState { last_seq: SeqNo(60), ..known.clone() };
+        assert_eq!(opened(&later, report(true, whole())), entry(0, 60, false));
+    }
+}

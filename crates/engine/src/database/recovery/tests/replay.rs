@@ -155,7 +155,7 @@ fn a_read_only_open_keeps_everything_in_memtables_and_charges_them() {
 }
 
 /// The charge goes ahead by a sixteenth of the write buffer, and grows again only when the
-/// memtables have outgrown it.
+/// memtables exceed it.
 #[test]
 fn the_charge_of_a_replay_grows_in_steps() {
     let core = open(builder(&memory(1))).expect("opened");

@@ -283,4 +283,17 @@ mod tests {
         assert_eq!(promise_at(7, None, 100, &future), None);
         assert!(decode(FILE, 100, &future).is_err());
     }
+
+    #[test]
+    fn bytes_that_are_no_frame_header_are_described() {
+        let fault = |bytes: &[u8]| FrameHeader::decode(bytes).expect_err("no frame header");
+        assert_eq!(fault(&[0; FRAME_HEADER_BYTES]), "zeros instead of a frame header");
+        assert_eq!(fault(&[0, 0, 0, 0, 0, 0, 0, 9]), "zeros instead of a frame header");
+        assert_eq!(fault(&[9, 9, 9, 9, 8, 9, 9]), "frame kind 8 is unknown");
+        assert_eq!(fault(&[0, 0, 0, 0, 0, 0, 9]), "frame kind 0 is unknown");
+        assert_eq!(fault(&[0; 3]), "3 bytes left, a frame header has 7");
+        assert_eq!(fault(&[0, 0, 0, 0, 1, 0xfa, 0xff]), "a payload of 65530 bytes");
+        let longest = FrameHeader { kind: FrameKind::Full, payload_bytes: PAYLOAD_BYTES_MAX };
+        assert_eq!(FrameHeader::decode(&[0, 0, 0, 0, 1, 0xf9, 0xff]), Ok(longest));
+    }
 }

@@ -193,4 +193,12 @@ mod tests {
             assert!(matches!(cut, Err(HeaderFault::Damaged(_))), "cut at {at}");
         }
     }
+
+    #[test]
+    fn error_messages_tell_the_headers_of_the_files_apart() {
+        let kinds =
+            [FileKind::Wal, FileKind::Manifest, FileKind::Current, FileKind::Values, FileKind::Statistics];
+        let names = ["log header", "manifest header", "CURRENT", "side file header", "statistics header"];
+        assert_eq!(kinds.map(FileKind::header_structure), names);
+    }
 }

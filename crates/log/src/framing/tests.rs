@@ -1,14 +1,18 @@
 //! Tests of the framing: splitting into frames, promises found behind holes, and the example of
 //! `docs/formats/log.md`.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use shamba_env::{Env, Rng, SeededRng, append_all, read_file};
+use shamba_env::{Env, Layer, MemFs, RandomFile, Rng, SeededRng, SimFs, Vfs, append_all, read_file};
+use shamba_table::BirthId;
 
 use shamba_testkit::{FRAME_FIELDS, HEADER_FIELDS, PROMISE_FIELDS, annotated, memory_env as new_env};
 
-use super::frame::{FRAME_HEADER_BYTES, PAYLOAD_BYTES_MAX};
+use super::frame::{FRAME_HEADER_BYTES, FileIdentity, FrameKind, PAYLOAD_BYTES_MAX, PROMISE_BYTES};
 use super::*;
+use crate::Error;
 
 const PATH: &str = "/f";
 
@@ -21,6 +25,31 @@ fn reader(env: &Env) -> FrameReader {
     let header = window.at(0, HEADER_BYTES as usize).expect("read");
     let header = FileHeader::decode(FileKind::Wal, Some(7), header).expect("a header");
     FrameReader::new(window, 7, header.birth)
+}
+
+/// The identity of the files that the tests write byte by byte.
+const FILE: FileIdentity = FileIdentity { number: 7, birth: BirthId(9) };
+
+/// Returns an environment with a file of these bytes.
+fn file_of(bytes: &[u8]) -> Env {
+    let env = new_env(1);
+    append_all(env.vfs.create(Path::new(PATH)).expect("a file").as_mut(), bytes).expect("written");
+    env
+}
+
+/// Returns a file with a header and these frames, whose checksums are valid.
+fn framed(frames: &[(FrameKind, &[u8])]) -> Vec<u8> {
+    let mut bytes = FileHeader::new(FILE.birth, FILE.number).encode(FileKind::Wal);
+    for &(kind, payload) in frames {
+        let mut frame = [&[0; FRAME_HEADER_BYTES], payload].concat();
+        FILE.seal(kind, bytes.len() as u64, &mut frame);
+        bytes.extend_from_slice(&frame);
+    }
+    bytes
+}
+
+fn window(env: &Env) -> FileWindow {
+    FileWindow::open(env, Path::new(PATH)).expect("opened")
 }
 
 #[test]
@@ -167,7 +196,7 @@ fn a_promise_is_found_behind_any_hole() {
     bytes.extend_from_slice(&good[100..]);
     assert_eq!(highest(&bytes, true), 0);
     let mut window = FileWindow::open(&env, Path::new(PATH)).expect("opened");
-    let stranger = Some(shamba_table::BirthId(writer.birth().0 ^ 1));
+    let stranger = Some(BirthId(writer.birth().0 ^ 1));
     assert_eq!(survey::highest_promise(&mut window, 7, stranger).expect("read"), 0);
 }
 
@@ -198,4 +227,178 @@ fn the_example_of_the_format_page() {
     let text = annotated(&bytes, &fields.concat());
     let page = include_str!("../../../../docs/formats/log.md");
     assert!(page.contains(&text), "docs/formats/log.md lacks this example:\n{text}");
+}
+
+#[test]
+fn a_frame_out_of_its_place_is_damage_that_names_its_kind() {
+    let damage = |frames: &[(FrameKind, &[u8])]| match reader(&file_of(&framed(frames))).next() {
+        Ok(FrameStep::Damage { offset, detail }) => (offset, detail),
+        step => panic!("{step:?}"),
+    };
+    for (kind, name) in [(FrameKind::Middle, "middle"), (FrameKind::Last, "last")] {
+        let detail = format!("a frame of kind {name} outside a record");
+        assert_eq!(damage(&[(kind, b"abc")]), (HEADER_BYTES, detail));
+    }
+    let full = vec![7; PAYLOAD_BYTES_MAX];
+    let second = HEADER_BYTES + (FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64;
+    let promise = FILE.promise(0, second);
+    for (kind, name, payload) in [
+        (FrameKind::Full, "full", &b"abc"[..]),
+        (FrameKind::First, "first", &full),
+        (FrameKind::Head, "head", b"abc"),
+        (FrameKind::End, "end", b""),
+        (FrameKind::Promise, "promise", &promise[FRAME_HEADER_BYTES..]),
+    ] {
+        let detail = format!("a frame of kind {name} inside a record");
+        assert_eq!(damage(&[(FrameKind::First, &full), (kind, payload)]), (second, detail));
+    }
+    // The place of a payload byte is computed: all frames but the last must be full.
+    let short = vec![7; PAYLOAD_BYTES_MAX - 1];
+    let detail = format!("a frame of {} bytes that is not the last of its record", short.len());
+    let frames = [(FrameKind::First, &short[..]), (FrameKind::Last, b"abc")];
+    assert_eq!(damage(&frames), (HEADER_BYTES, detail.clone()));
+    let frames = [(FrameKind::First, &full[..]), (FrameKind::Middle, &short), (FrameKind::Last, b"abc")];
+    assert_eq!(damage(&frames), (second, detail));
+}
+
+#[test]
+fn a_record_of_one_full_frame_is_held_and_a_longer_one_is_not() {
+    let env = new_env(1);
+    let mut writer = create(&env);
+    let payload = vec![7; PAYLOAD_BYTES_MAX + 1];
+    for bytes in [PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1] {
+        writer.append_record(&[&payload[..bytes]]).expect("buffered");
+    }
+    writer.flush().expect("flushed");
+    let mut reader = reader(&env);
+    reader.hold_one_frame();
+    for (bytes, held) in [(PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX), (PAYLOAD_BYTES_MAX + 1, 0)] {
+        let FrameStep::Record(record) = reader.next().expect("read") else { panic!("no record") };
+        assert_eq!((record.payload_bytes, record.payload.len()), (bytes as u64, held));
+    }
+}
+
+#[test]
+fn a_promise_is_found_wherever_the_search_continues_and_up_to_the_last_byte() {
+    // The search proceeds in strides: a promise is found on both sides of each of their ends.
+    for stride in [128 << 10, 256 << 10] {
+        for at in (stride - 2 * PROMISE_BYTES..stride + 4 * PROMISE_BYTES).step_by(5) {
+            let at = HEADER_BYTES as usize + at;
+            let mut bytes = vec![0xa5; at];
+            bytes.extend_from_slice(&FILE.promise(at as u64 - 1, at as u64));
+            bytes.extend_from_slice(&[0xa5; 300]);
+            let found = survey::highest_promise(&mut window(&file_of(&bytes)), 7, None).expect("read");
+            assert_eq!(found, at as u64 - 1, "a promise at {at}");
+        }
+    }
+    let mut bytes = vec![0xa5; HEADER_BYTES as usize];
+    bytes.extend_from_slice(&FILE.promise(40, HEADER_BYTES));
+    assert_eq!(survey::highest_promise(&mut window(&file_of(&bytes)), 7, None).expect("read"), 40);
+}
+
+#[test]
+fn a_promise_inside_an_intact_record_is_content_of_it() {
+    let inside = HEADER_BYTES + FRAME_HEADER_BYTES as u64;
+    let promise = FILE.promise(50, inside);
+    let mut bytes = framed(&[(FrameKind::Full, &promise)]);
+    let highest = |bytes: &[u8]| {
+        survey::highest_promise(&mut window(&file_of(bytes)), 7, Some(FILE.birth)).expect("read")
+    };
+    assert_eq!(highest(&bytes), 0, "promises lie between records");
+    let end = bytes.len() as u64;
+    bytes.extend_from_slice(&FILE.promise(20, end));
+    assert_eq!(highest(&bytes), 20);
+    // Once the record is damaged, its extent is unknown.
+    bytes[HEADER_BYTES as usize] ^= 1;
+    assert_eq!(highest(&bytes), 50);
+}
+
+#[test]
+fn only_the_bytes_of_the_range_decide_whether_it_is_zero() {
+    let mut bytes = vec![0; 300_000];
+    (bytes[9], bytes[200_000]) = (1, 1);
+    let mut window = window(&file_of(&bytes));
+    for (from, end, is_zero) in [
+        (10, 30, true),
+        (9, 30, false),
+        (0, 9, true),
+        (0, 10, false),
+        (10, 200_000, true),
+        (10, 200_001, false),
+        (199_990, 200_000, true),
+        (200_001, 300_000, true),
+        (200_000, 200_000, true),
+        (300_000, 300_000, true),
+    ] {
+        assert_eq!(window.is_zero(from, end).expect("read"), is_zero, "{from}..{end}");
+    }
+}
+
+/// A file system whose files end 10 bytes before the length that they state.
+#[derive(Debug)]
+struct EndsEarly(MemFs);
+
+#[derive(Debug)]
+struct EarlyEnd(Arc<dyn RandomFile>);
+
+impl Layer for EndsEarly {
+    fn below(&self) -> &dyn Vfs {
+        &self.0
+    }
+    fn over_reads(&self, file: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
+        Arc::new(EarlyEnd(file))
+    }
+}
+
+impl RandomFile for EarlyEnd {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let left = (self.len()? - 10).saturating_sub(offset);
+        let bytes = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        self.0.read_at(offset, &mut buf[..bytes])
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+}
+
+#[test]
+fn a_file_that_ends_inside_its_stated_length_is_damaged() {
+    let env = Env::deterministic(Arc::new(EndsEarly(MemFs::new())), 1);
+    append_all(env.vfs.create(Path::new(PATH)).expect("a file").as_mut(), &[7; 400_000]).expect("written");
+    let mut window = window(&env);
+    assert_eq!(window.at(0, 100).expect("read"), &[7; 100]);
+    match window.at(399_000, 100).expect_err("the chunk ends early") {
+        Error::Corruption { file, offset, structure, .. } => {
+            assert_eq!((file.as_path(), offset, structure), (Path::new(PATH), 399_000, "log file"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(window.at(0, 100).expect("read"), &[7; 100], "a failed read leaves no bytes behind");
+}
+
+/// The files of [`Vfs::create_log`] have space that is allocated in advance.
+#[test]
+fn only_a_log_is_created_as_a_file_for_many_small_appends() {
+    for kind in [FileKind::Wal, FileKind::Manifest, FileKind::Values] {
+        let env = Env::deterministic(Arc::new(SimFs::new()), 1);
+        let mut writer = FrameWriter::create(&env, Path::new(PATH), kind, 7).expect("a file");
+        writer.append_record(&[b"abc"]).expect("buffered");
+        writer.flush().expect("flushed");
+        let file_bytes = env.vfs.open_read(Path::new(PATH)).expect("opened").len().expect("a length");
+        assert_eq!(file_bytes > writer.flushed(), kind == FileKind::Wal, "{kind:?} of {file_bytes} bytes");
+    }
+}
+
+#[test]
+fn the_memory_of_a_writer_covers_its_buffer_and_shrinks_with_it() {
+    let env = new_env(1);
+    let mut writer = create(&env);
+    assert!(writer.memory_bytes() as u64 >= HEADER_BYTES, "the file header is in the buffer");
+    for _ in 0..100 {
+        writer.append_record(&[&[7; 10_000]]).expect("buffered");
+    }
+    assert!(writer.buffered() > 1_000_000 && writer.memory_bytes() as u64 >= writer.buffered());
+    let before = writer.memory_bytes();
+    writer.flush().expect("flushed");
+    assert!(writer.memory_bytes() < before, "{} of {before} bytes are kept", writer.memory_bytes());
 }

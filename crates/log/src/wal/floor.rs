@@ -166,3 +166,34 @@ pub fn floor_of(number: LogNo, logs: &[SurveyedLog], manifest: Option<(LogNo, u6
     }
     floor
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(number: u64, promise: u64) -> SurveyedLog {
+        SurveyedLog {
+            number: LogNo(number),
+            path: PathBuf::from(log_file_name(LogNo(number))),
+            file_bytes: 1_000,
+            header: Err("not read".to_owned()),
+            head: Err("not read".to_owned()),
+            promise,
+            is_empty: false,
+            has_more_than_head: true,
+        }
+    }
+
+    #[test]
+    fn the_highest_promise_counts_and_of_equal_ones_the_first() {
+        let below = |offset, by: &str| Floor::Below { offset, by: by.to_owned() };
+        let floor = |promise, manifest| floor_of(LogNo(3), &[log(3, promise)], Some((LogNo(3), manifest)));
+        assert_eq!(floor(0, 0), Floor::Nothing);
+        assert_eq!(floor(100, 99), below(100, "000003.log"));
+        assert_eq!(floor(99, 100), below(100, "the manifest"));
+        assert_eq!(floor(100, 100), below(100, "the manifest"));
+        let logs = [log(3, 100), log(4, 1), log(5, 900)];
+        assert_eq!(floor_of(LogNo(3), &logs, None), Floor::Whole { by: "000004.log".to_owned() });
+        assert_eq!(floor_of(LogNo(5), &logs, Some((LogNo(4), 999))), below(900, "000005.log"));
+    }
+}

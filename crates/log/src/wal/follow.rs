@@ -238,4 +238,27 @@ mod tests {
         write(&whole);
         assert_eq!(read(&mut follower, 2), (vec![1, 2], false));
     }
+
+    #[test]
+    fn a_read_stops_after_the_record_that_exceeds_the_limit_and_the_next_goes_on() {
+        let env = world();
+        let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(3), None, SeqNo(0)).expect("created");
+        let mut follower = LogFollower::open(&env, Path::new("/"), LogNo(3)).expect("opened");
+        assert_eq!(follower.offset(), wal.flushed(), "behind the head");
+        let mut ends = Vec::new();
+        for seq in 1..=6 {
+            put(&mut wal, seq, b"k");
+            wal.flush().expect("flushed");
+            ends.push(wal.flushed());
+        }
+        // An operation takes five bytes: its kind, and two strings of one byte with their lengths.
+        for (bytes_max, due) in [(0, vec![1]), (4, vec![2]), (5, vec![3, 4]), (1_000, vec![5, 6])] {
+            let mut seqs = Vec::new();
+            let end = follower.read(SeqNo(6), bytes_max, &mut |batch| seqs.push(batch.last_seq.0));
+            assert_eq!(end.expect("read"), None);
+            assert_eq!(seqs, due, "{bytes_max} bytes at most");
+            let last = *due.last().expect("a batch");
+            assert_eq!((follower.seq(), follower.offset()), (SeqNo(last), ends[last as usize - 1]));
+        }
+    }
 }

@@ -113,3 +113,50 @@ impl Head {
         Ok(Self { predecessor: None, copy_of: (copy_of.0 != 0).then_some(copy_of), base_seq })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The payload of the head of a log that follows log 3, with these fields.
+    fn payload(bytes: u64, last_seq: u64, synced: u64, base_seq: u64) -> Vec<u8> {
+        let mut payload = Vec::new();
+        for field in [3, bytes, last_seq] {
+            payload.extend_from_slice(&field.to_le_bytes());
+        }
+        payload.extend_from_slice(&0xabcd_u32.to_le_bytes());
+        for field in [synced, base_seq] {
+            payload.extend_from_slice(&field.to_le_bytes());
+        }
+        payload
+    }
+
+    #[test]
+    fn each_contradiction_of_the_fields_is_refused_by_itself() {
+        let max = SeqNo::MAX.0;
+        for (bytes, last_seq, synced, base_seq) in [(500, 8, 500, 8), (500, 8, 0, 9), (500, max, 500, max)] {
+            let payload = payload(bytes, last_seq, synced, base_seq);
+            let head = Head::decode(&payload, LogNo(4)).expect("it is valid");
+            let before = Predecessor {
+                number: LogNo(3),
+                bytes,
+                last_seq: SeqNo(last_seq),
+                last_checksum: 0xabcd,
+                synced,
+            };
+            let due = Head { predecessor: Some(before), copy_of: None, base_seq: SeqNo(base_seq) };
+            assert_eq!(head, due);
+            assert_eq!(head.encode(), payload);
+            assert!(Head::decode(&payload, LogNo(3)).is_err(), "its own predecessor");
+        }
+        for (what, bytes, last_seq, synced, base_seq) in [
+            ("more is synced than there is", 500, 8, 501, 8),
+            ("the base precedes the last sequence number", 500, 9, 500, 8),
+            ("the base is no sequence number", 500, 8, 500, max + 1),
+            ("the base is no sequence number by far", 500, 8, 500, u64::MAX),
+        ] {
+            let decoded = Head::decode(&payload(bytes, last_seq, synced, base_seq), LogNo(4));
+            assert_eq!(decoded, Err("the fields of the head contradict each other".to_owned()), "{what}");
+        }
+    }
+}

@@ -477,4 +477,74 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_bound_of_the_length_allows_for_a_kind_a_flag_and_three_varints() {
+        let (key, value) = (vec![1; MAX_KEY_BYTES], vec![2; 3 << 20]);
+        let operand = Operand { reach: 5, bytes: &key }.encode();
+        let stored = Expiry(7).encode(&value);
+        for (op, strings_bytes) in [
+            (OpRef::Put { key: &key, value: &value }, key.len() + value.len()),
+            (OpRef::PutExpiring { key: &key, stored: &stored }, key.len() + stored.len()),
+            (OpRef::Delete { key: &key }, key.len()),
+            (OpRef::RangeDelete { start: &key, end: Some(&key) }, 2 * key.len()),
+            (OpRef::RangeDelete { start: &key, end: None }, key.len()),
+            (OpRef::Merge { key: &key, operand: &operand }, key.len() + operand.len()),
+        ] {
+            let mut encoded = Vec::new();
+            let tail = encode_op_head(&mut encoded, true, KeyspaceId(u32::MAX), op);
+            encoded.extend_from_slice(tail);
+            assert!(encoded.len() <= op.encoded_bytes_max(), "{} bytes", encoded.len());
+            assert_eq!(op.encoded_bytes_max(), strings_bytes + 2 + 3 * 5);
+        }
+    }
+
+    #[test]
+    fn an_operation_on_one_key_tells_its_key() {
+        for op in [
+            OpRef::Put { key: b"k", value: b"v" },
+            OpRef::PutExpiring { key: b"k", stored: b"12345678v" },
+            OpRef::Delete { key: b"k" },
+            OpRef::Merge { key: b"k", operand: b"\0v" },
+        ] {
+            assert_eq!(op.key(), Some(&b"k"[..]));
+        }
+        assert_eq!(OpRef::RangeDelete { start: b"k", end: Some(b"l") }.key(), None);
+    }
+
+    #[test]
+    fn the_last_sequence_number_of_a_record_lies_below_the_maximum() {
+        let ops = 6;
+        for gap in [0, 3] {
+            let payload = encode(gap, &example());
+            let last_fit = SeqNo(SeqNo::MAX.0 - 1 - ops - gap);
+            let record = RecordView::decode(&payload, last_fit).expect("it fits exactly");
+            assert_eq!(record.batches().last().map(|batch| batch.last_seq().0), Some(SeqNo::MAX.0 - 1));
+            let fault = RecordView::decode(&payload, last_fit.next()).expect_err("one too many");
+            assert!(fault.starts_with("6 sequence numbers after "), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_the_maximum_length_is_the_longest() {
+        let head = |bytes: usize| {
+            let mut head = vec![0, FIRST | EntryKind::Put.as_byte(), 1, b'k'];
+            put_varint(&mut head, bytes as u64);
+            head
+        };
+        // Fresh zeros of this length take no memory until they are written.
+        let record_of = |bytes: usize| {
+            let head = head(bytes);
+            let mut payload = vec![0; head.len() + bytes];
+            payload[..head.len()].copy_from_slice(&head);
+            payload
+        };
+        let payload = record_of(MAX_VALUE_BYTES);
+        let record = RecordView::decode(&payload, SeqNo(9)).expect("it is valid");
+        let batch = record.batches().next().expect("a batch");
+        let value_bytes = batch.ops().map(|(_, _, op)| op.put_payload().map(<[u8]>::len));
+        assert_eq!(value_bytes.collect::<Vec<_>>(), [Some(MAX_VALUE_BYTES)]);
+        let fault = RecordView::decode(&record_of(MAX_VALUE_BYTES + 1), SeqNo(9)).expect_err("too long");
+        assert_eq!(fault, format!("operation 0: a value of {} bytes", MAX_VALUE_BYTES + 1));
+    }
 }

@@ -254,3 +254,23 @@ impl ValueLogs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_memtable_are_counted_once_each() {
+        let env = shamba_testkit::memory_env(1);
+        let logs = ValueLogs::default();
+        assert!(logs.is_empty());
+        for number in [3, 4, 3] {
+            let path = PathBuf::from(format!("/00000{number}.log"));
+            logs.add(&ValueLog::new(&env, &path, LogNo(number), BirthId(9)));
+            assert!(!logs.is_empty());
+        }
+        let text = format!("{logs:?}");
+        assert_eq!(text.matches("000003.log").count(), 1, "{text}");
+        assert_eq!(text.matches("000004.log").count(), 1, "{text}");
+    }
+}

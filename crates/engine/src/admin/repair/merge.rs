@@ -6,11 +6,16 @@
 //! If the newest version is an operand of a merge operator, the operands down to the next put or
 //! delete count as well, and are written after it ([`super::chain`]).
 //!
+//! A FIFO keyspace drops what was written first, so its tables are not merged with each other: they
+//! are written one after the other from the oldest on, with their deletes, and flushed after each.
+//! If the age of a table is unreadable, they are merged as those of other keyspaces.
+//!
 //! A table is open only between its first and its last key, so of tables that do not overlap, only
 //! one at a time is open. All searches of tables together hold at most the given amount of memory.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Bound;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -58,14 +63,56 @@ fn fill_space(
     window_bytes: usize,
     report: &mut RepairReport,
 ) -> Result<()> {
-    let Space { name, parts, .. } = space;
-    let mut tombstones = logs.take_tombstones(id);
-    for part in &parts {
+    let Space { name, mut parts, .. } = space;
+    let mut operands = 0;
+    if keyspace.fifo().is_some() && parts.iter().all(|part| part.table.largest_seq().is_some()) {
+        // Of two tables that end with the same entry the larger one contains the other.
+        parts.sort_by_key(|part| (part.table.largest_seq(), Reverse(part.table.file_bytes())));
+        for part in std::mem::take(&mut parts) {
+            let sources = Sources { parts: vec![part], with_logs: false };
+            operands += fill_from(db, keyspace, (id, &name), sources, (logs, values), window_bytes, report)?;
+            db.flush()?;
+        }
+    }
+    let sources = Sources { parts, with_logs: true };
+    operands += fill_from(db, keyspace, (id, &name), sources, (logs, values), window_bytes, report)?;
+    if operands > 0 && keyspace.core().load().merging().is_none() {
+        let name = name.escape_default();
+        report.warn(format!(
+            "keyspace \"{name}\" has operands of a merge operator whose name is lost: \
+             the next open must be given its operator"
+        ));
+    }
+    Ok(())
+}
+
+/// What is written together: the newest version of each key in these tables, and in the logs if
+/// they are included.
+struct Sources {
+    parts: Vec<Part>,
+    with_logs: bool,
+}
+
+/// Writes the newest versions of some sources over what is written already, which is older. Returns
+/// the number of operands among them.
+fn fill_from(
+    db: &Db,
+    keyspace: &Keyspace,
+    (id, name): (KeyspaceId, &str),
+    sources: Sources,
+    (logs, values): (&mut LogContent<'_>, &mut Values),
+    window_bytes: usize,
+    report: &mut RepairReport,
+) -> Result<u64> {
+    let mut tombstones = if sources.with_logs { logs.take_tombstones(id) } else { Vec::new() };
+    for part in &sources.parts {
         tombstones.extend(tombstones_of(part));
     }
+    let is_over_older = keyspace.fifo().is_some();
+    let mut out = Output { batch: db.batch(), keyspace, is_over_older, bytes: 0, entries: 0, operands: 0 };
+    out.delete_ranges(&tombstones);
     let floors = FragmentedTombstones::new(tombstones);
-    let mut entries = Merged::new(&name, id, parts, logs, window_bytes, report)?;
-    let mut out = Output { batch: db.batch(), keyspace, bytes: 0, entries: 0, operands: 0 };
+    let mut entries = Merged::new(name, id, sources, logs, window_bytes, report)?;
     let mut chain = Chain::default();
     while let Some(Version { key, seq, value, source }) = entries.next(report)? {
         if !chain.is_of(&key) {
@@ -95,7 +142,10 @@ fn fill_space(
         }
         let read = match value {
             Content::Operand(_) => continue,
-            Content::Deleted => Ok(None),
+            Content::Deleted => {
+                out.delete(&key)?;
+                Ok(None)
+            }
             Content::Held(kind, payload) => Ok(Some((kind, payload))),
             Content::InLog(kind, place) => entries.logs.read_value(&place).map(|it| Some((kind, it))),
             Content::Separated(kind, place) => {
@@ -111,15 +161,9 @@ fn fill_space(
         }
     }
     out.put_chain(chain, None)?;
-    if out.operands > 0 && keyspace.core().load().merging().is_none() {
-        let name = name.escape_default();
-        report.warn(format!(
-            "keyspace \"{name}\" has operands of a merge operator whose name is lost: \
-             the next open must be given its operator"
-        ));
-    }
+    let operands = out.operands;
     report.entries_written += out.finish()?;
-    Ok(())
+    Ok(operands)
 }
 
 /// The range tombstones of a table, clipped to the range of it in use.
@@ -132,12 +176,30 @@ fn tombstones_of(part: &Part) -> impl Iterator<Item = RangeTombstone> {
 struct Output<'a> {
     batch: Batch,
     keyspace: &'a Keyspace,
+    /// The keyspace may hold older versions, so deletes are written too.
+    is_over_older: bool,
     bytes: usize,
     entries: u64,
     operands: u64,
 }
 
 impl Output<'_> {
+    /// Deletes ranges in which only older versions lie yet.
+    fn delete_ranges(&mut self, tombstones: &[RangeTombstone]) {
+        for RangeTombstone { start, end, .. } in tombstones.iter().filter(|_| self.is_over_older) {
+            let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            self.batch.delete_range_in(self.keyspace, (Bound::Included(&start[..]), end));
+        }
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        if self.is_over_older {
+            self.batch.delete_in(self.keyspace, key);
+            self.written(key.len())?;
+        }
+        Ok(())
+    }
+
     /// Writes the base, if there is one, and the operands of a chain after it.
     fn put_chain(&mut self, chain: Chain, base: Option<(EntryKind, Bytes)>) -> Result<()> {
         let (key, operands) = chain.into_operands();
@@ -242,7 +304,7 @@ impl<'a, 'l> Merged<'a, 'l> {
     fn new(
         keyspace: &'a str,
         id: KeyspaceId,
-        parts: Vec<Part>,
+        sources: Sources,
         logs: &'a mut LogContent<'l>,
         window_bytes: usize,
         report: &mut RepairReport,
@@ -251,13 +313,16 @@ impl<'a, 'l> Merged<'a, 'l> {
             let known = part.table.bounds().map_or_else(Bytes::new, |(first, _)| first.clone());
             Source { first: known.max(part.range.lower.clone()), part, walk: None }
         };
-        let mut sources: Vec<Source> = parts.into_iter().map(begin).collect();
+        let with_logs = sources.with_logs;
+        let mut sources: Vec<Source> = sources.parts.into_iter().map(begin).collect();
         sources.sort_by(|a, b| a.first.cmp(&b.first));
         let window_bytes = window_bytes / sources.len().max(1);
         let current = (0..=sources.len()).map(|_| None).collect();
         let heap = BinaryHeap::new();
         let mut merged = Self { keyspace, id, sources, begun: 0, logs, window_bytes, current, heap };
-        merged.advance(merged.sources.len(), report)?;
+        if with_logs {
+            merged.advance(merged.sources.len(), report)?;
+        }
         Ok(merged)
     }
 

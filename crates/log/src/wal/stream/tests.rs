@@ -217,3 +217,78 @@ fn damage_to_a_frame_is_found_by_the_value_that_lies_in_it() {
     );
     assert!(values.read_whole(&place.encode(), &mut Reads::default()).expect("read") == value);
 }
+
+#[test]
+fn the_last_sequence_number_of_a_streamed_record_lies_below_the_maximum() {
+    let env = new_env(1);
+    let ops = long_batch(&parts(0)).len() as u64;
+    let (birth, _) = log_of(&env, &long_batch(&parts(0)));
+    let mut reader = reader_of(&env, birth);
+    let record = data_record(&mut reader).expect("a record");
+    let last_fit = SeqNo(SeqNo::MAX.0 - 1 - ops);
+    let checked = check(reader.payload_of(&record), last_fit).expect("it fits exactly");
+    let (first_seq, last_seq) = (last_fit.next(), SeqNo(SeqNo::MAX.0 - 1));
+    assert_eq!(checked, Checked { first_seq, last_seq, batches: 1, ops });
+    let checked = check(reader.payload_of(&record), last_fit.next());
+    assert!(matches!(checked, Err(Stop::Malformed(_))), "{checked:?}");
+}
+
+#[test]
+fn an_operand_of_the_maximum_length_is_streamed() {
+    let env = new_env(1);
+    let bytes = bytes_of(MAX_KEY_BYTES, 1);
+    let operand = Operand { reach: 5, bytes: &bytes }.encode();
+    assert_eq!(operand.len(), Operand::STORED_BYTES_MAX);
+    let (birth, _) = log_of(&env, &[(KeyspaceId(0), OpRef::Merge { key: b"k", operand: &operand })]);
+    let mut reader = reader_of(&env, birth);
+    let record = data_record(&mut reader).expect("a record");
+    assert_eq!(check(reader.payload_of(&record), SeqNo(9)).expect("whole").ops, 1);
+    let mut stream = OpStream::new(reader.payload_of(&record), 0).expect("begun");
+    match stream.next().expect("read") {
+        Some((true, KeyspaceId(0), StreamedOp::Merge { key: b"k", operand: got })) => assert!(got == operand),
+        other => panic!("{:?}", other.map(|(_, keyspace, _)| keyspace)),
+    }
+}
+
+/// A frame behind which the value continues is read at once. Of any other frame, which may be
+/// short, the header is read first.
+#[test]
+fn the_reads_of_a_value_are_counted() {
+    let env = new_env(1);
+    let mut wal = WalWriter::create(&env, Path::new("/"), LogNo(7), None, SeqNo(9)).expect("a log");
+    // The frames of the record begin 7 bytes before a page, so their payloads begin with it.
+    let filler = vec![7; 4_089 - wal.flushed() as usize - 7 - 1 - 5];
+    wal.append_op(SeqNo(10), KeyspaceId(0), OpRef::Put { key: b"f", value: &filler }).expect("appended");
+    let value = bytes_of(200_000, 1);
+    let record = wal
+        .append_op(SeqNo(11), KeyspaceId(0), OpRef::Put { key: b"k", value: &value })
+        .expect("appended")
+        .expect("a record of its own");
+    wal.flush().expect("flushed");
+    assert_eq!(record.offset, 4_089);
+    let begin = (record.ops_at + record.ops_bytes - value.len()) as u64;
+    let values = ValueLogs::default();
+    values.add(&wal.values());
+    let one = FRAME_BYTES_MAX as u64;
+    let room = PAYLOAD_BYTES_MAX - begin as usize;
+    let last_bytes = begin as usize + value.len() - 3 * PAYLOAD_BYTES_MAX;
+    for (bytes, due) in [
+        (10, Reads { count: 2, bytes: one, pages: 17, pages_touched: 17 }),
+        (room, Reads { count: 2, bytes: one, pages: 17, pages_touched: 17 }),
+        (room + 1, Reads { count: 3, bytes: 2 * one, pages: 33, pages_touched: 34 }),
+        (
+            value.len(),
+            Reads {
+                count: 5,
+                bytes: 3 * one + 7 + last_bytes as u64,
+                pages: 3 * 16 + 2,
+                pages_touched: 3 * 17 + 2,
+            },
+        ),
+    ] {
+        let place = ValuePlace { log: LogNo(7), record: record.offset, at: begin, bytes: bytes as u32 };
+        let mut cost = Reads::default();
+        assert!(values.read_whole(&place.encode(), &mut cost).expect("read") == value[..bytes]);
+        assert_eq!(cost, due, "{bytes} bytes");
+    }
+}

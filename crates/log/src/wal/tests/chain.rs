@@ -3,6 +3,9 @@
 use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
 
 use super::*;
+use crate::framing::FrameWriter;
+use crate::wal::floor::SurveyedLog;
+use crate::wal::report::ReplayWarning;
 
 fn ops(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
@@ -218,4 +221,123 @@ fn a_malformed_batch_with_good_checksums_is_corruption_wherever_it_is() {
     let (_, got) =
         replay_all(&env, &ReplayOptions { recovery: Recovery::PointInTime, ..options(3) }).expect("kept");
     assert_eq!(sequences(&got), [1]);
+}
+
+/// Writes log 3 frame by frame.
+fn framed(env: &Env, write: impl FnOnce(&mut FrameWriter)) {
+    let path = Path::new(DIR).join(log_file_name(LogNo(3)));
+    let mut frames = FrameWriter::create(env, &path, FileKind::Wal, 3).expect("a log");
+    write(&mut frames);
+    frames.flush().expect("flushed");
+}
+
+fn point_in_time(first_log: u64) -> ReplayOptions {
+    ReplayOptions { recovery: Recovery::PointInTime, ..options(first_log) }
+}
+
+fn warning(number: u64, offset: u64, bytes: u64, reason: &str) -> ReplayWarning {
+    let file = Path::new(DIR).join(log_file_name(LogNo(number)));
+    ReplayWarning { file, offset, bytes, reason: reason.to_owned() }
+}
+
+#[test]
+fn a_promise_of_nothing_needs_no_log() {
+    let env = new_env(1);
+    let promised = ReplayOptions { promise: Some((LogNo(4), 0)), ..options(4) };
+    let (report, got) = replay_all(&env, &promised).expect("nothing was promised");
+    assert!(got.is_empty() && report.clean && report.warnings.is_empty());
+}
+
+#[test]
+fn a_missing_log_that_the_manifest_names_is_a_warning_that_states_the_loss() {
+    let env = new_env(1);
+    let mut wal = create(&env, 3, None, 0);
+    put(&mut wal, 1);
+    wal.flush().expect("flushed");
+    let promised = ReplayOptions { promise: Some((LogNo(9), 500)), ..point_in_time(3) };
+    let (report, got) = replay_all(&env, &promised).expect("the log before it is kept");
+    assert_eq!(sequences(&got), [1]);
+    let reason = "it is missing; the manifest promises everything below 500";
+    assert_eq!(report.warnings, [warning(9, 0, 500, reason)]);
+    // The manifest names a first log above the promised one; its length is unknown.
+    let promised = ReplayOptions { promise: Some((LogNo(4), 500)), ..point_in_time(9) };
+    let (report, got) = replay_all(&env, &promised).expect("no log is left");
+    assert_eq!(sequences(&got), []);
+    assert_eq!(report.warnings, [warning(9, 0, 0, "it is missing; the manifest names it")]);
+}
+
+#[test]
+fn a_log_that_ends_before_its_promise_is_a_warning_that_states_the_loss() {
+    let env = new_env(1);
+    let mut wal = create(&env, 3, None, 0);
+    put(&mut wal, 1);
+    wal.flush().expect("flushed");
+    let end = wal.flushed();
+    let promised = ReplayOptions { promise: Some((LogNo(3), end + 40)), ..point_in_time(3) };
+    let (report, got) = replay_all(&env, &promised).expect("kept");
+    assert_eq!(sequences(&got), [1]);
+    let reason = format!("it ends here; the manifest promises everything below {}", end + 40);
+    assert_eq!(report.warnings, [warning(3, end, 40, &reason)]);
+    let text = format!("/db/000003.log: 40 bytes from offset {end} ignored: {reason}");
+    assert_eq!(report.warnings[0].to_string(), text);
+}
+
+#[test]
+fn nothing_follows_the_end_marker_and_no_head_lies_inside_a_log() {
+    let head = Head { predecessor: None, copy_of: None, base_seq: SeqNo(0) }.encode();
+    let record = |key: &str| [&[0], &ops(key)[..]].concat();
+    let inside: [(FrameKind, &[u8], &str); 2] = [
+        (FrameKind::End, &[], "a record after the end marker"),
+        (FrameKind::Head, &head, "a head inside the log"),
+    ];
+    for (kind, payload, detail) in inside {
+        let env = new_env(1);
+        let mut place = 0;
+        framed(&env, |frames| {
+            frames.append_special(FrameKind::Head, &head).expect("buffered");
+            frames.append_record(&[&record("first")]).expect("buffered");
+            let before = frames.offset();
+            frames.append_special(kind, payload).expect("buffered");
+            place = if kind == FrameKind::End { frames.offset() } else { before };
+            frames.append_record(&[&record("second")]).expect("buffered");
+        });
+        match replay_all(&env, &options(3)).expect_err("no crash causes it") {
+            Error::Corruption { offset, structure, detail: got, .. } => {
+                assert_eq!((offset, structure, got.as_str()), (place, "log record", detail));
+            }
+            other => panic!("{other:?}"),
+        }
+        let (report, got) = replay_all(&env, &point_in_time(3)).expect("kept");
+        assert_eq!(sequences(&got), [1]);
+        let told: Vec<_> = report.warnings.iter().map(|warning| warning.reason.as_str()).collect();
+        assert_eq!(told, [detail]);
+    }
+}
+
+#[test]
+fn the_first_record_must_be_an_intact_head_even_if_another_looks_like_one() {
+    let head_fault = |env: &Env| {
+        let surveyed = SurveyedLog::survey(env, Path::new(DIR), LogNo(3)).expect("read");
+        let fault = surveyed.head.expect_err("no head");
+        match LogFollower::open(env, Path::new(DIR), LogNo(3)).expect_err("no head") {
+            Error::Corruption { offset, structure, detail, .. } => {
+                assert_eq!((offset, structure, &detail), (HEADER_BYTES, "log head", &fault));
+            }
+            other => panic!("{other:?}"),
+        }
+        fault
+    };
+    let head = Head { predecessor: None, copy_of: None, base_seq: SeqNo(4) }.encode();
+    let env = new_env(1);
+    framed(&env, |frames| _ = frames.append_record(&[&head]).expect("buffered"));
+    assert_eq!(head_fault(&env), "the first record is not a head");
+    let env = new_env(1);
+    framed(&env, |frames| frames.append_special(FrameKind::Head, &head).expect("buffered"));
+    let path = Path::new(DIR).join(log_file_name(LogNo(3)));
+    let mut bytes = read_file(env.vfs.as_ref(), &path).expect("the log");
+    *bytes.last_mut().expect("a head") ^= 1;
+    env.vfs.unlink(&path).expect("removed");
+    append_all(env.vfs.create(&path).expect("a file").as_mut(), &bytes).expect("written");
+    let fault = head_fault(&env);
+    assert!(fault.starts_with("frame checksum "), "{fault}");
 }

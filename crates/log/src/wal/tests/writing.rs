@@ -208,3 +208,50 @@ fn a_promise_that_cannot_be_written_does_not_fail_the_sync() {
     assert!(batch(&mut wal).expect_err("sealed").is_no_space());
     assert!(wal.may_be_followed());
 }
+
+#[test]
+fn the_longest_batch_that_shares_a_record_fits_one_frame_exactly() {
+    let value = vec![7; SHARED_BYTES_MAX];
+    for (more, is_large) in [(0, false), (1, true)] {
+        let env = new_env(1);
+        let mut wal = create(&env, 3, None).expect("a log");
+        let mut ops = Vec::new();
+        // Besides its value, a put takes its kind, a key of one byte, and a length of three.
+        let value = &value[..SHARED_BYTES_MAX - 6 + more];
+        encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"k", value });
+        assert_eq!(ops.len(), SHARED_BYTES_MAX + more);
+        let place = wal.append_batch(SeqNo(1), 1, &ops).expect("appended");
+        assert_eq!(place.is_some(), is_large, "{more} bytes more");
+        // An operation is encoded in the buffer if the bound of its length fits.
+        let op = OpRef::Put { key: b"k", value: &value[..value.len() - 12] };
+        assert_eq!(op.encoded_bytes_max(), SHARED_BYTES_MAX + more);
+        let place = wal.append_op(SeqNo(2), KeyspaceId(0), op).expect("appended");
+        assert_eq!(place.is_some(), is_large, "{more} bytes more");
+        wal.flush().expect("flushed");
+        let options = ReplayOptions { first_log: LogNo(3), ..ReplayOptions::default() };
+        assert_eq!(replay_all(&env, &options).expect("replayed").1.len(), 2);
+    }
+}
+
+#[test]
+fn only_a_record_of_several_frames_flushes_what_is_buffered_before_it() {
+    let value = vec![7; PAYLOAD_BYTES_MAX];
+    for (more, flushes) in [(0, false), (1, true)] {
+        let env = new_env(1);
+        let mut wal = create(&env, 3, None).expect("a log");
+        let head_end = wal.flushed();
+        batch(&mut wal).expect("buffered");
+        let first_end = wal.offset();
+        let mut ops = Vec::new();
+        // The payload consists of a gap of one byte, the value, and six bytes more of a put.
+        let value = &value[..PAYLOAD_BYTES_MAX - 7 + more];
+        encode_op(&mut ops, true, KeyspaceId(0), OpRef::Put { key: b"k", value });
+        assert_eq!(1 + ops.len(), PAYLOAD_BYTES_MAX + more);
+        wal.append_large(SeqNo(2), 1, &[&ops]).expect("appended");
+        assert_eq!(wal.flushed(), if flushes { first_end } else { head_end }, "{more} bytes more");
+        assert!(wal.buffered() > 0 && wal.memory_bytes() as u64 >= wal.buffered());
+        wal.flush().expect("flushed");
+        let options = ReplayOptions { first_log: LogNo(3), ..ReplayOptions::default() };
+        assert_eq!(replay_all(&env, &options).expect("replayed").1.len(), 2);
+    }
+}

@@ -86,8 +86,8 @@ fn fill_space(
     Ok(())
 }
 
-/// What is written together: the newest version of each key in these tables, and in the logs if
-/// they are included.
+/// Sources that are written together: the newest version of each key in these tables, and in the
+/// logs if they are included.
 struct Sources {
     parts: Vec<Part>,
     with_logs: bool,

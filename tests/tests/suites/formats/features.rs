@@ -4,6 +4,7 @@
 //! `SHAMBA_WRITE_GOLDEN=1 cargo test -p shamba-tests --test suites formats` makes those that are
 //! missing; those that exist are never rewritten.
 
+mod copies;
 mod policies;
 mod values;
 
@@ -35,19 +36,29 @@ fn golden(name: &str, write: impl FnOnce(&MemFs) -> shamba::Result<()>) -> MemFs
 }
 
 /// Requires `content` of a read-only open, which writes nothing, and of two opens that write, each
-/// before and after a compaction.
+/// before and after a compaction, and of copies.
 fn check(
     fs: &MemFs,
-    builder: impl Fn() -> Builder,
+    builder: impl Fn(&MemFs) -> Builder,
+    content: impl Fn(&Db) -> shamba::Result<()>,
+) -> shamba::Result<()> {
+    copies::check(fs, &builder, &content)?;
+    check_itself(fs, builder, content)
+}
+
+/// [`check`] without copies.
+fn check_itself(
+    fs: &MemFs,
+    builder: impl Fn(&MemFs) -> Builder,
     content: impl Fn(&Db) -> shamba::Result<()>,
 ) -> shamba::Result<()> {
     let before = files_of(fs);
-    let db = builder().read_only(true).open()?;
+    let db = builder(fs).read_only(true).open()?;
     content(&db)?;
     drop(db);
     assert!(files_of(fs) == before, "a read-only open has written");
     for round in 0..2 {
-        let db = builder().create_if_missing(false).open()?;
+        let db = builder(fs).create_if_missing(false).open()?;
         content(&db)?;
         let report = db.verify()?;
         assert!(report.is_clean() && report.warnings.is_empty(), "open {round}: {report:?}");
@@ -88,7 +99,7 @@ fn ribbon_filters_stay_readable() {
         assert!(passed < u64::from(RIBBON_KEYS) / 20, "{passed} of {RIBBON_KEYS} passed");
         Ok(())
     };
-    check(&fs, || ribbon_builder(&fs), content).unwrap_or_else(|error| panic!("{error}"));
+    check(&fs, ribbon_builder, content).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Keys of the database with dictionaries.
@@ -129,7 +140,7 @@ fn dictionaries_stay_readable() {
         assert_eq!(db.iter().count(), RECORDS as usize + 1);
         Ok(())
     };
-    check(&fs, || with(&fs), content).unwrap_or_else(|error| panic!("{error}"));
+    check(&fs, with, content).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Keys of each keyspace of the database with operands.
@@ -228,9 +239,7 @@ fn operands_stay_readable() {
         }
         Ok(())
     };
-    places()
-        .and_then(|()| check(&fs, || builder(&fs), check_merged))
-        .unwrap_or_else(|error| panic!("{error}"));
+    places().and_then(|()| check(&fs, builder, check_merged)).unwrap_or_else(|error| panic!("{error}"));
 }
 
 const EXPIRING_KEYS: u32 = 30;
@@ -297,7 +306,7 @@ fn expiring_entries_stay_readable_and_expired_ones_hidden() {
         assert_eq!(db.keys(..).count(), EXPIRING_KEYS as usize + 2);
         Ok(())
     };
-    check(&fs, || builder(&fs), content).unwrap_or_else(|error| panic!("{error}"));
+    check(&fs, builder, content).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Users of the database with rules; each has two keys in one of three runs.
@@ -392,9 +401,7 @@ fn rules_of_keyspaces_stay_recorded() {
         assert_eq!(filtered.get(20u32.to_be_bytes())?.as_deref(), Some(&b"IN THE LOG"[..]));
         Ok(())
     };
-    skipping()
-        .and_then(|()| check(&fs, || ruled_builder(&fs), content))
-        .unwrap_or_else(|error| panic!("{error}"));
+    skipping().and_then(|()| check(&fs, ruled_builder, content)).unwrap_or_else(|error| panic!("{error}"));
     // Without the code of the filter the keyspace stays as it is, and a warning says so.
     let db = builder(&fs).open().expect("an open without the filter");
     content(&db).expect("the same content");
@@ -520,5 +527,5 @@ fn streams_go_on_from_stored_positions() {
         }
         Ok(())
     };
-    check(&fs, || builder(&fs), content).unwrap_or_else(|error| panic!("{error}"));
+    check_itself(&fs, builder, content).unwrap_or_else(|error| panic!("{error}"));
 }

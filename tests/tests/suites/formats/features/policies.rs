@@ -142,9 +142,7 @@ fn all_kinds_under_every_policy_stay_readable() {
         }
         Ok(())
     };
-    check_kinds(&fs)
-        .and_then(|()| check(&fs, || builder(&fs), content))
-        .unwrap_or_else(|error| panic!("{error}"));
+    check_kinds(&fs).and_then(|()| check(&fs, builder, content)).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Requires that the files have what they are kept for.

@@ -143,7 +143,7 @@ fn values_in_value_files_stay_readable() {
     let files = files_of(&fs);
     let (narrowed, left_over) = state_of(&files);
     assert!(narrowed > 0 && left_over > 0, "{narrowed} narrowed tables, {left_over} left-overs");
-    let builder = || valued_builder(Arc::new(fs.clone()), LAST_THRESHOLD);
+    let builder = |fs: &MemFs| valued_builder(Arc::new(fs.clone()), LAST_THRESHOLD);
     check(&fs, builder, check_valued).unwrap_or_else(|error| panic!("{error}"));
     let (_, left_over) = state_of(&files_of(&fs));
     assert_eq!(left_over, 0, "value files are left over after an open and a compaction");

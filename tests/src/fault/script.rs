@@ -37,7 +37,7 @@ pub fn script(seed: u64, writes: usize) -> Vec<Step> {
         let mut changes =
             vec![Change::Put { space: 0, key: marker(write), value: write.to_string().into_bytes() }];
         for part in 0..rng.usize(1..4) {
-            let space = usize::from(rng.u8(..4) == 0);
+            let space = [0, 0, 0, 0, 1, 2][rng.usize(..6)];
             let key = format!("k/{:02}", rng.u8(..24)).into_bytes();
             changes.push(match rng.u8(..10) {
                 0 => Change::Delete { space, key },

@@ -13,7 +13,7 @@ use fastrand::Rng;
 use shamba::env::{
     CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, Persistence, SimFs, Vfs,
 };
-use shamba::{Compression, Db, Durability, ErrorKind, MergePolicy};
+use shamba::{Compression, Db, Durability, ErrorKind, MergePolicy, Prefix};
 use shamba_tests::brief::is_brief;
 use shamba_tests::crash::orphans;
 use shamba_tests::fault::{self, Fault};
@@ -69,7 +69,13 @@ fn vector(script: usize) -> Vector {
             vector.combines = false;
             vector.value_threshold = Some(THRESHOLD_BYTES);
         }
-        2 => vector.compression = vec![Compression::Lz4],
+        2 => {
+            vector.compression = vec![Compression::Zstd];
+            vector.dictionary_bytes = 256;
+            vector.record_cache = Some(64 << 10);
+            vector.prefix = Some(Prefix::Delimited(b'/'));
+            vector.own_options = vec![("compression", "lz4"), ("policy", "tiering"), ("bits-per-key", "6.5")];
+        }
         _ => {}
     }
     vector

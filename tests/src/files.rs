@@ -18,9 +18,17 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 /// # Panics
 /// If they cannot be read.
 pub fn files_of(fs: &dyn Vfs) -> Files {
-    let entries = fs.list(Path::new(HOME)).expect("list").into_iter().filter(|entry| !entry.is_dir);
+    files_in(fs, Path::new(HOME))
+}
+
+/// The files of a directory of `fs`.
+///
+/// # Panics
+/// If they cannot be read.
+pub fn files_in(fs: &dyn Vfs, dir: &Path) -> Files {
+    let entries = fs.list(dir).expect("list").into_iter().filter(|entry| !entry.is_dir);
     let read = |name: String| {
-        let bytes = read_file(fs, &Path::new(HOME).join(&name)).expect("read");
+        let bytes = read_file(fs, &dir.join(&name)).expect("read");
         (name, bytes)
     };
     entries.map(|entry| read(entry.name)).collect()

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use shamba::env::{Env, MemFs, Rng, SeededRng, SimFs};
 use shamba::filter::{CompactionFilter, FilterEntry, Verdict};
-use shamba::{
-    Builder, Db, Durability, ErrorKind, Event, EventListener, KeyspaceOptions, MergePolicy, Place, Snapshot,
-};
+use shamba::{Builder, Db, Durability, ErrorKind, KeyspaceOptions, MergePolicy, Place, Snapshot};
+
+use super::support::Warnings;
 
 const DIR: &str = "/db";
 
@@ -355,18 +355,6 @@ fn a_keyspace_without_its_filter_is_not_compacted_and_takes_writes() {
     db.keyspace_with("logs", ruling()).expect("attached");
     db.compact().expect("compacted");
     assert_eq!((logs.iter().count(), logs.stats().runs), (0, 0));
-}
-
-/// Remembers warnings.
-#[derive(Default)]
-struct Warnings(Mutex<Vec<String>>);
-
-impl EventListener for Warnings {
-    fn event(&self, event: &Event) {
-        if let Event::Warning(text) = event {
-            self.0.lock().expect("no panic").push(text.clone());
-        }
-    }
 }
 
 /// Panics for keys that say so, and removes the others.

@@ -2,23 +2,11 @@
 //! keys.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Db, Durability, ErrorKind, Swap, WriteOptions};
+use shamba::{Durability, ErrorKind, Swap, WriteOptions};
 
-fn open(seed: u64) -> Db {
-    let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
-    Db::builder("/db").env(Env::deterministic(files, seed)).write_buffer(8 << 10).open().expect("opened")
-}
-
-/// In real threads, over files in memory; small memtables, so that flushes and compactions come in
-/// between.
-fn open_threaded() -> Db {
-    let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-    Db::builder("/db").env(env).write_buffer(8 << 10).open().expect("opened")
-}
+use super::support::{open, open_threaded};
 
 #[test]
 fn outcomes_are_those_of_a_map() {

@@ -35,6 +35,7 @@ mod reopen;
 mod shared_budget;
 mod small_tables;
 mod smoke;
+mod support;
 mod tickets;
 mod tombstones;
 mod transaction_model;

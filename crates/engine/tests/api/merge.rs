@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Rng, SeededRng};
-use shamba::merge::{AddU64, Append, AssociativeMerge, MergeOperator, MergeResult};
+use shamba::merge::{AddU64, Append, AssociativeMerge, MergeResult};
 use shamba::{Builder, Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Result, Snapshot};
+
+use super::support::Apart;
 
 const DIR: &str = "/db";
 
@@ -17,20 +19,6 @@ fn builder(env: &Env) -> Builder {
 
 fn environment(seed: u64) -> Env {
     Env::deterministic(Arc::new(MemFs::new()), seed)
-}
-
-/// Appends after a comma, and never combines operands.
-struct Apart;
-
-impl MergeOperator for Apart {
-    fn name(&self) -> &str {
-        "apart"
-    }
-
-    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> MergeResult<Vec<u8>> {
-        let parts: Vec<&[u8]> = base.into_iter().chain(operands.iter().copied()).collect();
-        Ok(parts.join(&b','))
-    }
 }
 
 /// Fails for operands that say so, and panics for others.

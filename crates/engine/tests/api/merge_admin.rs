@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shamba::env::{Env, MemFs, Rng, SeededRng, read_file, write_file_synced};
-use shamba::merge::{AddU64, Append, MergeOperator, MergeResult};
+use shamba::merge::{AddU64, Append};
 use shamba::{
     Builder, Db, ErrorKind, Keyspace, KeyspaceOptions, Loss, LostRange, RepairReport, check_files, inspect,
     repair_within,
 };
+
+use super::support::Apart;
 
 const DIR: &str = "/db";
 const OUT: &str = "/out";
@@ -21,20 +23,6 @@ const LISTS: &str = "lists";
 /// Memory for a few operations of a log.
 const LITTLE_BYTES: u64 = 2 << 10;
 const ENOUGH_BYTES: u64 = 64 << 20;
-
-/// Appends after a comma, and never combines operands.
-struct Apart;
-
-impl MergeOperator for Apart {
-    fn name(&self) -> &str {
-        "apart"
-    }
-
-    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> MergeResult<Vec<u8>> {
-        let parts: Vec<&[u8]> = base.into_iter().chain(operands.iter().copied()).collect();
-        Ok(parts.join(&b','))
-    }
-}
 
 fn appending() -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator(Append::separated_by(","))

@@ -6,17 +6,7 @@ use std::sync::{Arc, Mutex};
 use shamba::env::{Clock, Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
 use shamba::{Db, Durability, ErrorKind, Isolation, TransactionOptions};
 
-fn open(seed: u64) -> Db {
-    let files: Arc<dyn Vfs> = Arc::new(MemFs::new());
-    Db::builder("/db").env(Env::deterministic(files, seed)).write_buffer(8 << 10).open().expect("opened")
-}
-
-/// In real threads, over files in memory; small memtables, so that flushes and compactions come in
-/// between.
-fn open_threaded() -> Db {
-    let env = Env { vfs: Arc::new(MemFs::new()), ..Env::real() };
-    Db::builder("/db").env(env).write_buffer(8 << 10).open().expect("opened")
-}
+use super::support::{open, open_threaded};
 
 /// A table that was flushed since the transaction began is read before it counts as a conflict.
 #[test]

@@ -1,13 +1,13 @@
 //! Tests of the calls that wait for background work, under faults that stay: each call ends with
 //! the cause, and succeeds once the fault is gone.
 
-use std::error::Error as _;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind};
 use shamba::{Db, ErrorKind, Result};
+
+use super::support::os_error;
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
@@ -43,15 +43,6 @@ fn fill(db: &Db) -> Result<()> {
         db.put(format!("filled/{number:06}"), [0; 200])?;
     }
     Ok(())
-}
-
-/// The error code of the system call, at the end of the chain of causes.
-fn os_error(error: &shamba::Error) -> Option<i32> {
-    let mut cause = error.source();
-    while let Some(below) = cause.and_then(|cause| cause.source()) {
-        cause = Some(below);
-    }
-    cause?.downcast_ref::<io::Error>()?.raw_os_error()
 }
 
 #[test]

@@ -3,13 +3,14 @@
 //! keys.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use shamba::env::{Effect, Env, FaultFs, FaultRule, MemFs, OpKind, SlowFs, Vfs};
-use shamba::{Builder, Db, Durability, ErrorKind, Event, EventListener, Result, WriteOptions};
+use shamba::{Builder, Db, Durability, ErrorKind, EventListener, Result, WriteOptions};
+
+use super::support::{Warnings, os_error};
 
 const EIO: i32 = 5;
 
@@ -27,15 +28,6 @@ fn builder(env: &Env) -> Builder {
 
 fn kind<T>(result: Result<T>) -> std::result::Result<(), ErrorKind> {
     result.map(|_| ()).map_err(|error| error.kind())
-}
-
-/// The error code of the system call, at the end of the chain of causes.
-fn os_error(error: &shamba::Error) -> Option<i32> {
-    let mut cause = error.source();
-    while let Some(below) = cause.and_then(|cause| cause.source()) {
-        cause = Some(below);
-    }
-    cause?.downcast_ref::<io::Error>()?.raw_os_error()
 }
 
 /// Writes until a write fails. Returns that error and adds the number of acknowledged writes to
@@ -299,17 +291,6 @@ fn a_missing_database_is_not_found() -> Result<()> {
         env.vfs.create_dir_all(Path::new("/db")).expect("made");
     }
     Ok(())
-}
-
-#[derive(Default)]
-struct Warnings(Mutex<Vec<String>>);
-
-impl EventListener for Warnings {
-    fn event(&self, event: &Event) {
-        if let Event::Warning(text) = event {
-            self.0.lock().expect("no panic").push(text.clone());
-        }
-    }
 }
 
 #[test]

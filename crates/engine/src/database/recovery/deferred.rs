@@ -106,21 +106,10 @@ pub(super) fn begin(
 
 #[cfg(test)]
 mod tests {
-    use shamba_log::wal::report::{ReplayWarning, ReplayedLog};
+    use shamba_log::wal::report::ReplayWarning;
 
+    use super::super::tests::replayed_log as log;
     use super::*;
-
-    fn log(number: u64, valid_bytes: u64, promised: u64) -> ReplayedLog {
-        ReplayedLog {
-            number: LogNo(number),
-            file_bytes: 900,
-            valid_bytes,
-            last_seq: SeqNo(10 * number),
-            last_checksum: 7,
-            promised,
-            clean: false,
-        }
-    }
 
     #[test]
     fn a_new_log_follows_the_last_one_if_nothing_was_left_out() {

@@ -116,19 +116,8 @@ fn sync(core: &Core, path: &Path) -> Result<()> {
 mod tests {
     use shamba_log::wal::report::ReplayedLog;
 
+    use super::super::tests::replayed_log as log;
     use super::*;
-
-    fn log(number: u64, valid_bytes: u64, promised: u64) -> ReplayedLog {
-        ReplayedLog {
-            number: LogNo(number),
-            file_bytes: 900,
-            valid_bytes,
-            last_seq: SeqNo(10 * number),
-            last_checksum: 7,
-            promised,
-            clean: false,
-        }
-    }
 
     fn report(clean: bool, logs: Vec<ReplayedLog>) -> ReplayReport {
         let last_seq = logs.iter().map(|log| log.last_seq).max().unwrap_or_default();

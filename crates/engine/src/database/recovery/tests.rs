@@ -8,6 +8,7 @@ mod replay;
 use std::path::PathBuf;
 
 use shamba_env::{Clock, InlineSpawner, ManualClock, MemFs, Spawner, ThreadSpawner, write_file_synced};
+use shamba_log::wal::report::ReplayedLog;
 use shamba_table::{table_file_name, value_file_name};
 
 use super::*;
@@ -16,6 +17,19 @@ use crate::error::ErrorKind;
 
 const DIR: &str = "/db";
 const BUFFER: u64 = 64 << 10;
+
+/// A replayed log with these valid and promised bytes.
+pub(super) fn replayed_log(number: u64, valid_bytes: u64, promised: u64) -> ReplayedLog {
+    ReplayedLog {
+        number: LogNo(number),
+        file_bytes: 900,
+        valid_bytes,
+        last_seq: SeqNo(10 * number),
+        last_checksum: 7,
+        promised,
+        clean: false,
+    }
+}
 
 /// Files in memory, and all else deterministic.
 fn memory(seed: u64) -> Env {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use shamba::env::{Env, MemFs, Vfs, read_file};
+use shamba::env::{Env, MemFs};
 use shamba::{Builder, Db, repair};
-use shamba_tests::files::{disk_of, files_of};
+use shamba_tests::files::{disk_of, files_in, files_of};
 use shamba_tests::runner::HOME;
 
 /// The recorded options of each keyspace, as text.
@@ -19,16 +19,6 @@ fn options_of(db: &Db) -> shamba::Result<BTreeMap<String, String>> {
         Ok((name, format!("{:?}, {rules:?}, {code:?}", keyspace.own_options())))
     };
     db.keyspaces().into_iter().map(options_of).collect()
-}
-
-/// A disk with the files of `dir` as those of a database.
-fn moved(fs: &MemFs, dir: &str) -> MemFs {
-    let names = fs.list(Path::new(dir)).expect("list").into_iter().filter(|entry| !entry.is_dir);
-    let read = |name: String| {
-        let bytes = read_file(fs, &Path::new(dir).join(&name)).expect("read");
-        (name, bytes)
-    };
-    disk_of(&names.map(|entry| read(entry.name)).collect())
 }
 
 /// Requires `content` of copies of the database on `fs`, which is not changed.
@@ -46,7 +36,7 @@ pub fn check(
     db.checkpoint("/copy")?;
     db.close()?;
     for dir in ["/copy", "/repaired"] {
-        let copy = moved(&original, dir);
+        let copy = disk_of(&files_in(&original, Path::new(dir)));
         for round in 0..2 {
             let db = builder(&copy).create_if_missing(false).open()?;
             assert_eq!(options_of(&db)?, options, "{dir}");

@@ -59,7 +59,7 @@ impl FilterBits {
             allocation: target.allocation,
             budget,
             layout: self.layout(),
-            window: keyspace.statistics.window(self.clock.now_us()),
+            window: keyspace.statistics().window(self.clock.now_us()),
         }
     }
 

@@ -22,7 +22,9 @@ mod helpers;
 mod layer;
 mod lock;
 pub mod ranked;
+mod shares;
 mod system;
+mod thread;
 
 // Layers over another file system, and threads.
 mod direct;
@@ -55,9 +57,11 @@ pub use memory::MemFs;
 pub use pages::{LARGE_PAGE_BYTES, Pages};
 pub use random::{RealRng, Rng, SeededRng};
 pub use real::RealFs;
+pub use shares::{Share, Shares};
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
+pub use thread::thread_number;
 pub use unmapped::UnmappedLogs;
 pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 

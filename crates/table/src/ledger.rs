@@ -99,6 +99,9 @@ impl Ledger {
 
     /// Adds `bytes` to `part`.
     pub fn charge(&self, part: LedgerPart, bytes: u64) {
+        if bytes == 0 {
+            return; // Many charges are of nothing, and all threads write to the sums.
+        }
         self.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
         let total = self.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
         debug_assert!(total >= bytes, "{part}: the total overflows with {bytes} more bytes");
@@ -109,6 +112,9 @@ impl Ledger {
 
     /// Subtracts `bytes` from `part`; they must have been charged.
     pub fn release(&self, part: LedgerPart, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
         let before_all = self.total.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before_all >= bytes, "{part}: released {bytes} of {before_all} bytes in all");
         let before = self.parts[part as usize].fetch_sub(bytes, Ordering::Relaxed);

@@ -8,10 +8,18 @@
 //! A reader also has one time, by which it judges whether entries have expired. It is registered
 //! with the number: what expires after it is kept.
 //!
-//! Invariant: a reader's number is in the list before any compaction that could drop what it sees
-//! reads the list. That is why the number is read from its source *under the list's lock*
-//! ([`SnapshotList::take_with`]). A compaction that has read the list before a registration works
-//! only on entries up to that reader's number, and keeps the newest of them.
+//! Threads that register at the same time do not contend: the list has a *shard* for each of a few
+//! groups of threads, with a lock of its own. A thread that reads the list visits all shards in
+//! turn.
+//!
+//! Invariant: a reader's number is in its shard before any compaction that could drop what it sees
+//! visits that shard. That is why the number is read from its source *under the shard's lock*
+//! ([`SnapshotList::take_with`]). A reader that registers in a shard after a compaction's visit has
+//! a number that is not lower than the one that was visible when the compaction began. The
+//! compaction works only on entries up to that number, and keeps the newest of them.
+//!
+//! Readers of different shards may get number and time in different orders: one of a later number
+//! may have an earlier time. [`SnapshotList::readers`] therefore returns lower bounds of times.
 //!
 //! A compaction filter changes that newest entry. A reader that registers meanwhile must not see
 //! the entry before the change and then after it. So the change is installed under a *fence*
@@ -20,28 +28,43 @@
 
 use std::sync::Arc;
 
+use shamba_env::thread_number;
 use shamba_key::SeqNo;
 
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, IS_EXPLORED, Mutex, MutexGuard, PoisonError};
+
+/// Number of shards: more than the number of cores on which short scans are useful.
+const SHARDS: usize = if IS_EXPLORED { 2 } else { 32 };
 
 /// The multiset of live sequence numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SnapshotList {
+    shards: [Arc<Shard>; SHARDS],
+    /// The last mark.
+    mark: AtomicU64,
+}
+
+/// The readers that threads of one group have registered. Two cache lines, because processors
+/// prefetch lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard {
     live: Mutex<Registered>,
     /// The fence is gone.
     unfenced: Condvar,
 }
 
-/// The registered readers.
+/// The registered readers of a shard.
 #[derive(Debug, Default)]
 struct Registered {
-    /// The readers at each sequence number and time, ascending. Numbers are registered in about
-    /// this order, and few are live at a time. A vector therefore costs less than a tree:
-    /// registration does not allocate.
+    /// The readers at each sequence number and time, ascending. Numbers are registered in this
+    /// order, and few are live at a time. A vector therefore costs less than a tree: registration
+    /// does not allocate.
     readers: Vec<Live>,
     /// Whether new readers wait.
     is_fenced: bool,
-    /// The last mark.
+    /// The last mark of this shard.
     mark: Mark,
 }
 
@@ -64,7 +87,8 @@ struct Live {
 pub struct Readers {
     /// Live sequence numbers.
     pub seqs: Vec<SeqNo>,
-    /// For each of them the time of its first reader. Later numbers have no earlier times.
+    /// For each of them the time of its first reader, or an earlier one. Later numbers have no
+    /// earlier times.
     pub times_ms: Vec<u64>,
     /// No reader that is registered later has an earlier time.
     pub now_ms: u64,
@@ -89,21 +113,9 @@ impl Readers {
     }
 }
 
-impl SnapshotList {
-    /// An empty list.
-    pub fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    /// Registers a reader at the sequence number that `visible` returns, read under the list's
-    /// lock.
-    pub fn take_with(self: &Arc<Self>, visible: impl FnOnce() -> SeqNo) -> Arc<SnapshotGuard> {
-        self.take_at(|| (visible(), 0))
-    }
-
-    /// [`Self::take_with`] for a reader that judges expiry by the time that `visible` returns as
-    /// well, in milliseconds. The time of a later reader must not be earlier.
-    pub fn take_at(self: &Arc<Self>, visible: impl FnOnce() -> (SeqNo, u64)) -> Arc<SnapshotGuard> {
+impl Shard {
+    /// Registers a reader at the number and time that `visible` returns.
+    fn take(self: &Arc<Self>, visible: impl FnOnce() -> (SeqNo, u64)) -> Arc<SnapshotGuard> {
         let mut guard = self.lock();
         while guard.is_fenced {
             guard = self.unfenced.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -118,61 +130,7 @@ impl SnapshotList {
         }
         debug_assert!(live.is_sorted_by(|a, b| a.place() < b.place()), "the snapshots do not ascend");
         drop(guard);
-        Arc::new(SnapshotGuard { list: Arc::clone(self), seq, time_ms, mark })
-    }
-
-    /// Separates the readers that are registered from those that will be. Sequence numbers do not
-    /// separate them while there are no writes.
-    pub fn mark(&self) -> Mark {
-        let mut registered = self.lock();
-        registered.mark.0 += 1;
-        registered.mark
-    }
-
-    /// Whether a reader is registered that began before this mark; `None`: any reader.
-    pub fn has_reader_before(&self, mark: Option<Mark>) -> bool {
-        self.lock().readers.iter().any(|live| mark.is_none_or(|mark| live.mark < mark))
-    }
-
-    /// The live sequence numbers, ascending and distinct.
-    pub fn stripes(&self) -> Vec<SeqNo> {
-        let mut seqs: Vec<SeqNo> = self.lock().readers.iter().map(|live| live.seq).collect();
-        seqs.dedup();
-        seqs
-    }
-
-    /// The live readers, for a compaction that works at `now_ms`. That time was read *before* this
-    /// call: a reader that is not in the list then has a time that is not earlier.
-    pub fn readers(&self, now_ms: u64) -> Readers {
-        let mut readers = Readers { now_ms, ..Readers::default() };
-        for live in &self.lock().readers {
-            if readers.seqs.last() != Some(&live.seq) {
-                readers.seqs.push(live.seq);
-                readers.times_ms.push(live.time_ms);
-            }
-        }
-        readers
-    }
-
-    /// Keeps readers from registering until the fence is dropped. `None` if a reader at `seq` or
-    /// above is registered. To be held for the install of one edit, by one thread at a time; until
-    /// it is dropped this thread must not register a reader, nor take a lock under which another
-    /// one does.
-    pub fn fence(self: &Arc<Self>, seq: SeqNo) -> Option<SnapshotFence> {
-        let mut live = self.lock();
-        assert!(!live.is_fenced, "two edits are installed at the same time");
-        if live.readers.last().is_some_and(|newest| newest.seq >= seq) {
-            return None;
-        }
-        live.is_fenced = true;
-        Some(SnapshotFence(Arc::clone(self)))
-    }
-
-    /// Number of registered readers.
-    #[cfg(test)]
-    #[allow(clippy::len_without_is_empty, reason = "tests count readers")]
-    pub fn len(&self) -> usize {
-        self.lock().readers.iter().map(|live| live.readers).sum()
+        Arc::new(SnapshotGuard { shard: Arc::clone(self), seq, time_ms, mark })
     }
 
     fn lock(&self) -> MutexGuard<'_, Registered> {
@@ -181,10 +139,101 @@ impl SnapshotList {
     }
 }
 
+impl SnapshotList {
+    /// An empty list.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { shards: std::array::from_fn(|_| Arc::default()), mark: AtomicU64::new(0) })
+    }
+
+    /// Registers a reader at the sequence number that `visible` returns, read under a lock of the
+    /// list.
+    pub fn take_with(&self, visible: impl FnOnce() -> SeqNo) -> Arc<SnapshotGuard> {
+        self.take_at(|| (visible(), 0))
+    }
+
+    /// [`Self::take_with`] for a reader that judges expiry by the time that `visible` returns as
+    /// well, in milliseconds. The time of a later reader must not be earlier.
+    pub fn take_at(&self, visible: impl FnOnce() -> (SeqNo, u64)) -> Arc<SnapshotGuard> {
+        // An exploration must not depend on the threads of earlier ones.
+        self.take_in(if IS_EXPLORED { 0 } else { thread_number() }, visible)
+    }
+
+    /// [`Self::take_at`] for a thread of this number, which decides only with whom it contends.
+    pub fn take_in(&self, thread: usize, visible: impl FnOnce() -> (SeqNo, u64)) -> Arc<SnapshotGuard> {
+        self.shards[thread % SHARDS].take(visible)
+    }
+
+    /// Separates the readers that are registered from those that will be. Sequence numbers do not
+    /// separate them while there are no writes.
+    pub fn mark(&self) -> Mark {
+        let mark = Mark(self.mark.fetch_add(1, Ordering::Relaxed) + 1);
+        for shard in &self.shards {
+            let mut registered = shard.lock();
+            registered.mark = registered.mark.max(mark);
+        }
+        mark
+    }
+
+    /// Whether a reader is registered that began before this mark; `None`: any reader.
+    pub fn has_reader_before(&self, mark: Option<Mark>) -> bool {
+        let is_before = |live: &Live| mark.is_none_or(|mark| live.mark < mark);
+        self.shards.iter().any(|shard| shard.lock().readers.iter().any(is_before))
+    }
+
+    /// The live sequence numbers, ascending and distinct.
+    pub fn stripes(&self) -> Vec<SeqNo> {
+        self.readers(0).seqs
+    }
+
+    /// The live readers, for a compaction that works at `now_ms`. That time was read *before* this
+    /// call: a reader that is not in the list then has a time that is not earlier.
+    pub fn readers(&self, now_ms: u64) -> Readers {
+        let mut live: Vec<(SeqNo, u64)> = Vec::new();
+        for shard in &self.shards {
+            live.extend(shard.lock().readers.iter().map(|live| (live.seq, live.time_ms)));
+        }
+        live.sort_unstable();
+        live.dedup_by_key(|(seq, _)| *seq);
+        let (seqs, mut times_ms): (Vec<SeqNo>, Vec<u64>) = live.into_iter().unzip();
+        let mut earliest_ms = now_ms;
+        for time_ms in times_ms.iter_mut().rev() {
+            earliest_ms = earliest_ms.min(*time_ms);
+            *time_ms = earliest_ms;
+        }
+        Readers { seqs, times_ms, now_ms }
+    }
+
+    /// Keeps readers from registering until the fence is dropped. `None` if a reader at `seq` or
+    /// above is registered. To be held for the install of one edit, by one thread at a time; until
+    /// it is dropped this thread must not register a reader, nor take a lock under which another
+    /// one does.
+    pub fn fence(self: &Arc<Self>, seq: SeqNo) -> Option<SnapshotFence> {
+        let mut fence = SnapshotFence { list: Arc::clone(self), shards: 0 };
+        for shard in &self.shards {
+            let mut registered = shard.lock();
+            assert!(!registered.is_fenced, "two edits are installed at the same time");
+            if registered.readers.last().is_some_and(|newest| newest.seq >= seq) {
+                return None;
+            }
+            registered.is_fenced = true;
+            fence.shards += 1;
+        }
+        Some(fence)
+    }
+
+    /// Number of registered readers.
+    #[cfg(test)]
+    #[allow(clippy::len_without_is_empty, reason = "tests count readers")]
+    pub fn len(&self) -> usize {
+        let readers = |shard: &Shard| shard.lock().readers.iter().map(|live| live.readers).sum::<usize>();
+        self.shards.iter().map(|shard| readers(shard)).sum()
+    }
+}
+
 /// The registration of one reader; dropping it removes the registration.
 #[derive(Debug)]
 pub struct SnapshotGuard {
-    list: Arc<SnapshotList>,
+    shard: Arc<Shard>,
     seq: SeqNo,
     time_ms: u64,
     mark: Mark,
@@ -205,7 +254,7 @@ impl SnapshotGuard {
 
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
-        let live = &mut self.list.lock().readers;
+        let live = &mut self.shard.lock().readers;
         if let Ok(at) = live.binary_search_by_key(&(self.seq, self.time_ms, self.mark), Live::place) {
             assert!(live[at].readers > 0, "a snapshot at {} without readers is released", self.seq);
             live[at].readers -= 1;
@@ -219,12 +268,18 @@ impl Drop for SnapshotGuard {
 /// While this lives, no reader registers.
 #[derive(Debug)]
 #[must_use]
-pub struct SnapshotFence(Arc<SnapshotList>);
+pub struct SnapshotFence {
+    list: Arc<SnapshotList>,
+    /// Number of shards, from the first on, in which readers wait.
+    shards: usize,
+}
 
 impl Drop for SnapshotFence {
     fn drop(&mut self) {
-        self.0.lock().is_fenced = false;
-        self.0.unfenced.notify_all();
+        for shard in &self.list.shards[..self.shards] {
+            shard.lock().is_fenced = false;
+            shard.unfenced.notify_all();
+        }
     }
 }
 
@@ -303,10 +358,50 @@ mod tests {
     #[test]
     fn the_number_is_read_under_the_lock() {
         let list = SnapshotList::new();
-        let guard = list.take_with(|| {
-            assert!(list.live.try_lock().is_err(), "a merge could read the list between the two steps");
-            SeqNo(7)
+        let guard = list.take_in(3, || {
+            assert!(
+                list.shards[3].live.try_lock().is_err(),
+                "a merge could read the list between the two steps"
+            );
+            (SeqNo(7), 0)
         });
         assert_eq!(guard.seq(), SeqNo(7));
+    }
+
+    #[test]
+    fn readers_of_all_shards_count() {
+        let list = SnapshotList::new();
+        let held = [9, 3, 5, 3, 7].map(SeqNo);
+        let mut guards: Vec<_> =
+            held.iter().enumerate().map(|(thread, seq)| list.take_in(thread, || (*seq, 0))).collect();
+        assert_eq!((list.stripes(), list.len()), ([3, 5, 7, 9].map(SeqNo).to_vec(), 5));
+        assert!(list.fence(SeqNo(9)).is_none(), "a reader of the first shard sees the change");
+        let before = list.mark();
+        let after = list.take_in(40, || (SeqNo(9), 0));
+        guards.remove(0);
+        assert!(list.fence(SeqNo(9)).is_none(), "so does one of another shard");
+        drop(after);
+        assert!(list.has_reader_before(Some(before)));
+        // A fence that was not given keeps nobody out.
+        drop(list.take_in(0, || (SeqNo(8), 0)));
+        drop(list.fence(SeqNo(8)).expect("the readers are older than the change"));
+        drop(guards);
+        assert_eq!((list.len(), list.has_reader_before(None)), (0, false));
+    }
+
+    #[test]
+    fn no_reader_has_an_earlier_time_than_compactions_assume() {
+        let list = SnapshotList::new();
+        // Shards do not order numbers and times together.
+        let _guards = [(5, 120), (3, 130), (7, 110), (9, 150)]
+            .iter()
+            .enumerate()
+            .map(|(thread, (seq, time_ms))| list.take_in(thread, || (SeqNo(*seq), *time_ms)))
+            .collect::<Vec<_>>();
+        let readers = list.readers(140);
+        assert_eq!(readers.seqs, [3, 5, 7, 9].map(SeqNo));
+        // Another reader of the last number may have the time at which the compaction works.
+        assert_eq!(readers.times_ms, [110, 110, 110, 140]);
+        assert_eq!([4, 8, 10].map(|seq| readers.time_from_ms(SeqNo(seq))), [110, 140, 140]);
     }
 }

@@ -29,6 +29,7 @@ use shamba_table::{ResidentFilter, TableId, TableReader};
 use crate::error::Result;
 use crate::merging::Merging;
 use crate::version::{Run, Version};
+use shamba_env::Share;
 use shamba_key::{KeyspaceId, SeqNo};
 use shamba_memtable::Memtable;
 
@@ -269,9 +270,36 @@ pub trait ViewSource: Send + Sync {
     /// `Closed` after the database was closed; `Invalid` when the keyspace was dropped.
     fn view(&self) -> Result<Arc<View>>;
 
+    /// Whether `view` is the newest. Implementations need no reference count for this, so that
+    /// threads that ask at the same time do not contend.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    fn is_newest(&self, view: &Arc<View>) -> Result<bool> {
+        Ok(Arc::ptr_eq(view, &self.view()?))
+    }
+
     /// Counts a sampled seek.
     fn note_seek(&self) {}
 
     /// Counts a sampled scan that asked filters for its prefix, as a lookup of the prefix.
     fn note_lookup(&self, _found: bool) {}
+}
+
+impl<S: ViewSource> ViewSource for Share<S> {
+    fn view(&self) -> Result<Arc<View>> {
+        (**self).view()
+    }
+
+    fn is_newest(&self, view: &Arc<View>) -> Result<bool> {
+        (**self).is_newest(view)
+    }
+
+    fn note_seek(&self) {
+        (**self).note_seek();
+    }
+
+    fn note_lookup(&self, found: bool) {
+        (**self).note_lookup(found);
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
+use shamba_env::Shares;
 use shamba_key::{KeyspaceId, Operand, Prefix};
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_tree::compaction::filter::Filtering;
@@ -18,6 +19,7 @@ use shamba_tree::version::Version;
 use shamba_tree::view::{View, ViewSource};
 
 use crate::catalog::published::Published;
+use crate::catalog::readable::Readable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::fifo::FifoState;
 use crate::options::overrides::Overrides;
@@ -38,19 +40,15 @@ struct CollectionState {
 pub(crate) struct KeyspaceCore {
     pub id: KeyspaceId,
     pub name: String,
-    view: Published<View>,
+    readable: Shares<Readable>,
     prefix: Published<Option<Prefix>>,
     overrides: Published<Overrides>,
-    pub dropped: AtomicBool,
     /// Milliseconds that entries live unless their write says otherwise; [`FOR_EVER`] without a
     /// limit.
     time_to_live_ms: AtomicU64,
-    closed: Arc<AtomicBool>,
     filtering: ArcSwapOption<Filtering>,
     fifo: ArcSwapOption<FifoState>,
     collection: CollectionState,
-    /// Statistics of sampled lookups and seeks in this keyspace.
-    pub statistics: TreeStatistics,
 }
 
 impl KeyspaceCore {
@@ -63,20 +61,23 @@ impl KeyspaceCore {
         closed: Arc<AtomicBool>,
     ) -> Self {
         let memtables: Vec<Arc<dyn Memtable>> = vec![Arc::new(memtable)];
-        let view = Published::new(View::new(id, memtables, version).with_merging(merging));
+        let readable = Shares::new(Readable {
+            name: name.clone(),
+            view: Published::new(View::new(id, memtables, version).with_merging(merging)),
+            dropped: AtomicBool::new(false),
+            closed,
+            statistics: TreeStatistics::default(),
+        });
         Self {
             id,
             name,
-            view,
+            readable,
             prefix: Published::new(None),
             overrides: Published::new(Overrides::default()),
-            dropped: AtomicBool::new(false),
             time_to_live_ms: AtomicU64::new(FOR_EVER),
-            closed,
             filtering: ArcSwapOption::empty(),
             fifo: ArcSwapOption::empty(),
             collection: CollectionState::default(),
-            statistics: TreeStatistics::default(),
         }
     }
 
@@ -116,23 +117,23 @@ impl KeyspaceCore {
         let name = format!("{} of another database", other.name);
         let memtable = ChunkedMemtable::new(false);
         let foreign = Self::new(other.id, name, Arc::default(), memtable, None, Arc::default());
-        foreign.dropped.store(true, Ordering::Release);
+        foreign.set_dropped(true);
         Arc::new(foreign)
     }
 
     /// The newest view, without touching a shared reference count.
     pub fn load(&self) -> Guard<Arc<View>> {
-        self.view.load()
+        self.readable.view.load()
     }
 
     /// The newest view, with a reference count.
     pub fn load_full(&self) -> Arc<View> {
-        self.view.load_full()
+        self.readable.view.load_full()
     }
 
     /// Replaces the view by one made from it.
     pub fn publish(&self, change: impl FnOnce(&View) -> View) {
-        self.view.replace(|view| {
+        self.readable.view.replace(|view| {
             let next = change(view);
             debug_assert_eq!(next.keyspace, self.id, "a view of another keyspace is published");
             debug_assert!(!next.memtables.is_empty(), "a view without a memtable is published");
@@ -260,36 +261,29 @@ impl KeyspaceCore {
         }
     }
 
+    /// The views of the keyspace, for a scan of this thread.
+    pub fn views(&self) -> Arc<dyn ViewSource> {
+        self.readable.share()
+    }
+
+    /// Statistics of sampled lookups and seeks in this keyspace.
+    pub fn statistics(&self) -> &TreeStatistics {
+        &self.readable.statistics
+    }
+
+    /// Whether the keyspace was dropped.
+    pub fn is_dropped(&self) -> bool {
+        self.readable.dropped.load(Ordering::Acquire)
+    }
+
+    /// Begins the drop of the keyspace, or ends one that has failed.
+    pub fn set_dropped(&self, is_dropped: bool) {
+        self.readable.dropped.store(is_dropped, Ordering::Release);
+    }
+
     /// Whether the keyspace can be used.
     pub fn check_usable(&self) -> Result<()> {
-        Ok(self.usable()?)
-    }
-
-    fn usable(&self) -> shamba_tree::Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(shamba_tree::Error::closed());
-        }
-        if self.dropped.load(Ordering::Acquire) {
-            let name = &self.name;
-            let context = format!("keyspace {name:?} was dropped or belongs to another database");
-            return Err(shamba_tree::Error::invalid(context));
-        }
-        Ok(())
-    }
-}
-
-impl ViewSource for KeyspaceCore {
-    fn view(&self) -> shamba_tree::Result<Arc<View>> {
-        self.usable()?;
-        Ok(self.load_full())
-    }
-
-    fn note_seek(&self) {
-        self.statistics.count_seek();
-    }
-
-    fn note_lookup(&self, found: bool) {
-        self.statistics.count_lookup(found);
+        Ok(self.readable.check()?)
     }
 }
 
@@ -346,17 +340,17 @@ mod tests {
     #[test]
     fn a_sampled_lookup_is_counted() {
         let keyspace = with_value_files(0);
-        let before = keyspace.statistics.sampled();
-        keyspace.note_lookup(true);
-        assert_eq!(keyspace.statistics.sampled(), before + 1);
+        let before = keyspace.statistics().sampled();
+        keyspace.views().note_lookup(true);
+        assert_eq!(keyspace.statistics().sampled(), before + 1);
     }
 
     #[test]
     fn a_sampled_seek_is_counted_and_is_no_lookup() {
         let keyspace = with_value_files(0);
-        keyspace.note_seek();
-        keyspace.note_seek();
-        let window = keyspace.statistics.window(1);
+        keyspace.views().note_seek();
+        keyspace.views().note_seek();
+        let window = keyspace.statistics().window(1);
         assert_eq!((window.seeks.round(), window.lookups), (2.0, 0.0));
     }
 

@@ -15,6 +15,7 @@ mod keyspace;
 mod known_logs;
 mod obsolete;
 mod published;
+mod readable;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -168,7 +169,7 @@ impl Catalog {
         let removed = keyspaces.remove(&id);
         assert!(removed.is_some(), "keyspace {id} was removed twice");
         debug_assert!(
-            removed.is_some_and(|keyspace| keyspace.dropped.load(Ordering::Acquire)),
+            removed.is_some_and(|keyspace| keyspace.is_dropped()),
             "keyspace {id} was removed, but its handles can be used"
         );
         self.keyspaces.store(Arc::new(keyspaces));

@@ -9,21 +9,29 @@
 
 use std::sync::Arc;
 
+use shamba_env::Shares;
+
 use super::core::Core;
 use crate::error::Error;
 use crate::reads::Keeper;
 use shamba_tree::iter::registry::{IterRegistry, Owner};
 use shamba_tree::lookup::pool::ReadPool;
 
-/// An open database and its workers.
+/// The part of an open database that callers hold, except scans.
 pub(crate) struct Handle {
     pub(crate) core: Arc<Core>,
+    open: Shares<OpenDatabase>,
+}
+
+/// An open database and its workers. Scans hold it too, without a count that their threads share.
+struct OpenDatabase {
+    core: Arc<Core>,
 }
 
 impl Handle {
     /// The handle of a database whose workers run.
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core }
+        Self { open: Shares::new(OpenDatabase { core: Arc::clone(&core) }), core }
     }
 
     /// Stops the workers and waits for them.
@@ -32,7 +40,7 @@ impl Handle {
     }
 }
 
-impl Owner for Handle {
+impl Owner for OpenDatabase {
     fn iterators(&self) -> &IterRegistry {
         self.core.reads.iterators()
     }
@@ -42,15 +50,15 @@ impl Owner for Handle {
     }
 }
 
-impl Keeper for Arc<Handle> {
+impl Keeper for Handle {
     fn owner(&self) -> Arc<dyn Owner> {
-        Arc::clone(self) as Arc<dyn Owner>
+        self.open.share()
     }
 }
 
-impl Drop for Handle {
+impl Drop for OpenDatabase {
     fn drop(&mut self) {
-        self.stop();
+        self.core.stop_workers();
         if self.core.lifecycle.close() {
             self.core.writer.warn_of_unwritten();
             self.core.writer.durable().end(&Error::closed());

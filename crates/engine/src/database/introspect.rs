@@ -19,7 +19,7 @@ pub(super) fn stats(core: &Core, keyspace: &Arc<KeyspaceCore>) -> Stats {
     let view = keyspace.load_full();
     let capacities = core.scheduler.rules_in(keyspace, false).capacities(&view.version);
     let capacity_bytes = |level| if level == 0 { 0 } else { capacities.level_bytes(level) };
-    let window = keyspace.statistics.window(core.env.clock.now_us());
+    let window = keyspace.statistics().window(core.env.clock.now_us());
     let wanted = shamba_tree::allocation::wanted(core.filter_bits.rule(keyspace), &view.version);
     let mut wanted = wanted.into_iter();
     let levels = view.version.levels();

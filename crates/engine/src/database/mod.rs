@@ -153,7 +153,7 @@ impl Db {
         let keyspace = &self.keyspace;
         ReadAt {
             reads: &self.core().reads,
-            keeper: &self.handle,
+            keeper: &*self.handle,
             keyspace,
             snapshot: None,
             options: &ReadOptions::DEFAULT,

@@ -32,8 +32,8 @@ use shamba_tree::lookup::sampler::Sampler;
 use shamba_tree::slice::Slice;
 use shamba_tree::snapshot::SnapshotGuard;
 use shamba_tree::version::KeyRange as Span;
+use shamba_tree::view::View;
 use shamba_tree::view::estimate::Estimate;
-use shamba_tree::view::{View, ViewSource};
 
 /// A keyspace at a snapshot or at the newest state, with options. It borrows from a handle, so that
 /// a lookup touches no reference count that other threads touch.
@@ -149,7 +149,7 @@ impl ReadAt<'_> {
     /// Adds a sampled lookup, which no memtable answered, to the statistics of the tree.
     fn finish_sample(&self, sampler: Sampler, view: &View) {
         let now_us = || self.reads.clock.now_us();
-        self.keyspace.statistics.add_sample(sampler.found(), &view.version, now_us);
+        self.keyspace.statistics().add_sample(sampler.found(), &view.version, now_us);
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
@@ -266,7 +266,7 @@ impl ReadAt<'_> {
         };
         debug_assert!(seq.seq() <= self.reads.visible(), "a scan reads what is not visible");
         ScanSource {
-            views: Arc::clone(self.keyspace) as Arc<dyn ViewSource>,
+            views: self.keyspace.views(),
             owner: self.keeper.owner(),
             seq,
             walk: self.options.walk(self.reads.settings.budget_bytes()),

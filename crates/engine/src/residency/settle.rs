@@ -283,7 +283,7 @@ impl ResidencyManager {
         let keyspaces = self.catalog.keyspaces();
         let views: Vec<(Arc<View>, LookupWindow)> = keyspaces
             .values()
-            .map(|keyspace| (keyspace.load_full(), keyspace.statistics.window(now_us)))
+            .map(|keyspace| (keyspace.load_full(), keyspace.statistics().window(now_us)))
             .collect();
         Survey::of(&views, (self.prices(), self.settings.module_skipping), known)
     }

@@ -124,9 +124,9 @@ impl Observations {
 /// tables have figures already and are in no tree yet.
 fn look_for_shifts(catalog: &Catalog, now_us: u64) {
     for keyspace in catalog.keyspaces().values() {
-        let Some(shift) = keyspace.statistics.detect_shift(now_us) else { continue };
+        let Some(shift) = keyspace.statistics().detect_shift(now_us) else { continue };
         catalog.between_installs(|| {
-            keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
+            keyspace.statistics().restate(shift, &keyspace.load().version, now_us);
         });
     }
 }
@@ -135,7 +135,7 @@ fn look_for_shifts(catalog: &Catalog, now_us: u64) {
 fn found_lately(catalog: &Catalog, now_us: u64) -> Vec<Found> {
     let of = |window: LookupWindow| Found { share: window.found_share(), samples: window.lookups };
     let keyspaces = catalog.keyspaces();
-    keyspaces.values().map(|keyspace| of(keyspace.statistics.window(now_us))).collect()
+    keyspaces.values().map(|keyspace| of(keyspace.statistics().window(now_us))).collect()
 }
 
 #[cfg(test)]

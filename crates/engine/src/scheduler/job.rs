@@ -124,7 +124,7 @@ impl Job {
 
     /// Whether no more of the job is needed: slices that are being built may be abandoned.
     pub fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Acquire) || self.keyspace.dropped.load(Ordering::Acquire)
+        self.is_stopped.load(Ordering::Acquire) || self.keyspace.is_dropped()
     }
 
     /// Whether the job was chosen for levels of another shape than those of `design`.

@@ -125,7 +125,7 @@ impl Picker {
     fn trees(&self, state: &mut BackgroundState, rules: &Rules, now_us: u64) -> Vec<Tree> {
         let keyspaces = self.catalog.keyspaces();
         // One that is being dropped has nothing to compact.
-        let usable = keyspaces.values().filter(|keyspace| !keyspace.dropped.load(Ordering::Acquire));
+        let usable = keyspaces.values().filter(|keyspace| !keyspace.is_dropped());
         let of_all =
             triggers(&self.settings, &self.reads, self.clock.as_ref(), self.compaction_ns_per_byte());
         let with_unawaited = self.memory.writes_idle();
@@ -135,7 +135,7 @@ impl Picker {
             let claims = state.claims.get(&keyspace.id);
             state.requests.drop_done(keyspace.id, (&version, &rules), claims);
             let requests = state.requests.waiting(keyspace.id, with_unawaited);
-            let seeks_per_second = keyspace.statistics.window(now_us).seeks_per_second;
+            let seeks_per_second = keyspace.statistics().window(now_us).seeks_per_second;
             let triggers = Triggers { seeks_per_second, ..of_all.clone() };
             self.tree(keyspace, (version, rules), requests, triggers)
         });

@@ -24,14 +24,14 @@ pub(crate) use self::saved::SavedStatistics;
 pub(crate) fn fold(catalog: &Catalog, now_us: u64) {
     catalog.between_installs(|| {
         for keyspace in catalog.keyspaces().values() {
-            keyspace.statistics.fold_in_time(&keyspace.load().version, now_us);
+            keyspace.statistics().fold_in_time(&keyspace.load().version, now_us);
         }
     });
 }
 
 /// Sets the initial figures of the tables of a flush or ingest.
 pub(crate) fn begin(keyspace: &KeyspaceCore, tables: &[TableUse], now_us: u64) {
-    let window = keyspace.statistics.window(now_us);
+    let window = keyspace.statistics().window(now_us);
     let entries: u64 = tables.iter().map(|table| table.meta.entries).sum();
     let version = Arc::clone(&keyspace.load().version);
     let tree_entries = entries + version.tables().map(|(_, _, table)| table.meta.entries).sum::<u64>();

@@ -80,7 +80,7 @@ impl SavedStatistics {
         let now_us = self.env.clock.now_us();
         for TreeFigures { keyspace, window, tables } in trees {
             let Some(keyspace) = self.catalog.keyspace(keyspace) else { continue };
-            keyspace.statistics.begin_with(LookupWindow { as_of_us: now_us, ..window });
+            keyspace.statistics().begin_with(LookupWindow { as_of_us: now_us, ..window });
             let known: HashMap<(TableId, BirthId), Probes> =
                 tables.into_iter().map(|(id, birth, probes)| ((id, birth), probes)).collect();
             for (_, _, table) in keyspace.load().version.tables() {
@@ -100,7 +100,7 @@ impl SavedStatistics {
         let _events = hold_events();
         let mut saved = self.saved.lock();
         let keyspaces = self.catalog.keyspaces();
-        let sampled: u64 = keyspaces.values().map(|keyspace| keyspace.statistics.sampled()).sum();
+        let sampled: u64 = keyspaces.values().map(|keyspace| keyspace.statistics().sampled()).sum();
         let news = sampled.wrapping_sub(saved.sampled);
         if !all && news < SAVE_EVERY {
             return;
@@ -110,7 +110,7 @@ impl SavedStatistics {
             let version = &keyspace.load().version;
             let tables = version.tables().map(|(_, _, table)| &table.meta);
             let of_tables = || tables.map(|meta| (meta.id, meta.birth, meta.statistics.probes())).collect();
-            let (window, tables) = keyspace.statistics.window_and(now_us, of_tables);
+            let (window, tables) = keyspace.statistics().window_and(now_us, of_tables);
             TreeFigures { keyspace: keyspace.id, window, tables }
         });
         let trees: Vec<TreeFigures> = trees.collect();
@@ -145,7 +145,7 @@ mod tests {
         let exists = || parts.env.vfs.exists(&path).expect("asked");
         let keyspace = Arc::clone(parts.catalog.keyspaces().values().next().expect("the default one"));
         let sample = |count| {
-            (0..count).for_each(|_| keyspace.statistics.add_sample(true, &Version::empty(), || 0));
+            (0..count).for_each(|_| keyspace.statistics().add_sample(true, &Version::empty(), || 0));
         };
         let statistics = saved(&parts, true);
         statistics.save(true);
@@ -164,12 +164,12 @@ mod tests {
         // The next process has the figures, unless writes are off.
         sample(1);
         statistics.save(true);
-        let window = keyspace.statistics.window(0);
+        let window = keyspace.statistics().window(0);
         let later = Parts::new(Default::default());
         let bytes = shamba_env::read_file(parts.env.vfs.as_ref(), &path).expect("saved");
         shamba_env::write_file_synced(later.env.vfs.as_ref(), &path, &bytes).expect("copied");
         saved(&later, true).load();
-        let loaded = later.catalog.keyspaces().values().next().expect("one").statistics.window(0);
+        let loaded = later.catalog.keyspaces().values().next().expect("one").statistics().window(0);
         assert_eq!((loaded.lookups, loaded.found), (window.lookups, window.found));
         assert!(loaded.lookups > 0.0);
         later.lifecycle.fail(&crate::Error::invalid("broken"));

@@ -44,7 +44,7 @@ fn probes(db: &Db) -> Probes {
 
 fn window(db: &Db) -> LookupWindow {
     let keyspace = db.core().catalog.keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
-    keyspace.statistics.window(0)
+    keyspace.statistics().window(0)
 }
 
 /// Looks up keys, three in four of them absent, one by one or in groups.
@@ -281,8 +281,8 @@ fn lookups_that_end_otherwise_are_believed_soon() {
     fill(&db);
     let keyspace = db.core().catalog.keyspace(shamba_key::KeyspaceId::DEFAULT).expect("the default one");
     let look = |now_us| {
-        if let Some(shift) = keyspace.statistics.detect_shift(now_us) {
-            keyspace.statistics.restate(shift, &keyspace.load().version, now_us);
+        if let Some(shift) = keyspace.statistics().detect_shift(now_us) {
+            keyspace.statistics().restate(shift, &keyspace.load().version, now_us);
         }
     };
     let ask = |lookups: u32, absent: u32| {

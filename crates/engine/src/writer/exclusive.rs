@@ -2,7 +2,6 @@
 //! a recording begins, and the database closes.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shamba_key::{KeyspaceId, SeqNo};
@@ -217,7 +216,7 @@ impl Writer {
         let keyspace = found.ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         // This syncs the log. The drop is durable at once; the writes before it must not be lost.
         let seq = self.reserve_seq(keyspace.id, &mut writing)?;
-        keyspace.dropped.store(true, Ordering::Release);
+        keyspace.set_dropped(true);
         let dropped = self.catalog.install(&[], Vec::new(), |_| {
             let (id, name) = (keyspace.id, &keyspace.name);
             let dropped = || HistoryEntry::Dropped { seq, keyspace: id, name: name.clone() };
@@ -229,7 +228,7 @@ impl Writer {
             })
         });
         if let Err(error) = dropped {
-            keyspace.dropped.store(false, Ordering::Release);
+            keyspace.set_dropped(false);
             return Err(error);
         }
         self.catalog.remove_keyspace(keyspace.id);

@@ -16,7 +16,7 @@
 //! No thread waits: a phase that cannot advance yet is tried again later. Nothing depends on time,
 //! and threads need no registration. The choice of a cell affects contention, never correctness.
 
-use std::cell::Cell;
+use shamba_env::thread_number;
 
 use crate::sync::IS_EXPLORED;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ impl Epoch {
     /// dropped.
     #[inline]
     pub(super) fn enter(&self) -> Inside<'_> {
-        let cell = &self.cells[thread_cell()];
+        let cell = &self.cells[thread_number() % CELLS];
         loop {
             let phase = self.phase.load(Ordering::Acquire);
             let inside = &cell.inside[(phase & 1) as usize];
@@ -91,22 +91,6 @@ impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
-}
-
-/// This thread's cell, assigned round-robin.
-#[inline]
-fn thread_cell() -> usize {
-    // Not the schedule explorer's atomic: the value does not affect correctness.
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static CELL: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    CELL.with(|cell| {
-        if cell.get() == usize::MAX {
-            cell.set(NEXT.fetch_add(1, Ordering::Relaxed) & (CELLS - 1));
-        }
-        cell.get()
-    })
 }
 
 #[cfg(test)]

@@ -32,12 +32,12 @@ impl BlockCache {
         if self.capacity_bytes() == 0 {
             return None;
         }
-        let shelf = &self.shelf;
+        let shelf = &self.frames.shelf;
         let bytes = bytes.max(1).checked_next_multiple_of(FRAME_SIZE)?;
         let taken = if bytes == FRAME_SIZE {
-            self.hand().take_small(shelf)?
+            self.frames.hand().take_small(shelf)?
         } else {
-            self.hand().take_large(shelf, bytes as u64)?
+            self.frames.hand().take_large(shelf, bytes as u64)?
         };
         // From here on this thread owns the frame; it is returned if anything below fails.
         let mut fresh = FreshFrame { cache: self, frame: taken.frame, start: NonNull::dangling(), bytes: 0 };
@@ -100,7 +100,7 @@ impl FreshFrame<'_> {
             // Longer than the frame.
             return PinnedBlock::Heap(Bytes::copy_from_slice(&self));
         };
-        let pin = FramePin::add(self.cache, record, self.frame, payload);
+        let pin = FramePin::add(&self.cache.frames, record, self.frame, payload);
         self.show(record, slot, key);
         std::mem::forget(self);
         PinnedBlock::Frame(pin)
@@ -108,7 +108,7 @@ impl FreshFrame<'_> {
 
     fn prepare(&self, length: usize) -> Option<&Record> {
         let stored = u32::try_from(length).ok().filter(|_| length <= self.bytes)?;
-        let record = self.cache.shelf.slabs.record(self.frame)?;
+        let record = self.cache.frames.shelf.slabs.record(self.frame)?;
         debug_assert!(length <= self.bytes, "{length} bytes are published of a frame of {}", self.bytes);
         record.length.store(stored, Ordering::Relaxed);
         // Reference bit clear: a block that is read once, as in a scan, is evicted on the first
@@ -119,13 +119,13 @@ impl FreshFrame<'_> {
 
     fn show(&self, record: &Record, slot: &FrameSlot, key: BlockKey) {
         debug_assert!(key.0 != 0, "frame {} is published under the key of no block", self.frame);
-        let shelf = &self.cache.shelf;
+        let shelf = &self.cache.frames.shelf;
         // Sequentially consistent, as is the load below: either the thread that drains the frame's
         // slab sees the key, or this thread sees that a slab is draining.
         record.key.store(key.0, Ordering::SeqCst);
         slot.point_to(self.frame);
         if shelf.draining.load(Ordering::SeqCst) != 0 {
-            self.cache.hand().published_while_draining(shelf, self.frame);
+            self.cache.frames.hand().published_while_draining(shelf, self.frame);
         }
     }
 }
@@ -133,6 +133,6 @@ impl FreshFrame<'_> {
 impl Drop for FreshFrame<'_> {
     fn drop(&mut self) {
         // Unpublished: no other thread has seen the frame.
-        self.cache.hand().give_back(&self.cache.shelf, self.frame);
+        self.cache.frames.hand().give_back(&self.cache.frames.shelf, self.frame);
     }
 }

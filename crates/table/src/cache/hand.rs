@@ -62,7 +62,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    fn held(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
 

@@ -44,7 +44,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use shamba_env::Clock;
+use shamba_env::{Clock, Shares};
 use shamba_model::miss_ratio::MissRatioCurve;
 
 pub(crate) use self::admission::Miss;
@@ -93,8 +93,7 @@ impl CachedTable {
 
 /// A block cache, shared by all tables of a database.
 pub struct BlockCache {
-    shelf: Shelf,
-    hand: Mutex<Hand>,
+    frames: Shares<Frames>,
     next_table: AtomicU32,
     tables: Mutex<BTreeSet<(TableId, CachedTable)>>,
     reuse: Reuse,
@@ -129,8 +128,7 @@ impl BlockCache {
             ledger,
         };
         Self {
-            shelf,
-            hand: Mutex::default(),
+            frames: Shares::new(Frames { shelf, hand: Mutex::default() }),
             next_table: AtomicU32::new(1),
             tables: Mutex::default(),
             reuse: Reuse::default(),
@@ -140,41 +138,39 @@ impl BlockCache {
     /// Admits blocks of any size up to the capacity: for filters and indexes that are cached whole,
     /// which then compete with smaller blocks on equal terms.
     #[must_use]
-    pub fn admitting_any_size(mut self) -> Self {
-        self.shelf.large_part_max = 1;
-        self
+    pub fn admitting_any_size(self) -> Self {
+        self.shelf_mut(|shelf| shelf.large_part_max = 1)
     }
 
     /// Admits every missed block, however fast its read was: for experiments that count reads, not
     /// time.
     #[must_use]
-    pub fn admitting_all(mut self) -> Self {
-        self.shelf.admission.admits_all = true;
-        self
+    pub fn admitting_all(self) -> Self {
+        self.shelf_mut(|shelf| shelf.admission.admits_all = true)
     }
 
     /// Capacity in bytes.
     pub fn capacity_bytes(&self) -> u64 {
-        self.shelf.capacity_bytes.load(Ordering::Relaxed)
+        self.frames.shelf.capacity_bytes.load(Ordering::Relaxed)
     }
 
     /// Ghost hits so far (misses that a larger cache would have served), and the bytes by which
     /// that cache would be larger.
     pub fn ghost_hits(&self) -> (u64, u64) {
-        self.shelf.ghosts.hits()
+        self.frames.shelf.ghosts.hits()
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        self.shelf.held_bytes.load(Ordering::Relaxed)
+        self.frames.shelf.held_bytes.load(Ordering::Relaxed)
     }
 
     /// Sets the capacity to `bytes` and, if it is smaller, evicts at once. Frames that are being
     /// read are freed after a grace period, pinned frames when they are unpinned.
     pub fn set_capacity_bytes(&self, bytes: u64) {
-        self.shelf.capacity_bytes.store(bytes, Ordering::Relaxed);
-        self.shelf.admission.set_crowded(false);
-        self.hand().shrink(&self.shelf);
+        self.frames.shelf.capacity_bytes.store(bytes, Ordering::Relaxed);
+        self.frames.shelf.admission.set_crowded(false);
+        self.frames.hand().shrink(&self.frames.shelf);
     }
 
     /// Removes every block of a table. Scans all frames; a reader that is closed removes its own
@@ -187,11 +183,15 @@ impl BlockCache {
         }
         let mut slab = 0;
         // The lock is released between slabs: misses need it.
-        while self.hand().retire_table(&self.shelf, slab, |key| dead.contains(&((key >> 32) as u32))) {
+        while self
+            .frames
+            .hand()
+            .retire_table(&self.frames.shelf, slab, |key| dead.contains(&((key >> 32) as u32)))
+        {
             slab += 1;
         }
-        self.hand().reclaim(&self.shelf);
-        self.shelf.admission.set_crowded(false);
+        self.frames.hand().reclaim(&self.frames.shelf);
+        self.frames.shelf.admission.set_crowded(false);
     }
 
     /// Registers a newly opened table; `None` if the table numbers are exhausted.
@@ -219,62 +219,62 @@ impl BlockCache {
         slots: impl Iterator<Item = (u32, &'s FrameSlot)>,
     ) {
         let has = |frame: u32, key: BlockKey| {
-            let record = self.shelf.slabs.record(frame)?;
+            let record = self.frames.shelf.slabs.record(frame)?;
             (record.key.load(Ordering::Relaxed) == key.0).then_some(record)
         };
         let mut slots =
             slots.filter_map(|(number, slot)| Some((slot.frame()?, table.key(number)))).peekable();
         while slots.peek().is_some() {
             // In small batches: misses need the lock and free frames.
-            let inside = self.shelf.epoch.enter();
+            let inside = self.frames.shelf.epoch.enter();
             let full = |(frame, key): &(u32, BlockKey)| has(*frame, *key).is_some();
             let full: Vec<_> = slots.by_ref().take(CLOSED_AT_ONCE).filter(full).collect();
             drop(inside);
             if full.is_empty() {
                 continue;
             }
-            let mut hand = self.hand();
+            let mut hand = self.frames.hand();
             for (frame, key) in full {
                 // Another block may be in the frame by now.
                 if let Some(record) = has(frame, key) {
-                    hand.retire(&self.shelf, frame, record);
+                    hand.retire(&self.frames.shelf, frame, record);
                 }
             }
-            hand.reclaim(&self.shelf);
-            self.shelf.admission.set_crowded(false);
+            hand.reclaim(&self.frames.shelf);
+            self.frames.shelf.admission.set_crowded(false);
         }
     }
 
     /// Notes that a block missed the cache and is about to be read; `key` if the cache could hold
     /// it.
     pub(crate) fn missed(&self, key: Option<BlockKey>, clock: &dyn Clock) -> Miss {
-        self.shelf.admission.missed(key, &self.shelf.ghosts, clock)
+        self.frames.shelf.admission.missed(key, &self.frames.shelf.ghosts, clock)
     }
 
     /// Notes that the missed block was read, with its length in bytes.
     pub(crate) fn was_read(&self, miss: Miss, bytes: usize, clock: &dyn Clock) {
-        self.shelf.admission.was_read(miss, bytes, clock);
+        self.frames.shelf.admission.was_read(miss, bytes, clock);
     }
 
     /// Moving average of the time of block reads, in nanoseconds; 0 before the first.
     pub fn read_ns(&self) -> u64 {
-        self.shelf.admission.read_ns()
+        self.frames.shelf.admission.read_ns()
     }
 
     /// Moving averages of read times, by size class.
     pub fn read_times(&self) -> ReadTimes {
-        self.shelf.admission.read_times()
+        self.frames.shelf.admission.read_times()
     }
 
     /// Adds a read's time to the average. Concurrent measurements may be lost.
     pub fn note_read(&self, bytes: usize, ns: u64) {
-        self.shelf.admission.note_read(bytes, ns);
+        self.frames.shelf.admission.note_read(bytes, ns);
     }
 
     /// Samples the references of lookups to data blocks, tracking at most `tracked_max` blocks.
     #[must_use]
     pub fn observing_reuse(self, tracked_max: usize) -> Self {
-        self.reuse.observe(tracked_max, &self.shelf.ledger);
+        self.reuse.observe(tracked_max, &self.frames.shelf.ledger);
         self
     }
 
@@ -282,7 +282,7 @@ impl BlockCache {
     /// section.
     #[inline]
     pub(crate) fn referenced(&self, key: BlockKey, payload_bytes: usize) {
-        self.reuse.referenced(key, payload_bytes, &self.shelf.ledger);
+        self.reuse.referenced(key, payload_bytes, &self.frames.shelf.ledger);
     }
 
     /// Reports the total number of references of lookups to data blocks, a monotonic counter.
@@ -302,20 +302,42 @@ impl BlockCache {
         self.reuse.miss_ratio(capacity_bytes)
     }
 
-    fn hand(&self) -> MutexGuard<'_, Hand> {
-        locked(&self.hand)
+    /// The cache with a change of what is fixed at its creation.
+    fn shelf_mut(mut self, change: impl FnOnce(&mut Shelf)) -> Self {
+        match self.frames.sole_mut() {
+            Some(frames) => change(&mut frames.shelf),
+            None => debug_assert!(false, "a cache that is in use is changed"),
+        }
+        self
     }
 }
 
 impl Drop for BlockCache {
     fn drop(&mut self) {
-        // No reader is inside and nothing is pinned: both hold a reference to the cache. The slabs
-        // free what they own.
+        self.reuse.release(&self.frames.shelf.ledger);
+    }
+}
+
+/// The frames of a cache. A pin keeps them, also when the cache is gone.
+struct Frames {
+    shelf: Shelf,
+    hand: Mutex<Hand>,
+}
+
+impl Frames {
+    fn hand(&self) -> MutexGuard<'_, Hand> {
+        locked(&self.hand)
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        // No reader is inside and nothing is pinned: both hold the frames. The slabs free what they
+        // own.
         self.hand().reclaim(&self.shelf);
-        let bytes = self.bytes();
+        let bytes = self.shelf.held();
         self.shelf.release(bytes);
-        debug_assert_eq!(self.bytes(), 0, "a dropped cache still holds bytes");
-        self.reuse.release(&self.shelf.ledger);
+        debug_assert_eq!(self.shelf.held(), 0, "the frames of a dropped cache are still charged");
     }
 }
 

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use shamba_env::{Share, Shares};
 
-use super::BlockCache;
+use super::Frames;
 use super::slab::{RETIRED, Record};
 
 /// Limit on pins, as with other reference counts: a leak of this many pins aborts before the count
@@ -23,7 +24,7 @@ const PINS_MAX: u32 = RETIRED / 2;
 
 /// Bytes of a pinned frame, unchanged until this is dropped. Clones share the frame.
 pub(crate) struct FramePin {
-    cache: Arc<BlockCache>,
+    frames: Arc<Share<Frames>>,
     start: NonNull<u8>,
     length: u32,
     frame: u32,
@@ -37,11 +38,11 @@ unsafe impl Sync for FramePin {}
 impl FramePin {
     /// Pins a frame that the caller found inside a section or is about to publish; `payload` lies
     /// in it.
-    pub(super) fn add(cache: &Arc<BlockCache>, record: &Record, frame: u32, payload: &[u8]) -> Self {
+    pub(super) fn add(frames: &Shares<Frames>, record: &Record, frame: u32, payload: &[u8]) -> Self {
         debug_assert!(u32::try_from(payload.len()).is_ok(), "a pinned block of {} bytes", payload.len());
         add_one(record);
         Self {
-            cache: Arc::clone(cache),
+            frames: frames.share(),
             start: NonNull::from(payload).cast(),
             // `payload` was made from a 32-bit length.
             length: payload.len() as u32,
@@ -61,7 +62,7 @@ impl FramePin {
 
     fn record(&self) -> Option<&Record> {
         // The frame is pinned, so its slab is not freed.
-        self.cache.shelf.slabs.record(self.frame)
+        self.frames.shelf.slabs.record(self.frame)
     }
 }
 
@@ -94,7 +95,7 @@ impl Clone for FramePin {
         if let Some(record) = self.record() {
             add_one(record);
         }
-        Self { cache: Arc::clone(&self.cache), ..*self }
+        Self { frames: Arc::clone(&self.frames), ..*self }
     }
 }
 
@@ -108,7 +109,7 @@ impl Drop for FramePin {
             // Acquire: the other holders' reads happen before the frame's next use. (A load and not
             // a fence, which the thread sanitizer does not support.)
             let _ = record.pins.load(Ordering::Acquire);
-            self.cache.hand().unpinned(&self.cache.shelf, self.frame);
+            self.frames.hand().unpinned(&self.frames.shelf, self.frame);
         }
     }
 }

@@ -3,26 +3,28 @@
 //! A section is short and never spans a read or a caller's code: while any reader is inside, no
 //! retired frame is reused.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use shamba_env::Shares;
 use shamba_key::prefetch_address;
 
-use super::BlockCache;
 use super::epoch::Inside;
+use super::hand::Shelf;
 use super::pin::FramePin;
 use super::slab::{BlockKey, Record};
+use super::{BlockCache, Frames};
 use crate::slot::FrameSlot;
 
 /// A section of the cache, entered until dropped.
 pub(crate) struct ReadSection<'a> {
-    cache: &'a Arc<BlockCache>,
+    frames: &'a Shares<Frames>,
+    shelf: &'a Shelf,
     _inside: Inside<'a>,
 }
 
 /// A cached block, readable until the section ends.
 pub(crate) struct Hit<'s> {
-    cache: &'s Arc<BlockCache>,
+    frames: &'s Shares<Frames>,
     record: &'s Record,
     frame: u32,
     payload: &'s [u8],
@@ -31,20 +33,21 @@ pub(crate) struct Hit<'s> {
 impl BlockCache {
     /// Enters a section.
     #[inline]
-    pub(crate) fn enter(self: &Arc<Self>) -> ReadSection<'_> {
-        ReadSection { cache: self, _inside: self.shelf.epoch.enter() }
+    pub(crate) fn enter(&self) -> ReadSection<'_> {
+        let shelf = &self.frames.shelf;
+        ReadSection { frames: &self.frames, shelf, _inside: shelf.epoch.enter() }
     }
 
     /// Whether the block is cached; if so, prefetches its first cache lines.
-    pub(crate) fn prefetch(self: &Arc<Self>, frame: u32, key: BlockKey) -> bool {
+    pub(crate) fn prefetch(&self, frame: u32, key: BlockKey) -> bool {
         self.enter().look(frame, key).is_some()
     }
 
     /// Prefetches the record and the first cache lines of a frame, whatever it holds. Reads
     /// neither.
-    pub(crate) fn prefetch_frame(self: &Arc<Self>, frame: u32) {
+    pub(crate) fn prefetch_frame(&self, frame: u32) {
         let section = self.enter();
-        if let Some((record, data)) = section.cache.shelf.slabs.frame(frame) {
+        if let Some((record, data)) = section.shelf.slabs.frame(frame) {
             prefetch_address(std::ptr::from_ref(record).cast());
             prefetch_first_lines(data);
         }
@@ -78,7 +81,7 @@ impl ReadSection<'_> {
 
     #[inline]
     fn look(&self, frame: u32, key: BlockKey) -> Option<Hit<'_>> {
-        let (record, data) = self.cache.shelf.slabs.frame(frame)?;
+        let (record, data) = self.shelf.slabs.frame(frame)?;
         // Prefetch of header, tags, common prefix and offsets while the record is loaded: the slot
         // is almost always current.
         prefetch_first_lines(data);
@@ -91,7 +94,7 @@ impl ReadSection<'_> {
         // been reused since: reuse needs a grace period after the key was cleared, and this
         // section, which saw the key, is still inside. Published bytes are never written.
         let payload = unsafe { std::slice::from_raw_parts(data, length) };
-        Some(Hit { cache: self.cache, record, frame, payload })
+        Some(Hit { frames: self.frames, record, frame, payload })
     }
 }
 
@@ -111,6 +114,6 @@ impl<'s> Hit<'s> {
 
     /// Pins the block, so that it can be used beyond the section.
     pub(crate) fn pin(&self) -> FramePin {
-        FramePin::add(self.cache, self.record, self.frame, self.payload)
+        FramePin::add(self.frames, self.record, self.frame, self.payload)
     }
 }

@@ -15,7 +15,7 @@ fn cache(capacity_bytes: u64) -> Arc<BlockCache> {
 }
 
 fn check_ledger(cache: &BlockCache) {
-    assert_eq!(cache.bytes(), cache.shelf.ledger.bytes(LedgerPart::BlockCache));
+    assert_eq!(cache.bytes(), cache.frames.shelf.ledger.bytes(LedgerPart::BlockCache));
 }
 
 #[test]

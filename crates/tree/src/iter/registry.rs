@@ -16,6 +16,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use shamba_env::{Share, thread_number};
 use shamba_table::{Charge, Ledger, LedgerPart};
 
 use super::batch::Batch;
@@ -28,7 +29,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::view::View;
 
 /// Number of shards, so that threads that create iterators do not contend for one lock.
-const SHARDS: usize = 16;
+const SHARDS: usize = 32;
 /// Maximum number of slots of ended scans that a shard keeps: a thread seldom has more scans open
 /// at once, and ends them all.
 const SPARE_MAX: usize = 4;
@@ -53,6 +54,16 @@ pub trait Owner: Send + Sync {
     }
 }
 
+impl<O: Owner> Owner for Share<O> {
+    fn iterators(&self) -> &IterRegistry {
+        (**self).iterators()
+    }
+
+    fn reading_threads(&self) -> Option<&ReadPool> {
+        (**self).reading_threads()
+    }
+}
+
 /// Scans without a database, in tests.
 #[cfg(test)]
 impl Owner for IterRegistry {
@@ -66,7 +77,7 @@ type MakeRoom = Box<dyn Fn() + Send + Sync>;
 
 /// The registry of a database's iterators.
 pub struct IterRegistry {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Padded; SHARDS],
     revoked: AtomicU64,
     ledger: Arc<Ledger>,
     /// Maximum that iterators may hold together.
@@ -81,6 +92,11 @@ pub struct IterRegistry {
     /// Number of the shard at which the next relief begins, so that the burden rotates.
     next_relieved: AtomicUsize,
 }
+
+/// A shard in cache lines of its own; two of them, because processors prefetch lines in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
 
 #[derive(Default)]
 struct Shard {
@@ -157,7 +173,7 @@ impl IterRegistry {
     /// determines which seeks are sampled.
     pub fn new(ledger: Arc<Ledger>, limit_bytes: u64, seed: u64) -> Arc<Self> {
         Arc::new(Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| Padded::default()),
             revoked: AtomicU64::new(0),
             ledger,
             limit_bytes: AtomicU64::new(limit_bytes),
@@ -344,21 +360,17 @@ impl IterRegistry {
     }
 
     /// The shard of this thread.
-    fn shard(&self) -> &Mutex<Shard> {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        }
-        &self.shards[NUMBER.with(|number| *number)]
+    fn shard(&self) -> &Padded {
+        &self.shards[thread_number() % SHARDS]
     }
 }
 
 /// The slots of a shard's iterators, for use without the shard's lock.
-fn slots(shard: &Mutex<Shard>) -> Vec<Arc<Slot>> {
+fn slots(shard: &Padded) -> Vec<Arc<Slot>> {
     lock(shard).slots.iter().filter_map(Weak::upgrade).collect()
 }
 
-fn lock(mutex: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Padded) -> MutexGuard<'_, Shard> {
     // A panic leaves a shard valid, so a poisoned lock can be used.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    shard.0.lock().unwrap_or_else(PoisonError::into_inner)
 }

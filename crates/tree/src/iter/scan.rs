@@ -83,8 +83,8 @@ pub struct Scan {
     place: Place,
     /// The entries found by the last move that used the iterator, in the direction of that move.
     found: Batch,
-    /// Memory of the entries found.
-    charge: Charge,
+    /// Memory of the entries found; `None` only while the scan is dropped.
+    charge: Option<Charge>,
     /// Index of the current entry in `found`; meaningful only when `place` is `At`.
     at: usize,
     direction: Direction,
@@ -140,7 +140,7 @@ impl Scan {
             slot,
             place: Place::Nowhere,
             found,
-            charge,
+            charge: Some(charge),
             at: 0,
             direction: Direction::Forward,
             wanted: 1,
@@ -252,9 +252,8 @@ impl Scan {
             self.note_step(direction, step);
         }
         let moved = if self.range.is_empty() { Ok(false) } else { self.move_live(direction, step) };
-        let found_bytes = self.found.memory_bytes() as u64;
-        if found_bytes != self.charge.bytes() {
-            self.charge.resize(found_bytes);
+        if let Some(charge) = &mut self.charge {
+            charge.resize(self.found.memory_bytes() as u64);
         }
         self.source.owner.iterators().relieve(&self.slot);
         self.walked.ranges += u64::from(!matches!(step, Move::On));
@@ -389,15 +388,17 @@ impl Drop for Scan {
         if let Some(note) = &mut self.note {
             note.read(walked_over);
         }
-        let registry = self.source.owner.iterators();
-        let mut charge = std::mem::replace(&mut self.charge, registry.charge());
+        let Some(mut charge) = self.charge.take() else { return };
         let mut found = std::mem::take(&mut self.found);
         if found.release_longs() {
             charge.resize(found.memory_bytes() as u64);
         }
         let countdown = self.countdown;
         self.walked.entries += walked_over;
-        registry.leave(Spare { slot: Arc::clone(&self.slot), found, charge, countdown }, self.walked);
+        self.source
+            .owner
+            .iterators()
+            .leave(Spare { slot: Arc::clone(&self.slot), found, charge, countdown }, self.walked);
     }
 }
 
@@ -423,21 +424,21 @@ fn begin<'l>(
     // Requests before now were about an older view than this: a new view is published before the
     // old one is requested.
     slot.forget_wishes();
-    let (view, seq) = (source.views.view()?, source.seq.seq());
+    let seq = source.seq.seq();
+    let is_newest = live.as_ref().map(|left| source.views.is_newest(left.iter.view())).transpose()?;
     let iter = match live.take() {
-        Some(mut left) if Arc::ptr_eq(left.iter.view(), &view) => {
+        Some(mut left) if is_newest == Some(true) => {
             left.iter.restart(seq, range.clone(), source.walk);
-            left.iter.read_values(source.reads_values);
-            left.iter.judge_expiry_at(source.seq.time_ms());
             &mut live.insert(left).iter
         }
-        _ => {
-            let mut iter = VisibleIter::new(view, seq, range.clone(), source.walk);
-            iter.read_values(source.reads_values);
-            iter.judge_expiry_at(source.seq.time_ms());
+        left => {
+            drop(left);
+            let iter = VisibleIter::new(source.views.view()?, seq, range.clone(), source.walk);
             &mut live.insert(source.owner.iterators().live(iter)).iter
         }
     };
+    iter.read_values(source.reads_values);
+    iter.judge_expiry_at(source.seq.time_ms());
     let asked = iter.leave_out_runs(samples);
     Ok((iter, asked))
 }

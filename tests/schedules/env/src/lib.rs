@@ -38,6 +38,8 @@ mod random;
 pub mod ranked;
 #[path = "../../../../crates/env/src/real.rs"]
 mod real;
+#[path = "../../../../crates/env/src/shares.rs"]
+mod shares;
 #[path = "../../../../crates/env/src/sim/mod.rs"]
 mod sim;
 #[path = "../../../../crates/env/src/slow.rs"]
@@ -47,6 +49,8 @@ mod spawn;
 pub mod sync;
 #[path = "../../../../crates/env/src/system/mod.rs"]
 mod system;
+#[path = "../../../../crates/env/src/thread.rs"]
+mod thread;
 #[path = "../../../../crates/env/src/tree/mod.rs"]
 mod tree;
 #[path = "../../../../crates/env/src/unmapped.rs"]
@@ -65,9 +69,11 @@ pub use memory::MemFs;
 pub use pages::{LARGE_PAGE_BYTES, Pages};
 pub use random::{RealRng, Rng, SeededRng};
 pub use real::RealFs;
+pub use shares::{Share, Shares};
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
+pub use thread::thread_number;
 pub use unmapped::UnmappedLogs;
 pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 

@@ -28,9 +28,9 @@ fn seeks_pay_for_draining_level_0_while_writes_go_on() {
     assert!(alone.scheduler.next_step().is_none(), "two runs are not due, and nobody reads");
     let keyspace = alone.keyspace(DEFAULT_KEYSPACE);
     for _ in 0..20 {
-        (0..1_000).for_each(|_| keyspace.statistics.count_seek());
+        (0..1_000).for_each(|_| keyspace.statistics().count_seek());
         clock.advance_us(1_000_000);
-        keyspace.statistics.fold_in_time(&keyspace.load().version, clock.now_us());
+        keyspace.statistics().fold_in_time(&keyspace.load().version, clock.now_us());
     }
     let step = alone.next();
     let Step::Begin(job, _) = &step else { panic!("a compaction") };

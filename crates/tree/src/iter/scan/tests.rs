@@ -1,7 +1,7 @@
 //! Tests of scans over a keyspace that changes meanwhile, against a model at their sequence number.
 
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 use crate::error::{Cause, Error};
@@ -254,6 +254,48 @@ impl<F: Fn() -> Result<()> + Send + Sync> ViewSource for Interrupted<F> {
     fn view(&self) -> Result<Arc<View>> {
         (self.1)()?;
         self.0.view()
+    }
+}
+
+#[test]
+fn a_scan_takes_over_the_iterator_of_an_ended_one_only_while_the_view_is_the_newest() {
+    let store = Store::new();
+    store.put("a", "1");
+    store.put("b", "2");
+    let loaded = Arc::new(AtomicUsize::new(0));
+    let views = || {
+        let loaded = Arc::clone(&loaded);
+        Counting(Arc::clone(&store), loaded)
+    };
+    let keys = |source: ScanSource| {
+        let mut scan = Scan::new(source, KeyRange::everything());
+        let mut keys = Vec::new();
+        while scan.next().expect("readable") {
+            keys.push(scan.key().expect("at a key").to_vec());
+        }
+        keys
+    };
+    let scan = || keys(ScanSource { views: Arc::new(views()), ..store.scan_source(store.take()) });
+    assert_eq!(scan(), [b"a", b"b"]);
+    assert_eq!(scan(), [b"a", b"b"]);
+    assert_eq!(loaded.load(Ordering::Relaxed), 1, "a second scan needs no reference to the view");
+    store.rotate();
+    store.put("c", "1");
+    assert_eq!(scan(), [b"a", b"b", b"c"]);
+    assert_eq!(loaded.load(Ordering::Relaxed), 2, "the view is another one");
+}
+
+/// A source of views that counts how many were loaded.
+struct Counting(Arc<Store>, Arc<AtomicUsize>);
+
+impl ViewSource for Counting {
+    fn view(&self) -> Result<Arc<View>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.view()
+    }
+
+    fn is_newest(&self, view: &Arc<View>) -> Result<bool> {
+        self.0.is_newest(view)
     }
 }
 

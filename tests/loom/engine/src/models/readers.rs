@@ -28,13 +28,13 @@ impl Shared {
         versions.retain(|version| kept.contains(version));
     }
 
-    fn read(&self) {
-        let visible = || SeqNo(self.visible.load(Ordering::Acquire));
+    fn read(&self, thread: usize) {
+        let visible = || (SeqNo(self.visible.load(Ordering::Acquire)), 0);
         let snapshot = if is_broken(Broken::Usage) {
             let before = visible();
-            self.snapshots.take_with(|| before)
+            self.snapshots.take_in(thread, || before)
         } else {
-            self.snapshots.take_with(visible)
+            self.snapshots.take_in(thread, visible)
         };
         let versions = self.versions.lock().expect("no panic").clone();
         let seq = snapshot.seq().0;
@@ -45,8 +45,8 @@ impl Shared {
     }
 }
 
-/// A reader at a sequence number finds the version that was visible then, although newer versions
-/// arrive and a compaction drops old ones.
+/// The readers are threads of different shards of the list. A reader at a sequence number finds the
+/// version that was visible then, although newer versions arrive and a compaction drops old ones.
 pub fn snapshots() {
     let shared = Arc::new(Shared {
         snapshots: SnapshotList::new(),
@@ -55,7 +55,7 @@ pub fn snapshots() {
     });
     let reader = {
         let shared = Arc::clone(&shared);
-        thread::spawn(move || shared.read())
+        thread::spawn(move || shared.read(1))
     };
     let writer = {
         let shared = Arc::clone(&shared);
@@ -65,7 +65,7 @@ pub fn snapshots() {
             shared.merge();
         })
     };
-    shared.read();
+    shared.read(0);
     reader.join().expect("no panic");
     writer.join().expect("no panic");
     assert!(shared.snapshots.stripes().is_empty(), "nobody reads any more");
@@ -78,14 +78,14 @@ pub fn snapshots() {
 pub fn filters() {
     let snapshots = SnapshotList::new();
     let value = Arc::new(AtomicU64::new(1));
-    let read = |snapshots: &Arc<SnapshotList>, value: &AtomicU64| {
-        let _snapshot = snapshots.take_with(|| SeqNo(1));
+    let read = |snapshots: &Arc<SnapshotList>, thread: usize, value: &AtomicU64| {
+        let _snapshot = snapshots.take_in(thread, || (SeqNo(1), 0));
         let (first, second) = (value.load(Ordering::Acquire), value.load(Ordering::Acquire));
         assert_eq!(first, second, "a reader sees an entry change");
     };
     let reader = {
         let (snapshots, value) = (Arc::clone(&snapshots), Arc::clone(&value));
-        thread::spawn(move || read(&snapshots, &value))
+        thread::spawn(move || read(&snapshots, 1, &value))
     };
     let filter = {
         let (snapshots, value) = (Arc::clone(&snapshots), Arc::clone(&value));
@@ -101,7 +101,7 @@ pub fn filters() {
             }
         })
     };
-    read(&snapshots, &value);
+    read(&snapshots, 0, &value);
     reader.join().expect("no panic");
     filter.join().expect("no panic");
     assert!(snapshots.fence(SeqNo(1)).is_some(), "nobody reads any more");

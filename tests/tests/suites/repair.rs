@@ -3,12 +3,14 @@
 //! The rules:
 //! - The original stays unchanged, byte for byte.
 //! - The new database opens and checks clean.
-//! - Every value in it was once written, under that key, in that keyspace.
+//! - Every value in it was once written, under that key, in that keyspace. Of a value with operands
+//!   of a merge operator that is so for the put and for each operand, and their order is kept.
 //! - A key outside the lost ranges has its newest value; it is missing if it was deleted, unless
 //!   deletes are lost there.
 //! - Every entry of an undamaged data block is present, whatever else of its table, of the manifest
 //!   or of `CURRENT` is damaged.
 //! - The result does not depend on the available memory.
+//! - If the manifest is whole, the keyspaces have their options.
 //!
 //! Repairs that are killed, or whose disk fails: [`failing`]; concurrent users of the new
 //! database's directory: [`beside`].
@@ -17,6 +19,7 @@
 
 mod beside;
 mod failing;
+mod subject;
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -25,15 +28,14 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use shamba::env::{Env, MemFs, Vfs, append_all};
-use shamba::{
-    CheckReport, Compression, Db, ErrorKind, Loss, LostRange, MergePolicy, RepairReport, ValueThreshold,
-};
-use shamba_tests::compare::Spaces;
+use shamba::{CheckReport, Db, ErrorKind, Loss, LostRange, RepairReport, Slice};
 use shamba_tests::files::{Files, disk_of, files_of};
-use shamba_tests::oracle::{Change, Oracle, SPACES, State, contains};
+use shamba_tests::oracle::{SPACES, State, contains};
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
-use shamba_tests::{expiry, pool, seed};
+use shamba_tests::{pool, seed};
+
+use self::subject::{Rules, Subject, Writer, key, subject};
 
 const HOME: &str = "/db";
 const OUT: &str = "/repaired";
@@ -42,126 +44,6 @@ const CASES: usize = 240;
 const LITTLE_BYTES: u64 = 16 << 10;
 /// The keyspace into which a repair puts entries of unknown keyspace.
 const UNATTRIBUTED: &str = "unattributed";
-
-/// A database on disk, and its writes.
-struct Subject {
-    files: Files,
-    oracle: Oracle,
-    /// The last commit that is in tables.
-    flushed: u64,
-    written: Written,
-}
-
-/// Every value that a key ever had, by keyspace and key.
-type Written = BTreeMap<(usize, Vec<u8>), Vec<Vec<u8>>>;
-
-struct Writer {
-    spaces: Spaces,
-    oracle: Oracle,
-    written: Written,
-    flushed: u64,
-}
-
-fn key(number: usize) -> Vec<u8> {
-    format!("k{:03}", number).into_bytes()
-}
-
-impl Writer {
-    fn open(fs: &MemFs, rng: &mut Rng, index: usize) -> Self {
-        let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
-        let filters = ["blocked", "modular", "standard", "standard-double"];
-        let threshold = if index % 5 < 2 { ValueThreshold::Bytes(100) } else { ValueThreshold::Off };
-        let builder = Db::builder(HOME)
-            .env(Env::deterministic(Arc::new(fs.clone()), 1))
-            .info_log(false)
-            .merge_policy(policies[index % 3])
-            .compression(Compression::ALL[index / 3 % 3])
-            .experimental(|e| e.value_threshold(threshold))
-            .experimental(|e| e.filter_layout(filters[index / 9 % 4].parse().expect("a filter")))
-            .size_ratio(3.0)
-            .write_buffer(rng.u64(3..9) << 10)
-            .experimental(|e| {
-                e.file_size(rng.u64(3..9) << 10).block_bytes(rng.usize(200..900)).large_values(400, 150)
-            });
-        let spaces = Spaces::create(builder.open().expect("create")).expect("keyspaces");
-        Self { spaces, oracle: Oracle::new(), written: Written::new(), flushed: 0 }
-    }
-
-    fn put(&mut self, space: usize, key: Vec<u8>, value: Vec<u8>) {
-        match space {
-            0 => self.spaces.db.put_with(&key, &value, expiry::options(&value)).expect("put"),
-            _ => {
-                let other = self.spaces.others[space - 1].as_ref().expect("created");
-                other.put_with(&key, &value, expiry::options(&value)).expect("put");
-            }
-        }
-        self.written.entry((space, key.clone())).or_default().push(value.clone());
-        self.oracle.commit(&[Change::Put { space, key, value }]);
-    }
-
-    fn step(&mut self, rng: &mut Rng) {
-        let space = if rng.u8(..4) == 0 { rng.usize(1..SPACES.len()) } else { 0 };
-        let number = rng.usize(..250);
-        match rng.u32(..100) {
-            0..84 => {
-                let length = if rng.u8(..12) == 0 { rng.usize(400..1_500) } else { rng.usize(1..120) };
-                let (byte, start) = (rng.alphanumeric(), rng.u64(..));
-                let value = [start.to_string().into_bytes(), vec![byte as u8; length]].concat();
-                self.put(space, key(number), value);
-            }
-            84..94 => {
-                let key = key(number);
-                match space {
-                    0 => self.spaces.db.delete(&key),
-                    _ => self.spaces.others[space - 1].as_ref().expect("created").delete(&key),
-                }
-                .expect("delete");
-                self.oracle.commit(&[Change::Delete { space, key }]);
-            }
-            94..98 => {
-                let (from, to) = (key(number), key(number + rng.usize(1..30)));
-                let range = from.clone()..to.clone();
-                match space {
-                    0 => self.spaces.db.delete_range(range),
-                    _ => self.spaces.others[space - 1].as_ref().expect("created").delete_range(range),
-                }
-                .expect("delete_range");
-                let span = (Bound::Included(from), Bound::Excluded(to));
-                self.oracle.commit(&[Change::DeleteRange { space, span }]);
-            }
-            98 => {
-                self.spaces.db.flush().expect("flush");
-                self.flushed = self.oracle.issued();
-            }
-            _ => {
-                self.spaces.db.sync().expect("sync");
-                self.oracle.mark_durable();
-            }
-        }
-    }
-
-    fn finish(mut self, fs: &MemFs, is_closed: bool) -> Subject {
-        let Spaces { db, others } = self.spaces;
-        drop(others);
-        match is_closed {
-            true => {
-                db.close().expect("close");
-                self.oracle.mark_durable();
-            }
-            false => drop(db),
-        }
-        Subject { files: files_of(fs), oracle: self.oracle, flushed: self.flushed, written: self.written }
-    }
-}
-
-fn subject(rng: &mut Rng, index: usize) -> Subject {
-    let fs = MemFs::new();
-    let mut writer = Writer::open(&fs, rng, index);
-    for _ in 0..rng.usize(100..700) {
-        writer.step(rng);
-    }
-    writer.finish(&fs, rng.bool())
-}
 
 /// Damages one file; returns a description.
 fn damage(rng: &mut Rng, files: &mut Files) -> String {
@@ -213,20 +95,57 @@ struct Repaired {
     state: State,
 }
 
+/// Opens the repaired database. Its keyspaces are given their merge operator, and no other options.
+fn opened(env: &Env, rules: Rules) -> shamba::Result<Db> {
+    // Later than everything that was written: what had expired then has expired.
+    env.clock.sleep_us(24 * 60 * 60 * 1_000_000);
+    let builder = rules.merging(Db::builder(OUT).env(env.clone()).info_log(false));
+    builder.create_if_missing(false).open()
+}
+
 /// The content of the repaired database.
-fn contents(env: &Env) -> shamba::Result<(State, CheckReport)> {
-    let builder = Db::builder(OUT).env(env.clone()).info_log(false);
-    let db = builder.create_if_missing(false).open()?;
+fn contents(env: &Env, rules: Rules) -> shamba::Result<(State, CheckReport)> {
+    contents_of(&opened(env, rules)?)
+}
+
+fn contents_of(db: &Db) -> shamba::Result<(State, CheckReport)> {
     let mut state = State::new();
+    let pair = |pair: shamba::Result<(Slice, Slice)>| pair.map(|(key, value)| (key.to_vec(), value.to_vec()));
     for name in db.keyspaces() {
-        let pairs = db.keyspace(&name)?.iter();
-        let pairs = pairs.map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())));
-        let pairs: BTreeMap<_, _> = pairs.collect::<shamba::Result<_>>()?;
+        let keyspace = db.keyspace(&name)?;
+        let pairs: BTreeMap<_, _> = keyspace.iter().map(pair).collect::<shamba::Result<_>>()?;
+        // By the prefixes that filters hold, and by longer ones.
+        for prefix in ["k0", "k1", "k12", "k2"] {
+            let found = keyspace.prefix(prefix).map(pair).collect::<shamba::Result<Vec<_>>>()?;
+            let due = pairs.iter().filter(|(key, _)| key.starts_with(prefix.as_bytes()));
+            let is_same = due.eq(found.iter().map(|(key, value)| (key, value)));
+            assert!(is_same, "a scan of the prefix {prefix} of {name} gives other entries than a whole one");
+        }
         if !pairs.is_empty() {
             state.insert(name, pairs);
         }
     }
     Ok((state, db.verify()?))
+}
+
+/// Checks that the keyspaces have the options of the original.
+fn recorded(db: &Db, rules: Rules) -> Result<(), String> {
+    for name in db.keyspaces().iter().filter(|name| SPACES.contains(&name.as_str())) {
+        let keyspace = db.keyspace(name).map_err(|error| format!("keyspace {name}: {error}"))?;
+        let mut own = keyspace.own_options();
+        own.sort_unstable();
+        let mut due = if Some(&name.as_str()) == SPACES.last() { rules.own.to_vec() } else { Vec::new() };
+        due.sort_unstable();
+        let is_same = own.iter().map(|(name, value)| (*name, value.as_str())).eq(due.iter().copied());
+        if !is_same || keyspace.prefix_extractor() != rules.prefix {
+            let prefix = keyspace.prefix_extractor();
+            return Err(format!(
+                "{name} records {own:?} and {prefix:?} instead of {due:?} and {:?}",
+                rules.prefix
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Repairs, and checks the rules that apply to any repair.
@@ -240,7 +159,12 @@ fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
         if files_of(&fs) != *files {
             return Err("the original was changed".to_owned());
         }
-        let (state, check) = contents(&env).map_err(|error| format!("the repaired database: {error:?}"))?;
+        let failed = |error: shamba::Error| format!("the repaired database: {error:?}");
+        let db = opened(&env, subject.rules).map_err(failed)?;
+        let (state, check) = contents_of(&db).map_err(failed)?;
+        if report.manifest {
+            recorded(&db, subject.rules)?;
+        }
         if !check.is_clean() || !check.warnings.is_empty() {
             return Err(format!("the repaired database does not check clean: {check:?}"));
         }
@@ -261,11 +185,7 @@ fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
             None => return Err(format!("there was no keyspace {name:?}")),
         };
         for (key, value) in pairs {
-            let is_written = |space| {
-                let values = subject.written.get(&(space, key.clone()));
-                values.is_some_and(|values| values.contains(value))
-            };
-            if !spaces.clone().any(is_written) {
+            if !subject.written.has(spaces.clone(), key, value) {
                 return Err(format!("{} of {name} has a value that was never written", key.escape_ascii()));
             }
         }
@@ -289,7 +209,9 @@ fn compare(subject: &Subject, repaired: &Repaired, least: u64, tally: &mut Tally
                 tally.add("keys that are right", 1);
                 continue;
             }
-            let is_back = subject.oracle.get(space, key, subject.oracle.issued()).is_none();
+            // A lost delete brings back a value, alone or below the operands.
+            let newest = subject.oracle.get(space, key, subject.oracle.issued());
+            let is_back = newest.is_none_or(|value| subject.written.is_without_put(space, key, value));
             let losses: &[Loss] = match is_back {
                 true => &[Loss::Entries, Loss::Writes, Loss::Deletions],
                 false => &[Loss::Entries, Loss::Writes],

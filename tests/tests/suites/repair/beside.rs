@@ -98,7 +98,7 @@ fn each_moment<T: Send + 'static>(
             finish(made).unwrap_or_else(|error| panic!("{told}: {error}"));
         }
         let plain = Env::deterministic(Arc::new(disk.clone()), 4);
-        let found = contents(&plain);
+        let found = contents(&plain, subject.rules);
         match (is_theirs, repaired) {
             (true, Ok(_)) => panic!("{told}: both have it"),
             (true, Err(error)) => {

@@ -20,7 +20,7 @@ fn a_killed_repair_leaves_no_database_and_the_next_one_takes_its_place() {
         let env = Env::deterministic(Arc::new(sim.clone()), 2);
         let repair = |env: &Env| shamba::repair_within(env, Path::new(HOME), Path::new(OUT), LITTLE_BYTES);
         let report = repair(&env).expect("repair");
-        let (whole, _) = contents(&env).expect("whole");
+        let (whole, _) = contents(&env, subject.rules).expect("whole");
         assert!(report.is_complete() && whole == subject.oracle.state(subject.oracle.issued()));
         let points = sim.crash_points(before, 7);
         let step = points.len().div_ceil(400).max(1);
@@ -29,7 +29,7 @@ fn a_killed_repair_leaves_no_database_and_the_next_one_takes_its_place() {
             let disk = sim.crash(call, &policy);
             let env = Env::deterministic(Arc::new(disk), 5);
             tally.add("killed repairs", 1);
-            match contents(&env) {
+            match contents(&env, subject.rules) {
                 Ok((state, check)) => {
                     assert!(state == whole && check.is_clean(), "{}: a part opens", told());
                     tally.add("whole", 1);
@@ -46,7 +46,7 @@ fn a_killed_repair_leaves_no_database_and_the_next_one_takes_its_place() {
                     }
                     if number % (8 * step) == 0 {
                         repair(&env).unwrap_or_else(|error| panic!("{}: the next repair: {error}", told()));
-                        let (state, check) = contents(&env).expect("whole");
+                        let (state, check) = contents(&env, subject.rules).expect("whole");
                         assert!(state == whole && check.is_clean(), "{}: the next repair", told());
                         tally.add("repaired again", 1);
                     }
@@ -93,7 +93,7 @@ fn a_log_that_cannot_be_read_is_told_and_the_rest_is_kept() {
         }
         nth += 1;
         faulty.clear_rules();
-        let (state, _) = contents(&env).expect("repaired");
+        let (state, _) = contents(&env, Rules::of(0)).expect("repaired");
         let state = &state[SPACES[0]];
         let expected = (0..4u8).flat_map(|number| {
             let (key, value) = (number.to_string(), number.to_string());

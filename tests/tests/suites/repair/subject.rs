@@ -1,0 +1,244 @@
+//! The databases that are damaged, and all that was written to them.
+//!
+//! Each key's value is a put and the operands that were merged onto it, in the order of their
+//! commits. So a value that a repair returns shows which of them it holds.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use shamba::env::{Env, MemFs};
+use shamba::{
+    Builder, Compression, Db, Keyspace, KeyspaceOptions, MergePolicy, Prefix, ValueThreshold, WriteOptions,
+};
+use shamba_tests::compare::Spaces;
+use shamba_tests::expiry;
+use shamba_tests::files::{Files, files_of};
+use shamba_tests::operators::{SEPARATOR, appending};
+use shamba_tests::oracle::{Change, Oracle, SPACES};
+
+use super::{HOME, UNATTRIBUTED};
+
+/// A database on disk, and its writes.
+pub struct Subject {
+    pub files: Files,
+    pub oracle: Oracle,
+    /// The last commit that is in tables.
+    pub flushed: u64,
+    pub written: Written,
+    pub rules: Rules,
+}
+
+/// The puts and operands that a key ever had, by keyspace and key, each with its commit.
+#[derive(Default)]
+pub struct Written(BTreeMap<(usize, Vec<u8>), Vec<Part>>);
+
+/// A put or an operand.
+struct Part {
+    commit: u64,
+    bytes: Vec<u8>,
+    is_operand: bool,
+}
+
+impl Written {
+    fn add(&mut self, space: usize, key: &[u8], part: Part) {
+        self.0.entry((space, key.to_vec())).or_default().push(part);
+    }
+
+    /// Whether a value consists of a put or nothing, followed by operands: all of this key in one
+    /// of the keyspaces, each later than the one before it.
+    pub fn has(&self, spaces: std::ops::Range<usize>, key: &[u8], value: &[u8]) -> bool {
+        let mut parts = value.split(|byte| SEPARATOR == [*byte]);
+        let mut last = 0;
+        let mut is_first = true;
+        parts.all(|bytes| {
+            let of_key = spaces.clone().filter_map(|space| self.0.get(&(space, key.to_vec()))).flatten();
+            let may_be =
+                |part: &&Part| part.bytes == bytes && part.commit > last && (is_first || part.is_operand);
+            let Some(commit) = of_key.filter(may_be).map(|part| part.commit).min() else { return false };
+            (last, is_first) = (commit, false);
+            true
+        })
+    }
+
+    /// Whether a value of the key has operands and no put below them.
+    pub fn is_without_put(&self, space: usize, key: &[u8], value: &[u8]) -> bool {
+        let first = value.split(|byte| SEPARATOR == [*byte]).next().unwrap_or_default();
+        let parts = self.0.get(&(space, key.to_vec())).into_iter().flatten();
+        parts.filter(|part| part.bytes == first).any(|part| part.is_operand)
+    }
+}
+
+/// What the keyspaces of a database record.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    combines: bool,
+    pub prefix: Option<Prefix>,
+    /// Of the last keyspace.
+    pub own: &'static [(&'static str, &'static str)],
+}
+
+const OWN: [&[(&str, &str)]; 3] = [
+    &[],
+    &[("compression", "zstd"), ("policy", "tiering"), ("value-threshold", "64")],
+    &[("block-size", "256"), ("bits-per-key", "6.5"), ("file-size", "1024")],
+];
+
+impl Rules {
+    /// Those of a case.
+    pub fn of(index: usize) -> Self {
+        let prefix = [None, Some(Prefix::Fixed(2)), Some(Prefix::Capped(3)), Some(Prefix::Delimited(b'1'))];
+        Self { combines: index % 2 == 0, prefix: prefix[index / 2 % 4], own: OWN[index / 3 % 3] }
+    }
+
+    /// Gives all keyspaces their options.
+    fn all(self, builder: Builder) -> Builder {
+        SPACES.iter().fold(builder, |builder, space| {
+            let own = if Some(space) == SPACES.last() { self.own } else { &[] };
+            let options = match self.prefix {
+                Some(prefix) => self.operators().prefix(prefix),
+                None => self.operators(),
+            };
+            let options = own.iter().fold(options, |options, (name, value)| {
+                options.set_option(name, value).expect("an option of a keyspace")
+            });
+            builder.keyspace(space, options)
+        })
+    }
+
+    /// Gives all keyspaces that a repair may create their merge operator, and no other options.
+    pub fn merging(self, builder: Builder) -> Builder {
+        let unknown = (1..=SPACES.len()).map(|number| format!("keyspace-{number}"));
+        let names = SPACES.iter().map(|name| (*name).to_owned()).chain([UNATTRIBUTED.to_owned()]);
+        names.chain(unknown).fold(builder, |builder, name| builder.keyspace(&name, self.operators()))
+    }
+
+    fn operators(self) -> KeyspaceOptions {
+        appending(self.combines)
+    }
+}
+
+pub struct Writer {
+    pub spaces: Spaces,
+    pub oracle: Oracle,
+    written: Written,
+    pub flushed: u64,
+    rules: Rules,
+}
+
+pub fn key(number: usize) -> Vec<u8> {
+    format!("k{:03}", number).into_bytes()
+}
+
+impl Writer {
+    pub fn open(fs: &MemFs, rng: &mut Rng, index: usize) -> Self {
+        let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+        let filters = ["blocked", "modular", "standard", "standard-double"];
+        let threshold = if index % 5 < 2 { ValueThreshold::Bytes(100) } else { ValueThreshold::Off };
+        let builder = Db::builder(HOME)
+            .env(Env::deterministic(Arc::new(fs.clone()), 1))
+            .info_log(false)
+            .merge_policy(policies[index % 3])
+            .compression(Compression::ALL[index / 3 % 3])
+            .experimental(|e| e.value_threshold(threshold))
+            .experimental(|e| e.filter_layout(filters[index / 9 % 4].parse().expect("a filter")))
+            .size_ratio(3.0)
+            .write_buffer(rng.u64(3..9) << 10)
+            .experimental(|e| {
+                e.file_size(rng.u64(3..9) << 10).block_bytes(rng.usize(200..900)).large_values(400, 150)
+            });
+        let rules = Rules::of(index);
+        let spaces = Spaces::create(rules.all(builder).open().expect("create")).expect("keyspaces");
+        Self { spaces, oracle: Oracle::new(), written: Written::default(), flushed: 0, rules }
+    }
+
+    /// The handle of a keyspace.
+    fn handle(&self, space: usize) -> Keyspace {
+        self.spaces.db.keyspace(SPACES[space]).expect("created")
+    }
+
+    pub fn put(&mut self, space: usize, key: Vec<u8>, value: Vec<u8>) {
+        self.handle(space).put_with(&key, &value, expiry::options(&value)).expect("put");
+        let change = Change::Put { space, key: key.clone(), value: value.clone() };
+        let commit = self.oracle.commit(&[change]);
+        self.written.add(space, &key, Part { commit, bytes: value, is_operand: false });
+    }
+
+    fn merge(&mut self, space: usize, key: Vec<u8>, operand: Vec<u8>) {
+        self.handle(space).merge(&key, &operand).expect("merge");
+        let change = Change::Merge { space, key: key.clone(), operand: operand.clone() };
+        let commit = self.oracle.commit(&[change]);
+        self.written.add(space, &key, Part { commit, bytes: operand, is_operand: true });
+    }
+
+    /// Deletes a key, or writes a value that has expired at once.
+    fn delete(&mut self, space: usize, key: Vec<u8>) {
+        match expiry::instead_of_delete(self.oracle.issued()) {
+            None => self.handle(space).delete(&key),
+            Some(value) => {
+                let now = WriteOptions::new().time_to_live(Duration::ZERO);
+                self.handle(space).put_with(&key, value, now)
+            }
+        }
+        .expect("delete");
+        self.oracle.commit(&[Change::Delete { space, key }]);
+    }
+
+    fn step(&mut self, rng: &mut Rng) {
+        let space = if rng.u8(..4) == 0 { rng.usize(1..SPACES.len()) } else { 0 };
+        let number = rng.usize(..250);
+        match rng.u32(..100) {
+            0..62 => {
+                let length = if rng.u8(..12) == 0 { rng.usize(400..1_500) } else { rng.usize(1..120) };
+                let (byte, start) = (rng.alphanumeric(), rng.u64(..));
+                let value = [start.to_string().into_bytes(), vec![byte as u8; length]].concat();
+                self.put(space, key(number), value);
+            }
+            62..84 => {
+                let operand = [rng.u64(..).to_string().into_bytes(), vec![b'+'; rng.usize(..60)]].concat();
+                self.merge(space, key(number), operand);
+            }
+            84..94 => self.delete(space, key(number)),
+            94..98 => {
+                let (from, to) = (key(number), key(number + rng.usize(1..30)));
+                let range = from.clone()..to.clone();
+                self.handle(space).delete_range(range).expect("delete_range");
+                let span = (Bound::Included(from), Bound::Excluded(to));
+                self.oracle.commit(&[Change::DeleteRange { space, span }]);
+            }
+            98 => {
+                self.spaces.db.flush().expect("flush");
+                self.flushed = self.oracle.issued();
+            }
+            _ => {
+                self.spaces.db.sync().expect("sync");
+                self.oracle.mark_durable();
+            }
+        }
+    }
+
+    pub fn finish(mut self, fs: &MemFs, is_closed: bool) -> Subject {
+        let Spaces { db, others } = self.spaces;
+        drop(others);
+        match is_closed {
+            true => {
+                db.close().expect("close");
+                self.oracle.mark_durable();
+            }
+            false => drop(db),
+        }
+        let Self { oracle, flushed, written, rules, .. } = self;
+        Subject { files: files_of(fs), oracle, flushed, written, rules }
+    }
+}
+
+pub fn subject(rng: &mut Rng, index: usize) -> Subject {
+    let fs = MemFs::new();
+    let mut writer = Writer::open(&fs, rng, index);
+    for _ in 0..rng.usize(100..700) {
+        writer.step(rng);
+    }
+    writer.finish(&fs, rng.bool())
+}

@@ -35,6 +35,7 @@ pub mod operators;
 pub mod ops;
 pub mod oracle;
 pub mod pool;
+pub mod rules;
 pub mod runner;
 pub mod seed;
 pub mod serial;

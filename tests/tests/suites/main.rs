@@ -9,6 +9,7 @@ mod concurrency;
 mod corruption;
 mod coverage;
 mod crash;
+mod crash_rules;
 mod crash_threads;
 mod crash_transactions;
 mod fault_then_crash;

@@ -3,9 +3,10 @@
 //! A cycle is one life that ends with a kill, under new random options. The kill comes at a random
 //! time after its start (to hit opening and recovery) or at a random reply (to hit it at work).
 //! Then recovery itself may be killed, several times; other commands (`compact`, `tune`, `check`)
-//! may run or be killed. The content is then read, either read-only or by a recovery, and compared
-//! with the book. A new database begins every `CYCLES_OF_A_DATABASE` cycles, because the first
-//! moments of a database are a special state.
+//! may run or be killed; one of them makes a keyspace FIFO, or gives it levels again. The content is
+//! then read, either read-only or by a recovery, and compared with the book. A new database begins
+//! every `CYCLES_OF_A_DATABASE` cycles, because the first moments of a database are a special
+//! state.
 
 use std::path::Path;
 use std::time::Duration;
@@ -145,17 +146,21 @@ fn between(victim: &Victim, rng: &mut Rng, tally: &mut Tally) -> Result<(), Stri
     if rng.u8(..4) != 0 || !victim.db.join("CURRENT").exists() {
         return Ok(());
     }
-    let (name, arguments): (&str, &[&str]) = match rng.u8(..5) {
+    let (name, arguments): (&str, &[&str]) = match rng.u8(..8) {
         0 => ("compact", &[]),
         1 => ("compact", &["--policy", "tiering", "--size-ratio", "3"]),
         2 => ("tune", &[]),
         3 => ("tune", &["--undo"]),
+        // So large that nothing is dropped: its tree has no levels, and its content is exact.
+        5 | 6 => ("batch", &["--keyspace", "users", "--fifo-bytes", "1GiB"]),
+        7 => ("batch", &["--keyspace", "users", "--no-fifo"]),
         _ => ("check", &[]),
     };
     let after = rng.bool().then(|| Duration::from_micros(rng.u64(..20_000)));
     let (code, out, said) = life::run(victim.command(name, arguments), after)?;
     match code {
         None => tally.add(&format!("{name} killed"), 1),
+        Some(0) if name == "batch" => tally.add("limits of a FIFO keyspace changed", 1),
         Some(0) => tally.add(&format!("{name} done"), 1),
         // There may be no redesign to undo.
         Some(64) if name == "tune" => tally.add("tune --undo without a move", 1),

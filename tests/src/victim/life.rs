@@ -85,8 +85,10 @@ impl Victim {
     pub fn command<S: AsRef<OsStr>>(&self, name: &str, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut words = self.through.iter().cloned().chain([self.binary.clone().into_os_string()]);
         let mut command = Command::new(words.next().expect("the binary at least"));
+        let arguments: Vec<S> = arguments.into_iter().collect();
+        let is_of_default = !arguments.iter().any(|argument| argument.as_ref() == "--keyspace");
         command.args(words).arg(name).arg(&self.db).args(arguments);
-        if name == "batch" {
+        if name == "batch" && is_of_default {
             // The operator of scripts; its name is recorded, so each later open needs the same.
             command.args(["--merge-operator", "shamba.append:2c"]);
         }
@@ -240,19 +242,29 @@ fn kill(child: &mut Child, is_alone: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The whole state, by a scan of each keyspace and a point read of each key found.
+/// The whole state, by a scan of each keyspace, compared with a scan back, a point read of each key
+/// found, and scans of the prefixes of some of them.
 fn read_all(spaces: &Spaces) -> Result<State, String> {
+    /// So many bytes are the directory of a key of [`script`].
+    const PREFIX_BYTES: usize = 7;
+    /// Every so many keys their directory is scanned.
+    const PREFIX_EVERY: usize = 100;
     let state = spaces.dump().map_err(failed("scan"))?;
     for (space, name) in SPACES.iter().enumerate() {
         let Some(surface) = spaces.at(space) else { continue };
-        for (key, value) in state.get(*name).into_iter().flatten() {
-            compare::point(surface, key, Some(value))?;
+        let in_space = |error: String| format!("keyspace {name}: {error}");
+        let pairs = state.get(*name).into_iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
+        let pairs = pairs.collect::<Vec<_>>();
+        for (key, value) in &pairs {
+            compare::point(surface, key, Some(value)).map_err(in_space)?;
         }
-        let mut backward = surface.scan(&compare::everything()).rev();
-        if backward.try_fold(0, |count, pair| pair.map(|_| count + 1)).map_err(failed("backward scan"))?
-            != state.get(*name).map_or(0, std::collections::BTreeMap::len)
-        {
-            return Err(format!("keyspace {name}: a backward scan gives another number of pairs"));
+        compare::scan(surface, &compare::everything(), true, &pairs).map_err(in_space)?;
+        for (key, _) in pairs.iter().step_by(PREFIX_EVERY) {
+            let prefix = &key[..key.len().min(PREFIX_BYTES)];
+            let mut want = pairs.clone();
+            want.retain(|(key, _)| key.starts_with(prefix));
+            compare::ends(surface.scan_prefix(prefix), "a scan of a prefix", |step| step % 2 == 1, &want)
+                .map_err(in_space)?;
         }
     }
     Ok(state)

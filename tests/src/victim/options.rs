@@ -15,6 +15,15 @@ pub enum Keeps {
     Flushed,
 }
 
+/// Values of options that a keyspace has for itself.
+const OF_KEYSPACE: [&[&str]; 5] = [
+    &["compression=lz4", "compression=zstd", "compression=none", "compression=database"],
+    &["policy=tiering", "policy=leveling", "policy=database"],
+    &["file-size=4096", "file-size=database"],
+    &["bits-per-key=0", "bits-per-key=14", "bits-per-key=database"],
+    &["value-threshold=64", "value-threshold=off", "value-threshold=database"],
+];
+
 /// Options of one life.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -73,6 +82,15 @@ impl Options {
         option("background-threads", pick(rng, &["1", "2", "4"]));
         option("max-open-files", pick(rng, &["16", "1000"]));
         option("direct-io", pick(rng, &["off", "off", "on"]));
+        // Of the default keyspace. They hold until another life gives others.
+        if rng.bool() {
+            option("prefix-extractor", pick(rng, &["none", "delimited:2f", "fixed:4", "capped:7"]));
+        }
+        for of_keyspace in OF_KEYSPACE {
+            if rng.u8(..3) == 0 {
+                option("keyspace-option", pick(rng, of_keyspace));
+            }
+        }
         Self { arguments, keeps }
     }
 }

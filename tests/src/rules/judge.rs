@@ -182,3 +182,61 @@ fn visible(versions: &[Version], at: u64) -> Option<(u64, &[u8])> {
     let (commit, value) = versions.iter().rev().find(|(commit, _)| *commit <= at)?;
     Some((*commit, value.as_deref()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(is_log: bool, key: &str, value: Option<&str>) -> Change {
+        Change { is_log, key: key.into(), value: value.map(Into::into) }
+    }
+
+    fn model() -> Model {
+        let mut model = Model::default();
+        model.commit(&[change(false, "a", Some("v1.1")), change(true, "x", Some("1"))]);
+        model.commit(&[change(false, "b", Some("drop.2")), change(true, "y", Some("2"))]);
+        model.commit(&[change(false, "a", Some("v1.3")), change(true, "x", Some("3"))]);
+        model
+    }
+
+    fn found(filtered: &[(&str, &str)], log: &[(&str, &str)]) -> Found {
+        let pairs =
+            |of: &[(&str, &str)]| of.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        Found { filtered: pairs(filtered), log: pairs(log) }
+    }
+
+    #[test]
+    fn a_value_is_as_written_or_filtered_and_not_the_first_after_the_second() {
+        let (model, nothing, log) = (model(), Facts::default(), [("x", "3"), ("y", "2")]);
+        let judge = |filtered: &[(&str, &str)], seen: &Facts| model.judge(&found(filtered, &log), 3, seen);
+        let (before, after) = ([("a", "v1.3"), ("b", "drop.2")], [("a", "v2.3")]);
+        assert!(!judge(&before, &nothing).expect("as written").has_filtered());
+        let seen = judge(&after, &nothing).expect("filtered");
+        assert_eq!(seen.filtered.len(), 2);
+        assert!(judge(&after, &seen).is_ok());
+        assert!(judge(&before, &seen).is_err(), "it was seen filtered");
+        assert!(judge(&[("a", "v2.3"), ("b", "drop.2")], &seen).is_err(), "a removed value is back");
+        assert!(judge(&[("a", "v1.1"), ("b", "drop.2")], &nothing).is_err(), "an older value");
+        assert!(judge(&[("a", "v2.1"), ("b", "drop.2")], &nothing).is_err(), "an older value, filtered");
+        assert!(judge(&[("b", "drop.2")], &nothing).is_err(), "the filter does not remove it");
+        assert!(model.all_filtered(&found(&before, &[]), 3).is_err());
+        assert!(model.all_filtered(&found(&after, &[]), 3).is_ok());
+    }
+
+    #[test]
+    fn the_oldest_data_goes_and_stays_gone() {
+        let (model, nothing) = (model(), Facts::default());
+        let judge = |at: u64, log: &[(&str, &str)], seen: &Facts| {
+            let a = if at < 3 { "v1.1" } else { "v1.3" };
+            model.judge(&found(&[("a", a), ("b", "drop.2")], log), at, seen)
+        };
+        assert!(judge(3, &[("x", "3"), ("y", "2")], &nothing).is_ok());
+        assert!(judge(2, &[("x", "3"), ("y", "2")], &nothing).is_err(), "a write of a later commit");
+        let seen = judge(3, &[("x", "3")], &nothing).expect("the oldest is gone");
+        assert!(seen.has_dropped());
+        assert!(judge(3, &[("y", "2")], &nothing).is_err(), "newer data went first");
+        assert!(judge(3, &[("x", "3"), ("y", "2")], &seen).is_err(), "dropped data is back");
+        assert!(judge(3, &[("x", "1"), ("y", "2")], &nothing).is_err(), "an older version is back");
+        assert!(judge(2, &[("x", "1"), ("y", "2")], &seen).is_err(), "it is back, and the newest is lost");
+    }
+}

@@ -10,21 +10,22 @@
 //! a power cut the writes present are a prefix that includes everything durable.
 
 mod script;
+mod writes;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use shamba::ErrorKind;
 use shamba::env::{
     CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, Persistence, SimFs, Vfs,
 };
-use shamba::{Durability, ErrorKind, WriteOptions};
 
 pub use self::script::{Step, script};
 
 use self::script::marker;
+use self::writes::synced;
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
-use crate::expiry;
 use crate::oracle::{Change, Oracle};
 use crate::runner::HOME;
 use crate::seed::mixed;
@@ -126,6 +127,8 @@ struct Life<'a> {
     /// and the number of durable ones at that time.
     durable_at_open: usize,
     failures: u64,
+    transactions: u64,
+    conflicts: u64,
     /// Number of opens.
     opens: u64,
     /// Number of syncs of the disk before the run.
@@ -141,6 +144,10 @@ pub struct Seen {
     pub struck: usize,
     /// Number of engine calls that failed.
     pub failures: u64,
+    /// Number of transactions that were committed.
+    pub transactions: u64,
+    /// Number of transactions that were refused, as something else had changed what they had read.
+    pub conflicts: u64,
 }
 
 /// Runs the script with all these faults and checks everything. At most one of them is a failing
@@ -169,6 +176,8 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
         unsettled: Vec::new(),
         durable_at_open: 0,
         failures: 0,
+        transactions: 0,
+        conflicts: 0,
         opens: 0,
         syncs_before: 0,
     };
@@ -187,6 +196,8 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
         faults: syncs + life.faulty.faults_injected(),
         struck: life.struck(),
         failures: life.failures,
+        transactions: life.transactions,
+        conflicts: life.conflicts,
     };
     if seen.faults == 0 && !faults.is_empty() {
         return Ok(seen);
@@ -245,6 +256,7 @@ impl<'a> Life<'a> {
             let step_failed = |error: String| format!("step {at} {step:?}: {error}");
             match step {
                 Step::Write { changes, sync } => self.write(changes, *sync),
+                Step::Transaction(transaction) => self.transaction(transaction).map_err(step_failed)?,
                 Step::Flush => self.durable_if_ok(|spaces| spaces.db.flush()),
                 Step::Sync => self.durable_if_ok(|spaces| spaces.db.sync()),
                 Step::Compact => {
@@ -282,25 +294,6 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn write(&mut self, changes: &'a [Change], sync: bool) {
-        let Some(spaces) = &self.spaces else { return };
-        let options = if sync { synced() } else { WriteOptions::new() }.deadline_ms(20);
-        let status = match commit(spaces, changes, options) {
-            Ok(()) => Status::Acked,
-            Err(error) => {
-                self.failures += 1;
-                match error.kind() {
-                    ErrorKind::ReadOnly | ErrorKind::Stalled | ErrorKind::Invalid => Status::Rejected,
-                    _ => Status::Unknown,
-                }
-            }
-        };
-        self.written.push((changes, status));
-        if status == Status::Acked && (sync || self.vector.durability == Durability::Sync) {
-            self.durable = self.written.len();
-        }
-    }
-
     /// The state after the writes for which `holds` is true.
     fn state_of(&self, holds: impl Fn(usize, Status) -> bool) -> Oracle {
         let mut oracle = Oracle::new();
@@ -312,16 +305,19 @@ impl<'a> Life<'a> {
         oracle
     }
 
+    /// The state after exactly the acked writes; `None` until a read of those whose presence is not
+    /// known succeeds.
+    fn acked(&self) -> Option<Oracle> {
+        let is_known = !self.unsettled.iter().any(|at| self.may_be_gone(*at));
+        is_known.then(|| self.state_of(|_, status| status == Status::Acked))
+    }
+
     /// Checks that exactly the acked writes are visible; a read may fail instead while faults
     /// continue.
     fn read(&mut self) -> Result<(), String> {
         self.resolve_unknown()?;
         let Some(spaces) = &self.spaces else { return Ok(()) };
-        // The expected state is unknown until a read of the uncertain writes succeeds.
-        if self.unsettled.iter().any(|at| self.may_be_gone(*at)) {
-            return Ok(());
-        }
-        let oracle = self.state_of(|_, status| status == Status::Acked);
+        let Some(oracle) = self.acked() else { return Ok(()) };
         match spaces.dump() {
             Ok(state) => compare::same_state(&state, &oracle.state(oracle.issued()))?,
             Err(_) => self.failures += 1,
@@ -536,33 +532,6 @@ impl<'a> Life<'a> {
     }
 }
 
-fn synced() -> WriteOptions {
-    WriteOptions::new().durability(Durability::Sync)
-}
-
-fn commit(spaces: &Spaces, changes: &[Change], options: WriteOptions) -> shamba::Result<()> {
-    let mut batch = spaces.db.batch();
-    for change in changes {
-        match change {
-            Change::Put { space: 0, key, value } => expiry::put(&mut batch, None, key, value),
-            Change::Delete { space: 0, key } => batch.delete(key),
-            Change::DeleteRange { space: 0, span } => batch.delete_range(span.clone()),
-            Change::Merge { space: 0, key, operand } => batch.merge(key, operand),
-            Change::Put { space, key, value } => {
-                expiry::put(&mut batch, Some(other(spaces, *space)), key, value)
-            }
-            Change::Delete { space, key } => batch.delete_in(other(spaces, *space), key),
-            Change::DeleteRange { space, span } => batch.delete_range_in(other(spaces, *space), span.clone()),
-            Change::Merge { space, key, operand } => batch.merge_in(other(spaces, *space), key, operand),
-        };
-    }
-    batch.commit_with(options)
-}
-
-fn other(spaces: &Spaces, space: usize) -> &shamba::Keyspace {
-    spaces.others[space - 1].as_ref().expect("every keyspace was made at open")
-}
-
 /// Runs the script with the faults; a panic is a violation like any other.
 ///
 /// # Errors
@@ -591,6 +560,8 @@ pub fn every(
         tally.add("single-fault runs", 1);
         tally.add(&format!("runs, {name}"), 1);
         tally.add("engine calls that failed", seen.failures);
+        tally.add("transactions", seen.transactions);
+        tally.add("transactions refused", seen.conflicts);
     }
     Ok(tally)
 }

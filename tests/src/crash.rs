@@ -22,12 +22,15 @@ use shamba::env::{CrashPolicy, DirEntry, Env, SimFs, Vfs};
 use shamba::{CheckReport, Durability, ErrorKind, WriteOptions};
 
 use crate::compare::{self, Spaces, failed};
-use crate::ops::Op;
+use crate::ops::{Op, shown};
 use crate::oracle::{Oracle, SPACES, State, fingerprint};
 use crate::runner::{COPY, HOME, Runner};
 use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
+
+/// Length of the longest prefix that is scanned after a crash, and one: shorter than most keys.
+const PREFIX_BYTES_MAX: usize = 13;
 
 /// One disk in this many is also opened read-only.
 const READ_ONLY_ONE_IN: u64 = 4;
@@ -262,8 +265,8 @@ impl Explorer {
         let disk = image.crash(u64::MAX, &CrashPolicy::All);
         let spaces = open(vector, &disk, 1).map_err(|error| format!("recovery: {error}"))?;
         let recovered_at = disk.op_count();
-        let state =
-            read_all(&spaces, &recording.oracle).map_err(|error| format!("after recovery: {error}"))?;
+        let state = read_all(&spaces, &recording.oracle, image.image_hash())
+            .map_err(|error| format!("after recovery: {error}"))?;
         let found = compared(state.clone(), &recording.dropped);
         tally.add("recoveries", 1);
         if !spaces.db.warnings().is_empty() {
@@ -377,25 +380,49 @@ fn check_copy(recording: &Recording, image: &SimFs) -> Result<(), String> {
     }
 }
 
-/// Checks that a read-only open sees the recovered state and changes nothing.
+/// Checks that a read-only open sees the recovered state and changes nothing. It is given no
+/// options of keyspaces, so it follows those that the life has recorded.
 fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result<(), String> {
     let disk = image.crash(u64::MAX, &CrashPolicy::All);
     let env = later(Env::deterministic(Arc::new(disk.clone()), 4));
-    let opened = vector.builder(Path::new(HOME), &env).read_only(true).open();
+    let opened = vector.builder_of_records(Path::new(HOME), &env).read_only(true).open();
     let checked = match opened {
         // No database was created yet.
         Err(error) if error.kind() == ErrorKind::NotFound && state.is_empty() => Ok(()),
         Err(error) => Err(format!("open failed: {error:?}")),
-        Ok(db) => Spaces::existing(db)
-            .and_then(|spaces| spaces.dump())
-            .map_err(|error| format!("a read failed: {error:?}"))
-            .and_then(|got| compare::same_state(&got, state)),
+        Ok(db) => Spaces::existing(db).map_err(failed("keyspace")).and_then(|spaces| {
+            compare::same_state(&spaces.dump().map_err(failed("a scan"))?, state)?;
+            recorded_options(vector, &spaces)
+        }),
     };
     checked.map_err(|error| format!("read-only: {error}"))?;
     match disk.op_count() {
         0 => Ok(()),
         calls => Err(format!("a read-only open made {calls} calls that write: {:?}", disk.describe_op(1))),
     }
+}
+
+/// Checks that every keyspace records the options that it was given at its creation.
+fn recorded_options(vector: &Vector, spaces: &Spaces) -> Result<(), String> {
+    for name in spaces.db.keyspaces() {
+        let keyspace = spaces.db.keyspace(&name).map_err(failed("keyspace"))?;
+        let is_known = SPACES.contains(&name.as_str());
+        let prefix = vector.prefix.filter(|_| is_known);
+        if keyspace.prefix_extractor() != prefix {
+            return Err(format!("keyspace {name} records {:?}, not {prefix:?}", keyspace.prefix_extractor()));
+        }
+        let own = keyspace.own_options();
+        let mut given =
+            vector.own_options.iter().filter(|(_, value)| *value != "database").collect::<Vec<_>>();
+        if SPACES.last() != Some(&name.as_str()) {
+            given.clear();
+        }
+        let is_there = |(option, value): &&(&str, &str)| own.iter().any(|(o, v)| o == option && v == value);
+        if own.len() != given.len() || !given.iter().copied().all(|pair| is_there(&pair)) {
+            return Err(format!("keyspace {name} records {own:?}, not {given:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn open(vector: &Vector, disk: &SimFs, life: u64) -> Result<Spaces, String> {
@@ -405,21 +432,33 @@ fn open(vector: &Vector, disk: &SimFs, life: u64) -> Result<Spaces, String> {
     Spaces::existing(db).map_err(failed("keyspace"))
 }
 
-/// Reads everything by scans and compares point reads of every known key with it.
-fn read_all(spaces: &Spaces, oracle: &Oracle) -> Result<State, String> {
+/// Reads everything by a forward scan, and compares point reads of every known key, a scan that
+/// comes from the back or from both ends, and a scan of a prefix with it. `choice` selects the ends
+/// and the prefix.
+fn read_all(spaces: &Spaces, oracle: &Oracle, choice: u64) -> Result<State, String> {
     let state = spaces.dump().map_err(failed("scan"))?;
     for (space, name) in SPACES.iter().enumerate() {
         let Some(surface) = spaces.at(space) else { continue };
         let live = state.get(*name);
+        let mut keys = Vec::new();
         for key in oracle.keys(space) {
             compare::point(surface, key, live.and_then(|live| live.get(key)).map(Vec::as_slice))?;
+            keys.push(key);
         }
-        let backward = surface.scan(&compare::everything()).rev().count();
-        if backward != live.map_or(0, std::collections::BTreeMap::len) {
-            return Err(format!(
-                "keyspace {name}: a backward scan gave {backward} pairs, a forward one {live:?}"
-            ));
-        }
+        let in_space = |error: String| format!("keyspace {name}: {error}");
+        let pairs = live.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
+        let mut pairs = pairs.collect::<Vec<_>>();
+        let is_back = |step: usize| match choice % 2 {
+            0 => true,
+            _ => choice.rotate_right(step as u32) & 2 != 0,
+        };
+        compare::ends(surface.scan(&compare::everything()), "a scan", is_back, &pairs).map_err(in_space)?;
+        // Also the prefixes of keys that are gone.
+        let Some(key) = keys.get((choice >> 8) as usize % keys.len().max(1)) else { continue };
+        let prefix = &key[..key.len().min((choice >> 40) as usize % PREFIX_BYTES_MAX)];
+        pairs.retain(|(key, _)| key.starts_with(prefix));
+        let what = format!("a scan of the prefix {}", shown(prefix));
+        compare::ends(surface.scan_prefix(prefix), &what, is_back, &pairs).map_err(in_space)?;
     }
     Ok(state)
 }

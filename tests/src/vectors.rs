@@ -255,6 +255,13 @@ impl Vector {
         })
     }
 
+    /// [`Self::builder`] without options of keyspaces: a keyspace has those that it records. The
+    /// code of merge operators is given.
+    pub fn builder_of_records(&self, path: &Path, env: &Env) -> Builder {
+        let builder = self.builder_without_operators(path, env);
+        SPACES.iter().fold(builder, |builder, space| builder.keyspace(space, appending(self.combines)))
+    }
+
     /// [`Self::builder`] without the code of merge operators.
     pub fn builder_without_operators(&self, path: &Path, env: &Env) -> Builder {
         let mut builder = shamba::Db::builder(path)

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, OpKind, SimFs};
-use shamba::{Db, Durability, MergePolicy};
+use shamba::{Compression, Db, Durability, MergePolicy, Prefix};
 use shamba_tests::brief::is_brief;
 use shamba_tests::crash::{Effort, Explorer, Recording};
 use shamba_tests::ops::{Generator, KeyShape, Op};
@@ -25,6 +25,13 @@ const ALPHABET: usize = 12;
 /// Each policy with each kind of promise once; `SHAMBA_LONG_LIVES` sets more.
 const LONG_LIVES: u64 = 18;
 const TEST: &str = "crash::every_crash_leaves_a_legal_state";
+
+/// Options that the last keyspace has for itself.
+const OWN_OPTIONS: [&[(&str, &str)]; 3] = [
+    &[("compression", "lz4"), ("policy", "tiering"), ("bits-per-key", "6.5")],
+    &[("compression", "zstd"), ("compression-dictionary", "256"), ("value-threshold", "64")],
+    &[("policy", "leveling"), ("block-size", "256"), ("file-size", "1024"), ("value-threshold", "off")],
+];
 
 fn put(space: usize, key: &str, value: String) -> Change {
     Change::Put { space, key: key.into(), value: value.into_bytes() }
@@ -112,7 +119,9 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
         let mut ops = if from_empty { Vec::new() } else { filled() };
         ops.extend(workloads[index / 2].iter().enumerate().map(|(place, a)| letter(*a, place)));
         let value_threshold = Some(THRESHOLD_BYTES);
-        let vector = Vector { value_threshold, ..Vector::plain(MergePolicy::Leveling) };
+        // The options of keyspaces are recorded, whichever call the crash comes behind.
+        let (prefix, own_options) = (Some(Prefix::Capped(1)), OWN_OPTIONS[0].to_vec());
+        let vector = Vector { value_threshold, prefix, own_options, ..Vector::plain(MergePolicy::Leveling) };
         Recording::record(&vector, base, &ops)
             .and_then(|recording| explorer.explore(&recording, effort, base))
             .map(|mut tally| {
@@ -158,6 +167,17 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
     vector.combines = index.is_multiple_of(2);
     // With half of the kinds of promise, under each policy.
     vector.value_threshold = (index / 3 % 2 == 1).then_some(THRESHOLD_BYTES);
+    // Each policy with and without prefixes, which are parts of the paths of the keys.
+    vector.prefix = [None, Some(Prefix::Delimited(b'/')), Some(Prefix::Capped(7)), Some(Prefix::Fixed(2))]
+        [(index + index / 3) % 4];
+    // Each policy, but not all lives: contexts of zstd take much of the time of an open.
+    if index / 3 % 3 == 0 {
+        vector.compression = vec![Compression::Zstd];
+        vector.dictionary_bytes = 256;
+    }
+    if index / 2 % 2 == 0 {
+        vector.own_options = OWN_OPTIONS[index / 4 % OWN_OPTIONS.len()].to_vec();
+    }
     let seed = mixed(base, index as u64);
     let ops = long_script(&vector, seed);
     let effort = Effort { policies_per_point: 2, nested_one_in: 64, depth: depth() };

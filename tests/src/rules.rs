@@ -1,10 +1,10 @@
 //! Lives of a database that forgets by rule: the default keyspace has a compaction filter, and
-//! another one is FIFO. They are recorded on the simulated disk, with or without a failing call, and
-//! every disk that a crash may leave is judged.
+//! another one is FIFO. They are recorded on the simulated disk, with or without a failing call,
+//! and the disks that a crash may leave are judged.
 //!
 //! The engine decides when a filter is asked and when tables are dropped, so a commit has no single
 //! state. A state is legal after commit P if
-//! - every key of the default keyspace has the value of P, or that which the filter makes of it; and
+//! - every key of the default keyspace has the value of P, or that which the filter makes of it;
 //!   only the latter, if it was seen before the crash;
 //! - every key of the FIFO keyspace has the value of P or is gone; all that is gone is older than
 //!   all that is there; and what was seen to be gone before the crash is gone.
@@ -33,8 +33,8 @@ use crate::vectors::Vector;
 
 /// The FIFO keyspace.
 const LOG: &str = "log";
-/// Bytes of the tables of the FIFO keyspace: a few runs of one memtable, and so many that small
-/// runs are merged.
+/// Bytes of the tables of the FIFO keyspace: a few runs of one memtable each; and a limit of which
+/// an eighth is more than such a run, so that small runs are merged.
 const LIMITS: [u64; 2] = [20 << 10, 48 << 10];
 /// One new disk in this many is also compacted after its recovery, and cut once more.
 const CUT_AGAIN_ONE_IN: u64 = 4;
@@ -164,7 +164,7 @@ pub struct Life {
     sim: SimFs,
     marks: Vec<Mark>,
     model: Model,
-    /// What was seen, each with the number of calls that the disk had seen by then.
+    /// Facts that were seen, each with the number of calls that the disk had seen by then.
     facts: Vec<(u64, Facts)>,
     /// Number of calls that were made to fail.
     faults: u64,
@@ -346,7 +346,7 @@ fn write(db: &Db, changes: &[Change], sync: bool) -> shamba::Result<()> {
 /// Checks the disks that crashes of a life leave.
 struct Explorer<'a> {
     life: &'a Life,
-    /// What each different disk holds after its recovery.
+    /// The content of each different disk after its recovery.
     read: HashMap<u64, Found>,
     tally: Tally,
 }

@@ -8,7 +8,7 @@ use super::{Change, LOG, Pairs, ruled};
 use crate::compare::{self, Surface, failed};
 use crate::ops::shown;
 
-/// What a state has shown: it stays so.
+/// Facts that a state has shown: they stay so.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// Keys whose version of a commit was as the filter leaves it.

@@ -2,8 +2,8 @@
 //!
 //! A cycle is one life that ends with a kill, under new random options. The kill comes at a random
 //! time after its start (to hit opening and recovery) or at a random reply (to hit it at work).
-//! Then recovery itself may be killed, several times; other commands (`compact`, `tune`, `check`)
-//! may run or be killed; one of them makes a keyspace FIFO, or gives it levels again. The content is
+//! Then recovery itself may be killed, several times. Other commands (`compact`, `tune`, `check`,
+//! one that makes a keyspace FIFO or gives it levels again) may run or be killed. The content is
 //! then read, either read-only or by a recovery, and compared with the book. A new database begins
 //! every `CYCLES_OF_A_DATABASE` cycles, because the first moments of a database are a special
 //! state.

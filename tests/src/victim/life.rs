@@ -245,10 +245,10 @@ fn kill(child: &mut Child, is_alone: bool) -> Result<(), String> {
 /// The whole state, by a scan of each keyspace, compared with a scan back, a point read of each key
 /// found, and scans of the prefixes of some of them.
 fn read_all(spaces: &Spaces) -> Result<State, String> {
-    /// So many bytes are the directory of a key of [`script`].
+    /// Length of the directory of a key of [`script`].
     const PREFIX_BYTES: usize = 7;
-    /// Every so many keys their directory is scanned.
-    const PREFIX_EVERY: usize = 100;
+    /// One key in this many has its directory scanned.
+    const PREFIX_ONE_IN: usize = 100;
     let state = spaces.dump().map_err(failed("scan"))?;
     for (space, name) in SPACES.iter().enumerate() {
         let Some(surface) = spaces.at(space) else { continue };
@@ -259,7 +259,7 @@ fn read_all(spaces: &Spaces) -> Result<State, String> {
             compare::point(surface, key, Some(value)).map_err(in_space)?;
         }
         compare::scan(surface, &compare::everything(), true, &pairs).map_err(in_space)?;
-        for (key, _) in pairs.iter().step_by(PREFIX_EVERY) {
+        for (key, _) in pairs.iter().step_by(PREFIX_ONE_IN) {
             let prefix = &key[..key.len().min(PREFIX_BYTES)];
             let mut want = pairs.clone();
             want.retain(|(key, _)| key.starts_with(prefix));

@@ -171,11 +171,11 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
     vector.prefix = [None, Some(Prefix::Delimited(b'/')), Some(Prefix::Capped(7)), Some(Prefix::Fixed(2))]
         [(index + index / 3) % 4];
     // Each policy, but not all lives: contexts of zstd take much of the time of an open.
-    if index / 3 % 3 == 0 {
+    if (index / 3).is_multiple_of(3) {
         vector.compression = vec![Compression::Zstd];
         vector.dictionary_bytes = 256;
     }
-    if index / 2 % 2 == 0 {
+    if (index / 2).is_multiple_of(2) {
         vector.own_options = OWN_OPTIONS[index / 4 % OWN_OPTIONS.len()].to_vec();
     }
     let seed = mixed(base, index as u64);

@@ -2,8 +2,8 @@
 //! crashed at points of their whole length, and with a failing call.
 //!
 //! After a crash a value is as it was written or as the filter leaves it, and never the first once
-//! the second was seen; data that was seen to be dropped stays so, and all that is gone is older than
-//! all that is there.
+//! the second was seen. Data that was seen to be dropped stays so, and everything that is gone is
+//! older than everything that is there.
 
 use fastrand::Rng;
 use shamba::env::{Effect, FaultRule};

@@ -71,7 +71,7 @@ impl Written {
     }
 }
 
-/// What the keyspaces of a database record.
+/// Options that the keyspaces of a database record.
 #[derive(Clone, Copy)]
 pub struct Rules {
     combines: bool,
@@ -90,7 +90,7 @@ impl Rules {
     /// Those of a case.
     pub fn of(index: usize) -> Self {
         let prefix = [None, Some(Prefix::Fixed(2)), Some(Prefix::Capped(3)), Some(Prefix::Delimited(b'1'))];
-        Self { combines: index % 2 == 0, prefix: prefix[index / 2 % 4], own: OWN[index / 3 % 3] }
+        Self { combines: index.is_multiple_of(2), prefix: prefix[index / 2 % 4], own: OWN[index / 3 % 3] }
     }
 
     /// Gives all keyspaces their options.

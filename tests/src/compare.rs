@@ -4,11 +4,12 @@
 //! code compares each. Every function returns the difference as text.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use shamba::{Cursor, Db, Iter, Keyspace, Slice, Snapshot};
 
 use crate::ops::{Move, shown, shown_span};
-use crate::oracle::{Oracle, Pair, SPACES, Span, State};
+use crate::oracle::{Moment, Oracle, Pair, SPACES, Span, State};
 
 /// A readable set of keys.
 pub trait Surface {
@@ -18,6 +19,8 @@ pub trait Surface {
     fn read_many(&self, keys: &[Vec<u8>]) -> shamba::Result<Vec<Option<Slice>>>;
     /// Whether the key has a value.
     fn has(&self, key: &[u8]) -> shamba::Result<bool>;
+    /// The time that the value of a key has left.
+    fn left(&self, key: &[u8]) -> shamba::Result<Option<Duration>>;
     /// A scan.
     fn scan(&self, span: &Span) -> Iter;
     /// A scan of a prefix.
@@ -37,6 +40,9 @@ macro_rules! surface {
             }
             fn has(&self, key: &[u8]) -> shamba::Result<bool> {
                 self.contains_key(key)
+            }
+            fn left(&self, key: &[u8]) -> shamba::Result<Option<Duration>> {
+                self.time_to_live_of(key)
             }
             fn scan(&self, span: &Span) -> Iter {
                 self.range(span.clone())
@@ -85,6 +91,18 @@ pub fn point(surface: &dyn Surface, key: &[u8], want: Option<&[u8]>) -> Result<(
         return Err(format!("contains_key({}) gave {has}", shown(key)));
     }
     Ok(())
+}
+
+/// Compares the time that a key's value has left.
+///
+/// # Errors
+/// The difference.
+pub fn time_left(surface: &dyn Surface, key: &[u8], want: Option<Duration>) -> Result<(), String> {
+    let got = surface.left(key).map_err(failed("time_to_live_of"))?;
+    match got == want {
+        true => Ok(()),
+        false => Err(format!("time_to_live_of({}) gave {got:?}, the oracle has {want:?}", shown(key))),
+    }
 }
 
 /// Compares one scanned pair.
@@ -268,12 +286,13 @@ pub fn everything() -> Span {
     (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)
 }
 
-/// Compares everything that can be read with the oracle after commit `at`: scans in both
+/// Compares everything that can be read with the oracle at a moment: scans in both
 /// directions, and every key that was ever written together with its neighbours.
 ///
 /// # Errors
 /// The difference.
-pub fn everything_at(spaces: &Spaces, oracle: &Oracle, at: u64) -> Result<(), String> {
+pub fn everything_at(spaces: &Spaces, oracle: &Oracle, at: impl Into<Moment>) -> Result<(), String> {
+    let at = at.into();
     for (space, name) in SPACES.iter().enumerate() {
         let span = everything();
         let want = oracle.pairs(space, &span, at);

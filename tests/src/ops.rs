@@ -55,6 +55,20 @@ pub enum Op {
     },
     /// A transaction, from its beginning to its commit.
     Transaction(Box<TransactionOp>),
+    /// Lets time pass, to the beginning of a later tick ([`crate::expiry::TICK_MS`]).
+    Pass {
+        /// Number of ticks.
+        ticks: u64,
+    },
+    /// Sets the time to live of a key that has a value.
+    Live {
+        /// Index into `SPACES`.
+        space: usize,
+        /// The key.
+        key: Vec<u8>,
+        /// The ticks after which it ends; `None`: it lasts.
+        ticks: Option<u64>,
+    },
     /// Point reads of a key by every available method.
     Get {
         /// Index into `SPACES`.
@@ -187,6 +201,8 @@ pub struct TransactionOp {
     pub changes: Vec<Change>,
     /// A write outside of it, between its reads and its writes.
     pub outside: Option<Change>,
+    /// The ticks that pass after that write.
+    pub ticks: u64,
     /// Whether it has snapshot isolation; else it is serializable.
     pub is_snapshot: bool,
     /// Whether the commit must be durable when acknowledged.
@@ -321,12 +337,20 @@ pub struct Generator {
     rng: Rng,
     shape: KeyShape,
     values: u64,
+    passes_time: bool,
 }
 
 impl Generator {
     /// A generator that is a function of its arguments.
     pub fn new(seed: u64, shape: KeyShape) -> Self {
-        Self { rng: Rng::with_seed(seed), shape, values: 0 }
+        Self { rng: Rng::with_seed(seed), shape, values: 0, passes_time: false }
+    }
+
+    /// Lets time pass between the operations.
+    #[must_use]
+    pub fn passing_time(mut self) -> Self {
+        self.passes_time = true;
+        self
     }
 
     /// The next `count` operations.
@@ -337,6 +361,12 @@ impl Generator {
     fn op(&mut self) -> Op {
         let shape = self.shape;
         match self.rng.u32(..1000) {
+            0..8 if self.passes_time => Op::Pass { ticks: self.rng.u64(1..4) },
+            8..14 if self.passes_time => Op::Live {
+                space: self.space(),
+                key: shape.any(&mut self.rng),
+                ticks: self.rng.bool().then(|| self.rng.u64(1..6)),
+            },
             0..380 => Op::Write(self.change()),
             380..400 => Op::Transaction(Box::new(self.transaction())),
             400..420 => match self.change() {
@@ -432,7 +462,8 @@ impl Generator {
                 gets.push((*space, key.clone()));
             }
         }
-        TransactionOp { gets, scan, changes, outside, is_snapshot, sync }
+        let ticks = if self.passes_time && self.rng.u8(..4) == 0 { self.rng.u64(1..3) } else { 0 };
+        TransactionOp { gets, scan, changes, outside, ticks, is_snapshot, sync }
     }
 
     fn redesign(&mut self) -> Redesign {

@@ -7,6 +7,11 @@
 //! mistake about them. A merge writes the whole value that it makes, so the model has no operands
 //! either.
 //!
+//! A value may have an end of life, from which on readers do not see it. So a state is that of a
+//! [`Moment`]: a commit and a time. Nothing happens in the model when a life ends. Operands outlive
+//! the value that they were merged into, so a history knows both the value with it and the value of
+//! the operands alone.
+//!
 //! There are two watermarks: `issued`, the number of acknowledged commits, and `durable`, the
 //! number of commits that are promised to survive a power cut.
 //!
@@ -15,6 +20,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
+use std::time::Duration;
 
 use crate::operators::appended;
 
@@ -67,10 +73,45 @@ pub enum Change {
     },
 }
 
+/// The state to read: that after a commit, at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// The number of commits.
+    pub commit: u64,
+    /// The wall clock in milliseconds: lives that end later have not ended.
+    pub ms: u64,
+}
+
+impl From<u64> for Moment {
+    /// After a commit, before any life ends: for runs in which no time passes.
+    fn from(commit: u64) -> Self {
+        Self { commit, ms: 0 }
+    }
+}
+
+/// The end of a value's life.
+#[derive(Clone, Debug)]
+struct Life {
+    /// The first millisecond in which the value is not visible.
+    ends_ms: u64,
+    /// What is visible from then on: the operands that were merged into the value.
+    rest: Option<Vec<u8>>,
+}
+
 #[derive(Clone, Debug)]
 struct Written {
     commit: u64,
     value: Option<Vec<u8>>,
+    life: Option<Life>,
+}
+
+impl Written {
+    fn at(&self, ms: u64) -> Option<&[u8]> {
+        match &self.life {
+            Some(life) if life.ends_ms <= ms => life.rest.as_deref(),
+            _ => self.value.as_deref(),
+        }
+    }
 }
 
 /// The reference model; see the module.
@@ -87,23 +128,40 @@ impl Oracle {
         Self::default()
     }
 
-    /// Applies one commit and returns its number.
+    /// Applies one commit of values that never expire, and returns its number.
     pub fn commit(&mut self, changes: &[Change]) -> u64 {
+        self.commit_with(changes, |_| None, false)
+    }
+
+    /// Applies one commit and returns its number. `ends_ms` is the end of a value's life. With
+    /// `is_applied` operands of a key that the same commit has put are a part of the value that is
+    /// put, as in a transaction.
+    pub fn commit_with(
+        &mut self,
+        changes: &[Change],
+        ends_ms: impl Fn(&[u8]) -> Option<u64>,
+        is_applied: bool,
+    ) -> u64 {
         self.issued += 1;
         let commit = self.issued;
         for change in changes {
             match change {
-                Change::Put { space, key, value } => self.write(*space, key, Some(value.clone()), commit),
-                Change::Delete { space, key } => self.write(*space, key, None, commit),
+                Change::Put { space, key, value } => {
+                    let life = ends_ms(value).map(|ends_ms| Life { ends_ms, rest: None });
+                    self.write(*space, key, Written { commit, value: Some(value.clone()), life });
+                }
+                Change::Delete { space, key } => {
+                    self.write(*space, key, Written { commit, value: None, life: None });
+                }
                 Change::Merge { space, key, operand } => {
-                    let value = appended(self.get(*space, key, commit), operand);
-                    self.write(*space, key, Some(value), commit);
+                    let merged = self.merged(*space, key, operand, is_applied);
+                    self.write(*space, key, merged);
                 }
                 Change::DeleteRange { space, span } => {
                     for (key, history) in self.spaces.entry(*space).or_default() {
                         let lives = history.last().is_some_and(|newest| newest.value.is_some());
                         if lives && contains(span, key) {
-                            push(history, commit, None);
+                            push(history, Written { commit, value: None, life: None });
                         }
                     }
                 }
@@ -112,9 +170,34 @@ impl Oracle {
         commit
     }
 
-    fn write(&mut self, space: usize, key: &[u8], value: Option<Vec<u8>>, commit: u64) {
-        let history = self.spaces.entry(space).or_default().entry(key.to_vec()).or_default();
-        push(history, commit, value);
+    /// The newest value of a key with an operand.
+    fn merged(&self, space: usize, key: &[u8], operand: &[u8], is_applied: bool) -> Written {
+        let commit = self.issued;
+        let newest = self.spaces.get(&space).and_then(|keys| keys.get(key)?.last());
+        let life = newest.and_then(|newest| {
+            let Life { ends_ms, rest } = newest.life.as_ref()?;
+            let rest = match is_applied && newest.commit == commit && rest.is_none() {
+                true => None,
+                false => Some(appended(rest.as_deref(), operand)),
+            };
+            Some(Life { ends_ms: *ends_ms, rest })
+        });
+        let value = appended(newest.and_then(|newest| newest.value.as_deref()), operand);
+        Written { commit, value: Some(value), life }
+    }
+
+    /// Gives the value that is visible at `now` another end of its life, or none, as one commit.
+    /// Returns whether there is a value.
+    pub fn set_life(&mut self, space: usize, key: &[u8], now: Moment, ends_ms: Option<u64>) -> bool {
+        let Some(value) = self.get(space, key, now).map(<[u8]>::to_vec) else { return false };
+        self.issued += 1;
+        let life = ends_ms.map(|ends_ms| Life { ends_ms, rest: None });
+        self.write(space, key, Written { commit: self.issued, value: Some(value), life });
+        true
+    }
+
+    fn write(&mut self, space: usize, key: &[u8], written: Written) {
+        push(self.spaces.entry(space).or_default().entry(key.to_vec()).or_default(), written);
     }
 
     /// The number of commits so far.
@@ -132,25 +215,46 @@ impl Oracle {
         self.durable = self.issued;
     }
 
-    /// The value of a key after commit `at`.
-    pub fn get(&self, space: usize, key: &[u8], at: u64) -> Option<&[u8]> {
-        visible(self.spaces.get(&space)?.get(key)?, at)
+    /// The value of a key at a moment.
+    pub fn get(&self, space: usize, key: &[u8], at: impl Into<Moment>) -> Option<&[u8]> {
+        visible(self.spaces.get(&space)?.get(key)?, at.into())
     }
 
-    /// The live pairs of a span after commit `at`, ascending.
+    /// The time that the value of a key has left: `Duration::MAX` for one that lasts, as one with
+    /// operands does; `None` without a value.
+    pub fn time_left(&self, space: usize, key: &[u8], at: Moment) -> Option<Duration> {
+        let newest = newest(self.spaces.get(&space)?.get(key)?, at)?;
+        newest.at(at.ms)?;
+        Some(match &newest.life {
+            Some(Life { ends_ms, rest: None }) => Duration::from_millis(ends_ms - at.ms),
+            _ => Duration::MAX,
+        })
+    }
+
+    /// The keys of a keyspace whose newest value has its end of life at `ends_ms`.
+    pub fn due(&self, space: usize, ends_ms: u64) -> impl Iterator<Item = &[u8]> {
+        let is_due = move |history: &[Written]| {
+            history.last().and_then(|newest| newest.life.as_ref()).is_some_and(|life| life.ends_ms == ends_ms)
+        };
+        let keys = self.spaces.get(&space).into_iter().flatten();
+        keys.filter(move |(_, history)| is_due(history)).map(|(key, _)| key.as_slice())
+    }
+
+    /// The live pairs of a span at a moment, ascending.
     pub fn range<'a>(
         &'a self,
         space: usize,
         span: &'a Span,
-        at: u64,
+        at: impl Into<Moment>,
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a [u8])> + 'a {
+        let at = at.into();
         let keys = self.spaces.get(&space).into_iter().flatten();
         keys.filter(move |(key, _)| contains(span, key))
             .filter_map(move |(key, history)| Some((key.as_slice(), visible(history, at)?)))
     }
 
-    /// The live pairs of a span after commit `at`, copied.
-    pub fn pairs(&self, space: usize, span: &Span, at: u64) -> Vec<Pair> {
+    /// The live pairs of a span at a moment, copied.
+    pub fn pairs(&self, space: usize, span: &Span, at: impl Into<Moment>) -> Vec<Pair> {
         self.range(space, span, at).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
     }
 
@@ -159,8 +263,9 @@ impl Oracle {
         self.spaces.get(&space).into_iter().flat_map(|keys| keys.keys().map(Vec::as_slice))
     }
 
-    /// The whole state after commit `at`.
-    pub fn state(&self, at: u64) -> State {
+    /// The whole state at a moment.
+    pub fn state(&self, at: impl Into<Moment>) -> State {
+        let at = at.into();
         let mut state = State::new();
         for (space, keys) in &self.spaces {
             let live = keys
@@ -214,15 +319,19 @@ pub fn contains(span: &Span, key: &[u8]) -> bool {
     after_lower && before_upper
 }
 
-fn visible(history: &[Written], at: u64) -> Option<&[u8]> {
-    history.iter().rev().find(|written| written.commit <= at)?.value.as_deref()
+fn newest(history: &[Written], at: Moment) -> Option<&Written> {
+    history.iter().rev().find(|written| written.commit <= at.commit)
 }
 
-fn push(history: &mut Vec<Written>, commit: u64, value: Option<Vec<u8>>) {
+fn visible(history: &[Written], at: Moment) -> Option<&[u8]> {
+    newest(history, at)?.at(at.ms)
+}
+
+fn push(history: &mut Vec<Written>, written: Written) {
     match history.last_mut() {
         // A later operation of the same batch replaces the earlier one.
-        Some(newest) if newest.commit == commit => newest.value = value,
-        _ => history.push(Written { commit, value }),
+        Some(newest) if newest.commit == written.commit => *newest = written,
+        _ => history.push(written),
     }
 }
 
@@ -262,6 +371,30 @@ mod tests {
         assert_eq!(oracle.get(0, b"a", 1), Some(b"1,2".as_slice()));
         assert_eq!(oracle.get(0, b"a", 2), Some(b"3,4".as_slice()));
         assert_eq!(oracle.get(0, b"a", 3), Some(b"5,".as_slice()));
+    }
+
+    #[test]
+    fn a_value_ends_with_its_life_and_operands_outlive_it() {
+        let merge = |operand: &str| Change::Merge { space: 0, key: b"a".to_vec(), operand: operand.into() };
+        let mut oracle = Oracle::new();
+        let at = |commit, ms| Moment { commit, ms };
+        oracle.commit(&[put("a", "0")]);
+        oracle.commit_with(&[put("a", "1")], |_| Some(10), false);
+        assert_eq!(oracle.get(0, b"a", at(2, 9)), Some(b"1".as_slice()));
+        assert_eq!(oracle.time_left(0, b"a", at(2, 9)), Some(Duration::from_millis(1)));
+        assert_eq!((oracle.get(0, b"a", at(2, 10)), oracle.time_left(0, b"a", at(2, 10))), (None, None));
+        assert_eq!(oracle.due(0, 10).collect::<Vec<_>>(), [b"a"]);
+        oracle.commit(&[merge("2")]);
+        assert_eq!(oracle.get(0, b"a", at(3, 9)), Some(b"1,2".as_slice()));
+        assert_eq!(oracle.get(0, b"a", at(3, 10)), Some(b"2".as_slice()));
+        assert_eq!(oracle.time_left(0, b"a", at(3, 9)), Some(Duration::MAX));
+        assert!(oracle.set_life(0, b"a", at(3, 9), Some(20)) && oracle.issued() == 4);
+        assert_eq!(oracle.get(0, b"a", at(4, 19)), Some(b"1,2".as_slice()));
+        assert!(!oracle.set_life(0, b"a", at(4, 20), None) && oracle.issued() == 4);
+        // A transaction applies operands to its own put.
+        oracle.commit_with(&[put("a", "5"), merge("6")], |_| Some(30), true);
+        assert_eq!(oracle.get(0, b"a", at(5, 29)), Some(b"5,6".as_slice()));
+        assert_eq!(oracle.get(0, b"a", at(5, 30)), None);
     }
 
     #[test]

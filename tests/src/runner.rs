@@ -10,6 +10,8 @@
 
 mod conditional;
 mod outcome;
+mod reads;
+mod time;
 mod transaction;
 
 use std::path::{Path, PathBuf};
@@ -23,8 +25,8 @@ pub use self::outcome::{Failure, caught, panic_message};
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
 use crate::expiry;
-use crate::ops::{Op, Redesign, shown};
-use crate::oracle::{Change, Oracle, Pair, SPACES, Span, fingerprint};
+use crate::ops::{Op, Redesign};
+use crate::oracle::{Change, Moment, Oracle, Pair, SPACES, Span, fingerprint};
 use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
@@ -44,7 +46,7 @@ pub struct Runner {
     seed: u64,
     spaces: Option<Spaces>,
     oracle: Oracle,
-    snapshots: Vec<(Snapshot, u64)>,
+    snapshots: Vec<(Snapshot, Moment)>,
     iterators: Vec<Held>,
     reopens: u64,
     /// Lookups of this life that were given their hash.
@@ -136,7 +138,7 @@ impl Runner {
     /// # Errors
     /// The difference.
     pub fn compare_all(&self) -> Result<(), String> {
-        compare::everything_at(self.spaces()?, &self.oracle, self.oracle.issued())
+        compare::everything_at(self.spaces()?, &self.oracle, self.now())
     }
 
     /// Counts the compactions since the last count, or since the open.
@@ -184,6 +186,8 @@ impl Runner {
             }
             Op::Transaction(op) => self.transaction(op),
             Op::Batch { changes, sync } => self.batch(changes, *sync && !self.vector.no_wal),
+            Op::Pass { ticks } => self.pass(*ticks),
+            Op::Live { space, key, ticks } => self.live(*space, key, *ticks),
             Op::Get { space, key } => self.get(*space, key),
             Op::MultiGet { space, keys } => self.multi_get(*space, keys),
             Op::Scan { .. } | Op::BothEnds { .. } | Op::Prefix { .. } | Op::Walk { .. } => self.scan(op),
@@ -228,10 +232,11 @@ impl Runner {
         let spaces = self.spaces()?;
         let other =
             |space: &usize| spaces.others[space - 1].as_ref().expect("the runner makes every keyspace");
+        let options = |value: &[u8]| expiry::options_for(self.time_to_live(value));
         let before = spaces.db.sequence();
         let result = match change {
-            Change::Put { space: 0, key, value } => spaces.db.put_with(key, value, expiry::options(value)),
-            Change::Put { space, key, value } => other(space).put_with(key, value, expiry::options(value)),
+            Change::Put { space: 0, key, value } => spaces.db.put_with(key, value, options(value)),
+            Change::Put { space, key, value } => other(space).put_with(key, value, options(value)),
             Change::Delete { space, key } => {
                 let now = WriteOptions::new().time_to_live(Duration::ZERO);
                 match (expiry::instead_of_delete(self.oracle.issued()), space) {
@@ -253,7 +258,7 @@ impl Runner {
         if after != before + 1 && !(is_range && after == before) {
             return Err(format!("one write took the sequence from {before} to {after}"));
         }
-        self.commit(std::slice::from_ref(change), self.vector.durability == Durability::Sync);
+        self.commit(std::slice::from_ref(change), false, self.vector.durability == Durability::Sync);
         Ok(())
     }
 
@@ -264,8 +269,10 @@ impl Runner {
         let mut batch = spaces.db.batch();
         for change in changes {
             match change {
-                Change::Put { space: 0, key, value } => expiry::put(&mut batch, None, key, value),
-                Change::Put { space, key, value } => expiry::put(&mut batch, Some(other(space)), key, value),
+                Change::Put { space, key, value } => {
+                    let other = (*space > 0).then(|| other(space));
+                    expiry::put_for(&mut batch, other, key, value, self.time_to_live(value))
+                }
                 Change::Delete { space: 0, key } => batch.delete(key),
                 Change::Delete { space, key } => batch.delete_in(other(space), key),
                 Change::Merge { space: 0, key, operand } => batch.merge(key, operand),
@@ -281,159 +288,23 @@ impl Runner {
         result.map_err(failed("commit"))?;
         // An empty batch writes nothing, so it promises nothing about earlier commits.
         let durable = !changes.is_empty() && (sync || self.vector.durability == Durability::Sync);
-        self.commit(changes, durable);
+        self.commit(changes, false, durable);
         Ok(())
     }
 
-    fn commit(&mut self, changes: &[Change], durable: bool) {
+    /// Brings a commit to the oracle; `is_applied` as of [`Oracle::commit_with`].
+    fn commit(&mut self, changes: &[Change], is_applied: bool, durable: bool) {
         let ranges = changes.iter().filter(|change| matches!(change, Change::DeleteRange { .. })).count();
         let merges = changes.iter().filter(|change| matches!(change, Change::Merge { .. })).count();
         self.tally.add("range deletes", ranges as u64);
         self.tally
             .add(if self.vector.combines { "merges, combined" } else { "merges, apart" }, merges as u64);
         self.tally.add("writes", changes.len() as u64);
-        self.oracle.commit(changes);
+        let now_ms = self.env.clock.unix_ms();
+        self.oracle.commit_with(changes, |value| expiry::ends_ms(value, now_ms), is_applied);
         if durable {
             self.oracle.mark_durable();
         }
-    }
-
-    fn get(&mut self, space: usize, key: &[u8]) -> Result<(), String> {
-        self.hashed_gets += 1;
-        let spaces = self.spaces()?;
-        let want = self.oracle.get(space, key, self.oracle.issued());
-        let surface = spaces.at(space).ok_or("keyspace missing")?;
-        compare::point(surface, key, want)?;
-        let hashed = spaces.db.hash_key(key);
-        let got = match space {
-            0 => spaces.db.get_hashed(&hashed),
-            _ => spaces.others[space - 1].as_ref().ok_or("keyspace missing")?.get_hashed(&hashed),
-        };
-        compare::same_value("get_hashed", key, got.map_err(failed("get_hashed"))?.as_deref(), want)?;
-        if space == 0 {
-            let got = spaces.db.get_with(key, <[u8]>::to_vec).map_err(failed("get_with"))?;
-            compare::same_value("get_with", key, got.as_deref(), want)?;
-            let mut value = b"old content".to_vec();
-            let found = spaces.db.get_into(key, &mut value).map_err(failed("get_into"))?;
-            compare::same_value("get_into", key, found.then_some(value.as_slice()), want)?;
-        }
-        Ok(())
-    }
-
-    fn multi_get(&mut self, space: usize, keys: &[Vec<u8>]) -> Result<(), String> {
-        let surface = self.spaces()?.at(space).ok_or("keyspace missing")?;
-        let got = surface.read_many(keys).map_err(failed("multi_get"))?;
-        if got.len() != keys.len() {
-            return Err(format!("multi_get of {} keys gave {} answers", keys.len(), got.len()));
-        }
-        for (key, got) in keys.iter().zip(&got) {
-            let want = self.oracle.get(space, key, self.oracle.issued());
-            compare::same_value("multi_get", key, got.as_deref(), want)?;
-        }
-        self.tally.add("multi_get keys", keys.len() as u64);
-        Ok(())
-    }
-
-    fn scan(&mut self, op: &Op) -> Result<(), String> {
-        let spaces = self.spaces()?;
-        let (oracle, now) = (&self.oracle, self.oracle.issued());
-        let counted = match op {
-            Op::Scan { space, span, reverse } => {
-                let surface = spaces.at(*space).ok_or("keyspace missing")?;
-                compare::scan(surface, span, *reverse, &oracle.pairs(*space, span, now))?;
-                if *reverse { "scans, backward" } else { "scans, forward" }
-            }
-            Op::BothEnds { space, span, pattern } => {
-                let surface = spaces.at(*space).ok_or("keyspace missing")?;
-                let back = |step: usize| pattern >> (step % 64) & 1 == 1;
-                compare::ends(surface.scan(span), "both ends", back, &oracle.pairs(*space, span, now))?;
-                "scans, from both ends"
-            }
-            Op::Prefix { space, prefix, reverse } => {
-                let surface = spaces.at(*space).ok_or("keyspace missing")?;
-                let mut want = oracle.pairs(*space, &compare::everything(), now);
-                want.retain(|(key, _)| key.starts_with(prefix));
-                let what = format!("prefix {}", shown(prefix));
-                compare::ends(surface.scan_prefix(prefix), &what, |_| *reverse, &want)?;
-                "scans of a prefix"
-            }
-            Op::Walk { space, moves } => {
-                let surface = spaces.at(*space).ok_or("keyspace missing")?;
-                let pairs = oracle.pairs(*space, &compare::everything(), now);
-                compare::walk(surface.walk(), moves, &pairs)?;
-                "cursor walks"
-            }
-            _ => return Err(format!("{op:?} is no scan")),
-        };
-        self.tally.add(counted, 1);
-        Ok(())
-    }
-
-    fn snapshot(&mut self, op: &Op) -> Result<(), String> {
-        match op {
-            Op::SnapshotTake => {
-                let snapshot = self.spaces()?.db.snapshot();
-                self.snapshots.push((snapshot, self.oracle.issued()));
-                if self.snapshots.len() > READERS_MAX {
-                    self.snapshots.remove(0);
-                }
-                self.tally.add("snapshots", 1);
-            }
-            Op::SnapshotRead { slot, space, key, span } if !self.snapshots.is_empty() => {
-                let (snapshot, at) = &self.snapshots[slot % self.snapshots.len()];
-                let of_space = match space {
-                    0 => snapshot.clone(),
-                    _ => {
-                        let keyspace = self.spaces()?.others[space - 1].as_ref().ok_or("keyspace missing")?;
-                        snapshot.keyspace(keyspace)
-                    }
-                };
-                let old = |error: String| format!("in a snapshot after commit {at}: {error}");
-                compare::point(&of_space, key, self.oracle.get(*space, key, *at)).map_err(old)?;
-                let want = self.oracle.pairs(*space, span, *at);
-                compare::scan(&of_space, span, false, &want).map_err(old)?;
-                compare::scan(&of_space, span, true, &want).map_err(old)?;
-                self.tally.add("snapshot reads", 1);
-            }
-            Op::SnapshotDrop { slot } if !self.snapshots.is_empty() => {
-                self.snapshots.swap_remove(slot % self.snapshots.len());
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn iterator(&mut self, op: &Op) -> Result<(), String> {
-        match op {
-            Op::IterOpen { space, span } => {
-                let iter = self.spaces()?.at(*space).ok_or("keyspace missing")?.scan(span);
-                let rest = self.oracle.pairs(*space, span, self.oracle.issued()).into();
-                self.iterators.push(Held { space: *space, iter, rest });
-                if self.iterators.len() > READERS_MAX {
-                    self.iterators.remove(0);
-                }
-                self.tally.add("iterators held", 1);
-            }
-            Op::IterStep { slot, back, steps } if !self.iterators.is_empty() => {
-                let slot = slot % self.iterators.len();
-                let held = &mut self.iterators[slot];
-                for _ in 0..*steps {
-                    let (got, want) = match back {
-                        true => (held.iter.next_back(), held.rest.pop_back()),
-                        false => (held.iter.next(), held.rest.pop_front()),
-                    };
-                    let ended = want.is_none();
-                    compare::same_pair("a held iterator", got, want.as_ref())?;
-                    if ended {
-                        self.iterators.swap_remove(slot);
-                        self.tally.add("held iterators walked to their end", 1);
-                        break;
-                    }
-                }
-            }
-            _ => {}
-        }
-        Ok(())
     }
 
     fn reopen(&mut self, clean: bool, change_options: bool) -> Result<(), String> {
@@ -470,8 +341,12 @@ impl Runner {
     /// oracle's newest.
     fn accept_prefix(&mut self) -> Result<(), String> {
         let found = fingerprint(&self.spaces()?.dump().map_err(failed("scan"))?);
+        let ms = self.env.clock.unix_ms();
         let legal = self.oracle.durable()..=self.oracle.issued();
-        let survivor = legal.clone().rev().find(|at| fingerprint(&self.oracle.state(*at)) == found);
+        let survivor = legal
+            .clone()
+            .rev()
+            .find(|at| fingerprint(&self.oracle.state(Moment { commit: *at, ms })) == found);
         let Some(at) = survivor else {
             return Err(format!("after a drop the state is that of no commit in {legal:?}"));
         };
@@ -485,7 +360,7 @@ impl Runner {
         self.spaces()?.db.checkpoint(dir).map_err(failed("checkpoint"))?;
         let copy = self.vector.builder(dir, &self.env).open().map_err(failed("open of the checkpoint"))?;
         let copy = Spaces::existing(copy).map_err(failed("keyspace of the checkpoint"))?;
-        compare::everything_at(&copy, &self.oracle, self.oracle.issued())
+        compare::everything_at(&copy, &self.oracle, self.now())
             .map_err(|error| format!("in the checkpoint: {error}"))?;
         drop(copy);
         remove_database(&*self.env.vfs, dir).map_err(|error| format!("removing the checkpoint: {error}"))?;
@@ -552,7 +427,7 @@ impl Runner {
             Outcome::Found { value } => Some(&value[..]),
             _ => None,
         };
-        compare::same_value("explain", key, found, self.oracle.get(0, key, self.oracle.issued()))
+        compare::same_value("explain", key, found, self.oracle.get(0, key, self.now()))
     }
 }
 

@@ -56,14 +56,20 @@ impl fmt::Debug for Op {
                 let changes = changes.iter().map(shown_change).collect::<Vec<_>>().join("; ");
                 write!(
                     f,
-                    "transaction is_snapshot={} sync={} {{ {}scan {space}:{} reverse={reverse} | {} | {changes} }}",
+                    "transaction is_snapshot={} sync={} {{ {}scan {space}:{} reverse={reverse} | {}; {:?} | {changes} }}",
                     op.is_snapshot,
                     op.sync,
                     gets.collect::<String>(),
                     shown_span(span),
-                    outside.as_ref().map(shown_change).unwrap_or_default()
+                    outside.as_ref().map(shown_change).unwrap_or_default(),
+                    Self::Pass { ticks: op.ticks },
                 )
             }
+            Self::Pass { ticks } => write!(f, "pass {ticks} ticks"),
+            Self::Live { space, key, ticks: Some(ticks) } => {
+                write!(f, "live {space}:{} for {ticks} ticks", shown(key))
+            }
+            Self::Live { space, key, ticks: None } => write!(f, "live {space}:{} for ever", shown(key)),
             Self::Get { space, key } => write!(f, "get {space}:{}", shown(key)),
             Self::MultiGet { space, keys } => {
                 let list = keys.iter().map(|key| shown(key)).collect::<Vec<_>>().join(" ");

@@ -4,6 +4,7 @@ use shamba::{Durability, Swap};
 
 use super::Runner;
 use crate::compare::failed;
+use crate::expiry::options_for;
 use crate::oracle::Change;
 
 impl Runner {
@@ -20,7 +21,8 @@ impl Runner {
     ) -> Result<(), String> {
         // A conditional write hashes its key once, for its lookup and for its condition.
         self.hashed_gets += if is_update { 1 } else { 2 };
-        let old = self.oracle.get(space, key, self.oracle.issued()).map(<[u8]>::to_vec);
+        let old = self.oracle.get(space, key, self.now()).map(<[u8]>::to_vec);
+        let options = || options_for(new.and_then(|new| self.time_to_live(new)));
         let spaces = self.spaces()?;
         let other = space.checked_sub(1).map(|at| spaces.others[at].as_ref().expect("the runner makes it"));
         let is_written = if is_update {
@@ -30,8 +32,8 @@ impl Runner {
                 new
             };
             let updated = match other {
-                None => spaces.db.update(key, change),
-                Some(other) => other.update(key, change),
+                None => spaces.db.update_with(key, change, options()),
+                Some(other) => other.update_with(key, change, options()),
             };
             updated.map_err(failed("update"))?;
             if seen != [old.clone()] {
@@ -41,8 +43,8 @@ impl Runner {
         } else {
             let swap = |expected: Option<&[u8]>| {
                 let swap = match other {
-                    None => spaces.db.compare_and_swap(key, expected, new),
-                    Some(other) => other.compare_and_swap(key, expected, new),
+                    None => spaces.db.compare_and_swap_with(key, expected, new, options()),
+                    Some(other) => other.compare_and_swap_with(key, expected, new, options()),
                 };
                 swap.map_err(failed("compare_and_swap"))
             };
@@ -63,7 +65,7 @@ impl Runner {
                 Some(value) => Change::Put { space, key, value: value.to_vec() },
                 None => Change::Delete { space, key },
             };
-            self.commit(&[change], self.vector.durability == Durability::Sync);
+            self.commit(&[change], false, self.vector.durability == Durability::Sync);
         }
         Ok(())
     }

@@ -8,10 +8,9 @@ use shamba::{Durability, ErrorKind, Isolation, Keyspace, Transaction};
 
 use super::Runner;
 use crate::compare::{self, failed};
-use crate::expiry;
 use crate::operators::appended;
 use crate::ops::TransactionOp;
-use crate::oracle::{Change, Pair, Span, contains};
+use crate::oracle::{Change, Moment, Pair, Span, contains};
 
 impl Runner {
     /// Runs a transaction from its beginning to its commit, with a write outside of it in between.
@@ -19,28 +18,29 @@ impl Runner {
     /// # Errors
     /// A difference from the oracle, or a failure.
     pub(super) fn transaction(&mut self, op: &TransactionOp) -> Result<(), String> {
-        let TransactionOp { gets, scan, changes, outside, is_snapshot, sync } = op;
+        let TransactionOp { gets, scan, changes, outside, ticks, is_snapshot, sync } = op;
         let isolation = if *is_snapshot { Isolation::Snapshot } else { Isolation::Serializable };
         let mut transaction = self.spaces()?.db.transaction_with(isolation);
-        let at = self.oracle.issued();
+        let at = self.now();
         self.transaction_gets(&transaction, gets, at, !is_snapshot)?;
         let (space, span, reverse) = scan;
         self.transaction_scan(&transaction, (*space, span, *reverse), at, &[])?;
         if let Some(outside) = outside {
             self.write(outside)?;
         }
+        if *ticks > 0 {
+            self.pass(*ticks)?;
+        }
         // It still reads the state as of its beginning, with its own writes.
         self.transaction_gets(&transaction, gets, at, !is_snapshot)?;
         for change in changes {
             let written = match change {
-                Change::Put { space, key, value } => {
-                    match (self.handle(*space)?, expiry::time_to_live(value)) {
-                        (None, None) => transaction.put(key, value),
-                        (Some(other), None) => transaction.put_in(&other, key, value),
-                        (None, Some(ttl)) => transaction.put_expiring(key, value, ttl),
-                        (Some(other), Some(ttl)) => transaction.put_expiring_in(&other, key, value, ttl),
-                    }
-                }
+                Change::Put { space, key, value } => match (self.handle(*space)?, self.time_to_live(value)) {
+                    (None, None) => transaction.put(key, value),
+                    (Some(other), None) => transaction.put_in(&other, key, value),
+                    (None, Some(ttl)) => transaction.put_expiring(key, value, ttl),
+                    (Some(other), Some(ttl)) => transaction.put_expiring_in(&other, key, value, ttl),
+                },
                 Change::Delete { space, key } => match self.handle(*space)? {
                     None => transaction.delete(key),
                     Some(other) => transaction.delete_in(&other, key),
@@ -83,7 +83,7 @@ impl Runner {
             Ok(()) => {
                 self.tally.add("transactions", 1);
                 if writes_any {
-                    self.commit(changes, is_synced || self.vector.durability == Durability::Sync);
+                    self.commit(changes, true, is_synced || self.vector.durability == Durability::Sync);
                 }
                 Ok(())
             }
@@ -105,7 +105,7 @@ impl Runner {
         &mut self,
         transaction: &Transaction,
         gets: &[(usize, Vec<u8>)],
-        at: u64,
+        at: Moment,
         is_noted: bool,
     ) -> Result<(), String> {
         for (space, key) in gets {
@@ -123,7 +123,7 @@ impl Runner {
     }
 
     /// Reads every key that the transaction has written one by one.
-    fn transaction_own(&self, transaction: &Transaction, at: u64, own: &[Change]) -> Result<(), String> {
+    fn transaction_own(&self, transaction: &Transaction, at: Moment, own: &[Change]) -> Result<(), String> {
         for change in own {
             let (Change::Put { space, key, .. }
             | Change::Delete { space, key }
@@ -143,8 +143,8 @@ impl Runner {
         Ok(())
     }
 
-    /// The pairs of a span after commit `at`, with the changes of a transaction applied to them.
-    fn with_own(&self, space: usize, span: &Span, at: u64, own: &[Change]) -> Vec<Pair> {
+    /// The pairs of a span at a moment, with the changes of a transaction applied to them.
+    fn with_own(&self, space: usize, span: &Span, at: Moment, own: &[Change]) -> Vec<Pair> {
         let mut pairs: BTreeMap<Vec<u8>, Vec<u8>> = self.oracle.pairs(space, span, at).into_iter().collect();
         for change in own {
             match change {
@@ -169,7 +169,7 @@ impl Runner {
         &self,
         transaction: &Transaction,
         (space, span, reverse): (usize, &Span, bool),
-        at: u64,
+        at: Moment,
         own: &[Change],
     ) -> Result<(), String> {
         let mut wanted = self.with_own(space, span, at, own);

@@ -36,7 +36,7 @@ fn script(seed: u64, count: usize) -> Vec<Op> {
         Op::Reopen { change_options, .. } => Op::Reopen { clean: true, change_options },
         op => op,
     };
-    Generator::new(seed, shape).ops(count).into_iter().map(kept).collect()
+    Generator::new(seed, shape).passing_time().ops(count).into_iter().map(kept).collect()
 }
 
 /// An equivalent script.
@@ -142,6 +142,7 @@ fn scripts_end_alike_however_they_are_run() {
         ("compactions, other (K, Z)", 3_000),
         ("range deletes", 3_000),
         ("redesigns", 300),
+        ("ticks", 5_000),
         ("reopens, clean", 1_000),
         ("bytes of values in value files", 1_000_000),
         ("snapshot reads", 1_000),

@@ -22,7 +22,7 @@ fn case(base: u64, index: usize) -> Result<Tally, String> {
         value_bytes: [20, 60, 120, 200][index / 5 % 4],
         huge_one_in: 1_500,
     };
-    let ops = Generator::new(seed, shape).ops(OPERATIONS);
+    let ops = Generator::new(seed, shape).passing_time().ops(OPERATIONS);
     runner::run(&vector, seed, &ops).map_err(|failure| {
         let at = failure.at;
         // A brief run only has to detect a defect.
@@ -67,6 +67,9 @@ fn operations_against_the_oracle() {
         ("merges, apart", 100_000),
         ("transactions", 5_000),
         ("transactions refused", 500),
+        ("ticks", 10_000),
+        ("ends of lives looked at", 10_000),
+        ("lives set", 1_000),
         ("snapshots", 5_000),
         ("snapshot reads", 10_000),
         ("reopens, clean", 1_000),

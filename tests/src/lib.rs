@@ -28,6 +28,7 @@ pub mod crash;
 pub mod expiry;
 pub mod fault;
 pub mod files;
+pub mod filters;
 pub mod fuzz;
 pub mod history;
 pub mod invariants;

@@ -12,6 +12,10 @@
 //! the value that they were merged into, so a history knows both the value with it and the value of
 //! the operands alone.
 //!
+//! A compaction filter ([`crate::filters`]) may change a value at any time after it was written. The
+//! runner finds out when, by a read, and the model holds every later reader to it: a moment has a
+//! turn, too, the number of the operation in which its reader begins.
+//!
 //! There are two watermarks: `issued`, the number of acknowledged commits, and `durable`, the
 //! number of commits that are promised to survive a power cut.
 //!
@@ -22,6 +26,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::time::Duration;
 
+use shamba::filter::Verdict;
+
+use crate::filters::verdict;
 use crate::operators::appended;
 
 /// A range of keys, as the engine takes it.
@@ -80,12 +87,14 @@ pub struct Moment {
     pub commit: u64,
     /// The wall clock in milliseconds: lives that end later have not ended.
     pub ms: u64,
+    /// The number of the operation: verdicts of filters that are found later are not in force.
+    pub turn: u64,
 }
 
 impl From<u64> for Moment {
-    /// After a commit, before any life ends: for runs in which no time passes.
+    /// After a commit, before any life ends or verdict: for runs without them.
     fn from(commit: u64) -> Self {
-        Self { commit, ms: 0 }
+        Self { commit, ms: 0, turn: 0 }
     }
 }
 
@@ -103,12 +112,33 @@ struct Written {
     commit: u64,
     value: Option<Vec<u8>>,
     life: Option<Life>,
+    /// What a filter has made of the value, if it has.
+    filtered: Option<Filtered>,
+}
+
+/// The outcome of a verdict.
+#[derive(Clone, Debug)]
+struct Filtered {
+    /// The turn in which it was found.
+    turn: u64,
+    value: Option<Vec<u8>>,
 }
 
 impl Written {
-    fn at(&self, ms: u64) -> Option<&[u8]> {
-        match &self.life {
-            Some(life) if life.ends_ms <= ms => life.rest.as_deref(),
+    /// A value, or that there is none.
+    fn new(commit: u64, value: Option<Vec<u8>>, life: Option<Life>) -> Self {
+        Self { commit, value, life, filtered: None }
+    }
+
+    /// The value of readers that begin now, while its life has not ended.
+    fn newest(&self) -> Option<&[u8]> {
+        self.filtered.as_ref().map_or(&self.value, |filtered| &filtered.value).as_deref()
+    }
+
+    fn at(&self, at: Moment) -> Option<&[u8]> {
+        match (&self.life, &self.filtered) {
+            (Some(life), _) if life.ends_ms <= at.ms => life.rest.as_deref(),
+            (_, Some(filtered)) if filtered.turn <= at.turn => filtered.value.as_deref(),
             _ => self.value.as_deref(),
         }
     }
@@ -148,10 +178,10 @@ impl Oracle {
             match change {
                 Change::Put { space, key, value } => {
                     let life = ends_ms(value).map(|ends_ms| Life { ends_ms, rest: None });
-                    self.write(*space, key, Written { commit, value: Some(value.clone()), life });
+                    self.write(*space, key, Written::new(commit, Some(value.clone()), life));
                 }
                 Change::Delete { space, key } => {
-                    self.write(*space, key, Written { commit, value: None, life: None });
+                    self.write(*space, key, Written::new(commit, None, None));
                 }
                 Change::Merge { space, key, operand } => {
                     let merged = self.merged(*space, key, operand, is_applied);
@@ -161,7 +191,7 @@ impl Oracle {
                     for (key, history) in self.spaces.entry(*space).or_default() {
                         let lives = history.last().is_some_and(|newest| newest.value.is_some());
                         if lives && contains(span, key) {
-                            push(history, Written { commit, value: None, life: None });
+                            push(history, Written::new(commit, None, None));
                         }
                     }
                 }
@@ -182,8 +212,8 @@ impl Oracle {
             };
             Some(Life { ends_ms: *ends_ms, rest })
         });
-        let value = appended(newest.and_then(|newest| newest.value.as_deref()), operand);
-        Written { commit, value: Some(value), life }
+        let value = appended(newest.and_then(Written::newest), operand);
+        Written::new(commit, Some(value), life)
     }
 
     /// Gives the value that is visible at `now` another end of its life, or none, as one commit.
@@ -192,7 +222,7 @@ impl Oracle {
         let Some(value) = self.get(space, key, now).map(<[u8]>::to_vec) else { return false };
         self.issued += 1;
         let life = ends_ms.map(|ends_ms| Life { ends_ms, rest: None });
-        self.write(space, key, Written { commit: self.issued, value: Some(value), life });
+        self.write(space, key, Written::new(self.issued, Some(value), life));
         true
     }
 
@@ -224,7 +254,7 @@ impl Oracle {
     /// operands does; `None` without a value.
     pub fn time_left(&self, space: usize, key: &[u8], at: Moment) -> Option<Duration> {
         let newest = newest(self.spaces.get(&space)?.get(key)?, at)?;
-        newest.at(at.ms)?;
+        newest.at(at)?;
         Some(match &newest.life {
             Some(Life { ends_ms, rest: None }) => Duration::from_millis(ends_ms - at.ms),
             _ => Duration::MAX,
@@ -238,6 +268,30 @@ impl Oracle {
         };
         let keys = self.spaces.get(&space).into_iter().flatten();
         keys.filter(move |(_, history)| is_due(history)).map(|(key, _)| key.as_slice())
+    }
+
+    /// The pairs that are visible at `now`, and that the filter would change.
+    pub fn unfiltered(&self, space: usize, now: Moment) -> impl Iterator<Item = (&[u8], &[u8], Verdict)> {
+        let keys = self.spaces.get(&space).into_iter().flatten();
+        keys.filter_map(move |(key, history)| {
+            let newest = history.last().filter(|newest| newest.filtered.is_none())?;
+            let is_over = newest.life.as_ref().is_some_and(|life| life.ends_ms <= now.ms);
+            let value = newest.value.as_deref().filter(|_| !is_over)?;
+            let verdict = verdict(key, value);
+            (verdict != Verdict::Keep).then_some((key.as_slice(), value, verdict))
+        })
+    }
+
+    /// Whether the newest value of a key has operands and a base that will expire.
+    pub fn outlives_its_base(&self, space: usize, key: &[u8]) -> bool {
+        let newest = self.spaces.get(&space).and_then(|keys| keys.get(key)?.last());
+        newest.and_then(|newest| newest.life.as_ref()).is_some_and(|life| life.rest.is_some())
+    }
+
+    /// The verdict of the filter about the newest value of a key is in force from `turn` on.
+    pub fn filter(&mut self, space: usize, key: &[u8], value: Option<Vec<u8>>, turn: u64) {
+        let newest = self.spaces.get_mut(&space).and_then(|keys| keys.get_mut(key)?.last_mut());
+        newest.expect("a key with a value").filtered = Some(Filtered { turn, value });
     }
 
     /// The live pairs of a span at a moment, ascending.
@@ -324,7 +378,7 @@ fn newest(history: &[Written], at: Moment) -> Option<&Written> {
 }
 
 fn visible(history: &[Written], at: Moment) -> Option<&[u8]> {
-    newest(history, at)?.at(at.ms)
+    newest(history, at)?.at(at)
 }
 
 fn push(history: &mut Vec<Written>, written: Written) {
@@ -377,7 +431,7 @@ mod tests {
     fn a_value_ends_with_its_life_and_operands_outlive_it() {
         let merge = |operand: &str| Change::Merge { space: 0, key: b"a".to_vec(), operand: operand.into() };
         let mut oracle = Oracle::new();
-        let at = |commit, ms| Moment { commit, ms };
+        let at = |commit, ms| Moment { commit, ms, turn: 0 };
         oracle.commit(&[put("a", "0")]);
         oracle.commit_with(&[put("a", "1")], |_| Some(10), false);
         assert_eq!(oracle.get(0, b"a", at(2, 9)), Some(b"1".as_slice()));
@@ -395,6 +449,22 @@ mod tests {
         oracle.commit_with(&[put("a", "5"), merge("6")], |_| Some(30), true);
         assert_eq!(oracle.get(0, b"a", at(5, 29)), Some(b"5,6".as_slice()));
         assert_eq!(oracle.get(0, b"a", at(5, 30)), None);
+    }
+
+    #[test]
+    fn a_verdict_holds_for_readers_that_begin_after_it() {
+        let merge = Change::Merge { space: 0, key: b"a".to_vec(), operand: b"2".to_vec() };
+        let mut oracle = Oracle::new();
+        let at = |commit, turn| Moment { commit, ms: 0, turn };
+        oracle.commit(&[put("a", "13.x"), put("b", "14.x")]);
+        let due: Vec<_> = oracle.unfiltered(0, at(1, 1)).map(|(key, ..)| key.to_vec()).collect();
+        assert_eq!(due, [b"a"]);
+        oracle.filter(0, b"a", Some(b"1~.x".to_vec()), 5);
+        assert_eq!(oracle.get(0, b"a", at(1, 4)), Some(b"13.x".as_slice()));
+        assert_eq!(oracle.get(0, b"a", at(1, 5)), Some(b"1~.x".as_slice()));
+        oracle.commit(&[merge]);
+        assert_eq!(oracle.get(0, b"a", at(2, 6)), Some(b"1~.x,2".as_slice()));
+        assert_eq!(oracle.unfiltered(0, at(2, 6)).count(), 0);
     }
 
     #[test]

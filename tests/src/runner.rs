@@ -13,6 +13,7 @@ mod outcome;
 mod reads;
 mod time;
 mod transaction;
+mod verdicts;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +50,10 @@ pub struct Runner {
     snapshots: Vec<(Snapshot, Moment)>,
     iterators: Vec<Held>,
     reopens: u64,
+    /// The number of operations so far.
+    turn: u64,
+    /// The verdicts of this life that the oracle knows of.
+    filtered: u64,
     /// Lookups of this life that were given their hash.
     hashed_gets: u64,
     /// Compactions of this life that are already in the tally.
@@ -81,6 +86,8 @@ impl Runner {
             snapshots: Vec::new(),
             iterators: Vec::new(),
             reopens: 0,
+            turn: 0,
+            filtered: 0,
             hashed_gets: 0,
             merges_counted: 0,
             tally: Tally::default(),
@@ -121,8 +128,11 @@ impl Runner {
         // Without readers, a full compaction leaves no file that is not in use.
         self.snapshots.clear();
         self.iterators.clear();
+        self.compact(false)?;
+        if self.vector.is_filtered {
+            self.compact(true)?;
+        }
         let spaces = self.spaces()?;
-        spaces.db.compact().map_err(failed("compact"))?;
         let report = spaces.db.verify().map_err(failed("verify"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify reports {} problems, the first: {problem:?}", report.problems.len()));
@@ -179,6 +189,12 @@ impl Runner {
     /// The failure or difference.
     pub fn apply(&mut self, op: &Op) -> Result<(), String> {
         self.tally.add("operations", 1);
+        self.turn += 1;
+        self.applied(op)?;
+        self.note_verdicts()
+    }
+
+    fn applied(&mut self, op: &Op) -> Result<(), String> {
         match op {
             Op::Write(change) => self.write(change),
             Op::Replace { space, key, new, is_update } => {
@@ -200,7 +216,7 @@ impl Runner {
                 self.oracle.mark_durable();
                 Ok(())
             }
-            Op::Compact => self.spaces()?.db.compact().map_err(failed("compact")),
+            Op::Compact => self.compact(false),
             Op::CompactRange { space, span } => self.compact_range(*space, span),
             Op::Sync if self.vector.no_wal => Ok(()),
             Op::Sync => {
@@ -217,6 +233,12 @@ impl Runner {
             Op::Verify => self.verify(),
             Op::Explain(key) => self.explain(key),
         }
+    }
+
+    fn compact(&mut self, is_second: bool) -> Result<(), String> {
+        self.spaces()?.db.compact().map_err(failed("compact"))?;
+        self.note_verdicts()?;
+        self.all_is_filtered(is_second)
     }
 
     fn compact_range(&self, space: usize, span: &Span) -> Result<(), String> {
@@ -332,6 +354,8 @@ impl Runner {
         if !clean && !self.vector.survives_kill() {
             self.accept_prefix()?;
         }
+        self.filtered = 0;
+        self.note_verdicts()?;
         self.compare_all().map_err(|error| format!("after the reopen: {error}"))?;
         self.tally.add(if clean { "reopens, clean" } else { "reopens, after a drop" }, 1);
         Ok(())
@@ -341,12 +365,12 @@ impl Runner {
     /// oracle's newest.
     fn accept_prefix(&mut self) -> Result<(), String> {
         let found = fingerprint(&self.spaces()?.dump().map_err(failed("scan"))?);
-        let ms = self.env.clock.unix_ms();
+        let now = self.now();
         let legal = self.oracle.durable()..=self.oracle.issued();
         let survivor = legal
             .clone()
             .rev()
-            .find(|at| fingerprint(&self.oracle.state(Moment { commit: *at, ms })) == found);
+            .find(|at| fingerprint(&self.oracle.state(Moment { commit: *at, ..now })) == found);
         let Some(at) = survivor else {
             return Err(format!("after a drop the state is that of no commit in {legal:?}"));
         };
@@ -360,7 +384,13 @@ impl Runner {
         self.spaces()?.db.checkpoint(dir).map_err(failed("checkpoint"))?;
         let copy = self.vector.builder(dir, &self.env).open().map_err(failed("open of the checkpoint"))?;
         let copy = Spaces::existing(copy).map_err(failed("keyspace of the checkpoint"))?;
-        compare::everything_at(&copy, &self.oracle, self.now())
+        self.note_verdicts()?;
+        let mut oracle = self.oracle.clone();
+        if self.vector.is_filtered {
+            // Its open may have compacted it.
+            verdicts::note(&copy, &mut oracle, self.now())?;
+        }
+        compare::everything_at(&copy, &oracle, self.now())
             .map_err(|error| format!("in the checkpoint: {error}"))?;
         drop(copy);
         remove_database(&*self.env.vfs, dir).map_err(|error| format!("removing the checkpoint: {error}"))?;
@@ -403,6 +433,7 @@ impl Runner {
             return Err(format!("after a redesign to {target:?} the design is {:?}", db.tree_design()));
         }
         self.tally.add("redesigns", 1);
+        self.note_verdicts()?;
         self.compare_all().map_err(|error| format!("after the redesign: {error}"))
     }
 

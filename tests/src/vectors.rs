@@ -14,6 +14,7 @@ use shamba::{
     Prefix, Residency, Sizing, Skipping, TreeDesign, ValueThreshold,
 };
 
+use crate::filters::ruled;
 use crate::operators::appending;
 use crate::ops::Redesign;
 use crate::oracle::SPACES;
@@ -102,6 +103,9 @@ pub struct Vector {
     pub tombstone_age_max_ms: Option<u64>,
     /// Whether the merge operator combines operands. Fixed at creation.
     pub combines: bool,
+    /// Whether all keyspaces have the compaction filter of [`crate::filters`]. Only where the
+    /// oracle follows it.
+    pub is_filtered: bool,
     /// The prefix extractor of all keyspaces.
     pub prefix: Option<Prefix>,
     /// Options that the last keyspace has for itself.
@@ -155,6 +159,7 @@ impl Vector {
             statistics: true,
             tombstone_age_max_ms: None,
             combines: true,
+            is_filtered: false,
             prefix: None,
             own_options: Vec::new(),
         }
@@ -234,6 +239,7 @@ impl Vector {
             // A flush in the runner takes a millisecond.
             tombstone_age_max_ms: [None, Some(1), None, Some(10)][index / 2 % 4],
             combines: rng.bool(),
+            is_filtered: false,
             prefix: random_prefix(&mut rng),
             own_options: random_options(&mut rng),
         }
@@ -248,7 +254,8 @@ impl Vector {
         };
         SPACES.iter().fold(builder, |builder, space| {
             let own = if Some(space) == SPACES.last() { &self.own_options[..] } else { &[] };
-            let options = own.iter().fold(options(), |options, (name, value)| {
+            let options = if self.is_filtered { ruled(options()) } else { options() };
+            let options = own.iter().fold(options, |options, (name, value)| {
                 options.set_option(name, value).expect("an option of a keyspace")
             });
             builder.keyspace(space, options)
@@ -332,6 +339,7 @@ impl Vector {
             durability: kept.durability,
             no_wal: kept.no_wal,
             combines: kept.combines,
+            is_filtered: kept.is_filtered,
             ..other
         };
     }

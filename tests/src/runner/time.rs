@@ -15,7 +15,7 @@ const DUE_KEYS_MAX: usize = 3;
 impl Runner {
     /// The state that a reader sees which begins now.
     pub(super) fn now(&self) -> Moment {
-        Moment { commit: self.oracle.issued(), ms: self.env.clock.unix_ms() }
+        Moment { commit: self.oracle.issued(), ms: self.env.clock.unix_ms(), turn: self.turn }
     }
 
     /// The time to live that a put of `value` is given.
@@ -30,6 +30,7 @@ impl Runner {
     /// # Errors
     /// A difference from the oracle, or a failure.
     pub(super) fn pass(&mut self, ticks: u64) -> Result<(), String> {
+        self.note_verdicts()?;
         let begins_ms = after_ticks(ticks, self.env.clock.unix_ms());
         let due: Vec<Vec<Vec<u8>>> = (0..SPACES.len())
             .map(|space| self.oracle.due(space, begins_ms).take(DUE_KEYS_MAX).map(<[u8]>::to_vec).collect())

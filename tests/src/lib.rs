@@ -27,6 +27,7 @@ pub mod compare;
 pub mod crash;
 pub mod expiry;
 pub mod fault;
+pub mod fifo;
 pub mod files;
 pub mod filters;
 pub mod fuzz;

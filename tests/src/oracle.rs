@@ -14,7 +14,8 @@
 //!
 //! A compaction filter ([`crate::filters`]) may change a value at any time after it was written. The
 //! runner finds out when, by a read, and the model holds every later reader to it: a moment has a
-//! turn, too, the number of the operation in which its reader begins.
+//! turn, too, the number of the operation in which its reader begins. The same holds for the writes
+//! that a FIFO keyspace drops, which are the oldest ones, up to a commit.
 //!
 //! There are two watermarks: `issued`, the number of acknowledged commits, and `durable`, the
 //! number of commits that are promised to survive a power cut.
@@ -148,6 +149,8 @@ impl Written {
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     spaces: BTreeMap<usize, BTreeMap<Vec<u8>, Vec<Written>>>,
+    /// The turns in which drops were found, and the last commit that each took; ascending.
+    forgotten: BTreeMap<usize, Vec<(u64, u64)>>,
     issued: u64,
     durable: u64,
 }
@@ -247,13 +250,14 @@ impl Oracle {
 
     /// The value of a key at a moment.
     pub fn get(&self, space: usize, key: &[u8], at: impl Into<Moment>) -> Option<&[u8]> {
-        visible(self.spaces.get(&space)?.get(key)?, at.into())
+        let at = at.into();
+        newest(self.spaces.get(&space)?.get(key)?, at, self.forgotten_to(space, at))?.at(at)
     }
 
     /// The time that the value of a key has left: `Duration::MAX` for one that lasts, as one with
     /// operands does; `None` without a value.
     pub fn time_left(&self, space: usize, key: &[u8], at: Moment) -> Option<Duration> {
-        let newest = newest(self.spaces.get(&space)?.get(key)?, at)?;
+        let newest = newest(self.spaces.get(&space)?.get(key)?, at, self.forgotten_to(space, at))?;
         newest.at(at)?;
         Some(match &newest.life {
             Some(Life { ends_ms, rest: None }) => Duration::from_millis(ends_ms - at.ms),
@@ -282,6 +286,32 @@ impl Oracle {
         })
     }
 
+    /// The visible pairs of a keyspace with the commits that wrote them.
+    pub fn writes(&self, space: usize, now: Moment) -> impl Iterator<Item = (&[u8], &[u8], u64)> {
+        let forgotten = self.forgotten_to(space, now);
+        let keys = self.spaces.get(&space).into_iter().flatten();
+        keys.filter_map(move |(key, history)| {
+            let newest = newest(history, now, forgotten)?;
+            Some((key.as_slice(), newest.at(now)?, newest.commit))
+        })
+    }
+
+    /// The commit of the newest write of a keyspace, a delete included.
+    pub fn newest(&self, space: usize) -> Option<u64> {
+        self.spaces.get(&space)?.values().filter_map(|history| Some(history.last()?.commit)).max()
+    }
+
+    /// The writes of a keyspace up to `commit` are dropped, from `turn` on.
+    pub fn forget(&mut self, space: usize, commit: u64, turn: u64) {
+        self.forgotten.entry(space).or_default().push((turn, commit));
+    }
+
+    /// The last commit of those that were dropped before a moment.
+    fn forgotten_to(&self, space: usize, at: Moment) -> u64 {
+        let drops = self.forgotten.get(&space).map_or(&[][..], Vec::as_slice);
+        drops.iter().rev().find(|(turn, _)| *turn <= at.turn).map_or(0, |(_, commit)| *commit)
+    }
+
     /// Whether the newest value of a key has operands and a base that will expire.
     pub fn outlives_its_base(&self, space: usize, key: &[u8]) -> bool {
         let newest = self.spaces.get(&space).and_then(|keys| keys.get(key)?.last());
@@ -302,9 +332,10 @@ impl Oracle {
         at: impl Into<Moment>,
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a [u8])> + 'a {
         let at = at.into();
+        let forgotten = self.forgotten_to(space, at);
         let keys = self.spaces.get(&space).into_iter().flatten();
         keys.filter(move |(key, _)| contains(span, key))
-            .filter_map(move |(key, history)| Some((key.as_slice(), visible(history, at)?)))
+            .filter_map(move |(key, history)| Some((key.as_slice(), newest(history, at, forgotten)?.at(at)?)))
     }
 
     /// The live pairs of a span at a moment, copied.
@@ -322,9 +353,12 @@ impl Oracle {
         let at = at.into();
         let mut state = State::new();
         for (space, keys) in &self.spaces {
+            let forgotten = self.forgotten_to(*space, at);
             let live = keys
                 .iter()
-                .filter_map(|(key, history)| Some((key.clone(), visible(history, at)?.to_vec())))
+                .filter_map(|(key, history)| {
+                    Some((key.clone(), newest(history, at, forgotten)?.at(at)?.to_vec()))
+                })
                 .collect::<BTreeMap<_, _>>();
             if !live.is_empty() {
                 state.insert(SPACES[*space].to_owned(), live);
@@ -348,6 +382,7 @@ impl Oracle {
     /// Drops the keyspace: its keys vanish from all states, old and new.
     pub fn drop_space(&mut self, space: usize) {
         self.spaces.remove(&space);
+        self.forgotten.remove(&space);
     }
 }
 
@@ -373,12 +408,13 @@ pub fn contains(span: &Span, key: &[u8]) -> bool {
     after_lower && before_upper
 }
 
-fn newest(history: &[Written], at: Moment) -> Option<&Written> {
-    history.iter().rev().find(|written| written.commit <= at.commit)
-}
-
-fn visible(history: &[Written], at: Moment) -> Option<&[u8]> {
-    newest(history, at)?.at(at)
+/// The newest write of a key at a moment, unless it was dropped.
+fn newest(history: &[Written], at: Moment, forgotten: u64) -> Option<&Written> {
+    history
+        .iter()
+        .rev()
+        .find(|written| written.commit <= at.commit)
+        .filter(|written| written.commit > forgotten)
 }
 
 fn push(history: &mut Vec<Written>, written: Written) {
@@ -465,6 +501,21 @@ mod tests {
         oracle.commit(&[merge]);
         assert_eq!(oracle.get(0, b"a", at(2, 6)), Some(b"1~.x,2".as_slice()));
         assert_eq!(oracle.unfiltered(0, at(2, 6)).count(), 0);
+    }
+
+    #[test]
+    fn dropped_writes_are_gone_and_uncover_nothing() {
+        let mut oracle = Oracle::new();
+        let at = |commit, turn| Moment { commit, ms: 0, turn };
+        oracle.commit(&[put("a", "1"), put("b", "1")]);
+        oracle.commit(&[put("a", "2")]);
+        oracle.commit(&[put("c", "3")]);
+        oracle.forget(0, 2, 7);
+        assert_eq!(oracle.state(at(3, 6))["default"].len(), 3);
+        assert_eq!(oracle.pairs(0, &(Bound::Unbounded, Bound::Unbounded), at(3, 7)).len(), 1);
+        assert_eq!((oracle.get(0, b"a", at(3, 7)), oracle.get(0, b"a", at(1, 7))), (None, None));
+        assert_eq!(oracle.writes(0, at(3, 7)).map(|(.., commit)| commit).collect::<Vec<_>>(), [3]);
+        assert_eq!(oracle.newest(0), Some(3));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! continues from there.
 
 mod conditional;
+mod drops;
 mod outcome;
 mod reads;
 mod time;
@@ -54,6 +55,10 @@ pub struct Runner {
     turn: u64,
     /// The verdicts of this life that the oracle knows of.
     filtered: u64,
+    /// The dropped tables of this life that the oracle knows of.
+    dropped: u64,
+    /// The beginning of each tick: the commits before it, and its time.
+    ticks: Vec<(u64, u64)>,
     /// Lookups of this life that were given their hash.
     hashed_gets: u64,
     /// Compactions of this life that are already in the tally.
@@ -88,6 +93,8 @@ impl Runner {
             reopens: 0,
             turn: 0,
             filtered: 0,
+            dropped: 0,
+            ticks: Vec::new(),
             hashed_gets: 0,
             merges_counted: 0,
             tally: Tally::default(),
@@ -133,6 +140,18 @@ impl Runner {
             self.compact(true)?;
         }
         let spaces = self.spaces()?;
+        if let Some((bytes, other)) =
+            self.vector.fifo.and_then(|limits| limits.max_bytes()).zip(spaces.others[0].as_ref())
+        {
+            let stats = other.stats();
+            let tables: u64 = stats.levels.iter().map(|level| level.bytes).sum();
+            if tables > bytes && stats.runs > 1 {
+                return Err(format!(
+                    "{} tables of {tables} bytes are left, the limit is {bytes}",
+                    stats.runs
+                ));
+            }
+        }
         let report = spaces.db.verify().map_err(failed("verify"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify reports {} problems, the first: {problem:?}", report.problems.len()));
@@ -191,7 +210,13 @@ impl Runner {
         self.tally.add("operations", 1);
         self.turn += 1;
         self.applied(op)?;
-        self.note_verdicts()
+        self.note_changes()
+    }
+
+    /// Finds out what compactions have changed.
+    fn note_changes(&mut self) -> Result<(), String> {
+        self.note_verdicts()?;
+        self.note_drops()
     }
 
     fn applied(&mut self, op: &Op) -> Result<(), String> {
@@ -237,7 +262,7 @@ impl Runner {
 
     fn compact(&mut self, is_second: bool) -> Result<(), String> {
         self.spaces()?.db.compact().map_err(failed("compact"))?;
-        self.note_verdicts()?;
+        self.note_changes()?;
         self.all_is_filtered(is_second)
     }
 
@@ -354,8 +379,8 @@ impl Runner {
         if !clean && !self.vector.survives_kill() {
             self.accept_prefix()?;
         }
-        self.filtered = 0;
-        self.note_verdicts()?;
+        (self.filtered, self.dropped) = (0, 0);
+        self.note_changes()?;
         self.compare_all().map_err(|error| format!("after the reopen: {error}"))?;
         self.tally.add(if clean { "reopens, clean" } else { "reopens, after a drop" }, 1);
         Ok(())
@@ -384,11 +409,14 @@ impl Runner {
         self.spaces()?.db.checkpoint(dir).map_err(failed("checkpoint"))?;
         let copy = self.vector.builder(dir, &self.env).open().map_err(failed("open of the checkpoint"))?;
         let copy = Spaces::existing(copy).map_err(failed("keyspace of the checkpoint"))?;
-        self.note_verdicts()?;
+        self.note_changes()?;
         let mut oracle = self.oracle.clone();
         if self.vector.is_filtered {
             // Its open may have compacted it.
             verdicts::note(&copy, &mut oracle, self.now())?;
+        }
+        if self.vector.fifo.is_some() {
+            drops::note(&copy, &mut oracle, self.now())?;
         }
         compare::everything_at(&copy, &oracle, self.now())
             .map_err(|error| format!("in the checkpoint: {error}"))?;
@@ -433,7 +461,7 @@ impl Runner {
             return Err(format!("after a redesign to {target:?} the design is {:?}", db.tree_design()));
         }
         self.tally.add("redesigns", 1);
-        self.note_verdicts()?;
+        self.note_changes()?;
         self.compare_all().map_err(|error| format!("after the redesign: {error}"))
     }
 

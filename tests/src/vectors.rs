@@ -10,10 +10,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use shamba::env::Env;
 use shamba::{
-    Allocation, Builder, Compression, Design, DigestKind, Durability, FilterLayout, MergePolicy, Modules,
-    Prefix, Residency, Sizing, Skipping, TreeDesign, ValueThreshold,
+    Allocation, Builder, Compression, Design, DigestKind, Durability, Fifo, FilterLayout, MergePolicy,
+    Modules, Prefix, Residency, Sizing, Skipping, TreeDesign, ValueThreshold,
 };
 
+use crate::fifo;
 use crate::filters::ruled;
 use crate::operators::appending;
 use crate::ops::Redesign;
@@ -106,6 +107,9 @@ pub struct Vector {
     /// Whether all keyspaces have the compaction filter of [`crate::filters`]. Only where the
     /// oracle follows it.
     pub is_filtered: bool,
+    /// The limits of the FIFO keyspace of [`crate::fifo`], if there is one. Only where the oracle
+    /// follows it.
+    pub fifo: Option<Fifo>,
     /// The prefix extractor of all keyspaces.
     pub prefix: Option<Prefix>,
     /// Options that the last keyspace has for itself.
@@ -160,6 +164,7 @@ impl Vector {
             tombstone_age_max_ms: None,
             combines: true,
             is_filtered: false,
+            fifo: None,
             prefix: None,
             own_options: Vec::new(),
         }
@@ -240,6 +245,7 @@ impl Vector {
             tombstone_age_max_ms: [None, Some(1), None, Some(10)][index / 2 % 4],
             combines: rng.bool(),
             is_filtered: false,
+            fifo: None,
             prefix: random_prefix(&mut rng),
             own_options: random_options(&mut rng),
         }
@@ -248,13 +254,17 @@ impl Vector {
     /// The builder that opens a database with these options.
     pub fn builder(&self, path: &Path, env: &Env) -> Builder {
         let builder = self.builder_without_operators(path, env);
-        let options = || match self.prefix {
-            Some(prefix) => appending(self.combines).prefix(prefix),
-            None => appending(self.combines).without_prefix(),
-        };
         SPACES.iter().fold(builder, |builder, space| {
             let own = if Some(space) == SPACES.last() { &self.own_options[..] } else { &[] };
-            let options = if self.is_filtered { ruled(options()) } else { options() };
+            let options = match self.fifo {
+                Some(limits) if *space == SPACES[fifo::SPACE] => fifo::options(limits),
+                _ => appending(self.combines),
+            };
+            let options = if self.is_filtered { ruled(options) } else { options };
+            let options = match self.prefix {
+                Some(prefix) => options.prefix(prefix),
+                None => options.without_prefix(),
+            };
             let options = own.iter().fold(options, |options, (name, value)| {
                 options.set_option(name, value).expect("an option of a keyspace")
             });
@@ -340,6 +350,7 @@ impl Vector {
             no_wal: kept.no_wal,
             combines: kept.combines,
             is_filtered: kept.is_filtered,
+            fifo: kept.fifo,
             ..other
         };
     }

@@ -3,7 +3,9 @@
 
 use super::{Held, READERS_MAX, Runner};
 use crate::compare::{self, failed};
+use crate::fifo;
 use crate::ops::{Op, shown};
+use crate::oracle::Moment;
 
 impl Runner {
     /// Reads a key by every method.
@@ -106,6 +108,10 @@ impl Runner {
             }
             Op::SnapshotRead { slot, space, key, span } if !self.snapshots.is_empty() => {
                 let (snapshot, at) = &self.snapshots[slot % self.snapshots.len()];
+                // A drop waits for a snapshot only if that is older than the need for it.
+                let turn =
+                    if *space == fifo::SPACE && self.vector.fifo.is_some() { self.turn } else { at.turn };
+                let at = &Moment { turn, ..*at };
                 let of_space = match space {
                     0 => snapshot.clone(),
                     _ => {

@@ -30,7 +30,7 @@ impl Runner {
     /// # Errors
     /// A difference from the oracle, or a failure.
     pub(super) fn pass(&mut self, ticks: u64) -> Result<(), String> {
-        self.note_verdicts()?;
+        self.note_changes()?;
         let begins_ms = after_ticks(ticks, self.env.clock.unix_ms());
         let due: Vec<Vec<Vec<u8>>> = (0..SPACES.len())
             .map(|space| self.oracle.due(space, begins_ms).take(DUE_KEYS_MAX).map(<[u8]>::to_vec).collect())
@@ -47,9 +47,10 @@ impl Runner {
                 }
             }
         }
+        self.ticks.push((self.oracle.issued(), begins_ms));
         self.tally.add("ticks", ticks);
         self.tally.add("ends of lives looked at", due.iter().map(|keys| keys.len() as u64).sum());
-        Ok(())
+        self.drop_aged()
     }
 
     /// Sets the time to live of a key.

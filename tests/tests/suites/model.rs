@@ -8,7 +8,7 @@ use shamba_tests::ops::{Generator, KeyShape};
 use shamba_tests::seed::{self, Rerun, mixed};
 use shamba_tests::tally::Tally;
 use shamba_tests::vectors::Vector;
-use shamba_tests::{filters, pool, runner, shrink};
+use shamba_tests::{fifo, filters, pool, runner, shrink};
 
 const VECTORS: usize = 504;
 const OPERATIONS: usize = 2_100;
@@ -24,9 +24,15 @@ fn case(base: u64, index: usize) -> Result<Tally, String> {
         value_bytes: [20, 60, 120, 200][index / 5 % 4],
         huge_one_in: 1_500,
     };
+    if index % 5 == 4 && vector.survives_kill() {
+        vector.fifo = Some(fifo::limits(index / 5));
+    }
     let mut ops = Generator::new(seed, shape).passing_time().ops(OPERATIONS);
     if vector.is_filtered {
         ops.iter_mut().for_each(filters::suit);
+    }
+    if vector.fifo.is_some() {
+        ops.iter_mut().for_each(fifo::suit);
     }
     runner::run(&vector, seed, &ops).map_err(|failure| {
         let at = failure.at;
@@ -76,6 +82,7 @@ fn operations_against_the_oracle() {
         ("ends of lives looked at", 10_000),
         ("lives set", 1_000),
         ("verdicts", 5_000),
+        ("drops of the oldest writes", 1_000),
         ("snapshots", 5_000),
         ("snapshot reads", 10_000),
         ("reopens, clean", 1_000),

@@ -30,6 +30,7 @@ pub mod fault;
 pub mod fifo;
 pub mod files;
 pub mod filters;
+pub mod follower;
 pub mod fuzz;
 pub mod history;
 pub mod invariants;

@@ -166,13 +166,14 @@ impl Oracle {
         self.commit_with(changes, |_| None, false)
     }
 
-    /// Applies one commit and returns its number. `ends_ms` is the end of a value's life. With
+    /// Applies one commit and returns its number. `ends_ms` is the end of a value's life; it is
+    /// called once for each put, in their order. With
     /// `is_applied` operands of a key that the same commit has put are a part of the value that is
     /// put, as in a transaction.
     pub fn commit_with(
         &mut self,
         changes: &[Change],
-        ends_ms: impl Fn(&[u8]) -> Option<u64>,
+        mut ends_ms: impl FnMut(&[u8]) -> Option<u64>,
         is_applied: bool,
     ) -> u64 {
         self.issued += 1;

@@ -10,6 +10,7 @@
 
 mod conditional;
 mod drops;
+mod followed;
 mod outcome;
 mod reads;
 mod time;
@@ -27,6 +28,7 @@ pub use self::outcome::{Failure, caught, panic_message};
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
 use crate::expiry;
+use crate::follower::Follower;
 use crate::ops::{Op, Redesign};
 use crate::oracle::{Change, Moment, Oracle, Pair, SPACES, Span, fingerprint};
 use crate::seed::mixed;
@@ -57,6 +59,8 @@ pub struct Runner {
     filtered: u64,
     /// The dropped tables of this life that the oracle knows of.
     dropped: u64,
+    /// The replica that follows the changes, if there is one.
+    follower: Option<Follower>,
     /// The beginning of each tick: the commits before it, and its time.
     ticks: Vec<(u64, u64)>,
     /// Lookups of this life that were given their hash.
@@ -94,12 +98,14 @@ impl Runner {
             turn: 0,
             filtered: 0,
             dropped: 0,
+            follower: None,
             ticks: Vec::new(),
             hashed_gets: 0,
             merges_counted: 0,
             tally: Tally::default(),
         };
         runner.open()?;
+        runner.begin_following()?;
         Ok(runner)
     }
 
@@ -131,6 +137,7 @@ impl Runner {
     /// The difference.
     pub fn finish(mut self) -> Result<Tally, String> {
         self.compare_all()?;
+        self.finish_following()?;
         self.count_life()?;
         // Without readers, a full compaction leaves no file that is not in use.
         self.snapshots.clear();
@@ -210,7 +217,8 @@ impl Runner {
         self.tally.add("operations", 1);
         self.turn += 1;
         self.applied(op)?;
-        self.note_changes()
+        self.note_changes()?;
+        self.follow()
     }
 
     /// Finds out what compactions have changed.
@@ -239,7 +247,7 @@ impl Runner {
                 self.env.clock.sleep_us(1_000);
                 self.spaces()?.db.flush().map_err(failed("flush"))?;
                 self.oracle.mark_durable();
-                Ok(())
+                self.replica_is_equal()
             }
             Op::Compact => self.compact(false),
             Op::CompactRange { space, span } => self.compact_range(*space, span),
@@ -247,7 +255,7 @@ impl Runner {
             Op::Sync => {
                 self.spaces()?.db.sync().map_err(failed("sync"))?;
                 self.oracle.mark_durable();
-                Ok(())
+                self.replica_is_equal()
             }
             Op::WaitIdle => self.spaces()?.db.wait_idle().map_err(failed("wait_idle")),
             Op::Reopen { clean, change_options } => self.reopen(*clean, *change_options),
@@ -359,6 +367,9 @@ impl Runner {
         self.count_life()?;
         self.snapshots.clear();
         self.iterators.clear();
+        if let Some(follower) = &mut self.follower {
+            follower.pause();
+        }
         let Some(Spaces { db, others }) = self.spaces.take() else {
             return Err("the database is not open".to_owned());
         };
@@ -382,6 +393,7 @@ impl Runner {
         (self.filtered, self.dropped) = (0, 0);
         self.note_changes()?;
         self.compare_all().map_err(|error| format!("after the reopen: {error}"))?;
+        self.follow_again(clean)?;
         self.tally.add(if clean { "reopens, clean" } else { "reopens, after a drop" }, 1);
         Ok(())
     }
@@ -428,6 +440,9 @@ impl Runner {
 
     fn ingest(&mut self, pairs: &[Pair]) -> Result<(), String> {
         self.spaces()?.db.ingest(pairs.iter().map(|(k, v)| (k, v))).map_err(failed("ingest"))?;
+        if let Some(follower) = &mut self.follower {
+            follower.note_ingested(pairs);
+        }
         let put = |(key, value): &Pair| Change::Put { space: 0, key: key.clone(), value: value.clone() };
         self.oracle.commit(&pairs.iter().map(put).collect::<Vec<_>>());
         // Ingested tables are installed, and nothing before them may be lost while they remain.

@@ -110,6 +110,9 @@ pub struct Vector {
     /// The limits of the FIFO keyspace of [`crate::fifo`], if there is one. Only where the oracle
     /// follows it.
     pub fifo: Option<Fifo>,
+    /// Whether the run keeps logs and has a replica, which takes what is durable or also what is
+    /// not.
+    pub follows_unsynced: Option<bool>,
     /// The prefix extractor of all keyspaces.
     pub prefix: Option<Prefix>,
     /// Options that the last keyspace has for itself.
@@ -122,6 +125,8 @@ pub type OwnOptions = Vec<(&'static str, &'static str)>;
 const POLICIES: [MergePolicy; 3] = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
 /// The smallest threshold: a third of the values are at least as long.
 pub const THRESHOLD_BYTES: u32 = 64;
+/// Bytes of logs that are kept for a replica: those of any run.
+const KEPT_BYTES: u64 = 1 << 30;
 const KINDS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 impl Vector {
@@ -165,6 +170,7 @@ impl Vector {
             combines: true,
             is_filtered: false,
             fifo: None,
+            follows_unsynced: None,
             prefix: None,
             own_options: Vec::new(),
         }
@@ -246,6 +252,7 @@ impl Vector {
             combines: rng.bool(),
             is_filtered: false,
             fifo: None,
+            follows_unsynced: None,
             prefix: random_prefix(&mut rng),
             own_options: random_options(&mut rng),
         }
@@ -321,6 +328,9 @@ impl Vector {
         if let Some(bytes) = self.resident_limit {
             builder = builder.experimental(|e| e.resident_limit(bytes));
         }
+        if self.follows_unsynced.is_some() {
+            builder = builder.keep_log(KEPT_BYTES, Duration::from_secs(1 << 30));
+        }
         if let Some(bytes) = self.max_wal_bytes {
             builder = builder.experimental(|e| e.max_wal_bytes(bytes));
         }
@@ -351,6 +361,7 @@ impl Vector {
             combines: kept.combines,
             is_filtered: kept.is_filtered,
             fifo: kept.fifo,
+            follows_unsynced: kept.follows_unsynced,
             ..other
         };
     }

@@ -27,6 +27,9 @@ fn case(base: u64, index: usize) -> Result<Tally, String> {
     if index % 5 == 4 && vector.survives_kill() {
         vector.fifo = Some(fifo::limits(index / 5));
     }
+    if index % 5 == 1 && vector.survives_kill() {
+        vector.follows_unsynced = Some(index / 5 % 2 == 0);
+    }
     let mut ops = Generator::new(seed, shape).passing_time().ops(OPERATIONS);
     if vector.is_filtered {
         ops.iter_mut().for_each(filters::suit);
@@ -83,6 +86,9 @@ fn operations_against_the_oracle() {
         ("lives set", 1_000),
         ("verdicts", 5_000),
         ("drops of the oldest writes", 1_000),
+        ("replicas compared", 5_000),
+        ("changes followed", 50_000),
+        ("positions refused after a drop", 1),
         ("snapshots", 5_000),
         ("snapshot reads", 10_000),
         ("reopens, clean", 1_000),

@@ -15,13 +15,13 @@ use crate::oracle::Change;
 /// Index into [`crate::oracle::SPACES`].
 pub const SPACE: usize = 1;
 
-/// The limits of vector number `index`: bytes, an age in ticks, or both.
+/// The limits of number `index`: an age in ticks, bytes, or both.
 pub fn limits(index: usize) -> Fifo {
     let bytes = [20_000, 45_000, 90_000][index / 3 % 3];
     let age = Duration::from_millis([6, 10][index / 2 % 2] * TICK_MS);
     match index % 3 {
-        0 => Fifo::bytes(bytes),
-        1 => Fifo::age(age),
+        0 => Fifo::age(age),
+        1 => Fifo::bytes(bytes),
         _ => Fifo::bytes(bytes).with_age(age),
     }
 }

@@ -12,10 +12,10 @@
 //! the value that they were merged into, so a history knows both the value with it and the value of
 //! the operands alone.
 //!
-//! A compaction filter ([`crate::filters`]) may change a value at any time after it was written. The
-//! runner finds out when, by a read, and the model holds every later reader to it: a moment has a
-//! turn, too, the number of the operation in which its reader begins. The same holds for the writes
-//! that a FIFO keyspace drops, which are the oldest ones, up to a commit.
+//! A compaction filter ([`crate::filters`]) may change a value at any time after it was written.
+//! The runner finds out when, by a read, and the model holds every later reader to it: a moment has
+//! a turn, too, the number of the operation in which its reader begins. The same holds for the
+//! writes that a FIFO keyspace drops, which are the oldest ones, up to a commit.
 //!
 //! There are two watermarks: `issued`, the number of acknowledged commits, and `durable`, the
 //! number of commits that are promised to survive a power cut.
@@ -104,7 +104,7 @@ impl From<u64> for Moment {
 struct Life {
     /// The first millisecond in which the value is not visible.
     ends_ms: u64,
-    /// What is visible from then on: the operands that were merged into the value.
+    /// The operands that were merged into the value, which are visible from then on.
     rest: Option<Vec<u8>>,
 }
 
@@ -113,7 +113,7 @@ struct Written {
     commit: u64,
     value: Option<Vec<u8>>,
     life: Option<Life>,
-    /// What a filter has made of the value, if it has.
+    /// The outcome of the filter's verdict, once it is known.
     filtered: Option<Filtered>,
 }
 

@@ -5,7 +5,7 @@
 //! that is younger than the maximum age stays, and so does the newest one under a limit of bytes.
 
 use super::Runner;
-use crate::compare::{Spaces, failed, same_value};
+use crate::compare::{Spaces, Surface, failed, same_value};
 use crate::expiry::TICK_MS;
 use crate::fifo::SPACE;
 use crate::ops::shown;
@@ -72,9 +72,21 @@ impl Runner {
 /// # Errors
 /// A write that is gone before an older one, or a failure.
 pub(super) fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<Option<u64>, String> {
-    let surface = spaces.at(SPACE).ok_or("keyspace missing")?;
+    let gone = lost(spaces.at(SPACE).ok_or("keyspace missing")?, oracle, now)?;
+    if let Some(last) = gone {
+        oracle.forget(SPACE, last, now.turn);
+    }
+    Ok(gone)
+}
+
+/// Reads every key of the FIFO keyspace at a moment. Returns the last of the writes that are gone:
+/// in a snapshot that began after they were due, more than the oracle knows of.
+///
+/// # Errors
+/// A write that is gone before an older one, or a failure.
+pub(super) fn lost(surface: &dyn Surface, oracle: &Oracle, at: Moment) -> Result<Option<u64>, String> {
     let (mut gone, mut kept) = (None, None);
-    for (key, value, commit) in oracle.writes(SPACE, now) {
+    for (key, value, commit) in oracle.writes(SPACE, at) {
         let seen = surface.read(key).map_err(failed("get"))?;
         if seen.is_none() {
             gone = gone.max(Some(commit));
@@ -83,10 +95,10 @@ pub(super) fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<
             kept = Some(kept.map_or(commit, |kept: u64| kept.min(commit)));
         }
     }
-    let Some(last) = gone else { return Ok(None) };
-    if kept.is_some_and(|kept| kept <= last) {
-        return Err(format!("commit {last} is gone, and the older commit {kept:?} is there"));
+    match (gone, kept) {
+        (Some(last), Some(kept)) if kept <= last => {
+            Err(format!("commit {last} is gone, and the older commit {kept} is there"))
+        }
+        _ => Ok(gone),
     }
-    oracle.forget(SPACE, last, now.turn);
-    Ok(gone)
 }

@@ -1,11 +1,13 @@
-//! Reads of a run, compared with the oracle: points, scans, cursors, and the snapshots and iterators
-//! that are kept.
+//! Reads of a run, compared with the oracle: points, scans, cursors, and the snapshots and
+//! iterators that are kept.
 
-use super::{Held, READERS_MAX, Runner};
+use shamba::Snapshot;
+
+use super::{Held, READERS_MAX, Runner, drops};
 use crate::compare::{self, failed};
 use crate::fifo;
 use crate::ops::{Op, shown};
-use crate::oracle::Moment;
+use crate::oracle::{Moment, SPACES};
 
 impl Runner {
     /// Reads a key by every method.
@@ -102,37 +104,58 @@ impl Runner {
                 let snapshot = self.spaces()?.db.snapshot();
                 self.snapshots.push((snapshot, self.now()));
                 if self.snapshots.len() > READERS_MAX {
-                    self.snapshots.remove(0);
+                    let oldest = self.snapshots.remove(0);
+                    self.end_of_snapshot(&oldest)?;
                 }
                 self.tally.add("snapshots", 1);
             }
             Op::SnapshotRead { slot, space, key, span } if !self.snapshots.is_empty() => {
                 let (snapshot, at) = &self.snapshots[slot % self.snapshots.len()];
-                // A drop waits for a snapshot only if that is older than the need for it.
-                let turn =
-                    if *space == fifo::SPACE && self.vector.fifo.is_some() { self.turn } else { at.turn };
-                let at = &Moment { turn, ..*at };
-                let of_space = match space {
-                    0 => snapshot.clone(),
-                    _ => {
-                        let keyspace = self.spaces()?.others[space - 1].as_ref().ok_or("keyspace missing")?;
-                        snapshot.keyspace(keyspace)
-                    }
-                };
-                let old = |error: String| format!("in a snapshot of {at:?}: {error}");
-                compare::point(&of_space, key, self.oracle.get(*space, key, *at)).map_err(old)?;
-                compare::time_left(&of_space, key, self.oracle.time_left(*space, key, *at)).map_err(old)?;
+                let of_space = self.in_snapshot(snapshot, *space)?;
+                let told = |error: String| format!("in a snapshot of {at:?}: {error}");
+                if self.is_fifo(*space) {
+                    // A drop waits only for snapshots from before it was due.
+                    return drops::lost(&of_space, &self.oracle, *at).map(drop).map_err(told);
+                }
+                compare::point(&of_space, key, self.oracle.get(*space, key, *at)).map_err(told)?;
+                compare::time_left(&of_space, key, self.oracle.time_left(*space, key, *at)).map_err(told)?;
                 let want = self.oracle.pairs(*space, span, *at);
-                compare::scan(&of_space, span, false, &want).map_err(old)?;
-                compare::scan(&of_space, span, true, &want).map_err(old)?;
+                compare::scan(&of_space, span, false, &want).map_err(told)?;
+                compare::scan(&of_space, span, true, &want).map_err(told)?;
                 self.tally.add("snapshot reads", 1);
             }
             Op::SnapshotDrop { slot } if !self.snapshots.is_empty() => {
-                self.snapshots.swap_remove(slot % self.snapshots.len());
+                let dropped = self.snapshots.swap_remove(slot % self.snapshots.len());
+                self.end_of_snapshot(&dropped)?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// A keyspace of a snapshot.
+    fn in_snapshot(&self, snapshot: &Snapshot, space: usize) -> Result<Snapshot, String> {
+        Ok(match space.checked_sub(1) {
+            None => snapshot.clone(),
+            Some(other) => {
+                snapshot.keyspace(self.spaces()?.others[other].as_ref().ok_or("keyspace missing")?)
+            }
+        })
+    }
+
+    /// Reads all of a snapshot that is to be dropped: all this time nothing of it may go.
+    fn end_of_snapshot(&self, (snapshot, at): &(Snapshot, Moment)) -> Result<(), String> {
+        let told = |error: String| format!("at the end of a snapshot of {at:?}: {error}");
+        for space in (0..SPACES.len()).filter(|space| !self.is_fifo(*space)) {
+            let want = self.oracle.pairs(space, &compare::everything(), *at);
+            let of_space = self.in_snapshot(snapshot, space)?;
+            compare::scan(&of_space, &compare::everything(), false, &want).map_err(told)?;
+        }
+        Ok(())
+    }
+
+    fn is_fifo(&self, space: usize) -> bool {
+        space == fifo::SPACE && self.vector.fifo.is_some()
     }
 
     /// Opens or advances an iterator that is kept.

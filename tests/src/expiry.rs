@@ -4,7 +4,7 @@
 //! the deletes is written as a put that has expired at once. So logs, tables, crashes, checkpoints
 //! and repairs meet entries of these kinds, and the oracle needs to know nothing of them.
 //!
-//! The runner moves its clock, in ticks. There a further part of the puts expires at the beginning
+//! A runner may move its clock, in ticks. There a further part of the puts expires at the beginning
 //! of one of the next ticks. What else takes time within a tick, such as an inserted flush, does
 //! not change what is visible.
 
@@ -28,15 +28,15 @@ fn mixed(value: &[u8]) -> u32 {
 /// The time to live of a put of `value`: of a third of the values, as different as values are.
 pub fn time_to_live(value: &[u8]) -> Option<Duration> {
     let extra = Duration::from_secs(u64::from(mixed(value) % 1_000));
-    (mixed(value) % 3 == 0).then_some(LONG + extra)
+    mixed(value).is_multiple_of(3).then_some(LONG + extra)
 }
 
 /// The end of life of a put of `value` in the runner, which writes it at `now_ms`. To the values
-/// with a [`time_to_live`] it adds a sixth that expire after some ticks.
-pub fn ends_ms(value: &[u8], now_ms: u64) -> Option<u64> {
+/// with a [`time_to_live`] it adds, where time passes, a sixth that expire after some ticks.
+pub fn ends_ms(value: &[u8], now_ms: u64, passes_time: bool) -> Option<u64> {
     let mixed = u64::from(mixed(value));
     match mixed % 6 {
-        1 => Some(after_ticks(1 + mixed / 6 % TICKS_MAX, now_ms)),
+        1 if passes_time => Some(after_ticks(1 + mixed / 6 % TICKS_MAX, now_ms)),
         _ => time_to_live(value).map(|time| now_ms + time.as_millis() as u64),
     }
 }

@@ -1,8 +1,7 @@
 //! The FIFO keyspace of the model runs.
 //!
-//! It has no merge operator, which such a keyspace may not have, and so large tables that each run
-//! is one table. Then a drop takes the oldest writes, up to one of them: the oracle needs to know
-//! only which.
+//! It has no merge operator, which such a keyspace may not have, and so large tables that most runs
+//! are one table. Then a drop takes the oldest writes, up to one of them.
 
 use std::time::Duration;
 

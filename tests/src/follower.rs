@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use shamba::{ChangeBatch, ChangeOp, ChangePosition, Changes, ChangesOptions, Db, ErrorKind};
+use shamba::{ChangeBatch, ChangeOp, ChangePosition, Changes, ChangesOptions, Db};
 
 use crate::compare::{failed, same_state};
 use crate::oracle::{Change, Moment, Oracle, Pair, SPACES};
@@ -22,8 +22,6 @@ pub struct Follower {
     ingested: VecDeque<Vec<Pair>>,
     /// Changes so far.
     pub taken: u64,
-    /// Positions that were refused after a drop without close.
-    pub refused: u64,
 }
 
 impl Follower {
@@ -37,7 +35,6 @@ impl Follower {
             changes: None,
             ingested: VecDeque::new(),
             taken: 0,
-            refused: 0,
         }
     }
 
@@ -53,22 +50,13 @@ impl Follower {
         }
     }
 
-    /// Continues in a database that was opened again. After a drop without close the position may
-    /// be refused if unsynced changes were taken; then the replica begins again with a copy.
+    /// Continues in a database that was opened again, and that has lost nothing.
     ///
     /// # Errors
-    /// Any other refusal.
-    pub fn resume(&mut self, db: &Db, oracle: &Oracle, was_closed: bool) -> Result<(), String> {
-        match db.changes_since_with(self.position, self.options) {
-            Ok(changes) => self.changes = Some(changes),
-            Err(error) if error.kind() == ErrorKind::Gone && self.is_unsynced && !was_closed => {
-                self.replica = oracle.clone();
-                self.ingested.clear();
-                self.position = db.change_position();
-                self.refused += 1;
-            }
-            Err(error) => return Err(format!("position {} is refused: {error:?}", self.position)),
-        }
+    /// If the position is refused.
+    pub fn resume(&mut self, db: &Db) -> Result<(), String> {
+        let refused = |error| format!("position {} is refused: {error:?}", self.position);
+        self.changes = Some(db.changes_since_with(self.position, self.options).map_err(refused)?);
         Ok(())
     }
 
@@ -79,8 +67,7 @@ impl Follower {
     /// A change that cannot be, or a failure.
     pub fn follow(&mut self, db: &Db) -> Result<bool, String> {
         if self.changes.is_none() {
-            let changes = db.changes_since_with(self.position, self.options);
-            self.changes = Some(changes.map_err(failed("changes_since"))?);
+            self.resume(db)?;
         }
         while let Some(changes) = &mut self.changes {
             let Some(change) = changes.try_next().map_err(failed("a stream of changes"))? else { break };

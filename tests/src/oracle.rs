@@ -14,8 +14,8 @@
 //!
 //! A compaction filter ([`crate::filters`]) may change a value at any time after it was written.
 //! The runner finds out when, by a read, and the model holds every later reader to it: a moment has
-//! a turn, too, the number of the operation in which its reader begins. The same holds for the
-//! writes that a FIFO keyspace drops, which are the oldest ones, up to a commit.
+//! a turn, too, the number of the operation in which its reader begins. The same holds for values
+//! that a FIFO keyspace drops.
 //!
 //! There are two watermarks: `issued`, the number of acknowledged commits, and `durable`, the
 //! number of commits that are promised to survive a power cut.
@@ -113,13 +113,13 @@ struct Written {
     commit: u64,
     value: Option<Vec<u8>>,
     life: Option<Life>,
-    /// The outcome of the filter's verdict, once it is known.
-    filtered: Option<Filtered>,
+    /// The outcome of compactions, once it is known.
+    compacted: Option<Compacted>,
 }
 
-/// The outcome of a verdict.
+/// The value that a compaction has left, if any.
 #[derive(Clone, Debug)]
-struct Filtered {
+struct Compacted {
     /// The turn in which it was found.
     turn: u64,
     value: Option<Vec<u8>>,
@@ -128,18 +128,18 @@ struct Filtered {
 impl Written {
     /// A value, or that there is none.
     fn new(commit: u64, value: Option<Vec<u8>>, life: Option<Life>) -> Self {
-        Self { commit, value, life, filtered: None }
+        Self { commit, value, life, compacted: None }
     }
 
     /// The value of readers that begin now, while its life has not ended.
     fn newest(&self) -> Option<&[u8]> {
-        self.filtered.as_ref().map_or(&self.value, |filtered| &filtered.value).as_deref()
+        self.compacted.as_ref().map_or(&self.value, |compacted| &compacted.value).as_deref()
     }
 
     fn at(&self, at: Moment) -> Option<&[u8]> {
-        match (&self.life, &self.filtered) {
+        match (&self.life, &self.compacted) {
             (Some(life), _) if life.ends_ms <= at.ms => life.rest.as_deref(),
-            (_, Some(filtered)) if filtered.turn <= at.turn => filtered.value.as_deref(),
+            (_, Some(compacted)) if compacted.turn <= at.turn => compacted.value.as_deref(),
             _ => self.value.as_deref(),
         }
     }
@@ -149,8 +149,6 @@ impl Written {
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     spaces: BTreeMap<usize, BTreeMap<Vec<u8>, Vec<Written>>>,
-    /// The turns in which drops were found, and the last commit that each took; ascending.
-    forgotten: BTreeMap<usize, Vec<(u64, u64)>>,
     issued: u64,
     durable: u64,
 }
@@ -252,13 +250,13 @@ impl Oracle {
     /// The value of a key at a moment.
     pub fn get(&self, space: usize, key: &[u8], at: impl Into<Moment>) -> Option<&[u8]> {
         let at = at.into();
-        newest(self.spaces.get(&space)?.get(key)?, at, self.forgotten_to(space, at))?.at(at)
+        newest(self.spaces.get(&space)?.get(key)?, at)?.at(at)
     }
 
     /// The time that the value of a key has left: `Duration::MAX` for one that lasts, as one with
     /// operands does; `None` without a value.
     pub fn time_left(&self, space: usize, key: &[u8], at: Moment) -> Option<Duration> {
-        let newest = newest(self.spaces.get(&space)?.get(key)?, at, self.forgotten_to(space, at))?;
+        let newest = newest(self.spaces.get(&space)?.get(key)?, at)?;
         newest.at(at)?;
         Some(match &newest.life {
             Some(Life { ends_ms, rest: None }) => Duration::from_millis(ends_ms - at.ms),
@@ -279,7 +277,7 @@ impl Oracle {
     pub fn unfiltered(&self, space: usize, now: Moment) -> impl Iterator<Item = (&[u8], &[u8], Verdict)> {
         let keys = self.spaces.get(&space).into_iter().flatten();
         keys.filter_map(move |(key, history)| {
-            let newest = history.last().filter(|newest| newest.filtered.is_none())?;
+            let newest = history.last().filter(|newest| newest.compacted.is_none())?;
             let is_over = newest.life.as_ref().is_some_and(|life| life.ends_ms <= now.ms);
             let value = newest.value.as_deref().filter(|_| !is_over)?;
             let verdict = verdict(key, value);
@@ -289,10 +287,9 @@ impl Oracle {
 
     /// The visible pairs of a keyspace with the commits that wrote them.
     pub fn writes(&self, space: usize, now: Moment) -> impl Iterator<Item = (&[u8], &[u8], u64)> {
-        let forgotten = self.forgotten_to(space, now);
         let keys = self.spaces.get(&space).into_iter().flatten();
         keys.filter_map(move |(key, history)| {
-            let newest = newest(history, now, forgotten)?;
+            let newest = newest(history, now)?;
             Some((key.as_slice(), newest.at(now)?, newest.commit))
         })
     }
@@ -302,27 +299,16 @@ impl Oracle {
         self.spaces.get(&space)?.values().filter_map(|history| Some(history.last()?.commit)).max()
     }
 
-    /// The writes of a keyspace up to `commit` are dropped, from `turn` on.
-    pub fn forget(&mut self, space: usize, commit: u64, turn: u64) {
-        self.forgotten.entry(space).or_default().push((turn, commit));
-    }
-
-    /// The last commit of those that were dropped before a moment.
-    fn forgotten_to(&self, space: usize, at: Moment) -> u64 {
-        let drops = self.forgotten.get(&space).map_or(&[][..], Vec::as_slice);
-        drops.iter().rev().find(|(turn, _)| *turn <= at.turn).map_or(0, |(_, commit)| *commit)
-    }
-
     /// Whether the newest value of a key has operands and a base that will expire.
     pub fn outlives_its_base(&self, space: usize, key: &[u8]) -> bool {
         let newest = self.spaces.get(&space).and_then(|keys| keys.get(key)?.last());
         newest.and_then(|newest| newest.life.as_ref()).is_some_and(|life| life.rest.is_some())
     }
 
-    /// The verdict of the filter about the newest value of a key is in force from `turn` on.
-    pub fn filter(&mut self, space: usize, key: &[u8], value: Option<Vec<u8>>, turn: u64) {
+    /// A compaction has made `value` of the newest value of a key, or dropped it: from `turn` on.
+    pub fn compacted(&mut self, space: usize, key: &[u8], value: Option<Vec<u8>>, turn: u64) {
         let newest = self.spaces.get_mut(&space).and_then(|keys| keys.get_mut(key)?.last_mut());
-        newest.expect("a key with a value").filtered = Some(Filtered { turn, value });
+        newest.expect("a key with a value").compacted = Some(Compacted { turn, value });
     }
 
     /// The live pairs of a span at a moment, ascending.
@@ -333,10 +319,9 @@ impl Oracle {
         at: impl Into<Moment>,
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a [u8])> + 'a {
         let at = at.into();
-        let forgotten = self.forgotten_to(space, at);
         let keys = self.spaces.get(&space).into_iter().flatten();
         keys.filter(move |(key, _)| contains(span, key))
-            .filter_map(move |(key, history)| Some((key.as_slice(), newest(history, at, forgotten)?.at(at)?)))
+            .filter_map(move |(key, history)| Some((key.as_slice(), newest(history, at)?.at(at)?)))
     }
 
     /// The live pairs of a span at a moment, copied.
@@ -354,12 +339,9 @@ impl Oracle {
         let at = at.into();
         let mut state = State::new();
         for (space, keys) in &self.spaces {
-            let forgotten = self.forgotten_to(*space, at);
             let live = keys
                 .iter()
-                .filter_map(|(key, history)| {
-                    Some((key.clone(), newest(history, at, forgotten)?.at(at)?.to_vec()))
-                })
+                .filter_map(|(key, history)| Some((key.clone(), newest(history, at)?.at(at)?.to_vec())))
                 .collect::<BTreeMap<_, _>>();
             if !live.is_empty() {
                 state.insert(SPACES[*space].to_owned(), live);
@@ -383,7 +365,6 @@ impl Oracle {
     /// Drops the keyspace: its keys vanish from all states, old and new.
     pub fn drop_space(&mut self, space: usize) {
         self.spaces.remove(&space);
-        self.forgotten.remove(&space);
     }
 }
 
@@ -409,13 +390,9 @@ pub fn contains(span: &Span, key: &[u8]) -> bool {
     after_lower && before_upper
 }
 
-/// The newest write of a key at a moment, unless it was dropped.
-fn newest(history: &[Written], at: Moment, forgotten: u64) -> Option<&Written> {
-    history
-        .iter()
-        .rev()
-        .find(|written| written.commit <= at.commit)
-        .filter(|written| written.commit > forgotten)
+/// The newest write of a key at a moment.
+fn newest(history: &[Written], at: Moment) -> Option<&Written> {
+    history.iter().rev().find(|written| written.commit <= at.commit)
 }
 
 fn push(history: &mut Vec<Written>, written: Written) {
@@ -496,7 +473,7 @@ mod tests {
         oracle.commit(&[put("a", "13.x"), put("b", "14.x")]);
         let due: Vec<_> = oracle.unfiltered(0, at(1, 1)).map(|(key, ..)| key.to_vec()).collect();
         assert_eq!(due, [b"a"]);
-        oracle.filter(0, b"a", Some(b"1~.x".to_vec()), 5);
+        oracle.compacted(0, b"a", Some(b"1~.x".to_vec()), 5);
         assert_eq!(oracle.get(0, b"a", at(1, 4)), Some(b"13.x".as_slice()));
         assert_eq!(oracle.get(0, b"a", at(1, 5)), Some(b"1~.x".as_slice()));
         oracle.commit(&[merge]);
@@ -505,18 +482,16 @@ mod tests {
     }
 
     #[test]
-    fn dropped_writes_are_gone_and_uncover_nothing() {
+    fn a_dropped_value_uncovers_nothing() {
         let mut oracle = Oracle::new();
         let at = |commit, turn| Moment { commit, ms: 0, turn };
         oracle.commit(&[put("a", "1"), put("b", "1")]);
         oracle.commit(&[put("a", "2")]);
-        oracle.commit(&[put("c", "3")]);
-        oracle.forget(0, 2, 7);
-        assert_eq!(oracle.state(at(3, 6))["default"].len(), 3);
-        assert_eq!(oracle.pairs(0, &(Bound::Unbounded, Bound::Unbounded), at(3, 7)).len(), 1);
-        assert_eq!((oracle.get(0, b"a", at(3, 7)), oracle.get(0, b"a", at(1, 7))), (None, None));
-        assert_eq!(oracle.writes(0, at(3, 7)).map(|(.., commit)| commit).collect::<Vec<_>>(), [3]);
-        assert_eq!(oracle.newest(0), Some(3));
+        oracle.compacted(0, b"a", None, 7);
+        assert_eq!(oracle.get(0, b"a", at(2, 6)), Some(b"2".as_slice()));
+        assert_eq!((oracle.get(0, b"a", at(2, 7)), oracle.time_left(0, b"a", at(2, 7))), (None, None));
+        assert_eq!(oracle.writes(0, at(2, 7)).map(|(.., commit)| commit).collect::<Vec<_>>(), [1]);
+        assert_eq!(oracle.newest(0), Some(2));
     }
 
     #[test]

@@ -59,6 +59,10 @@ pub struct Runner {
     filtered: u64,
     /// The dropped tables of this life that the oracle knows of.
     dropped: u64,
+    /// Whether a part of the puts expires within the run.
+    passes_time: bool,
+    /// Whether a run of the FIFO keyspace had several tables at the last look.
+    has_cut_run: bool,
     /// The replica that follows the changes, if there is one.
     follower: Option<Follower>,
     /// The beginning of each tick: the commits before it, and its time.
@@ -98,6 +102,8 @@ impl Runner {
             turn: 0,
             filtered: 0,
             dropped: 0,
+            passes_time: false,
+            has_cut_run: false,
             follower: None,
             ticks: Vec::new(),
             hashed_gets: 0,
@@ -107,6 +113,14 @@ impl Runner {
         runner.open()?;
         runner.begin_following()?;
         Ok(runner)
+    }
+
+    /// Lets a part of the puts expire within the run. The states of a crash have no time, so lives
+    /// that are recorded for one are without.
+    #[must_use]
+    pub fn passing_time(mut self) -> Self {
+        self.passes_time = true;
+        self
     }
 
     fn open(&mut self) -> Result<(), String> {
@@ -355,8 +369,8 @@ impl Runner {
         self.tally
             .add(if self.vector.combines { "merges, combined" } else { "merges, apart" }, merges as u64);
         self.tally.add("writes", changes.len() as u64);
-        let now_ms = self.env.clock.unix_ms();
-        self.oracle.commit_with(changes, |value| expiry::ends_ms(value, now_ms), is_applied);
+        let (now_ms, passes_time) = (self.env.clock.unix_ms(), self.passes_time);
+        self.oracle.commit_with(changes, |value| expiry::ends_ms(value, now_ms, passes_time), is_applied);
         if durable {
             self.oracle.mark_durable();
         }
@@ -524,7 +538,7 @@ fn remove_database(vfs: &dyn Vfs, dir: &Path) -> std::io::Result<()> {
 pub fn run(vector: &Vector, seed: u64, ops: &[Op]) -> Result<Tally, Failure> {
     let mut at = 0;
     let result = caught(|| {
-        let mut runner = Runner::new(vector.clone(), Arc::new(MemFs::new()), seed)?;
+        let mut runner = Runner::new(vector.clone(), Arc::new(MemFs::new()), seed)?.passing_time();
         for (index, op) in ops.iter().enumerate() {
             at = index;
             runner.apply(op)?;

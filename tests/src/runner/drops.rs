@@ -1,8 +1,9 @@
 //! Drops of a FIFO keyspace in a run.
 //!
-//! After an operation in which tables were dropped, every key of the keyspace is read once. The
-//! oldest writes may be gone, up to one of them, and from then on the oracle knows which. A write
-//! that is younger than the maximum age stays, and so does the newest one under a limit of bytes.
+//! After an operation in which tables were dropped, every key of the keyspace is read once. Old
+//! writes may be gone, and from then on the oracle knows which. None that is left is older than one
+//! that is gone, unless a run had several tables. A write that is younger than the maximum age
+//! stays, and so does the newest one under a limit of bytes.
 
 use super::Runner;
 use crate::compare::{Spaces, Surface, failed, same_value};
@@ -22,13 +23,20 @@ impl Runner {
     pub(super) fn note_drops(&mut self) -> Result<(), String> {
         let (Some(limits), Some(spaces)) = (self.vector.fifo, &self.spaces) else { return Ok(()) };
         let dropped = spaces.db.stats().tables_dropped;
+        let is_cut = spaces.others[SPACE - 1]
+            .as_ref()
+            .is_some_and(|other| other.stats().levels.iter().any(|level| level.tables > level.runs));
+        let was_cut = std::mem::replace(&mut self.has_cut_run, is_cut);
         if std::mem::replace(&mut self.dropped, dropped) == dropped {
             return Ok(());
         }
         let now = self.now();
         let newest = self.oracle.newest(SPACE);
         let spaces = self.spaces.as_ref().ok_or("the database is not open")?;
-        let Some(last) = note(spaces, &mut self.oracle, now)? else { return Ok(()) };
+        let Lost { gone: Some(last), kept } = note(spaces, &mut self.oracle, now)? else { return Ok(()) };
+        if let (Some(kept), false) = (kept.filter(|kept| *kept <= last), was_cut) {
+            return Err(format!("commit {last} is gone, and the older commit {kept} is there"));
+        }
         self.tally.add("drops of the oldest writes", 1);
         let Some(age) = limits.max_age() else {
             return match newest == Some(last) {
@@ -66,39 +74,54 @@ impl Runner {
     }
 }
 
-/// Reads every key of the FIFO keyspace, and tells the oracle of a database which writes are gone:
-/// those up to the returned one.
-///
-/// # Errors
-/// A write that is gone before an older one, or a failure.
-pub(super) fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<Option<u64>, String> {
-    let gone = lost(spaces.at(SPACE).ok_or("keyspace missing")?, oracle, now)?;
-    if let Some(last) = gone {
-        oracle.forget(SPACE, last, now.turn);
-    }
-    Ok(gone)
+/// The commits of writes that are gone, and there.
+pub(super) struct Lost {
+    /// The last one that is gone.
+    pub gone: Option<u64>,
+    /// The first one that is there.
+    pub kept: Option<u64>,
 }
 
-/// Reads every key of the FIFO keyspace at a moment. Returns the last of the writes that are gone:
-/// in a snapshot that began after they were due, more than the oracle knows of.
+/// Reads every key of the FIFO keyspace, and tells the oracle of a database which writes are gone.
 ///
 /// # Errors
-/// A write that is gone before an older one, or a failure.
-pub(super) fn lost(surface: &dyn Surface, oracle: &Oracle, at: Moment) -> Result<Option<u64>, String> {
-    let (mut gone, mut kept) = (None, None);
-    for (key, value, commit) in oracle.writes(SPACE, at) {
-        let seen = surface.read(key).map_err(failed("get"))?;
-        if seen.is_none() {
-            gone = gone.max(Some(commit));
+/// A wrong value, or a failure.
+pub(super) fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<Lost, String> {
+    let surface = spaces.at(SPACE).ok_or("keyspace missing")?;
+    let mut gone = Vec::new();
+    let mut lost = Lost { gone: None, kept: None };
+    for (key, value, commit) in oracle.writes(SPACE, now) {
+        if is_there(surface, key, value)? {
+            lost.kept = Some(lost.kept.map_or(commit, |kept| kept.min(commit)));
         } else {
-            same_value("get", key, seen.as_deref(), Some(value))?;
-            kept = Some(kept.map_or(commit, |kept: u64| kept.min(commit)));
+            lost.gone = lost.gone.max(Some(commit));
+            gone.push(key.to_vec());
         }
     }
-    match (gone, kept) {
-        (Some(last), Some(kept)) if kept <= last => {
-            Err(format!("commit {last} is gone, and the older commit {kept} is there"))
-        }
-        _ => Ok(gone),
+    gone.iter().for_each(|key| oracle.compacted(SPACE, key, None, now.turn));
+    Ok(lost)
+}
+
+/// Reads every key of a snapshot of the FIFO keyspace. Drops wait only for snapshots from before
+/// they were due, so writes may be gone; those that are there must be right.
+///
+/// # Errors
+/// A wrong value, or a failure.
+pub(super) fn check_old(surface: &dyn Surface, oracle: &Oracle, at: Moment) -> Result<(), String> {
+    for (key, value, _) in oracle.writes(SPACE, at) {
+        is_there(surface, key, value)?;
+    }
+    Ok(())
+}
+
+/// Whether a key has its value, rather than none.
+///
+/// # Errors
+/// Another value, or a failure.
+fn is_there(surface: &dyn Surface, key: &[u8], value: &[u8]) -> Result<bool, String> {
+    let seen = surface.read(key).map_err(failed("get"))?;
+    match &seen {
+        None => Ok(false),
+        Some(seen) => same_value("get", key, Some(seen), Some(value)).map(|()| true),
     }
 }

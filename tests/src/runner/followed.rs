@@ -24,7 +24,7 @@ impl Runner {
     /// # Errors
     /// A difference, or a failure.
     pub(super) fn follow(&mut self) -> Result<(), String> {
-        if self.turn % TURNS != 0 {
+        if !self.turn.is_multiple_of(TURNS) {
             return Ok(());
         }
         let (Some(follower), Some(spaces)) = (&mut self.follower, &self.spaces) else { return Ok(()) };
@@ -52,7 +52,7 @@ impl Runner {
     /// A difference, or a failure.
     pub(super) fn follow_again(&mut self, was_closed: bool) -> Result<(), String> {
         let (Some(follower), Some(spaces)) = (&mut self.follower, &self.spaces) else { return Ok(()) };
-        follower.resume(&spaces.db, &self.oracle, was_closed)?;
+        follower.resume(&spaces.db)?;
         if was_closed { self.replica_is_equal() } else { Ok(()) }
     }
 
@@ -68,7 +68,6 @@ impl Runner {
         self.replica_is_equal()?;
         if let Some(follower) = self.follower.take() {
             self.tally.add("changes followed", follower.taken);
-            self.tally.add("positions refused after a drop", follower.refused);
         }
         Ok(())
     }

@@ -114,8 +114,7 @@ impl Runner {
                 let of_space = self.in_snapshot(snapshot, *space)?;
                 let told = |error: String| format!("in a snapshot of {at:?}: {error}");
                 if self.is_fifo(*space) {
-                    // A drop waits only for snapshots from before it was due.
-                    return drops::lost(&of_space, &self.oracle, *at).map(drop).map_err(told);
+                    return drops::check_old(&of_space, &self.oracle, *at).map_err(told);
                 }
                 compare::point(&of_space, key, self.oracle.get(*space, key, *at)).map_err(told)?;
                 compare::time_left(&of_space, key, self.oracle.time_left(*space, key, *at)).map_err(told)?;

@@ -21,7 +21,7 @@ impl Runner {
     /// The time to live that a put of `value` is given.
     pub(super) fn time_to_live(&self, value: &[u8]) -> Option<Duration> {
         let now_ms = self.env.clock.unix_ms();
-        ends_ms(value, now_ms).map(|ends_ms| Duration::from_millis(ends_ms - now_ms))
+        ends_ms(value, now_ms, self.passes_time).map(|ends_ms| Duration::from_millis(ends_ms - now_ms))
     }
 
     /// Lets ticks pass. Values that end with them are there in the last millisecond before, and not

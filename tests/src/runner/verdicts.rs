@@ -87,7 +87,7 @@ pub(super) fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<
     }
     let count = found.len() as u64;
     for (space, key, after) in found {
-        oracle.filter(space, &key, after, now.turn);
+        oracle.compacted(space, &key, after, now.turn);
     }
     Ok(count)
 }

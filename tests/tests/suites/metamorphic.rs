@@ -82,7 +82,7 @@ fn rewritten(ops: &[Op], seed: u64, tally: &mut Tally) -> Vec<Op> {
 /// Runs a script under a vector; returns the fingerprint of the final state.
 fn outcome(vector: &Vector, seed: u64, ops: &[Op], tally: &mut Tally) -> Result<u64, String> {
     caught(|| {
-        let mut runner = Runner::new(vector.clone(), Arc::new(MemFs::new()), seed)?;
+        let mut runner = Runner::new(vector.clone(), Arc::new(MemFs::new()), seed)?.passing_time();
         for (at, op) in ops.iter().enumerate() {
             runner.apply(op).map_err(|error| format!("operation {at}, {op:?}: {error}"))?;
         }

@@ -5,7 +5,8 @@
 //! Two threads run the same operations, one after the other, on one open database. Valgrind's tool
 //! `lackey` runs the process and prints every access to memory. A line that is written in both
 //! threads' parts is shared, or at least lies in one line with something of the other thread (false
-//! sharing). The database has no background threads, which would write during both parts.
+//! sharing). Time stands still, and the database has no background threads: their work would write
+//! during both parts.
 //!
 //! ```text
 //! cargo run --release -p shamba-lab --example shared_lines
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba::Db;
-use shamba::env::{Env, InlineSpawner};
+use shamba::env::{Env, RealFs};
 
 const KINDS: [&str; 5] = ["get", "get-with", "multi-get", "scan", "put"];
 /// Entries of the database.
@@ -66,7 +67,7 @@ fn report(kinds: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     println!("operation   shared lines   writes to them per operation");
     for kind in kinds {
         let lines = trace(kind, &path.display().to_string())?;
-        println!("{kind:<12}{:>12}{:>31.2}", lines.len(), lines.iter().sum::<f64>());
+        println!("{kind:<12}{:>12}{:>31.2}", lines.len(), lines.iter().fold(0.0, |sum, writes| sum + writes));
     }
     Ok(())
 }
@@ -118,7 +119,7 @@ fn trace(kind: &str, path: &str) -> Result<Vec<f64>, Box<dyn std::error::Error>>
 
 /// The traced process.
 fn run(kind: &str, path: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let env = Env { spawner: Arc::new(InlineSpawner), ..Env::real() };
+    let env = Env::deterministic(Arc::new(RealFs), 1);
     let db = Db::builder(path).env(env).memory_budget(256 << 20).open()?;
     print_address("mark", std::ptr::from_ref(&MARK).addr())?;
     let turn = AtomicU64::new(0);

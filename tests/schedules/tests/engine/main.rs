@@ -7,38 +7,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shamba::env::{MemFs, Vfs};
+use shamba::env::Vfs;
 use shamba::{Db, Durability, ErrorKind, MergePolicy, WriteOptions};
-use shamba_tests::seed::{self, mixed};
-use shamba_tests::tally::Tally;
-use shamba_tests::{pool, runner, serial};
+use shamba_tests::{seed, serial};
 use shuttle::thread;
 
-use scheduled::{open, open_counting, open_with_records, read_only, run};
+use explore::{Done, FOLLOWERS, RECORD_HITS, SCHEDULES, explore};
+use scheduled::{files, open, open_counting, open_with_records, read_only};
 
+mod explore;
+mod rules;
 mod scheduled;
-
-/// Default number of schedules of each scenario.
-const SCHEDULES: u64 = 1_000;
-/// Number of schedules from one seed, which are reproduced together after a failure.
-const AT_ONCE: u64 = 50;
-
-/// The name of the count of followers' batches: the purpose of group commit.
-const FOLLOWERS: &str = "batches that another writer wrote";
-
-/// The name of the count of lookups that the record cache answered.
-const RECORD_HITS: &str = "answers of the record cache";
-
-/// Total work of all schedules of a scenario.
-struct Done {
-    flushes: AtomicU64,
-    compactions: AtomicU64,
-    /// Batches that another writer wrote.
-    followers: AtomicU64,
-    stalls: AtomicU64,
-    /// Lookups that the record cache answered.
-    records: AtomicU64,
-}
+mod shared;
+mod streams;
 
 static WRITES: Done = Done::new();
 static CLOSES: Done = Done::new();
@@ -47,67 +28,6 @@ static RECORDS: Done = Done::new();
 static TRANSACTIONS: Done = Done::new();
 static COMMITTED: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
-
-impl Done {
-    const fn new() -> Self {
-        let [flushes, compactions, followers, stalls, records] = [const { AtomicU64::new(0) }; 5];
-        Self { flushes, compactions, followers, stalls, records }
-    }
-
-    fn note(&self, db: &Db) {
-        let stats = db.stats();
-        self.flushes.fetch_add(stats.flushes, Ordering::Relaxed);
-        self.compactions.fetch_add(stats.compactions, Ordering::Relaxed);
-        self.followers.fetch_add(stats.batches - stats.commit_groups, Ordering::Relaxed);
-        self.stalls.fetch_add(stats.stalls, Ordering::Relaxed);
-        self.records.fetch_add(stats.record_hits, Ordering::Relaxed);
-    }
-
-    fn tally(&self) -> Tally {
-        let counts = [
-            ("flushes", &self.flushes),
-            ("compactions", &self.compactions),
-            (FOLLOWERS, &self.followers),
-            ("stalls", &self.stalls),
-            (RECORD_HITS, &self.records),
-        ];
-        Tally::of(&counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))))
-    }
-}
-
-/// Runs a scenario under all requested schedules, or those of one seed (`SHAMBA_VECTOR`). `least`
-/// is the minimum of each count per hundred schedules; it is not checked for one seed.
-fn explore(name: &str, scenario: fn(), done: &Done, least: &[(&str, u64)]) {
-    let base = seed::base(0x5c4e_d01e);
-    let schedules = seed::number("SHAMBA_SCHEDULES").unwrap_or(SCHEDULES);
-    let part = |number: usize| {
-        let at_once = AT_ONCE.min(schedules) as usize;
-        runner::caught(|| {
-            run(mixed(base, number as u64), at_once, scenario);
-            Ok(())
-        })
-        .map_err(|error| {
-            let test = format!("{name} -- --exact --nocapture");
-            format!("{error}\nagain: SHAMBA_SEED={base} SHAMBA_SCHEDULES={schedules} SHAMBA_VECTOR={number} cargo test -p shamba-schedules {test}")
-        })
-    };
-    let parts = schedules.div_ceil(AT_ONCE);
-    if let Some(number) = seed::only_vector() {
-        return part(number).unwrap_or_else(|error| panic!("{error}"));
-    }
-    pool::run(parts as usize, part).unwrap_or_else(|error| panic!("{error}"));
-    let schedules = parts * AT_ONCE.min(schedules);
-    let mut tally = done.tally();
-    tally.add("schedules", schedules);
-    tally.tell(&format!("schedules-{name}"), &format!("suite H, the whole engine, seed {base}"));
-    let least: Vec<(&str, u64)> =
-        least.iter().map(|(name, least)| (*name, schedules * least / 100)).collect();
-    tally.require(&least);
-}
-
-fn files() -> Arc<dyn Vfs> {
-    Arc::new(MemFs::new())
-}
 
 fn key(writer: usize, number: usize) -> String {
     format!("{writer}/{number:02}")
@@ -337,6 +257,7 @@ fn transactions_beside_flushes() {
 fn transactions_have_a_serial_order() {
     explore(
         "transactions_have_a_serial_order",
+        SCHEDULES,
         transactions_beside_flushes,
         &TRANSACTIONS,
         &[("flushes", 200), ("compactions", 50)],
@@ -388,6 +309,7 @@ fn pairs_beside_flushes() {
 fn pairs_in_the_record_cache() {
     explore(
         "pairs_in_the_record_cache",
+        SCHEDULES,
         pairs_beside_flushes,
         &RECORDS,
         &[("flushes", 300), ("compactions", 50), (RECORD_HITS, 100)],
@@ -398,6 +320,7 @@ fn pairs_in_the_record_cache() {
 fn write_flush_and_merge() {
     explore(
         "write_flush_and_merge",
+        SCHEDULES,
         write_flush_merge,
         &WRITES,
         &[("flushes", 400), ("compactions", 100), (FOLLOWERS, 100), ("stalls", 200)],
@@ -408,6 +331,7 @@ fn write_flush_and_merge() {
 fn close_beside_writers() {
     explore(
         "close_beside_writers",
+        SCHEDULES,
         close_under_load,
         &CLOSES,
         &[("flushes", 200), ("compactions", 20), (FOLLOWERS, 150), ("stalls", 250)],
@@ -418,6 +342,7 @@ fn close_beside_writers() {
 fn sums_beside_merges() {
     explore(
         "sums_beside_merges",
+        SCHEDULES,
         readers_beside_merges,
         &SUMS,
         &[("flushes", 250), ("compactions", 100), ("stalls", 100)],

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shamba::env::sync::time;
-use shamba::env::{Env, Vfs};
+use shamba::env::{Env, MemFs, Vfs};
 use shamba::merge::AddU64;
 use shamba::{Builder, Db, KeyspaceOptions, MergePolicy};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -53,6 +53,11 @@ fn under(scheduler: impl Scheduler + 'static, scenario: fn()) {
         time::reset();
         scenario();
     });
+}
+
+/// Files of a new database.
+pub fn files() -> Arc<dyn Vfs> {
+    Arc::new(MemFs::new())
 }
 
 /// Opens the database on `vfs` read-only, which changes nothing there.
@@ -92,7 +97,8 @@ pub fn open_counting(vfs: &Arc<dyn Vfs>) -> shamba::Result<Db> {
     builder(vfs, MergePolicy::Tiering).keyspace("default", counting).open()
 }
 
-fn builder(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> Builder {
+/// The options of [`open`], for scenarios that have more of them.
+pub fn builder(vfs: &Arc<dyn Vfs>, policy: MergePolicy) -> Builder {
     Db::builder(Path::new("/db"))
         .env(Env::scheduled(Arc::clone(vfs), 7))
         .info_log(false)

@@ -20,7 +20,8 @@ const FORMAT: &str = "\
     Output: one line for each live pair, in key order: the key in lower-case hex, a tab, the value in lower-case hex. \
     `shamba load DB - --hex` reads it. With --all each keyspace, also an empty one, begins with a line \"# keyspace \
     NAME\", in the order of the names; in NAME unprintable bytes and the backslash are escaped as \\xNN. No other line \
-    begins with \"#\".";
+    begins with \"#\". Times to live, merge operators and options are not printed: values that expire \
+    are printed as any other, and last when they are loaded. `shamba checkpoint` copies everything.";
 
 /// Arguments of `dump`.
 #[derive(Args)]

@@ -5,6 +5,7 @@ mod batch;
 mod bench;
 mod changes;
 mod demo;
+mod dump_load;
 mod inspect;
 mod json_page;
 mod keyspaces;

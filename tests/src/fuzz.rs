@@ -16,6 +16,8 @@
 //!
 //! Not here: parsing of command lines and users' files (`crates/cli/src/fuzz.rs`).
 
+mod texts;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
@@ -24,9 +26,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use shamba::env::{Env, MemFs};
+use shamba::filter::{CompactionFilter, FilterEntry, Verdict};
 use shamba::{
-    Builder, Compression, Db, Durability, FilterLayout, MergePolicy, ValueThreshold, WriteOptions,
-    check_files, inspect,
+    Builder, Changes, Compression, Db, Durability, Fifo, FilterLayout, KeyspaceOptions, MergePolicy, Prefix,
+    ValueThreshold, WriteOptions, check_files, inspect,
 };
 pub use shamba_table::make_checksums_equal;
 
@@ -40,6 +43,7 @@ use crate::runner::HOME;
 use crate::seed::mixed;
 use crate::tally::Tally;
 use crate::vectors::Vector;
+use texts::{BATCHES, COMMAND_LINES, HISTORIES, RECORDS, ROCKSDB_OPTIONS, TRACES};
 
 /// Maximum entries read of a keyspace: mutated lengths may produce many.
 const ENTRIES_MAX: usize = 4_000;
@@ -65,11 +69,11 @@ impl Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    decoder("log", 1_000, |bytes| replaced(Subject::Killed, ".log", bytes)),
-    decoder("manifest", 1_000, |bytes| replaced(subject_of("MANIFEST", bytes), "MANIFEST", bytes)),
+    decoder("log", 800, |bytes| replaced(subject_of(".log", bytes), ".log", bytes)),
+    decoder("manifest", 800, |bytes| replaced(subject_of("MANIFEST", bytes), "MANIFEST", bytes)),
     decoder("current", 500, |bytes| replaced(Subject::Closed, "CURRENT", bytes)),
     decoder("statistics", 500, |bytes| replaced(Subject::Closed, "STATISTICS", bytes)),
-    decoder("table", 1_000, |bytes| replaced(subject_of(".sst", bytes), ".sst", bytes)),
+    decoder("table", 800, |bytes| replaced(subject_of(".sst", bytes), ".sst", bytes)),
     decoder("table-modular", 1_000, |bytes| replaced(Subject::Modular, ".sst", bytes)),
     decoder("table-standard", 1_000, |bytes| replaced(Subject::Standard, ".sst", bytes)),
     decoder("table-zstd", 1_000, |bytes| replaced(Subject::Zstd, ".sst", bytes)),
@@ -106,6 +110,9 @@ enum Subject {
     Zstd,
     /// With values in value files.
     Separated,
+    /// With keyspaces that have rules, logs that are kept for streams, and events in the history of
+    /// its manifest; killed.
+    Ruled,
 }
 
 fn builder(env: &Env) -> Builder {
@@ -121,13 +128,14 @@ fn builder(env: &Env) -> Builder {
 impl Subject {
     fn files(self) -> &'static Files {
         static FILES: OnceLock<BTreeMap<Subject, Files>> = OnceLock::new();
-        const ALL: [Subject; 6] = [
+        const ALL: [Subject; 7] = [
             Subject::Closed,
             Subject::Killed,
             Subject::Modular,
             Subject::Standard,
             Subject::Zstd,
             Subject::Separated,
+            Subject::Ruled,
         ];
         let of_all =
             FILES.get_or_init(|| ALL.into_iter().map(|subject| (subject, subject.build())).collect());
@@ -137,6 +145,9 @@ impl Subject {
     /// Two tables, range deletes, a chunked value, another keyspace with operands, a log with the
     /// last writes; in one also two value files.
     fn build(self) -> Files {
+        if self == Self::Ruled {
+            return ruled().expect("a database");
+        }
         let layout: FilterLayout = match self {
             Self::Modular => "modular:3",
             Self::Standard => "standard",
@@ -218,6 +229,53 @@ impl Subject {
     }
 }
 
+/// A compaction filter that changes nothing: its name is in the manifest.
+struct Unchanging;
+
+impl CompactionFilter for Unchanging {
+    fn name(&self) -> &str {
+        "fuzz.unchanging"
+    }
+
+    fn filter(&self, _entry: &FilterEntry<'_>) -> Verdict {
+        Verdict::Keep
+    }
+}
+
+/// The files of [`Subject::Ruled`]. Its files have birth ids of their own.
+///
+/// # Errors
+/// Of the engine.
+fn ruled() -> shamba::Result<Files> {
+    let fs = MemFs::new();
+    let env = Env::deterministic(Arc::new(fs.clone()), 3);
+    let db = builder(&env).keep_log(1 << 20, Duration::from_secs(1 << 30)).record().open()?;
+    let day = Duration::from_secs(86_400);
+    let limits = Fifo::bytes(1_500).with_age(day);
+    let log = db.keyspace_with("log", KeyspaceOptions::new().fifo(limits).prefix(Prefix::Fixed(3)))?;
+    let filtered = KeyspaceOptions::new().compaction_filter(Unchanging).time_to_live(day).bits_per_key(4.0);
+    let filtered = db.keyspace_with("filtered", filtered)?;
+    for round in 0..3u32 {
+        for number in 0..5u32 {
+            log.put(format!("{round:02}/{number}"), [b'l'; 100])?;
+            filtered.put(format!("key/{number:03}"), round.to_string())?;
+        }
+        db.keyspace(&format!("dropped {round}"))?.put("key", "value")?;
+        db.drop_keyspace(&format!("dropped {round}"))?;
+        db.ingest([(format!("ingested {round}"), "value")])?;
+        db.flush()?;
+    }
+    db.wait_idle()?;
+    let mut batch = db.batch();
+    batch.put("in/the log", "value").put_in(&log, "in/the log", "value").delete_range("key/020"..);
+    batch.commit_with(Durability::Sync)?;
+    drop((log, filtered, db));
+    let files = files_of(&fs);
+    let logs = files.keys().filter(|name| is_kind(name, ".log")).count();
+    assert!(logs > 2, "{logs} logs are kept");
+    Ok(files)
+}
+
 /// The file of a kind that `bytes` come from, by their first ones, which have its birth id.
 fn origin<'a>(files: &'a Files, kind: &str, bytes: &[u8]) -> Option<&'a String> {
     const HEAD_BYTES: usize = 40;
@@ -228,8 +286,9 @@ fn origin<'a>(files: &'a Files, kind: &str, bytes: &[u8]) -> Option<&'a String> 
 
 /// The subject that a file of a kind comes from.
 fn subject_of(kind: &str, bytes: &[u8]) -> Subject {
-    let is_separated = origin(Subject::Separated.files(), kind, bytes).is_some();
-    if is_separated { Subject::Separated } else { Subject::Closed }
+    let own = [Subject::Separated, Subject::Ruled];
+    let found = own.into_iter().find(|subject| origin(subject.files(), kind, bytes).is_some());
+    found.unwrap_or(if kind == ".log" { Subject::Killed } else { Subject::Closed })
 }
 
 /// Whether a file of a database is of a kind, by its suffix or its prefix.
@@ -317,8 +376,21 @@ fn read_all(builder: Builder) -> shamba::Result<()> {
         _ = db.explain(key);
     }
     _ = db.multi_get(["key/001", "key/002", "large/0", "long"]);
+    if let Ok(changes) = db.oldest_change_position().and_then(|oldest| db.changes_since(oldest)) {
+        read_changes(changes);
+    }
     _ = db.verify();
     db.close()
+}
+
+fn read_changes(mut changes: Changes) {
+    for _ in 0..ENTRIES_MAX {
+        let Ok(Some(change)) = changes.try_next() else { return };
+        _ = format!("{change:?}");
+        if let shamba::Change::Batch(batch) = change {
+            _ = batch.operations().count();
+        }
+    }
 }
 
 /// The life that the bytes encode, and every crash of it under a sample of policies.
@@ -373,11 +445,13 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
         let files = subject.files().iter().filter(|(name, _)| is_kind(name, kind));
         files.map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>()
     };
-    let of_both = |kind: &str| [of(Subject::Closed, kind), of(Subject::Separated, kind)].concat();
+    let of_three = |kind: &str| {
+        [of(Subject::Closed, kind), of(Subject::Separated, kind), of(Subject::Ruled, kind)].concat()
+    };
     let texts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
     match target.name {
-        "log" | "log-file" => of(Subject::Killed, ".log"),
-        "manifest" | "manifest-file" => of_both("MANIFEST"),
+        "log" | "log-file" => [of(Subject::Killed, ".log"), of(Subject::Ruled, ".log")].concat(),
+        "manifest" | "manifest-file" => of_three("MANIFEST"),
         "current" => of(Subject::Closed, "CURRENT"),
         "statistics" => of(Subject::Closed, "STATISTICS"),
         "history" => texts(&HISTORIES),
@@ -392,7 +466,7 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
                 .flat_map(|subject| of(subject, ".sst"))
                 .collect()
         }
-        "table" => of_both(".sst"),
+        "table" => of_three(".sst"),
         "values" | "values-file" => of(Subject::Separated, ".values"),
         "table-modular" => of(Subject::Modular, ".sst"),
         "table-standard" => of(Subject::Standard, ".sst"),
@@ -402,61 +476,6 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
             .collect(),
     }
 }
-
-const HISTORIES: [&str; 2] = [
-    "1700000000000\tcaller\tsize-ratio=10 inner-runs=1 last-runs=1 write-buffer=1048576 bits-per-key=7.25 filter-memory=auto \
-     allocation=monkey\tsize-ratio=4.5 inner-runs=3 last-runs=1 write-buffer=65536 bits-per-key=10 filter-memory=1000000 \
-     allocation=workload\tbecause lookups find nothing",
-    "7\tfuture\ta\tb\tc\n\t\t\t\t\n1\ttuner\tsize-ratio=1e308\tsize-ratio=nan\twhy",
-];
-
-/// A recorded trace with every kind of line, and a generated one.
-const TRACES: [&str; 2] = [
-    "# shamba trace 1\nI ada *8\nQ ada +\nQ bob -\nI k\\xc3\\xa4se *1000\nK users\nU ada text\nD ada\nQ ada\nX a b\nX m\n\
-     R a f\nS a z\nN b 3\nP y 2\nG users\nK default\nQ \\e -\n# end 15\n",
-    "I abc 1\nI abd 22\nU abc \\x2a3\nD abd \nQ abx\nS a z\nR abc abd\n",
-];
-
-/// Arguments, one per line.
-const COMMAND_LINES: [&str; 7] = [
-    "put\n/db\nkey\nvalue\n--sync\nalways\n--memory-budget\n64MiB\n--policy\nlazy-leveling\n--hex",
-    "load\n/db\n-\n--format\ncsv\n--key\nname\n--skip-bad\n--json\n--filter-layout\nmodular:3",
-    "scan\n/db\n--from\na\\x00\n--to\nz\n--limit\n10\n--reverse\n--prefix\nb",
-    "bench\n/db\nfillrandom\nycsb-a\n--num\n1k\n--key-shape\npath\n--distribution\nzipf\n--threads\n4",
-    "plan\ncost\n--entries\n100M\n--entry-bytes\n116\n--lookups-zero\n0.5\n--updates\n0.5\n--size-ratio\n10",
-    "repair\n/db\n--out\n/new\n--json",
-    "--help",
-];
-
-/// A byte of options, then lines.
-const BATCHES: [&str; 3] = [
-    "\0put a 1\nput b two words\nget a\ndel a\nbegin\nput c 3\ndelrange a c\ncommit\nflush\nsync\ncompact\nget b",
-    "\0in users put a 1\nin users get a\nbegin\nin logs put x \\x00\nin users del a\ncommit\nin none get a\nbegin\nbegin",
-    "\x01put 00 ff0a\nget 00\nput zz 00\ndelrange 00 ff",
-];
-
-/// A byte of options, then a file.
-const RECORDS: [&str; 7] = [
-    "\0key\tvalue\tmore\nkey\\x00\t\nno tab\n",
-    "\x04a\tb\tc\n\n",
-    "\x01a,\"b \"\"c\"\"\",d\r\n\"x\ny\",z\n",
-    "\x09id,name\n1,\"one, two\"\n2,\n",
-    "\x02{\"key\":\"a\",\"value\":\"b\"}\n{\"key\":\"\\u0000\\ud83d\\ude00\",\"other\":[1,2.5e3,null]}\n[]\n",
-    "\x03a line\nanother\nä\n",
-    "\x1300ff\n0\n",
-];
-
-const ROCKSDB_OPTIONS: [&str; 2] = [
-    "# This is a RocksDB option file.\n\n[Version]\n  rocksdb_version=9.1.1\n  options_file_version=1.1\n\n[DBOptions]\n  \
-     max_background_jobs=4\n\n[CFOptions \"default\"]\n  compaction_style=kCompactionStyleLevel\n  compression=kNoCompression\n  \
-     num_levels=7\n  write_buffer_size=67108864  # for the nightly load\n  max_bytes_for_level_base=268435456\n  \
-     max_bytes_for_level_multiplier=10.000000\n  level_compaction_dynamic_level_bytes=false\n\n[TableOptions/BlockBasedTable \
-     \"default\"]\n  block_size=4096\n  filter_policy=bloomfilter:10:false\n  unheard_of={a=b;}\n\n[CFOptions \"logs\"]\n  \
-     compaction_style=kCompactionStyleFIFO\n",
-    "[CFOptions \"default\"]\n  compaction_style=kCompactionStyleUniversal\n  compaction_options_universal={size_ratio=1;\
-     max_size_amplification_percent=200;}\n  write_buffer_size=64K\n  block_based_table_factory={block_size=16K;\
-     filter_policy={id=ribbonfilter\\:10;bloom_before_level=3;};cache_index_and_filter_blocks=true;}\n",
-];
 
 /// The kept inputs of a target in `tests/data/fuzz`, with the names of the files.
 ///

@@ -77,11 +77,9 @@ impl TableIter {
 
     /// Moves to another table, to be read in the same way. The iterator is invalid until the next
     /// seek.
-    pub fn move_to(&mut self, table: &Arc<TableReader>) {
+    pub fn move_to(&mut self, table: Arc<TableReader>) {
         self.release();
-        if !Arc::ptr_eq(&self.table, table) {
-            self.table = Arc::clone(table);
-        }
+        self.table = table;
     }
 
     /// Releases the current block and the read-ahead buffer, which an idle iterator need not hold.

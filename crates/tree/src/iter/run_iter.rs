@@ -193,7 +193,7 @@ impl<L: TableList> RunIter<L> {
         debug_assert!(index < self.tables.tables().len(), "table {index} of {}", self.tables.tables().len());
         self.count_tombstones();
         let table = &self.tables.tables()[index];
-        let reader = &table.meta.open()?;
+        let reader = table.meta.open()?;
         let lower = (&table.range.lower).max(&self.limit.lower);
         let lower = (*lower > table.meta.smallest).then(|| lower.clone());
         debug_assert!(

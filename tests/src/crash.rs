@@ -40,15 +40,17 @@ const STORY_OPS: usize = 12;
 
 /// The calls and the guarantees of one operation.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+pub(crate) struct Mark {
     /// Number of calls before it.
-    start: u64,
-    /// Number of calls when it was acknowledged.
-    end: u64,
+    pub start: u64,
+    /// Number of calls when it ended.
+    pub end: u64,
     /// Number of commits issued, including it.
-    issued: u64,
+    pub issued: u64,
+    /// Number of commits acknowledged, including it.
+    pub acked: u64,
     /// Number of commits that survive a power loss after it.
-    durable: u64,
+    pub durable: u64,
 }
 
 /// A recorded life.
@@ -69,10 +71,24 @@ pub struct Recording {
 
 /// The states that a crash may leave.
 #[derive(Clone, Copy, Debug)]
-struct Window {
-    durable: u64,
-    acked: u64,
-    issued: u64,
+pub(crate) struct Window {
+    pub durable: u64,
+    pub acked: u64,
+    pub issued: u64,
+}
+
+impl Window {
+    /// The states that a crash right after call `k` may leave.
+    pub fn after(marks: &[Mark], k: u64) -> Self {
+        let done = marks.iter().rev().find(|mark| mark.end <= k);
+        // An operation without any call ends as soon as it begins.
+        let begun = marks.iter().rev().find(|mark| mark.start < k || mark.end <= k);
+        Self {
+            durable: done.map_or(0, |mark| mark.durable),
+            acked: done.map_or(0, |mark| mark.acked),
+            issued: begun.map_or(0, |mark| mark.issued),
+        }
+    }
 }
 
 impl Recording {
@@ -97,7 +113,7 @@ impl Recording {
     ) -> Result<Self, String> {
         let sim = SimFs::new();
         let mut runner = Runner::new(vector.clone(), through(sim.clone()), seed)?;
-        let mut marks = vec![Mark { start: 0, end: sim.op_count(), issued: 0, durable: 0 }];
+        let mut marks = vec![Mark { start: 0, end: sim.op_count(), issued: 0, acked: 0, durable: 0 }];
         for op in ops {
             let start = sim.op_count();
             runner.apply(op).map_err(|error| format!("{op:?}: {error}"))?;
@@ -106,6 +122,7 @@ impl Recording {
                 start,
                 end: sim.op_count(),
                 issued: oracle.issued(),
+                acked: oracle.issued(),
                 durable: oracle.durable(),
             });
         }
@@ -126,17 +143,6 @@ impl Recording {
     /// Number of calls of the whole life.
     pub fn calls(&self) -> u64 {
         self.sim.op_count()
-    }
-
-    fn window(&self, k: u64) -> Window {
-        let done = self.marks.iter().rev().find(|mark| mark.end <= k);
-        // An operation without any call ends as soon as it begins.
-        let begun = self.marks.iter().rev().find(|mark| mark.start < k || mark.end <= k);
-        Window {
-            durable: done.map_or(0, |mark| mark.durable),
-            acked: done.map_or(0, |mark| mark.issued),
-            issued: begun.map_or(0, |mark| mark.issued),
-        }
     }
 
     fn story(&self, k: u64, policy: &CrashPolicy) -> String {
@@ -237,7 +243,7 @@ impl Explorer {
                 found
             }
         };
-        let window = recording.window(k);
+        let window = Window::after(&recording.marks, k);
         let arrived = *policy == CrashPolicy::All && recording.vector.survives_kill();
         let least = if arrived { window.acked } else { window.durable };
         let legal = (least..=window.issued).any(|at| recording.states.get(at as usize) == Some(&found));

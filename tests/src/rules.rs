@@ -25,7 +25,7 @@ use shamba::{Builder, Db, Durability, Fifo, KeyspaceOptions, MergePolicy};
 
 use self::judge::{Facts, Found, Model};
 use crate::compare::failed;
-use crate::crash::orphans;
+use crate::crash::{Mark, Window, orphans};
 use crate::runner::HOME;
 use crate::seed::mixed;
 use crate::tally::Tally;
@@ -84,16 +84,6 @@ impl CompactionFilter for Rules {
             Some(new) => Verdict::Replace(new),
         }
     }
-}
-
-/// The calls and the guarantees of one operation; see [`crate::crash`].
-#[derive(Clone, Copy)]
-struct Mark {
-    start: u64,
-    end: u64,
-    issued: u64,
-    acked: u64,
-    durable: u64,
 }
 
 /// The number of a life, which determines it.
@@ -284,13 +274,11 @@ impl Life {
 
     /// The commits of which one must be there after a crash right after call `k`.
     fn window(&self, k: u64, policy: &CrashPolicy) -> std::ops::RangeInclusive<u64> {
-        let done = self.marks.iter().rev().find(|mark| mark.end <= k);
-        let begun = self.marks.iter().rev().find(|mark| mark.start < k || mark.end <= k);
-        let least = match policy {
-            CrashPolicy::All => done.map_or(0, |mark| mark.acked),
-            _ => done.map_or(0, |mark| mark.durable),
-        };
-        least..=begun.map_or(0, |mark| mark.issued)
+        let window = Window::after(&self.marks, k);
+        match policy {
+            CrashPolicy::All => window.acked..=window.issued,
+            _ => window.durable..=window.issued,
+        }
     }
 
     /// Crashes the life at about `images` points of all.

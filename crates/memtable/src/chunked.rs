@@ -135,6 +135,12 @@ impl Source for ChunkedMemtable {
         // references.
         self.order.snapshot(unsafe { self.reader() })
     }
+
+    /// The same entries in fewer lanes, if there are such lanes by now.
+    fn renew(&self, snapshot: &Snapshot) -> Option<Snapshot> {
+        // SAFETY: as in `snapshot`.
+        self.order.renew(unsafe { self.reader() }, snapshot)
+    }
 }
 
 impl Memtable for ChunkedMemtable {

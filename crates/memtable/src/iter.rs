@@ -11,7 +11,8 @@
 //! which does not matter for going on; a change of direction places them anew.
 //!
 //! The snapshot is taken at the first seek and kept. Entries inserted later are newer than anything
-//! that a reader of that time may see.
+//! that a reader of that time may see. Later seeks exchange it for one of the same entries in fewer
+//! lanes, once there is one.
 //!
 //! Snapshots and their lanes are in [`super::order`].
 
@@ -41,6 +42,10 @@ pub(super) trait Source: Send + Sync + 'static {
 
     /// The present entries, in order.
     fn snapshot(&self) -> Snapshot;
+
+    /// The entries of `snapshot` in fewer lanes, if readers' merges have got there. Each call does a
+    /// share of these merges.
+    fn renew(&self, snapshot: &Snapshot) -> Option<Snapshot>;
 }
 
 /// An iterator over a memtable in chunks.
@@ -99,6 +104,9 @@ impl<S: Source> ChunkedIter<S> {
 
     /// Positions every lane by `place`; the iterator is between two entries if each lane is.
     fn start_between(&mut self, place: impl Fn(&Snapshot, usize) -> Lane) {
+        if let Some(renewed) = self.snapshot.as_ref().and_then(|snapshot| self.table.renew(snapshot)) {
+            self.snapshot = Some(renewed);
+        }
         let snapshot = self.snapshot.get_or_insert_with(|| self.table.snapshot());
         self.lanes.clear();
         self.lanes.extend((0..snapshot.lanes()).map(|lane| place(snapshot, lane)));
@@ -442,5 +450,64 @@ mod tests {
         let mut iter = backward();
         iter.skip_hidden(Some(b"k13"), SeqNo(18)).expect("memory");
         assert_eq!(steps(&mut iter, &[Forward, Backward, Backward]), [14, 15, 14, 13]);
+    }
+
+    fn insert_numbers(table: &ChunkedMemtable, numbers: Range<u64>) {
+        for number in numbers {
+            let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            let digest = DigestFn::new(DigestKind::Xxh3, 7).digest(&key);
+            table.insert(digest, &key, SeqNo(number), EntryKind::Put, b"");
+        }
+    }
+
+    fn lanes(iter: &ChunkedIter<ChunkedMemtable>) -> usize {
+        iter.snapshot.as_ref().map_or(0, Snapshot::lanes)
+    }
+
+    /// The sequence numbers from the first to the last entry.
+    fn all(iter: &mut ChunkedIter<ChunkedMemtable>) -> Vec<u64> {
+        let mut seqs = Vec::new();
+        iter.seek_to_first().expect("memory");
+        while iter.valid() {
+            seqs.push(iter.seq().0);
+            iter.next().expect("memory");
+        }
+        seqs
+    }
+
+    /// 9,690 entries are in 15 chunks, and 26 in the tail. Of 14 chunks beyond the first each seek
+    /// moves at least eight entries, and no entry moves more than once for each chunk.
+    #[test]
+    fn the_seeks_of_an_iterator_leave_it_two_lanes_and_the_same_entries() {
+        let table = Arc::new(ChunkedMemtable::new(true));
+        insert_numbers(&table, 1..9_691);
+        let mut iter = ChunkedIter::new(Arc::clone(&table));
+        let entries = all(&mut iter);
+        assert_eq!(entries.len(), 9_690);
+        assert!(lanes(&iter) > 2, "{} lanes", lanes(&iter));
+        let mut seeks = 0;
+        while lanes(&iter) > 2 {
+            iter.seek(&[0x40], SeqNo::MAX).expect("memory");
+            seeks += 1;
+            assert!(seeks < 14 * 9_690 / 8, "{} lanes after {seeks} seeks", lanes(&iter));
+        }
+        assert!(all(&mut iter) == entries, "other entries in two lanes");
+    }
+
+    /// 100 more entries stay in the tail; of 3,000 more most are in new chunks.
+    #[test]
+    fn an_iterator_of_a_memtable_that_is_written_keeps_its_entries() {
+        for added in [100, 3_000] {
+            let table = Arc::new(ChunkedMemtable::new(true));
+            insert_numbers(&table, 1..9_691);
+            let mut iter = ChunkedIter::new(Arc::clone(&table));
+            let entries = all(&mut iter);
+            insert_numbers(&table, 9_691..9_691 + added);
+            for _ in 0..4_000 {
+                iter.seek(&[0x40], SeqNo::MAX).expect("memory");
+            }
+            assert!(table.snapshot().lanes() <= 2, "{} lanes", table.snapshot().lanes());
+            assert!(all(&mut iter) == entries, "other entries after {added} inserts");
+        }
     }
 }

@@ -6,9 +6,9 @@
 //! merge. A reader works on a *snapshot*: the chunks of the moment and a sorted copy of the tail,
 //! which readers share: each adds what was inserted since the last one ([`tail`]).
 //!
-//! The cost of a snapshot grows with the number of chunks, so taking one also does a share of a
-//! merge that reduces it, in proportion to that number. Scans of a memtable that is no longer
-//! written soon find a single chunk, and no scan waits for a merge.
+//! The cost of a seek grows with the number of chunks, so each also does a share of a merge that
+//! reduces it, in proportion to that number. Scans of a memtable that is no longer written soon find
+//! a single chunk, and no scan waits for a merge.
 //!
 //! Invariants:
 //! 1. Every entry is in the tail of the state or in exactly one chunk of it.
@@ -240,6 +240,23 @@ impl Order {
         // The copy of another reader may have more entries, and is then of a shorter prefix.
         let prefix = tail.as_ref().map_or(prefix, |tail| prefix.min(tail.prefix()));
         Snapshot { state, tail, prefix }
+    }
+
+    /// Does a share of merging for a reader that has `snapshot` already. Returns the same entries
+    /// in fewer lanes if a merge has completed since; `None` if none has, or entries were inserted.
+    pub fn renew(&self, entries: Entries<'_>, snapshot: &Snapshot) -> Option<Snapshot> {
+        if snapshot.state.chunks.len() < 2 {
+            return None;
+        }
+        self.help(entries);
+        let state = self.state.load();
+        let is_same = Arc::ptr_eq(&state.tail, &snapshot.state.tail)
+            && state.tail.len() == snapshot.tail.as_ref().map_or(0, |tail| tail.refs().len());
+        (is_same && state.chunks.len() < snapshot.state.chunks.len()).then(|| Snapshot {
+            state: Arc::clone(&state),
+            tail: snapshot.tail.clone(),
+            prefix: snapshot.prefix,
+        })
     }
 
     /// The newest entry of `key` up to `seq`.

@@ -97,7 +97,9 @@ fn measure<P: Peer>(task: &Task, keep: Keep<'_>) -> Result<()> {
     }
     let order = task.workloads.contains(&Workload::FillSeq).then(|| book.in_key_order(task.at.dataset.items));
     let base = Resident::now();
+    let begin = Instant::now();
     let peer = P::open(&setup)?;
+    let (opened, resident) = (begin.elapsed(), Resident::now().above(base));
     rest(&peer)?;
     if !is_fill {
         warm(task, &peer, &mut book)?;
@@ -107,6 +109,10 @@ fn measure<P: Peer>(task: &Task, keep: Keep<'_>) -> Result<()> {
     if task.at.io == Io::Direct {
         let (direct, all) = process::direct_files(&task.dir);
         options.push(stated("open past the page cache", format!("{direct} of {all} files")));
+    }
+    if !is_fill {
+        let (ms, mib) = (opened.as_secs_f64() * 1e3, resident.bytes as f64 / f64::from(1 << 20));
+        options.push(stated("open of the filled database", format!("{ms:.1} ms, {mib:.1} MiB")));
     }
     keep(&Line::Options { at: task.at, engine: task.engine, version: peer.version(), options })?;
     let mut last: Option<Row> = None;

@@ -10,16 +10,13 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use crate::thread::thread_number;
-
-/// Number of groups of threads: more than the number of cores on which short scans are useful.
-const SHARDS: usize = 32;
+use crate::thread::{THREAD_GROUPS, thread_number};
 
 /// A value of which each group of threads has a share.
 #[derive(Debug)]
 pub struct Shares<T> {
     value: Arc<T>,
-    by_thread: [OnceLock<Arc<Share<T>>>; SHARDS],
+    by_thread: [OnceLock<Arc<Share<T>>>; THREAD_GROUPS],
 }
 
 /// The share of one group of threads. Two cache lines, because processors prefetch lines in pairs.
@@ -30,7 +27,7 @@ pub struct Share<T>(Arc<T>);
 impl<T> Shares<T> {
     /// The only owner of `value`.
     pub fn new(value: T) -> Self {
-        Self { value: Arc::new(value), by_thread: [const { OnceLock::new() }; SHARDS] }
+        Self { value: Arc::new(value), by_thread: [const { OnceLock::new() }; THREAD_GROUPS] }
     }
 
     /// The value, if no share was given yet.
@@ -40,7 +37,7 @@ impl<T> Shares<T> {
 
     /// The share of this thread. It keeps the value while it lives.
     pub fn share(&self) -> Arc<Share<T>> {
-        let own = &self.by_thread[thread_number() % SHARDS];
+        let own = &self.by_thread[thread_number() % THREAD_GROUPS];
         Arc::clone(own.get_or_init(|| Arc::new(Share(Arc::clone(&self.value)))))
     }
 }

@@ -43,8 +43,8 @@ pub(super) trait Source: Send + Sync + 'static {
     /// The present entries, in order.
     fn snapshot(&self) -> Snapshot;
 
-    /// The entries of `snapshot` in fewer lanes, if readers' merges have got there. Each call does a
-    /// share of these merges.
+    /// The entries of `snapshot` in fewer lanes, if readers' merges have got there. Each call does
+    /// a share of these merges.
     fn renew(&self, snapshot: &Snapshot) -> Option<Snapshot>;
 }
 

@@ -28,14 +28,14 @@
 
 use std::sync::Arc;
 
-use shamba_env::thread_number;
+use shamba_env::{THREAD_GROUPS, thread_number};
 use shamba_key::SeqNo;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, IS_EXPLORED, Mutex, MutexGuard, PoisonError};
 
-/// Number of shards: more than the number of cores on which short scans are useful.
-const SHARDS: usize = if IS_EXPLORED { 2 } else { 32 };
+/// Number of shards; few for an exploration, which visits each.
+const SHARDS: usize = if IS_EXPLORED { 2 } else { THREAD_GROUPS };
 
 /// The multiset of live sequence numbers.
 #[derive(Debug)]

@@ -7,8 +7,8 @@
 //! which readers share: each adds what was inserted since the last one ([`tail`]).
 //!
 //! The cost of a seek grows with the number of chunks, so each also does a share of a merge that
-//! reduces it, in proportion to that number. Scans of a memtable that is no longer written soon find
-//! a single chunk, and no scan waits for a merge.
+//! reduces it, in proportion to that number. Scans of a memtable that is no longer written soon
+//! find a single chunk, and no scan waits for a merge.
 //!
 //! Invariants:
 //! 1. Every entry is in the tail of the state or in exactly one chunk of it.

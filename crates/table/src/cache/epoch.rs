@@ -16,14 +16,13 @@
 //! No thread waits: a phase that cannot advance yet is tried again later. Nothing depends on time,
 //! and threads need no registration. The choice of a cell affects contention, never correctness.
 
-use shamba_env::thread_number;
+use shamba_env::{THREAD_GROUPS, thread_number};
 
 use crate::sync::IS_EXPLORED;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of cells, a power of two: more than the number of cores whose block searches saturate the
-/// memory bandwidth of one machine.
-const CELLS: usize = if IS_EXPLORED { 1 } else { 32 };
+/// Number of cells.
+const CELLS: usize = if IS_EXPLORED { 1 } else { THREAD_GROUPS };
 
 /// Phases between the removal of a frame and its reuse.
 pub(super) const GRACE_PHASES: u64 = 2;

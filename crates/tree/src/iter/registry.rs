@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use shamba_env::{Share, thread_number};
+use shamba_env::{Share, THREAD_GROUPS, thread_number};
 use shamba_table::{Charge, Ledger, LedgerPart};
 
 use super::batch::Batch;
@@ -28,12 +28,10 @@ use crate::lookup::pool::ReadPool;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::view::View;
 
-/// Number of shards, so that threads that create iterators do not contend for one lock.
-const SHARDS: usize = 32;
 /// Maximum number of slots of ended scans that a shard keeps: a thread seldom has more scans open
 /// at once, and ends them all.
 const SPARE_MAX: usize = 4;
-const _: () = assert!(SHARDS > 0 && SWEEP_SLOTS_MIN > 0, "a registry has shards and slots");
+const _: () = assert!(SWEEP_SLOTS_MIN > 0, "a shard has slots before it is swept");
 /// Minimum number of slots at which a shard removes those of ended iterators.
 const SWEEP_SLOTS_MIN: usize = 64;
 /// Bytes that an iterator is assumed to hold per run besides itself: a block of 4 KiB, in a pinned
@@ -77,7 +75,7 @@ type MakeRoom = Box<dyn Fn() + Send + Sync>;
 
 /// The registry of a database's iterators.
 pub struct IterRegistry {
-    shards: [Padded; SHARDS],
+    shards: [Padded; THREAD_GROUPS],
     revoked: AtomicU64,
     ledger: Arc<Ledger>,
     /// Maximum that iterators may hold together.
@@ -246,9 +244,9 @@ impl IterRegistry {
     /// Revokes views until all iterators hold no more than `until_bytes`.
     #[cold]
     fn take_from_others(&self, own: Option<&Arc<Slot>>, until_bytes: u64) {
-        for _ in 0..SHARDS {
+        for _ in 0..THREAD_GROUPS {
             let number = self.next_relieved.fetch_add(1, Ordering::Relaxed);
-            for slot in slots(&self.shards[number % SHARDS]) {
+            for slot in slots(&self.shards[number % THREAD_GROUPS]) {
                 if self.live_bytes.load(Ordering::Relaxed) <= until_bytes {
                     return;
                 }
@@ -361,7 +359,7 @@ impl IterRegistry {
 
     /// The shard of this thread.
     fn shard(&self) -> &Padded {
-        &self.shards[thread_number() % SHARDS]
+        &self.shards[thread_number() % THREAD_GROUPS]
     }
 }
 

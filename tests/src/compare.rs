@@ -4,6 +4,7 @@
 //! code compares each. Every function returns the difference as text.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 
 use shamba::{Cursor, Db, Iter, Keyspace, Slice, Snapshot};
@@ -68,11 +69,16 @@ fn value_shown(value: Option<&[u8]>) -> String {
     value.map_or("nothing".to_owned(), shown)
 }
 
-/// Compares a value.
+/// Compares a value. `what` is only written if it differs: give `format_args!`.
 ///
 /// # Errors
 /// The difference.
-pub fn same_value(what: &str, key: &[u8], got: Option<&[u8]>, want: Option<&[u8]>) -> Result<(), String> {
+pub fn same_value(
+    what: impl Display,
+    key: &[u8],
+    got: Option<&[u8]>,
+    want: Option<&[u8]>,
+) -> Result<(), String> {
     if got == want {
         return Ok(());
     }
@@ -105,16 +111,16 @@ pub fn time_left(surface: &dyn Surface, key: &[u8], want: Option<Duration>) -> R
     }
 }
 
-/// Compares one scanned pair.
+/// Compares one scanned pair. `what` is only written if it differs: give `format_args!`.
 ///
 /// # Errors
 /// The difference.
 pub fn same_pair(
-    what: &str,
+    what: impl Display,
     got: Option<shamba::Result<(Slice, Slice)>>,
     want: Option<&Pair>,
 ) -> Result<(), String> {
-    let got = got.transpose().map_err(failed(what))?;
+    let got = got.transpose().map_err(|error| format!("{what} failed: {error:?}"))?;
     let same = match (&got, want) {
         (None, None) => true,
         (Some(got), Some(want)) => got.0[..] == want.0[..] && got.1[..] == want.1[..],
@@ -152,22 +158,22 @@ pub fn ends(mut iter: Iter, what: &str, back: impl Fn(usize) -> bool, want: &[Pa
             true => (iter.next_back(), want.next_back()),
             false => (iter.next(), want.next()),
         };
-        same_pair(&format!("{what} step {step}"), got, expected)?;
+        same_pair(format_args!("{what} step {step}"), got, expected)?;
         if expected.is_none() {
             break;
         }
         step += 1;
     }
     // The iterator stays at its end.
-    same_pair(&format!("{what} past its end"), iter.next(), None)?;
-    same_pair(&format!("{what} past its end, backward"), iter.next_back(), None)
+    same_pair(format_args!("{what} past its end"), iter.next(), None)?;
+    same_pair(format_args!("{what} past its end, backward"), iter.next_back(), None)
 }
 
 /// Moves a cursor and a position in the oracle's list in parallel.
 ///
 /// # Errors
 /// The difference.
-pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[Pair]) -> Result<(), String> {
+pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
     /// Before the first pair, at a pair, or after the last.
     #[derive(Clone, Copy)]
     enum Place {
@@ -180,7 +186,7 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[Pair]) -> Result<(), St
     let last = pairs.len().checked_sub(1).map_or(Place::Before, Place::At);
     let mut place = Place::Unset;
     for (step, movement) in moves.iter().enumerate() {
-        let what = format!("cursor step {step} {movement:?}");
+        let what = || format!("cursor step {step} {movement:?}");
         let result = match movement {
             Move::Seek(key) => cursor.seek(key),
             Move::SeekForPrev(key) => cursor.seek_for_prev(key),
@@ -189,14 +195,14 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[Pair]) -> Result<(), St
             Move::Next => cursor.next(),
             Move::Prev => cursor.prev(),
         };
-        result.map_err(failed(&what))?;
+        result.map_err(|error| failed(&what())(error))?;
         place = match (movement, place) {
-            (Move::Seek(key), _) => match pairs.partition_point(|pair| pair.0 < *key) {
+            (Move::Seek(key), _) => match pairs.partition_point(|pair| *pair.0 < **key) {
                 i if i < pairs.len() => Place::At(i),
                 _ => Place::Behind,
             },
             (Move::SeekForPrev(key), _) => {
-                pairs.partition_point(|pair| pair.0 <= *key).checked_sub(1).map_or(Place::Before, Place::At)
+                pairs.partition_point(|pair| *pair.0 <= **key).checked_sub(1).map_or(Place::Before, Place::At)
             }
             (Move::First, _) | (Move::Next, Place::Unset | Place::Before) => first,
             (Move::Last, _) | (Move::Prev, Place::Unset | Place::Behind) => last,
@@ -210,11 +216,16 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[Pair]) -> Result<(), St
             _ => None,
         };
         if cursor.valid() != want.is_some() {
-            return Err(format!("{what}: valid() is {}", cursor.valid()));
+            return Err(format!("{}: valid() is {}", what(), cursor.valid()));
         }
         if let Some((key, value)) = want {
-            same_value(&format!("{what}: key"), key, cursor.key(), Some(key))?;
-            same_value(&format!("{what}: value"), key, cursor.value(), Some(value))?;
+            same_value(format_args!("cursor step {step} {movement:?}: key"), key, cursor.key(), Some(key))?;
+            same_value(
+                format_args!("cursor step {step} {movement:?}: value"),
+                key,
+                cursor.value(),
+                Some(value),
+            )?;
         }
     }
     Ok(())
@@ -323,7 +334,7 @@ pub fn same_state(got: &State, want: &State) -> Result<(), String> {
         for key in got.keys().chain(want.keys()) {
             let (got, want) = (got.get(key), want.get(key));
             same_value(
-                &format!("keyspace {name}: scan"),
+                format_args!("keyspace {name}: scan"),
                 key,
                 got.map(Vec::as_slice),
                 want.map(Vec::as_slice),

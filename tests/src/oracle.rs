@@ -35,6 +35,9 @@ use crate::operators::appended;
 /// A range of keys, as the engine takes it.
 pub type Span = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
+/// A span that is borrowed.
+type Borrowed<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
@@ -190,9 +193,11 @@ impl Oracle {
                     self.write(*space, key, merged);
                 }
                 Change::DeleteRange { space, span } => {
-                    for (key, history) in self.spaces.entry(*space).or_default() {
+                    let keys = self.spaces.entry(*space).or_default();
+                    let covered = bounds(span).map(|span| keys.range_mut::<[u8], _>(span));
+                    for (_, history) in covered.into_iter().flatten() {
                         let lives = history.last().is_some_and(|newest| newest.value.is_some());
-                        if lives && contains(span, key) {
+                        if lives {
                             push(history, Written::new(commit, None, None));
                         }
                     }
@@ -319,9 +324,9 @@ impl Oracle {
         at: impl Into<Moment>,
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a [u8])> + 'a {
         let at = at.into();
-        let keys = self.spaces.get(&space).into_iter().flatten();
-        keys.filter(move |(key, _)| contains(span, key))
-            .filter_map(move |(key, history)| Some((key.as_slice(), newest(history, at)?.at(at)?)))
+        let keys = self.spaces.get(&space).zip(bounds(span)).map(|(keys, span)| keys.range::<[u8], _>(span));
+        let keys = keys.into_iter().flatten();
+        keys.filter_map(move |(key, history)| Some((key.as_slice(), newest(history, at)?.at(at)?)))
     }
 
     /// The live pairs of a span at a moment, copied.
@@ -388,6 +393,19 @@ pub fn contains(span: &Span, key: &[u8]) -> bool {
         Bound::Unbounded => true,
     };
     after_lower && before_upper
+}
+
+/// The span for a map's range, which takes no reversed one; `None` for one that is empty.
+fn bounds(span: &Span) -> Option<Borrowed<'_>> {
+    let is_empty = match span {
+        (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+        (
+            Bound::Included(lower) | Bound::Excluded(lower),
+            Bound::Included(upper) | Bound::Excluded(upper),
+        ) => lower >= upper,
+        _ => false,
+    };
+    (!is_empty).then(|| (span.0.as_ref().map(Vec::as_slice), span.1.as_ref().map(Vec::as_slice)))
 }
 
 /// The newest write of a key at a moment.
@@ -492,6 +510,23 @@ mod tests {
         assert_eq!((oracle.get(0, b"a", at(2, 7)), oracle.time_left(0, b"a", at(2, 7))), (None, None));
         assert_eq!(oracle.writes(0, at(2, 7)).map(|(.., commit)| commit).collect::<Vec<_>>(), [1]);
         assert_eq!(oracle.newest(0), Some(2));
+    }
+
+    #[test]
+    fn a_range_has_the_keys_of_its_span() {
+        let mut oracle = Oracle::new();
+        let keys = [b"a", b"b", b"c"].map(|key| key.to_vec());
+        oracle.commit(&["a", "b", "c"].map(|key| put(key, "1")));
+        let ends = keys.iter().flat_map(|key| [Bound::Included(key.clone()), Bound::Excluded(key.clone())]);
+        let ends: Vec<_> = ends.chain([Bound::Unbounded]).collect();
+        for span in ends.iter().flat_map(|lower| ends.iter().map(|upper| (lower.clone(), upper.clone()))) {
+            let want: Vec<_> = keys.iter().filter(|key| contains(&span, key)).collect();
+            let got: Vec<_> = oracle.range(0, &span, 1).map(|(key, _)| key.to_vec()).collect();
+            assert_eq!(got.iter().collect::<Vec<_>>(), want, "{span:?}");
+            let mut deleted = oracle.clone();
+            deleted.commit(&[Change::DeleteRange { space: 0, span: span.clone() }]);
+            assert_eq!(deleted.pairs(0, &(Bound::Unbounded, Bound::Unbounded), 2).len(), 3 - want.len());
+        }
     }
 
     #[test]

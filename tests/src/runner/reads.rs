@@ -1,6 +1,8 @@
 //! Reads of a run, compared with the oracle: points, scans, cursors, and the snapshots and
 //! iterators that are kept.
 
+use std::ops::Bound;
+
 use shamba::Snapshot;
 
 use super::{Held, READERS_MAX, Runner, drops};
@@ -76,15 +78,17 @@ impl Runner {
             }
             Op::Prefix { space, prefix, reverse } => {
                 let surface = spaces.at(*space).ok_or("keyspace missing")?;
-                let mut want = oracle.pairs(*space, &compare::everything(), now);
-                want.retain(|(key, _)| key.starts_with(prefix));
+                let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
+                let want = oracle.range(*space, &from, now).take_while(|(key, _)| key.starts_with(prefix));
+                let want = want.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>();
                 let what = format!("prefix {}", shown(prefix));
                 compare::ends(surface.scan_prefix(prefix), &what, |_| *reverse, &want)?;
                 "scans of a prefix"
             }
             Op::Walk { space, moves } => {
                 let surface = spaces.at(*space).ok_or("keyspace missing")?;
-                let pairs = oracle.pairs(*space, &compare::everything(), now);
+                let everything = compare::everything();
+                let pairs = oracle.range(*space, &everything, now).collect::<Vec<_>>();
                 compare::walk(surface.walk(), moves, &pairs)?;
                 "cursor walks"
             }

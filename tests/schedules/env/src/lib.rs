@@ -73,7 +73,7 @@ pub use shares::{Share, Shares};
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
-pub use thread::thread_number;
+pub use thread::{THREAD_GROUPS, thread_number};
 pub use unmapped::UnmappedLogs;
 pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 

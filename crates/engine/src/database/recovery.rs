@@ -249,9 +249,8 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
     }
     core.residency.charge_trees();
-    // All tables are known now, so residency is decided over all of them. Not by the open: it would
-    // read the filters and indexes of all tables.
-    core.residency.request_settlement();
+    // All tables are known now, so residency is decided over all of them, before the first lookup.
+    core.residency.settle();
     Ok(())
 }
 

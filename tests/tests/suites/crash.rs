@@ -24,7 +24,7 @@ use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
 const ALPHABET: usize = 12;
 /// Each policy with each kind of promise once; `SHAMBA_LONG_LIVES` sets more.
 const LONG_LIVES: u64 = 18;
-/// Of the disks of short lives, one in this many has its recovery crashed, some 60 times. With 8
+/// Of the disks of short lives, one in this many has its recovery crashed, some 100 times. With 8
 /// there are five times as many disks as the plan asks for, and most of the time goes there.
 const NESTED_ONE_IN: u64 = 24;
 const TEST: &str = "crash::every_crash_leaves_a_legal_state";

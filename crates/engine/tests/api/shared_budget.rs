@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use shamba::env::{Env, MemFs};
+use shamba::env::{Env, ManualClock, MemFs};
 use shamba::{Budget, Builder, Db, ErrorKind};
 use tempfile::TempDir;
 
@@ -80,11 +80,11 @@ fn held_bytes(databases: &[Db]) -> u64 {
     databases.iter().map(|db| db.memory().ledger_bytes).sum()
 }
 
-/// Waits until `done`, at most for this number of windows of a second.
-fn within_windows(windows: u64, done: impl Fn() -> bool) -> bool {
+/// Waits until `done`, at most for this number of seconds: a limit for a test that hangs.
+fn within_seconds(seconds: u64, done: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     while !done() {
-        if begin.elapsed() > Duration::from_secs(windows) {
+        if begin.elapsed() > Duration::from_secs(seconds) {
             return false;
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -175,7 +175,7 @@ fn an_idle_database_gives_memory_to_one_that_reads() {
         });
         // An eighth of the budget is four steps; writes are forgotten after some windows.
         let before = busy.memory().budget_bytes;
-        let grows = within_windows(60, || busy.memory().budget_bytes >= before.min(14 * MIB) + 4 * MIB);
+        let grows = within_seconds(60, || busy.memory().budget_bytes >= before.min(14 * MIB) + 4 * MIB);
         stop.store(true, Ordering::Release);
         assert!(grows, "from {before} to {}", busy.memory());
     });
@@ -185,37 +185,47 @@ fn an_idle_database_gives_memory_to_one_that_reads() {
     assert!(busy.budget_total_bytes == 32 * MIB && busy.budget_target_bytes >= 16 * MIB);
 }
 
+/// Without threads and on a clock that only the test moves: windows end when the test says so,
+/// however slow the machine is.
 #[test]
 fn one_that_opens_gets_its_part_and_one_that_closes_returns_it() {
-    let dir = TempDir::new().expect("a directory");
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: Arc::clone(&clock) as _, ..Env::deterministic(Arc::new(MemFs::new()), 1) };
     let budget = Budget::new(68 * MIB);
-    let open = |name: &str| builder(&dir.path().join(name), &budget).open().expect("open");
+    let open = |name: &str| builder(Path::new(name), &budget).env(env.clone()).open().expect("open");
     // Filled before: what is written lately counts as a need.
-    let path = dir.path().join("first");
-    let filled = Db::builder(path).info_log(false).open().expect("open");
+    let filled = Db::builder("/first").env(env.clone()).info_log(false).open().expect("open");
     fill(&filled, 30);
     filled.close().expect("close");
-    let first = open("first");
+    let first = open("/first");
     assert_eq!(first.memory().budget_bytes, 64 * MIB, "the floor of the next one is kept");
     for number in 0..30 << 10 {
         first.get(key(number)).expect("get");
     }
-    let second = open("second");
+    let second = open("/second");
     assert!(second.memory().budget_bytes >= 4 * MIB, "at once");
     second.put("key", "value").expect("put");
     // But for the metadata of tables, and a step while lookups were made.
     let is = |db: &Db, mib: u64| db.memory().budget_bytes.abs_diff(mib * MIB) < 4 * MIB;
+    // Whether `done` after at most this number of windows.
+    let within_windows = |windows: u64, databases: &[&Db], done: &dyn Fn() -> bool| {
+        (0..windows).any(|_| {
+            clock.advance_us(1_000_000);
+            databases.iter().for_each(|db| db.wait_idle().expect("idle"));
+            done()
+        })
+    };
     assert!(
-        within_windows(10, || is(&first, 32) && is(&second, 32)),
+        within_windows(3, &[&first, &second], &|| is(&first, 32) && is(&second, 32)),
         "{} {}",
         first.memory(),
         second.memory()
     );
     second.close().expect("close");
-    assert!(within_windows(5, || is(&first, 64)), "{}", first.memory());
+    assert!(within_windows(1, &[&first], &|| is(&first, 64)), "{}", first.memory());
     first.close().expect("close");
     assert_eq!(budget.databases(), 0, "the last one has left");
-    assert_eq!(open("second").memory().budget_bytes, 64 * MIB);
+    assert_eq!(open("/second").memory().budget_bytes, 64 * MIB);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! `tests/schedules/table` and `tests/schedules/engine` are the sources of the table and the engine
 //! over this crate. So the engine under test is the one that ships, file by file, except for this
-//! one module.
+//! one module, and for the numbers of threads, which are those of the schedule's threads.
 //!
 //! Not here: the scenarios (`tests/schedules`).
 #![deny(missing_docs)]
@@ -49,7 +49,6 @@ mod spawn;
 pub mod sync;
 #[path = "../../../../crates/env/src/system/mod.rs"]
 mod system;
-#[path = "../../../../crates/env/src/thread.rs"]
 mod thread;
 #[path = "../../../../crates/env/src/tree/mod.rs"]
 mod tree;

@@ -13,7 +13,7 @@ use shamba_tests::{seed, serial};
 use shuttle::thread;
 
 use explore::{Done, FOLLOWERS, RECORD_HITS, SCHEDULES, explore};
-use scheduled::{files, open, open_counting, open_with_records, read_only};
+use scheduled::{files, open, open_counting, open_with_records, read_only, run};
 
 mod explore;
 mod rules;
@@ -123,6 +123,12 @@ fn close_under_load() {
 /// Sums over snapshots and iterators while batches move amounts between keys, concurrently with
 /// flushes and compactions.
 fn readers_beside_merges() {
+    let db = sums_while_amounts_move();
+    SUMS.note(&db);
+    db.close().expect("close");
+}
+
+fn sums_while_amounts_move() -> Db {
     let vfs = files();
     let db = open(&vfs, MergePolicy::LazyLeveling).expect("open");
     let accounts = |number: u64| format!("account/{number}");
@@ -165,8 +171,19 @@ fn readers_beside_merges() {
     db.compact().expect("compact");
     transfers.join().expect("no panic");
     reader.join().expect("no panic");
-    SUMS.note(&db);
-    db.close().expect("close");
+    db
+}
+
+/// A run is reproduced by its seed alone, whichever thread of the operating system runs it, and
+/// whatever ran on it before.
+#[test]
+fn a_seed_determines_its_schedules() {
+    fn both() -> [u64; 2] {
+        [0; 2].map(|_| run(25, 6, || drop(sums_while_amounts_move())))
+    }
+    let threads = [0; 3].map(|_| std::thread::spawn(both));
+    let hashes = threads.map(|thread| thread.join().expect("no panic"));
+    assert!(hashes.as_flattened().iter().all(|hash| *hash == hashes[0][0]), "{hashes:x?}");
 }
 
 /// Number of a transaction's own value; an operand of it counts once in the counter.

@@ -16,12 +16,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use shamba::env::sync::time;
 use shamba::env::{Env, MemFs, Vfs};
 use shamba::merge::AddU64;
 use shamba::{Builder, Db, KeyspaceOptions, MergePolicy};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shamba_tests::seed::mixed;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, MaxSteps, Runner};
 
 /// Steps after which threads are considered to be in an endless loop: some hundred times what a
@@ -32,15 +34,42 @@ const STACK_BYTES: usize = 512 << 10;
 /// Changes of priority in a PCT schedule.
 const PRIORITY_CHANGES: usize = 3;
 
-/// Runs `scenario` under `schedules` schedules determined by `seed`.
+/// Runs `scenario` under `schedules` schedules determined by `seed`. Returns a hash of all choices
+/// of the schedulers: equal for equal runs.
 ///
 /// # Panics
 /// If the scenario panics or deadlocks.
-pub fn run(seed: u64, schedules: usize, scenario: fn()) {
+pub fn run(seed: u64, schedules: usize, scenario: fn()) -> u64 {
+    let choices = Arc::new(AtomicU64::new(seed));
     let by_chance = RandomScheduler::new_from_seed(seed, schedules.div_ceil(2));
-    under(by_chance, scenario);
+    under(Noting { scheduler: by_chance, choices: Arc::clone(&choices) }, scenario);
     if schedules > 1 {
-        under(PctScheduler::new_from_seed(seed, PRIORITY_CHANGES, schedules / 2), scenario);
+        let pct = PctScheduler::new_from_seed(seed, PRIORITY_CHANGES, schedules / 2);
+        under(Noting { scheduler: pct, choices: Arc::clone(&choices) }, scenario);
+    }
+    choices.load(Ordering::Relaxed)
+}
+
+/// A scheduler whose choices are hashed.
+struct Noting<S> {
+    scheduler: S,
+    choices: Arc<AtomicU64>,
+}
+
+impl<S: Scheduler> Scheduler for Noting<S> {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        self.scheduler.new_execution()
+    }
+
+    fn next_task(&mut self, tasks: &[&Task], current: Option<TaskId>, is_yielding: bool) -> Option<TaskId> {
+        let next = self.scheduler.next_task(tasks, current, is_yielding);
+        let choice = next.map_or(u64::MAX, |next| (tasks.len() as u64) << 32 | usize::from(next) as u64);
+        self.choices.store(mixed(self.choices.load(Ordering::Relaxed), choice), Ordering::Relaxed);
+        next
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.scheduler.next_u64()
     }
 }
 

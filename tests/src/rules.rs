@@ -1,31 +1,46 @@
 //! Lives of a database that forgets by rule: the default keyspace has a compaction filter, and
-//! another one is FIFO. They are recorded on the simulated disk, with or without a failing call,
-//! and the disks that a crash may leave are judged.
+//! another one is FIFO, with a limit of bytes, of age, or both. They are recorded on the simulated
+//! disk, with or without a failing call, and the disks that a crash may leave are judged.
 //!
 //! The engine decides when a filter is asked and when tables are dropped, so a commit has no single
 //! state. A state is legal after commit P if
 //! - every key of the default keyspace has the value of P, or that which the filter makes of it;
 //!   only the latter, if it was seen before the crash;
 //! - every key of the FIFO keyspace has the value of P or is gone; all that is gone is older than
-//!   all that is there; and what was seen to be gone before the crash is gone.
+//!   all that is there, or of the same batch; and what was seen to be gone before the crash is
+//!   gone;
+//! - what is gone was too old, if age is the only limit; without such a limit the newest write of
+//!   the FIFO keyspace is there.
 //!
 //! P is the same for both keyspaces: batches write to both. The window of P is that of
 //! [`crate::crash`].
+//!
+//! Time passes in a life only by its operations. A recovery begins at the time of the crash, and
+//! once the maximum age has passed after it, nothing of the FIFO keyspace is left.
+//!
+//! A snapshot is read after every operation while it is held: neither a filter nor a limit changes
+//! what it has seen. The exception is data that another snapshot held when it was due: a snapshot
+//! that began later may lose it.
 
 mod judge;
+mod readers;
+mod script;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use fastrand::Rng;
 use shamba::env::{CrashPolicy, Env, FaultFs, FaultRule, SimFs, Vfs};
 use shamba::filter::{CompactionFilter, FilterEntry, Verdict};
 use shamba::{Builder, Db, Durability, Fifo, KeyspaceOptions, MergePolicy};
 
 use self::judge::{Facts, Found, Model};
+use self::readers::Readers;
+pub use self::script::{Change, Op};
 use crate::compare::failed;
 use crate::crash::{Mark, Window, orphans};
+use crate::ops::shown;
 use crate::runner::HOME;
 use crate::seed::mixed;
 use crate::tally::Tally;
@@ -35,29 +50,18 @@ use crate::vectors::Vector;
 const LOG: &str = "log";
 /// Bytes of the tables of the FIFO keyspace: a few runs of one memtable each; and a limit of which
 /// an eighth is more than such a run, so that small runs are merged.
-const LIMITS: [u64; 2] = [20 << 10, 48 << 10];
+const BYTES: [u64; 2] = [20 << 10, 48 << 10];
+/// Maximum age of the tables of the FIFO keyspace.
+const AGE_MS: u64 = 8_000;
+/// Age at which nothing is there any more: the engine notes ages in parts of the maximum, and what
+/// is in memory has none until the first work after an eighth of it, which is a step of time later.
+const GONE_MS: u64 = AGE_MS * 13 / 10 + (TICKS_MAX + 1) * TICK_MS;
+/// Time passes in multiples of this.
+const TICK_MS: u64 = 1_000;
+/// Maximum length of a step of time, in ticks.
+pub const TICKS_MAX: u64 = 3;
 /// One new disk in this many is also compacted after its recovery, and cut once more.
 const CUT_AGAIN_ONE_IN: u64 = 4;
-/// Number of keys of each keyspace.
-const KEYS: [u32; 2] = [14, 80];
-
-/// One change: a put or a delete.
-#[derive(Clone, Debug)]
-struct Change {
-    /// Whether it is in the FIFO keyspace.
-    is_log: bool,
-    key: Vec<u8>,
-    value: Option<Vec<u8>>,
-}
-
-#[derive(Clone, Debug)]
-enum Op {
-    Write { changes: Vec<Change>, sync: bool },
-    Flush,
-    Compact,
-    Sync,
-    Reopen { clean: bool },
-}
 
 /// Removes values that begin with `drop`, and makes `v2` of `v1` at the beginning of a value.
 struct Rules;
@@ -91,15 +95,22 @@ impl CompactionFilter for Rules {
 pub struct Plan {
     /// Its seed.
     pub seed: u64,
-    /// Its number: the policy, the limit of the FIFO keyspace and the durability cycle with it.
+    /// Its number: the policy, the limits of the FIFO keyspace and the durability cycle with it.
     pub index: usize,
     /// Number of its operations.
     pub ops: usize,
 }
 
 impl Plan {
-    fn limit(self) -> u64 {
-        LIMITS[self.index / 3 % LIMITS.len()]
+    /// The limits of the FIFO keyspace.
+    fn limits(self) -> Fifo {
+        let age = Duration::from_millis(AGE_MS);
+        match self.index / 3 % 4 {
+            0 => Fifo::bytes(BYTES[0]),
+            1 => Fifo::age(age),
+            2 => Fifo::bytes(BYTES[1]),
+            _ => Fifo::bytes(BYTES[1]).with_age(age),
+        }
     }
 
     fn open(self, env: &Env) -> shamba::Result<Db> {
@@ -111,7 +122,7 @@ impl Plan {
         let durability = [Durability::NoSync, Durability::NoSync, Durability::Sync][self.index / 2 % 3];
         let vector = Vector { durability, ..Vector::plain(policies[self.index % 3]) };
         // One table for each run, so that a run is dropped as a whole.
-        let log = KeyspaceOptions::new().fifo(Fifo::bytes(self.limit())).file_size(1 << 20);
+        let log = KeyspaceOptions::new().fifo(self.limits()).file_size(1 << 20);
         vector
             .builder_without_operators(Path::new(HOME), env)
             .keyspace("default", KeyspaceOptions::new().compaction_filter(Rules))
@@ -120,31 +131,6 @@ impl Plan {
 
     fn is_synced(self) -> bool {
         self.index / 2 % 3 == 2
-    }
-
-    fn script(self) -> Vec<Op> {
-        let mut rng = Rng::with_seed(mixed(self.seed, self.index as u64));
-        let mut values = 0u64;
-        let mut change = |rng: &mut Rng| {
-            let is_log = rng.u8(..5) < 3;
-            values += 1;
-            let start = ["v1", "drop", "keep"][rng.usize(..3)];
-            let key = format!("k/{:02}", rng.u32(..KEYS[usize::from(is_log)])).into_bytes();
-            let length = rng.usize(..if is_log { 500 } else { 160 });
-            let text = format!("{start}.{values}.{}", ".".repeat(length));
-            Change { is_log, key, value: (rng.u8(..8) > 0).then(|| text.into_bytes()) }
-        };
-        let mut op = |rng: &mut Rng| match rng.u8(..60) {
-            0..4 => Op::Flush,
-            4..6 => Op::Compact,
-            6..8 => Op::Sync,
-            8 => Op::Reopen { clean: rng.bool() },
-            _ => Op::Write {
-                changes: (0..rng.usize(1..5)).map(|_| change(rng)).collect(),
-                sync: rng.u8(..8) == 0,
-            },
-        };
-        std::iter::repeat_with(|| op(&mut rng)).take(self.ops).collect()
     }
 }
 
@@ -156,6 +142,10 @@ pub struct Life {
     model: Model,
     /// Facts that were seen, each with the number of calls that the disk had seen by then.
     facts: Vec<(u64, Facts)>,
+    /// The time in milliseconds at the end of each operation, with the number of calls that the
+    /// disk had seen by then.
+    times: Vec<(u64, u64)>,
+    readers: Readers,
     /// Number of calls that were made to fail.
     faults: u64,
 }
@@ -167,6 +157,14 @@ impl Life {
     /// # Errors
     /// A state that is not legal, or a failure that nothing has caused.
     pub fn record(plan: Plan, fault: Option<FaultRule>) -> Result<Self, String> {
+        Self::record_ops(plan, &plan.script(), fault)
+    }
+
+    /// Records a life of these operations; see [`Self::record`].
+    ///
+    /// # Errors
+    /// As [`Self::record`].
+    pub fn record_ops(plan: Plan, ops: &[Op], fault: Option<FaultRule>) -> Result<Self, String> {
         let sim = SimFs::new();
         let plain = Env::deterministic(Arc::new(sim.clone()), mixed(plan.seed, 1));
         let faulty = FaultFs::with_clock(Arc::new(sim.clone()), 3, plain.clock.clone());
@@ -175,25 +173,38 @@ impl Life {
         let above = sim.create_dir_all(Path::new(HOME)).and_then(|()| sim.sync_dir(Path::new("/")));
         above.map_err(|error| format!("making the directory: {error}"))?;
         let first = Mark { start: 0, end: sim.op_count(), issued: 0, acked: 0, durable: 0 };
-        let (model, marks, facts) = (Model::default(), vec![first], Vec::new());
-        let mut life = Self { plan, sim, marks, model, facts, faults: 0 };
+        let mut life = Self {
+            plan,
+            sim,
+            marks: vec![first],
+            model: Model::new(plan.limits()),
+            facts: Vec::new(),
+            times: Vec::new(),
+            readers: Readers::default(),
+            faults: 0,
+        };
         let may_fail = fault.is_some();
         fault.into_iter().for_each(|rule| faulty.add_rule(rule));
         let mut db = match plan.open(&env) {
             Err(error) if !may_fail => return Err(format!("open: {error:?}")),
             opened => opened.ok(),
         };
-        for (at, op) in plan.script().iter().enumerate() {
+        life.times.push((life.sim.op_count(), env.clock.unix_ms()));
+        for (at, op) in ops.iter().enumerate() {
             let Some(open) = db.take() else { break };
             let told = |error: String| format!("operation {at} {op:?}: {error}");
             let failures = life.apply(open, &env, op, &mut db);
             if let (Err(error), false) = (&failures, may_fail) {
                 return Err(told(format!("{error:?}")));
             }
+            let now_ms = env.clock.unix_ms();
+            life.times.push((life.sim.op_count(), now_ms));
             if let Some(db) = &db {
-                life.look(db, may_fail).map_err(told)?;
+                let has_worked = matches!(op, Op::Pass { .. }) && failures.is_ok();
+                life.look(db, (now_ms, has_worked), may_fail).map_err(told)?;
             }
         }
+        life.readers.release_all();
         drop(db);
         life.faults = faulty.faults_injected();
         Ok(life)
@@ -214,8 +225,9 @@ impl Life {
         let mut goes_on = true;
         match op {
             Op::Write { changes, sync } => {
+                let now_ms = env.clock.unix_ms();
                 outcome = write(&open, changes, *sync);
-                mark.issued = self.model.commit(changes);
+                mark.issued = self.model.commit(changes, now_ms);
                 goes_on = outcome.is_ok();
                 if goes_on {
                     mark.acked = mark.issued;
@@ -229,7 +241,14 @@ impl Life {
                 }
             }
             Op::Compact => outcome = open.compact(),
+            Op::Pass { ticks } => {
+                env.clock.sleep_us(ticks * TICK_MS * 1_000);
+                outcome = open.wait_idle();
+            }
+            Op::Hold => outcome = self.readers.hold(&open, env.clock.unix_ms()),
+            Op::Release => self.readers.release(),
             Op::Reopen { clean } => {
+                self.readers.release_all();
                 if *clean {
                     outcome = open.clone().close();
                     mark.durable = if outcome.is_ok() { mark.issued } else { durable };
@@ -252,17 +271,38 @@ impl Life {
         outcome
     }
 
-    /// Reads everything, and keeps the facts that are new.
-    fn look(&mut self, db: &Db, may_fail: bool) -> Result<(), String> {
+    /// Reads everything, and keeps the facts that are new. With `has_worked` no work is due.
+    fn look(&mut self, db: &Db, (now_ms, has_worked): (u64, bool), may_fail: bool) -> Result<(), String> {
         let found = match Found::read(db) {
             // The call that fails may be a read.
             Err(_) if may_fail => return Ok(()),
             found => found?,
         };
         let known = self.facts_at(u64::MAX);
-        let new = self.model.judge(&found, self.model.issued(), &known)?;
-        self.facts.push((self.sim.op_count(), new));
-        Ok(())
+        let new = self.model.judge(&found, (self.model.issued(), now_ms), &known)?;
+        self.facts.push((self.sim.op_count(), new.beyond(&known)));
+        if has_worked {
+            // What was due before a reader began is not held up by it.
+            let due_ms = self.readers.oldest_ms().unwrap_or(now_ms);
+            self.model.none_is_older(&found, self.model.issued(), due_ms, GONE_MS)?;
+        }
+        self.readers.look(&self.model, may_fail)
+    }
+
+    /// The time at the end of the operation of call `k`, or of the last one that ended with it.
+    fn time_ms(&self, k: u64) -> u64 {
+        let later = self.times.partition_point(|(calls, _)| *calls <= k);
+        let ended = later.checked_sub(1).map(|at| self.times[at]).filter(|(calls, _)| *calls == k);
+        // The last calls are those of the drop of the database.
+        let ended = ended.or_else(|| self.times.get(later).or(self.times.last()).copied());
+        ended.map_or(0, |(_, ms)| ms)
+    }
+
+    /// An environment with this disk, at this time.
+    fn env_at(&self, disk: SimFs, seed: u64, ms: u64) -> Env {
+        let env = Env::deterministic(Arc::new(disk), seed);
+        env.clock.sleep_us(ms.saturating_sub(env.clock.unix_ms()) * 1_000);
+        env
     }
 
     /// All that was seen until call `k`.
@@ -279,6 +319,11 @@ impl Life {
             CrashPolicy::All => window.acked..=window.issued,
             _ => window.durable..=window.issued,
         }
+    }
+
+    /// Number of reads of snapshots, and of those that a due drop has shortened.
+    pub fn snapshot_reads(&self) -> (u64, u64) {
+        self.readers.reads()
     }
 
     /// Crashes the life at about `images` points of all.
@@ -334,8 +379,8 @@ fn write(db: &Db, changes: &[Change], sync: bool) -> shamba::Result<()> {
 /// Checks the disks that crashes of a life leave.
 struct Explorer<'a> {
     life: &'a Life,
-    /// The content of each different disk after its recovery.
-    read: HashMap<u64, Found>,
+    /// The content of each different disk after its recovery at a time.
+    read: HashMap<(u64, u64), Found>,
     tally: Tally,
 }
 
@@ -348,19 +393,19 @@ impl Explorer<'_> {
             format!("{error}\n  crash behind call {k} under {policy:?}, {:?}\n{calls}", self.life.plan)
         };
         let image = self.life.sim.crash(k, policy);
-        let hash = image.image_hash();
-        let known = self.read.get(&hash).cloned();
+        let (hash, now_ms) = (image.image_hash(), self.life.time_ms(k));
+        let known = self.read.get(&(hash, now_ms)).cloned();
         let found = match &known {
             Some(found) => found.clone(),
             None => {
                 let disk = image.crash(u64::MAX, &CrashPolicy::All);
-                let env = Env::deterministic(Arc::new(disk), 7);
+                let env = self.life.env_at(disk, 7, now_ms);
                 let db = self.life.plan.open(&env).map_err(|error| told(format!("recovery: {error:?}")))?;
                 Found::read(&db).map_err(|error| told(format!("after recovery: {error}")))?
             }
         };
         let (facts, window) = (self.life.facts_at(k), self.life.window(k, policy));
-        let judged = window.clone().map(|at| (at, self.life.model.judge(&found, at, &facts)));
+        let judged = window.clone().map(|at| (at, self.life.model.judge(&found, (at, now_ms), &facts)));
         let mut errors = Vec::new();
         let mut legal = None;
         for (at, judged) in judged {
@@ -385,31 +430,52 @@ impl Explorer<'_> {
             let mut facts = facts;
             facts.add(&new);
             if hash.is_multiple_of(CUT_AGAIN_ONE_IN) {
-                self.go_on(&image, at, facts).map_err(told)?;
+                self.go_on(&image, (at, now_ms), facts).map_err(told)?;
                 self.tally.add("disks cut again", 1);
             }
-            self.read.insert(hash, found);
+            self.read.insert((hash, now_ms), found);
         }
         Ok(())
     }
 
-    /// Recovers a disk, compacts, and cuts the power again: what was seen then stays.
-    fn go_on(&self, image: &SimFs, at: u64, mut facts: Facts) -> Result<(), String> {
+    /// Recovers a disk, compacts, lets the maximum age pass, and cuts the power again: what was
+    /// seen then stays.
+    fn go_on(&self, image: &SimFs, (at, now_ms): (u64, u64), mut facts: Facts) -> Result<(), String> {
         let Life { plan, model, .. } = self.life;
         let disk = image.crash(u64::MAX, &CrashPolicy::All);
-        let env = Env::deterministic(Arc::new(disk.clone()), 8);
+        let env = self.life.env_at(disk.clone(), 8, now_ms);
         let db = plan.open(&env).map_err(failed("open"))?;
+        let mut judge = |found: &Found, now_ms: u64, what: &str| {
+            let judged = model.judge(found, (at, now_ms), &facts);
+            facts.add(&judged.map_err(|error| format!("{what}: {error}"))?);
+            Ok::<(), String>(())
+        };
         db.flush().map_err(failed("flush"))?;
-        let written = Found::read(&db)?;
-        facts.add(&model.judge(&written, at, &facts).map_err(|error| format!("after a flush: {error}"))?);
+        judge(&Found::read(&db)?, now_ms, "after a flush")?;
         db.compact().map_err(failed("compact"))?;
         let compacted = Found::read(&db)?;
-        facts.add(&model.judge(&compacted, at, &facts).map_err(|error| format!("compacted: {error}"))?);
+        judge(&compacted, now_ms, "compacted")?;
         model.all_filtered(&compacted, at)?;
         let stats = db.keyspace(LOG).map_err(failed("keyspace"))?.stats();
         let bytes: u64 = stats.levels.iter().map(|level| level.bytes).sum();
-        if bytes > plan.limit() && stats.runs > 1 {
-            return Err(format!("{bytes} bytes of {} in the FIFO keyspace", plan.limit()));
+        if plan.limits().max_bytes().is_some_and(|limit| bytes > limit) && stats.runs > 1 {
+            return Err(format!("{bytes} bytes of {:?} in the FIFO keyspace", plan.limits()));
+        }
+        let mut last_ms = now_ms;
+        if plan.limits().max_age().is_some() {
+            // Just before the age of what was written last, and when all must be gone.
+            for wait_ms in [AGE_MS - 1, GONE_MS - AGE_MS + 1] {
+                env.clock.sleep_us(wait_ms * 1_000);
+                last_ms += wait_ms;
+                db.wait_idle().map_err(failed("wait_idle"))?;
+                let found = Found::read(&db)?;
+                judge(&found, last_ms, "later")?;
+                // An open makes nothing younger that was in tables.
+                model.none_is_older(&found, at, last_ms, GONE_MS)?;
+            }
+            if let Some(key) = Found::read(&db)?.first_in_log() {
+                return Err(format!("{} is there {GONE_MS} ms after the crash", shown(key)));
+            }
         }
         let report = db.verify().map_err(failed("verify"))?;
         if let Some(problem) = report.problems.first() {
@@ -418,10 +484,10 @@ impl Explorer<'_> {
         orphans(&disk.list(Path::new(HOME)).map_err(|error| error.to_string())?, &report)?;
         let cut = disk.crash(u64::MAX, &CrashPolicy::None);
         drop(db);
-        let env = Env::deterministic(Arc::new(cut), 9);
-        let db = plan.open(&env).map_err(failed("open after the second cut"))?;
+        let db =
+            plan.open(&self.life.env_at(cut, 9, last_ms)).map_err(failed("open after the second cut"))?;
         let last = Found::read(&db)?;
-        model.judge(&last, at, &facts).map_err(|error| format!("after the second cut: {error}"))?;
+        judge(&last, last_ms, "after the second cut")?;
         model.all_filtered(&last, at)
     }
 

@@ -3,7 +3,8 @@
 //!
 //! After a crash a value is as it was written or as the filter leaves it, and never the first once
 //! the second was seen. Data that was seen to be dropped stays so, and everything that is gone is
-//! older than everything that is there.
+//! older than everything that is there. Time passes in a life and after its crash, so that data
+//! goes for its age, and not before. Snapshots keep what they saw.
 
 use fastrand::Rng;
 use shamba::env::{Effect, FaultRule};
@@ -45,10 +46,15 @@ fn all(test: &str, base: u64, count: usize, case: impl Fn(usize) -> Result<Tally
 fn crashes_undo_no_verdict_of_a_filter_and_no_drop() {
     let base = seed::base(0xf1f0);
     let images = seed::number("SHAMBA_RULE_IMAGES").unwrap_or(IMAGES) as usize;
-    let (lives, images) = if is_brief() { (4, images / 2) } else { (LIVES, images) };
+    let (lives, images) = if is_brief() { (6, images / 3) } else { (LIVES, images) };
     let test = "crash_rules::crashes_undo_no_verdict_of_a_filter_and_no_drop";
     let total = all(test, base, lives, |index| {
-        Life::record(Plan { seed: base, index, ops: OPS }, None)?.explore(images)
+        let life = Life::record(Plan { seed: base, index, ops: OPS }, None)?;
+        let mut tally = life.explore(images)?;
+        let (reads, shortened) = life.snapshot_reads();
+        tally.add("snapshots read again", reads);
+        tally.add("snapshots that had lost due data", shortened);
+        Ok(tally)
     });
     total.tell("crash-rules", &format!("suite C with filters and FIFO keyspaces, seed {base}"));
     if is_brief() || seed::only_vector().is_some() {
@@ -59,7 +65,8 @@ fn crashes_undo_no_verdict_of_a_filter_and_no_drop() {
         ("images with data", 1_000),
         ("disks cut again", 300),
         ("crashes after a value was seen filtered", 1_000),
-        ("crashes after data was seen to be dropped", 1_000),
+        ("crashes after data was seen to be dropped", 700),
+        ("snapshots read again", 500),
     ]);
 }
 

@@ -18,12 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use shamba::env::{CrashPolicy, DirEntry, Env, SimFs, Vfs};
+use shamba::env::{Clock, CrashPolicy, DirEntry, Env, ManualClock, SimFs, Vfs};
 use shamba::{CheckReport, Durability, ErrorKind, WriteOptions};
 
 use crate::compare::{self, Spaces, failed};
+use crate::follower::Follower;
 use crate::ops::{Op, shown};
-use crate::oracle::{Oracle, SPACES, State, fingerprint};
+use crate::oracle::{Moment, Oracle, SPACES, State, fingerprint};
 use crate::runner::{COPY, HOME, Runner};
 use crate::seed::mixed;
 use crate::tally::Tally;
@@ -34,6 +35,9 @@ const PREFIX_BYTES_MAX: usize = 13;
 
 /// One disk in this many is also opened read-only.
 const READ_ONLY_ONE_IN: u64 = 4;
+
+/// Time by which the clock of a recovery is ahead of the life's beginning: a day.
+const LATER_US: u64 = 24 * 60 * 60 * 1_000_000;
 
 /// Number of operations before a crash in a failure report.
 const STORY_OPS: usize = 12;
@@ -280,6 +284,10 @@ impl Explorer {
         }
         verify(&spaces, &disk).map_err(|error| format!("after recovery: {error}"))?;
 
+        if vector.follows_unsynced.is_some() {
+            follow_all(&spaces, &state).map_err(|error| format!("after recovery: {error}"))?;
+            tally.add("disks whose stream was read", 1);
+        }
         if image.image_hash().is_multiple_of(READ_ONLY_ONE_IN) {
             look_without_writing(vector, image, &state)?;
             tally.add("disks also opened read-only", 1);
@@ -469,6 +477,14 @@ fn read_all(spaces: &Spaces, oracle: &Oracle, choice: u64) -> Result<State, Stri
     Ok(state)
 }
 
+/// Checks that the stream of changes from the oldest position, of logs that were all kept, makes
+/// the state.
+fn follow_all(spaces: &Spaces, state: &State) -> Result<(), String> {
+    let now = Moment { commit: 0, ms: ManualClock::new().unix_ms() + LATER_US / 1_000, turn: 0 };
+    let oldest = spaces.db.oldest_change_position().map_err(failed("oldest_change_position"))?;
+    Follower::from(oldest, true).expect_state(&spaces.db, state, now)
+}
+
 /// Checks that every byte verifies, and that there is no file that the database does not use.
 fn verify(spaces: &Spaces, disk: &SimFs) -> Result<(), String> {
     let report = spaces.db.verify().map_err(failed("verify"))?;
@@ -521,6 +537,6 @@ fn policy_name(policy: &CrashPolicy) -> String {
 /// An environment whose clock shows a later time than the life did that has crashed: with one that
 /// was set back, entries that had expired since the last edit of the manifest would be there again.
 fn later(env: Env) -> Env {
-    env.clock.sleep_us(24 * 60 * 60 * 1_000_000);
+    env.clock.sleep_us(LATER_US);
     env
 }

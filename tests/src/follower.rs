@@ -9,7 +9,7 @@ use std::ops::Bound;
 use shamba::{ChangeBatch, ChangeOp, ChangePosition, Changes, ChangesOptions, Db};
 
 use crate::compare::{failed, same_state};
-use crate::oracle::{Change, Moment, Oracle, Pair, SPACES};
+use crate::oracle::{Change, Moment, Oracle, Pair, SPACES, State};
 
 /// A subscriber and its copy.
 pub struct Follower {
@@ -27,9 +27,14 @@ pub struct Follower {
 impl Follower {
     /// Follows an empty database from now on; `is_unsynced` as soon as changes are visible.
     pub fn new(db: &Db, is_unsynced: bool) -> Self {
+        Self::from(db.change_position(), is_unsynced)
+    }
+
+    /// Follows a database from a position at which it was empty.
+    pub fn from(position: ChangePosition, is_unsynced: bool) -> Self {
         Self {
             replica: Oracle::new(),
-            position: db.change_position(),
+            position,
             options: ChangesOptions::new().include_unsynced(is_unsynced),
             is_unsynced,
             changes: None,
@@ -87,10 +92,18 @@ impl Follower {
     /// # Errors
     /// The difference.
     pub fn expect_equal(&mut self, db: &Db, oracle: &Oracle, now: Moment) -> Result<(), String> {
+        self.expect_state(db, &oracle.state(now), now)
+    }
+
+    /// Takes all changes, and compares the state of the replica at a time.
+    ///
+    /// # Errors
+    /// The difference.
+    pub fn expect_state(&mut self, db: &Db, want: &State, now: Moment) -> Result<(), String> {
         self.follow(db)?;
         let got = self.replica.state(Moment { commit: self.replica.issued(), ..now });
         let at = |error| format!("a replica at {}, unsynced={}: {error}", self.position, self.is_unsynced);
-        same_state(&got, &oracle.state(now)).map_err(at)
+        same_state(&got, want).map_err(at)
     }
 
     fn take(&mut self, change: &shamba::Change) -> Result<(), String> {

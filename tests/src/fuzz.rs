@@ -8,7 +8,7 @@
 //! the same time. Other targets take user input and the content of user files. So that mutations
 //! pass the checksums, a fuzzing process calls [`make_checksums_equal`] first: files are then
 //! written and read with one constant checksum. `operations` interprets the bytes as a short life
-//! and a crash, and compares the recovered state with the model.
+//! and a crash, and compares the recovered state with the model: in [`lives`].
 //!
 //! [`seeds`] are the starting points of mutations; `tests/data/fuzz/TARGET` holds inputs worth
 //! keeping. The same functions are run by the suite `fuzz` (random mutations, in CI) and by `fuzz/`
@@ -16,10 +16,10 @@
 //!
 //! Not here: parsing of command lines and users' files (`crates/cli/src/fuzz.rs`).
 
+mod lives;
 mod texts;
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -33,16 +33,12 @@ use shamba::{
 };
 pub use shamba_table::make_checksums_equal;
 
-use crate::crash::{Effort, Explorer, Recording};
 use crate::files::{Files, disk_of, files_of};
 use crate::operators::appending;
-use crate::ops::Op;
-use crate::oracle::Change;
 use crate::pool;
 use crate::runner::HOME;
 use crate::seed::mixed;
 use crate::tally::Tally;
-use crate::vectors::Vector;
 use texts::{BATCHES, COMMAND_LINES, HISTORIES, RECORDS, ROCKSDB_OPTIONS, TRACES};
 
 /// Maximum entries read of a keyspace: mutated lengths may produce many.
@@ -88,7 +84,7 @@ pub const TARGETS: &[Target] = &[
     decoder("load", 100_000, shamba_cli::fuzz::load_records),
     decoder("rocksdb-options", 500, shamba_cli::fuzz::rocksdb_options),
     decoder("trace", 500, shamba_cli::fuzz::trace),
-    Target { name: "operations", is_decoder: false, in_ci: 15, run: operations },
+    Target { name: "operations", is_decoder: false, in_ci: 15, run: lives::operations },
 ];
 
 const fn decoder(name: &'static str, in_ci: u64, run: fn(&[u8])) -> Target {
@@ -393,52 +389,6 @@ fn read_changes(mut changes: Changes) {
     }
 }
 
-/// The life that the bytes encode, and every crash of it under a sample of policies.
-fn operations(bytes: &[u8]) {
-    let [kind, seed, rest @ ..] = bytes else { return };
-    let (kind, seed) = (*kind, *seed);
-    let vector = Vector::numbered(u64::from(seed % 16), usize::from(kind));
-    let ops: Vec<Op> = rest.chunks(3).take(24).map(operation).collect();
-    let recording = match Recording::record(&vector, u64::from(seed), &ops) {
-        Ok(recording) => recording,
-        Err(error) => panic!("{ops:?}: {error}"),
-    };
-    let effort = Effort { policies_per_point: 1, nested_one_in: 256, depth: 2 };
-    if let Err(error) = Explorer::default().explore(&recording, effort, u64::from(seed)) {
-        panic!("{ops:?}: {error}");
-    }
-}
-
-/// Decodes three bytes as one operation.
-fn operation(bytes: &[u8]) -> Op {
-    let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
-    let space = usize::from(at(0) >> 7);
-    let key = |byte: u8| format!("k/{:02}", byte % 16).into_bytes();
-    let put = || Change::Put { space, key: key(at(1)), value: vec![at(2); usize::from(at(2)) * 3] };
-    match at(0) % 16 {
-        0..5 => Op::Write(put()),
-        5..7 => Op::Write(Change::Delete { space, key: key(at(1)) }),
-        7 => {
-            let span = (Bound::Included(key(at(1))), Bound::Excluded(key(at(2))));
-            Op::Write(Change::DeleteRange { space, span })
-        }
-        8..10 => {
-            let changes = vec![put(), Change::Delete { space: 0, key: key(at(2)) }];
-            Op::Batch { changes, sync: at(2) % 2 == 0 }
-        }
-        10 => Op::Flush,
-        11 => Op::Compact,
-        12 => Op::Sync,
-        13 => Op::Reopen { clean: at(1) % 2 == 0, change_options: false },
-        // Inputs that are older than merges had a snapshot here, which one in four still has.
-        14 if at(1) >= 0x40 => {
-            Op::Write(Change::Merge { space, key: key(at(1)), operand: vec![at(2); usize::from(at(2) % 32)] })
-        }
-        14 => Op::SnapshotTake,
-        _ => Op::Checkpoint,
-    }
-}
-
 /// Starting points of a target's mutations.
 pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
     let of = |subject: Subject, kind: &str| {
@@ -471,9 +421,7 @@ pub fn seeds(target: &Target) -> Vec<Vec<u8>> {
         "table-modular" => of(Subject::Modular, ".sst"),
         "table-standard" => of(Subject::Standard, ".sst"),
         "table-zstd" => of(Subject::Zstd, ".sst"),
-        _ => (0..8u8)
-            .map(|seed| (0..48u8).map(|at| at.wrapping_mul(37).wrapping_add(seed * 11)).collect())
-            .collect(),
+        _ => lives::seeds(),
     }
 }
 

@@ -31,14 +31,18 @@ pub fn time_to_live(value: &[u8]) -> Option<Duration> {
     mixed(value).is_multiple_of(3).then_some(LONG + extra)
 }
 
+/// Whether a put of `value` expires after some ticks, where time passes.
+pub fn is_fleeting(value: &[u8]) -> bool {
+    mixed(value) % 6 == 1
+}
+
 /// The end of life of a put of `value` in the runner, which writes it at `now_ms`. To the values
 /// with a [`time_to_live`] it adds, where time passes, a sixth that expire after some ticks.
 pub fn ends_ms(value: &[u8], now_ms: u64, passes_time: bool) -> Option<u64> {
-    let mixed = u64::from(mixed(value));
-    match mixed % 6 {
-        1 if passes_time => Some(after_ticks(1 + mixed / 6 % TICKS_MAX, now_ms)),
-        _ => time_to_live(value).map(|time| now_ms + time.as_millis() as u64),
+    if passes_time && is_fleeting(value) {
+        return Some(after_ticks(1 + u64::from(mixed(value)) / 6 % TICKS_MAX, now_ms));
     }
+    time_to_live(value).map(|time| now_ms + time.as_millis() as u64)
 }
 
 /// The beginning of the tick that follows that of `now_ms` by `ticks`.

@@ -13,6 +13,7 @@ use fastrand::Rng;
 use shamba::{Allocation, MergePolicy};
 
 pub use self::shown::{shown, shown_span};
+use crate::expiry::is_fleeting;
 use crate::oracle::{Change, Span};
 use crate::vectors::Shape;
 
@@ -379,6 +380,7 @@ impl Generator {
                 other => Op::Write(other),
             },
             420..422 => Op::Batch { changes: self.burst(), sync: false },
+            422..426 if self.passes_time => Op::Batch { changes: self.fleeting(), sync: false },
             422..530 => {
                 let changes = (0..self.rng.usize(..12)).map(|_| self.change()).collect();
                 Op::Batch { changes, sync: self.rng.u8(..4) == 0 }
@@ -516,6 +518,25 @@ impl Generator {
             format!("{:x}", self.values).into_bytes()
         });
         operands.map(|operand| Change::Merge { space, key: key.clone(), operand }).collect()
+    }
+
+    /// Puts of neighbouring keys that all expire soon: a table of them expires as a whole.
+    fn fleeting(&mut self) -> Vec<Change> {
+        /// Keys of numbers at this distance are in one directory.
+        const DISTANCE: u32 = 3 * 17;
+        let (space, first) = (self.space(), self.rng.u32(..DISTANCE));
+        let keys = (first..self.shape.universe).step_by(DISTANCE as usize).take(16);
+        let keys: Vec<Vec<u8>> = keys.map(|number| self.shape.key(number)).collect();
+        let put = |key| {
+            self.values += 1;
+            let mut value = format!("{:x}.", self.values).into_bytes();
+            value.resize(value.len() + self.rng.usize(..self.shape.value_bytes.max(1)), b'f');
+            while !is_fleeting(&value) {
+                value.push(b'f');
+            }
+            Change::Put { space, key, value }
+        };
+        keys.into_iter().map(put).collect()
     }
 
     fn value(&mut self) -> Vec<u8> {

@@ -278,6 +278,16 @@ impl Oracle {
         keys.filter(move |(_, history)| is_due(history)).map(|(key, _)| key.as_slice())
     }
 
+    /// The pairs that are visible at a moment, and whose lives have ended since then, by `now_ms`.
+    pub fn ended(&self, space: usize, at: Moment, now_ms: u64) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let keys = self.spaces.get(&space).into_iter().flatten();
+        keys.filter_map(move |(key, history)| {
+            let newest = newest(history, at)?;
+            let has_ended = newest.life.as_ref().is_some_and(|life| life.ends_ms <= now_ms);
+            Some((key.as_slice(), newest.at(at)?)).filter(|_| has_ended)
+        })
+    }
+
     /// The pairs that are visible at `now`, and that the filter would change.
     pub fn unfiltered(&self, space: usize, now: Moment) -> impl Iterator<Item = (&[u8], &[u8], Verdict)> {
         let keys = self.spaces.get(&space).into_iter().flatten();

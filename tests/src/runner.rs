@@ -38,6 +38,8 @@ use crate::vectors::Vector;
 /// A held iterator and the pairs that it must still return.
 struct Held {
     space: usize,
+    /// The time at which it began.
+    since_ms: u64,
     iter: Iter,
     rest: std::collections::VecDeque<Pair>,
 }

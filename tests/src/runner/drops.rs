@@ -2,18 +2,15 @@
 //!
 //! After an operation in which tables were dropped, every key of the keyspace is read once. Old
 //! writes may be gone, and from then on the oracle knows which. None that is left is older than one
-//! that is gone, unless a run had several tables. A write that is younger than the maximum age
-//! stays, and so does the newest one under a limit of bytes.
+//! that is gone, unless a run had several tables. Both may be of one commit: an open that replays a
+//! log into tables may cut it within a batch. A write that is younger than the maximum age stays,
+//! and so does the newest commit under a limit of bytes.
 
 use super::Runner;
 use crate::compare::{Spaces, Surface, failed, same_value};
-use crate::expiry::TICK_MS;
-use crate::fifo::SPACE;
+use crate::fifo::{SPACE, gone_ms};
 use crate::ops::shown;
 use crate::oracle::{Moment, Oracle};
-
-/// Ticks that an operation lets pass at most. The background does not look at ages within them.
-const PASSED_MAX: u64 = 3;
 
 impl Runner {
     /// Finds out what was dropped.
@@ -33,27 +30,51 @@ impl Runner {
         let now = self.now();
         let newest = self.oracle.newest(SPACE);
         let spaces = self.spaces.as_ref().ok_or("the database is not open")?;
-        let Lost { gone: Some(last), kept } = note(spaces, &mut self.oracle, now)? else { return Ok(()) };
-        if let (Some(kept), false) = (kept.filter(|kept| *kept <= last), was_cut) {
+        let Lost { gone: Some(last), kept, newest_kept } = note(spaces, &mut self.oracle, now)? else {
+            return Ok(());
+        };
+        if let (Some(kept), false) = (kept.filter(|kept| *kept < last), was_cut) {
             return Err(format!("commit {last} is gone, and the older commit {kept} is there"));
         }
         self.tally.add("drops of the oldest writes", 1);
         let Some(age) = limits.max_age() else {
-            return match newest == Some(last) {
+            return match newest == Some(last) && newest_kept < newest {
                 true => Err(format!("the newest write, commit {last}, is gone by a limit of bytes")),
                 false => Ok(()),
             };
         };
-        let written_ms =
-            self.ticks.iter().rev().find(|(commits, _)| *commits < last).map_or(0, |(_, ms)| *ms);
+        let written_ms = self.written_ms(last);
         if limits.max_bytes().is_none() && written_ms + age.as_millis() as u64 > now.ms {
             return Err(format!("commit {last} of {written_ms} ms or later is gone at {} ms", now.ms));
         }
         Ok(())
     }
 
-    /// Does background work, and requires that no write of the keyspace is much too old. Readers
-    /// may hold drops up, so only without them.
+    /// The beginning of the tick in which a commit was made.
+    fn written_ms(&self, commit: u64) -> u64 {
+        self.ticks.iter().rev().find(|(commits, _)| *commits < commit).map_or(0, |(_, ms)| *ms)
+    }
+
+    /// Reads every key of a snapshot of the FIFO keyspace. Drops wait only for snapshots from
+    /// before they were due, so writes may be gone; those that are there must be right. With a
+    /// limit of age alone, what was younger when the snapshot began is there.
+    ///
+    /// # Errors
+    /// A wrong value, a write that is gone, or a failure.
+    pub(super) fn check_old(&self, surface: &dyn Surface, at: Moment) -> Result<(), String> {
+        let limits = self.vector.fifo.filter(|limits| limits.max_bytes().is_none());
+        let age_ms = limits.and_then(|limits| limits.max_age()).map(|age| age.as_millis() as u64);
+        for (key, value, commit) in self.oracle.writes(SPACE, at) {
+            let is_young = age_ms.is_some_and(|age_ms| self.written_ms(commit) + age_ms > at.ms);
+            if !is_there(surface, key, value)? && is_young {
+                return Err(format!("{}, commit {commit}, is gone, and was not due", shown(key)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does background work, and requires that no write of the keyspace is much too old. Only
+    /// readers from before it was due may hold a drop up.
     ///
     /// # Errors
     /// The write, or a failure.
@@ -62,11 +83,13 @@ impl Runner {
         self.spaces()?.db.wait_idle().map_err(failed("wait_idle"))?;
         self.note_drops()?;
         let now = self.now();
-        let age_max_ms = age.as_millis() as u64 * 13 / 10 + PASSED_MAX * TICK_MS;
-        let old = self.ticks.iter().rev().find(|(_, ms)| ms + age_max_ms < now.ms);
-        let (Some((commits, _)), true) = (old, self.snapshots.is_empty() && self.iterators.is_empty()) else {
+        let readers_ms = self.snapshots.iter().map(|(_, at)| at.ms);
+        let readers_ms = readers_ms.chain(self.iterators.iter().map(|held| held.since_ms));
+        let due_ms = readers_ms.fold(now.ms, u64::min);
+        let Some((commits, _)) = self.ticks.iter().rev().find(|(_, ms)| ms + gone_ms(age) < due_ms) else {
             return Ok(());
         };
+        self.tally.add("looks for data that is too old", 1);
         match self.oracle.writes(SPACE, now).find(|(.., commit)| commit <= commits) {
             Some((key, _, commit)) => Err(format!("{}, commit {commit}, is still there", shown(key))),
             None => Ok(()),
@@ -80,6 +103,8 @@ pub(super) struct Lost {
     pub gone: Option<u64>,
     /// The first one that is there.
     pub kept: Option<u64>,
+    /// The last one that is there.
+    pub newest_kept: Option<u64>,
 }
 
 /// Reads every key of the FIFO keyspace, and tells the oracle of a database which writes are gone.
@@ -89,10 +114,11 @@ pub(super) struct Lost {
 pub(super) fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<Lost, String> {
     let surface = spaces.at(SPACE).ok_or("keyspace missing")?;
     let mut gone = Vec::new();
-    let mut lost = Lost { gone: None, kept: None };
+    let mut lost = Lost { gone: None, kept: None, newest_kept: None };
     for (key, value, commit) in oracle.writes(SPACE, now) {
         if is_there(surface, key, value)? {
             lost.kept = Some(lost.kept.map_or(commit, |kept| kept.min(commit)));
+            lost.newest_kept = lost.newest_kept.max(Some(commit));
         } else {
             lost.gone = lost.gone.max(Some(commit));
             gone.push(key.to_vec());
@@ -100,18 +126,6 @@ pub(super) fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<
     }
     gone.iter().for_each(|key| oracle.compacted(SPACE, key, None, now.turn));
     Ok(lost)
-}
-
-/// Reads every key of a snapshot of the FIFO keyspace. Drops wait only for snapshots from before
-/// they were due, so writes may be gone; those that are there must be right.
-///
-/// # Errors
-/// A wrong value, or a failure.
-pub(super) fn check_old(surface: &dyn Surface, oracle: &Oracle, at: Moment) -> Result<(), String> {
-    for (key, value, _) in oracle.writes(SPACE, at) {
-        is_there(surface, key, value)?;
-    }
-    Ok(())
 }
 
 /// Whether a key has its value, rather than none.

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use shamba::Snapshot;
 
-use super::{Held, READERS_MAX, Runner, drops};
+use super::{Held, READERS_MAX, Runner};
 use crate::compare::{self, failed};
 use crate::fifo;
 use crate::ops::{Op, shown};
@@ -118,7 +118,7 @@ impl Runner {
                 let of_space = self.in_snapshot(snapshot, *space)?;
                 let told = |error: String| format!("in a snapshot of {at:?}: {error}");
                 if self.is_fifo(*space) {
-                    return drops::check_old(&of_space, &self.oracle, *at).map_err(told);
+                    return self.check_old(&of_space, *at).map_err(told);
                 }
                 compare::point(&of_space, key, self.oracle.get(*space, key, *at)).map_err(told)?;
                 compare::time_left(&of_space, key, self.oracle.time_left(*space, key, *at)).map_err(told)?;
@@ -146,12 +146,41 @@ impl Runner {
         })
     }
 
+    /// Reads of every snapshot some values whose lives have ended since it began: it still sees
+    /// them.
+    ///
+    /// # Errors
+    /// The difference, or a failure.
+    pub(super) fn snapshots_keep_their_time(&mut self) -> Result<(), String> {
+        const KEYS_MAX: usize = 6;
+        let now = self.now();
+        let mut read = 0;
+        for (snapshot, at) in &self.snapshots {
+            for space in (0..SPACES.len()).filter(|space| !self.is_fifo(*space)) {
+                let of_space = self.in_snapshot(snapshot, space)?;
+                // Others each time.
+                let ended = self.oracle.ended(space, *at, now.ms).skip(self.turn as usize % 3);
+                for (key, value) in ended.step_by(3).take(KEYS_MAX) {
+                    let told = |error: String| format!("in a snapshot of {at:?} at {} ms: {error}", now.ms);
+                    compare::point(&of_space, key, Some(value)).map_err(told)?;
+                    read += 1;
+                }
+            }
+        }
+        self.tally.add("ended values in snapshots", read);
+        Ok(())
+    }
+
     /// Reads all of a snapshot that is to be dropped: all this time nothing of it may go.
     fn end_of_snapshot(&self, (snapshot, at): &(Snapshot, Moment)) -> Result<(), String> {
         let told = |error: String| format!("at the end of a snapshot of {at:?}: {error}");
-        for space in (0..SPACES.len()).filter(|space| !self.is_fifo(*space)) {
-            let want = self.oracle.pairs(space, &compare::everything(), *at);
+        for space in 0..SPACES.len() {
             let of_space = self.in_snapshot(snapshot, space)?;
+            if self.is_fifo(space) {
+                self.check_old(&of_space, *at).map_err(told)?;
+                continue;
+            }
+            let want = self.oracle.pairs(space, &compare::everything(), *at);
             compare::scan(&of_space, &compare::everything(), false, &want).map_err(told)?;
         }
         Ok(())
@@ -170,7 +199,7 @@ impl Runner {
             Op::IterOpen { space, span } => {
                 let iter = self.spaces()?.at(*space).ok_or("keyspace missing")?.scan(span);
                 let rest = self.oracle.pairs(*space, span, self.now()).into();
-                self.iterators.push(Held { space: *space, iter, rest });
+                self.iterators.push(Held { space: *space, since_ms: self.env.clock.unix_ms(), iter, rest });
                 if self.iterators.len() > READERS_MAX {
                     self.iterators.remove(0);
                 }

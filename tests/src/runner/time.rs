@@ -50,7 +50,11 @@ impl Runner {
         self.ticks.push((self.oracle.issued(), begins_ms));
         self.tally.add("ticks", ticks);
         self.tally.add("ends of lives looked at", due.iter().map(|keys| keys.len() as u64).sum());
-        self.drop_aged()
+        self.drop_aged()?;
+        // Compactions that free what has expired.
+        self.spaces()?.db.wait_idle().map_err(failed("wait_idle"))?;
+        self.note_changes()?;
+        self.snapshots_keep_their_time()
     }
 
     /// Sets the time to live of a key.

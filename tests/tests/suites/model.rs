@@ -36,8 +36,8 @@ fn case(base: u64, index: usize) -> Result<Tally, String> {
     if vector.is_filtered {
         ops.iter_mut().for_each(filters::suit);
     }
-    if vector.fifo.is_some() {
-        ops.iter_mut().for_each(fifo::suit);
+    if let Some(limits) = vector.fifo {
+        fifo::suit(&mut ops, limits);
     }
     runner::run(&vector, seed, &ops).map_err(|failure| {
         let at = failure.at;

@@ -36,7 +36,7 @@ pub fn options(limits: Fifo) -> KeyspaceOptions {
 }
 
 /// The age at which no data is left, if work is done after each step of time. A step is at most
-/// [`PASSED_MAX`] ticks, within which the background does not look at ages.
+/// `PASSED_MAX` ticks, within which the background does not look at ages.
 pub fn gone_ms(age: Duration) -> u64 {
     age.as_millis() as u64 * 13 / 10 + PASSED_MAX * TICK_MS
 }

@@ -8,7 +8,7 @@
 //! the same time. Other targets take user input and the content of user files. So that mutations
 //! pass the checksums, a fuzzing process calls [`make_checksums_equal`] first: files are then
 //! written and read with one constant checksum. `operations` interprets the bytes as a short life
-//! and a crash, and compares the recovered state with the model: in [`lives`].
+//! and a crash, and compares the recovered state with the model: in `lives`.
 //!
 //! [`seeds`] are the starting points of mutations; `tests/data/fuzz/TARGET` holds inputs worth
 //! keeping. The same functions are run by the suite `fuzz` (random mutations, in CI) and by `fuzz/`

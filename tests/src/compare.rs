@@ -4,7 +4,7 @@
 //! code compares each. Every function returns the difference as text.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use shamba::{Cursor, Db, Iter, Keyspace, Slice, Snapshot};
@@ -61,7 +61,7 @@ macro_rules! surface {
 surface!(Db, Keyspace, Snapshot);
 
 /// The message of a failed call.
-pub fn failed(what: &str) -> impl Fn(shamba::Error) -> String + '_ {
+pub fn failed(what: impl Display) -> impl Fn(shamba::Error) -> String {
     move |error| format!("{what} failed: {error:?}")
 }
 
@@ -120,7 +120,7 @@ pub fn same_pair(
     got: Option<shamba::Result<(Slice, Slice)>>,
     want: Option<&Pair>,
 ) -> Result<(), String> {
-    let got = got.transpose().map_err(|error| format!("{what} failed: {error:?}"))?;
+    let got = got.transpose().map_err(failed(&what))?;
     let same = match (&got, want) {
         (None, None) => true,
         (Some(got), Some(want)) => got.0[..] == want.0[..] && got.1[..] == want.1[..],
@@ -186,7 +186,7 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[(&[u8], &[u8])]) -> Res
     let last = pairs.len().checked_sub(1).map_or(Place::Before, Place::At);
     let mut place = Place::Unset;
     for (step, movement) in moves.iter().enumerate() {
-        let what = || format!("cursor step {step} {movement:?}");
+        let what = fmt::from_fn(|f| write!(f, "cursor step {step} {movement:?}"));
         let result = match movement {
             Move::Seek(key) => cursor.seek(key),
             Move::SeekForPrev(key) => cursor.seek_for_prev(key),
@@ -195,7 +195,7 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[(&[u8], &[u8])]) -> Res
             Move::Next => cursor.next(),
             Move::Prev => cursor.prev(),
         };
-        result.map_err(|error| failed(&what())(error))?;
+        result.map_err(failed(&what))?;
         place = match (movement, place) {
             (Move::Seek(key), _) => match pairs.partition_point(|pair| *pair.0 < **key) {
                 i if i < pairs.len() => Place::At(i),
@@ -216,16 +216,11 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[(&[u8], &[u8])]) -> Res
             _ => None,
         };
         if cursor.valid() != want.is_some() {
-            return Err(format!("{}: valid() is {}", what(), cursor.valid()));
+            return Err(format!("{what}: valid() is {}", cursor.valid()));
         }
         if let Some((key, value)) = want {
-            same_value(format_args!("cursor step {step} {movement:?}: key"), key, cursor.key(), Some(key))?;
-            same_value(
-                format_args!("cursor step {step} {movement:?}: value"),
-                key,
-                cursor.value(),
-                Some(value),
-            )?;
+            same_value(format_args!("{what}: key"), key, cursor.key(), Some(key))?;
+            same_value(format_args!("{what}: value"), key, cursor.value(), Some(value))?;
         }
     }
     Ok(())

@@ -10,7 +10,11 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use crate::thread::{THREAD_GROUPS, thread_number};
+use crate::thread::thread_number;
+
+/// Number of groups of threads over which shared state is spread: more than the number of cores on
+/// which short scans are useful.
+pub const THREAD_GROUPS: usize = 32;
 
 /// A value of which each group of threads has a share.
 #[derive(Debug)]

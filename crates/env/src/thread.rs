@@ -3,10 +3,6 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of groups of threads over which shared state is spread: more than the number of cores on
-/// which short scans are useful.
-pub const THREAD_GROUPS: usize = 32;
-
 /// The number of this thread: threads are numbered in the order of their first calls. Threads of
 /// different numbers, modulo a number of shards, do not contend for a shard. Nothing else may
 /// depend on it.

@@ -396,6 +396,7 @@ mod tests {
     use shamba_key::{DigestFn, DigestKind};
 
     use super::*;
+    use crate::order::tests::insert_numbers;
     use crate::{ChunkedMemtable, Memtable};
 
     /// The sequence numbers of the current entry and of those to which `moves` lead.
@@ -452,14 +453,6 @@ mod tests {
         assert_eq!(steps(&mut iter, &[Forward, Backward, Backward]), [14, 15, 14, 13]);
     }
 
-    fn insert_numbers(table: &ChunkedMemtable, numbers: Range<u64>) {
-        for number in numbers {
-            let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-            let digest = DigestFn::new(DigestKind::Xxh3, 7).digest(&key);
-            table.insert(digest, &key, SeqNo(number), EntryKind::Put, b"");
-        }
-    }
-
     fn lanes(iter: &ChunkedIter<ChunkedMemtable>) -> usize {
         iter.snapshot.as_ref().map_or(0, Snapshot::lanes)
     }
@@ -480,7 +473,7 @@ mod tests {
     #[test]
     fn the_seeks_of_an_iterator_leave_it_two_lanes_and_the_same_entries() {
         let table = Arc::new(ChunkedMemtable::new(true));
-        insert_numbers(&table, 1..9_691);
+        insert_numbers(&table, 0, 9_690);
         let mut iter = ChunkedIter::new(Arc::clone(&table));
         let entries = all(&mut iter);
         assert_eq!(entries.len(), 9_690);
@@ -499,10 +492,10 @@ mod tests {
     fn an_iterator_of_a_memtable_that_is_written_keeps_its_entries() {
         for added in [100, 3_000] {
             let table = Arc::new(ChunkedMemtable::new(true));
-            insert_numbers(&table, 1..9_691);
+            insert_numbers(&table, 0, 9_690);
             let mut iter = ChunkedIter::new(Arc::clone(&table));
             let entries = all(&mut iter);
-            insert_numbers(&table, 9_691..9_691 + added);
+            insert_numbers(&table, 9_690, 9_690 + added);
             for _ in 0..4_000 {
                 iter.seek(&[0x40], SeqNo::MAX).expect("memory");
             }

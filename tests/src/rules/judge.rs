@@ -394,6 +394,7 @@ mod tests {
         assert!(judge(3, &[("x", "1"), ("y", "2")], &nothing).is_err(), "an older version is back");
         assert!(judge(2, &[("x", "1"), ("y", "2")], &seen).is_err(), "it is back, and the newest is lost");
     }
+
     #[test]
     fn only_old_data_goes_for_its_age_and_the_newest_never_for_its_bytes() {
         let judge = |limits: Fifo, now_ms: u64, log: &[(&str, &str)]| {

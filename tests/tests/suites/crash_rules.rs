@@ -18,7 +18,7 @@ use shamba_tests::tally::Tally;
 const LIVES: usize = 12;
 const OPS: usize = 140;
 /// Approximate number of crashes of a life; `SHAMBA_RULE_IMAGES` sets another.
-const IMAGES: u64 = 200;
+const IMAGES: u64 = 240;
 /// Number of lives with a failing call.
 const FAULTS: usize = 160;
 /// Approximate number of calls of such a life.
@@ -65,7 +65,7 @@ fn crashes_undo_no_verdict_of_a_filter_and_no_drop() {
         ("images with data", 1_000),
         ("disks cut again", 300),
         ("crashes after a value was seen filtered", 1_000),
-        ("crashes after data was seen to be dropped", 700),
+        ("crashes after data was seen to be dropped", 1_000),
         ("snapshots read again", 500),
     ]);
 }

@@ -380,4 +380,4 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -35,7 +35,7 @@ fn insert(table: &ChunkedMemtable, key: &[u8], seq: u64) {
 }
 
 /// Inserts the entries after number `from` up to number `to`, with keys of eight bytes in no order.
-fn insert_numbers(table: &ChunkedMemtable, from: u64, to: u64) {
+pub(crate) fn insert_numbers(table: &ChunkedMemtable, from: u64, to: u64) {
     for number in from + 1..=to {
         insert(table, &number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), number);
     }

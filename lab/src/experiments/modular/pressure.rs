@@ -23,8 +23,6 @@ pub(super) const FIXED_SHARE: f64 = 0.4;
 /// Shares of empty lookups.
 pub(super) const EMPTY: [f64; 3] = [0.0, 0.5, 1.0];
 pub(super) const EMPTY_SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
-/// Windows of planning before a reading at the tiny scale: the plan is used, it need not settle.
-const TINY_ROUNDS: u64 = 3;
 /// Memory up to this share is pressure, and up to the next one severe pressure.
 pub(super) const PRESSURE_MAX: f64 = 0.75;
 pub(super) const SEVERE_MAX: f64 = 0.25;
@@ -135,8 +133,8 @@ fn reading(
         let (db, memory_bytes) = laid.open_with(lab, place, bytes, &approach.switches(), Some(&clock))?;
         let plans = approach.skipping != "none" || approach.residency != "cached";
         let warming = asked.questions(lab.scale.count(2_000, 10_000, 40_000));
-        let rounds = if lab.scale == Scale::Tiny { TINY_ROUNDS } else { approach.warm_rounds };
-        for round in 0..rounds {
+        let rounds = approach.warm_rounds;
+        for round in 0..lab.scale.count(rounds, rounds, rounds) {
             crate::lookups::warm(lab, (&laid.tree, round), &[&db], &warming)?;
             if plans {
                 clock.end_window();

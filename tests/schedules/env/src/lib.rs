@@ -68,11 +68,11 @@ pub use memory::MemFs;
 pub use pages::{LARGE_PAGE_BYTES, Pages};
 pub use random::{RealRng, Rng, SeededRng};
 pub use real::RealFs;
-pub use shares::{Share, Shares};
+pub use shares::{Share, Shares, THREAD_GROUPS};
 pub use sim::{CrashPolicy, FsyncFailure, SimFs};
 pub use slow::SlowFs;
 pub use spawn::{InlineSpawner, JoinHandle, Spawner, ThreadSpawner};
-pub use thread::{THREAD_GROUPS, thread_number};
+pub use thread::thread_number;
 pub use unmapped::UnmappedLogs;
 pub use vfs::{DirEntry, FileLock, LockHeld, LockKind, RandomFile, Vfs, WriteFile};
 

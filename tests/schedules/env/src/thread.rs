@@ -1,8 +1,5 @@
 //! The number of a thread, by which threads spread over the shards of shared state.
 
-/// Number of groups of threads over which shared state is spread, as outside the schedules.
-pub const THREAD_GROUPS: usize = 32;
-
 /// The number of the calling thread in its schedule. That of the operating system's thread, which
 /// runs all of them, depends on what ran before: shared state is visited shard by shard, each
 /// behind a lock, so the shard that a thread uses changes the number of steps.

@@ -5,7 +5,7 @@
 //! end, `oldest_tombstone` when there is no tombstone or its time is not known (older tables),
 //! `expiring`, `expiring_bytes` and `expiry_times` when no entry expires, `prefix_extractor` and
 //! `filter_prefixes` when the filter holds no prefixes, `value_files` when no entry refers to a
-//! value file. An extractor that this build does not know
+//! value file, `partitions` in tables of older builds. An extractor that this build does not know
 //! is as none: nothing asks the filter for prefixes then.
 
 use std::collections::BTreeMap;
@@ -19,11 +19,13 @@ use crate::block::{Block, BlockBuilder};
 use crate::compression::Compression;
 use crate::content::ContentDigest;
 use crate::expiring::{ExpiringEntries, PARTS};
+use crate::index::PartitionSummary;
 use crate::value_uses::{TableValueUse, decode_uses};
 
 const PREFIX_EXTRACTOR: &str = "prefix_extractor";
 const FILTER_PREFIXES: &str = "filter_prefixes";
 const VALUE_FILES: &str = "value_files";
+const PARTITIONS: &str = "partitions";
 
 /// The properties of a table.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +53,8 @@ pub(crate) struct Properties {
     pub(crate) expiring: Option<ExpiringEntries>,
     /// References to value files, in ascending order of the files.
     pub(crate) value_files: Arc<[TableValueUse]>,
+    /// One for each index partition. Only while the table is written or its index is loaded.
+    pub(crate) partitions: Vec<PartitionSummary>,
 }
 
 impl Properties {
@@ -89,6 +93,9 @@ impl Properties {
         }
         if !self.value_files.is_empty() {
             named.insert(VALUE_FILES, self.value_files.iter().flat_map(TableValueUse::encode).collect());
+        }
+        if !self.partitions.is_empty() {
+            named.insert(PARTITIONS, self.partitions.iter().flat_map(PartitionSummary::encode).collect());
         }
         if let Some(prefix) = self.prefix {
             named.insert(PREFIX_EXTRACTOR, prefix.to_string().into_bytes());
@@ -159,6 +166,7 @@ impl Properties {
                 }
             },
             value_files: decode_uses(raw(VALUE_FILES).unwrap_or_default())?,
+            partitions: PartitionSummary::decode_all(raw(PARTITIONS).unwrap_or_default())?,
         };
         properties.check()?;
         Ok(properties)

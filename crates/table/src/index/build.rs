@@ -5,9 +5,11 @@
 use shamba_key::{EntryKind, SeqNo, internal_cmp};
 
 use super::handle::{HANDLE_BYTES, Handle};
-use crate::Result;
+use super::stored::{Bounds, StoredPartition};
+use super::summary::PartitionSummary;
 use crate::block::BlockBuilder;
 use crate::block::frame::FRAME_BYTES;
+use crate::{Error, Result};
 
 /// Maximum size of a partition of several separators, frame included: one page, the unit of
 /// residency.
@@ -59,6 +61,14 @@ pub(crate) fn last_separator<'a>(last: &'a [u8], made: &'a mut Vec<u8>) -> &'a [
     }
 }
 
+/// An index whose partitions were written.
+pub(crate) struct WrittenIndex {
+    /// Payload of the top level.
+    pub(crate) top: Vec<u8>,
+    /// One for each partition.
+    pub(crate) summaries: Vec<PartitionSummary>,
+}
+
 /// Collects separators into partitions.
 #[derive(Default)]
 pub(crate) struct IndexBuilder {
@@ -101,21 +111,40 @@ impl IndexBuilder {
         self.partitions.push((self.last.0.clone(), self.last.1, payload, separators));
     }
 
-    /// Writes every partition with `write`, which returns the frame's place; returns the top
-    /// level's payload.
-    pub(crate) fn finish(mut self, mut write: impl FnMut(&[u8]) -> Result<(u64, u32)>) -> Result<Vec<u8>> {
+    /// Checks every partition and writes it with `write`, which returns the frame's place. The
+    /// first block is at `data_start` or after it.
+    pub(crate) fn finish(
+        mut self,
+        data_start: u64,
+        mut write: impl FnMut(&[u8]) -> Result<(u64, u32)>,
+    ) -> Result<WrittenIndex> {
         if !self.open.is_empty() {
             self.cut();
         }
         let mut top = BlockBuilder::new();
         let count = self.partitions.len();
+        let mut summaries: Vec<PartitionSummary> = Vec::with_capacity(count);
+        let mut before: Option<(Vec<u8>, SeqNo)> = None;
         for (key, seq, payload, separators) in self.partitions {
+            let bounds = Bounds {
+                separators,
+                start: summaries.last().map_or(data_start, |last| last.blocks_end),
+                end: u64::MAX,
+                is_end_known: false,
+                after: before.as_ref().map(|(key, seq)| (key.as_slice(), *seq)),
+                last: (&key, seq),
+            };
+            let checked = StoredPartition::view(&payload, separators).and_then(|view| view.check(&bounds));
+            let checked =
+                checked.map_err(|detail| Error::Invalid(format!("an index partition to be written: {detail}")))?;
+            summaries.push(checked.summary);
             let (offset, bytes) = write(&payload)?;
             let handle = Handle { offset, bytes, entries: separators };
             top.push(&key, seq, EntryKind::Put, &handle.encode());
+            before = Some((key, seq));
         }
         assert_eq!(top.len(), count, "the top level lists another number of partitions than were written");
-        Ok(top.finish())
+        Ok(WrittenIndex { top: top.finish(), summaries })
     }
 }
 

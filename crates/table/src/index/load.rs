@@ -1,15 +1,21 @@
-//! Loading an index when its table is opened: every partition is read and checked; only pinned ones
-//! are kept.
+//! Loading an index when its table is opened.
 //!
-//! The section is read in long pieces. Each partition is checked against the partitions before it
-//! and against the data section; at the end, the blocks must fill the section. Pinned partitions
-//! are decoded on the way.
+//! The top level says where each partition lies and where its separators end; a
+//! [summary](PartitionSummary) of each, in the table's properties, says where its blocks end. With
+//! both, a partition that is read later is checked against its neighbours, so no partition is read
+//! here.
+//!
+//! Pinned partitions are read and decoded here, in long pieces. So are all partitions of tables
+//! without summaries, which older builds wrote: their blocks' ends are only in the partitions.
+//! Whatever is known must agree: the number of partitions, the order of their ends, the end of the
+//! data section, and the counts of the properties.
 //!
 //! Not here: reading a single partition later ([`super::Index::read_whole`]).
 
 use std::sync::Arc;
 
 use super::stored::StoredPartition;
+use super::summary::PartitionSummary;
 use super::top::TopBuilder;
 use super::{Handle, Index, PARTITION, TOP, payload_of};
 use crate::Result;
@@ -22,48 +28,101 @@ use crate::residency::Residency;
 /// Bytes of the section per read.
 const READ_BYTES: u64 = 64 << 10;
 
+/// The sections that an index is loaded from, and what the properties state of it.
+pub(crate) struct StoredIndex<'a> {
+    pub(crate) top: Section,
+    pub(crate) partitions: Section,
+    /// The section of the blocks.
+    pub(crate) data: Section,
+    /// One for each partition; empty in tables of older builds.
+    pub(crate) summaries: &'a [PartitionSummary],
+    /// Number of blocks.
+    pub(crate) blocks: u64,
+    /// Number of their entries.
+    pub(crate) entries: u64,
+}
+
 impl Index {
-    /// Loads the index whose top level is `top` and whose partitions are `section`; its blocks lie
-    /// in `data`. Pinned partitions are charged to `ledger`.
+    /// Loads the index that is `stored` in `file`. Pinned partitions are charged to `ledger`.
     pub(crate) fn load(
         file: &TableFile,
-        top: Section,
-        section: Section,
-        data: Section,
+        stored: &StoredIndex<'_>,
         hold: Residency,
         ledger: &Arc<Ledger>,
     ) -> Result<Self> {
+        let StoredIndex { top, data, summaries, .. } = *stored;
         let damaged_top = |detail: String| file.damaged(top.offset, TOP, detail);
         let listed = Block::parse(file.payload(top.offset, top.bytes, TOP)?).map_err(damaged_top)?;
-        let stored = listed_partitions(&listed, section).map_err(damaged_top)?;
+        let handles = listed_partitions(&listed, stored.partitions).map_err(damaged_top)?;
+        if !summaries.is_empty() && summaries.len() != handles.len() {
+            let (found, expected) = (handles.len(), summaries.len());
+            return Err(damaged_top(format!("{found} partitions, the properties have {expected}")));
+        }
+        let is_read = hold == Residency::Pinned || summaries.is_empty();
         let mut builder = TopBuilder::new(data.offset, data.end());
-        let (mut partitions, mut expected) = (Vec::new(), Vec::new());
-        let (mut piece, mut piece_at) = (Vec::new(), section.offset);
-        for (handle, last) in stored.iter().zip(listed.entries()) {
+        let mut pieces = Pieces { file, end: stored.partitions.end(), at: 0, bytes: Vec::new() };
+        let (mut partitions, mut expected_bytes, mut entries) = (Vec::new(), Vec::new(), 0u64);
+        for (number, (handle, last)) in handles.iter().zip(listed.entries()).enumerate() {
             let damaged = |detail: String| file.damaged(handle.offset, PARTITION, detail);
-            if handle.end() > piece_at + piece.len() as u64 {
-                let rest = section.end().saturating_sub(handle.offset);
-                piece = file.read(handle.offset, READ_BYTES.max(handle.bytes.into()).min(rest), PARTITION)?;
-                piece_at = handle.offset;
-            }
-            let from = usize::try_from(handle.offset - piece_at).unwrap_or(usize::MAX);
-            let frame = piece.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
-            let payload = payload_of(file, *handle, frame.unwrap_or_default())?;
             let last = (last.key, last.seq);
-            let bounds = builder.bounds(handle.entries, last);
-            let partition = StoredPartition::view(payload, handle.entries).map_err(damaged)?;
-            let checked = partition.check(&bounds).map_err(damaged)?;
-            if hold == Residency::Pinned {
-                partitions.push(partition.decode(&bounds, ledger).map_err(damaged)?);
+            let mut summary = summaries.get(number).copied();
+            if let Some(summary) = &summary {
+                summary.check(builder.blocks_end(), data.end()).map_err(damaged_top)?;
             }
-            expected.push(checked.memory_bytes);
-            builder.push(*handle, last, checked).map_err(damaged)?;
+            if is_read {
+                let blocks_end = summary.map(|summary| summary.blocks_end);
+                let bounds = builder.bounds(handle.entries, last, blocks_end);
+                let payload = payload_of(file, *handle, pieces.frame(*handle)?)?;
+                let partition = StoredPartition::view(payload, handle.entries).map_err(damaged)?;
+                let checked = partition.check(&bounds).map_err(damaged)?;
+                if hold == Residency::Pinned {
+                    partitions.push(partition.decode(&bounds, ledger).map_err(damaged)?);
+                }
+                entries = entries.saturating_add(checked.entries);
+                summary = Some(checked.summary);
+            }
+            let Some(summary) = summary else { continue };
+            expected_bytes.push(u64::from(summary.memory_bytes));
+            builder.push(*handle, last, summary.blocks_end).map_err(damaged)?;
         }
         if builder.blocks_end() != data.end() {
             let (found, expected) = (builder.blocks_end(), data.end());
             return Err(damaged_top(format!("blocks end at {found}, the data section at {expected}")));
         }
-        Ok(Self::of(builder.finish(), hold, partitions, &expected))
+        let built = builder.finish();
+        // Counted only if the partitions were read.
+        let found = (u64::from(built.blocks()), if is_read { entries } else { stored.entries });
+        let expected = (stored.blocks, stored.entries);
+        if found != expected {
+            let detail = format!("(blocks, entries) are {found:?}, the properties say {expected:?}");
+            return Err(damaged_top(detail));
+        }
+        Ok(Self::of(built, hold, partitions, &expected_bytes))
+    }
+}
+
+/// The section of the partitions, read in long pieces.
+struct Pieces<'a> {
+    file: &'a TableFile,
+    /// End of the section.
+    end: u64,
+    /// Offset of the current piece.
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Pieces<'_> {
+    /// The frame of the partition at `handle`; frames are asked for in their order.
+    fn frame(&mut self, handle: Handle) -> Result<&[u8]> {
+        if handle.end() > self.at + self.bytes.len() as u64 {
+            let rest = self.end.saturating_sub(handle.offset);
+            let bytes = READ_BYTES.max(handle.bytes.into()).min(rest);
+            self.bytes = self.file.read(handle.offset, bytes, PARTITION)?;
+            self.at = handle.offset;
+        }
+        let from = usize::try_from(handle.offset - self.at).unwrap_or(usize::MAX);
+        let frame = self.bytes.get(from..).and_then(|rest| rest.get(..handle.bytes as usize));
+        Ok(frame.unwrap_or_default())
     }
 }
 

@@ -15,8 +15,8 @@
 //! two, with sequence number 0 (the last position of a key).
 //!
 //! In memory, the [top level](top) is always present; the partitions depend on the [residency
-//! mode](hold). When a table is opened, all partitions are read once, in long reads, and checked,
-//! in every mode. A block is identified by its [number](BlockNo) in the whole table.
+//! mode](hold). An open [reads](load) none of them unless they are pinned. A block is identified by
+//! its [number](BlockNo) in the whole table.
 //!
 //! Thread safety: immutable except for the partitions, which are published and dropped atomically.
 //!
@@ -31,6 +31,7 @@ mod located;
 mod partition;
 mod separators;
 mod stored;
+mod summary;
 mod tails;
 mod top;
 
@@ -38,11 +39,12 @@ pub(crate) use self::build::{IndexBuilder, last_separator, separator};
 pub(crate) use self::handle::Handle;
 pub(crate) use self::hold::SlotRef;
 pub(crate) use self::listed::Listed;
-pub(crate) use self::load::listed_partitions;
+pub(crate) use self::load::{StoredIndex, listed_partitions};
 pub use self::located::Located;
 pub(crate) use self::located::{BlockNo, Find};
 pub(crate) use self::partition::Partition;
 pub(crate) use self::stored::{Bounds, StoredPartition};
+pub(crate) use self::summary::PartitionSummary;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -100,11 +102,6 @@ impl Index {
     /// Number of data blocks.
     pub(crate) fn len(&self) -> usize {
         self.top.blocks() as usize
-    }
-
-    /// Entries of all blocks, by the counts in the handles.
-    pub(crate) fn entries(&self) -> u64 {
-        self.top.entries()
     }
 
     /// Number of partitions.

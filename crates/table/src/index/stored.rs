@@ -3,7 +3,7 @@
 //! If the [decoded form](super::partition) of a partition is not in memory, a search reads the
 //! partition, verifies its checksum, and decodes only the separators that it compares. The checksum
 //! vouches for order and structure, as for data blocks. Partitions are
-//! [checked](StoredPartition::check) in full when a table is opened, when a partition becomes
+//! [checked](StoredPartition::check) in full when they are written, when a partition becomes
 //! resident, when an iterator keeps one, and by [`crate::TableReader::verify`]. Every access checks
 //! its own bounds, whatever the bytes are.
 //!
@@ -17,6 +17,7 @@ use shamba_key::SeqNo;
 use super::handle::Handle;
 use super::partition::{Estimate, Partition, PartitionBuilder};
 use super::separators::Found;
+use super::summary::PartitionSummary;
 use crate::block::PlainView;
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use shamba_key::internal_cmp;
@@ -40,12 +41,9 @@ pub(crate) struct Bounds<'a> {
 /// Result of the check of a partition's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Checked {
-    /// End of the last block.
-    pub(super) end: u64,
+    pub(super) summary: PartitionSummary,
     /// Number of their entries.
     pub(super) entries: u64,
-    /// Estimated memory of the decoded partition, in bytes.
-    pub(super) memory_bytes: u64,
 }
 
 /// A view of a partition's payload. Errors describe the damage.
@@ -126,7 +124,8 @@ impl<'a> StoredPartition<'a> {
         if bounds.is_end_known && next != bounds.end {
             return Err(format!("blocks end at {next}, expected at {}", bounds.end));
         }
-        Ok(Checked { end: next, entries, memory_bytes: estimate.bytes() })
+        let memory_bytes = u32::try_from(estimate.bytes()).unwrap_or(u32::MAX);
+        Ok(Checked { summary: PartitionSummary { blocks_end: next, memory_bytes }, entries })
     }
 
     /// Decodes the partition into memory. It must have been checked.

@@ -23,12 +23,12 @@ fn index(separators: &[(Vec<u8>, u64)], sizes: &[usize]) -> Index {
         }
         let payload = block.finish();
         let last = part.last().map(|(key, seq)| (key.as_slice(), SeqNo(*seq))).expect("one");
-        let bounds = top.bounds(part.len() as u32, last);
+        let bounds = top.bounds(part.len() as u32, last, None);
         let stored = StoredPartition::view(&payload, part.len() as u32).expect("a partition");
         let checked = stored.check(&bounds).expect("in order");
         partitions.push(stored.decode(&bounds, &ledger).expect("in order"));
         let handle = Handle { offset: 0, bytes: payload.len() as u32, entries: part.len() as u32 };
-        top.push(handle, last, checked).expect("in order");
+        top.push(handle, last, checked.summary.blocks_end).expect("in order");
         (rest, turn) = (after, turn + 1);
     }
     let index = Index::of(top.finish(), Residency::Pinned, partitions, &[]);

@@ -13,7 +13,7 @@ use shamba_key::{LayeredHeads, SeqNo};
 use super::BlockNo;
 use super::handle::Handle;
 use super::separators::{Separators, SeparatorsBuilder};
-use super::stored::{Bounds, Checked};
+use super::stored::Bounds;
 
 /// Blocks per hint, a starting point for [`Top::partition_of`].
 const BLOCKS_PER_HINT: usize = 64;
@@ -36,7 +36,6 @@ pub(super) struct Top {
     data_ends: Box<[u64]>,
     /// Number of blocks: less than [`LayeredHeads::KEYS_MAX`].
     blocks: u32,
-    entries: u64,
 }
 
 impl Top {
@@ -47,10 +46,6 @@ impl Top {
 
     pub(super) fn blocks(&self) -> u32 {
         self.blocks
-    }
-
-    pub(super) fn entries(&self) -> u64 {
-        self.entries
     }
 
     /// The partition that lists the first block that can hold an entry at or after `(key, seq)`;
@@ -114,7 +109,7 @@ impl Top {
     }
 }
 
-/// Collects the top level while the partitions are checked one after the other.
+/// Collects the top level, one partition after the other.
 pub(super) struct TopBuilder {
     stored: Vec<Handle>,
     lasts: SeparatorsBuilder,
@@ -125,7 +120,6 @@ pub(super) struct TopBuilder {
     data_end: u64,
     data_ends: Vec<u64>,
     blocks: u32,
-    entries: u64,
 }
 
 impl TopBuilder {
@@ -141,28 +135,34 @@ impl TopBuilder {
             data_end,
             data_ends: Vec::new(),
             blocks: 0,
-            entries: 0,
         }
     }
 
-    /// The bounds of the next partition, which has `separators` and ends with `last`.
-    pub(super) fn bounds<'a>(&'a self, separators: u32, last: (&'a [u8], SeqNo)) -> Bounds<'a> {
+    /// The bounds of the next partition, which has `separators` and ends with `last`. Its blocks
+    /// end at `blocks_end`, if that is known.
+    pub(super) fn bounds<'a>(
+        &'a self,
+        separators: u32,
+        last: (&'a [u8], SeqNo),
+        blocks_end: Option<u64>,
+    ) -> Bounds<'a> {
         Bounds {
             separators,
             start: self.blocks_end(),
-            end: self.data_end,
-            is_end_known: false,
+            end: blocks_end.unwrap_or(self.data_end),
+            is_end_known: blocks_end.is_some(),
             after: self.last.as_ref().map(|(key, seq)| (key.as_slice(), *seq)),
             last,
         }
     }
 
-    /// Appends a partition that was checked against [`Self::bounds`].
+    /// Appends a partition whose blocks end at `blocks_end`: after those before it, within the
+    /// data.
     pub(super) fn push(
         &mut self,
         stored: Handle,
         last: (&[u8], SeqNo),
-        checked: Checked,
+        blocks_end: u64,
     ) -> Result<(), String> {
         let blocks = self.blocks.checked_add(stored.entries);
         let blocks = blocks.filter(|blocks| (*blocks as usize) < LayeredHeads::KEYS_MAX);
@@ -171,17 +171,12 @@ impl TopBuilder {
             return Err("separators out of order".to_owned());
         }
         let number = self.stored.len() as u32;
-        assert!(checked.end <= self.data_end, "a checked partition ends at {}, beyond the data", checked.end);
-        assert!(
-            checked.end >= self.blocks_end(),
-            "a checked partition ends at {}, before its start",
-            checked.end
-        );
+        assert!(blocks_end <= self.data_end, "a checked partition ends at {blocks_end}, beyond the data");
+        assert!(blocks_end >= self.blocks_end(), "a checked partition ends at {blocks_end}, before its start");
         self.hints.resize((blocks as usize).div_ceil(BLOCKS_PER_HINT), number);
         self.firsts.push(self.blocks);
         self.stored.push(stored);
-        self.data_ends.push(checked.end);
-        self.entries = self.entries.saturating_add(checked.entries);
+        self.data_ends.push(blocks_end);
         self.last = Some((last.0.to_vec(), last.1));
         self.blocks = blocks;
         debug_assert_eq!(
@@ -216,7 +211,6 @@ impl TopBuilder {
             data_start: self.data_start,
             data_ends: self.data_ends.into(),
             blocks: self.blocks,
-            entries: self.entries,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::format::{
     FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FOOTER_BYTES, HEADER_BYTES, Section, SectionKind,
 };
 use crate::id::BirthId;
-use crate::index::Index;
+use crate::index::{Index, StoredIndex};
 use crate::ledger::Ledger;
 use crate::range::{self, RangeTombstone};
 use crate::residency::Residency;
@@ -76,8 +76,9 @@ pub(crate) fn load(
     file.birth = header.birth;
     let dictionary = load_dictionary(&file, header.dictionary_frame_bytes)?;
     let footer = load_footer_of(&file, &header)?;
-    let properties = load_properties(&file, &footer)?;
+    let mut properties = load_properties(&file, &footer)?;
     let index = load_index(&file, &footer, &properties, hold, ledger)?;
+    properties.partitions = Vec::new();
     let tombstones = load_tombstones(&file, &footer, &properties)?;
     let (filter, filter_damage) = match footer.section(SectionKind::Filter) {
         Some(section) => match StoredFilter::load(&file, section) {
@@ -185,25 +186,21 @@ fn load_index(
     if properties.entries == 0 && footer.section(SectionKind::Data).is_none() {
         return Ok(Index::default());
     }
-    let top = required(file, footer, SectionKind::IndexTop)?;
-    let partitions = required(file, footer, SectionKind::Index)?;
-    let data = required(file, footer, SectionKind::Data)?;
-    let index = Index::load(file, top, partitions, data, hold, ledger)?;
-    let found = (index.len() as u64, index.entries());
+    let stored = StoredIndex {
+        top: required(file, footer, SectionKind::IndexTop)?,
+        partitions: required(file, footer, SectionKind::Index)?,
+        data: required(file, footer, SectionKind::Data)?,
+        summaries: &properties.partitions,
+        blocks: properties.data_blocks,
+        entries: properties.entries,
+    };
+    let index = Index::load(file, &stored, hold, ledger)?;
     debug_assert!(
         index.partitions() <= index.len(),
         "{} partitions list {} blocks",
         index.partitions(),
         index.len()
     );
-    let expected = (properties.data_blocks, properties.entries);
-    if found != expected {
-        return Err(file.damaged(
-            top.offset,
-            crate::index::TOP,
-            format!("(blocks, entries) are {found:?}, the properties say {expected:?}"),
-        ));
-    }
     Ok(index)
 }
 

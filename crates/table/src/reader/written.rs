@@ -3,8 +3,8 @@
 //! Every frame of the data is read back in long reads and its checksum compared. In addition, one
 //! in [`SAMPLE_EVERY_BLOCKS`] blocks is decoded, and the digest of its entries compared with the
 //! digest of the entries that were written. The first check finds bytes that changed on their way
-//! to the file and back, the second an encoder that does not reproduce its input. All other parts
-//! were checked when the table was opened. A damaged filter, which an old table is used without, is
+//! to the file and back, the second an encoder that does not reproduce its input. The index's
+//! partitions are checked on the way, and all other parts were when the table was opened. A damaged filter, which an old table is used without, is
 //! an error here.
 //!
 //! Not here: the check of a table of any age ([`super::verify`]).
@@ -19,7 +19,7 @@ use crate::block::frame::check;
 use crate::content::ContentDigest;
 use crate::counters::Reads;
 use crate::format::SectionKind;
-use crate::index::Handle;
+use crate::index::{Handle, TOP};
 use crate::values;
 use crate::written::WrittenBlocks;
 
@@ -54,9 +54,11 @@ pub(super) fn check_written(
     // Read into again and again: fresh memory for each piece would cost as much as the read.
     let (mut buffer, mut piece_at, mut piece_bytes) = (Vec::new(), 0u64, 0);
     let mut next = loaded.header.end();
+    let mut entries = 0u64;
     for number in 0..loaded.index.partitions() {
         let partition = loaded.partition(number)?;
         for ListedBlock { handle, .. } in loaded.blocks_of(number, &partition) {
+            entries = entries.saturating_add(u64::from(handle.entries));
             let damaged = |detail: String| file.damaged(handle.offset, DATA_BLOCK, detail);
             if handle.end() > piece_at + piece_bytes as u64 {
                 let bytes = READ_BYTES.min(data_end.saturating_sub(handle.offset));
@@ -88,6 +90,12 @@ pub(super) fn check_written(
                 None => _ = check(file.birth, handle.offset, frame).map_err(damaged)?,
             }
         }
+    }
+    let stated = loaded.properties.entries;
+    if entries != stated {
+        let offset = loaded.footer.section(SectionKind::IndexTop).map_or(0, |top| top.offset);
+        let detail = format!("{entries} entries in its blocks, the properties say {stated}");
+        return Err(file.damaged(offset, TOP, detail));
     }
     match samples.next() {
         None => Ok(()),

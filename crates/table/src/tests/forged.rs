@@ -2,6 +2,9 @@
 //! hang, and no read out of bounds.
 
 use super::*;
+use crate::block::frame::FRAME_BYTES;
+use crate::format::properties::Properties;
+use crate::index::PartitionSummary;
 
 /// The ranges of the file with a checksum at their end.
 fn sealed(rig: &Rig) -> Vec<(u64, u64)> {
@@ -95,6 +98,65 @@ fn no_byte_of_a_table_with_value_files_makes_a_reader_panic() {
             rig.values.clear();
         }
         forge_every_byte(&rig);
+    }
+}
+
+/// Replaces the summaries of partitions in the properties by as many others.
+fn forge_summaries(rig: &Rig, intact: &[u8], change: impl FnOnce(&mut [PartitionSummary])) {
+    rig.replace(intact);
+    let described = describe(&rig.env, &rig.path(), None).expect("described");
+    let section = described.sections.iter().find(|section| section.kind == SectionKind::Properties);
+    let section = section.expect("properties");
+    let (start, end) = (section.offset as usize, section.end() as usize);
+    let payload = intact[start..end - FRAME_BYTES].to_vec();
+    let mut properties = Properties::decode(payload.into()).expect("properties");
+    change(&mut properties.partitions);
+    let payload = properties.encode(None);
+    let mut forged = intact.to_vec();
+    forged[start..end - FRAME_BYTES].copy_from_slice(&payload);
+    let sum = checksum(rig.options.birth, section.offset, &forged[start..end - 4]);
+    forged[end - 4..end].copy_from_slice(&sum.to_le_bytes());
+    rig.replace(&forged);
+}
+
+#[test]
+fn wrong_summaries_of_partitions_are_refused_or_found_where_they_are_met() {
+    for hold in Residency::ALL {
+        let mut rig = Rig::new(Compression::None, 128);
+        rig.hold = hold;
+        let rows: Vec<Row> = (0..6_000).map(|i| row(format!("key{i:05}"), 1, "value")).collect();
+        rig.write(&rows, &[]);
+        let intact = rig.bytes();
+        forge_summaries(&rig, &intact, |summaries| assert!(summaries.len() > 4, "{}", summaries.len()));
+        assert_eq!(rig.bytes(), intact, "nothing was forged");
+        let forge = |change: &dyn Fn(&mut [PartitionSummary])| {
+            forge_summaries(&rig, &intact, change);
+            rig.open()
+        };
+        let refused: [&dyn Fn(&mut [PartitionSummary]); 5] = [
+            &|summaries| summaries[1].blocks_end = summaries[0].blocks_end,
+            &|summaries| summaries.swap(1, 2),
+            &|summaries| summaries[2].memory_bytes = 0,
+            &|summaries| summaries.last_mut().expect("one").blocks_end -= 1,
+            &|summaries| summaries.last_mut().expect("one").blocks_end += 1,
+        ];
+        for (number, change) in refused.into_iter().enumerate() {
+            let error = forge(change).expect_err("a summary that cannot be").to_string();
+            assert!(error.contains("partition") || error.contains("blocks end"), "{number}: {error}");
+        }
+        // Only the partitions on both sides of an end can tell that it is another.
+        let opened = forge(&|summaries| summaries[1].blocks_end -= 1);
+        if hold == Residency::Pinned {
+            opened.expect_err("another end");
+            continue;
+        }
+        let table = opened.expect("opened");
+        let damage: Vec<String> = table.verify().iter().map(Error::to_string).collect();
+        assert!(damage.iter().any(|one| one.contains("index partition")), "{damage:?}");
+        let found = |number: usize| rig.get(&table, &rows[number].key, SeqNo(1)).ok().flatten();
+        for number in [0, rows.len() - 1] {
+            assert_eq!(found(number).expect("far from it").value, rows[number].value[..]);
+        }
     }
 }
 

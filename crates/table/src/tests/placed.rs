@@ -284,7 +284,12 @@ fn a_table_whose_blocks_all_begin_on_pages_is_read_as_ever() {
     let (mut rig, rows) = (Rig::new(Compression::None, 1_000), few_rows());
     write_on_pages(&rig, &rows);
     let bytes = undumped(include_str!("aligned_blocks.hex"));
-    assert!(rig.bytes() == bytes, "not what that build wrote");
+    let described = describe(&rig.env, &rig.path(), None).expect("described");
+    let properties = described.sections.iter().find(|section| section.kind == SectionKind::Properties);
+    let end = properties.expect("properties").offset as usize;
+    // That build's properties do not say where the blocks of a partition end.
+    assert!(rig.bytes()[..end] == bytes[..end], "not what that build wrote");
+    rig.replace(&bytes);
     let offsets = |rig: &Rig| -> Vec<u64> {
         let described = describe(&rig.env, &rig.path(), None).expect("described");
         described.blocks.iter().map(|block| block.offset).collect()

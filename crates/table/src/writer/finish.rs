@@ -14,7 +14,7 @@ use crate::format::properties::Properties;
 use crate::format::{
     FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FEATURE_VALUES, Section, SectionKind,
 };
-use crate::index::last_separator;
+use crate::index::{PartitionSummary, last_separator};
 use crate::range;
 use crate::written::WrittenBlocks;
 use crate::{Error, Result};
@@ -82,10 +82,13 @@ impl TableWriter {
             self.entries,
             self.data_blocks
         );
+        let mut partitions = Vec::new();
         if self.entries > 0 {
-            let top = index.finish(|payload| self.out.frame(payload, Compression::None))?;
+            let written =
+                index.finish(self.start, |payload| self.out.frame(payload, Compression::None))?;
+            partitions = written.summaries;
             sections.close(SectionKind::Index, self.out.offset());
-            self.out.frame(&top, Compression::None)?;
+            self.out.frame(&written.top, Compression::None)?;
             sections.close(SectionKind::IndexTop, self.out.offset());
         }
         let (layout, bits_per_key) = (self.options.filter_layout, self.options.bits_per_key);
@@ -94,7 +97,7 @@ impl TableWriter {
             filter_section::write(&filter, birth, offset, |piece| self.out.append(piece))?;
         }
         sections.close(SectionKind::Filter, self.out.offset());
-        let properties = self.properties();
+        let properties = self.properties(partitions);
         debug_assert!(
             properties.smallest_seq <= properties.largest_seq,
             "sequence numbers from {} to {}",
@@ -126,7 +129,7 @@ impl TableWriter {
         Ok(TableSummary::of(self.options.id, self.options.birth, file_bytes, &properties))
     }
 
-    fn properties(&self) -> Properties {
+    fn properties(&self, partitions: Vec<PartitionSummary>) -> Properties {
         let last_upper = (self.entries > 0).then(|| {
             // Exact capacity: the bound stays in memory as long as the table is open.
             Bytes::from([&self.last_key[..], &[0]].concat())
@@ -165,6 +168,7 @@ impl TableWriter {
                 .filter(|_| self.deletes > 0 || !self.tombstones.is_empty()),
             expiring: self.expiring.entries(self.raw_key_bytes + self.raw_value_bytes),
             value_files: self.value_uses.to_list(),
+            partitions,
         }
     }
 }

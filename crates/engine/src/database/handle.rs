@@ -54,6 +54,10 @@ impl Keeper for Handle {
     fn owner(&self) -> Arc<dyn Owner> {
         self.open.share()
     }
+
+    fn finish_open(&self) {
+        self.open.core.residency.finish_open();
+    }
 }
 
 impl Drop for OpenDatabase {

@@ -415,6 +415,7 @@ impl Db {
     /// # Errors
     /// The error of the background work.
     pub fn wait_idle(&self) -> Result<()> {
+        self.core().residency.finish_open();
         self.core().scheduler.wait_idle()
     }
 

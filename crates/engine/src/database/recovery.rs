@@ -120,7 +120,7 @@ fn open_state(
     let files = if is_new { Vec::new() } else { list_files(&env, &dir)? };
     let member = builder.budget.as_ref().map(|budget| join_budget(&env, budget)).transpose()?;
     let core = Arc::new(compose(builder, env, &dir, (settings, member), &state, &files, file_lock)?);
-    open_tables(&core, &state)?;
+    warnings.extend(open_tables(&core, &state)?);
     date_tombstones(&core, &state);
     core.statistics.load();
     // Windows start here.
@@ -132,7 +132,6 @@ fn open_state(
     for warning in warnings {
         core.telemetry.warn(warning);
     }
-    warn_of_filters(&core);
     warn_of_missing_filters(&core);
     let path = core.catalog.dir().to_path_buf();
     core.telemetry.emit(Event::Opened { path, tables, replayed_batches: report.batches });
@@ -202,8 +201,10 @@ fn list_files(env: &Env, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// Opens every table that the manifest names, so that a missing or damaged one is found here.
-/// Tables for which the memory budget has no space are closed again.
-fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
+/// Tables for which the memory budget has no space are closed again. Returns warnings of filters
+/// that cannot be used; damage to parts of others is reported when they are read.
+fn open_tables(core: &Core, state: &ManifestState) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
     let versions = state.keyspaces.values().map(|keyspace| &keyspace.version);
     // Several runs may share a file.
     let metas: BTreeMap<TableId, &TableMeta> = versions
@@ -217,6 +218,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         let bounds = (&meta.smallest, meta.upper.as_ref());
         let reader = core.table_files.open(meta.id, meta.birth, bounds, meta.values.get());
         let reader = reader.map_err(|error| missing_table(core, meta.id, error))?;
+        warnings.extend(reader.filter_warnings());
         let summary = reader.summary();
         if summary.expiring != meta.expiring.get() && meta.expiring.get().is_some() {
             let (stated, found) = (meta.expiring.get(), summary.expiring);
@@ -249,9 +251,9 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<()> {
         keyspace.publish(|view| view.next(view.memtables.clone(), Arc::clone(&view.version)));
     }
     core.residency.charge_trees();
-    // All tables are known now, so residency is decided over all of them, before the first lookup.
-    core.residency.settle();
-    Ok(())
+    // All tables are known now, so residency is decided over all of them.
+    core.residency.begin();
+    Ok(warnings)
 }
 
 /// How the references to value files that the manifest states of a table differ from those that it
@@ -311,16 +313,6 @@ fn missing_table(core: &Core, id: shamba_table::TableId, error: Error) -> Error 
     match core.env.vfs.exists(&path) {
         Ok(false) => Error::corruption(&path, 0, "table", "the manifest names the file, but it is missing"),
         _ => error,
-    }
-}
-
-fn warn_of_filters(core: &Core) {
-    for keyspace in core.catalog.keyspaces().values() {
-        for (_, _, table) in keyspace.load().version.tables() {
-            for warning in table.meta.reader.get().map_or_else(Vec::new, |reader| reader.filter_warnings()) {
-                core.telemetry.warn(warning);
-            }
-        }
     }
 }
 

@@ -34,6 +34,9 @@ use crate::trace::TraceRecorder;
 pub(crate) trait Keeper {
     /// Keeps the database open while it lives.
     fn owner(&self) -> Arc<dyn Owner>;
+
+    /// Ends what the open left to others, so that what is in memory was decided.
+    fn finish_open(&self);
 }
 
 /// Shared state of readers.

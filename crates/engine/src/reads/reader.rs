@@ -234,6 +234,7 @@ impl ReadAt<'_> {
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
         self.keyspace.check_usable()?;
         check_key(key)?;
+        self.keeper.finish_open();
         let records = self.reads.records.access(self.snapshot.is_none());
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
@@ -253,6 +254,7 @@ impl ReadAt<'_> {
 
     pub fn explain_prefix(&self, prefix: &[u8]) -> Result<PrefixExplanation> {
         self.keyspace.check_usable()?;
+        self.keeper.finish_open();
         let view = self.keyspace.load();
         let seq = self.snapshot.map_or_else(|| self.reads.visible(), |snapshot| snapshot.seq());
         Ok(PrefixExplanation::of(&view, seq, prefix, &self.bounded(prefix_range(prefix))))

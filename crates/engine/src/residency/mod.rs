@@ -6,7 +6,8 @@
 //! order. [`ResidencyManager`] carries that out in settlements ([`settle`]), as one [`Consumer`] of
 //! memory.
 //!
-//! A settlement follows every install. It also runs about once a second while there are lookups or
+//! The first settlement, over the tables of the open, is left to the upkeep thread, because it reads
+//! in proportion to the data ([`ResidencyManager::begin`]). A settlement follows every install. It also runs about once a second while there are lookups or
 //! seeks, and sooner after a change of the hit rate ([`worker`]). Its evictions alone run whenever
 //! memory is needed that the block cache cannot give ([`Consumer::shrink`]). Tables that are opened
 //! while there is memory load everything at once ([`ResidencyManager::hold_early`]).
@@ -84,6 +85,8 @@ pub(crate) struct ResidencyManager {
     rates: HitRates,
     /// A change was made that the next settlement should consider.
     wanted: AtomicBool,
+    /// The settlement over the tables of the open is still to come.
+    is_opening: AtomicBool,
     is_stopping: AtomicBool,
     waker: Waker,
     /// Observations at the last look; `None` before the first one.
@@ -115,6 +118,7 @@ impl ResidencyManager {
             fixed_bytes: AtomicU64::new(0),
             rates: HitRates::default(),
             wanted: AtomicBool::new(false),
+            is_opening: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             waker,
             seen: Ranked::new(lock_order::RESIDENCY_LOOK, None),

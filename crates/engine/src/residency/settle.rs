@@ -26,6 +26,10 @@ use super::{PlanPrices, ResidencyManager};
 use crate::error::{Error, Result};
 use crate::telemetry::hold_events;
 
+/// A settlement over all tables publishes what it has read of their filters this many times: after
+/// an open, lookups need not wait for the last one. Each time costs a copy of the trees' lists.
+const PUBLISHED_PARTS: usize = 16;
+
 /// State that residency keeps between settlements.
 #[derive(Default)]
 pub(super) struct State {
@@ -53,6 +57,28 @@ fn unasked_of(plan: &JointPlan, at: usize) -> Unasked {
 }
 
 impl ResidencyManager {
+    /// Leaves the settlement over the tables of the open to the upkeep thread: until it has taken
+    /// place, lookups read what they need of filters and indexes.
+    pub fn begin(&self) {
+        if self.settings.filter_residency != Residency::Pinned {
+            self.is_opening.store(true, Ordering::Release);
+            self.request_settlement();
+        }
+    }
+
+    /// Settles over the tables of the open now, unless that was done; waits for a thread that is at
+    /// it. For calls that say what is in memory and why.
+    pub fn finish_open(&self) {
+        if self.is_opening.load(Ordering::Acquire) {
+            let _events = hold_events();
+            let mut state = self.state.lock();
+            // Perhaps done while this waited for the lock.
+            if self.is_opening.load(Ordering::Acquire) {
+                self.settle_locked(&mut state, Mode::Whole);
+            }
+        }
+    }
+
     /// Settles; nothing to do if all filters are pinned.
     pub fn settle(&self) {
         if self.settings.filter_residency != Residency::Pinned {
@@ -67,9 +93,20 @@ impl ResidencyManager {
             self.wanted.store(true, Ordering::Release);
             return;
         };
+        self.settle_locked(&mut state, mode);
+    }
+
+    fn settle_locked(&self, state: &mut State, mode: Mode) {
         if mode == Mode::Whole {
             crate::statistics::fold(&self.catalog, self.clock.now_us());
         }
+        self.plan_and_carry_out(state, mode);
+        if mode == Mode::Whole {
+            self.is_opening.store(false, Ordering::Release);
+        }
+    }
+
+    fn plan_and_carry_out(&self, state: &mut State, mode: Mode) {
         let survey = self.survey(&mut state.known);
         self.fixed_bytes.store(survey.fixed_bytes, Ordering::Relaxed);
         if self.settings.filter_residency == Residency::Cached {
@@ -192,7 +229,7 @@ impl ResidencyManager {
         Ok(outcome?)
     }
 
-    /// Reads what the plan adds.
+    /// Reads what the plan adds; `changed` are the tables whose filters are still to be published.
     fn read_in(
         &self,
         survey: &Survey,
@@ -204,6 +241,7 @@ impl ResidencyManager {
         // Slices first, because their sizes are known. Partitions that are larger than estimated
         // then displace other partitions, and not the filter of the last table. A table that cannot
         // be read does not affect the others.
+        let published_tables = survey.readers.len().div_ceil(PUBLISHED_PARTS);
         for (at, (reader, slices)) in survey.readers.iter().zip(&plan.slices).enumerate() {
             if self.is_stopping() {
                 // `close` waits for this thread.
@@ -211,6 +249,10 @@ impl ResidencyManager {
             }
             if let Err(error) = self.read_slices(reader, (slices, unasked_of(plan, at)), changed) {
                 self.note_unreadable(reader, &error, unreadable);
+            }
+            if changed.len() >= published_tables {
+                self.publish_filters(changed);
+                changed.clear();
             }
         }
         for (reader, partitions) in survey.readers.iter().zip(&plan.partitions) {

@@ -57,6 +57,8 @@ impl Db {
     pub fn verify(&self) -> Result<CheckReport> {
         let core = self.core();
         let held_bytes_max = core.settings.held_value_bytes_max();
+        // What loading filters finds is part of the report, and is told once.
+        core.residency.finish_open();
         verify::verify(&core.env, &core.catalog, &core.telemetry, held_bytes_max)
     }
 }

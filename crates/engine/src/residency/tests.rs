@@ -4,10 +4,14 @@
 
 mod alone;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
-use shamba_env::{Clock, Effect, Env, FaultFs, FaultRule, ManualClock, MemFs, OpKind, Vfs};
+use shamba_env::{
+    Clock, Effect, Env, FaultFs, FaultRule, JoinHandle, ManualClock, MemFs, OpKind, Spawner, ThreadSpawner,
+    Vfs,
+};
 use shamba_model::memory::constants::WINDOW_US;
 use shamba_table::{TableReader, Unasked};
 
@@ -272,4 +276,97 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
     faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]));
     assert_eq!(windows(60, 2_000, KEYS), (true, false), "lookups have turned");
     assert_eq!(db.warnings(), [] as [&str; 0]);
+}
+
+/// A spawner whose threads begin once the gate is open.
+#[derive(Debug, Default)]
+struct Gated {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+#[derive(Debug)]
+struct GatedSpawner(Arc<Gated>);
+
+/// Opens the gate when it is dropped, also by a failed assertion: a close waits for the threads.
+struct Opening(Arc<Gated>);
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+impl Gated {
+    fn open(&self) {
+        *self.is_open.lock().expect("no panic") = true;
+        self.opened.notify_all();
+    }
+}
+
+impl Spawner for GatedSpawner {
+    fn is_inline(&self) -> bool {
+        false
+    }
+
+    fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle> {
+        let gate = Arc::clone(&self.0);
+        let gated = move || {
+            let is_open = gate.is_open.lock().expect("no panic");
+            drop(gate.opened.wait_while(is_open, |is_open| !*is_open).expect("no panic"));
+            work();
+        };
+        ThreadSpawner::new().spawn(name, Box::new(gated))
+    }
+}
+
+/// What loads filters and indexes after an open: the upkeep thread, or a call that says what is in
+/// memory.
+#[test]
+fn an_open_loads_nothing_and_the_upkeep_or_the_first_explanation_everything() {
+    let vfs = Arc::new(MemFs::new());
+    let made = Env::deterministic(Arc::clone(&vfs) as Arc<dyn Vfs>, 1);
+    let builder = |env| Db::builder("/db").env(env).memory_budget(16 << 20).info_log(false);
+    let db = builder(made).open().expect("open");
+    fill(&db, 3);
+    db.compact().expect("compacted");
+    let levels = db.describe();
+    db.close().expect("closed");
+    let enders: [(&str, bool, &dyn Fn(&Db)); 4] = [
+        ("explain", true, &|db| {
+            let explained = db.snapshot().explain(0u32.to_be_bytes()).expect("explained").to_string();
+            assert!(!explained.contains("not in memory"), "{explained}");
+        }),
+        ("explain_prefix", true, &|db| _ = db.explain_prefix("k").expect("explained")),
+        ("verify", true, &|db| assert!(db.verify().expect("verified").is_clean())),
+        ("wait_idle", false, &|db| db.wait_idle().expect("idle")),
+    ];
+    for (name, read_only, end) in enders {
+        let gate = Arc::new(Gated::default());
+        let spawner = Arc::new(GatedSpawner(Arc::clone(&gate)));
+        let env = Env { vfs: Arc::clone(&vfs) as Arc<dyn Vfs>, spawner, ..Env::real() };
+        let db = builder(env.clone()).read_only(read_only).open().expect("open");
+        let opening = Opening(gate);
+        let readers = self::readers(&db);
+        assert_eq!(db.describe(), levels);
+        let is_absent = |reader: &Arc<TableReader>| {
+            super::survey::held_partitions(reader) == 0
+                && reader.filter().is_some_and(|filter| filter.held_bytes() == 0)
+        };
+        assert!(readers.iter().all(is_absent), "{name}: an open has loaded something");
+        assert_eq!(db.get(0u32.to_be_bytes()).expect("read").as_deref(), Some(&[2; 100][..]));
+        end(&db);
+        assert!(readers.iter().all(|reader| is_whole(reader)), "{name}");
+        drop(opening);
+        db.close().expect("closed");
+
+        let db = builder(env).read_only(read_only).open().expect("open");
+        let readers = self::readers(&db);
+        let begin = Instant::now();
+        while !readers.iter().all(|reader| is_whole(reader)) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the upkeep thread loads nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        db.close().expect("closed");
+    }
 }

@@ -135,8 +135,8 @@ impl IndexBuilder {
                 last: (&key, seq),
             };
             let checked = StoredPartition::view(&payload, separators).and_then(|view| view.check(&bounds));
-            let checked =
-                checked.map_err(|detail| Error::Invalid(format!("an index partition to be written: {detail}")))?;
+            let checked = checked
+                .map_err(|detail| Error::Invalid(format!("an index partition to be written: {detail}")))?;
             summaries.push(checked.summary);
             let (offset, bytes) = write(&payload)?;
             let handle = Handle { offset, bytes, entries: separators };

@@ -49,7 +49,9 @@ impl PartitionSummary {
     pub(super) fn check(&self, start: u64, data_end: u64) -> Result<(), String> {
         if self.blocks_end <= start || self.blocks_end > data_end {
             let end = self.blocks_end;
-            return Err(format!("blocks of a partition end at {end}, expected between {start} and {data_end}"));
+            return Err(format!(
+                "blocks of a partition end at {end}, expected between {start} and {data_end}"
+            ));
         }
         if self.memory_bytes == 0 {
             return Err("a partition that takes no memory".to_owned());
@@ -64,8 +66,9 @@ mod tests {
 
     #[test]
     fn summaries_come_back() {
-        let all: Vec<PartitionSummary> =
-            [(1, 7), (u64::MAX, u32::MAX)].map(|(blocks_end, memory_bytes)| PartitionSummary { blocks_end, memory_bytes }).into();
+        let all: Vec<PartitionSummary> = [(1, 7), (u64::MAX, u32::MAX)]
+            .map(|(blocks_end, memory_bytes)| PartitionSummary { blocks_end, memory_bytes })
+            .into();
         let bytes: Vec<u8> = all.iter().flat_map(PartitionSummary::encode).collect();
         assert_eq!(PartitionSummary::decode_all(&bytes), Ok(all));
         assert_eq!(PartitionSummary::decode_all(&[]), Ok(Vec::new()));

@@ -172,7 +172,10 @@ impl TopBuilder {
         }
         let number = self.stored.len() as u32;
         assert!(blocks_end <= self.data_end, "a checked partition ends at {blocks_end}, beyond the data");
-        assert!(blocks_end >= self.blocks_end(), "a checked partition ends at {blocks_end}, before its start");
+        assert!(
+            blocks_end >= self.blocks_end(),
+            "a checked partition ends at {blocks_end}, before its start"
+        );
         self.hints.resize((blocks as usize).div_ceil(BLOCKS_PER_HINT), number);
         self.firsts.push(self.blocks);
         self.stored.push(stored);

@@ -101,8 +101,8 @@ fn no_byte_of_a_table_with_value_files_makes_a_reader_panic() {
     }
 }
 
-/// Replaces the summaries of partitions in the properties by as many others.
-fn forge_summaries(rig: &Rig, intact: &[u8], change: impl FnOnce(&mut [PartitionSummary])) {
+/// Changes properties of the table with the bytes `intact`; their length stays.
+pub(super) fn forge_properties(rig: &Rig, intact: &[u8], change: impl FnOnce(&mut Properties)) {
     rig.replace(intact);
     let described = describe(&rig.env, &rig.path(), None).expect("described");
     let section = described.sections.iter().find(|section| section.kind == SectionKind::Properties);
@@ -110,7 +110,7 @@ fn forge_summaries(rig: &Rig, intact: &[u8], change: impl FnOnce(&mut [Partition
     let (start, end) = (section.offset as usize, section.end() as usize);
     let payload = intact[start..end - FRAME_BYTES].to_vec();
     let mut properties = Properties::decode(payload.into()).expect("properties");
-    change(&mut properties.partitions);
+    change(&mut properties);
     let payload = properties.encode(None);
     let mut forged = intact.to_vec();
     forged[start..end - FRAME_BYTES].copy_from_slice(&payload);
@@ -127,10 +127,10 @@ fn wrong_summaries_of_partitions_are_refused_or_found_where_they_are_met() {
         let rows: Vec<Row> = (0..6_000).map(|i| row(format!("key{i:05}"), 1, "value")).collect();
         rig.write(&rows, &[]);
         let intact = rig.bytes();
-        forge_summaries(&rig, &intact, |summaries| assert!(summaries.len() > 4, "{}", summaries.len()));
+        forge_properties(&rig, &intact, |properties| assert!(properties.partitions.len() > 4));
         assert_eq!(rig.bytes(), intact, "nothing was forged");
         let forge = |change: &dyn Fn(&mut [PartitionSummary])| {
-            forge_summaries(&rig, &intact, change);
+            forge_properties(&rig, &intact, |properties| change(&mut properties.partitions));
             rig.open()
         };
         let refused: [&dyn Fn(&mut [PartitionSummary]); 5] = [

@@ -1,6 +1,7 @@
 //! Tests of the check of a table just written: it accepts the written bytes, and finds every
 //! change.
 
+use super::forged::forge_properties;
 use super::*;
 use crate::format::PAGE_BYTES;
 
@@ -86,6 +87,17 @@ fn entries_other_than_those_that_went_in_are_found() {
     // Every checksum is valid; only the blocks' content digests differ.
     let error = rig.open().expect("opened").check_written(&of_others).expect_err("another table");
     assert!(error.to_string().contains("its entries are not those that were written"), "{error}");
+}
+
+#[test]
+fn a_count_of_entries_other_than_that_of_the_blocks_is_found() {
+    let mut rig = rig(Compression::None, 16 << 10);
+    rig.hold = Residency::Budgeted;
+    let written = write(&rig, &rows());
+    forge_properties(&rig, &rig.bytes(), |properties| properties.entries += 1);
+    // The summaries of partitions spare an open the partitions, and with them the count.
+    let error = rig.open().expect("opened").check_written(&written).expect_err("another count");
+    assert!(error.to_string().contains("entries in its blocks"), "{error}");
 }
 
 #[test]

@@ -84,8 +84,7 @@ impl TableWriter {
         );
         let mut partitions = Vec::new();
         if self.entries > 0 {
-            let written =
-                index.finish(self.start, |payload| self.out.frame(payload, Compression::None))?;
+            let written = index.finish(self.start, |payload| self.out.frame(payload, Compression::None))?;
             partitions = written.summaries;
             sections.close(SectionKind::Index, self.out.offset());
             self.out.frame(&written.top, Compression::None)?;

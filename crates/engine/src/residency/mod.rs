@@ -6,11 +6,12 @@
 //! order. [`ResidencyManager`] carries that out in settlements ([`settle`]), as one [`Consumer`] of
 //! memory.
 //!
-//! The first settlement, over the tables of the open, is left to the upkeep thread, because it reads
-//! in proportion to the data ([`ResidencyManager::begin`]). A settlement follows every install. It also runs about once a second while there are lookups or
-//! seeks, and sooner after a change of the hit rate ([`worker`]). Its evictions alone run whenever
-//! memory is needed that the block cache cannot give ([`Consumer::shrink`]). Tables that are opened
-//! while there is memory load everything at once ([`ResidencyManager::hold_early`]).
+//! The first settlement, over the tables of the open, is left to the upkeep thread, because it
+//! reads in proportion to the data ([`ResidencyManager::begin`]). A settlement follows every
+//! install. It also runs about once a second while there are lookups or seeks, and sooner after a
+//! change of the hit rate ([`worker`]). Its evictions alone run whenever memory is needed that the
+//! block cache cannot give ([`Consumer::shrink`]). Tables that are opened while there is memory
+//! load everything at once ([`ResidencyManager::hold_early`]).
 //!
 //! Lookups never wait for a settlement: a view says what is resident, and does not change.
 //!

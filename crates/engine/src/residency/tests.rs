@@ -320,8 +320,7 @@ impl Spawner for GatedSpawner {
     }
 }
 
-/// What loads filters and indexes after an open: the upkeep thread, or a call that says what is in
-/// memory.
+/// The upkeep thread loads them, or a call that says what is in memory.
 #[test]
 fn an_open_loads_nothing_and_the_upkeep_or_the_first_explanation_everything() {
     let vfs = Arc::new(MemFs::new());

@@ -20,6 +20,7 @@
 pub(crate) mod footer;
 pub(crate) mod header;
 pub(crate) mod origin;
+pub(crate) mod partitions;
 pub(crate) mod placement;
 pub(crate) mod properties;
 

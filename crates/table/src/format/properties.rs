@@ -15,11 +15,11 @@ use bytes::Bytes;
 use shamba_key::{EntryKind, Expiry, Prefix, SeqNo};
 
 use super::origin::{self, Origin};
+use super::partitions::PartitionSummary;
 use crate::block::{Block, BlockBuilder};
 use crate::compression::Compression;
 use crate::content::ContentDigest;
 use crate::expiring::{ExpiringEntries, PARTS};
-use crate::index::PartitionSummary;
 use crate::value_uses::{TableValueUse, decode_uses};
 
 const PREFIX_EXTRACTOR: &str = "prefix_extractor";

@@ -6,9 +6,9 @@ use shamba_key::{EntryKind, SeqNo, internal_cmp};
 
 use super::handle::{HANDLE_BYTES, Handle};
 use super::stored::{Bounds, StoredPartition};
-use super::summary::PartitionSummary;
 use crate::block::BlockBuilder;
 use crate::block::frame::FRAME_BYTES;
+use crate::format::partitions::PartitionSummary;
 use crate::{Error, Result};
 
 /// Maximum size of a partition of several separators, frame included: one page, the unit of

@@ -15,13 +15,13 @@
 use std::sync::Arc;
 
 use super::stored::StoredPartition;
-use super::summary::PartitionSummary;
 use super::top::TopBuilder;
 use super::{Handle, Index, PARTITION, TOP, payload_of};
 use crate::Result;
 use crate::block::Block;
 use crate::file::TableFile;
 use crate::format::Section;
+use crate::format::partitions::PartitionSummary;
 use crate::ledger::Ledger;
 use crate::residency::Residency;
 

@@ -31,7 +31,6 @@ mod located;
 mod partition;
 mod separators;
 mod stored;
-mod summary;
 mod tails;
 mod top;
 
@@ -44,7 +43,6 @@ pub use self::located::Located;
 pub(crate) use self::located::{BlockNo, Find};
 pub(crate) use self::partition::Partition;
 pub(crate) use self::stored::{Bounds, StoredPartition};
-pub(crate) use self::summary::PartitionSummary;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

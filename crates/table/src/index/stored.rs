@@ -17,8 +17,8 @@ use shamba_key::SeqNo;
 use super::handle::Handle;
 use super::partition::{Estimate, Partition, PartitionBuilder};
 use super::separators::Found;
-use super::summary::PartitionSummary;
 use crate::block::PlainView;
+use crate::format::partitions::PartitionSummary;
 use crate::ledger::{Charge, Ledger, LedgerPart};
 use shamba_key::internal_cmp;
 

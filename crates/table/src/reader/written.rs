@@ -4,8 +4,8 @@
 //! in [`SAMPLE_EVERY_BLOCKS`] blocks is decoded, and the digest of its entries compared with the
 //! digest of the entries that were written. The first check finds bytes that changed on their way
 //! to the file and back, the second an encoder that does not reproduce its input. The index's
-//! partitions are checked on the way, and all other parts were when the table was opened. A damaged filter, which an old table is used without, is
-//! an error here.
+//! partitions are checked on the way, and all other parts were when the table was opened. A damaged
+//! filter, which an old table is used without, is an error here.
 //!
 //! Not here: the check of a table of any age ([`super::verify`]).
 

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::block::frame::FRAME_BYTES;
+use crate::format::partitions::PartitionSummary;
 use crate::format::properties::Properties;
-use crate::index::PartitionSummary;
 
 /// The ranges of the file with a checksum at their end.
 fn sealed(rig: &Rig) -> Vec<(u64, u64)> {

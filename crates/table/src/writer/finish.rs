@@ -10,11 +10,12 @@ use super::{TableSummary, TableWriter};
 use crate::compression::Compression;
 use crate::filter_section;
 use crate::format::footer::Footer;
+use crate::format::partitions::PartitionSummary;
 use crate::format::properties::Properties;
 use crate::format::{
     FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_VALUE_FILES, FEATURE_VALUES, Section, SectionKind,
 };
-use crate::index::{PartitionSummary, last_separator};
+use crate::index::last_separator;
 use crate::range;
 use crate::written::WrittenBlocks;
 use crate::{Error, Result};

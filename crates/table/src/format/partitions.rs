@@ -1,4 +1,4 @@
-//! Summaries of partitions: what an open needs to know of a partition without reading it.
+//! Summaries of index partitions: what an open needs to know of a partition without reading it.
 //!
 //! ```text
 //! summary   end of its blocks u64, bytes in memory u32           12 bytes
@@ -11,7 +11,7 @@
 /// Length of a stored summary.
 const SUMMARY_BYTES: usize = 12;
 
-/// What an open needs to know of a partition.
+/// Summary of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PartitionSummary {
     /// End of its last block.
@@ -46,7 +46,7 @@ impl PartitionSummary {
 
     /// Checks that the partition has blocks after `start`, none of them beyond `data_end`, and
     /// takes memory.
-    pub(super) fn check(&self, start: u64, data_end: u64) -> Result<(), String> {
+    pub(crate) fn check(&self, start: u64, data_end: u64) -> Result<(), String> {
         if self.blocks_end <= start || self.blocks_end > data_end {
             let end = self.blocks_end;
             return Err(format!(

@@ -40,6 +40,11 @@ impl Handle {
         })
     }
 
+    /// Whether a partition of this length can have as many separators: each has a stored handle.
+    pub(super) fn can_list_its_separators(self) -> bool {
+        self.entries > 0 && u64::from(self.entries) * HANDLE_BYTES as u64 <= u64::from(self.bytes)
+    }
+
     /// End of the block, exclusive. Handles are checked to lie in their section before they are
     /// used.
     pub(crate) fn end(self) -> u64 {
@@ -119,5 +124,14 @@ mod tests {
         assert_eq!(Handle::decode(&largest.encode()), Some(largest));
         assert_eq!(Handle::decode(&largest.encode()[1..]), None);
         assert_eq!(Handles::new(&[]).get(0), None);
+    }
+
+    #[test]
+    fn a_partition_has_room_for_its_separators() {
+        let partition = |bytes, entries| Handle { offset: 0, bytes, entries };
+        assert!(partition(32, 2).can_list_its_separators() && partition(16, 1).can_list_its_separators());
+        assert!(!partition(31, 2).can_list_its_separators(), "bytes for one");
+        assert!(!partition(31, u32::MAX).can_list_its_separators());
+        assert!(!partition(32, 0).can_list_its_separators(), "a partition without separators");
     }
 }

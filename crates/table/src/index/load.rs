@@ -126,8 +126,8 @@ impl Pieces<'_> {
     }
 }
 
-/// The handles of the partitions that the top level lists; checks that they are contiguous and fill
-/// their section.
+/// The handles of the partitions that the top level lists; checks that they are contiguous, fill
+/// their section, and have room for their separators.
 pub(crate) fn listed_partitions(
     listed: &Block,
     section: Section,
@@ -139,6 +139,10 @@ pub(crate) fn listed_partitions(
         if handle.offset != next || handle.end() > section.end() {
             let (bytes, offset) = (handle.bytes, handle.offset);
             return Err(format!("a partition of {bytes} bytes at {offset}, expected at {next}"));
+        }
+        // The top level allocates for each of them, before the partition is read.
+        if !handle.can_list_its_separators() {
+            return Err(format!("a partition of {} bytes with {} separators", handle.bytes, handle.entries));
         }
         next = handle.end();
         partitions.push(handle);

@@ -244,7 +244,7 @@ fn open_tables(core: &Core, state: &ManifestState) -> Result<Vec<String>> {
             false => meta.reader.set_opener(Arc::clone(core.table_files.opener()) as Arc<dyn OpenTables>),
         }
     }
-    // Filters and indexes were loaded.
+    // The parts of tables that are always in memory were charged.
     core.memory.balance();
     // The views were created before their tables were open.
     for keyspace in core.catalog.keyspaces().values() {

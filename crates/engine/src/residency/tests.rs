@@ -320,6 +320,9 @@ impl Spawner for GatedSpawner {
     }
 }
 
+/// A call that ends the first settlement: its name, whether it is asked of a read-only database.
+type Ender<'a> = (&'a str, bool, &'a dyn Fn(&Db));
+
 /// The upkeep thread loads them, or a call that says what is in memory.
 #[test]
 fn an_open_loads_nothing_and_the_upkeep_or_the_first_explanation_everything() {
@@ -331,7 +334,7 @@ fn an_open_loads_nothing_and_the_upkeep_or_the_first_explanation_everything() {
     db.compact().expect("compacted");
     let levels = db.describe();
     db.close().expect("closed");
-    let enders: [(&str, bool, &dyn Fn(&Db)); 4] = [
+    let enders: [Ender<'_>; 4] = [
         ("explain", true, &|db| {
             let explained = db.snapshot().explain(0u32.to_be_bytes()).expect("explained").to_string();
             assert!(!explained.contains("not in memory"), "{explained}");

@@ -33,15 +33,17 @@ impl PartitionSummary {
     /// # Errors
     /// A description of the damage.
     pub(crate) fn decode_all(bytes: &[u8]) -> Result<Vec<Self>, String> {
-        let (summaries, rest) = bytes.as_chunks::<SUMMARY_BYTES>();
-        if !rest.is_empty() {
+        if bytes.len() % SUMMARY_BYTES != 0 {
             return Err(format!("summaries of partitions in {} bytes", bytes.len()));
         }
-        let decode = |[end @ .., m0, m1, m2, m3]: &[u8; SUMMARY_BYTES]| Self {
-            blocks_end: u64::from_le_bytes(*end),
-            memory_bytes: u32::from_le_bytes([*m0, *m1, *m2, *m3]),
+        let decode = |bytes: &[u8]| match bytes {
+            [end @ .., m0, m1, m2, m3] => Some(Self {
+                blocks_end: u64::from_le_bytes(end.try_into().ok()?),
+                memory_bytes: u32::from_le_bytes([*m0, *m1, *m2, *m3]),
+            }),
+            _ => None,
         };
-        Ok(summaries.iter().map(decode).collect())
+        Ok(bytes.chunks_exact(SUMMARY_BYTES).filter_map(decode).collect())
     }
 
     /// Checks that the partition has blocks after `start`, none of them beyond `data_end`, and

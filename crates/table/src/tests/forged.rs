@@ -119,6 +119,9 @@ pub(super) fn forge_properties(rig: &Rig, intact: &[u8], change: impl FnOnce(&mu
     rig.replace(&forged);
 }
 
+/// A change of the summaries of partitions.
+type Forgery = dyn Fn(&mut [PartitionSummary]);
+
 #[test]
 fn wrong_summaries_of_partitions_are_refused_or_found_where_they_are_met() {
     for hold in Residency::ALL {
@@ -129,11 +132,11 @@ fn wrong_summaries_of_partitions_are_refused_or_found_where_they_are_met() {
         let intact = rig.bytes();
         forge_properties(&rig, &intact, |properties| assert!(properties.partitions.len() > 4));
         assert_eq!(rig.bytes(), intact, "nothing was forged");
-        let forge = |change: &dyn Fn(&mut [PartitionSummary])| {
+        let forge = |change: &Forgery| {
             forge_properties(&rig, &intact, |properties| change(&mut properties.partitions));
             rig.open()
         };
-        let refused: [&dyn Fn(&mut [PartitionSummary]); 5] = [
+        let refused: [&Forgery; 5] = [
             &|summaries| summaries[1].blocks_end = summaries[0].blocks_end,
             &|summaries| summaries.swap(1, 2),
             &|summaries| summaries[2].memory_bytes = 0,

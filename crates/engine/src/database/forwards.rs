@@ -43,7 +43,8 @@ impl Db {
         introspect::describe(&self.core().catalog)
     }
 
-    /// Memory in use, by consumer.
+    /// Memory in use, by consumer. Right after an open it waits until filters and indexes are in
+    /// memory as far as they are worth it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().expect("a temporary directory");
@@ -53,6 +54,7 @@ impl Db {
     /// # Ok::<(), shamba::Error>(())
     /// ```
     pub fn memory(&self) -> MemoryReport {
+        self.core().residency.finish_open();
         self.core().residency.report()
     }
 

@@ -334,7 +334,8 @@ fn an_open_loads_nothing_and_the_upkeep_or_the_first_explanation_everything() {
     db.compact().expect("compacted");
     let levels = db.describe();
     db.close().expect("closed");
-    let enders: [Ender<'_>; 4] = [
+    let enders: [Ender<'_>; 5] = [
+        ("memory", true, &|db| assert!(db.memory().prices.filter_useful_bytes > 0)),
         ("explain", true, &|db| {
             let explained = db.snapshot().explain(0u32.to_be_bytes()).expect("explained").to_string();
             assert!(!explained.contains("not in memory"), "{explained}");

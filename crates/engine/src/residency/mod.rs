@@ -16,7 +16,7 @@
 //! Lookups never wait for a settlement: a view says what is resident, and does not change.
 //!
 //! Locks: the state's lock is taken after all others but the views'. A thread that finds it taken
-//! proceeds without it.
+//! proceeds without it; only [`ResidencyManager::finish_open`] waits.
 //!
 //! Not here: the division of memory between filters, blocks and write buffers ([`crate::memory`]).
 

@@ -66,8 +66,8 @@ impl ResidencyManager {
         }
     }
 
-    /// Settles over the tables of the open now, unless that was done; waits for a thread that is at
-    /// it. For calls that say what is in memory and why.
+    /// Settles over the tables of the open now, unless that was done; waits for a thread that does
+    /// so. For calls that say what is in memory and why.
     pub fn finish_open(&self) {
         if self.is_opening.load(Ordering::Acquire) {
             let _events = hold_events();

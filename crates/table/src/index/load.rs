@@ -58,30 +58,31 @@ impl Index {
             let (found, expected) = (handles.len(), summaries.len());
             return Err(damaged_top(format!("{found} partitions, the properties have {expected}")));
         }
-        let is_read = hold == Residency::Pinned || summaries.is_empty();
         let mut builder = TopBuilder::new(data.offset, data.end());
         let mut pieces = Pieces { file, end: stored.partitions.end(), at: 0, bytes: Vec::new() };
         let (mut partitions, mut expected_bytes, mut entries) = (Vec::new(), Vec::new(), 0u64);
         for (number, (handle, last)) in handles.iter().zip(listed.entries()).enumerate() {
             let damaged = |detail: String| file.damaged(handle.offset, PARTITION, detail);
             let last = (last.key, last.seq);
-            let mut summary = summaries.get(number).copied();
-            if let Some(summary) = &summary {
-                summary.check(builder.blocks_end(), data.end()).map_err(damaged_top)?;
+            let stated = summaries.get(number).copied();
+            if let Some(stated) = &stated {
+                stated.check(builder.blocks_end(), data.end()).map_err(damaged_top)?;
             }
-            if is_read {
-                let blocks_end = summary.map(|summary| summary.blocks_end);
-                let bounds = builder.bounds(handle.entries, last, blocks_end);
-                let payload = payload_of(file, *handle, pieces.frame(*handle)?)?;
-                let partition = StoredPartition::view(payload, handle.entries).map_err(damaged)?;
-                let checked = partition.check(&bounds).map_err(damaged)?;
-                if hold == Residency::Pinned {
-                    partitions.push(partition.decode(&bounds, ledger).map_err(damaged)?);
+            let summary = match stated {
+                Some(stated) if hold != Residency::Pinned => stated,
+                _ => {
+                    let blocks_end = stated.map(|stated| stated.blocks_end);
+                    let bounds = builder.bounds(handle.entries, last, blocks_end);
+                    let payload = payload_of(file, *handle, pieces.frame(*handle)?)?;
+                    let partition = StoredPartition::view(payload, handle.entries).map_err(damaged)?;
+                    let checked = partition.check(&bounds).map_err(damaged)?;
+                    if hold == Residency::Pinned {
+                        partitions.push(partition.decode(&bounds, ledger).map_err(damaged)?);
+                    }
+                    entries = entries.saturating_add(checked.entries);
+                    checked.summary
                 }
-                entries = entries.saturating_add(checked.entries);
-                summary = Some(checked.summary);
-            }
-            let Some(summary) = summary else { continue };
+            };
             expected_bytes.push(u64::from(summary.memory_bytes));
             builder.push(*handle, last, summary.blocks_end).map_err(damaged)?;
         }
@@ -91,6 +92,7 @@ impl Index {
         }
         let built = builder.finish();
         // Counted only if the partitions were read.
+        let is_read = hold == Residency::Pinned || summaries.is_empty();
         let found = (u64::from(built.blocks()), if is_read { entries } else { stored.entries });
         let expected = (stored.blocks, stored.entries);
         if found != expected {

@@ -171,10 +171,13 @@ impl TopBuilder {
             return Err("separators out of order".to_owned());
         }
         let number = self.stored.len() as u32;
-        assert!(blocks_end <= self.data_end, "a checked partition ends at {blocks_end}, beyond the data");
+        assert!(
+            blocks_end <= self.data_end,
+            "the blocks of a partition end at {blocks_end}, beyond the data"
+        );
         assert!(
             blocks_end >= self.blocks_end(),
-            "a checked partition ends at {blocks_end}, before its start"
+            "the blocks of a partition end at {blocks_end}, before its start"
         );
         self.hints.resize((blocks as usize).div_ceil(BLOCKS_PER_HINT), number);
         self.firsts.push(self.blocks);

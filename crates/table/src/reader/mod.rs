@@ -1,9 +1,10 @@
 //! Reading a table: opening it, point lookups, and its metadata.
 //!
-//! [`TableReader::open`] reads header, footer, properties, index, range tombstones and filter,
-//! checks each and checks them against each other. With filter and index in memory, a lookup then
-//! usually reads at most one data block, if the cache does not have it. A reader can be shared
-//! between threads; only the resident parts of filter and index, and the warnings, change.
+//! [`TableReader::open`] reads header, footer, properties, the index's top level, range tombstones
+//! and the filter's geometry, checks each and checks them against each other. With filter and index
+//! in memory, a lookup then usually reads at most one data block, if the cache does not have it. A
+//! reader can be shared between threads; only the resident parts of filter and index, and the
+//! warnings, change.
 //!
 //! A reader owns three parts: what was loaded from the file ([`Loaded`], with the index), its
 //! filter ([`TableFilter`]) and its access to the block cache ([`CacheClient`]). Each feature is a

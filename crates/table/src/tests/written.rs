@@ -95,7 +95,7 @@ fn a_count_of_entries_other_than_that_of_the_blocks_is_found() {
     rig.hold = Residency::Budgeted;
     let written = write(&rig, &rows());
     forge_properties(&rig, &rig.bytes(), |properties| properties.entries += 1);
-    // The summaries of partitions spare an open the partitions, and with them the count.
+    // The open does not read the partitions, so it cannot count their entries.
     let error = rig.open().expect("opened").check_written(&written).expect_err("another count");
     assert!(error.to_string().contains("entries in its blocks"), "{error}");
 }

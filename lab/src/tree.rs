@@ -204,7 +204,10 @@ impl Tree {
             .iter()
             .try_fold(builder, |builder, (name, value)| builder.set_option(name, value))
             .map_err(said)?;
-        builder.open().map_err(said)
+        let db = builder.open().map_err(said)?;
+        // Reads are counted from the first lookup on: filters must be in memory by then.
+        db.wait_idle().map_err(said)?;
+        Ok(db)
     }
 
     /// Opens it for writing, with ample memory, with `more` options and without earlier lookup

@@ -57,7 +57,7 @@ impl Db {
     pub fn verify(&self) -> Result<CheckReport> {
         let core = self.core();
         let held_bytes_max = core.settings.held_value_bytes_max();
-        // What loading filters finds is part of the report, and is told once.
+        // What loading filters finds is part of the report, as warnings.
         core.residency.finish_open();
         verify::verify(&core.env, &core.catalog, &core.telemetry, held_bytes_max)
     }

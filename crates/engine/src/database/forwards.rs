@@ -13,7 +13,8 @@ use crate::tuning::history::{Redesigned, RedesignedBy};
 use crate::workload::Workload;
 
 impl Db {
-    /// Counters since the database was opened, and its current state.
+    /// Counters since the database was opened, and its current state. Right after an open it waits
+    /// until filters and indexes are in memory as far as they are worth it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().expect("a temporary directory");
@@ -25,6 +26,7 @@ impl Db {
     /// # Ok::<(), shamba::Error>(())
     /// ```
     pub fn stats(&self) -> Stats {
+        self.core().residency.finish_open();
         introspect::stats(self.core(), &self.keyspace)
     }
 
@@ -85,7 +87,8 @@ impl Db {
     }
 
     /// Problems since the open that affect no answer: dropped log tails, damaged filters. Each
-    /// once, at most a thousand.
+    /// once, at most a thousand. Filters are loaded after the open, so damage of theirs may come
+    /// later; [`Db::wait_idle`] waits for that.
     pub fn warnings(&self) -> Vec<String> {
         self.core().telemetry.warnings()
     }

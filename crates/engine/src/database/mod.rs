@@ -410,13 +410,19 @@ impl Db {
     }
 
     /// Waits until no flush or compaction is pending, including compactions of level 0 that
-    /// otherwise start only at a minimum number of runs. Does not flush the active memtable.
+    /// otherwise start only at a minimum number of runs. Does not flush the active memtable. Right
+    /// after an open it also waits until filters and indexes are in memory as far as they are worth
+    /// it, which is all that it waits for in a read-only database.
     ///
     /// # Errors
-    /// The error of the background work.
+    /// The error of the background work; `Closed`.
     pub fn wait_idle(&self) -> Result<()> {
-        self.core().residency.finish_open();
-        self.core().scheduler.wait_idle()
+        let core = self.core();
+        core.residency.finish_open();
+        match core.lifecycle.is_read_only() {
+            true => core.lifecycle.check_open(),
+            false => core.scheduler.wait_idle(),
+        }
     }
 
     /// Adds many sorted entries at once, as tables, bypassing the log. All become visible together.

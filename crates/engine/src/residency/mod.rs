@@ -40,7 +40,7 @@ use shamba_model::price::ReadPrice;
 use shamba_table::{LedgerPart, Residency, ResidentFilter, TableReader};
 
 use self::prices::{HitRates, Prices};
-use self::settle::{Mode, State};
+use self::settle::{Mode, Outcome, State};
 pub(crate) use self::survey::module_rates;
 use self::worker::Observations;
 use crate::catalog::{Catalog, InstallObserver};
@@ -51,7 +51,7 @@ use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
 use crate::telemetry::{Telemetry, hold_events};
-use crate::workers::{Lane, Waker};
+use crate::workers::{Lane, Next, Waker};
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
 
@@ -137,16 +137,19 @@ impl ResidencyManager {
         &self.memory
     }
 
-    /// Settles if it is time to. Called by one thread at a time; returns the time until the next
-    /// call.
-    pub fn look(&self) -> Duration {
+    /// Settles if it is time to. Called by one thread at a time; returns when to call it again.
+    pub fn look(&self) -> Next {
         let _events = hold_events();
         let now_us = self.clock.now_us();
-        if !self.is_stopping() {
-            let mut seen = self.seen.lock();
-            seen.get_or_insert_with(|| Observations::new(self, now_us)).look(self, now_us);
+        let interval = Next::After(Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW));
+        if self.is_stopping() {
+            return interval;
         }
-        Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW)
+        let mut seen = self.seen.lock();
+        match seen.get_or_insert_with(|| Observations::new(self, now_us)).look(self, now_us) {
+            Outcome::Settled => interval,
+            Outcome::MoreToRead => Next::Now,
+        }
     }
 
     /// Ends a settlement that is in progress, and further ones.
@@ -161,7 +164,7 @@ impl ResidencyManager {
     /// Requests a settlement: by the upkeep thread soon, or at once where there are no threads.
     pub fn request_settlement(&self) {
         if self.is_inline {
-            self.settle();
+            self.settle_wholly();
         } else {
             self.wanted.store(true, Ordering::Release);
             self.waker.wake(Lane::Upkeep);

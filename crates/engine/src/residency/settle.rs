@@ -4,7 +4,10 @@
 //! 2. It evicts what the plan leaves out, and publishes views without it. Filters that only cost
 //!    their probes stay resident as long as the block cache has no use for their memory; where
 //!    searches are cheap they are dormant. If the hit rate changes, lookups find them in memory.
-//! 3. It reads what the plan adds, as long as there is memory, and publishes views with it.
+//! 3. It reads what the plan adds, as long as there is memory, and publishes views with it. It
+//!    reads for [`READ_US_MAX`] at most. If more is to be read, another settlement follows: the
+//!    lock is free in between for those that need memory, and so is the thread for the databases
+//!    that share it.
 //!
 //! To shrink, only the first two steps run: they read no file.
 //!
@@ -26,9 +29,9 @@ use super::{PlanPrices, ResidencyManager};
 use crate::error::{Error, Result};
 use crate::telemetry::hold_events;
 
-/// A settlement over all tables publishes what it has read of their filters this many times: after
-/// an open, lookups need not wait for the last one. Each time costs a copy of the trees' lists.
-const PUBLISHED_PARTS: usize = 16;
+/// Time that the reads of a settlement take, in microseconds: they end with the first one that
+/// ends later. Some thirty filters of tables of 64 MiB in the page cache.
+const READ_US_MAX: u64 = 20_000;
 
 /// State that residency keeps between settlements.
 #[derive(Default)]
@@ -38,6 +41,15 @@ pub(super) struct State {
     /// Tables with a part that could not be read. Each is reported once, and read again in every
     /// settlement.
     unreadable: BTreeSet<TableId>,
+}
+
+/// Whether a settlement has read everything that its plan adds and that fits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// It has, or it cannot.
+    Settled,
+    /// Its time was over: the next settlement goes on.
+    MoreToRead,
 }
 
 /// Scope of a settlement.
@@ -69,7 +81,7 @@ impl ResidencyManager {
     /// Settles over the tables of the open now, unless that was done; waits for a thread that does
     /// so. For calls that say what is in memory and why.
     pub fn finish_open(&self) {
-        if self.is_opening.load(Ordering::Acquire) {
+        while self.is_opening.load(Ordering::Acquire) {
             let _events = hold_events();
             let mut state = self.state.lock();
             // Perhaps done while this waited for the lock.
@@ -80,38 +92,45 @@ impl ResidencyManager {
     }
 
     /// Settles; nothing to do if all filters are pinned.
-    pub fn settle(&self) {
-        if self.settings.filter_residency != Residency::Pinned {
-            self.settle_by(Mode::Whole);
+    pub(super) fn settle(&self) -> Outcome {
+        match self.settings.filter_residency {
+            Residency::Pinned => Outcome::Settled,
+            Residency::Budgeted | Residency::Cached => self.settle_by(Mode::Whole),
         }
+    }
+
+    /// Settles until nothing is left to be read.
+    pub(super) fn settle_wholly(&self) {
+        while self.settle() == Outcome::MoreToRead {}
     }
 
     /// Settles, unless another thread does so.
-    pub(super) fn settle_by(&self, mode: Mode) {
+    pub(super) fn settle_by(&self, mode: Mode) -> Outcome {
         let _events = hold_events();
         let Some(mut state) = self.state.try_lock() else {
             self.wanted.store(true, Ordering::Release);
-            return;
+            return Outcome::Settled;
         };
-        self.settle_locked(&mut state, mode);
+        self.settle_locked(&mut state, mode)
     }
 
-    fn settle_locked(&self, state: &mut State, mode: Mode) {
+    fn settle_locked(&self, state: &mut State, mode: Mode) -> Outcome {
         if mode == Mode::Whole {
             crate::statistics::fold(&self.catalog, self.clock.now_us());
         }
-        self.plan_and_carry_out(state, mode);
-        if mode == Mode::Whole {
+        let outcome = self.plan_and_carry_out(state, mode);
+        if mode == Mode::Whole && outcome == Outcome::Settled {
             self.is_opening.store(false, Ordering::Release);
         }
+        outcome
     }
 
-    fn plan_and_carry_out(&self, state: &mut State, mode: Mode) {
+    fn plan_and_carry_out(&self, state: &mut State, mode: Mode) -> Outcome {
         let survey = self.survey(&mut state.known);
         self.fixed_bytes.store(survey.fixed_bytes, Ordering::Relaxed);
         if self.settings.filter_residency == Residency::Cached {
             self.settle_cached(&survey);
-            return;
+            return Outcome::Settled;
         }
         let bytes_max = match mode {
             Mode::Whole => self.memory.consumers_bytes_max(),
@@ -128,7 +147,7 @@ impl ResidencyManager {
             Err(detail) => {
                 // A defect of the program: residency stays as it is.
                 self.telemetry.warn(format!("memory could not be planned: {detail}"));
-                return;
+                return Outcome::Settled;
             }
         };
         let count = survey.readers.len();
@@ -142,10 +161,16 @@ impl ResidencyManager {
             useful_bytes: survey.useful_bytes(),
         };
         *self.plan.lock() = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
-        self.carry_out(&survey, &plan, mode, &mut state.unreadable);
+        self.carry_out(&survey, &plan, mode, &mut state.unreadable)
     }
 
-    fn carry_out(&self, survey: &Survey, plan: &JointPlan, mode: Mode, unreadable: &mut BTreeSet<TableId>) {
+    fn carry_out(
+        &self,
+        survey: &Survey,
+        plan: &JointPlan,
+        mode: Mode,
+        unreadable: &mut BTreeSet<TableId>,
+    ) -> Outcome {
         let wanted = |at: usize| plan.slices.get(at).map_or(&[][..], |slices| slices);
         let (mut changed, mut freed) = (BTreeSet::new(), false);
         for (at, reader) in survey.readers.iter().enumerate() {
@@ -178,14 +203,15 @@ impl ResidencyManager {
             self.reads.revoke_stale_views(&self.catalog);
         }
         if mode != Mode::Whole {
-            return;
+            return Outcome::Settled;
         }
         if freed {
             self.catalog.remove_obsolete_files();
         }
         changed.clear();
-        self.read_in(survey, plan, &mut changed, unreadable);
+        let outcome = self.read_in(survey, plan, &mut changed, unreadable);
         self.publish_filters(&changed);
+        outcome
     }
 
     /// Warns once of a table with an unreadable part. Its lookups and everything else continue
@@ -210,9 +236,9 @@ impl ResidencyManager {
         }
     }
 
-    /// Reads the index partitions that the plan adds or exchanges.
-    fn read_partitions(&self, reader: &TableReader, wanted: usize) -> Result<()> {
-        let mut outcome = Ok(());
+    /// Reads the index partitions that the plan adds or exchanges; returns whether there were any.
+    fn read_partitions(&self, reader: &TableReader, wanted: usize) -> Result<bool> {
+        let (mut outcome, mut has_read) = (Ok(()), false);
         if survey::held_partitions(reader) < wanted {
             for number in survey::choose_partitions(reader, wanted) {
                 let bytes = reader.partition_bytes(number);
@@ -222,69 +248,74 @@ impl ResidencyManager {
                     let _room = self.memory.make_room(bytes);
                     // A failure does not affect the others.
                     outcome = outcome.and(reader.hold_partition(number));
+                    has_read = true;
                 }
             }
         }
         survey::age_searches(reader);
-        Ok(outcome?)
+        outcome?;
+        Ok(has_read)
     }
 
-    /// Reads what the plan adds; `changed` are the tables whose filters are still to be published.
+    /// Reads what the plan adds, until the time for reads is over; `changed` gets the tables with
+    /// more of their filters.
     fn read_in(
         &self,
         survey: &Survey,
         plan: &JointPlan,
         changed: &mut BTreeSet<TableId>,
         unreadable: &mut BTreeSet<TableId>,
-    ) {
+    ) -> Outcome {
         unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
+        let until_us = self.clock.now_us() + READ_US_MAX;
+        // Whether to go on after a table. What fails is read again by each settlement, so it ends
+        // none: the tables behind it would never have their turn.
+        let mut may_go_on = |reader: &TableReader, read: Result<bool>| match read {
+            Ok(has_read) => !has_read || self.clock.now_us() < until_us,
+            Err(error) => {
+                self.note_unreadable(reader, &error, unreadable);
+                true
+            }
+        };
         // Slices first, because their sizes are known. Partitions that are larger than estimated
-        // then displace other partitions, and not the filter of the last table. A table that cannot
-        // be read does not affect the others.
-        let published_tables = survey.readers.len().div_ceil(PUBLISHED_PARTS);
+        // then displace other partitions, and not the filter of the last table.
         for (at, (reader, slices)) in survey.readers.iter().zip(&plan.slices).enumerate() {
             if self.is_stopping() {
                 // `close` waits for this thread.
-                return;
+                return Outcome::Settled;
             }
-            if let Err(error) = self.read_slices(reader, (slices, unasked_of(plan, at)), changed) {
-                self.note_unreadable(reader, &error, unreadable);
+            let read = self.read_slices(reader, (slices, unasked_of(plan, at)));
+            if matches!(read, Ok(true)) {
+                changed.insert(reader.id());
             }
-            if changed.len() >= published_tables {
-                self.publish_filters(changed);
-                changed.clear();
+            if !may_go_on(reader, read) {
+                return Outcome::MoreToRead;
             }
         }
         for (reader, partitions) in survey.readers.iter().zip(&plan.partitions) {
             if self.is_stopping() {
-                return;
+                return Outcome::Settled;
             }
-            if let Err(error) = self.read_partitions(reader, *partitions as usize) {
-                self.note_unreadable(reader, &error, unreadable);
+            let read = self.read_partitions(reader, *partitions as usize);
+            if !may_go_on(reader, read) {
+                return Outcome::MoreToRead;
             }
         }
+        Outcome::Settled
     }
 
-    /// Reads the filter slices that the plan adds.
-    fn read_slices(
-        &self,
-        reader: &TableReader,
-        (wanted, unasked): (&[u32], Unasked),
-        changed: &mut BTreeSet<TableId>,
-    ) -> Result<()> {
-        let Some(filter) = reader.filter() else { return Ok(()) };
+    /// Reads the filter slices that the plan adds; returns whether the filter has changed.
+    fn read_slices(&self, reader: &TableReader, (wanted, unasked): (&[u32], Unasked)) -> Result<bool> {
+        let Some(filter) = reader.filter() else { return Ok(false) };
         let bytes = survey::missing_bytes(reader, &filter, wanted);
         // Evicted memory is free only after the last reader of an old view has dropped it.
         if bytes == 0 || bytes > self.memory.consumers_room_bytes() + bytes / 8 {
-            return Ok(());
+            return Ok(false);
         }
         let _room = self.memory.make_room(bytes);
         let held = reader.hold_filter(wanted, unasked)?;
         held.warnings.into_iter().for_each(|warning| self.telemetry.warn(warning));
-        if held.changed {
-            changed.insert(reader.id());
-        }
-        Ok(())
+        Ok(held.changed)
     }
 
     /// Settles the cached mode, in which nothing is pinned. A module is skipped if it saves less

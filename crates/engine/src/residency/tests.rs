@@ -15,6 +15,7 @@ use shamba_env::{
 use shamba_model::memory::constants::WINDOW_US;
 use shamba_table::{TableReader, Unasked};
 
+use super::settle::Outcome;
 use crate::{Builder, Db, Event, EventListener, FilterLayout, Modules};
 
 fn faulty() -> (Arc<FaultFs>, Builder) {
@@ -89,15 +90,15 @@ fn a_table_that_cannot_be_read_keeps_no_other_from_memory_and_is_named_once() {
         let_all_go(&readers);
         let name = bad.path().file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
         faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]).at_path(&name));
-        db.core().residency.settle();
-        db.core().residency.settle();
+        db.core().residency.settle_wholly();
+        db.core().residency.settle_wholly();
         for reader in &readers {
             assert_eq!(is_whole(reader), !Arc::ptr_eq(reader, bad), "{name}: {}", reader.path().display());
         }
         faults.clear_rules();
     }
     assert_eq!(listener.warnings.load(Ordering::Relaxed) - before, 3, "{:?}", db.warnings());
-    db.core().residency.settle();
+    db.core().residency.settle_wholly();
     assert!(readers.iter().all(|reader| is_whole(reader)), "what failed is tried again");
 }
 
@@ -278,6 +279,76 @@ fn a_filter_that_nobody_has_use_for_rests_where_there_is_room_and_comes_back_wit
     assert_eq!(db.warnings(), [] as [&str; 0]);
 }
 
+#[test]
+fn a_settlement_reads_for_a_while_and_the_next_one_goes_on() {
+    let (faults, clock) = (Arc::new(FaultFs::new(Arc::new(MemFs::new()), 1)), Arc::new(ManualClock::new()));
+    // A read takes three times as long as a settlement reads.
+    let slow = shamba_env::SlowFs::new(
+        Arc::clone(&faults) as Arc<dyn Vfs>,
+        Arc::clone(&clock) as Arc<dyn Clock>,
+        60_000_000,
+        0,
+    );
+    let env = Env {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..Env::deterministic(Arc::new(slow) as Arc<dyn Vfs>, 1)
+    };
+    let db = Db::builder("/db")
+        .env(env)
+        .memory_budget(16 << 20)
+        .experimental(|e| e.auto_compaction(false))
+        .info_log(false)
+        .open()
+        .expect("opens");
+    fill(&db, 3);
+    let residency = &db.core().residency;
+    let readers = readers(&db);
+    let whole_filters = || {
+        let is_whole = |reader: &&Arc<TableReader>| reader.filter().expect("one").absent_slices() == 0;
+        readers.iter().filter(is_whole).count()
+    };
+    let_all_go(&readers);
+    let keyspace = Arc::clone(db.core().catalog.keyspaces().values().next().expect("one"));
+    for read in 1..=3 {
+        let before = keyspace.load_full();
+        assert_eq!((residency.settle(), whole_filters()), (Outcome::MoreToRead, read));
+        assert!(!keyspace.load_full().is_like(&before), "lookups need not wait for the last one");
+    }
+    // Then the partitions of each table, of which a settlement ends none half-way.
+    for read in 1..=3 {
+        assert_eq!(residency.settle(), Outcome::MoreToRead);
+        assert_eq!(readers.iter().filter(|reader| is_whole(reader)).count(), read);
+    }
+    assert_eq!(residency.settle(), Outcome::Settled);
+
+    // The thread goes on at once, and reports that it does.
+    let_all_go(&readers);
+    let mut worker = super::worker::Observations::new(residency, clock.now_us());
+    clock.advance_us(WINDOW_US);
+    for _ in 0..6 {
+        assert_eq!(worker.look(residency, clock.now_us()), Outcome::MoreToRead);
+    }
+    assert_eq!(worker.look(residency, clock.now_us()), Outcome::Settled);
+    assert!(readers.iter().all(|reader| is_whole(reader)));
+
+    // One that cannot be read keeps none from its turn, and no settlement from its end.
+    for bad in &readers {
+        let_all_go(&readers);
+        let name = bad.path().file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        faults.add_rule(FaultRule::storm(1.0, Effect::Eio).on(&[OpKind::Read]).at_path(&name));
+        residency.settle_wholly();
+        for reader in &readers {
+            assert_eq!(is_whole(reader), !Arc::ptr_eq(reader, bad), "{name}: {}", reader.path().display());
+        }
+        faults.clear_rules();
+    }
+
+    let_all_go(&readers);
+    residency.stop();
+    residency.settle_wholly();
+    assert_eq!(whole_filters(), 0, "a close waits for no read of a filter");
+}
+
 /// A spawner whose threads begin once the gate is open.
 #[derive(Debug, Default)]
 struct Gated {
@@ -320,8 +391,8 @@ impl Spawner for GatedSpawner {
     }
 }
 
-/// A call that ends the first settlement: its name, whether it is asked of a read-only database.
-type Ender<'a> = (&'a str, bool, &'a dyn Fn(&Db));
+/// A call that ends the first settlement: its name, whether the database is read-only, the call.
+type Finishing<'a> = (&'a str, bool, &'a dyn Fn(&Db));
 
 /// The upkeep thread loads them, or a call that says what is in memory.
 #[test]
@@ -334,7 +405,13 @@ fn an_open_loads_nothing_and_the_upkeep_or_the_first_explanation_everything() {
     db.compact().expect("compacted");
     let levels = db.describe();
     db.close().expect("closed");
-    let enders: [Ender<'_>; 5] = [
+    let is_in_stats =
+        |stats: &crate::Stats| stats.levels.iter().any(|level| level.bits_per_key_resident > 1.0);
+    let calls: [Finishing<'_>; 8] = [
+        ("stats", true, &|db| assert!(is_in_stats(&db.stats()))),
+        ("stats of a keyspace", false, &|db| {
+            assert!(is_in_stats(&db.keyspace("default").expect("the first").stats()));
+        }),
         ("memory", true, &|db| assert!(db.memory().prices.filter_useful_bytes > 0)),
         ("explain", true, &|db| {
             let explained = db.snapshot().explain(0u32.to_be_bytes()).expect("explained").to_string();
@@ -343,11 +420,16 @@ fn an_open_loads_nothing_and_the_upkeep_or_the_first_explanation_everything() {
         ("explain_prefix", true, &|db| _ = db.explain_prefix("k").expect("explained")),
         ("verify", true, &|db| assert!(db.verify().expect("verified").is_clean())),
         ("wait_idle", false, &|db| db.wait_idle().expect("idle")),
+        ("wait_idle, read-only", true, &|db| db.wait_idle().expect("idle")),
     ];
-    for (name, read_only, end) in enders {
+    for (name, read_only, call) in calls {
         let gate = Arc::new(Gated::default());
         let spawner = Arc::new(GatedSpawner(Arc::clone(&gate)));
-        let env = Env { vfs: Arc::clone(&vfs) as Arc<dyn Vfs>, spawner, ..Env::real() };
+        // Each settlement ends after one read: calls wait for all of them.
+        let clock = Arc::new(ManualClock::new()) as Arc<dyn Clock>;
+        let slow =
+            shamba_env::SlowFs::new(Arc::clone(&vfs) as Arc<dyn Vfs>, Arc::clone(&clock), 60_000_000, 0);
+        let env = Env { vfs: Arc::new(slow), clock, spawner, ..Env::real() };
         let db = builder(env.clone()).read_only(read_only).open().expect("open");
         let opening = Opening(gate);
         let readers = self::readers(&db);
@@ -358,7 +440,7 @@ fn an_open_loads_nothing_and_the_upkeep_or_the_first_explanation_everything() {
         };
         assert!(readers.iter().all(is_absent), "{name}: an open has loaded something");
         assert_eq!(db.get(0u32.to_be_bytes()).expect("read").as_deref(), Some(&[2; 100][..]));
-        end(&db);
+        call(&db);
         assert!(readers.iter().all(|reader| is_whole(reader)), "{name}");
         drop(opening);
         db.close().expect("closed");

@@ -201,8 +201,8 @@ impl TableReader {
     /// Reads back all data of a table that was written with the samples `blocks`.
     ///
     /// # Errors
-    /// `Corruption` for the first frame with a wrong checksum, or sample with other entries than
-    /// were written; `Io` when reading fails.
+    /// `Corruption` for the first frame with a wrong checksum, sample with other entries than were
+    /// written, or another number of entries in all; `Io` when reading fails.
     pub fn check_written(&self, blocks: &WrittenBlocks) -> Result<()> {
         written::check_written(&self.loaded, self.filter.as_ref(), self.filter_warnings(), blocks)
     }

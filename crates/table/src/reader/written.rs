@@ -30,8 +30,8 @@ const READ_BYTES: u64 = 256 << 10;
 /// `warnings` are those of its filter.
 ///
 /// # Errors
-/// `Corruption` for the first frame with a wrong checksum, or sample with other entries than
-/// were written; `Io` when reading fails.
+/// `Corruption` for the first frame with a wrong checksum, sample with other entries than were
+/// written, or another number of entries in all; `Io` when reading fails.
 pub(super) fn check_written(
     loaded: &Loaded,
     filter: Option<&TableFilter>,

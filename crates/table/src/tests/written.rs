@@ -62,8 +62,8 @@ fn a_changed_byte_of_a_block_or_value_is_found() {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             rig.replace(&bad);
-            // The sections behind the data are checked at open, except the filter, without which
-            // the table opens.
+            // The sections behind the data are checked at open, except the filter and, where it is
+            // not pinned, the partitions of the index.
             let Ok(table) = rig.open() else { continue };
             match table.check_written(&written) {
                 Err(Error::Corruption { .. }) => found += 1,

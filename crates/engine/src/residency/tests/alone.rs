@@ -119,7 +119,7 @@ impl Alone {
 fn a_smaller_share_evicts_and_a_larger_one_reads_again() {
     let alone = Alone::new(Residency::Budgeted);
     let (residency, memory) = (&alone.residency, alone.memory());
-    residency.settle();
+    residency.settle_wholly();
     assert_eq!(alone.whole() as u64, TABLES, "there is memory for all");
     let all_bytes = residency.held();
     assert!(all_bytes > residency.floor());
@@ -141,7 +141,7 @@ fn a_smaller_share_evicts_and_a_larger_one_reads_again() {
     for window in 1..200 {
         memory.end_window(window * 1_000_000, 1_000.0, &residency.plan_prices().value);
     }
-    residency.settle();
+    residency.settle_wholly();
     assert_eq!((alone.whole() as u64, residency.held()), (TABLES, all_bytes));
     assert_eq!(alone.parts.telemetry.warnings().len(), 1, "that the cache had nothing for a while");
 }
@@ -150,7 +150,7 @@ fn a_smaller_share_evicts_and_a_larger_one_reads_again() {
 fn shrinking_reads_no_file_and_does_not_wait_for_a_settlement() {
     let alone = Alone::new(Residency::Budgeted);
     let residency = &alone.residency;
-    residency.settle();
+    residency.settle_wholly();
     let held_bytes = residency.held();
     {
         let _settling = residency.state.lock();
@@ -161,10 +161,10 @@ fn shrinking_reads_no_file_and_does_not_wait_for_a_settlement() {
     let warnings = || alone.parts.telemetry.warnings();
     assert_eq!(residency.shrink(held_bytes / 2), residency.held());
     assert!(residency.held() <= held_bytes / 2 && warnings().is_empty(), "{:?}", warnings());
-    residency.settle();
+    residency.settle_wholly();
     assert!(residency.held() <= held_bytes / 2 && !warnings().is_empty(), "a settlement reads");
     alone.faults.clear_rules();
-    residency.settle();
+    residency.settle_wholly();
     assert_eq!((alone.whole() as u64, residency.held()), (TABLES, held_bytes));
 }
 
@@ -177,7 +177,7 @@ fn pinned_filters_and_indexes_give_nothing_up() {
     assert_eq!(residency.shrink(0), held_bytes);
     let mut charge = Charge::new(alone.memory().ledger(), LedgerPart::Memtables, 0);
     alone.memory().charge(&mut charge, 16 << 20);
-    residency.settle();
+    residency.settle_wholly();
     assert_eq!(residency.held(), held_bytes);
 }
 
@@ -185,7 +185,7 @@ fn pinned_filters_and_indexes_give_nothing_up() {
 fn an_install_charges_the_trees_and_frees_the_tables_that_it_replaced() {
     let alone = Alone::new(Residency::Budgeted);
     let residency = &alone.residency;
-    residency.settle();
+    residency.settle_wholly();
     residency.published();
     assert_eq!(alone.memory().tables().count, TABLES);
     // The second half of the tables leaves the tree.

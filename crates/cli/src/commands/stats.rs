@@ -31,6 +31,8 @@ pub struct StatsArgs {
 
 pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     let db = open::reader(&args.db, &ReaderOptions::default())?;
+    // What is in memory of filters was decided then.
+    db.wait_idle()?;
     let stats = db.stats();
     if args.json {
         let object = json!({

@@ -25,6 +25,8 @@ pub struct TreeArgs {
 
 pub fn run(args: &TreeArgs, out: &mut Out) -> Result<(), Failure> {
     let db = open::reader(&args.db, &ReaderOptions::default())?;
+    // What is in memory of filters was decided then.
+    db.wait_idle()?;
     if !args.json {
         out.text(db.describe())?;
         let stats = db.stats();

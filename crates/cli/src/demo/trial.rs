@@ -316,6 +316,8 @@ fn typical<'a>(db: &Db, keys: impl Iterator<Item = &'a [u8]>) -> Result<Explanat
 /// rounds, as in [`super::timing`].
 fn time_parts(path: &Path, plan: &Plan, paths: &Paths) -> Result<[Split; 2], Failure> {
     let db = Db::builder(path).read_only(true).experimental(|e| e.timers(true)).open()?;
+    // The first lookup finds the filters in memory.
+    db.wait_idle()?;
     let fastest = |keys: &[Vec<u8>]| -> Result<Split, Failure> {
         timing::warm(&db, keys)?;
         let mut best: Vec<Option<Split>> = vec![None; keys.chunks(timing::CHUNK_KEYS).len()];

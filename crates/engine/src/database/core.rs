@@ -7,6 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use shamba_env::{Env, FileLock, JoinHandle};
 use shamba_table::{Charge, LedgerPart, Residency};
@@ -159,9 +160,9 @@ impl Steps for DatabaseSteps {
             Lane::Upkeep => {
                 self.scheduler.follow_budget();
                 self.catalog.expire_logs();
-                let memory = if self.holds_filters { self.residency.look() } else { Next::NEVER };
-                let tuning = if self.is_read_only { Next::NEVER } else { Next::After(self.tuning.look()) };
-                memory.min(tuning)
+                let memory = self.holds_filters.then(|| self.residency.look());
+                let tuning = (!self.is_read_only).then(|| self.tuning.look());
+                Next::After(memory.into_iter().chain(tuning).min().unwrap_or(Duration::MAX))
             }
         }
     }

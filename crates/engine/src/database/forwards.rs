@@ -13,8 +13,7 @@ use crate::tuning::history::{Redesigned, RedesignedBy};
 use crate::workload::Workload;
 
 impl Db {
-    /// Counters since the database was opened, and its current state. Right after an open it waits
-    /// until filters and indexes are in memory as far as they are worth it.
+    /// Counters since the database was opened, and its current state.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().expect("a temporary directory");
@@ -26,7 +25,6 @@ impl Db {
     /// # Ok::<(), shamba::Error>(())
     /// ```
     pub fn stats(&self) -> Stats {
-        self.core().residency.finish_open();
         introspect::stats(self.core(), &self.keyspace)
     }
 

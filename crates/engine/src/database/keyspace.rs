@@ -185,9 +185,8 @@ impl Keyspace {
     }
 
     /// Levels and counters of this keyspace's tree; the counters of lookups are those of the whole
-    /// database. Right after an open it waits as [`Db::stats`] does.
+    /// database.
     pub fn stats(&self) -> Stats {
-        self.db.core().residency.finish_open();
         introspect::stats(self.db.core(), &self.keyspace)
     }
 }

@@ -418,11 +418,12 @@ impl Db {
     /// The error of the background work; `Closed`.
     pub fn wait_idle(&self) -> Result<()> {
         let core = self.core();
+        core.lifecycle.check_open()?;
         core.residency.finish_open();
-        match core.lifecycle.is_read_only() {
-            true => core.lifecycle.check_open(),
-            false => core.scheduler.wait_idle(),
+        if core.lifecycle.is_read_only() {
+            return Ok(());
         }
+        core.scheduler.wait_idle()
     }
 
     /// Adds many sorted entries at once, as tables, bypassing the log. All become visible together.

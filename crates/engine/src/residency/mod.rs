@@ -40,7 +40,7 @@ use shamba_model::price::ReadPrice;
 use shamba_table::{LedgerPart, Residency, ResidentFilter, TableReader};
 
 use self::prices::{HitRates, Prices};
-use self::settle::{Mode, Outcome, State};
+use self::settle::{Progress, State};
 pub(crate) use self::survey::module_rates;
 use self::worker::Observations;
 use crate::catalog::{Catalog, InstallObserver};
@@ -51,7 +51,7 @@ use crate::options::settings::Settings;
 use crate::ranked::Ranked;
 use crate::reads::Reads;
 use crate::telemetry::{Telemetry, hold_events};
-use crate::workers::{Lane, Next, Waker};
+use crate::workers::{Lane, Waker};
 use shamba_tree::version::TableMeta;
 use shamba_tree::view::View;
 
@@ -137,18 +137,19 @@ impl ResidencyManager {
         &self.memory
     }
 
-    /// Settles if it is time to. Called by one thread at a time; returns when to call it again.
-    pub fn look(&self) -> Next {
+    /// Settles if it is time to. Called by one thread at a time; returns the time until the next
+    /// call: none if a settlement has more to read.
+    pub fn look(&self) -> Duration {
         let _events = hold_events();
         let now_us = self.clock.now_us();
-        let interval = Next::After(Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW));
+        let interval = Duration::from_micros(WINDOW_US / CHECKS_PER_WINDOW);
         if self.is_stopping() {
             return interval;
         }
         let mut seen = self.seen.lock();
         match seen.get_or_insert_with(|| Observations::new(self, now_us)).look(self, now_us) {
-            Outcome::Settled => interval,
-            Outcome::MoreToRead => Next::Now,
+            Progress::MoreToRead => Duration::ZERO,
+            Progress::Settled | Progress::Busy => interval,
         }
     }
 
@@ -236,7 +237,7 @@ impl ResidencyManager {
 
     /// Evicts the least valuable pieces until `bytes` more are free.
     fn shed(&self, bytes: u64) {
-        self.settle_by(Mode::Shrink(self.held().saturating_sub(bytes)));
+        self.shrink_to(self.held().saturating_sub(bytes));
     }
 
     /// Charges the memory of the newest trees.
@@ -284,7 +285,7 @@ impl Consumer for ResidencyManager {
     /// Does nothing while another thread settles.
     fn shrink(&self, target: u64) -> u64 {
         if self.settings.filter_residency == Residency::Budgeted {
-            self.settle_by(Mode::Shrink(target));
+            self.shrink_to(target);
         }
         self.held()
     }

@@ -4,10 +4,10 @@
 //! 2. It evicts what the plan leaves out, and publishes views without it. Filters that only cost
 //!    their probes stay resident as long as the block cache has no use for their memory; where
 //!    searches are cheap they are dormant. If the hit rate changes, lookups find them in memory.
-//! 3. It reads what the plan adds, as long as there is memory, and publishes views with it. It
-//!    reads for [`READ_US_MAX`] at most. If more is to be read, another settlement follows: the
-//!    lock is free in between for those that need memory, and so is the thread for the databases
-//!    that share it.
+//! 3. It reads what the plan adds, as long as there is memory, and publishes views with it. After
+//!    [`READ_US_MAX`] it pauses, so that other databases have their turn on the thread, and is
+//!    continued by the next call. It visits each table once, whatever fails or changes meanwhile,
+//!    so it ends.
 //!
 //! To shrink, only the first two steps run: they read no file.
 //!
@@ -29,8 +29,8 @@ use super::{PlanPrices, ResidencyManager};
 use crate::error::{Error, Result};
 use crate::telemetry::hold_events;
 
-/// Time that the reads of a settlement take, in microseconds: they end with the first one that
-/// ends later. Some thirty filters of tables of 64 MiB in the page cache.
+/// Time after which a settlement that reads pauses, in microseconds: behind the table at which it
+/// is over. Enough for some thirty filters of tables of 64 MiB in the page cache.
 const READ_US_MAX: u64 = 20_000;
 
 /// State that residency keeps between settlements.
@@ -41,15 +41,27 @@ pub(super) struct State {
     /// Tables with a part that could not be read. Each is reported once, and read again in every
     /// settlement.
     unreadable: BTreeSet<TableId>,
+    /// The reads of a settlement that has paused.
+    reading: Option<Reading>,
 }
 
-/// Whether a settlement has read everything that its plan adds and that fits.
+/// The reads of a settlement.
+struct Reading {
+    survey: Survey,
+    plan: JointPlan,
+    /// The next visit: first the filter of each table, then its partitions.
+    visit: usize,
+}
+
+/// Progress of a settlement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
-    /// It has, or it cannot.
+pub(super) enum Progress {
+    /// Nothing is left to be done, or the database closes.
     Settled,
-    /// Its time was over: the next settlement goes on.
+    /// It has paused: the next call continues it.
     MoreToRead,
+    /// Another thread settles.
+    Busy,
 }
 
 /// Scope of a settlement.
@@ -78,59 +90,74 @@ impl ResidencyManager {
         }
     }
 
-    /// Settles over the tables of the open now, unless that was done; waits for a thread that does
-    /// so. For calls that say what is in memory and why.
+    /// Ends the settlement over the tables of the open, unless that was done; waits for a thread
+    /// that is at it. For calls that say what is in memory and why.
     pub fn finish_open(&self) {
         while self.is_opening.load(Ordering::Acquire) {
             let _events = hold_events();
             let mut state = self.state.lock();
             // Perhaps done while this waited for the lock.
             if self.is_opening.load(Ordering::Acquire) {
-                self.settle_locked(&mut state, Mode::Whole);
+                self.settle_locked(&mut state);
             }
         }
     }
 
-    /// Settles; nothing to do if all filters are pinned.
-    pub(super) fn settle(&self) -> Outcome {
-        match self.settings.filter_residency {
-            Residency::Pinned => Outcome::Settled,
-            Residency::Budgeted | Residency::Cached => self.settle_by(Mode::Whole),
-        }
-    }
-
-    /// Settles until nothing is left to be read.
+    /// Settles until nothing is left to be read, unless another thread does so.
     pub(super) fn settle_wholly(&self) {
-        while self.settle() == Outcome::MoreToRead {}
+        while self.settle() == Progress::MoreToRead {}
     }
 
-    /// Settles, unless another thread does so.
-    pub(super) fn settle_by(&self, mode: Mode) -> Outcome {
+    /// Begins a settlement, or continues the one that has paused. Nothing to do if all filters are
+    /// pinned.
+    pub(super) fn settle(&self) -> Progress {
+        if self.settings.filter_residency == Residency::Pinned {
+            return Progress::Settled;
+        }
         let _events = hold_events();
-        let Some(mut state) = self.state.try_lock() else {
-            self.wanted.store(true, Ordering::Release);
-            return Outcome::Settled;
+        match self.state.try_lock() {
+            Some(mut state) => self.settle_locked(&mut state),
+            None => {
+                self.wanted.store(true, Ordering::Release);
+                Progress::Busy
+            }
+        }
+    }
+
+    /// Evicts until at most `target_bytes` are resident, unless another thread settles.
+    pub(super) fn shrink_to(&self, target_bytes: u64) {
+        let _events = hold_events();
+        match self.state.try_lock() {
+            Some(mut state) => drop(self.evict(&mut state, Mode::Shrink(target_bytes))),
+            None => self.wanted.store(true, Ordering::Release),
+        }
+    }
+
+    fn settle_locked(&self, state: &mut State) -> Progress {
+        let reading = match state.reading.take() {
+            Some(reading) => Some(reading),
+            None => {
+                crate::statistics::fold(&self.catalog, self.clock.now_us());
+                self.evict(state, Mode::Whole)
+            }
         };
-        self.settle_locked(&mut state, mode)
+        if let Some(mut reading) = reading {
+            if !self.read_for_a_while(&mut reading, &mut state.unreadable) {
+                state.reading = Some(reading);
+                return Progress::MoreToRead;
+            }
+        }
+        self.is_opening.store(false, Ordering::Release);
+        Progress::Settled
     }
 
-    fn settle_locked(&self, state: &mut State, mode: Mode) -> Outcome {
-        if mode == Mode::Whole {
-            crate::statistics::fold(&self.catalog, self.clock.now_us());
-        }
-        let outcome = self.plan_and_carry_out(state, mode);
-        if mode == Mode::Whole && outcome == Outcome::Settled {
-            self.is_opening.store(false, Ordering::Release);
-        }
-        outcome
-    }
-
-    fn plan_and_carry_out(&self, state: &mut State, mode: Mode) -> Outcome {
+    /// Makes a plan and evicts what it leaves out; returns what it adds, if anything is read.
+    fn evict(&self, state: &mut State, mode: Mode) -> Option<Reading> {
         let survey = self.survey(&mut state.known);
         self.fixed_bytes.store(survey.fixed_bytes, Ordering::Relaxed);
         if self.settings.filter_residency == Residency::Cached {
             self.settle_cached(&survey);
-            return Outcome::Settled;
+            return None;
         }
         let bytes_max = match mode {
             Mode::Whole => self.memory.consumers_bytes_max(),
@@ -147,7 +174,7 @@ impl ResidencyManager {
             Err(detail) => {
                 // A defect of the program: residency stays as it is.
                 self.telemetry.warn(format!("memory could not be planned: {detail}"));
-                return Outcome::Settled;
+                return None;
             }
         };
         let count = survey.readers.len();
@@ -161,16 +188,11 @@ impl ResidencyManager {
             useful_bytes: survey.useful_bytes(),
         };
         *self.plan.lock() = PlanPrices { value, cost_ns_per_second: plan.cost_ns_per_second };
-        self.carry_out(&survey, &plan, mode, &mut state.unreadable)
+        self.carry_out(&survey, &plan, mode, &mut state.unreadable);
+        (mode == Mode::Whole).then_some(Reading { survey, plan, visit: 0 })
     }
 
-    fn carry_out(
-        &self,
-        survey: &Survey,
-        plan: &JointPlan,
-        mode: Mode,
-        unreadable: &mut BTreeSet<TableId>,
-    ) -> Outcome {
+    fn carry_out(&self, survey: &Survey, plan: &JointPlan, mode: Mode, unreadable: &mut BTreeSet<TableId>) {
         let wanted = |at: usize| plan.slices.get(at).map_or(&[][..], |slices| slices);
         let (mut changed, mut freed) = (BTreeSet::new(), false);
         for (at, reader) in survey.readers.iter().enumerate() {
@@ -202,16 +224,12 @@ impl ResidencyManager {
             // Idle iterators would keep the evicted slices.
             self.reads.revoke_stale_views(&self.catalog);
         }
-        if mode != Mode::Whole {
-            return Outcome::Settled;
+        if mode == Mode::Whole {
+            if freed {
+                self.catalog.remove_obsolete_files();
+            }
+            unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
         }
-        if freed {
-            self.catalog.remove_obsolete_files();
-        }
-        changed.clear();
-        let outcome = self.read_in(survey, plan, &mut changed, unreadable);
-        self.publish_filters(&changed);
-        outcome
     }
 
     /// Warns once of a table with an unreadable part. Its lookups and everything else continue
@@ -236,9 +254,9 @@ impl ResidencyManager {
         }
     }
 
-    /// Reads the index partitions that the plan adds or exchanges; returns whether there were any.
-    fn read_partitions(&self, reader: &TableReader, wanted: usize) -> Result<bool> {
-        let (mut outcome, mut has_read) = (Ok(()), false);
+    /// Reads the index partitions that the plan adds or exchanges.
+    fn read_partitions(&self, reader: &TableReader, wanted: usize) -> Result<()> {
+        let mut outcome = Ok(());
         if survey::held_partitions(reader) < wanted {
             for number in survey::choose_partitions(reader, wanted) {
                 let bytes = reader.partition_bytes(number);
@@ -248,74 +266,65 @@ impl ResidencyManager {
                     let _room = self.memory.make_room(bytes);
                     // A failure does not affect the others.
                     outcome = outcome.and(reader.hold_partition(number));
-                    has_read = true;
                 }
             }
         }
         survey::age_searches(reader);
-        outcome?;
-        Ok(has_read)
+        Ok(outcome?)
     }
 
-    /// Reads what the plan adds, until the time for reads is over; `changed` gets the tables with
-    /// more of their filters.
-    fn read_in(
-        &self,
-        survey: &Survey,
-        plan: &JointPlan,
-        changed: &mut BTreeSet<TableId>,
-        unreadable: &mut BTreeSet<TableId>,
-    ) -> Outcome {
-        unreadable.retain(|table| survey.readers.iter().any(|reader| reader.id() == *table));
+    /// Reads what the plan adds, until it is time to pause, and publishes it; returns whether
+    /// nothing is left.
+    fn read_for_a_while(&self, reading: &mut Reading, unreadable: &mut BTreeSet<TableId>) -> bool {
+        let Reading { survey, plan, visit } = reading;
+        let tables = survey.readers.len();
         let until_us = self.clock.now_us() + READ_US_MAX;
-        // Whether to go on after a table. What fails is read again by each settlement, so it ends
-        // none: the tables behind it would never have their turn.
-        let mut may_go_on = |reader: &TableReader, read: Result<bool>| match read {
-            Ok(has_read) => !has_read || self.clock.now_us() < until_us,
-            Err(error) => {
-                self.note_unreadable(reader, &error, unreadable);
-                true
-            }
-        };
+        let mut changed = BTreeSet::new();
         // Slices first, because their sizes are known. Partitions that are larger than estimated
-        // then displace other partitions, and not the filter of the last table.
-        for (at, (reader, slices)) in survey.readers.iter().zip(&plan.slices).enumerate() {
-            if self.is_stopping() {
-                // `close` waits for this thread.
-                return Outcome::Settled;
-            }
-            let read = self.read_slices(reader, (slices, unasked_of(plan, at)));
-            if matches!(read, Ok(true)) {
-                changed.insert(reader.id());
-            }
-            if !may_go_on(reader, read) {
-                return Outcome::MoreToRead;
-            }
-        }
-        for (reader, partitions) in survey.readers.iter().zip(&plan.partitions) {
-            if self.is_stopping() {
-                return Outcome::Settled;
-            }
-            let read = self.read_partitions(reader, *partitions as usize);
-            if !may_go_on(reader, read) {
-                return Outcome::MoreToRead;
+        // then displace other partitions, and not the filter of the last table. `close` waits for
+        // this thread.
+        while *visit < 2 * tables && !self.is_stopping() && self.clock.now_us() < until_us {
+            let (at, is_filter) = (*visit % tables, *visit < tables);
+            *visit += 1;
+            let Some(reader) = survey.readers.get(at) else { continue };
+            let read = match is_filter {
+                true => self.read_slices(reader, plan, at, &mut changed),
+                false => {
+                    self.read_partitions(reader, plan.partitions.get(at).map_or(0, |count| *count as usize))
+                }
+            };
+            // A table that cannot be read does not affect the others.
+            if let Err(error) = read {
+                self.note_unreadable(reader, &error, unreadable);
             }
         }
-        Outcome::Settled
+        self.publish_filters(&changed);
+        *visit >= 2 * tables || self.is_stopping()
     }
 
-    /// Reads the filter slices that the plan adds; returns whether the filter has changed.
-    fn read_slices(&self, reader: &TableReader, (wanted, unasked): (&[u32], Unasked)) -> Result<bool> {
-        let Some(filter) = reader.filter() else { return Ok(false) };
+    /// Reads the filter slices that the plan adds to table `at`; `changed` gets the table if its
+    /// filter has more of them.
+    fn read_slices(
+        &self,
+        reader: &TableReader,
+        plan: &JointPlan,
+        at: usize,
+        changed: &mut BTreeSet<TableId>,
+    ) -> Result<()> {
+        let wanted = plan.slices.get(at).map_or(&[][..], |slices| slices);
+        let Some(filter) = reader.filter() else { return Ok(()) };
         let bytes = survey::missing_bytes(reader, &filter, wanted);
         // Evicted memory is free only after the last reader of an old view has dropped it.
         if bytes == 0 || bytes > self.memory.consumers_room_bytes() + bytes / 8 {
-            return Ok(false);
+            return Ok(());
         }
         let _room = self.memory.make_room(bytes);
-        let held = reader.hold_filter(wanted, unasked)?;
+        let held = reader.hold_filter(wanted, unasked_of(plan, at))?;
         held.warnings.into_iter().for_each(|warning| self.telemetry.warn(warning));
-        Ok(held.changed)
+        if held.changed {
+            changed.insert(reader.id());
+        }
+        Ok(())
     }
 
     /// Settles the cached mode, in which nothing is pinned. A module is skipped if it saves less

@@ -11,7 +11,7 @@ use shamba_key::SeqNo;
 use shamba_model::memory::constants::{HIT_RATE_CHANGE_MIN, IDLE_WINDOWS, SETTLE_TIME_PART, WINDOW_US};
 
 use super::ResidencyManager;
-use super::settle::Outcome;
+use super::settle::Progress;
 use crate::catalog::Catalog;
 use shamba_tree::statistics::LookupWindow;
 
@@ -42,9 +42,9 @@ fn hit_rate_changed(planned: &[Found], now: &[Found]) -> bool {
 pub(super) struct Observations {
     window_us: u64,
     last_us: u64,
-    /// Time that the last settlement took, with those that went on with its reads.
+    /// Time that the last settlement took.
     took_us: u64,
-    /// The last settlement has left something to be read.
+    /// The last settlement has more to read.
     has_more: bool,
     /// Lookups and seeks.
     reads: u64,
@@ -73,18 +73,19 @@ impl Observations {
         }
     }
 
-    /// Settles if it was requested, if the hit rate changed, at the end of a window, or to go on
-    /// with reads.
-    pub fn look(&mut self, residency: &ResidencyManager, now_us: u64) -> Outcome {
+    /// Settles if it was requested, if the hit rate changed, or at the end of a window; or goes on
+    /// with a settlement.
+    pub fn look(&mut self, residency: &ResidencyManager, now_us: u64) -> Progress {
         debug_assert!(self.window_us <= now_us, "a window began later than now");
         let is_due = now_us.saturating_sub(self.window_us) >= WINDOW_US;
         let may_settle = now_us.saturating_sub(self.last_us) >= self.took_us * SETTLE_TIME_PART;
         look_for_shifts(&residency.catalog, now_us);
         let found = found_lately(&residency.catalog, now_us);
-        let is_wanted = self.has_more
-            || (may_settle && (residency.take_wanted() || hit_rate_changed(&self.planned, &found)));
-        if !(is_wanted || is_due) {
-            return Outcome::Settled;
+        let is_wanted = !self.has_more
+            && may_settle
+            && (residency.take_wanted() || hit_rate_changed(&self.planned, &found));
+        if !(is_wanted || is_due || self.has_more) {
+            return Progress::Settled;
         }
         if is_due {
             self.end_window(residency, now_us);
@@ -92,17 +93,20 @@ impl Observations {
         // Without reads no value has changed, but evicted pieces may fit again.
         let reads =
             residency.telemetry.lookups().total().lookups + residency.reads.iterators().walked().ranges;
-        let mut outcome = Outcome::Settled;
-        if is_wanted || reads != self.reads || residency.memory.consumers_room_bytes() > 0 {
-            outcome = residency.settle();
-            self.planned = found;
-        }
         let before_us = if self.has_more { self.took_us } else { 0 };
+        let mut progress = Progress::Settled;
+        if self.has_more || is_wanted || reads != self.reads || residency.memory.consumers_room_bytes() > 0 {
+            progress = residency.settle();
+            if !self.has_more {
+                self.planned = found;
+            }
+        }
         self.last_us = residency.clock.now_us();
-        self.took_us = before_us + self.last_us.saturating_sub(now_us);
-        self.reads = reads;
-        self.has_more = outcome == Outcome::MoreToRead;
-        outcome
+        (self.reads, self.took_us) = (reads, before_us + self.last_us.saturating_sub(now_us));
+        if progress != Progress::Busy {
+            self.has_more = progress == Progress::MoreToRead;
+        }
+        progress
     }
 
     fn end_window(&mut self, residency: &ResidencyManager, now_us: u64) {

@@ -150,17 +150,12 @@ impl Waker {
 }
 
 /// The time of a member's next step, as seen at the end of one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// The step did something: there may be more.
     Now,
     /// There was nothing to do, or it failed: again after this time, or when woken.
     After(Duration),
-}
-
-impl Next {
-    /// Only when woken.
-    pub(crate) const NEVER: Self = Self::After(Duration::MAX);
 }
 
 /// The work of a member.

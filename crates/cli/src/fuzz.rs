@@ -74,7 +74,7 @@ pub fn load_records(bytes: &[u8]) {
     while let Some(item) = records.next().expect("memory does not fail") {
         items += 1;
         assert!(items <= file.len() + 1, "{items} records in {} bytes", file.len());
-        let Item::Record { key, value } = item else { continue };
+        let Item::Record { key, value, .. } = item else { continue };
         for (notation, bytes) in [(Notation::Text, key), (Notation::Hex, value)] {
             let shown = notation.show(&bytes).into_owned();
             assert_eq!(notation.parse(shown.as_bytes()).as_deref(), Ok(bytes.as_slice()), "{shown}");

@@ -10,6 +10,7 @@ use serde_json::json;
 use shamba::Snapshot;
 
 use crate::exit::Failure;
+use crate::json;
 use crate::keyspace::{DEFAULT, existing};
 use crate::open;
 use crate::options::ReaderOptions;
@@ -18,10 +19,10 @@ use crate::text::{escape, hex};
 
 const FORMAT: &str = "\
     Output: one line for each live pair, in key order: the key in lower-case hex, a tab, the value in lower-case hex. \
-    `shamba load DB - --hex` reads it. With --all each keyspace, also an empty one, begins with a line \"# keyspace \
+    `shamba load DB - --hex` reads it. A third column has the time at which the value expires, in milliseconds since \
+    1970-01-01 UTC, if it does. With --all each keyspace, also an empty one, begins with a line \"# keyspace \
     NAME\", in the order of the names; in NAME unprintable bytes and the backslash are escaped as \\xNN. No other line \
-    begins with \"#\". Times to live, merge operators and options are not printed: values that expire \
-    are printed as any other, and last when they are loaded. `shamba checkpoint` copies everything.";
+    begins with \"#\". Merge operators and options are not printed. `shamba checkpoint` copies everything.";
 
 /// Arguments of `dump`.
 #[derive(Args)]
@@ -64,13 +65,19 @@ pub fn run(args: &DumpArgs, out: &mut Out) -> Result<(), Failure> {
 fn pairs(snapshot: &Snapshot, keyspace: &str, json: bool, out: &mut Out) -> Result<(), Failure> {
     for entry in snapshot.iter() {
         let (key, value) = entry?;
+        let expires_ms = snapshot.expires_at_ms(&key)?;
         let (key, value) = (hex(&key), hex(&value));
         if json {
-            out.json(&json!({
+            let mut object = json!({
                 "schema": "shamba.dump/1", "keyspace": keyspace, "key_hex": key, "value_hex": value,
-            }))?;
+            });
+            if let Some(expires_ms) = expires_ms {
+                object = json::with(object, json!({ "expires_ms": expires_ms }));
+            }
+            out.json(&object)?;
         } else {
-            out.line(format!("{key}\t{value}"))?;
+            let expiry = expires_ms.map_or_else(String::new, |expires_ms| format!("\t{expires_ms}"));
+            out.line(format!("{key}\t{value}{expiry}"))?;
         }
     }
     Ok(())

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
+use shamba::env::Env;
 use shamba::{Db, Keyspace};
 
 use crate::exit::Failure;
@@ -54,7 +55,7 @@ pub struct LoadArgs {
     /// Skip malformed lines, and count them
     #[arg(long)]
     skip_bad: bool,
-    /// Keys and values are hex, as dump prints them
+    /// Keys and values are hex, as dump prints them; in tsv, times at which values expire may follow
     #[arg(long)]
     hex: bool,
     /// Print a JSON object
@@ -110,10 +111,11 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
         hint: &hint,
         loaded: 0,
         skipped: 0,
+        expired: 0,
     };
     // Records before a malformed line stay loaded, so the database is closed in any case.
     let result = load.run(first, &mut records);
-    let Load { loaded, skipped, .. } = load;
+    let Load { loaded, skipped, expired, .. } = load;
     drop(keyspace);
     db.close()?;
     result?;
@@ -126,6 +128,7 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
             "schema": "shamba.load/1",
             "loaded": loaded,
             "skipped": skipped,
+            "expired": expired,
             "seconds": seconds,
             "format": format.name(),
             "key_place": records.key_place(),
@@ -136,8 +139,12 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<(), Failure> {
         true => "; the first row is the header and was not loaded (--no-header loads it)",
         false => "",
     };
+    let expired = match expired {
+        0 => String::new(),
+        expired => format!(", {expired} had expired"),
+    };
     out.line(format!(
-        "{} loaded, {} skipped, {seconds:.1} s; {}, key: {}{header}",
+        "{} loaded, {} skipped{expired}, {seconds:.1} s; {}, key: {}{header}",
         counted(loaded, "record", "records"),
         counted(skipped, "line", "lines"),
         format.name(),
@@ -154,6 +161,8 @@ struct Load<'a> {
     hint: &'a str,
     loaded: u64,
     skipped: u64,
+    /// Records that were not loaded, because they have expired.
+    expired: u64,
 }
 
 /// Failure for a header without the key column: no record can be read.
@@ -185,11 +194,22 @@ impl Load<'_> {
         let mut batch = self.db.batch();
         let mut bytes = 0;
         let mut first = Some(Ok(first));
+        let clock = Env::real().clock;
         let result = loop {
             match first.take().unwrap_or_else(|| records.next()) {
-                Ok(Some(Item::Record { key, value })) => {
+                Ok(Some(Item::Record { key, value, expires_ms })) => {
                     bytes += key.len() + value.len();
-                    batch.put_in(self.keyspace, key, value);
+                    match expires_ms.map(|expires_ms| expires_ms.saturating_sub(clock.unix_ms())) {
+                        None => batch.put_in(self.keyspace, key, value),
+                        Some(0) => {
+                            self.expired += 1;
+                            continue;
+                        }
+                        Some(left_ms) => {
+                            let time_to_live = Duration::from_millis(left_ms);
+                            batch.put_expiring_in(self.keyspace, key, value, time_to_live)
+                        }
+                    };
                     if batch.len() >= BATCH_RECORDS || bytes >= BATCH_BYTES {
                         self.loaded += batch.len() as u64;
                         batch.commit()?;

@@ -74,6 +74,8 @@ pub enum Item {
         key: Vec<u8>,
         /// Its value.
         value: Vec<u8>,
+        /// The time at which it expires, in milliseconds since 1970-01-01 UTC, if it does.
+        expires_ms: Option<u64>,
     },
     /// A header without the requested key column: no record can be read.
     BadHeader {
@@ -174,6 +176,7 @@ impl<'a> Records<'a> {
     /// # Errors
     /// I/O errors of the input.
     pub fn next(&mut self) -> io::Result<Option<Item>> {
+        let mut expires_ms = None;
         let (line, record) = match &mut self.source {
             Source::Csv(records) => match records.next()? {
                 None => return Ok(None),
@@ -181,7 +184,14 @@ impl<'a> Records<'a> {
             },
             Source::Tsv { lines, key_column, notation } => match lines.next()? {
                 None => return Ok(None),
-                Some((line, text)) => (line, text.and_then(|text| tsv(text, *key_column, *notation))),
+                Some((line, text)) => {
+                    let (text, expiry) = match text {
+                        Ok(text) if *notation == Notation::Hex && *key_column == 1 => dumped(text),
+                        text => (text, None),
+                    };
+                    expires_ms = expiry;
+                    (line, text.and_then(|text| tsv(text, *key_column, *notation)))
+                }
             },
             Source::Jsonl { lines, key_field, hex } => match lines.next()? {
                 None => return Ok(None),
@@ -195,7 +205,7 @@ impl<'a> Records<'a> {
             },
         };
         Ok(Some(match record.and_then(within_limits) {
-            Ok((key, value)) => Item::Record { key, value },
+            Ok((key, value)) => Item::Record { key, value, expires_ms },
             Err(reason) if self.is_over() => Item::BadHeader { line, reason },
             Err(reason) => Item::Malformed { line, reason },
         }))
@@ -208,6 +218,19 @@ type Parsed = Result<(Vec<u8>, Vec<u8>), String>;
 /// Parses a column number; the first column is 1.
 fn column(text: &str) -> Option<usize> {
     text.parse().ok().filter(|&number| number > 0)
+}
+
+/// A line that `dump` has printed, without its third column, and what that says: the time at which
+/// the value expires.
+fn dumped(line: &[u8]) -> (Result<&[u8], String>, Option<u64>) {
+    let mut tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(at, _)| at);
+    let (Some(_), Some(tab)) = (tabs.next(), tabs.next()) else { return (Ok(line), None) };
+    let (pair, expiry) = line.split_at(tab);
+    let digits = expiry.get(1..).and_then(|digits| std::str::from_utf8(digits).ok());
+    match digits.and_then(|digits| digits.parse().ok()) {
+        Some(expires_ms) => (Ok(pair), Some(expires_ms)),
+        None => (Err("the third column is not a time in milliseconds".to_owned()), None),
+    }
 }
 
 fn tsv(line: &[u8], key_column: usize, notation: Notation) -> Parsed {

@@ -19,9 +19,10 @@ fn read_rows(
     let mut all = Vec::new();
     while let Some(item) = records.next().expect("memory does not fail") {
         all.push(match item {
-            Item::Record { key, value } => {
+            Item::Record { key, value, expires_ms } => {
                 let text = |bytes: Vec<u8>| Notation::Text.show(&bytes).into_owned();
-                Ok((text(key), text(value)))
+                let until = expires_ms.map_or_else(String::new, |expires_ms| format!(" until {expires_ms}"));
+                Ok((text(key), text(value) + &until))
             }
             Item::BadHeader { line, reason } | Item::Malformed { line, reason } => {
                 Err(format!("{line}: {reason}"))
@@ -61,6 +62,22 @@ fn tsv() {
         read(Format::Tsv, "6b\t76\n6\t76\n", None, true),
         [ok("k", "v"), bad("2: key: hex needs two digits a byte; 1 digits were given")]
     );
+}
+
+#[test]
+fn the_third_column_of_a_dump_is_an_expiry() {
+    assert_eq!(
+        read(Format::Tsv, "6b\t76\t1700000000000\n6b\t\t0\n6b\t76\t\n6b\t76\t-1\n6b\t76\t1\t2\n", None, true),
+        [
+            ok("k", "v until 1700000000000"),
+            ok("k", " until 0"),
+            bad("3: the third column is not a time in milliseconds"),
+            bad("4: the third column is not a time in milliseconds"),
+            bad("5: the third column is not a time in milliseconds"),
+        ]
+    );
+    // Text has no such column.
+    assert_eq!(read(Format::Tsv, "6b\t76\t17\n", None, false), [ok("6b", "76\\x0917")]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A database with all that `dump` and `load` may meet: the copy holds the same pairs, and has the
-//! merge operators and options that `load` is given, but no times to live.
+//! A database with all that `dump` and `load` may meet: the copy holds the same pairs, which expire
+//! at the same time, and has the merge operators and options that `load` is given.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn lines() -> String {
 }
 
 #[test]
-fn a_copy_holds_the_same_pairs_without_times_to_live() {
+fn a_copy_holds_the_same_pairs_and_expires_with_the_database() {
     let dir = Dir::new();
     let (db, copy) = (dir.path("db"), dir.path("copy"));
     let of_keyspaces: [(&str, &[&str]); 4] = [
@@ -54,22 +54,57 @@ fn a_copy_holds_the_same_pairs_without_times_to_live() {
         let load = ["load", &copy, "-", "--format", "tsv", "--hex", "--keyspace", keyspace];
         run_with(load.iter().chain(options), dump.as_bytes()).ok();
     }
-    assert!(run(["dump", &copy, "--all"]).ok() == all, "the copy has other pairs");
+    assert_same(&run(["dump", &copy, "--all"]).ok(), &all);
     run(["compact", &copy]).ok();
-    assert!(run(["dump", &copy, "--all"]).ok() == all, "the compacted copy has other pairs");
+    assert_same(&run(["dump", &copy, "--all"]).ok(), &all);
     assert!(!files(&copy, "values").is_empty(), "long values are in value files of the copy");
     for db in [&db, &copy] {
         run(["check", db]).ok();
     }
 
-    // The operators go on in the copy. Times to live have stayed behind, and a checkpoint has them.
+    // The operators go on in the copy.
     merge(&copy, "counters", "visits", "3", &["--number"]);
     let get = |db: &str, more: &[&str]| run(["get", db].iter().chain(more)).ok();
     assert_eq!(get(&copy, &["visits", "--number", "--keyspace", "counters"]), "45\n");
     assert_eq!(get(&copy, &["monday", "--keyspace", "journal"]), "rain\\x0awind\n");
-    assert_eq!(get(&copy, &["session", "--ttl"]), "ever\n");
+    for (key, lasts) in [("session", false), ("lasting", true), ("late", true)] {
+        assert_eq!(get(&copy, &[key, "--ttl"]) == "ever\n", lasts, "{key}");
+    }
+    let json = run(["dump", &copy, "--json"]).ok();
+    assert_eq!(json.lines().filter(|line| line.contains("\"expires_ms\"")).count(), 1, "{json}");
     let same = dir.path("same");
     run(["checkpoint", &db, &same]).ok();
     assert_ne!(get(&same, &["session", "--ttl"]), "ever\n");
     assert!(Path::new(&same).is_dir() && run(["dump", &same, "--all"]).ok() == all);
+}
+
+/// Asserts that two dumps have the same pairs, whose expiries differ by the time of a load at most.
+fn assert_same(dump: &str, expected: &str) {
+    assert_eq!(dump.lines().count(), expected.lines().count());
+    for (line, expected) in dump.lines().zip(expected.lines()) {
+        let expiry = |line: &str| line.split('\t').nth(2).map(|text| text.parse::<u64>().expect("a time"));
+        let pair = |line: &str| line.split('\t').take(2).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(pair(line), pair(expected));
+        match (expiry(line), expiry(expected)) {
+            (Some(found_ms), Some(expected_ms)) => {
+                assert!(found_ms.abs_diff(expected_ms) < 600_000, "{found_ms}, not {expected_ms}");
+            }
+            (found, expected) => assert_eq!(found, expected, "{line}"),
+        }
+    }
+}
+
+#[test]
+fn what_has_expired_since_the_dump_is_not_loaded() {
+    let dir = Dir::new();
+    let copy = dir.path("copy");
+    let load = ["load", &copy, "-", "--format", "tsv", "--hex"];
+    let out = run_with(load, b"61\t31\t1700000000000\n62\t32\t99999999999999\n63\t33\n").ok();
+    assert!(out.starts_with("2 records loaded, 0 lines skipped, 1 had expired,"), "{out}");
+    assert_eq!(
+        run(["dump", &copy]).ok().lines().map(|line| &line[..5]).collect::<Vec<_>>(),
+        ["62\t32", "63\t33"]
+    );
+    let error = run_with(load, b"64\t34\tsoon\n").fails(65);
+    assert!(error.contains(":1: the third column is not a time in milliseconds"), "{error}");
 }

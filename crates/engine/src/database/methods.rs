@@ -87,6 +87,17 @@ macro_rules! read_methods {
             self.read_at().time_to_live_of(key.as_ref())
         }
 
+        /// The time at which the value of `key` expires, in milliseconds since 1970-01-01 UTC;
+        /// `None` if it does not expire, or the key has no value. The time is the database's, which
+        /// never goes back ([`Self::time_to_live_of`] gives the time that is left). Costs nothing in
+        /// a database without values that expire.
+        ///
+        /// # Errors
+        /// As `get`.
+        pub fn expires_at_ms(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
+            self.read_at().expires_at_ms(key.as_ref())
+        }
+
         /// The values of many keys at one sequence number, in the order of the keys. Costs less per
         /// key than `get`.
         ///

@@ -173,6 +173,24 @@ impl ReadAt<'_> {
 
     /// The time for which the value of `key` still lives; `Duration::MAX` if it lasts.
     pub fn time_to_live_of(&self, key: &[u8]) -> Result<Option<Duration>> {
+        self.look_up_expiry(key, |expiry, time| Some(time_left(expiry, time)))
+    }
+
+    /// The time at which the value of `key` expires; `None` if it lasts, or there is none.
+    pub fn expires_at_ms(&self, key: &[u8]) -> Result<Option<u64>> {
+        if !self.reads.expiry().is_used() {
+            self.keyspace.check_usable()?;
+            return check_key(key).map(|()| None);
+        }
+        self.look_up_expiry(key, |expiry, _| expiry.map(|expiry| expiry.0))
+    }
+
+    /// What `of` makes of the expiry of a value, and of the time at which this reader looks.
+    fn look_up_expiry<T>(
+        &self,
+        key: &[u8],
+        of: impl Fn(Option<Expiry>, &ReadTime) -> Option<T>,
+    ) -> Result<Option<T>> {
         check_key(key)?;
         let look_up = || {
             self.look_up(true, |view, seq, settings, counts| {
@@ -180,7 +198,7 @@ impl ReadAt<'_> {
                 let lookup = Lookup { view, settings, key, digest, seq, mode: ValueMode::Absent };
                 let mut found = FoundExpiry::default();
                 let value = lookup.run(counts, &mut found)?;
-                Ok(value.map(|_| time_left(found.get(), settings.time)))
+                Ok(value.and_then(|_| of(found.get(), settings.time)))
             })
         };
         if self.reads.recorder.is_on() { self.noted(key, look_up) } else { look_up() }

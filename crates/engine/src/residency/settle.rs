@@ -200,7 +200,9 @@ impl ResidencyManager {
             let unasked = unasked_of(plan, at);
             let Some(filter) = reader.filter() else { continue };
             let held = survey::held_slices(&filter);
-            if held == wanted(at) && filter.unasked() == unasked {
+            // Slices that cannot be read are wanted and not held, and stay so.
+            let has_extra = held.iter().zip(wanted(at)).any(|(held, wanted)| held > wanted);
+            if !has_extra && filter.unasked() == unasked {
                 continue;
             }
             debug_assert_eq!(

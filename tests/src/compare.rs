@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use shamba::{Cursor, Db, Iter, Keyspace, Slice, Snapshot};
+use shamba::{Cursor, Db, Iter, KeyCursor, Keyspace, Slice, Snapshot};
 
 use crate::ops::{Move, shown, shown_span};
 use crate::oracle::{Moment, Oracle, Pair, SPACES, Span, State};
@@ -26,8 +26,8 @@ pub trait Surface {
     fn scan(&self, span: &Span) -> Iter;
     /// A scan of a prefix.
     fn scan_prefix(&self, prefix: &[u8]) -> Iter;
-    /// A cursor.
-    fn walk(&self) -> Cursor;
+    /// A cursor, and one over keys.
+    fn walk(&self) -> (Cursor, KeyCursor);
 }
 
 macro_rules! surface {
@@ -51,8 +51,8 @@ macro_rules! surface {
             fn scan_prefix(&self, prefix: &[u8]) -> Iter {
                 self.prefix(prefix)
             }
-            fn walk(&self) -> Cursor {
-                self.cursor()
+            fn walk(&self) -> (Cursor, KeyCursor) {
+                (self.cursor(), self.key_cursor())
             }
         }
     )*};
@@ -169,11 +169,28 @@ pub fn ends(mut iter: Iter, what: &str, back: impl Fn(usize) -> bool, want: &[Pa
     same_pair(format_args!("{what} past its end, backward"), iter.next_back(), None)
 }
 
-/// Moves a cursor and a position in the oracle's list in parallel.
+/// Moves a cursor, one over keys and a position in the oracle's list in parallel. The cursor over
+/// keys reads every second value.
 ///
 /// # Errors
 /// The difference.
-pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
+pub fn walk(
+    (mut cursor, mut keys): (Cursor, KeyCursor),
+    moves: &[Move],
+    pairs: &[(&[u8], &[u8])],
+) -> Result<(), String> {
+    macro_rules! go {
+        ($cursor:expr, $movement:expr) => {
+            match $movement {
+                Move::Seek(key) => $cursor.seek(key),
+                Move::SeekForPrev(key) => $cursor.seek_for_prev(key),
+                Move::First => $cursor.seek_to_first(),
+                Move::Last => $cursor.seek_to_last(),
+                Move::Next => $cursor.next(),
+                Move::Prev => $cursor.prev(),
+            }
+        };
+    }
     /// Before the first pair, at a pair, or after the last.
     #[derive(Clone, Copy)]
     enum Place {
@@ -187,15 +204,10 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[(&[u8], &[u8])]) -> Res
     let mut place = Place::Unset;
     for (step, movement) in moves.iter().enumerate() {
         let what = fmt::from_fn(|f| write!(f, "cursor step {step} {movement:?}"));
-        let result = match movement {
-            Move::Seek(key) => cursor.seek(key),
-            Move::SeekForPrev(key) => cursor.seek_for_prev(key),
-            Move::First => cursor.seek_to_first(),
-            Move::Last => cursor.seek_to_last(),
-            Move::Next => cursor.next(),
-            Move::Prev => cursor.prev(),
-        };
-        result.map_err(failed(&what))?;
+        let found = go!(cursor, movement).map_err(failed(&what))?;
+        if found != go!(keys, movement).map_err(failed(&what))? {
+            return Err(format!("{what}: found {found}, and the cursor over keys otherwise"));
+        }
         place = match (movement, place) {
             (Move::Seek(key), _) => match pairs.partition_point(|pair| *pair.0 < **key) {
                 i if i < pairs.len() => Place::At(i),
@@ -217,6 +229,13 @@ pub fn walk(mut cursor: Cursor, moves: &[Move], pairs: &[(&[u8], &[u8])]) -> Res
         };
         if cursor.valid() != want.is_some() {
             return Err(format!("{what}: valid() is {}", cursor.valid()));
+        }
+        if keys.key() != cursor.key() || keys.valid() != cursor.valid() {
+            return Err(format!("{what}: the cursor over keys is at {:?}", keys.key().map(shown)));
+        }
+        if step % 2 == 0 {
+            let value = keys.value().map_err(failed(&what))?;
+            same_value(format_args!("{what}: value by key"), b"", value.as_deref(), want.map(|pair| pair.1))?;
         }
         if let Some((key, value)) = want {
             same_value(format_args!("{what}: key"), key, cursor.key(), Some(key))?;

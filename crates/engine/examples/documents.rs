@@ -30,8 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!(tables < stats.value_bytes / 20);
 
     // A value is read when it is asked for: keys cost nothing.
-    assert_eq!(documents.keys(..).count(), 500);
-    assert_eq!(documents.get(7u32.to_be_bytes())?.ok_or("no document")?, document(7, 1)[..]);
+    let mut cursor = documents.key_cursor();
+    while cursor.next()? && cursor.key() != Some(&7u32.to_be_bytes()[..]) {}
+    assert_eq!(cursor.value()?.ok_or("no document")?, document(7, 1)[..]);
 
     // What is replaced takes space until its file is collected.
     for number in 0..250u32 {

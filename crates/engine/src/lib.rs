@@ -197,6 +197,7 @@ pub use changes::{Change, ChangeBatch, ChangeOp, ChangePosition, Changes, Change
 pub use database::batch::Batch;
 pub use database::builder::Builder;
 pub use database::conditional::Swap;
+pub use database::key_cursor::KeyCursor;
 pub use database::ticket::Ticket;
 pub use database::{Db, Keyspace, Reader, Snapshot};
 pub use error::{Conflict, Damage, Error, ErrorKind, Result};

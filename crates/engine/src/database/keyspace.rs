@@ -7,6 +7,7 @@ use super::{Db, Reader, conditional, introspect};
 use crate::catalog::KeyspaceCore;
 use crate::database::conditional::Swap;
 use crate::database::core::Core;
+use crate::database::key_cursor::KeyCursor;
 use crate::error::Result;
 use crate::key_range::{KeyRange, PrefixRange, half_open};
 use crate::metrics::{Stats, TableStats};
@@ -153,6 +154,10 @@ impl Keyspace {
 
     pub(crate) fn is_of(&self, db: &Db) -> bool {
         Arc::ptr_eq(&self.db.handle, &db.handle)
+    }
+
+    fn to_reader(&self) -> Reader {
+        self.with(&ReadOptions::DEFAULT)
     }
 
     fn read_at(&self) -> ReadAt<'_> {

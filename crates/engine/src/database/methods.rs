@@ -277,6 +277,12 @@ macro_rules! read_methods {
             self.read_at().cursor()
         }
 
+        /// A cursor over keys without a position, which reads the state as of this call, and of the
+        /// values only those that it is asked for.
+        pub fn key_cursor(&self) -> KeyCursor {
+            KeyCursor::new(self.to_reader())
+        }
+
         /// Explains a lookup of `key`: everything it touches and skips, with reasons.
         ///
         /// ```

@@ -14,6 +14,7 @@ mod handle;
 mod introspect;
 #[macro_use]
 mod methods;
+pub(crate) mod key_cursor;
 mod keyspace;
 pub(crate) mod recovery;
 pub(crate) mod ticket;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use shamba_env::FileLock;
 
 use self::handle::Handle;
+use self::key_cursor::KeyCursor;
 pub use self::keyspace::Keyspace;
 pub use self::views::{Reader, Snapshot};
 use crate::catalog::KeyspaceCore;
@@ -147,6 +149,10 @@ impl Db {
 
     fn database(&self) -> &Core {
         &self.handle.core
+    }
+
+    fn to_reader(&self) -> Reader {
+        self.with(&ReadOptions::DEFAULT)
     }
 
     fn read_at(&self) -> ReadAt<'_> {

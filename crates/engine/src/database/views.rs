@@ -43,6 +43,10 @@ impl Snapshot {
         Reader { db, keyspace, snapshot: Some(Arc::clone(&self.guard)), options: options.clone() }
     }
 
+    fn to_reader(&self) -> Reader {
+        self.with(&ReadOptions::DEFAULT)
+    }
+
     fn read_at(&self) -> ReadAt<'_> {
         ReadAt { keyspace: &self.keyspace, snapshot: Some(&self.guard), ..self.db.read_at() }
     }
@@ -66,7 +70,17 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    fn read_at(&self) -> ReadAt<'_> {
+    /// Fixes the state that it reads to that of now, unless it reads a snapshot.
+    pub(super) fn freeze(&mut self) {
+        let reads = &self.db.core().reads;
+        self.snapshot.get_or_insert_with(|| reads.snapshot());
+    }
+
+    fn to_reader(&self) -> Self {
+        self.clone()
+    }
+
+    pub(super) fn read_at(&self) -> ReadAt<'_> {
         let (keyspace, snapshot) = (&self.keyspace, self.snapshot.as_ref());
         ReadAt { keyspace, snapshot, options: &self.options, ..self.db.read_at() }
     }

@@ -21,7 +21,7 @@ use crate::key_range::{KeyRange, check_key, half_open, prefix_range};
 use crate::trace::Moment;
 use shamba_tree::counters::LookupCounts;
 use shamba_tree::expiry::ReadTime;
-use shamba_tree::iter::scan::ScanSource;
+use shamba_tree::iter::scan::{Scan, ScanSource};
 use shamba_tree::lookup::expires::FoundExpiry;
 use shamba_tree::lookup::explain::{Explanation, Silent, Trace};
 use shamba_tree::lookup::explain_prefix::PrefixExplanation;
@@ -317,8 +317,16 @@ impl ReadAt<'_> {
     }
 
     pub fn keys(&self, range: impl KeyRange) -> Keys {
-        let source = ScanSource { reads_values: false, ..self.scan_source() };
-        Keys::new(source, self.bounded(half_open(&range)))
+        Keys::new(self.key_source(), self.bounded(half_open(&range)))
+    }
+
+    /// A scan of all keys within the options' bounds, which reads no values.
+    pub fn key_scan(&self) -> Scan {
+        Scan::new(self.key_source(), self.bounded(Span::everything()))
+    }
+
+    fn key_source(&self) -> ScanSource {
+        ScanSource { reads_values: false, ..self.scan_source() }
     }
 
     pub fn estimate(&self, range: impl KeyRange) -> Result<Estimate> {

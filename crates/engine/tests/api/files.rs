@@ -1,5 +1,5 @@
-//! Test of a database whose tables are read with direct I/O, with a limit of open files below the
-//! number of tables.
+//! Tests of the files of a database: tables that are read with direct I/O, with a limit of open
+//! files below their number; modes, and symbolic links.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,6 +110,52 @@ fn an_emulated_device_takes_its_time_and_changes_no_answer() -> shamba::Result<(
     for (read_us, write_us, name) in [(-1.0, 0.0, "read"), (0.0, f64::NAN, "write"), (1e7, 0.0, "read")] {
         let error = open(read_us, write_us).expect_err("no latency");
         assert!(error.to_string().contains(name), "{error}");
+    }
+    Ok(())
+}
+
+/// As `SECURITY.md` says.
+#[cfg(unix)]
+#[test]
+fn files_have_the_mode_of_the_umask_and_none_is_created_through_a_symbolic_link() -> shamba::Result<()> {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("metadata").mode() & 0o777;
+    std::fs::write(dir.path().join("file"), "").expect("a file");
+    std::fs::create_dir(dir.path().join("directory")).expect("a directory");
+    let expected = [mode(&dir.path().join("file")), mode(&dir.path().join("directory"))];
+    let make = |path: &std::path::Path| -> shamba::Result<()> {
+        let db = Db::builder(path).open()?;
+        db.put("key", "value")?;
+        db.flush()?;
+        db.put("late", "value")?;
+        db.close()
+    };
+    let first = dir.path().join("first");
+    make(&first)?;
+    assert_eq!(mode(&first), expected[1]);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&first).expect("readable") {
+        let entry = entry.expect("readable");
+        assert_eq!(mode(&entry.path()), expected[0], "{}", entry.path().display());
+        names.push(entry.file_name());
+    }
+    assert!(names.len() >= 5, "log, manifest, CURRENT, LOCK, a table: {names:?}");
+
+    // The directory may be one, and what is there is read through it.
+    let linked = dir.path().join("linked");
+    symlink(&first, &linked).expect("a link");
+    assert_eq!(Db::open(&linked)?.get("key")?.as_deref(), Some(&b"value"[..]));
+
+    // Somebody has foreseen the name of a file. `LOCK` is opened, not created.
+    for name in names.iter().filter(|name| *name != "LOCK") {
+        let (victim, outside) = (dir.path().join("victim"), dir.path().join("outside"));
+        std::fs::create_dir(&victim).expect("a directory");
+        symlink(&outside, victim.join(name)).expect("a link");
+        let made = make(&victim);
+        assert!(!outside.exists(), "{name:?} was created through a link: {made:?}");
+        std::fs::remove_dir_all(&victim).expect("removed");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shamba::{Batch, Cursor, Db, ErrorKind, Iter, Keyspace, Reader, Snapshot, Workers};
+use shamba::{Batch, Cursor, Db, ErrorKind, Iter, KeyCursor, Keyspace, Reader, Snapshot, Workers};
 use shamba_env::{Env, LockKind, MemFs};
 
 fn env() -> Env {
@@ -79,7 +79,10 @@ fn every_handle_keeps_the_database_open_and_locked() -> shamba::Result<()> {
             assert_eq!(iter.next_back().expect("an entry").expect("read").0.as_ref(), b"b");
         },
     )?;
-    keeps_open(Db::cursor, |cursor: &mut Cursor| assert!(cursor.seek("b").expect("sought")))
+    keeps_open(Db::cursor, |cursor: &mut Cursor| assert!(cursor.seek("b").expect("sought")))?;
+    keeps_open(Db::key_cursor, |cursor: &mut KeyCursor| {
+        assert!(cursor.seek("b").expect("sought") && cursor.value().expect("read").is_some());
+    })
 }
 
 #[test]
@@ -115,6 +118,7 @@ fn every_handle_answers_closed_after_close() -> shamba::Result<()> {
     closed("iterator, backwards", clone.iter().next_back().expect("an error").map(drop));
     closed("cursor", cursor.next().map(drop));
     closed("new cursor", clone.cursor().seek("a").map(drop));
+    closed("new key cursor", clone.key_cursor().seek("a").map(drop));
     closed("close", clone.close());
     Ok(())
 }

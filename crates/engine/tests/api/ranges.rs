@@ -101,6 +101,22 @@ fn large_values_are_not_read_for_their_keys() {
     let db = open();
     assert_eq!((all(db.keys(..)).len(), all(db.keys(..).rev()).len()), (20, 20));
     assert_eq!(db.first().expect_err("it reads the value").kind(), shamba::ErrorKind::Corruption);
+    let mut cursor = db.key_cursor();
+    assert!(cursor.seek([0]).expect("sought") && cursor.next().expect("moved"));
+    db.put([1], "newer").expect("put");
+    assert_eq!(cursor.key(), Some(&[1][..]));
+    assert_eq!(cursor.value().expect("read").as_deref(), Some(&[1; 100_000][..]), "as of its begin");
+    assert!(cursor.prev().expect("moved"));
+    assert_eq!(cursor.value().expect_err("damaged").kind(), shamba::ErrorKind::Corruption);
+    assert!(!cursor.prev().expect("moved") && cursor.value().expect("none").is_none());
+    // With bounds, over a snapshot.
+    let options = shamba::ReadOptions::new().lower_bound([5]).upper_bound([7]);
+    let mut cursor = db.snapshot().with(&options).key_cursor();
+    let mut keys = Vec::new();
+    while cursor.next().expect("moved") {
+        keys.extend(cursor.key().map(<[u8]>::to_vec));
+    }
+    assert_eq!(keys, [[5], [6]]);
 }
 
 #[test]

@@ -116,3 +116,42 @@ fn a_close_ends_while_no_table_can_be_written() {
         assert!(db.contains_key("a").expect("get"), "{effect:?} at {operation:?}");
     }
 }
+
+/// A device that takes long for each call: a call that waits for background work ends when that
+/// makes no progress for the time of `wait-timeout`.
+#[test]
+fn calls_that_wait_end_on_a_device_that_does_not_answer() {
+    for (name, call, must_fail) in CALLS {
+        let faults = FaultFs::new(Arc::new(MemFs::new()), 1);
+        let env = Env { vfs: Arc::new(faults.clone()), ..Env::real() };
+        let timeout = Duration::from_millis(50);
+        let db = Db::builder("/db")
+            .env(env)
+            .info_log(false)
+            .write_buffer(8 << 10)
+            .experimental(|e| e.wait_timeout(timeout).max_immutable_memtables(1))
+            .open()
+            .expect("opened");
+        let other = db.keyspace("other").expect("made");
+        db.put("a7", "value").expect("put");
+        other.put("b", "value").expect("put");
+        drop(other);
+        let slow = Effect::LatencyUs(400_000);
+        faults.add_rule(FaultRule::nth(0, slow).on(&[OpKind::Create]).at_path(".sst").sticky());
+        // Work that such a call waits for, and does not do itself.
+        let begun = db.flush().expect_err("the flush waits for the device");
+        assert_eq!(begun.kind(), ErrorKind::Stalled, "{name}: {begun:?}");
+        match call(&db) {
+            Ok(()) => assert!(!must_fail || name == "flush", "{name}: it succeeded"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Stalled, "{name}: {error:?}");
+                assert!(error.chain().to_string().contains("no progress"), "{name}: {error:?}");
+            }
+        }
+        assert!(db.contains_key("a7").expect("reads go on"), "{name}");
+        faults.clear_rules();
+        // It goes on by itself.
+        assert!((0..600).any(|_| db.flush().is_ok()), "{name}: flushes end");
+        db.close().unwrap_or_else(|error| panic!("{name}, close: {error:?}"));
+    }
+}

@@ -102,6 +102,37 @@ fn ribbon_filters_stay_readable() {
     check(&fs, ribbon_builder, content).unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// Keys of the database with long indexes; every second one is there.
+const INDEXED_KEYS: u32 = 6_000;
+
+/// A table whose properties say where the blocks of each index partition end. An open need not read
+/// the partitions.
+#[test]
+fn tables_that_state_the_ends_of_their_partitions_stay_readable() {
+    let with = |fs: &MemFs| builder(fs).experimental(|e| e.file_size(1 << 20).block_bytes(64));
+    let key = |number: u32| format!("{number:05}");
+    let fs = golden("partitions", |fs| {
+        let db = with(fs).open()?;
+        (0..INDEXED_KEYS).step_by(2).try_for_each(|number| db.put(key(number), ""))?;
+        db.compact()?;
+        db.close()
+    });
+    let content = |db: &Db| -> shamba::Result<()> {
+        let partitions: u64 = db.memory().levels.iter().map(|level| level.partitions.1).sum();
+        assert!(partitions > 3, "{partitions} index partitions");
+        for number in 0..INDEXED_KEYS {
+            assert_eq!(db.contains_key(key(number))?, number % 2 == 0, "{number}");
+        }
+        for number in (1..INDEXED_KEYS - 1).step_by(97) {
+            let (next, _) = db.range(key(number)..).next().expect("a later key")?;
+            assert_eq!(next[..], *key(number.next_multiple_of(2)).as_bytes(), "{number}");
+        }
+        assert_eq!(db.keys(..).count(), INDEXED_KEYS as usize / 2);
+        Ok(())
+    };
+    check(&fs, with, content).unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// Keys of the database with dictionaries.
 const RECORDS: u32 = 600;
 

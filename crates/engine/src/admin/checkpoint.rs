@@ -79,8 +79,7 @@ pub(super) fn checkpoint(
     state.history.extend(&[copied]);
     state.history.prune(LogNo(number), state.last_seq);
     state.next_id = number + 2;
-    let mut wal = WalWriter::create(env, target, state.first_log, None, state.last_seq)?;
-    wal.sync()?;
+    let wal = WalWriter::create(env, target, state.first_log, None, state.last_seq)?;
     state.log_promise = Some(wal.finish_clean()?);
     ManifestWriter::create(env, target, number, &state)?;
     Ok(())

@@ -185,7 +185,7 @@ impl ReadAt<'_> {
         self.look_up_expiry(key, |expiry, _| expiry.map(|expiry| expiry.0))
     }
 
-    /// What `of` makes of the expiry of a value, and of the time at which this reader looks.
+    /// Looks up the expiry of a value; `of` judges it at the time of this reader.
     fn look_up_expiry<T>(
         &self,
         key: &[u8],

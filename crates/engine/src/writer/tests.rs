@@ -179,6 +179,24 @@ fn one_synced_write_of_a_group_syncs_the_group() {
     }
 }
 
+/// A compaction may read the tables before their entries are visible. A reader that comes between
+/// the two still needs the versions that they hide.
+#[test]
+fn while_tables_are_added_compactions_keep_what_readers_of_the_state_before_see() {
+    let alone = alone(Settings::default());
+    alone.put("a", b"1", WriteOptions::new()).expect("written");
+    let before = alone.reads.visible();
+    let stripes = || alone.reads.readers().seqs;
+    let add = |seq| {
+        assert!(seq > before && alone.reads.visible() == before, "not visible yet");
+        assert_eq!(stripes(), [before]);
+        Ok((1, ()))
+    };
+    let added = alone.writer.add_tables(&alone.keyspace(DEFAULT_KEYSPACE), || Ok(()), add);
+    assert_eq!(added.expect("added"), 1);
+    assert_eq!((stripes(), alone.reads.visible() > before), (Vec::new(), true));
+}
+
 #[test]
 fn full_memtables_are_sealed_with_their_log_and_flushed_in_order() {
     let alone = alone(Settings::default());

@@ -112,20 +112,14 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, now_ms: u64, keys:
                 Some(at) => (at.get(key), at.contains_key(key), at.explain(key)),
                 None => (db.get(key), db.contains_key(key), db.explain(key)),
             };
-            let left = match snapshot {
-                Some(at) => at.time_to_live_of(key),
-                None => db.time_to_live_of(key),
+            let (left, expires) = match snapshot {
+                Some(at) => (at.time_to_live_of(key), at.expires_at_ms(key)),
+                None => (db.time_to_live_of(key), db.expires_at_ms(key)),
             };
             let due_left = model.0.get(key).and_then(|it| it.left(now_ms));
-            assert_eq!(left.expect("readable"), due_left, "{what}, time_to_live_of {key:?}");
-            let expires = match snapshot {
-                Some(at) => at.expires_at_ms(key),
-                None => db.expires_at_ms(key),
-            };
-            let due_left_ms =
-                due_left.filter(|left| *left != Duration::MAX).map(|left| left.as_millis() as u64);
-            let due_expires = due_left_ms.map(|left_ms| now_ms + left_ms);
-            assert_eq!(expires.expect("readable"), due_expires, "{what}, expires_at_ms {key:?}");
+            let due_at = due_left.and_then(|left| Some(now_ms + u64::try_from(left.as_millis()).ok()?));
+            let expiry = (left.expect("readable"), expires.expect("readable"));
+            assert_eq!(expiry, (due_left, due_at), "{what}, expiry of {key:?}");
             assert_eq!(one.expect("readable").as_deref(), due, "{what}, get of {key:?}");
             assert_eq!(of_many.as_deref(), due, "{what}, multi_get of {key:?}");
             assert_eq!(is_there.expect("readable"), due.is_some(), "{what}, contains_key of {key:?}");

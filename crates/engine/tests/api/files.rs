@@ -148,7 +148,7 @@ fn files_have_the_mode_of_the_umask_and_none_is_created_through_a_symbolic_link(
     symlink(&first, &linked).expect("a link");
     assert_eq!(Db::open(&linked)?.get("key")?.as_deref(), Some(&b"value"[..]));
 
-    // Somebody has foreseen the name of a file. `LOCK` is opened, not created.
+    // Another user has foreseen the name of a file. `LOCK` is opened, not created.
     for name in names.iter().filter(|name| *name != "LOCK") {
         let (victim, outside) = (dir.path().join("victim"), dir.path().join("outside"));
         std::fs::create_dir(&victim).expect("a directory");

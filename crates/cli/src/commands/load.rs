@@ -55,7 +55,7 @@ pub struct LoadArgs {
     /// Skip malformed lines, and count them
     #[arg(long)]
     skip_bad: bool,
-    /// Keys and values are hex, as dump prints them; in tsv, times at which values expire may follow
+    /// Keys and values are hex, as dump prints them; in tsv, the time of an expiry may follow
     #[arg(long)]
     hex: bool,
     /// Print a JSON object

@@ -98,14 +98,11 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, now_ms: u64, keys:
         Some(at) => at.keys(..).collect::<Result<Vec<_>>>(),
         None => db.keys(..).collect(),
     };
-    let names: Vec<Vec<u8>> = names.expect("readable").iter().map(|key| key.to_vec()).collect();
-    assert_eq!(names, seen.keys().cloned().collect::<Vec<_>>(), "{what}, keys");
+    let names = names.expect("readable");
+    assert!(names.iter().map(|key| &key[..]).eq(seen.keys()), "{what}, keys: {names:?}");
     // Twice: the second time the record cache may answer.
     for _ in 0..2 {
-        let many = match snapshot {
-            Some(at) => at.multi_get(keys),
-            None => db.multi_get(keys),
-        };
+        let many = snapshot.map_or_else(|| db.multi_get(keys), |at| at.multi_get(keys));
         for (key, of_many) in keys.iter().zip(many.expect("readable")) {
             let due = seen.get(key).map(Vec::as_slice);
             let (one, is_there, explained) = match snapshot {

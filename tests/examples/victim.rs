@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use shamba_tests::seed;
-use shamba_tests::soak::Soak;
+use shamba_tests::soak::{Soak, steady};
 use shamba_tests::tally::Tally;
 use shamba_tests::victim::life::beside_this_program;
 use shamba_tests::victim::syscalls::{self, sweeps};
@@ -22,7 +22,8 @@ const ACKED_PER_KILL: u64 = 50;
 const USAGE: &str = "usage: victim kill [--cycles N] [--seed N]
        victim syscalls [--points N] [--only N] [--sweep WORD] [--seed N]
        victim scarce [--rounds N]
-       victim soak [--seconds N | --hours N] [--seed N] [--only N]";
+       victim soak [--seconds N | --hours N] [--seed N] [--only N]
+       victim steady [--seconds N | --hours N] [--seed N]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -81,6 +82,13 @@ fn run(words: &[String]) -> Result<String, String> {
             eprint!("{tally}");
             tally.keep("scarce");
             Ok(report("scarce", seed, begun, &format!("\"counts\":{}", tally.json())))
+        }
+        Some("steady") => {
+            let seconds = number("--seconds", 60)?.max(number("--hours", 0)?.saturating_mul(3_600));
+            let tally = steady::run(place.path(), seed, Duration::from_secs(seconds), true)?;
+            eprint!("{tally}");
+            tally.keep("steady");
+            Ok(report("steady", seed, begun, &format!("\"counts\":{}", tally.json())))
         }
         Some("soak") => {
             let soak = Soak { binary: &binary, dir: place.path(), seed };

@@ -5,8 +5,12 @@
 //! before it begins, so even a life that crashes the machine can be reproduced. The first violation
 //! ends the soak.
 //!
+//! [`steady`] is one long life of one database.
+//!
 //! Not here: the lives and their guarantees ([`crate::fault`], [`crate::stress`],
 //! [`crate::victim::kill`]).
+
+pub mod steady;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

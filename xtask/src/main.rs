@@ -82,7 +82,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
           the real binary on a disk of 8 MiB, and with 64 file descriptors
   soak [--seconds N | --hours N] [--seed N] [--only N] [--release]
           faults, kills of the real binary and threads beside one another, with options drawn anew for each life; tells each
-          life's seed before it begins, and stops at the first violation with the command that runs that life again";
+          life's seed before it begins, and stops at the first violation with the command that runs that life again
+  steady [--seconds N | --hours N] [--seed N] [--release]
+          one database with all features under the same load: compared with models, at the end and all the time; memory,
+          descriptors and files must not grow";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
@@ -103,7 +106,7 @@ fn main() -> ExitCode {
         Some("peers") => peers::run(&arguments),
         Some("fpr-table") => filters::fpr_table(&arguments),
         Some("membership") => filters::membership(&arguments),
-        Some(name @ ("kill" | "syscalls" | "scarce" | "soak")) => victim::run(name, &arguments),
+        Some(name @ ("kill" | "syscalls" | "scarce" | "soak" | "steady")) => victim::run(name, &arguments),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

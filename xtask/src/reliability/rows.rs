@@ -212,6 +212,13 @@ pub const ROWS: &[Row] = &[
         86_400,
         &[("soak", "seconds")],
     ),
+    row(
+        18,
+        "seconds of one database under all features, whose memory, descriptors and files do not grow",
+        0,
+        3_600,
+        &[("steady", "seconds")],
+    ),
     limit(
         19,
         "ms of an open after a kill, 1 GiB of tables and 64 MiB of log, at most",

@@ -88,6 +88,7 @@ pub const STEPS: &[Step] = &[
     on_demand("overload", &["run", "--release", "-q", "-p", "shamba-lab", "--", "check", "overload"]),
     on_demand("reopen", &["run", "--release", "-q", "-p", "shamba-lab", "--", "check", "reopen"]),
     on_demand("soak", &["xtask", "soak", "--seconds", "3600"]),
+    on_demand("steady", &["xtask", "steady", "--seconds", "3600"]),
     on_demand("planted", &["xtask", "planted"]),
     on_demand("fuzz", &["xtask", "fuzz", "all", "--seconds", "30"]),
 ];

@@ -65,18 +65,18 @@ pub fn run(args: &DumpArgs, out: &mut Out) -> Result<(), Failure> {
 fn pairs(snapshot: &Snapshot, keyspace: &str, json: bool, out: &mut Out) -> Result<(), Failure> {
     for entry in snapshot.iter() {
         let (key, value) = entry?;
-        let expires_ms = snapshot.expires_at_ms(&key)?;
+        let expiry_ms = snapshot.expiry_ms_of(&key)?;
         let (key, value) = (hex(&key), hex(&value));
         if json {
             let mut object = json!({
                 "schema": "shamba.dump/1", "keyspace": keyspace, "key_hex": key, "value_hex": value,
             });
-            if let Some(expires_ms) = expires_ms {
-                object = json::with(object, json!({ "expires_ms": expires_ms }));
+            if let Some(expiry_ms) = expiry_ms {
+                object = json::with(object, json!({ "expiry_ms": expiry_ms }));
             }
             out.json(&object)?;
         } else {
-            let expiry = expires_ms.map_or_else(String::new, |expires_ms| format!("\t{expires_ms}"));
+            let expiry = expiry_ms.map_or_else(String::new, |expiry_ms| format!("\t{expiry_ms}"));
             out.line(format!("{key}\t{value}{expiry}"))?;
         }
     }

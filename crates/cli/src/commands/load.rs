@@ -12,7 +12,7 @@ use shamba::{Db, Keyspace};
 
 use crate::exit::Failure;
 use crate::keyspace::CreatedKeyspace;
-use crate::load::{Format, Item, Records};
+use crate::load::{Format, Item, Lifetime, Records};
 use crate::open;
 use crate::options::EngineOptions;
 use crate::output::{Out, warn};
@@ -197,18 +197,22 @@ impl Load<'_> {
         let clock = Env::real().clock;
         let result = loop {
             match first.take().unwrap_or_else(|| records.next()) {
-                Ok(Some(Item::Record { key, value, expires_ms })) => {
+                Ok(Some(Item::Record { key, value, lifetime })) => {
                     bytes += key.len() + value.len();
-                    match expires_ms.map(|expires_ms| expires_ms.saturating_sub(clock.unix_ms())) {
+                    let time_to_live = match lifetime {
+                        Lifetime::OfKeyspace => None,
+                        Lifetime::Lasting => Some(Duration::MAX),
+                        Lifetime::Until(expiry_ms) => {
+                            Some(Duration::from_millis(expiry_ms.saturating_sub(clock.unix_ms())))
+                        }
+                    };
+                    match time_to_live {
                         None => batch.put_in(self.keyspace, key, value),
-                        Some(0) => {
+                        Some(Duration::ZERO) => {
                             self.expired += 1;
                             continue;
                         }
-                        Some(left_ms) => {
-                            let time_to_live = Duration::from_millis(left_ms);
-                            batch.put_expiring_in(self.keyspace, key, value, time_to_live)
-                        }
+                        Some(time_to_live) => batch.put_expiring_in(self.keyspace, key, value, time_to_live),
                     };
                     if batch.len() >= BATCH_RECORDS || bytes >= BATCH_BYTES {
                         self.loaded += batch.len() as u64;

@@ -31,7 +31,7 @@ pub struct StatsArgs {
 
 pub fn run(args: &StatsArgs, out: &mut Out) -> Result<(), Failure> {
     let db = open::reader(&args.db, &ReaderOptions::default())?;
-    // What is in memory of filters was decided then.
+    // Decides which filters are in memory.
     db.wait_idle()?;
     let stats = db.stats();
     if args.json {

@@ -25,7 +25,7 @@ pub struct TreeArgs {
 
 pub fn run(args: &TreeArgs, out: &mut Out) -> Result<(), Failure> {
     let db = open::reader(&args.db, &ReaderOptions::default())?;
-    // What is in memory of filters was decided then.
+    // Decides which filters are in memory.
     db.wait_idle()?;
     if !args.json {
         out.text(db.describe())?;

@@ -65,6 +65,17 @@ impl Format {
     }
 }
 
+/// The time for which a record lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lifetime {
+    /// As the keyspace says.
+    OfKeyspace,
+    /// It does not expire.
+    Lasting,
+    /// It expires at this time, in milliseconds since 1970-01-01 UTC.
+    Until(u64),
+}
+
 /// The next item of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
@@ -74,8 +85,8 @@ pub enum Item {
         key: Vec<u8>,
         /// Its value.
         value: Vec<u8>,
-        /// The time at which it expires, in milliseconds since 1970-01-01 UTC, if it does.
-        expires_ms: Option<u64>,
+        /// The time for which it lives.
+        lifetime: Lifetime,
     },
     /// A header without the requested key column: no record can be read.
     BadHeader {
@@ -176,7 +187,7 @@ impl<'a> Records<'a> {
     /// # Errors
     /// I/O errors of the input.
     pub fn next(&mut self) -> io::Result<Option<Item>> {
-        let mut expires_ms = None;
+        let mut lifetime = Lifetime::OfKeyspace;
         let (line, record) = match &mut self.source {
             Source::Csv(records) => match records.next()? {
                 None => return Ok(None),
@@ -185,11 +196,15 @@ impl<'a> Records<'a> {
             Source::Tsv { lines, key_column, notation } => match lines.next()? {
                 None => return Ok(None),
                 Some((line, text)) => {
-                    let (text, expiry) = match text {
-                        Ok(text) if *notation == Notation::Hex && *key_column == 1 => dumped(text),
-                        text => (text, None),
+                    let text = match text {
+                        Ok(text) if *notation == Notation::Hex && *key_column == 1 => {
+                            dumped(text).map(|(text, found)| {
+                                lifetime = found;
+                                text
+                            })
+                        }
+                        text => text,
                     };
-                    expires_ms = expiry;
                     (line, text.and_then(|text| tsv(text, *key_column, *notation)))
                 }
             },
@@ -205,7 +220,7 @@ impl<'a> Records<'a> {
             },
         };
         Ok(Some(match record.and_then(within_limits) {
-            Ok((key, value)) => Item::Record { key, value, expires_ms },
+            Ok((key, value)) => Item::Record { key, value, lifetime },
             Err(reason) if self.is_over() => Item::BadHeader { line, reason },
             Err(reason) => Item::Malformed { line, reason },
         }))
@@ -221,16 +236,15 @@ fn column(text: &str) -> Option<usize> {
 }
 
 /// A line that `dump` has printed, without its third column, and what that says: the time at which
-/// the value expires.
-fn dumped(line: &[u8]) -> (Result<&[u8], String>, Option<u64>) {
+/// the value expires. Without one it lasts.
+fn dumped(line: &[u8]) -> Result<(&[u8], Lifetime), String> {
     let mut tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(at, _)| at);
-    let (Some(_), Some(tab)) = (tabs.next(), tabs.next()) else { return (Ok(line), None) };
+    let (Some(_), Some(tab)) = (tabs.next(), tabs.next()) else { return Ok((line, Lifetime::Lasting)) };
     let (pair, expiry) = line.split_at(tab);
     let digits = expiry.get(1..).and_then(|digits| std::str::from_utf8(digits).ok());
-    match digits.and_then(|digits| digits.parse().ok()) {
-        Some(expires_ms) => (Ok(pair), Some(expires_ms)),
-        None => (Err("the third column is not a time in milliseconds".to_owned()), None),
-    }
+    let expiry_ms = digits.and_then(|digits| digits.parse().ok());
+    let expiry_ms = expiry_ms.ok_or("the third column is not a time in milliseconds")?;
+    Ok((pair, Lifetime::Until(expiry_ms)))
 }
 
 fn tsv(line: &[u8], key_column: usize, notation: Notation) -> Parsed {

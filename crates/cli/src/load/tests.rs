@@ -19,9 +19,16 @@ fn read_rows(
     let mut all = Vec::new();
     while let Some(item) = records.next().expect("memory does not fail") {
         all.push(match item {
-            Item::Record { key, value, expires_ms } => {
+            Item::Record { key, value, lifetime } => {
                 let text = |bytes: Vec<u8>| Notation::Text.show(&bytes).into_owned();
-                let until = expires_ms.map_or_else(String::new, |expires_ms| format!(" until {expires_ms}"));
+                let until = match lifetime {
+                    Lifetime::OfKeyspace => String::new(),
+                    Lifetime::Lasting => {
+                        assert!(hex, "text says nothing of it");
+                        String::new()
+                    }
+                    Lifetime::Until(expiry_ms) => format!(" until {expiry_ms}"),
+                };
                 Ok((text(key), text(value) + &until))
             }
             Item::BadHeader { line, reason } | Item::Malformed { line, reason } => {

@@ -12,8 +12,8 @@ use crate::error::Result;
 use shamba_tree::iter::scan::Scan;
 use shamba_tree::slice::Slice;
 
-/// A position among the keys of a keyspace, as [`crate::Cursor`] is one among its entries, which
-/// reads no value but those that it is asked for. Made by [`crate::Db::key_cursor`].
+/// A position among the keys of a keyspace, as [`crate::Cursor`] is one among its entries. It reads
+/// only the values that it is asked for. Made by [`crate::Db::key_cursor`].
 ///
 /// For values that are longer than some KiB of which few are read. Where each value is read, a
 /// [`crate::Cursor`] is faster.
@@ -106,7 +106,8 @@ impl KeyCursor {
         self.scan.key()
     }
 
-    /// Reads the value of the current key; `None` if the cursor is at none.
+    /// Reads the value of the current key; `None` if the cursor is at none, or in a FIFO keyspace
+    /// if its table has been dropped meanwhile.
     ///
     /// # Errors
     /// As [`crate::Db::get`].

@@ -88,14 +88,15 @@ macro_rules! read_methods {
         }
 
         /// The time at which the value of `key` expires, in milliseconds since 1970-01-01 UTC;
-        /// `None` if it does not expire, or the key has no value. The time is the database's, which
+        /// `None` if it does not expire, or the key has no value. A key with operands of a merge
+        /// operator lasts, as they do. The time is the database's, which
         /// never goes back ([`Self::time_to_live_of`] gives the time that is left). Costs nothing
         /// in a database without values that expire.
         ///
         /// # Errors
         /// As `get`.
-        pub fn expires_at_ms(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
-            self.read_at().expires_at_ms(key.as_ref())
+        pub fn expiry_ms_of(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
+            self.read_at().expiry_ms_of(key.as_ref())
         }
 
         /// The values of many keys at one sequence number, in the order of the keys. Costs less per
@@ -277,8 +278,8 @@ macro_rules! read_methods {
             self.read_at().cursor()
         }
 
-        /// A cursor over keys without a position, which reads the state as of this call, and of the
-        /// values only those that it is asked for.
+        /// A cursor over keys without a position, which reads the state as of this call. It reads
+        /// only the values that it is asked for.
         pub fn key_cursor(&self) -> KeyCursor {
             KeyCursor::new(self.to_reader())
         }

@@ -177,7 +177,7 @@ impl ReadAt<'_> {
     }
 
     /// The time at which the value of `key` expires; `None` if it lasts, or there is none.
-    pub fn expires_at_ms(&self, key: &[u8]) -> Result<Option<u64>> {
+    pub fn expiry_ms_of(&self, key: &[u8]) -> Result<Option<u64>> {
         if !self.reads.expiry().is_used() {
             self.keyspace.check_usable()?;
             return check_key(key).map(|()| None);

@@ -138,7 +138,7 @@ impl ResidencyManager {
     }
 
     /// Settles if it is time to. Called by one thread at a time; returns the time until the next
-    /// call: none if a settlement has more to read.
+    /// call: zero if a settlement has more to read.
     pub fn look(&self) -> Duration {
         let _events = hold_events();
         let now_us = self.clock.now_us();
@@ -153,7 +153,8 @@ impl ResidencyManager {
         }
     }
 
-    /// Ends a settlement that is in progress, and further ones.
+    /// Ends a settlement that is in progress, and further ones. What one that has paused would read
+    /// is dropped with this residency.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
     }

@@ -29,8 +29,8 @@ use super::{PlanPrices, ResidencyManager};
 use crate::error::{Error, Result};
 use crate::telemetry::hold_events;
 
-/// Time after which a settlement that reads pauses, in microseconds: behind the table at which it
-/// is over. Enough for some thirty filters of tables of 64 MiB in the page cache.
+/// Time after which a settlement that reads pauses, in microseconds: after the table during whose
+/// reads it is over. Enough for some thirty filters of tables of 64 MiB in the page cache.
 const READ_US_MAX: u64 = 20_000;
 
 /// State that residency keeps between settlements.
@@ -91,7 +91,7 @@ impl ResidencyManager {
     }
 
     /// Ends the settlement over the tables of the open, unless that was done; waits for a thread
-    /// that is at it. For calls that say what is in memory and why.
+    /// that is doing so. For calls that say what is in memory and why.
     pub fn finish_open(&self) {
         while self.is_opening.load(Ordering::Acquire) {
             let _events = hold_events();

@@ -93,16 +93,15 @@ impl Observations {
         // Without reads no value has changed, but evicted pieces may fit again.
         let reads =
             residency.telemetry.lookups().total().lookups + residency.reads.iterators().walked().ranges;
+        let begins = !self.has_more
+            && (is_wanted || reads != self.reads || residency.memory.consumers_room_bytes() > 0);
         let before_us = if self.has_more { self.took_us } else { 0 };
-        let mut progress = Progress::Settled;
-        if self.has_more || is_wanted || reads != self.reads || residency.memory.consumers_room_bytes() > 0 {
-            progress = residency.settle();
-            if !self.has_more {
-                self.planned = found;
-            }
+        let progress = if begins || self.has_more { residency.settle() } else { Progress::Settled };
+        if begins {
+            (self.planned, self.reads) = (found, reads);
         }
         self.last_us = residency.clock.now_us();
-        (self.reads, self.took_us) = (reads, before_us + self.last_us.saturating_sub(now_us));
+        self.took_us = before_us + self.last_us.saturating_sub(now_us);
         if progress != Progress::Busy {
             self.has_more = progress == Progress::MoreToRead;
         }

@@ -187,7 +187,10 @@ impl Pool {
 
     /// Waits for work. When the time has passed, every member of the lane is due.
     fn wait<'a>(&self, lane: Lane, state: RankedGuard<'a, State>) -> RankedGuard<'a, State> {
-        let wait = state.members.iter().map(|member| member.lanes[lane as usize].wait).min();
+        // Those that take no step any more have no say.
+        let members = state.members.iter().filter(|member| !member.is_leaving);
+        let visits = members.map(|member| &member.lanes[lane as usize]).filter(|visits| !visits.has_panicked);
+        let wait = visits.map(|visits| visits.wait).min();
         let (mut state, is_over) = state.wait_timeout(&self.work[lane as usize], wait.unwrap_or(IDLE));
         if is_over {
             for member in &mut state.members {

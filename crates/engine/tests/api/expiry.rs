@@ -110,8 +110,8 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, now_ms: u64, keys:
                 None => (db.get(key), db.contains_key(key), db.explain(key)),
             };
             let (left, expires) = match snapshot {
-                Some(at) => (at.time_to_live_of(key), at.expires_at_ms(key)),
-                None => (db.time_to_live_of(key), db.expires_at_ms(key)),
+                Some(at) => (at.time_to_live_of(key), at.expiry_ms_of(key)),
+                None => (db.time_to_live_of(key), db.expiry_ms_of(key)),
             };
             let due_left = model.0.get(key).and_then(|it| it.left(now_ms));
             let due_at = due_left.and_then(|left| Some(now_ms + u64::try_from(left.as_millis()).ok()?));

@@ -155,6 +155,10 @@ fn files_have_the_mode_of_the_umask_and_none_is_created_through_a_symbolic_link(
         symlink(&outside, victim.join(name)).expect("a link");
         let made = make(&victim);
         assert!(!outside.exists(), "{name:?} was created through a link: {made:?}");
+        if let Err(error) = made {
+            let text = error.chain().to_string();
+            assert!(name.to_str().is_some_and(|name| text.contains(name)), "{name:?}: {text}");
+        }
         std::fs::remove_dir_all(&victim).expect("removed");
     }
     Ok(())

@@ -21,6 +21,8 @@ struct Listed {
     steps: Mutex<VecDeque<Step>>,
     running: AtomicUsize,
     most_running: AtomicUsize,
+    /// Calls of `step`, with those for which there was none in the list.
+    asked: AtomicUsize,
     has_panicked: AtomicBool,
 }
 
@@ -31,6 +33,7 @@ impl Listed {
             steps: Mutex::new(steps.into_iter().collect()),
             running: AtomicUsize::new(0),
             most_running: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
             has_panicked: AtomicBool::new(false),
         })
     }
@@ -47,6 +50,7 @@ impl Steps for Listed {
 
     fn step(&self, lane: Lane) -> Next {
         assert_eq!(lane, Lane::Compaction, "a lane without threads");
+        self.asked.fetch_add(1, Ordering::SeqCst);
         let Some(step) = lock(&self.steps).pop_front() else { return Next::After(LONG) };
         let running = 1 + self.running.fetch_add(1, Ordering::SeqCst);
         self.most_running.fetch_max(running, Ordering::SeqCst);
@@ -117,6 +121,35 @@ fn steps_of_a_member_run_side_by_side_up_to_its_limit() {
     assert_eq!(began.iter().take(4).count(), 4);
     membership.leave();
     assert_eq!(member.most_running.load(Ordering::SeqCst), 2);
+}
+
+/// A member that wants its next step at once takes none any more when it leaves.
+#[test]
+fn threads_do_not_spin_for_a_member_that_leaves() {
+    let (to, began) = channel();
+    let (slow, open_slow) = gated(&to, 0);
+    let (open_quick, gate): (Sender<()>, Receiver<()>) = channel();
+    let quick: Step = Box::new(move || {
+        to.send(1).expect("the test listens");
+        gate.recv().expect("the test opens the gate");
+        Next::After(Duration::ZERO)
+    });
+    let workers = Workers::new(2);
+    let (leaving, other) = (Listed::new(2, [slow, quick]), Listed::new(2, []));
+    let (membership, _other) = (join(&workers, &leaving), join(&workers, &other));
+    assert_eq!(began.iter().take(2).sum::<usize>(), 1, "both run");
+    std::thread::scope(|scope| {
+        let left = scope.spawn(|| membership.leave());
+        std::thread::sleep(Duration::from_millis(20));
+        open_quick.send(()).expect("the step waits");
+        std::thread::sleep(Duration::from_millis(20));
+        let before = other.asked.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(50));
+        let asked = other.asked.load(Ordering::SeqCst) - before;
+        open_slow.send(()).expect("the step waits");
+        left.join().expect("left");
+        assert!(asked < 20, "the other member was asked {asked} times");
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A secondary index: find people by city, with an index that is never out of step with the data.
 //!
 //! The index is a keyspace whose keys are `city, 0, id`. Record and index entry change in one
-//! batch, so that a crash or a reader never sees one without the other.
+//! transaction: neither a crash nor a reader sees one without the other, and writers do not either.
 //!
 //! ```text
 //! cargo run -p shamba --example secondary_index
@@ -29,16 +29,16 @@ impl People {
         Ok(Self { by_id: db.keyspace("people")?, by_city: db.keyspace("people by city")?, db: db.clone() })
     }
 
-    /// Sets the city of a person, and moves the index entry. Only one thread may write a person at
-    /// a time: the old city is read before it is replaced.
-    fn set_city(&self, id: &str, city: &str) -> Result<(), Box<dyn Error>> {
-        let mut batch = self.db.batch();
-        if let Some(old) = self.by_id.get(id)? {
-            batch.delete_in(&self.by_city, index_key(&old, id));
-        }
-        batch.put_in(&self.by_id, id, city).put_in(&self.by_city, index_key(city.as_bytes(), id), "");
-        batch.commit()?;
-        Ok(())
+    /// Sets the city of a person, and moves the index entry. If another thread writes the same
+    /// person meanwhile, the transaction is repeated.
+    fn set_city(&self, id: &str, city: &str) -> shamba::Result<()> {
+        self.db.transact(|transaction| {
+            if let Some(old) = transaction.get_in(&self.by_id, id)? {
+                transaction.delete_in(&self.by_city, index_key(&old, id))?;
+            }
+            transaction.put_in(&self.by_id, id, city)?;
+            transaction.put_in(&self.by_city, index_key(city.as_bytes(), id), "")
+        })
     }
 
     /// The ids of everyone in a city, in order.

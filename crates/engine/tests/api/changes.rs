@@ -1,6 +1,7 @@
 //! The stream of changes: a replica that is built from it equals the database, whatever happens to
 //! both; positions that a crash or a deletion of logs has made useless are refused.
 
+mod failures;
 mod lost_tail;
 mod model;
 

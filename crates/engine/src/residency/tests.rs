@@ -350,6 +350,16 @@ fn a_settlement_pauses_and_is_continued() {
         faults.clear_rules();
     }
 
+    // While it pauses, memory can be had. What that took is read by the next settlement.
+    let_all_go(&readers);
+    assert_eq!((residency.settle(), whole_filters()), (Progress::MoreToRead, 1));
+    residency.shrink_to(0);
+    assert_eq!(whole_filters(), 0);
+    residency.settle_wholly();
+    assert_eq!(whole_filters(), 2);
+    residency.settle_wholly();
+    assert!(readers.iter().all(|reader| is_whole(reader)));
+
     let_all_go(&readers);
     residency.stop();
     assert_eq!(residency.settle(), Progress::Settled);

@@ -94,7 +94,8 @@ fn every_handle_answers_closed_after_close() -> shamba::Result<()> {
     let (mut batch, mut begun, mut untouched, mut cursor) = (db.batch(), db.iter(), db.iter(), db.cursor());
     batch.put("c", "3");
     assert!(begun.next().expect("an entry").is_ok());
-    assert!(cursor.seek_to_first()?);
+    let mut keys = db.key_cursor();
+    assert!(cursor.seek_to_first()? && keys.seek_to_first()?);
     db.close()?;
     assert!(!is_locked(&env), "close frees the lock whatever handles there are");
     let closed = |what: &str, outcome: Result<(), shamba::Error>| {
@@ -118,6 +119,7 @@ fn every_handle_answers_closed_after_close() -> shamba::Result<()> {
     closed("iterator, backwards", clone.iter().next_back().expect("an error").map(drop));
     closed("cursor", cursor.next().map(drop));
     closed("new cursor", clone.cursor().seek("a").map(drop));
+    closed("key cursor", keys.value().map(drop));
     closed("new key cursor", clone.key_cursor().seek("a").map(drop));
     closed("close", clone.close());
     Ok(())

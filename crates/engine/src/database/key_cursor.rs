@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::Reader;
 use crate::error::Result;
+use crate::reads::cursor::cursor_moves;
 use shamba_tree::iter::scan::Scan;
 use shamba_tree::slice::Slice;
 
@@ -45,56 +46,7 @@ impl KeyCursor {
         Self { scan, reader }
     }
 
-    /// Goes to the first key at or after `key`, which may be longer than any stored key. Returns
-    /// whether there is one.
-    ///
-    /// # Errors
-    /// Errors of reading the tables: `Io`, `Corruption`, `Unsupported`; `Closed` after the database
-    /// was closed. The same holds for every move.
-    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.scan.seek(key.as_ref())?)
-    }
-
-    /// Goes to the last key at or before `key`. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.scan.seek_for_prev(key.as_ref())?)
-    }
-
-    /// Goes to the first key. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    pub fn seek_to_first(&mut self) -> Result<bool> {
-        Ok(self.scan.seek_to_first()?)
-    }
-
-    /// Goes to the last key. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    pub fn seek_to_last(&mut self) -> Result<bool> {
-        Ok(self.scan.seek_to_last()?)
-    }
-
-    /// Goes to the next key; from no position to the first one. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    #[allow(clippy::should_implement_trait, reason = "the moves of a cursor come in pairs; Keys iterates")]
-    pub fn next(&mut self) -> Result<bool> {
-        Ok(self.scan.next()?)
-    }
-
-    /// Goes to the previous key; from no position to the last one. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    pub fn prev(&mut self) -> Result<bool> {
-        Ok(self.scan.prev()?)
-    }
+    cursor_moves!();
 
     /// Whether the cursor is at a key.
     pub fn valid(&self) -> bool {

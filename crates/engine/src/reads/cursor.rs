@@ -89,6 +89,68 @@ impl fmt::Debug for Keys {
     }
 }
 
+/// The moves of a cursor with the field `scan`.
+macro_rules! cursor_moves {
+    () => {
+        /// Goes to the first key at or after `key`, which may be longer than any stored key.
+        /// Returns whether there is one.
+        ///
+        /// # Errors
+        /// Errors of reading the tables: `Io`, `Corruption`, `Unsupported`; `Closed` after the
+        /// database was closed. The same holds for every move.
+        pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+            Ok(self.scan.seek(key.as_ref())?)
+        }
+
+        /// Goes to the last key at or before `key`. Returns whether there is one.
+        ///
+        /// # Errors
+        /// As [`seek`](Self::seek).
+        pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+            Ok(self.scan.seek_for_prev(key.as_ref())?)
+        }
+
+        /// Goes to the first key. Returns whether there is one.
+        ///
+        /// # Errors
+        /// As [`seek`](Self::seek).
+        pub fn seek_to_first(&mut self) -> Result<bool> {
+            Ok(self.scan.seek_to_first()?)
+        }
+
+        /// Goes to the last key. Returns whether there is one.
+        ///
+        /// # Errors
+        /// As [`seek`](Self::seek).
+        pub fn seek_to_last(&mut self) -> Result<bool> {
+            Ok(self.scan.seek_to_last()?)
+        }
+
+        /// Goes to the next key. Returns whether there is one.
+        ///
+        /// # Errors
+        /// As [`seek`](Self::seek).
+        #[allow(
+            clippy::should_implement_trait,
+            reason = "the moves of a cursor come in pairs; iterators iterate"
+        )]
+        #[inline]
+        pub fn next(&mut self) -> Result<bool> {
+            Ok(self.scan.next()?)
+        }
+
+        /// Goes to the previous key. Returns whether there is one.
+        ///
+        /// # Errors
+        /// As [`seek`](Self::seek).
+        pub fn prev(&mut self) -> Result<bool> {
+            Ok(self.scan.prev()?)
+        }
+    };
+}
+
+pub(crate) use cursor_moves;
+
 /// A position in a keyspace that can be moved by seeks and by steps in both directions.
 ///
 /// A new cursor has no position: [`next`](Self::next) goes to the first key, [`prev`](Self::prev)
@@ -118,57 +180,7 @@ impl Cursor {
         Self { scan: Scan::new(source, range) }
     }
 
-    /// Goes to the first key at or after `key`, which may be longer than any stored key. Returns
-    /// whether there is one.
-    ///
-    /// # Errors
-    /// Errors of reading the tables: `Io`, `Corruption`, `Unsupported`; `Closed` after the database
-    /// was closed. The same holds for every move.
-    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.scan.seek(key.as_ref())?)
-    }
-
-    /// Goes to the last key at or before `key`. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.scan.seek_for_prev(key.as_ref())?)
-    }
-
-    /// Goes to the first key. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    pub fn seek_to_first(&mut self) -> Result<bool> {
-        Ok(self.scan.seek_to_first()?)
-    }
-
-    /// Goes to the last key. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    pub fn seek_to_last(&mut self) -> Result<bool> {
-        Ok(self.scan.seek_to_last()?)
-    }
-
-    /// Goes to the next key. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    #[allow(clippy::should_implement_trait, reason = "the moves of a cursor come in pairs; Iter iterates")]
-    #[inline]
-    pub fn next(&mut self) -> Result<bool> {
-        Ok(self.scan.next()?)
-    }
-
-    /// Goes to the previous key. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`seek`](Self::seek).
-    pub fn prev(&mut self) -> Result<bool> {
-        Ok(self.scan.prev()?)
-    }
+    cursor_moves!();
 
     /// A copy of the current entry, which the cursor may no longer have afterwards.
     pub(crate) fn take_entry(&mut self) -> Option<(Slice, Slice)> {

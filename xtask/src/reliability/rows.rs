@@ -78,6 +78,17 @@ pub const ROWS: &[Row] = &[
         &[("crash", "crashes of recoveries, three deep")],
     )
     .by("crash-deep"),
+    row(
+        3,
+        "distinct images of lives with compaction filters, FIFO limits or transactions",
+        3_000,
+        0,
+        &[
+            ("crash-rules", "distinct images"),
+            ("fault-rules", "distinct images"),
+            ("crash-transactions", "distinct images"),
+        ],
+    ),
     row(4, "lives with two faults", 1_000, 100_000, &[("fault-pairs", "lives with two faults")]).by("pairs"),
     row(
         4,
@@ -171,6 +182,16 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     row(
+        12,
+        "committed transactions in histories that have a serial order",
+        5_000,
+        0,
+        &[
+            ("transactions-serializable", "transactions committed"),
+            ("transactions-snapshot", "transactions committed"),
+        ],
+    ),
+    row(
         13,
         "schedules of the whole engine by chance, three scenarios",
         3_000,
@@ -179,6 +200,20 @@ pub const ROWS: &[Row] = &[
             ("schedules-write_flush_and_merge", "schedules"),
             ("schedules-close_beside_writers", "schedules"),
             ("schedules-sums_beside_merges", "schedules"),
+        ],
+    ),
+    row(
+        13,
+        "schedules of features by chance, six scenarios",
+        600,
+        0,
+        &[
+            ("schedules-transactions_have_a_serial_order", "schedules"),
+            ("schedules-pairs_in_the_record_cache", "schedules"),
+            ("schedules-filter_changes_beside_readers", "schedules"),
+            ("schedules-drops_of_limits_beside_readers", "schedules"),
+            ("schedules-streams_beside_writers", "schedules"),
+            ("schedules-one_closes_while_the_other_works", "schedules"),
         ],
     ),
     row(

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use shamba::merge::AddU64;
 use shamba::{Builder, ChangePosition, Db, Fifo, KeyspaceOptions, Prefix};
 
-use self::worker::Worker;
+use self::worker::{Worker, said};
 use crate::tally::Tally;
 
 /// Threads that write.
@@ -138,13 +138,12 @@ impl Sample {
 /// The first difference, error of the engine, or growth.
 pub fn run(dir: &Path, seed: u64, time: Duration, is_alone: bool) -> Result<Tally, String> {
     let path = dir.join("steady");
-    let said = |error: shamba::Error| format!("steady: {}", error.chain());
-    let db = builder(&path).open().map_err(said)?;
+    let db = builder(&path).open().map_err(said("the database"))?;
     let (ends, begun) = (AtomicBool::new(false), Instant::now());
     let (mut tally, mut middle, mut last) = (Tally::default(), Sample::default(), Sample::default());
     let mut workers: Vec<Worker> = Vec::new();
     for number in 0..WRITERS {
-        workers.push(Worker::new(&db, dir, seed, number).map_err(said)?);
+        workers.push(Worker::new(&db, dir, seed, number).map_err(said("the database"))?);
     }
     let loaded: Result<(), String> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| worker.work(&ends))).collect();
@@ -179,12 +178,12 @@ pub fn run(dir: &Path, seed: u64, time: Duration, is_alone: bool) -> Result<Tall
     tally.raise("KiB written", bytes >> 10);
     check_all(&db, &mut workers)?;
     workers.iter_mut().for_each(Worker::release);
-    db.flush().and_then(|()| db.wait_idle()).map_err(said)?;
+    db.flush().and_then(|()| db.wait_idle()).map_err(said("the database"))?;
     no_file_is_left(&db, &path)?;
-    db.close().map_err(said)?;
-    let db = builder(&path).create_if_missing(false).open().map_err(said)?;
+    db.close().map_err(said("the database"))?;
+    let db = builder(&path).create_if_missing(false).open().map_err(said("the database"))?;
     for worker in &mut workers {
-        worker.reopen(&db).map_err(said)?;
+        worker.reopen(&db).map_err(said("the database"))?;
     }
     check_all(&db, &mut workers)?;
     tally.add("seconds", begun.elapsed().as_secs());
@@ -193,12 +192,11 @@ pub fn run(dir: &Path, seed: u64, time: Duration, is_alone: bool) -> Result<Tall
 
 /// Waits for the end of the files that no keyspace refers to any more.
 fn no_file_is_left(db: &Db, path: &Path) -> Result<(), String> {
-    let said = |error: shamba::Error| format!("steady: {}", error.chain());
     let (begun, mut last) = (Instant::now(), String::new());
     while begun.elapsed() < Duration::from_secs(30) {
         let mut live = [0, 0];
         for name in db.keyspaces() {
-            let stats = db.keyspace(&name).map_err(said)?.stats();
+            let stats = db.keyspace(&name).map_err(said("the database"))?.stats();
             live[0] += stats.levels.iter().map(|level| level.tables).sum::<u64>();
             live[1] = live[1].max(stats.value_files);
         }
@@ -218,7 +216,7 @@ fn no_file_is_left(db: &Db, path: &Path) -> Result<(), String> {
 /// Compares everything, and reads every byte.
 fn check_all(db: &Db, workers: &mut [Worker]) -> Result<(), String> {
     workers.iter_mut().try_for_each(Worker::compare_all)?;
-    let report = db.verify().map_err(|error| error.chain().to_string())?;
+    let report = db.verify().map_err(said("verify"))?;
     if report.is_clean() { Ok(()) } else { Err(format!("damage: {report:?}")) }
 }
 
@@ -228,9 +226,8 @@ fn is_later(position: ChangePosition, than: ChangePosition) -> bool {
 
 /// Reads the stream of changes: the positions ascend. Returns the number of batches.
 fn follow(db: &Db, ends: &AtomicBool) -> Result<u64, String> {
-    let said = |error: shamba::Error| format!("stream: {}", error.chain());
     let mut position = db.change_position();
-    let mut changes = db.changes_since(position).map_err(said)?;
+    let mut changes = db.changes_since(position).map_err(said("stream"))?;
     let mut batches = 0;
     while !ends.load(Ordering::Acquire) {
         match changes.next_timeout(Duration::from_millis(20)) {
@@ -243,9 +240,9 @@ fn follow(db: &Db, ends: &AtomicBool) -> Result<u64, String> {
             // It was too slow for the kept logs, and goes on from here.
             Err(error) if error.kind() == shamba::ErrorKind::Gone => {
                 position = db.change_position();
-                changes = db.changes_since(position).map_err(said)?;
+                changes = db.changes_since(position).map_err(said("stream"))?;
             }
-            Err(error) => return Err(said(error)),
+            Err(error) => return Err(said("stream")(error)),
         }
     }
     Ok(batches)

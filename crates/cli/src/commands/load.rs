@@ -199,20 +199,19 @@ impl Load<'_> {
             match first.take().unwrap_or_else(|| records.next()) {
                 Ok(Some(Item::Record { key, value, lifetime })) => {
                     bytes += key.len() + value.len();
-                    let time_to_live = match lifetime {
-                        Lifetime::OfKeyspace => None,
-                        Lifetime::Lasting => Some(Duration::MAX),
-                        Lifetime::Until(expiry_ms) => {
-                            Some(Duration::from_millis(expiry_ms.saturating_sub(clock.unix_ms())))
-                        }
-                    };
-                    match time_to_live {
-                        None => batch.put_in(self.keyspace, key, value),
-                        Some(Duration::ZERO) => {
-                            self.expired += 1;
-                            continue;
-                        }
-                        Some(time_to_live) => batch.put_expiring_in(self.keyspace, key, value, time_to_live),
+                    match lifetime {
+                        Lifetime::OfKeyspace => batch.put_in(self.keyspace, key, value),
+                        Lifetime::Lasting => batch.put_expiring_in(self.keyspace, key, value, Duration::MAX),
+                        Lifetime::Until(expiry_ms) => match expiry_ms.saturating_sub(clock.unix_ms()) {
+                            0 => {
+                                self.expired += 1;
+                                continue;
+                            }
+                            left_ms => {
+                                let time_to_live = Duration::from_millis(left_ms);
+                                batch.put_expiring_in(self.keyspace, key, value, time_to_live)
+                            }
+                        },
                     };
                     if batch.len() >= BATCH_RECORDS || bytes >= BATCH_BYTES {
                         self.loaded += batch.len() as u64;

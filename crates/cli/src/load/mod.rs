@@ -196,16 +196,14 @@ impl<'a> Records<'a> {
             Source::Tsv { lines, key_column, notation } => match lines.next()? {
                 None => return Ok(None),
                 Some((line, text)) => {
-                    let text = match text {
-                        Ok(text) if *notation == Notation::Hex && *key_column == 1 => {
-                            dumped(text).map(|(text, found)| {
-                                lifetime = found;
-                                text
-                            })
+                    let is_dump = *notation == Notation::Hex && *key_column == 1;
+                    let parse = |mut text| {
+                        if is_dump {
+                            (text, lifetime) = dumped(text)?;
                         }
-                        text => text,
+                        tsv(text, *key_column, *notation)
                     };
-                    (line, text.and_then(|text| tsv(text, *key_column, *notation)))
+                    (line, text.and_then(parse))
                 }
             },
             Source::Jsonl { lines, key_field, hex } => match lines.next()? {

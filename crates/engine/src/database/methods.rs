@@ -89,9 +89,9 @@ macro_rules! read_methods {
 
         /// The time at which the value of `key` expires, in milliseconds since 1970-01-01 UTC;
         /// `None` if it does not expire, or the key has no value. A key with operands of a merge
-        /// operator lasts, as they do. The time is the database's, which
-        /// never goes back ([`Self::time_to_live_of`] gives the time that is left). Costs nothing
-        /// in a database without values that expire.
+        /// operator lasts, as they do. The time is the database's, which never goes back
+        /// ([`Self::time_to_live_of`] gives the time that is left). Costs nothing in a database
+        /// without values that expire.
         ///
         /// # Errors
         /// As `get`.

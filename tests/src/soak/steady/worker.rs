@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
 use shamba::env::Env;
-use shamba::{Allocation, Db, Design, Iter, Keyspace, MergePolicy, Snapshot, TreeDesign};
+use shamba::{Allocation, Db, Design, Iter, Keyspace, MergePolicy, Slice, Snapshot, TreeDesign};
 
 use super::{JOURNAL, Space};
 use crate::seed::mixed;
@@ -57,14 +57,23 @@ pub(super) struct Worker {
     dir: PathBuf,
     /// Snapshots, and what the thread's plain keys held then.
     snapshots: Vec<(Snapshot, Model)>,
-    /// Scans of its plain keys, and what is left of them.
+    /// Scans of its plain keys, and the entries that each has still to return.
     scans: Vec<(Iter, Vec<Pair>)>,
     journaled: u64,
     tally: Tally,
 }
 
-fn said(what: &str) -> impl Fn(shamba::Error) -> String {
+/// The message of a failed call.
+pub(super) fn said(what: &str) -> impl Fn(shamba::Error) -> String {
     move |error| format!("steady, {what}: {}", error.chain())
+}
+
+/// Whether a scan found this entry, or nothing where there is none.
+fn is_same(space: Space, found: Option<&(Slice, Slice)>, held: Option<(&Vec<u8>, &Held)>) -> bool {
+    match (found, held) {
+        (Some((key, value)), Some((held_key, held))) => **key == **held_key && **value == *held.bytes(space),
+        (found, held) => found.is_none() && held.is_none(),
+    }
 }
 
 fn now_ms() -> u64 {
@@ -136,6 +145,13 @@ impl Worker {
         self.number.to_string().into_bytes()
     }
 
+    /// A bound above the thread's keys.
+    fn own_end(&self) -> Vec<u8> {
+        let mut end = self.own();
+        end.push(b'~');
+        end
+    }
+
     fn value(&mut self, space: Space) -> Held {
         let bytes = match space {
             Space::Blobs => self.rng.usize(500..6_000),
@@ -158,7 +174,7 @@ impl Worker {
             }
             44 => self.delete_range(at, &key),
             45..50 => self.transact(),
-            50..54 => self.swap(key),
+            50..54 => self.swap(),
             54..56 => self.batch(),
             56..58 => self.append(),
             58..80 => self.compare(at, &key),
@@ -195,9 +211,8 @@ impl Worker {
     }
 
     fn delete_range(&mut self, at: usize, key: &[u8]) -> Result<(), String> {
-        let mut end = self.own();
-        end.push(b'~');
-        let end = self.models[at].range(key.to_vec()..).nth(20).map_or(end, |(key, _)| key.clone());
+        let later = self.models[at].range(key.to_vec()..).nth(20);
+        let end = later.map_or_else(|| self.own_end(), |(key, _)| key.clone());
         self.spaces[at].delete_range(key.to_vec()..end.clone()).map_err(said("delete_range"))?;
         self.models[at].retain(|held, _| held.as_slice() < key || *held >= end);
         Ok(())
@@ -224,7 +239,7 @@ impl Worker {
         Ok(())
     }
 
-    fn swap(&mut self, _: Vec<u8>) -> Result<(), String> {
+    fn swap(&mut self) -> Result<(), String> {
         let key = self.key(Space::Plain);
         let old = self.models[0].get(&key).map(|held| held.bytes(Space::Plain));
         let new = self.value(Space::Plain);
@@ -302,9 +317,7 @@ impl Worker {
         if space == Space::Sessions {
             return Ok(()); // Which of them are there depends on the moment.
         }
-        let mut end = self.own();
-        end.push(b'~');
-        let model = &self.models[at];
+        let (end, model) = (self.own_end(), &self.models[at]);
         let mut iter = self.spaces[at].range(key.to_vec()..end.clone());
         let mut wanted = model.range((Bound::Included(key.to_vec()), Bound::Excluded(end)));
         let is_backward = self.rng.bool();
@@ -314,16 +327,12 @@ impl Worker {
                 false => (iter.next(), wanted.next()),
             };
             let found = found.transpose().map_err(said("scan"))?;
-            let is_same = match (&found, held) {
-                (None, None) => return Ok(()),
-                (Some((key, value)), Some((held_key, held))) => {
-                    **key == **held_key && **value == *held.bytes(space)
-                }
-                _ => false,
-            };
-            if !is_same {
+            if !is_same(space, found.as_ref(), held) {
                 let key = key.escape_ascii();
                 return Err(format!("a scan of {space:?} from {key} differs at step {step}: {held:?}"));
+            }
+            if held.is_none() {
+                return Ok(());
             }
         }
         Ok(())
@@ -351,13 +360,8 @@ impl Worker {
         for _ in 0..200 {
             let found = iter.next().transpose().map_err(said("held scan"))?;
             let expected = pairs.pop();
-            let is_same = match (&found, &expected) {
-                (Some((key, value)), Some((held_key, held))) => {
-                    **key == **held_key && **value == *held.bytes(Space::Plain)
-                }
-                (found, expected) => found.is_none() && expected.is_none(),
-            };
-            if !is_same {
+            let held = expected.as_ref().map(|(key, held)| (key, held));
+            if !is_same(Space::Plain, found.as_ref(), held) {
                 return Err(format!("a held scan shows another entry than {expected:?}"));
             }
             if expected.is_none() {

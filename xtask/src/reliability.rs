@@ -216,10 +216,10 @@ fn page(tallies: &Tallies, of_steps: &OfSteps, ended: &[Ended]) -> String {
             asked(row.on_demand)
         );
     }
-    out += "\n| run | seconds | ended |\n|---|---:|---|\n";
+    out += "\n| run | commit | seconds | ended |\n|---|---|---:|---|\n";
     for step in ended {
         let how = if step.is_well() { step.how.clone() } else { format!("**{}**", step.how) };
-        out += &format!("| `{}` | {} | {how} |\n", step.command, step.seconds);
+        out += &format!("| `{}` | {} | {} | {how} |\n", step.command, step.build, step.seconds);
     }
     out += "\n## All counts\n";
     for (suite, counts) in tallies {
@@ -279,12 +279,13 @@ mod tests {
         let ended = |how: &str| Ended {
             name: "kill".to_owned(),
             command: "cargo xtask kill".to_owned(),
+            build: "0a1b2c3d".to_owned(),
             seconds: 5,
             how: how.to_owned(),
         };
         let page = page(&tallies, &OfSteps::new(), &[ended("well"), ended("not well")]);
         assert!(page.contains("Violations: 1 of"), "{page}");
-        assert!(page.contains("| `cargo xtask kill` | 5 | **not well** |"), "{page}");
+        assert!(page.contains("| `cargo xtask kill` | 0a1b2c3d | 5 | **not well** |"), "{page}");
         assert!(page.contains("| 100,000 | 10,000,000 | 110,000 |"), "{page}");
         assert!(page.contains("| 600,011 |"), "{page}");
         assert!(page.contains("| 16,384 | 16,384 | 4,321 |"), "{page}");

@@ -104,6 +104,8 @@ pub fn step(name: &str) -> Result<&'static Step, String> {
 pub struct Ended {
     pub name: String,
     pub command: String,
+    /// The commit it ran on, because a page may combine runs of several days.
+    pub build: String,
     pub seconds: u64,
     pub how: String,
 }
@@ -132,9 +134,10 @@ impl Step {
         let folder = tallies.join(self.name);
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         emptied(&folder).map_err(failed)?;
+        let build = commit();
         // Recorded as not ended until it ends; if it is killed, this remains.
         let keep = |how: &str| {
-            let line = format!("{}\t{}\t{how}\n", self.command(), begun.elapsed().as_secs());
+            let line = format!("{}\t{build}\t{}\t{how}\n", self.command(), begun.elapsed().as_secs());
             std::fs::write(folder.join(ENDED), line).map_err(failed)
         };
         keep("begun")?;
@@ -150,6 +153,16 @@ impl Step {
             (false, _) => "not well",
         };
         keep(how)
+    }
+}
+
+/// The commit of the sources, with a `+` if they were changed since; a dash without `git`.
+fn commit() -> String {
+    let git =
+        Command::new("git").args(["describe", "--always", "--dirty=+"]).current_dir(tidy::root()).output();
+    match git {
+        Ok(git) if git.status.success() => String::from_utf8_lossy(&git.stdout).trim().to_owned(),
+        _ => "-".to_owned(),
     }
 }
 
@@ -178,12 +191,13 @@ pub fn read_steps(directory: &Path) -> Result<Vec<Ended>, String> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        let [command, seconds, how] = text.trim_end().split('\t').collect::<Vec<_>>()[..] else {
+        let [command, build, seconds, how] = text.trim_end().split('\t').collect::<Vec<_>>()[..] else {
             return Err(format!("{}: {text:?}", path.display()));
         };
         ended.push(Ended {
             name: step.name.to_owned(),
             command: command.to_owned(),
+            build: build.to_owned(),
             seconds: seconds.parse().map_err(|_| format!("{}: {text:?}", path.display()))?,
             how: how.to_owned(),
         });

@@ -281,7 +281,9 @@ impl Scheduler {
         // The cache gets the memtables' memory until writes need it again.
         self.memory.balance();
         self.background.progress.notify_all();
-        self.background.wake();
+        // Not for flushes: this thread looks for the next one itself, and a wake-up would end the
+        // back-off of one that failed.
+        self.background.wake_compactions();
         if let Some(seq) = durable_seq {
             // It is the generation whose tables were installed, as asserted above, and flushes come
             // one after the other, in order: so every entry up to this number is in tables. Without

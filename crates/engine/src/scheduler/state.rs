@@ -112,6 +112,11 @@ impl BackgroundWork {
     /// Tells the threads that there may be work.
     pub fn wake(&self) {
         self.waker.wake(Lane::Flush);
+        self.wake_compactions();
+    }
+
+    /// Tells the threads that there may be compactions.
+    pub fn wake_compactions(&self) {
         self.waker.wake(Lane::Compaction);
     }
 }

@@ -1,12 +1,14 @@
-//! Tests of steps, which are taken and done by hand in any order; two tests use threads.
+//! Tests of steps, which are taken and done by hand in any order; three tests use threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shamba_env::{Effect, FaultRule, MemFs, OpKind, lock};
 use shamba_key::KeyspaceId;
+use shamba_log::wal::OpRef;
 use shamba_tree::version::{Change, ManifestEdit, VersionEdit};
 
+use super::super::execute::back_off_ms;
 use super::super::next::Step;
 use super::super::*;
 use super::alone::{alone, by_hand, settings};
@@ -14,6 +16,7 @@ use crate::catalog::DEFAULT_KEYSPACE;
 use crate::error::ErrorKind;
 use crate::event::{Event, EventListener};
 use crate::sync::{Condvar, Mutex};
+use crate::writer::WriteOptions;
 
 fn number_of(step: &Step) -> (u64, Option<usize>) {
     match step {
@@ -115,6 +118,31 @@ fn a_slice_that_fails_leaves_the_tree_and_is_tried_again() {
     assert!(!state.requests.has_any(&[number]) && state.compaction_failures.error.is_none());
     drop(state);
     assert_eq!(alone.keyspace(DEFAULT_KEYSPACE).load().version.run_count(), 1);
+}
+
+#[test]
+fn a_flush_that_fails_is_retried_after_a_back_off() {
+    let alone = alone(Env { vfs: Arc::new(MemFs::new()), ..Env::real() }, settings(), None);
+    let op = OpRef::Put { key: b"key", value: b"value" };
+    alone.writer.commit_op(&alone.keyspace(DEFAULT_KEYSPACE), op, WriteOptions::new()).expect("written");
+    alone.writer.seal().expect("sealed");
+    let fails = FaultRule::nth(0, Effect::Eio).on(&[OpKind::Append]).at_path(".sst").sticky();
+    alone.faults.add_rule(fails);
+    let begun = Instant::now();
+    alone.start();
+    let failures = || alone.scheduler.background.state.lock().flush_failures.failures_total;
+    while failures() < 4 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A slow machine only makes it longer.
+    let waits_ms: u64 = (1..4).map(back_off_ms).sum();
+    assert!(begun.elapsed() >= Duration::from_millis(waits_ms), "four tries within {:?}", begun.elapsed());
+    alone.faults.clear_rules();
+    while !alone.scheduler.sealed.is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(alone.keyspace(DEFAULT_KEYSPACE).load().version.run_count(), 1);
+    alone.end();
 }
 
 #[test]

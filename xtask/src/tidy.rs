@@ -83,13 +83,14 @@ const WORLD: [&str; 8] = [
 const LOCKS: [&str; 4] = ["Mutex", "Condvar", "RwLock", "Barrier"];
 
 /// Files and folders that may contain `unsafe`.
-const UNSAFE: [&str; 9] = [
+const UNSAFE: [&str; 10] = [
     "crates/filter/src/simd",
     "crates/table/src/block/tags.rs",
     "crates/table/src/cache",
     "crates/memtable/src",
     "crates/key/src/prefetch.rs",
     "crates/env/src/mapped",
+    "crates/env/src/pages/large.rs",
     "tests/loom/engine/src/models/memtable.rs",
     "bindings",
     "lab/peers/src/engines/lmdb.rs",

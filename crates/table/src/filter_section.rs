@@ -153,6 +153,8 @@ impl StoredFilter {
         let copied = Self::read_slice(file, place, |slice| {
             let mut pages = Pages::zeroed(slice.len(), size_of::<Line>())?;
             pages.copy_from_slice(slice);
+            // A probe reads one line anywhere in a filter.
+            pages.join_neighbours();
             Some(Bytes::from_owner(pages))
         })?;
         copied.ok_or_else(|| Error::io(&file.path, "hold a filter slice of", ErrorKind::OutOfMemory.into()))

@@ -30,7 +30,7 @@ mod lock;
 mod mapped;
 #[path = "../../../../crates/env/src/memory.rs"]
 mod memory;
-#[path = "../../../../crates/env/src/pages.rs"]
+#[path = "../../../../crates/env/src/pages/mod.rs"]
 mod pages;
 #[path = "../../../../crates/env/src/random.rs"]
 mod random;

@@ -9,6 +9,7 @@
 //! A piece at a multiple of [`LARGE_PAGE_BYTES`] asks for pages of that size. An access to it needs
 //! no walk through the page table, which costs as much as the access itself on a virtual machine.
 //! The system then provides the memory of a whole large page at the first touch of any byte of it.
+//! Smaller pieces can share large pages ([`Pages::join_neighbours`]).
 //!
 //! A system limits the number of maps of a process (Linux: 65,530). At the limit even the return of
 //! memory fails, where it would divide a map that neighbours have been joined to. So at most
@@ -17,12 +18,16 @@
 //!
 //! Not here: accounting (the ledger of `shamba-table`).
 
+mod large;
+
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::MmapMut;
+
+use self::large::Neighbour;
 
 /// Minimum size of a piece with a map of its own: a chunk of the record cache.
 const MAPPED_FROM_BYTES: usize = 16 << 10;
@@ -53,6 +58,8 @@ enum Memory {
 
 /// A map, counted if it is small.
 struct Mapped {
+    /// Before the map, because fields are dropped in order.
+    neighbour: Option<Neighbour>,
     map: MmapMut,
     is_small: bool,
 }
@@ -69,7 +76,7 @@ impl Mapped {
         if map.is_none() && is_small {
             SMALL_MAPS.fetch_sub(1, Ordering::Relaxed);
         }
-        map.map(|map| Self { map, is_small })
+        map.map(|map| Self { neighbour: None, map, is_small })
     }
 }
 
@@ -92,7 +99,7 @@ impl Pages {
         let memory = match mapped {
             Some(mapped) => {
                 if alignment_bytes % LARGE_PAGE_BYTES == 0 {
-                    ask_for_large_pages(&mapped.map);
+                    large::ask(&mapped.map);
                 }
                 Memory::Mapped(mapped)
             }
@@ -104,6 +111,17 @@ impl Pages {
         assert!(start < alignment_bytes && start + bytes <= pages.all().len(), "no slack to align a piece");
         (pages.start, pages.length) = (start, bytes);
         Some(pages)
+    }
+
+    /// Lets the piece share a large page of the system with other pieces of this kind next to it.
+    /// For pieces of less than a large page that are read at random for long: when the pieces of a
+    /// large page are complete, the system copies them once.
+    pub fn join_neighbours(&mut self) {
+        if let Memory::Mapped(mapped) = &mut self.memory {
+            if mapped.is_small && mapped.neighbour.is_none() {
+                mapped.neighbour = Some(Neighbour::new(&mapped.map));
+            }
+        }
     }
 
     /// Memory that a piece of this length takes.
@@ -118,16 +136,6 @@ impl Pages {
         }
     }
 }
-
-/// Asks the system to back the map by large pages. One that has none refuses, and the map is as
-/// good as before.
-#[cfg(target_os = "linux")]
-fn ask_for_large_pages(map: &MmapMut) {
-    let _ = map.advise(memmap2::Advice::HugePage);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn ask_for_large_pages(_map: &MmapMut) {}
 
 /// Zeroed bytes from the allocator; `None` if it has too little memory.
 fn allocated(bytes: usize) -> Option<Vec<u8>> {

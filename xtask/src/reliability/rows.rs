@@ -80,13 +80,14 @@ pub const ROWS: &[Row] = &[
     .by("crash-deep"),
     row(
         3,
-        "distinct images of lives with compaction filters, FIFO limits or transactions",
+        "distinct images of lives with compaction filters, FIFO limits, transactions or entries that expire",
         3_000,
         0,
         &[
             ("crash-rules", "distinct images"),
             ("fault-rules", "distinct images"),
             ("crash-transactions", "distinct images"),
+            ("crash-expiry", "distinct images"),
         ],
     ),
     row(4, "lives with two faults", 1_000, 100_000, &[("fault-pairs", "lives with two faults")]).by("pairs"),
@@ -204,7 +205,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         13,
-        "schedules of features by chance, six scenarios",
+        "schedules of features by chance, nine scenarios",
         600,
         0,
         &[
@@ -214,6 +215,9 @@ pub const ROWS: &[Row] = &[
             ("schedules-drops_of_limits_beside_readers", "schedules"),
             ("schedules-streams_beside_writers", "schedules"),
             ("schedules-one_closes_while_the_other_works", "schedules"),
+            ("schedules-readers_of_value_files", "schedules"),
+            ("schedules-readers_of_expiring_entries", "schedules"),
+            ("schedules-scans_beside_changes_of_the_extractor", "schedules"),
         ],
     ),
     row(

@@ -26,6 +26,11 @@ pub const FILTERED: &str = "entries that a filter changed";
 /// The name of the count of tables that the limits of a FIFO keyspace dropped.
 pub const DROPPED: &str = "tables that limits dropped";
 
+/// The name of the count of entries that flushes and compactions dropped, as they had expired.
+pub const EXPIRED: &str = "expired entries that were dropped";
+/// The name of the count of runs that scans left out by their prefix filters.
+pub const LEFT_OUT: &str = "runs that prefix filters left out";
+
 /// Total work of all schedules of a scenario, by name.
 pub struct Done(Mutex<BTreeMap<&'static str, u64>>);
 
@@ -50,6 +55,8 @@ impl Done {
         self.add(RECORD_HITS, stats.record_hits);
         self.add(FILTERED, stats.entries_filtered);
         self.add(DROPPED, stats.tables_dropped);
+        self.add(EXPIRED, stats.entries_expired);
+        self.add(LEFT_OUT, stats.prefix_runs_skipped);
     }
 
     fn tally(&self) -> Tally {

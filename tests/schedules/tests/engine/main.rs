@@ -15,11 +15,14 @@ use shuttle::thread;
 use explore::{Done, FOLLOWERS, RECORD_HITS, SCHEDULES, explore};
 use scheduled::{files, open, open_counting, open_with_records, read_only, run};
 
+mod expiry;
 mod explore;
+mod prefixes;
 mod rules;
 mod scheduled;
 mod shared;
 mod streams;
+mod values;
 
 static WRITES: Done = Done::new();
 static CLOSES: Done = Done::new();
@@ -50,14 +53,16 @@ fn write(db: &Db, writer: usize, writes: usize) -> usize {
     writes
 }
 
-/// Checks that a closed database leaves no unused table, whatever was being written.
+/// Checks that a closed database leaves no unused table or value file, whatever was being written.
 fn nothing_left_over(vfs: &Arc<dyn Vfs>) {
     let files = vfs.list(Path::new("/db")).expect("list");
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
-    let tables = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
+    let count = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count() as u64;
     let db = read_only(vfs).expect("open");
-    let used: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
-    assert_eq!(tables, used, "tables in the directory {names:?}, tables in use: {}", db.describe());
+    let stats = db.stats();
+    let used: u64 = stats.levels.iter().map(|level| level.tables).sum();
+    assert_eq!(count(".sst"), used, "tables in the directory {names:?}, tables in use: {}", db.describe());
+    assert_eq!(count(".values"), stats.value_files, "value files in the directory: {names:?}");
     db.close().expect("close");
 }
 

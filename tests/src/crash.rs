@@ -11,16 +11,21 @@
 //! unneeded file remains, and a synced write survives the next crash. A crash at any call *of the
 //! recovery* must lead to the same state, and so must one at any call of the recovery after that,
 //! if the requested depth includes it. Equal disks are checked once: recovery is a function of the
-//! disk.
+//! disk and of the time.
+//!
+//! In a life with [`Op::Pass`] time passes, and entries expire ([`times`]).
+
+mod times;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use shamba::env::{Clock, CrashPolicy, DirEntry, Env, ManualClock, SimFs, Vfs};
+use shamba::env::{CrashPolicy, DirEntry, Env, SimFs, Vfs};
 use shamba::{CheckReport, Durability, ErrorKind, WriteOptions};
 
+use self::times::{Found, START_MS, Times};
 use crate::compare::{self, Spaces, failed};
 use crate::follower::Follower;
 use crate::ops::{Op, shown};
@@ -35,9 +40,6 @@ const PREFIX_BYTES_MAX: usize = 13;
 
 /// One disk in this many is also opened read-only.
 const READ_ONLY_ONE_IN: u64 = 4;
-
-/// Time by which the clock of a recovery is ahead of the life's beginning: a day.
-const LATER_US: u64 = 24 * 60 * 60 * 1_000_000;
 
 /// Number of operations before a crash in a failure report.
 const STORY_OPS: usize = 12;
@@ -64,8 +66,7 @@ pub struct Recording {
     ops: Vec<Op>,
     marks: Vec<Mark>,
     oracle: Oracle,
-    /// The fingerprint of the state after each commit, starting with the empty state.
-    states: Vec<u64>,
+    times: Times,
     /// Names of keyspaces that were dropped during the life. A drop is durable at once, whatever
     /// writes are lost. Their content therefore matches no single commit and is not compared.
     dropped: Vec<&'static str>,
@@ -116,7 +117,13 @@ impl Recording {
         through: impl FnOnce(SimFs) -> Arc<dyn Vfs>,
     ) -> Result<Self, String> {
         let sim = SimFs::new();
+        let passes_time = ops.iter().any(|op| matches!(op, Op::Pass { .. }));
         let mut runner = Runner::new(vector.clone(), through(sim.clone()), seed)?;
+        if passes_time {
+            runner = runner.passing_time();
+        }
+        let mut times = Times::new(passes_time);
+        times.note(&runner, sim.op_count())?;
         let mut marks = vec![Mark { start: 0, end: sim.op_count(), issued: 0, acked: 0, durable: 0 }];
         for op in ops {
             let start = sim.op_count();
@@ -129,14 +136,14 @@ impl Recording {
                 acked: oracle.issued(),
                 durable: oracle.durable(),
             });
+            times.note(&runner, sim.op_count())?;
         }
         let oracle = runner.oracle().clone();
         let drops =
             ops.iter().filter_map(|op| if let Op::DropSpace { space } = op { Some(*space) } else { None });
         let dropped = drops.map(|space| SPACES[space]).collect::<Vec<_>>();
-        let states = (0..=oracle.issued()).map(|at| compared(oracle.state(at), &dropped)).collect();
         let context = context_key(vector, &dropped);
-        Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, states, dropped, context })
+        Ok(Self { sim, vector: vector.clone(), ops: ops.to_vec(), marks, oracle, times, dropped, context })
     }
 
     /// A hash of the recorded calls: equal for equal runs.
@@ -176,6 +183,8 @@ impl Recording {
 pub struct Effort {
     /// Policies tried at each crash point; the others of the sample are tried at other points.
     pub policies_per_point: usize,
+    /// One call in this many is a crash point.
+    pub points_step: u64,
     /// One new disk in this many also has its recovery crashed, and so on for the resulting disks.
     pub nested_one_in: u64,
     /// Maximum number of successive crashes: 2 is one of a life and one of the recovery after it.
@@ -192,15 +201,15 @@ impl Effort {
 /// Recovers disks and caches the recovered states.
 #[derive(Default)]
 pub struct Explorer {
-    /// By vector and disk: the fingerprint of the recovered state.
-    seen: Mutex<HashMap<(u64, u64), u64>>,
+    /// By vector, disk and tick of the recovery: what it shows.
+    seen: Mutex<HashMap<(u64, u64, u64), Found>>,
 }
 
 impl Explorer {
     /// Number of different disks that were recovered and checked.
     pub fn distinct_images(&self) -> usize {
         let seen = self.seen.lock().expect("no check panics while it holds the map");
-        seen.keys().map(|(_, image)| image).collect::<std::collections::HashSet<_>>().len()
+        seen.keys().map(|(_, image, _)| image).collect::<std::collections::HashSet<_>>().len()
     }
 
     /// Crashes a recording after every call.
@@ -209,7 +218,7 @@ impl Explorer {
     /// The first violation, with its report.
     pub fn explore(&self, recording: &Recording, effort: Effort, seed: u64) -> Result<Tally, String> {
         let mut tally = Tally::default();
-        for k in 0..=recording.calls() {
+        for k in (0..=recording.calls()).step_by(effort.points_step as usize) {
             let policies = recording.sim.policies_for(k, seed);
             let count = policies.len();
             let first = (k as usize).wrapping_mul(effort.policies_per_point) % count.max(1);
@@ -220,6 +229,7 @@ impl Explorer {
                     .map_err(|error| format!("{error}\n  {}", recording.story(k, policy)))?;
                 tally.add("crashes", 1);
                 tally.add(&format!("policy {}", policy_name(policy)), 1);
+                recording.times.count(k, &mut tally);
             }
         }
         Ok(tally)
@@ -235,29 +245,28 @@ impl Explorer {
         tally: &mut Tally,
     ) -> Result<(), String> {
         let hash = image.image_hash();
-        let context = recording.context;
-        let known =
-            self.seen.lock().expect("no check panics while it holds the map").get(&(context, hash)).copied();
+        let now_ms = recording.times.of_crash(k);
+        let key = (recording.context, hash, times::tick(now_ms));
+        let known = self.seen.lock().expect("no check panics while it holds the map").get(&key).cloned();
         let found = match known {
             Some(found) => found,
             None => {
-                let found = self.recover(recording, image, effort, tally)?;
+                let found = self.recover(recording, image, now_ms, effort, tally)?;
                 let mut seen = self.seen.lock().expect("no check panics while it holds the map");
-                seen.insert((context, hash), found);
+                seen.insert(key, found.clone());
                 found
             }
         };
         let window = Window::after(&recording.marks, k);
         let arrived = *policy == CrashPolicy::All && recording.vector.survives_kill();
         let least = if arrived { window.acked } else { window.durable };
-        let legal = (least..=window.issued).any(|at| recording.states.get(at as usize) == Some(&found));
-        if legal {
+        if (least..=window.issued).any(|at| recording.is_state(at, &found)) {
             return Ok(());
         }
-        let others =
-            (0..recording.states.len()).filter(|at| recording.states[*at] == found).collect::<Vec<_>>();
+        let others = (0..=recording.oracle.issued()).filter(|at| recording.is_state(*at, &found));
+        let others = others.collect::<Vec<_>>();
         Err(format!(
-            "the recovered state is that of no commit in {least}..={}; it equals commits {others:?} of {window:?}",
+            "the recovered state is that of no commit in {least}..={}; it equals commits {others:?} of {window:?}, {found:?}",
             window.issued
         ))
     }
@@ -267,17 +276,18 @@ impl Explorer {
         &self,
         recording: &Recording,
         image: &SimFs,
+        now_ms: u64,
         effort: Effort,
         tally: &mut Tally,
-    ) -> Result<u64, String> {
+    ) -> Result<Found, String> {
         let vector = &recording.vector;
         // Recovery works on a copy: nested crashes start from the original disk.
         let disk = image.crash(u64::MAX, &CrashPolicy::All);
-        let spaces = open(vector, &disk, 1).map_err(|error| format!("recovery: {error}"))?;
+        let spaces = open(vector, &disk, 1, now_ms).map_err(|error| format!("recovery: {error}"))?;
         let recovered_at = disk.op_count();
         let state = read_all(&spaces, &recording.oracle, image.image_hash())
             .map_err(|error| format!("after recovery: {error}"))?;
-        let found = compared(state.clone(), &recording.dropped);
+        let mut found = Found::new(now_ms, compared(state.clone(), &recording.dropped));
         tally.add("recoveries", 1);
         if !spaces.db.warnings().is_empty() {
             tally.add("recoveries that dropped a tail", 1);
@@ -289,7 +299,7 @@ impl Explorer {
             tally.add("disks whose stream was read", 1);
         }
         if image.image_hash().is_multiple_of(READ_ONLY_ONE_IN) {
-            look_without_writing(vector, image, &state)?;
+            look_without_writing(vector, image, &state, now_ms)?;
             tally.add("disks also opened read-only", 1);
         }
 
@@ -306,7 +316,7 @@ impl Explorer {
         written.map_err(failed("a write after recovery"))?;
         let again = disk.crash(u64::MAX, &CrashPolicy::None);
         drop(spaces);
-        let spaces = open(vector, &again, 2).map_err(|error| format!("second recovery: {error}"))?;
+        let spaces = open(vector, &again, 2, now_ms).map_err(|error| format!("second recovery: {error}"))?;
         let mut expected = state.clone();
         expected.entry(SPACES[0].to_owned()).or_default().insert(key.to_vec(), value.to_vec());
         let got = spaces.dump().map_err(failed("scan after the second recovery"))?;
@@ -315,12 +325,15 @@ impl Explorer {
         drop(spaces);
 
         if disk.has_name(&Path::new(COPY).join("CURRENT")) {
-            check_copy(recording, image).map_err(|error| format!("in the checkpoint: {error}"))?;
+            check_copy(recording, image, now_ms).map_err(|error| format!("in the checkpoint: {error}"))?;
             tally.add("disks with a checkpoint", 1);
+        }
+        if recording.times.passes() && image.image_hash().is_multiple_of(times::PASSED_ONE_IN) {
+            times::pass(recording, image, now_ms, &mut found, tally)?;
         }
         let depth = 2;
         if effort.goes_on(depth, image) {
-            let recovery = Recovery { recording, state: &state, found, effort };
+            let recovery = Recovery { recording, state: &state, found: &found, now_ms, effort };
             self.crash_recovery(&recovery, depth, &disk, recovered_at, tally)?;
         }
         Ok(found)
@@ -336,16 +349,16 @@ impl Explorer {
         calls: u64,
         tally: &mut Tally,
     ) -> Result<(), String> {
-        let Recovery { recording, state, found, effort } = recovery;
+        let Recovery { recording, state, found, now_ms, effort } = recovery;
         for k in 0..=calls {
             for policy in disk.policies_for(k, disk.image_hash()) {
                 let nested = disk.crash(k, &policy);
-                let key = (recording.context, nested.image_hash());
+                let key = (recording.context, nested.image_hash(), times::tick(*now_ms));
                 if self.seen.lock().expect("no check panics while it holds the map").contains_key(&key) {
                     continue;
                 }
                 let again = effort.goes_on(depth + 1, &nested);
-                let checked = open(&recording.vector, &nested, 3).and_then(|spaces| {
+                let checked = open(&recording.vector, &nested, 3, *now_ms).and_then(|spaces| {
                     let recovered_at = nested.op_count();
                     let got = spaces.dump().map_err(failed("scan"))?;
                     compare::same_state(&got, state)?;
@@ -362,7 +375,9 @@ impl Explorer {
                         .collect::<String>();
                     format!("after a crash behind call {k} of {calls} of recovery under {policy:?}: {error}\n{calls}")
                 })?;
-                self.seen.lock().expect("no check panics while it holds the map").insert(key, *found);
+                let mut seen = self.seen.lock().expect("no check panics while it holds the map");
+                seen.insert(key, (*found).clone());
+                drop(seen);
                 tally.add("crashes of recoveries", 1);
                 if depth > 2 {
                     tally.add("crashes of recoveries, three deep", 1);
@@ -377,18 +392,19 @@ impl Explorer {
 struct Recovery<'a> {
     recording: &'a Recording,
     state: &'a State,
-    found: u64,
+    found: &'a Found,
+    now_ms: u64,
     effort: Effort,
 }
 
 /// Checks that a checkpoint that can be opened is complete.
-fn check_copy(recording: &Recording, image: &SimFs) -> Result<(), String> {
+fn check_copy(recording: &Recording, image: &SimFs, now_ms: u64) -> Result<(), String> {
     let disk = image.crash(u64::MAX, &CrashPolicy::All);
-    let env = later(Env::deterministic(Arc::new(disk), 5));
+    let env = at_time(Env::deterministic(Arc::new(disk), 5), now_ms);
     let db = recording.vector.builder(Path::new(COPY), &env).open().map_err(failed("open"))?;
     let spaces = Spaces::existing(db).map_err(failed("keyspace"))?;
-    let found = compared(spaces.dump().map_err(failed("scan"))?, &recording.dropped);
-    match recording.states.contains(&found) {
+    let found = Found::new(now_ms, compared(spaces.dump().map_err(failed("scan"))?, &recording.dropped));
+    match (0..=recording.oracle.issued()).any(|at| recording.is_state(at, &found)) {
         true => Ok(()),
         false => Err("its state is that of no commit".to_owned()),
     }
@@ -396,9 +412,9 @@ fn check_copy(recording: &Recording, image: &SimFs) -> Result<(), String> {
 
 /// Checks that a read-only open sees the recovered state and changes nothing. It is given no
 /// options of keyspaces, so it follows those that the life has recorded.
-fn look_without_writing(vector: &Vector, image: &SimFs, state: &State) -> Result<(), String> {
+fn look_without_writing(vector: &Vector, image: &SimFs, state: &State, now_ms: u64) -> Result<(), String> {
     let disk = image.crash(u64::MAX, &CrashPolicy::All);
-    let env = later(Env::deterministic(Arc::new(disk.clone()), 4));
+    let env = at_time(Env::deterministic(Arc::new(disk.clone()), 4), now_ms);
     let opened = vector.builder_of_records(Path::new(HOME), &env).read_only(true).open();
     let checked = match opened {
         // No database was created yet.
@@ -439,10 +455,18 @@ fn recorded_options(vector: &Vector, spaces: &Spaces) -> Result<(), String> {
     Ok(())
 }
 
-fn open(vector: &Vector, disk: &SimFs, life: u64) -> Result<Spaces, String> {
-    // A different seed for each life, as with real randomness: birth ids must not repeat.
-    let env = later(Env::deterministic(Arc::new(disk.clone()), mixed(0xc4a5, life)));
-    let db = vector.builder(Path::new(HOME), &env).open().map_err(failed("open"))?;
+fn open(vector: &Vector, disk: &SimFs, life: u64, now_ms: u64) -> Result<Spaces, String> {
+    open_in(vector, &env_of(disk, life, now_ms))
+}
+
+/// The environment of a recovery. Each life has a seed of its own, as with real randomness: birth
+/// ids must not repeat.
+fn env_of(disk: &SimFs, life: u64, now_ms: u64) -> Env {
+    at_time(Env::deterministic(Arc::new(disk.clone()), mixed(0xc4a5, life)), now_ms)
+}
+
+fn open_in(vector: &Vector, env: &Env) -> Result<Spaces, String> {
+    let db = vector.builder(Path::new(HOME), env).open().map_err(failed("open"))?;
     Spaces::existing(db).map_err(failed("keyspace"))
 }
 
@@ -480,7 +504,7 @@ fn read_all(spaces: &Spaces, oracle: &Oracle, choice: u64) -> Result<State, Stri
 /// Checks that the stream of changes from the oldest position, of logs that were all kept, makes
 /// the state.
 fn follow_all(spaces: &Spaces, state: &State) -> Result<(), String> {
-    let now = Moment { commit: 0, ms: ManualClock::new().unix_ms() + LATER_US / 1_000, turn: 0 };
+    let now = Moment { commit: 0, ms: START_MS + times::LATER_MS, turn: 0 };
     let oldest = spaces.db.oldest_change_position().map_err(failed("oldest_change_position"))?;
     Follower::from(oldest, true).expect_state(&spaces.db, state, now)
 }
@@ -534,9 +558,8 @@ fn policy_name(policy: &CrashPolicy) -> String {
     text.split([' ', '(']).next().unwrap_or_default().to_owned()
 }
 
-/// An environment whose clock shows a later time than the life did that has crashed: with one that
-/// was set back, entries that had expired since the last edit of the manifest would be there again.
-fn later(env: Env) -> Env {
-    env.clock.sleep_us(LATER_US);
+/// An environment whose clock shows this time.
+fn at_time(env: Env, ms: u64) -> Env {
+    env.clock.sleep_us(ms.saturating_sub(env.clock.unix_ms()) * 1_000);
     env
 }

@@ -4,9 +4,9 @@
 //! the deletes is written as a put that has expired at once. So logs, tables, crashes, checkpoints
 //! and repairs meet entries of these kinds, and the oracle needs to know nothing of them.
 //!
-//! A runner may move its clock, in ticks. There a further part of the puts expires at the beginning
-//! of one of the next ticks. What else takes time within a tick, such as an inserted flush, does
-//! not change what is visible.
+//! A runner, and a life with faults, may move its clock, in ticks. There a further part of the puts
+//! expires at the beginning of one of the next ticks. What else takes time within a tick, such as
+//! an inserted flush, does not change what is visible.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 pub const TICK_MS: u64 = 60_000;
 
 /// The longest life of a put that expires within a run, in ticks.
-const TICKS_MAX: u64 = 8;
+pub const TICKS_MAX: u64 = 8;
 
 fn mixed(value: &[u8]) -> u32 {
     value.iter().fold(value.len() as u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(*byte))
@@ -43,6 +43,11 @@ pub fn ends_ms(value: &[u8], now_ms: u64, passes_time: bool) -> Option<u64> {
         return Some(after_ticks(1 + u64::from(mixed(value)) / 6 % TICKS_MAX, now_ms));
     }
     time_to_live(value).map(|time| now_ms + time.as_millis() as u64)
+}
+
+/// The time to live of a put of `value` at `now_ms`, where time passes.
+pub fn time_to_live_at(value: &[u8], now_ms: u64) -> Option<Duration> {
+    ends_ms(value, now_ms, true).map(|ends_ms| Duration::from_millis(ends_ms - now_ms))
 }
 
 /// The beginning of the tick that follows that of `now_ms` by `ticks`.

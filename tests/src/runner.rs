@@ -117,8 +117,7 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Lets a part of the puts expire within the run. The states of a crash have no time, so lives
-    /// that are recorded for one are without.
+    /// Lets a part of the puts expire within the run. Without it a run has no model of time.
     #[must_use]
     pub fn passing_time(mut self) -> Self {
         self.passes_time = true;

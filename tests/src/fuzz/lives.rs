@@ -45,7 +45,7 @@ fn committed(options: usize, seed: u8, rest: &[u8], follows_unsynced: Option<boo
         Ok(recording) => recording,
         Err(error) => panic!("{ops:?}: {error}"),
     };
-    let effort = Effort { policies_per_point: 1, nested_one_in: 256, depth: 2 };
+    let effort = Effort { policies_per_point: 1, points_step: 1, nested_one_in: 256, depth: 2 };
     if let Err(error) = Explorer::default().explore(&recording, effort, u64::from(seed)) {
         panic!("{ops:?}: {error}");
     }

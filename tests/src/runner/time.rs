@@ -14,7 +14,7 @@ const DUE_KEYS_MAX: usize = 3;
 
 impl Runner {
     /// The state that a reader sees which begins now.
-    pub(super) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         Moment { commit: self.oracle.issued(), ms: self.env.clock.unix_ms(), turn: self.turn }
     }
 

@@ -4,11 +4,13 @@
 //! from a filled database, crashed after every call under every policy of the simulated disk.
 //! `SHAMBA_CRASH_LENGTH=3` runs all 1,884 sequences of up to three; `SHAMBA_CRASH_DEPTH=3` also
 //! crashes recoveries from crashes of recoveries. Long: random lives with a tiny write buffer, so
-//! that flushes, compactions, log and manifest changes are crashed too.
+//! that flushes, compactions, log and manifest changes are crashed too. In some of them time passes
+//! and entries expire.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use fastrand::Rng;
 use shamba::env::{CrashPolicy, Effect, Env, FaultFs, FaultRule, OpKind, SimFs};
 use shamba::{Compression, Db, Durability, MergePolicy, Prefix};
 use shamba_tests::brief::is_brief;
@@ -24,10 +26,17 @@ use shamba_tests::vectors::{THRESHOLD_BYTES, Vector};
 const ALPHABET: usize = 12;
 /// Each policy with each kind of promise once; `SHAMBA_LONG_LIVES` sets more.
 const LONG_LIVES: u64 = 18;
+/// Operations of a life in which time passes.
+const EXPIRING_OPS: usize = 90;
 /// Of the disks of short lives, one in this many has its recovery crashed, some 100 times. With 8
 /// there are five times as many disks as the plan asks for, and most of the time goes there.
 const NESTED_ONE_IN: u64 = 24;
 const TEST: &str = "crash::every_crash_leaves_a_legal_state";
+/// Lives in which time passes: each policy with and without value files.
+const EXPIRING_LIVES: usize = 6;
+const EXPIRING_TEST: &str = "crash::entries_expire_at_their_time_after_every_crash";
+/// Approximate number of crashes of such a life; `SHAMBA_EXPIRY_IMAGES` sets another.
+const EXPIRING_IMAGES: u64 = 250;
 
 /// Options that the last keyspace has for itself.
 const OWN_OPTIONS: [&[(&str, &str)]; 3] = [
@@ -110,9 +119,10 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
     let length = seed::number("SHAMBA_CRASH_LENGTH").map_or(2, |length| length as u32);
     let workloads = exhaustive(length);
     let effort = if is_brief() {
-        Effort { policies_per_point: 6, nested_one_in: 16, depth: 2 }
+        Effort { policies_per_point: 6, points_step: 1, nested_one_in: 16, depth: 2 }
     } else {
-        Effort { policies_per_point: usize::MAX, nested_one_in: NESTED_ONE_IN, depth: depth() }
+        let policies_per_point = usize::MAX;
+        Effort { policies_per_point, points_step: 1, nested_one_in: NESTED_ONE_IN, depth: depth() }
     };
     // In a brief run a few workloads suffice, from both databases.
     let step = if is_brief() { 31 } else { 1 };
@@ -154,6 +164,88 @@ fn long_script(vector: &Vector, seed: u64) -> Vec<Op> {
     ops
 }
 
+/// The script of a life in which time passes every few operations.
+fn expiring_script(seed: u64) -> Vec<Op> {
+    let shape = KeyShape { universe: 40, value_bytes: 90, huge_one_in: u32::MAX };
+    let mut rng = Rng::with_seed(seed);
+    let mut ops = Vec::new();
+    for op in Generator::new(seed, shape).passing_time().ops(400) {
+        let op = match op {
+            // The runner makes some single deletes by a value that expires at once. It is there
+            // again where the clock is set back.
+            Op::Write(delete @ Change::Delete { .. }) => Op::Batch { changes: vec![delete], sync: false },
+            op => op,
+        };
+        match &op {
+            Op::Write(_) | Op::Batch { .. } | Op::Transaction(_) | Op::Live { .. } => {}
+            Op::Flush | Op::Sync | Op::Compact | Op::CompactRange { .. } | Op::SnapshotTake => {}
+            Op::Checkpoint | Op::Reopen { clean: true, change_options: false } => {}
+            _ => continue,
+        }
+        let put = match &op {
+            Op::Write(Change::Put { space, key, .. }) if rng.u8(..3) == 0 => Some((*space, key.clone())),
+            _ => None,
+        };
+        ops.push(op);
+        ops.extend(put.map(|(space, key)| Op::Live { space, key, ticks: Some(rng.u64(1..5)) }));
+        if rng.u8(..5) == 0 {
+            ops.push(Op::Pass { ticks: rng.u64(1..3) });
+        }
+    }
+    ops.truncate(EXPIRING_OPS);
+    ops
+}
+
+/// A life in which time passes. Its vector cycles with the number.
+fn expiring_life(base: u64, index: usize, images: u64) -> Result<Tally, String> {
+    let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
+    let mut vector = Vector::plain(policies[index % 3]);
+    vector.value_threshold = (index / 3 % 2 == 1).then_some(THRESHOLD_BYTES);
+    vector.combines = index.is_multiple_of(2);
+    vector.no_wal = index % 6 == 4;
+    let seed = mixed(base, index as u64);
+    let ops = expiring_script(seed);
+    let explorer = Explorer::default();
+    Recording::record(&vector, seed, &ops)
+        .and_then(|recording| {
+            // Odd, so that the points have all policies in turn.
+            let points_step = (recording.calls() / images) | 1;
+            let effort = Effort { policies_per_point: 1, points_step, nested_one_in: 64, depth: 2 };
+            explorer.explore(&recording, effort, seed)
+        })
+        .map(|mut tally| {
+            tally.add("distinct images", explorer.distinct_images() as u64);
+            tally
+        })
+        .map_err(|error| {
+            format!("{error}\n  rerun: {}", Rerun { test: EXPIRING_TEST, seed: base, vector: index })
+        })
+}
+
+#[test]
+fn entries_expire_at_their_time_after_every_crash() {
+    let base = seed::base(0xc4a5_717e);
+    let images = seed::number("SHAMBA_EXPIRY_IMAGES").unwrap_or(EXPIRING_IMAGES);
+    let (lives, images) = if is_brief() { (3, images / 2) } else { (EXPIRING_LIVES, images) };
+    let only = seed::only_vector();
+    let tallies =
+        pool::run(only.map_or(lives, |_| 1), |index| expiring_life(base, only.unwrap_or(index), images));
+    let total = sum(&tallies.unwrap_or_else(|error| panic!("{error}")));
+    total.tell("crash-expiry", &format!("suite C, entries that expire, seed {base}: {lives} lives"));
+    if is_brief() || only.is_some() {
+        return;
+    }
+    total.require(&[
+        ("distinct images", 1_500),
+        ("crashes of recoveries", 500),
+        ("crashes after expired entries were dropped", 600),
+        ("crashes while expired entries are dropped", 100),
+        ("disks on which time passed", 150),
+        ("expired entries that were dropped after a crash", 400),
+        ("disks whose clock was set back after entries were dropped", 50),
+    ]);
+}
+
 /// A random life. Its vector cycles with the number.
 fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, String> {
     let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
@@ -183,7 +275,7 @@ fn long_life(explorer: &Explorer, base: u64, index: usize) -> Result<Tally, Stri
     }
     let seed = mixed(base, index as u64);
     let ops = long_script(&vector, seed);
-    let effort = Effort { policies_per_point: 2, nested_one_in: 64, depth: depth() };
+    let effort = Effort { policies_per_point: 2, points_step: 1, nested_one_in: 64, depth: depth() };
     Recording::record(&vector, seed, &ops)
         .and_then(|recording| explorer.explore(&recording, effort, seed))
         .map_err(|error| rerun(error, base, 1000 + index))
@@ -265,7 +357,7 @@ fn every_class_of_syncs_is_needed() {
             Arc::new(lying)
         });
         let recording = recording.unwrap_or_else(|error| panic!("{name}: nothing crashed yet: {error}"));
-        let effort = Effort { policies_per_point: 4, nested_one_in: u64::MAX, depth: 2 };
+        let effort = Effort { policies_per_point: 4, points_step: 1, nested_one_in: u64::MAX, depth: 2 };
         let explored = Explorer::default().explore(&recording, effort, seed);
         let Err(error) = explored else { panic!("no crash shows that {name} are not synced") };
         println!("{name} not synced: {}", error.lines().next().unwrap_or_default());

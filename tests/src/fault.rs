@@ -8,8 +8,12 @@
 //! stays open, exactly the acked ones are visible. After a kill and reopen the acked writes are
 //! present, the rejected ones are absent, and an unknown one is present as a whole or absent. After
 //! a power cut the writes present are a prefix that includes everything durable.
+//!
+//! Time passes in the life by its steps, and a sixth of the values expire ([`crate::expiry`]):
+//! reads see them until their time and not after it, whatever has failed in between.
 
 mod script;
+mod time;
 mod writes;
 
 use std::path::Path;
@@ -23,7 +27,7 @@ use shamba::env::{
 pub use self::script::{Step, script};
 
 use self::script::marker;
-use self::writes::synced;
+use self::writes::{Written, synced};
 use crate::compare::{self, Spaces, failed};
 use crate::crash::orphans;
 use crate::oracle::{Change, Oracle};
@@ -119,7 +123,7 @@ struct Life<'a> {
     faulty: FaultFs,
     env: Env,
     spaces: Option<Spaces>,
-    written: Vec<(&'a [Change], Status)>,
+    written: Vec<Written<'a>>,
     /// Number of first writes that are durable, if they were acked.
     durable: usize,
     /// Writes before the last open whose presence is not known yet,
@@ -129,6 +133,8 @@ struct Life<'a> {
     failures: u64,
     transactions: u64,
     conflicts: u64,
+    /// Expired entries that flushes and compactions of earlier opens have dropped.
+    expired: u64,
     /// Number of opens.
     opens: u64,
     /// Number of syncs of the disk before the run.
@@ -148,6 +154,8 @@ pub struct Seen {
     pub transactions: u64,
     /// Number of transactions that were refused, as something else had changed what they had read.
     pub conflicts: u64,
+    /// Number of entries that flushes and compactions dropped, as they had expired.
+    pub expired: u64,
 }
 
 /// Runs the script with all these faults and checks everything. At most one of them is a failing
@@ -178,6 +186,7 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
         failures: 0,
         transactions: 0,
         conflicts: 0,
+        expired: 0,
         opens: 0,
         syncs_before: 0,
     };
@@ -198,6 +207,7 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
         failures: life.failures,
         transactions: life.transactions,
         conflicts: life.conflicts,
+        expired: life.expired_entries(),
     };
     if seen.faults == 0 && !faults.is_empty() {
         return Ok(seen);
@@ -263,8 +273,10 @@ impl<'a> Life<'a> {
                     let result = self.spaces().map(|spaces| spaces.db.compact());
                     self.failures += u64::from(matches!(result, Some(Err(_))));
                 }
+                Step::Pass { ticks } => self.pass(*ticks),
                 Step::Read => self.read().map_err(step_failed)?,
                 Step::Reopen => {
+                    self.expired = self.expired_entries();
                     let Some(Spaces { db, others }) = self.spaces.take() else { continue };
                     drop(others);
                     match db.close() {
@@ -297,9 +309,9 @@ impl<'a> Life<'a> {
     /// The state after the writes for which `holds` is true.
     fn state_of(&self, holds: impl Fn(usize, Status) -> bool) -> Oracle {
         let mut oracle = Oracle::new();
-        for (at, (changes, status)) in self.written.iter().enumerate() {
-            if holds(at, *status) {
-                oracle.commit(changes);
+        for (at, written) in self.written.iter().enumerate() {
+            if holds(at, written.status) {
+                written.commit_to(&mut oracle);
             }
         }
         oracle
@@ -319,14 +331,14 @@ impl<'a> Life<'a> {
         let Some(spaces) = &self.spaces else { return Ok(()) };
         let Some(oracle) = self.acked() else { return Ok(()) };
         match spaces.dump() {
-            Ok(state) => compare::same_state(&state, &oracle.state(oracle.issued()))?,
+            Ok(state) => compare::same_state(&state, &oracle.state(self.now(&oracle)))?,
             Err(_) => self.failures += 1,
         }
         let spaces = self.spaces.as_ref().ok_or("not open")?;
         for key in oracle.keys(0) {
             match spaces.db.get(key) {
                 Ok(got) => {
-                    compare::same_value("get", key, got.as_deref(), oracle.get(0, key, oracle.issued()))?
+                    compare::same_value("get", key, got.as_deref(), oracle.get(0, key, self.now(&oracle)))?
                 }
                 Err(_) => self.failures += 1,
             }
@@ -344,7 +356,7 @@ impl<'a> Life<'a> {
                 self.unsettled.push(at);
                 continue;
             };
-            self.written[at].1 = match (self.written[at].1, found) {
+            self.written[at].status = match (self.written[at].status, found) {
                 (Status::Unknown, true) => Status::Acked,
                 (Status::Unknown, false) => Status::Rejected,
                 (Status::Acked, false) if self.may_be_gone(at) => Status::Rejected,
@@ -360,7 +372,7 @@ impl<'a> Life<'a> {
 
     /// Whether a write before the last open may be absent.
     fn may_be_gone(&self, at: usize) -> bool {
-        match self.written[at].1 {
+        match self.written[at].status {
             Status::Unknown => true,
             Status::Acked => self.loses_bytes() && at >= self.durable_at_open,
             Status::Rejected => false,
@@ -399,11 +411,12 @@ impl<'a> Life<'a> {
             return Err(format!("after a kill: nothing fails any more, and write {at} cannot be read"));
         }
         self.holds_exactly_acked().map_err(|error| format!("after a kill: {error}"))?;
+        self.all_lives_end()?;
         let spaces = self.spaces.as_ref().ok_or("not open")?;
         spaces.db.put_with("m/last", "1", synced()).map_err(failed("a write after the reopen"))?;
         let cut = self.sim.crash(u64::MAX, &CrashPolicy::None);
         self.spaces = None;
-        let env = Env::deterministic(Arc::new(cut), 99);
+        let env = self.env_of(cut, 99);
         let db =
             self.vector.builder(Path::new(HOME), &env).open().map_err(failed("open after write and cut"))?;
         match db.contains_key("m/last").map_err(failed("contains_key"))? {
@@ -487,7 +500,7 @@ impl<'a> Life<'a> {
                     self.power_cut(&cut)
                         .map_err(|error| format!("a power cut after all went on: {error}"))?;
                 }
-                self.written.push((changes, Status::Rejected));
+                self.written.push(Written::new(changes, Status::Rejected, self.env.clock.unix_ms()));
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::ReadOnly && !must => Ok(()),
@@ -498,7 +511,7 @@ impl<'a> Life<'a> {
     fn holds_exactly_acked(&self) -> Result<(), String> {
         let spaces = self.spaces.as_ref().ok_or("not open")?;
         let oracle = self.state_of(|_, status| status == Status::Acked);
-        compare::everything_at(spaces, &oracle, oracle.issued())?;
+        compare::everything_at(spaces, &oracle, self.now(&oracle))?;
         let report = spaces.db.verify().map_err(failed("verify"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify reports {problem:?}"));
@@ -509,7 +522,7 @@ impl<'a> Life<'a> {
 
     /// Checks that the state after the power cut is a prefix that includes everything durable.
     fn power_cut(&self, disk: &SimFs) -> Result<(), String> {
-        let env = Env::deterministic(Arc::new(disk.clone()), mixed(77, self.opens));
+        let env = self.env_of(disk.clone(), mixed(77, self.opens));
         let db = self.vector.builder(Path::new(HOME), &env).open().map_err(failed("open"))?;
         let spaces = Spaces::existing(db).map_err(failed("keyspace"))?;
         let mut present = Vec::new();
@@ -517,7 +530,7 @@ impl<'a> Life<'a> {
             present.push(spaces.db.contains_key(marker(at)).map_err(failed("contains_key"))?);
         }
         let end = present.iter().rposition(|there| *there).map_or(0, |at| at + 1);
-        for (at, (_, status)) in self.written.iter().enumerate() {
+        for (at, Written { status, .. }) in self.written.iter().enumerate() {
             let required = *status == Status::Acked && (at < self.durable || at < end);
             if required && !present[at] {
                 let why = if at < self.durable { "durable" } else { "in a hole" };
@@ -528,7 +541,7 @@ impl<'a> Life<'a> {
             }
         }
         let oracle = self.state_of(|at, _| present[at]);
-        compare::everything_at(&spaces, &oracle, oracle.issued())
+        compare::everything_at(&spaces, &oracle, self.now(&oracle))
     }
 }
 
@@ -562,6 +575,7 @@ pub fn every(
         tally.add("engine calls that failed", seen.failures);
         tally.add("transactions", seen.transactions);
         tally.add("transactions refused", seen.conflicts);
+        tally.add("expired entries that were dropped", seen.expired);
     }
     Ok(tally)
 }

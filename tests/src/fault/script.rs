@@ -5,6 +5,7 @@
 
 use fastrand::Rng;
 
+use crate::expiry::{TICKS_MAX, is_fleeting};
 use crate::oracle::{Change, SPACES};
 
 /// One step of a script.
@@ -27,6 +28,11 @@ pub enum Step {
     Sync,
     /// Closes and opens the database.
     Reopen,
+    /// Lets time pass.
+    Pass {
+        /// Number of ticks ([`crate::expiry::TICK_MS`]) that begin meanwhile.
+        ticks: u64,
+    },
     /// Reads everything.
     Read,
 }
@@ -76,10 +82,11 @@ pub fn script(seed: u64, writes: usize) -> Vec<Step> {
             3 => steps.push(Step::Sync),
             4 => steps.push(Step::Reopen),
             5 | 6 => steps.push(Step::Read),
+            7..10 => steps.push(Step::Pass { ticks: rng.u64(2..7) }),
             _ => {}
         }
     }
-    steps.extend([Step::Read, Step::Reopen, Step::Read]);
+    steps.extend([Step::Read, Step::Pass { ticks: TICKS_MAX }, Step::Read, Step::Reopen, Step::Read]);
     steps
 }
 
@@ -90,8 +97,12 @@ fn place(rng: &mut Rng) -> (usize, Vec<u8>) {
 
 /// The changes of write number `write`, its marker first.
 fn changes(rng: &mut Rng, write: usize) -> Vec<Change> {
-    let mut changes =
-        vec![Change::Put { space: 0, key: marker(write), value: write.to_string().into_bytes() }];
+    // A marker must not expire.
+    let mut value = write.to_string().into_bytes();
+    while is_fleeting(&value) {
+        value.push(b'.');
+    }
+    let mut changes = vec![Change::Put { space: 0, key: marker(write), value }];
     for part in 0..rng.usize(1..4) {
         let (space, key) = place(rng);
         changes.push(match rng.u8(..10) {
@@ -103,7 +114,12 @@ fn changes(rng: &mut Rng, write: usize) -> Vec<Change> {
             }
             2..5 => Change::Merge { space, key, operand: format!("{write}.{part}").into_bytes() },
             _ => {
-                let value = format!("{write}.{part}.{}", "v".repeat(rng.usize(..120))).into_bytes();
+                let mut value = format!("{write}.{part}.{}", "v".repeat(rng.usize(..120))).into_bytes();
+                // Half of the values expire within the life.
+                let is_to_expire = rng.bool();
+                while is_to_expire && !is_fleeting(&value) {
+                    value.push(b'v');
+                }
                 Change::Put { space, key, value }
             }
         });

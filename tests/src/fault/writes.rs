@@ -7,20 +7,44 @@ use shamba::{Durability, ErrorKind, Isolation, Keyspace, Slice, WriteOptions};
 use super::script::Transaction;
 use super::{Life, Status};
 use crate::compare::{self, Spaces};
-use crate::expiry;
-use crate::oracle::{Change, Pair, SPACES};
+use crate::expiry::{self, time_to_live_at};
+use crate::oracle::{Change, Oracle, Pair, SPACES};
+
+/// A write and its outcome.
+pub(super) struct Written<'a> {
+    changes: &'a [Change],
+    pub(super) status: Status,
+    /// The time of the write.
+    ms: u64,
+    /// Whether a transaction wrote it, which applies operands to its own puts.
+    is_transaction: bool,
+}
+
+impl<'a> Written<'a> {
+    pub(super) fn new(changes: &'a [Change], status: Status, ms: u64) -> Self {
+        Self { changes, status, ms, is_transaction: false }
+    }
+
+    /// Brings the write to the oracle.
+    pub(super) fn commit_to(&self, oracle: &mut Oracle) {
+        let ends_ms = |value: &[u8]| expiry::ends_ms(value, self.ms, true);
+        oracle.commit_with(self.changes, ends_ms, self.is_transaction);
+    }
+}
 
 impl<'a> Life<'a> {
     pub(super) fn write(&mut self, changes: &'a [Change], sync: bool) {
         let Some(spaces) = &self.spaces else { return };
-        let outcome = commit(spaces, changes, options(sync));
+        let ms = self.env.clock.unix_ms();
+        let outcome = commit(spaces, changes, ms, options(sync));
         let status = self.status(outcome);
-        self.written(changes, sync, status);
+        self.written(Written::new(changes, status, ms), sync);
     }
 
     /// Notes a write and its outcome.
-    fn written(&mut self, changes: &'a [Change], sync: bool, status: Status) {
-        self.written.push((changes, status));
+    fn written(&mut self, written: Written<'a>, sync: bool) {
+        let status = written.status;
+        self.written.push(written);
         if status == Status::Acked && (sync || self.vector.durability == Durability::Sync) {
             self.durable = self.written.len();
         }
@@ -47,20 +71,22 @@ impl<'a> Life<'a> {
         let mut overwritten = None;
         if let Some(outside) = &step.outside {
             self.write(outside, false);
-            overwritten = self.written.last().map(|(_, status)| *status);
+            overwritten = self.written.last().map(|written| written.status);
         }
         if step.flushes {
             self.durable_if_ok(|spaces| spaces.db.flush());
         }
+        let ms = self.env.clock.unix_ms();
+        let written = |status| Written { is_transaction: true, ..Written::new(&step.changes, status, ms) };
         if !is_read {
             // It is given up, as its reads failed.
-            self.written(&step.changes, step.sync, Status::Rejected);
+            self.written(written(Status::Rejected), step.sync);
             return Ok(());
         }
-        if buffer(&mut transaction, &handles, &step.changes).is_err() {
+        if buffer(&mut transaction, &handles, &step.changes, ms).is_err() {
             // Writes are off after a failure.
             self.failures += 1;
-            self.written(&step.changes, step.sync, Status::Rejected);
+            self.written(written(Status::Rejected), step.sync);
             return Ok(());
         }
         let status = match transaction.commit_with(options(step.sync)) {
@@ -79,7 +105,7 @@ impl<'a> Life<'a> {
                 self.status(outcome)
             }
         };
-        self.written(&step.changes, step.sync, status);
+        self.written(written(status), step.sync);
         Ok(())
     }
 
@@ -95,7 +121,7 @@ impl<'a> Life<'a> {
         for (space, key) in &step.gets {
             match (transaction.get_in(&handles[*space], key), &expected) {
                 (Ok(got), Some(oracle)) => {
-                    let want = oracle.get(*space, key, oracle.issued());
+                    let want = oracle.get(*space, key, self.now(oracle));
                     compare::same_value("get of a transaction", key, got.as_deref(), want)?;
                 }
                 (Ok(_), None) => {}
@@ -108,7 +134,7 @@ impl<'a> Life<'a> {
                 transaction.prefix_in(&handles[*space], prefix).map(pair).collect();
             match (found, &expected) {
                 (Ok(found), Some(oracle)) => {
-                    let mut want = oracle.pairs(*space, &compare::everything(), oracle.issued());
+                    let mut want = oracle.pairs(*space, &compare::everything(), self.now(oracle));
                     want.retain(|(key, _)| key.starts_with(prefix));
                     if found != want {
                         return Err(format!("a scan of a transaction gave {found:?}, not {want:?}"));
@@ -128,9 +154,10 @@ fn buffer(
     transaction: &mut shamba::Transaction,
     handles: &[Keyspace],
     changes: &[Change],
+    ms: u64,
 ) -> shamba::Result<()> {
     changes.iter().try_for_each(|change| match change {
-        Change::Put { space, key, value } => match expiry::time_to_live(value) {
+        Change::Put { space, key, value } => match time_to_live_at(value, ms) {
             None => transaction.put_in(&handles[*space], key, value),
             Some(ttl) => transaction.put_expiring_in(&handles[*space], key, value, ttl),
         },
@@ -149,16 +176,19 @@ pub(super) fn synced() -> WriteOptions {
     WriteOptions::new().durability(Durability::Sync)
 }
 
-fn commit(spaces: &Spaces, changes: &[Change], options: WriteOptions) -> shamba::Result<()> {
+fn commit(spaces: &Spaces, changes: &[Change], ms: u64, options: WriteOptions) -> shamba::Result<()> {
     let mut batch = spaces.db.batch();
     for change in changes {
         match change {
-            Change::Put { space: 0, key, value } => expiry::put(&mut batch, None, key, value),
+            Change::Put { space: 0, key, value } => {
+                expiry::put_for(&mut batch, None, key, value, time_to_live_at(value, ms))
+            }
             Change::Delete { space: 0, key } => batch.delete(key),
             Change::DeleteRange { space: 0, span } => batch.delete_range(span.clone()),
             Change::Merge { space: 0, key, operand } => batch.merge(key, operand),
             Change::Put { space, key, value } => {
-                expiry::put(&mut batch, Some(other(spaces, *space)), key, value)
+                let other = Some(other(spaces, *space));
+                expiry::put_for(&mut batch, other, key, value, time_to_live_at(value, ms))
             }
             Change::Delete { space, key } => batch.delete_in(other(spaces, *space), key),
             Change::DeleteRange { space, span } => batch.delete_range_in(other(spaces, *space), span.clone()),

@@ -3,7 +3,8 @@
 //!
 //! A target puts the bytes in the place of a database's own file (a log, a manifest, a table, ...).
 //! It then describes the file, checks the database without opening it, opens it, reads everything
-//! in both directions, verifies, and repairs. Nothing may panic; the results may be anything.
+//! in both directions, verifies, and repairs. Nothing may panic; the results may be anything. The
+//! work is limited in proportion to the bytes ([`steps`]).
 //! Targets named `...-file` only describe the file, and process a hundred times as many inputs in
 //! the same time. Other targets take user input and the content of user files. So that mutations
 //! pass the checksums, a fuzzing process calls [`make_checksums_equal`] first: files are then
@@ -17,6 +18,7 @@
 //! Not here: parsing of command lines and users' files (`crates/cli/src/fuzz.rs`).
 
 mod lives;
+mod steps;
 mod texts;
 
 use std::collections::BTreeMap;
@@ -33,16 +35,19 @@ use shamba::{
 };
 pub use shamba_table::make_checksums_equal;
 
-use crate::files::{Files, disk_of, files_of};
+pub use self::steps::{Most, take_most};
+
+use crate::files::{Files, files_of};
 use crate::operators::appending;
 use crate::pool;
 use crate::runner::HOME;
 use crate::seed::mixed;
 use crate::tally::Tally;
+use steps::Steps;
 use texts::{BATCHES, COMMAND_LINES, HISTORIES, RECORDS, ROCKSDB_OPTIONS, TRACES};
 
-/// Maximum entries read of a keyspace: mutated lengths may produce many.
-const ENTRIES_MAX: usize = 4_000;
+/// Maximum keys of a keyspace that are looked up: mutated lengths may produce many.
+const LOOKUPS_MAX: usize = 4_000;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -300,7 +305,7 @@ fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
     let name = origin(files, kind, bytes).or_else(last).map_or(kind, String::as_str);
     let mut replaced = files.clone();
     replaced.insert(name.to_owned(), bytes.to_vec());
-    let env = Env::deterministic(Arc::new(disk_of(&replaced)), 1);
+    let (env, steps) = Steps::over(&replaced);
     let path = Path::new(HOME).join(name);
     // The results may be anything.
     match kind {
@@ -311,14 +316,14 @@ fn replaced(subject: Subject, kind: &str, bytes: &[u8]) {
         _ => {}
     }
     _ = check_files(&env, Path::new(HOME));
-    _ = read_all(builder(&env).read_only(true));
+    _ = read_all(builder(&env).read_only(true), &steps);
     _ = shamba::repair(&env, Path::new(HOME), Path::new("/repaired"));
-    _ = read_all(builder(&env).experimental(|e| e.recovery_point_in_time(true)));
+    _ = read_all(builder(&env).experimental(|e| e.recovery_point_in_time(true)), &steps);
 }
 
 /// Describes the file alone.
 fn described(name: &str, bytes: &[u8]) {
-    let env = Env::deterministic(Arc::new(disk_of(&Files::from([(name.to_owned(), bytes.to_vec())]))), 1);
+    let (env, _steps) = Steps::over(&Files::from([(name.to_owned(), bytes.to_vec())]));
     let path = Path::new(HOME).join(name);
     // Format it too: the description may be long, but must not fail.
     match name {
@@ -353,15 +358,17 @@ fn history(bytes: &[u8]) {
     }
 }
 
-fn read_all(builder: Builder) -> shamba::Result<()> {
+fn read_all(builder: Builder, steps: &Steps) -> shamba::Result<()> {
     let db = builder.open()?;
     for space in db.keyspaces() {
         let keyspace = db.keyspace(&space)?;
-        for pair in keyspace.iter().take(ENTRIES_MAX) {
+        for (number, pair) in steps.counted(keyspace.iter()).enumerate() {
             let Ok((key, _)) = pair else { break };
-            _ = keyspace.get(&key);
+            if number < LOOKUPS_MAX {
+                _ = keyspace.get(&key);
+            }
         }
-        for pair in keyspace.iter().rev().take(ENTRIES_MAX) {
+        for pair in steps.counted(keyspace.iter().rev()) {
             if pair.is_err() {
                 break;
             }
@@ -373,15 +380,14 @@ fn read_all(builder: Builder) -> shamba::Result<()> {
     }
     _ = db.multi_get(["key/001", "key/002", "large/0", "long"]);
     if let Ok(changes) = db.oldest_change_position().and_then(|oldest| db.changes_since(oldest)) {
-        read_changes(changes);
+        read_changes(changes, steps);
     }
     _ = db.verify();
     db.close()
 }
 
-fn read_changes(mut changes: Changes) {
-    for _ in 0..ENTRIES_MAX {
-        let Ok(Some(change)) = changes.try_next() else { return };
+fn read_changes(mut changes: Changes, steps: &Steps) {
+    for change in steps.counted(std::iter::from_fn(|| changes.try_next().ok().flatten())) {
         _ = format!("{change:?}");
         if let shamba::Change::Batch(batch) = change {
             _ = batch.operations().count();

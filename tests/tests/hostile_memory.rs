@@ -1,5 +1,7 @@
-//! Memory that hostile bytes may make a decoder allocate: at most their own size plus
-//! [`BEYOND_INPUT_BYTES`], whatever lengths they claim.
+//! Memory and work that hostile bytes may cause: a decoder allocates at most their own size plus
+//! [`BEYOND_INPUT_BYTES`], whatever lengths they claim. Opens, reads, a check and a repair of a
+//! database make at most a number of calls to the file system that is in proportion to its bytes,
+//! and no scan goes on for ever: the targets count both (`tests/src/fuzz/steps.rs`).
 //!
 //! The test runs the targets, mutations and corpora of the suite `fuzz` serially, with an allocator
 //! that records the peak. It runs in a child process, because all checksums are equal in it (as in
@@ -14,7 +16,7 @@ use std::process::{Command, Stdio};
 
 use fastrand::Rng;
 use peak_alloc::PeakAlloc;
-use shamba_tests::fuzz::{TARGETS, Target, corpus, make_checksums_equal, mutated, seeds};
+use shamba_tests::fuzz::{self, TARGETS, Target, corpus, make_checksums_equal, mutated, seeds};
 use shamba_tests::runner::caught;
 use shamba_tests::seed::{self, mixed};
 use shamba_tests::tally::Tally;
@@ -68,18 +70,31 @@ fn child() {
         for bytes in corpus(target).into_iter().map(|(_, bytes)| bytes).chain(made) {
             let beyond = beyond_input(target, &bytes);
             let beyond = beyond.unwrap_or_else(|error| panic!("{}, seed {base}: {error}", target.name));
+            let steps = fuzz::take_most();
             tally.add("inputs", 1);
+            tally.raise("max percent of the limit of calls", steps.calls_percent);
+            tally.raise(&format!("max calls, {}", target.name), steps.calls);
+            tally.raise("max entries of a scan", steps.entries);
             tally.raise("max KiB beyond the input", beyond as u64 >> 10);
             tally.raise(&format!("max KiB beyond the input, {}", target.name), beyond as u64 >> 10);
         }
     }
-    // Opening a database takes memory, so an allocator that counts nothing is detected.
-    assert!(tally.get("max KiB beyond the input") > 64, "nothing was counted: {tally}");
+    // Opening a database takes memory and calls, so counters that count nothing are detected.
+    tally.require(&[
+        ("inputs", 50_000),
+        ("max KiB beyond the input", 64),
+        ("max calls, log", 100),
+        ("max calls, manifest", 100),
+        ("max calls, table", 100),
+        ("max calls, values", 100),
+        ("max calls, table-file", 3),
+        ("max entries of a scan", 20),
+    ]);
     tally.tell("hostile-memory", "suite I, memory");
 }
 
 #[test]
-fn lengths_that_hostile_bytes_tell_allocate_nothing() {
+fn hostile_bytes_cause_neither_much_memory_nor_many_calls() {
     if !cfg!(debug_assertions) || std::env::var_os(CHILD).is_some() {
         return;
     }

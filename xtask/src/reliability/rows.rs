@@ -115,6 +115,9 @@ pub const ROWS: &[Row] = &[
             ("corruption", "flips in tables"),
             ("corruption", "flips in logs"),
             ("corruption", "flips in manifests"),
+            ("corruption-featured", "flips in tables"),
+            ("corruption-featured", "flips in logs"),
+            ("corruption-featured", "flips in manifests"),
             ("sweep", "flips"),
         ],
     ),
@@ -233,6 +236,12 @@ pub const ROWS: &[Row] = &[
         "KiB allocated at a time for hostile bytes, beyond their own size, at most",
         (16_384, 16_384),
         &[("hostile-memory", "max KiB beyond the input")],
+    ),
+    limit(
+        16,
+        "calls to the file system for a hostile database, in percent of 1,000 and 100 more for each KiB, at most",
+        (100, 100),
+        &[("hostile-memory", "max percent of the limit of calls")],
     ),
     limit(
         17,

@@ -17,6 +17,7 @@ mod time;
 mod transaction;
 mod verdicts;
 
+pub use self::verdicts::note as note_verdicts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

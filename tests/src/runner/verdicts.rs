@@ -60,7 +60,7 @@ impl Runner {
 ///
 /// # Errors
 /// A value that the filter may not leave, or a failure.
-pub(super) fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<u64, String> {
+pub fn note(spaces: &Spaces, oracle: &mut Oracle, now: Moment) -> Result<u64, String> {
     let mut found = Vec::new();
     for (space, name) in SPACES.iter().enumerate() {
         let Some(surface) = spaces.at(space) else { continue };

@@ -7,6 +7,8 @@
 //! lost only by a damage that also removes every trace of the promise (such as a log truncated
 //! before it).
 
+mod featured;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -11,6 +11,10 @@
 //!   or of `CURRENT` is damaged.
 //! - The result does not depend on the available memory.
 //! - If the manifest is whole, the keyspaces have their options.
+//! - A verdict of the compaction filter that a reader saw is not undone, except where deletes are
+//!   lost. The repaired database takes the filter, which then makes its verdicts ([`rules`]).
+//! - A position in the stream of changes of the original is refused. The stream of the repaired
+//!   database, from its first change on, is the repaired content ([`rules`]).
 //!
 //! Repairs that are killed, or whose disk fails: [`failing`]; concurrent users of the new
 //! database's directory: [`beside`].
@@ -19,6 +23,7 @@
 
 mod beside;
 mod failing;
+mod rules;
 mod subject;
 
 use std::collections::BTreeMap;
@@ -28,14 +33,15 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use shamba::env::{Env, MemFs, Vfs, append_all};
+use shamba::filter::CompactionFilter;
 use shamba::{CheckReport, Db, ErrorKind, Loss, LostRange, RepairReport, Slice};
 use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::oracle::{SPACES, State, contains};
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
-use shamba_tests::{pool, seed};
+use shamba_tests::{filters, pool, seed};
 
-use self::subject::{Rules, Subject, Writer, key, subject};
+use self::subject::{FILTERED, Rules, Subject, Writer, key, subject};
 
 const HOME: &str = "/db";
 const OUT: &str = "/repaired";
@@ -93,6 +99,8 @@ fn damage(rng: &mut Rng, files: &mut Files) -> String {
 struct Repaired {
     report: RepairReport,
     state: State,
+    /// Of the checks of the stream of changes and the compaction filter.
+    tally: Tally,
 }
 
 /// Opens the repaired database. Its keyspaces are given their merge operator, and no other options.
@@ -137,6 +145,12 @@ fn recorded(db: &Db, rules: Rules) -> Result<(), String> {
         let mut due = if Some(&name.as_str()) == SPACES.last() { rules.own.to_vec() } else { Vec::new() };
         due.sort_unstable();
         let is_same = own.iter().map(|(name, value)| (*name, value.as_str())).eq(due.iter().copied());
+        let filter =
+            (rules.is_filtered && name == SPACES[FILTERED]).then(|| filters::Rules.name().to_owned());
+        if keyspace.compaction_filter() != filter {
+            let recorded = keyspace.compaction_filter();
+            return Err(format!("{name} records the filter {recorded:?} instead of {filter:?}"));
+        }
         if !is_same || keyspace.prefix_extractor() != rules.prefix {
             let prefix = keyspace.prefix_extractor();
             return Err(format!(
@@ -151,6 +165,7 @@ fn recorded(db: &Db, rules: Rules) -> Result<(), String> {
 /// Repairs, and checks the rules that apply to any repair.
 fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
     let mut repairs = Vec::new();
+    let mut tally = Tally::default();
     for memory_bytes in [64 << 20, LITTLE_BYTES] {
         let fs = disk_of(files);
         let env = Env::deterministic(Arc::new(fs.clone()), 2);
@@ -165,8 +180,15 @@ fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
         if report.manifest {
             recorded(&db, subject.rules)?;
         }
-        if !check.is_clean() || !check.warnings.is_empty() {
+        // This open was not given the filter.
+        let is_due = |warning: &String| subject.rules.is_filtered && warning.contains("compaction filter");
+        if !check.is_clean() || !check.warnings.iter().all(is_due) {
             return Err(format!("the repaired database does not check clean: {check:?}"));
+        }
+        if repairs.is_empty() {
+            rules::stream(subject, &env, (&db, &report, &state), &mut tally)?;
+            drop(db);
+            rules::filter(subject, &env, &state, &mut tally)?;
         }
         repairs.push((report, state));
     }
@@ -190,7 +212,7 @@ fn repaired(subject: &Subject, files: &Files) -> Result<Repaired, String> {
             }
         }
     }
-    Ok(Repaired { report, state })
+    Ok(Repaired { report, state, tally })
 }
 
 fn lost<'a>(report: &'a RepairReport, loss: &'a [Loss]) -> impl Iterator<Item = &'a LostRange> {
@@ -199,19 +221,23 @@ fn lost<'a>(report: &'a RepairReport, loss: &'a [Loss]) -> impl Iterator<Item = 
 
 /// Checks that keys outside the lost ranges have the value of a commit from `least` on.
 fn compare(subject: &Subject, repaired: &Repaired, least: u64, tally: &mut Tally) -> Result<(), String> {
-    let Repaired { report, state } = repaired;
+    let Repaired { report, state, .. } = repaired;
     for (space, name) in SPACES.iter().enumerate() {
         for key in subject.oracle.keys(space) {
             let got = state.get(*name).and_then(|pairs| pairs.get(key)).map(Vec::as_slice);
-            let mut allowed = (least..=subject.oracle.issued()).map(|at| subject.oracle.get(space, key, at));
+            let at = |commit| subject.oracle.get(space, key, subject.after(commit));
+            let is_known = |value: Option<&[u8]>| value == got || subject.may_become(space, key, value, got);
             tally.add("keys", 1);
-            if allowed.any(|allowed| allowed == got) {
+            if (least..=subject.oracle.issued()).any(|commit| is_known(at(commit))) {
                 tally.add("keys that are right", 1);
                 continue;
             }
             // A lost delete brings back a value, alone or below the operands.
-            let newest = subject.oracle.get(space, key, subject.oracle.issued());
-            let is_back = newest.is_none_or(|value| subject.written.is_without_put(space, key, value));
+            let newest = at(subject.oracle.issued());
+            // As does a lost verdict: the value from before it.
+            let before = subject.oracle.get(space, key, subject.oracle.issued());
+            let is_back = newest.is_none_or(|value| subject.written.is_without_put(space, key, value))
+                || (before != newest && before == got);
             let losses: &[Loss] = match is_back {
                 true => &[Loss::Entries, Loss::Writes, Loss::Deletions],
                 false => &[Loss::Entries, Loss::Writes],
@@ -235,7 +261,9 @@ fn random_case(index: usize, base: u64) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let subject = subject(&mut rng, index);
     let whole = repaired(&subject, &subject.files).map_err(|error| format!("undamaged: {error}"))?;
-    if !whole.report.is_complete() || whole.state != subject.oracle.state(subject.oracle.issued()) {
+    tally.merge(&whole.tally);
+    tally.add("verdicts that were seen", subject.verdicts);
+    if !whole.report.is_complete() || whole.state != subject.state() {
         return Err(format!("undamaged, something is lost: {:#?}", whole.report));
     }
     for _ in 0..4 {
@@ -257,6 +285,7 @@ fn random_case(index: usize, base: u64) -> Result<Tally, String> {
             Ok(repaired)
         });
         let repaired = repair.map_err(|error| format!("{told}: {error}"))?;
+        tally.merge(&repaired.tally);
         tally.add(if repaired.report.manifest { "with a manifest" } else { "without a manifest" }, 1);
         tally.add(if repaired.report.is_complete() { "nothing lost" } else { "something lost" }, 1);
     }
@@ -289,6 +318,10 @@ fn damaged_databases_are_repaired_as_far_as_they_are_whole() {
             ("without a manifest", 50),
             ("something lost", 200),
             ("nothing lost", 50),
+            ("verdicts that were seen", 250),
+            ("verdicts after a repair", 500),
+            ("positions that are refused", 8_000),
+            ("streams of repaired content", 300),
         ]);
         let (right, keys) = (total.get("keys that are right"), total.get("keys"));
         assert!(right * 10 > keys * 6, "{right} of {keys} keys survive");

@@ -81,7 +81,7 @@ fn each_moment<T: Send + 'static>(
 ) {
     let mut rng = Rng::with_seed(seed::mixed(0xbe51de, 0));
     let subject = subject(&mut rng, 0);
-    let whole = subject.oracle.state(subject.oracle.issued());
+    let whole = subject.state();
     let (mut theirs, mut ours) = (0, 0);
     for nth in 0.. {
         let disk = disk_of(&subject.files);

@@ -21,7 +21,7 @@ fn a_killed_repair_leaves_no_database_and_the_next_one_takes_its_place() {
         let repair = |env: &Env| shamba::repair_within(env, Path::new(HOME), Path::new(OUT), LITTLE_BYTES);
         let report = repair(&env).expect("repair");
         let (whole, _) = contents(&env, subject.rules).expect("whole");
-        assert!(report.is_complete() && whole == subject.oracle.state(subject.oracle.issued()));
+        assert!(report.is_complete() && whole == subject.state());
         let points = sim.crash_points(before, 7);
         let step = points.len().div_ceil(400).max(1);
         for (number, (call, policy)) in points.into_iter().enumerate().step_by(step) {

@@ -29,6 +29,7 @@ use shamba_table::{
 use super::report::{Loss, RepairReport};
 use super::values::Values;
 use crate::catalog::DEFAULT_KEYSPACE;
+use crate::directory::file_number;
 use crate::error::{Error, ErrorKind, Result};
 use shamba_key::KeyspaceId;
 use shamba_log::wal::parse_log_file_name;
@@ -65,6 +66,8 @@ pub(super) struct Found {
     pub(super) state: ManifestState,
     /// Whether that state is complete and trusted.
     pub(super) is_whole: bool,
+    /// The number after those in the names of files.
+    pub(super) beyond_files: u64,
     pub(super) spaces: BTreeMap<KeyspaceId, Space>,
     pub(super) values: Values,
 }
@@ -84,7 +87,9 @@ impl Found {
         let spaces = state.keyspaces.iter().map(named).collect();
         let mut tables = Tables::new(env, dir, &entries);
         let values = Values::new(env, dir, &entries, (Arc::clone(&tables.files), &state));
-        let mut found = Self { state, is_whole, spaces, values };
+        let numbers = entries.iter().filter_map(|entry| file_number(&entry.name));
+        let beyond_files = numbers.max().map_or(1, |number| number.saturating_add(1));
+        let mut found = Self { state, is_whole, beyond_files, spaces, values };
         if found.is_whole {
             found.take_named(&mut tables, report)?;
         } else {

@@ -60,6 +60,11 @@ use shamba_tree::version::manifest::{ManifestState, ManifestWriter};
 /// Default memory limit of a repair for logs and searched files, in bytes.
 const MEMORY_BYTES: u64 = 64 << 20;
 
+/// Distance of the new database's numbers of files from those of the original. The epoch of a
+/// position in a stream of changes is the number of a log. A position of the original must not be
+/// one of the new database, and the newest numbers of the original may be lost.
+const NUMBERS_BETWEEN: u64 = 1 << 20;
+
 /// Creates a new database in `target` from everything readable of the one in `dir`, which is not
 /// changed.
 ///
@@ -206,7 +211,8 @@ fn create(env: &Env, target: &Path, found: &Found, last_seq: SeqNo, report: &mut
     }
     debug_assert!(state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE));
     // As in a checkpoint: an empty log that was closed cleanly, and a manifest that names it.
-    let number = state.next_id.max(found.state.next_id).max(1);
+    let known = state.next_id.max(found.state.next_id).max(found.beyond_files);
+    let number = known.min(u64::MAX / 2) + NUMBERS_BETWEEN;
     state.first_log = LogNo(number + 1);
     state.next_id = number + 2;
     let mut wal = WalWriter::create(env, target, state.first_log, None, last_seq)?;

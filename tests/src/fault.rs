@@ -12,6 +12,7 @@
 //! Time passes in the life by its steps, and a sixth of the values expire ([`crate::expiry`]):
 //! reads see them until their time and not after it, whatever has failed in between.
 
+mod neighbour;
 mod script;
 mod time;
 mod writes;
@@ -24,8 +25,10 @@ use shamba::env::{
     CrashPolicy, Effect, Env, FaultFs, FaultRule, FsyncFailure, OpKind, Persistence, SimFs, Vfs,
 };
 
+pub use self::neighbour::checked_with_neighbour;
 pub use self::script::{Step, script};
 
+use self::neighbour::Neighbour;
 use self::script::marker;
 use self::writes::{Written, synced};
 use crate::compare::{self, Spaces, failed};
@@ -139,6 +142,8 @@ struct Life<'a> {
     opens: u64,
     /// Number of syncs of the disk before the run.
     syncs_before: u64,
+    /// A database that shares memory and threads with this one.
+    neighbour: Option<&'a mut Neighbour>,
 }
 
 /// Counts of a run.
@@ -164,6 +169,16 @@ pub struct Seen {
 /// # Errors
 /// The violation.
 pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, String> {
+    run_with_neighbour(vector, steps, faults, None)
+}
+
+/// The same, of one of two databases that share memory and threads.
+fn run_with_neighbour(
+    vector: &Vector,
+    steps: &[Step],
+    faults: &[Fault],
+    neighbour: Option<&mut Neighbour>,
+) -> Result<Seen, String> {
     let sim = SimFs::new();
     let env = Env::deterministic(Arc::new(sim.clone()), 11);
     let fault_seed = faults.iter().find_map(|fault| match fault {
@@ -189,6 +204,7 @@ pub fn run(vector: &Vector, steps: &[Step], faults: &[Fault]) -> Result<Seen, St
         expired: 0,
         opens: 0,
         syncs_before: 0,
+        neighbour,
     };
     // The directory exists and is durable: nothing could restore a name lost by a failed sync of
     // its parent.
@@ -250,7 +266,11 @@ impl<'a> Life<'a> {
     fn open(&mut self) -> shamba::Result<()> {
         self.opens += 1;
         let env = Env { rng: Env::deterministic(self.env.vfs.clone(), self.opens).rng, ..self.env.clone() };
-        let db = self.vector.builder(Path::new(HOME), &env).open()?;
+        let builder = self.vector.builder(Path::new(HOME), &env);
+        let db = match &self.neighbour {
+            Some(neighbour) => neighbour.shares.give(builder).open()?,
+            None => builder.open()?,
+        };
         self.spaces = Some(Spaces::create(db)?);
         (self.unsettled, self.durable_at_open) = ((0..self.written.len()).collect(), self.durable);
         Ok(())
@@ -263,6 +283,7 @@ impl<'a> Life<'a> {
             return Ok(());
         }
         for (at, step) in steps.iter().enumerate() {
+            self.neighbour_works()?;
             let step_failed = |error: String| format!("step {at} {step:?}: {error}");
             match step {
                 Step::Write { changes, sync } => self.write(changes, *sync),
@@ -292,6 +313,12 @@ impl<'a> Life<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Lets the neighbour work.
+    fn neighbour_works(&mut self) -> Result<(), String> {
+        let open = self.spaces.as_ref().map(|spaces| &spaces.db);
+        self.neighbour.as_mut().map_or(Ok(()), |neighbour| neighbour.work(open))
     }
 
     fn spaces(&self) -> Option<&Spaces> {
@@ -400,6 +427,7 @@ impl<'a> Life<'a> {
             self.resume(must_resume)?;
         }
         self.spaces = None;
+        self.neighbour_works()?;
         // Pending data of a sync that always fails stays pending; the power cut covers this case
         // instead.
         if self.syncs_still_fail() {
@@ -412,6 +440,7 @@ impl<'a> Life<'a> {
         }
         self.holds_exactly_acked().map_err(|error| format!("after a kill: {error}"))?;
         self.all_lives_end()?;
+        self.neighbour_works()?;
         let spaces = self.spaces.as_ref().ok_or("not open")?;
         spaces.db.put_with("m/last", "1", synced()).map_err(failed("a write after the reopen"))?;
         let cut = self.sim.crash(u64::MAX, &CrashPolicy::None);

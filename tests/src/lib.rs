@@ -9,7 +9,7 @@
 //! ([`seed`]).
 //!
 //! [`victim`] kills, traces and starves the real binary from outside. [`stress`] runs concurrent
-//! threads. [`soak`] combines all of it for a given time.
+//! threads, [`shared`] databases of one pool. [`soak`] combines all of it for a given time.
 //!
 //! Not here: the suites themselves (`tests/tests/suites`).
 #![deny(missing_docs)]
@@ -42,6 +42,7 @@ pub mod rules;
 pub mod runner;
 pub mod seed;
 pub mod serial;
+pub mod shared;
 pub mod shrink;
 pub mod soak;
 pub mod stress;

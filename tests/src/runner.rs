@@ -2,7 +2,8 @@
 //!
 //! The environment is deterministic: no threads, a manual clock, a seeded generator, files in
 //! memory. So a run is a function of its vector, seed and operations, and a failure can be
-//! reproduced and shrunk.
+//! reproduced and shrunk. Databases that share threads and memory may run with real threads, and
+//! only their operations are then functions of the seed.
 //!
 //! A drop without close may lose only what the contract allows: no acknowledged write, except under
 //! `Buffered` and without a log, where a prefix survives. The runner determines the prefix and
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shamba::env::{Env, MemFs, Vfs};
-use shamba::{Durability, Iter, Outcome, Snapshot, Stats, WriteOptions};
+use shamba::{Builder, Durability, Iter, Outcome, Snapshot, Stats, WriteOptions};
 
 pub use self::outcome::{Failure, caught, panic_message};
 use crate::compare::{self, Spaces, failed};
@@ -33,6 +34,7 @@ use crate::follower::Follower;
 use crate::ops::{Op, Redesign};
 use crate::oracle::{Change, Moment, Oracle, Pair, SPACES, Span, fingerprint};
 use crate::seed::mixed;
+use crate::shared::Shares;
 use crate::tally::Tally;
 use crate::vectors::Vector;
 
@@ -50,6 +52,8 @@ pub struct Runner {
     env: Env,
     path: PathBuf,
     vector: Vector,
+    /// The threads and the memory that it shares with other databases.
+    shares: Option<Shares>,
     seed: u64,
     spaces: Option<Spaces>,
     oracle: Oracle,
@@ -92,10 +96,20 @@ impl Runner {
     /// # Errors
     /// The call that failed.
     pub fn new(vector: Vector, vfs: Arc<dyn Vfs>, seed: u64) -> Result<Self, String> {
+        Self::new_in(vector, Env::deterministic(vfs, seed), seed, None)
+    }
+
+    /// Creates the database in an environment, which may have threads, as one of several that share
+    /// threads and memory.
+    ///
+    /// # Errors
+    /// The call that failed.
+    pub fn new_in(vector: Vector, env: Env, seed: u64, shares: Option<Shares>) -> Result<Self, String> {
         let mut runner = Self {
-            env: Env::deterministic(vfs, seed),
+            env,
             path: PathBuf::from(HOME),
             vector,
+            shares,
             seed,
             spaces: None,
             oracle: Oracle::new(),
@@ -126,12 +140,22 @@ impl Runner {
     }
 
     fn open(&mut self) -> Result<(), String> {
-        let db = self.vector.builder(&self.path, &self.env).open().map_err(failed("open"))?;
-        if let [warning, ..] = db.warnings().as_slice() {
+        let db = self.builder(&self.path).open().map_err(failed("open"))?;
+        let warnings = db.warnings();
+        // Databases that open at the same time may begin with less memory than they need.
+        if let Some(warning) = warnings.first().filter(|_| self.env.spawner.is_inline()) {
             return Err(format!("open warns though no power was lost: {warning}"));
         }
         self.spaces = Some(Spaces::create(db).map_err(failed("keyspace"))?);
         Ok(())
+    }
+
+    fn builder(&self, path: &Path) -> Builder {
+        let builder = self.vector.builder(path, &self.env);
+        match &self.shares {
+            Some(shares) => shares.give(builder),
+            None => builder,
+        }
     }
 
     /// The oracle.
@@ -180,7 +204,10 @@ impl Runner {
             return Err(format!("verify reports {} problems, the first: {problem:?}", report.problems.len()));
         }
         let files = self.env.vfs.list(&self.path).map_err(|error| format!("list: {error}"))?;
-        orphans(&files, &report)?;
+        // A thread may hold an obsolete file for a moment longer.
+        if self.env.spawner.is_inline() {
+            orphans(&files, &report)?;
+        }
         self.compare_all().map_err(|error| format!("after the last compaction: {error}"))?;
         Ok(self.tally)
     }
@@ -435,7 +462,7 @@ impl Runner {
     fn checkpoint(&mut self) -> Result<(), String> {
         let dir = Path::new(COPY);
         self.spaces()?.db.checkpoint(dir).map_err(failed("checkpoint"))?;
-        let copy = self.vector.builder(dir, &self.env).open().map_err(failed("open of the checkpoint"))?;
+        let copy = self.builder(dir).open().map_err(failed("open of the checkpoint"))?;
         let copy = Spaces::existing(copy).map_err(failed("keyspace of the checkpoint"))?;
         self.note_changes()?;
         let mut oracle = self.oracle.clone();

@@ -34,6 +34,7 @@ mod outgrown;
 mod peers;
 mod repair;
 mod scarce;
+mod shared;
 mod steady;
 mod stress;
 mod sweep;

@@ -526,7 +526,7 @@ fn rounds_of(db: &Db, seed: u64, stop: &AtomicBool, rounds: &AtomicU64) -> Resul
             }
         }
         db.flush().map_err(failed("flush"))?;
-        if rounds.load(Ordering::Acquire) % COMPACT_EACH == 0 {
+        if rounds.load(Ordering::Acquire).is_multiple_of(COMPACT_EACH) {
             db.compact().map_err(failed("compact"))?;
         }
         same(db, &oracle)?;

@@ -93,7 +93,7 @@ impl Times {
     }
 }
 
-/// What recoveries of a disk show.
+/// The states that recoveries of a disk show.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     /// Fingerprints of states, with their ticks.

@@ -79,7 +79,7 @@ struct Written {
     operands: [AtomicU64; 2],
 }
 
-/// What a reader sees: of each key the number of the write, 0 for the older version that lasts,
+/// The view of a reader: of each key the number of the write, 0 for the older version that lasts,
 /// `None` for no value; and the sum.
 type Seen = ([Option<u8>; KEYS], u64);
 

@@ -30,6 +30,18 @@ pub mod thread {
     }
 }
 
+/// Time for waits with a limit. For all else there is [`Clock`](crate::Clock).
+pub mod time {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    /// Microseconds since the first call in this process; never goes back.
+    pub fn now_us() -> u64 {
+        static FIRST: OnceLock<Instant> = OnceLock::new();
+        u64::try_from(FIRST.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
 /// Whether this build is explored by a scheduler (loom or shuttle). Code that only improves speed
 /// is then left out, and sizes are small.
 pub const IS_EXPLORED: bool = false;

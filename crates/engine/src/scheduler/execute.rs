@@ -34,7 +34,7 @@ pub(super) const IDLE: Duration = Duration::from_millis(500);
 
 /// Delay before a retry after this many failures in a row.
 pub(super) fn back_off_ms(failures: u32) -> u64 {
-    (BACK_OFF_MS << failures.min(10)).min(BACK_OFF_MS_MAX)
+    (BACK_OFF_MS << failures.saturating_sub(1).min(10)).min(BACK_OFF_MS_MAX)
 }
 
 /// A slice that a thread builds. It gets a result even if the thread panics.

@@ -15,6 +15,7 @@ use crate::lock_order;
 use crate::ranked::{Ranked, RankedGuard};
 use crate::sync::Condvar;
 use crate::sync::thread::{ThreadId, current_id};
+use crate::sync::time::now_us;
 
 /// Number of lanes.
 const LANES: usize = Lane::ALL.len();
@@ -55,23 +56,26 @@ struct Member {
 /// A member in a lane.
 #[derive(Clone, Copy)]
 struct Visits {
-    /// Whether it may have work.
+    /// Whether it may have work, whatever its time.
     is_due: bool,
     /// Number of times that it was woken: a step that found nothing does not hide a later wake-up.
     wakes: u64,
     running: usize,
     limit: usize,
-    wait: Duration,
+    /// Time at which it is due without being woken.
+    due_us: u64,
     has_panicked: bool,
 }
 
 impl Visits {
     fn new(limit: usize) -> Self {
-        Self { is_due: true, wakes: 0, running: 0, limit, wait: IDLE, has_panicked: false }
+        Self { is_due: true, wakes: 0, running: 0, limit, due_us: 0, has_panicked: false }
     }
 
-    fn can_step(&self) -> bool {
-        self.is_due && self.running < self.limit && !self.has_panicked
+    /// Time from which a thread may step for it; `None` if it depends on the end of another step.
+    fn step_from_us(&self) -> Option<u64> {
+        let can_step = self.running < self.limit && !self.has_panicked;
+        can_step.then_some(if self.is_due { 0 } else { self.due_us })
     }
 }
 
@@ -185,19 +189,14 @@ impl Pool {
         next.ok()
     }
 
-    /// Waits for work. When the time has passed, every member of the lane is due.
+    /// Waits for a wake-up, or until the first member of the lane is due. Each has a time of its
+    /// own: wake-ups of one delay no other, and none is due before its time because of another.
     fn wait<'a>(&self, lane: Lane, state: RankedGuard<'a, State>) -> RankedGuard<'a, State> {
         // Those that take no step any more have no say.
         let members = state.members.iter().filter(|member| !member.is_leaving);
-        let visits = members.map(|member| &member.lanes[lane as usize]).filter(|visits| !visits.has_panicked);
-        let wait = visits.map(|visits| visits.wait).min();
-        let (mut state, is_over) = state.wait_timeout(&self.work[lane as usize], wait.unwrap_or(IDLE));
-        if is_over {
-            for member in &mut state.members {
-                member.lanes[lane as usize].is_due = true;
-            }
-        }
-        state
+        let first_us = members.filter_map(|member| member.lanes[lane as usize].step_from_us()).min();
+        let wait = first_us.map(|us| Duration::from_micros(us.saturating_sub(now_us())));
+        state.wait_timeout(&self.work[lane as usize], wait.unwrap_or(IDLE)).0
     }
 
     fn wake(&self, id: u64, lane: Lane) {
@@ -264,11 +263,13 @@ impl State {
 
     /// The next member of the lane that may have work, beginning with the one whose turn it is.
     fn next_turn(&mut self, lane: Lane) -> Option<Turn> {
+        let now_us = now_us();
         let count = self.members.len();
         let first = self.turn[lane as usize];
         let position = (0..count).map(|step| (first + step) % count).find(|position| {
             let member = &self.members[*position];
-            !member.is_leaving && member.lanes[lane as usize].can_step()
+            let from_us = member.lanes[lane as usize].step_from_us();
+            !member.is_leaving && from_us.is_some_and(|from_us| from_us <= now_us)
         })?;
         self.turn[lane as usize] = position + 1;
         let member = &mut self.members[position];
@@ -296,7 +297,8 @@ impl State {
             Some(Next::Now) => visits.is_due = true,
             Some(Next::After(wait)) => {
                 visits.is_due &= visits.wakes != wakes;
-                visits.wait = wait.min(IDLE);
+                let wait_us = u64::try_from(wait.min(IDLE).as_micros()).unwrap_or(u64::MAX);
+                visits.due_us = now_us().saturating_add(wait_us);
             }
             None => visits.has_panicked = true,
         }

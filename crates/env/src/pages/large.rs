@@ -10,6 +10,7 @@
 //! The order in which pieces come and go, and their places, make no difference.
 //!
 //! A refusal (no large page is free, an older system) is not reported: the memory stays as it was.
+//! Where the administrator has switched large pages off, none is asked for.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +20,12 @@ use super::{LARGE_PAGE_BYTES, PAGE_BYTES_MIN};
 
 type Covered = BTreeMap<usize, usize>;
 
-/// Bytes of pieces in each range of a large page, by the range's number; of the whole process. A
-/// lock of the standard library, also where tests control the order of threads: nobody waits with
-/// it held, and no result depends on it.
+/// Bytes of pieces in each range of a large page, by the range's number; of the whole process. The
+/// lock is that of the standard library, which schedule exploration does not replace: no call under
+/// it blocks.
 static COVERED_BYTES: std::sync::Mutex<Covered> = std::sync::Mutex::new(BTreeMap::new());
 
-fn covered_bytes() -> std::sync::MutexGuard<'static, Covered> {
+fn covered() -> std::sync::MutexGuard<'static, Covered> {
     COVERED_BYTES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -50,11 +51,11 @@ impl Neighbour {
         let added = Self { start, end: start + map.len().next_multiple_of(PAGE_BYTES_MIN) };
         let mut full = Vec::new();
         {
-            let mut covered = covered_bytes();
+            let mut covered = covered();
             for (range, bytes) in added.parts() {
                 let covered_bytes = covered.entry(range).or_default();
                 *covered_bytes += bytes;
-                assert!(*covered_bytes <= LARGE_PAGE_BYTES, "pieces overlap in memory");
+                debug_assert!(*covered_bytes <= LARGE_PAGE_BYTES, "pieces overlap in memory");
                 full.extend((*covered_bytes == LARGE_PAGE_BYTES).then_some(range));
             }
         }
@@ -74,10 +75,10 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        let mut covered = covered_bytes();
+        let mut covered = covered();
         for (range, bytes) in self.parts() {
             let Some(covered_bytes) = covered.get_mut(&range) else { continue };
-            *covered_bytes -= bytes;
+            *covered_bytes = covered_bytes.saturating_sub(bytes);
             if *covered_bytes == 0 {
                 covered.remove(&range);
             }
@@ -90,11 +91,28 @@ impl Drop for Neighbour {
 #[allow(unsafe_code)]
 fn join(range: usize) {
     let start = std::ptr::without_provenance_mut(range * LARGE_PAGE_BYTES);
+    if !are_allowed() {
+        return;
+    }
     // SAFETY: this advice changes neither the contents nor the protection of any byte, also while
     // other threads read and write them: the system moves them to another physical page and keeps
-    // their addresses. So it is harmless even if a piece was dropped meanwhile and its addresses
-    // belong to something else.
-    unsafe { libc::madvise(start, LARGE_PAGE_BYTES, libc::MADV_COLLAPSE) };
+    // their addresses. That holds for other memory, too, should a piece have been dropped meanwhile
+    // and its addresses be in use again; the large page may then provide some of it early.
+    unsafe { libc::madvise(start, LARGE_PAGE_BYTES, MADV_COLLAPSE) };
+}
+
+/// The number of the advice, which not every C library names.
+#[cfg(target_os = "linux")]
+const MADV_COLLAPSE: libc::c_int = 25;
+
+/// Whether large pages are allowed; read once. The system grants this advice even if they are not.
+#[cfg(target_os = "linux")]
+fn are_allowed() -> bool {
+    static ALLOWED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *ALLOWED.get_or_init(|| {
+        let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        setting.is_ok_and(|setting| !setting.contains("[never]"))
+    })
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -108,7 +126,7 @@ mod tests {
     /// Bytes of pieces in the range in which this one begins.
     fn around(pages: &Pages) -> usize {
         let range = pages.as_ptr().addr() / LARGE_PAGE_BYTES;
-        covered_bytes().get(&range).copied().unwrap_or_default()
+        covered().get(&range).copied().unwrap_or_default()
     }
 
     #[test]
@@ -140,8 +158,8 @@ mod tests {
         assert!(full_ranges >= 20, "a large page was asked for {full_ranges} times");
         let held_bytes = |pages: &Pages| pages.len().next_multiple_of(PAGE_BYTES_MIN);
         let bytes: usize = pieces.iter().map(|(pages, _)| held_bytes(pages)).sum();
-        assert_eq!(covered_bytes().values().sum::<usize>(), bytes);
+        assert_eq!(covered().values().sum::<usize>(), bytes);
         drop(pieces);
-        assert!(covered_bytes().is_empty(), "dropped pieces are counted");
+        assert!(covered().is_empty(), "dropped pieces are counted");
     }
 }

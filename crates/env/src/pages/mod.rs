@@ -119,6 +119,7 @@ impl Pages {
     pub fn join_neighbours(&mut self) {
         if let Memory::Mapped(mapped) = &mut self.memory {
             if mapped.is_small && mapped.neighbour.is_none() {
+                debug_assert_eq!(self.length, mapped.map.len(), "the slack of a piece would be filled");
                 mapped.neighbour = Some(Neighbour::new(&mapped.map));
             }
         }

@@ -196,10 +196,7 @@ impl Index {
     /// Keeps the records that satisfy `keeps`, in this number of slots, which must suffice for
     /// them. Without memory for the slots none is kept, and there are none.
     pub fn rebuild(&mut self, slots: usize, keeps: impl Fn(&Slot) -> bool) {
-        let mut memory = Pages::zeroed(slots * SLOT_BYTES, LINE_BYTES).filter(|_| slots > 0);
-        if let Some(memory) = &mut memory {
-            memory.join_neighbours();
-        }
+        let memory = Pages::zeroed(slots * SLOT_BYTES, LINE_BYTES).filter(|_| slots > 0);
         let old = std::mem::replace(self, Self { memory, used: 0 });
         if self.memory.is_none() {
             return;

@@ -66,7 +66,7 @@ pub(super) struct Found {
     pub(super) state: ManifestState,
     /// Whether that state is complete and trusted.
     pub(super) is_whole: bool,
-    /// The number after those in the names of files.
+    /// The number after those in the names of files, without impossible ones.
     pub(super) beyond_files: u64,
     pub(super) spaces: BTreeMap<KeyspaceId, Space>,
     pub(super) values: Values,
@@ -88,6 +88,8 @@ impl Found {
         let mut tables = Tables::new(env, dir, &entries);
         let values = Values::new(env, dir, &entries, (Arc::clone(&tables.files), &state));
         let numbers = entries.iter().filter_map(|entry| file_number(&entry.name));
+        // Keyspaces are numbered with the files, in 32 bits: a stray name must not use them up.
+        let numbers = numbers.filter(|number| *number <= u64::from(u32::MAX / 2));
         let beyond_files = numbers.max().map_or(1, |number| number.saturating_add(1));
         let mut found = Self { state, is_whole, beyond_files, spaces, values };
         if found.is_whole {

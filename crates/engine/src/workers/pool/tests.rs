@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shamba_env::{JoinHandle, Spawner, ThreadSpawner, lock};
 
@@ -185,6 +185,24 @@ fn a_wake_up_during_a_step_that_finds_nothing_is_not_lost() {
     membership.wake(Lane::Compaction);
     open.send(()).expect("the step waits");
     assert_eq!(began.recv(), Ok(1), "the step after the wake-up");
+}
+
+#[test]
+fn wake_ups_of_one_member_do_not_delay_another() {
+    let workers = Workers::new(1);
+    let (to, from) = channel();
+    let again_after = |time| -> Step { Box::new(move || Next::After(time)) };
+    let waits = Listed::new(1, [again_after(Duration::from_millis(30)), says(7, &to)]);
+    let busy = Listed::new(1, []);
+    let begun = Instant::now();
+    let (_waits_joined, busy_joined) = (join(&workers, &waits), join(&workers, &busy));
+    // Each wake-up comes long before the other member is due.
+    while from.try_recv().is_err() {
+        assert!(begun.elapsed() < LONG / 10, "a member that waits is never due while another is woken");
+        busy_joined.wake(Lane::Compaction);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(30), "a member was due before its time");
 }
 
 #[test]

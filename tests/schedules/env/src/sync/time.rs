@@ -22,14 +22,19 @@ pub(crate) fn pass(time: Duration) {
     shuttle::thread::yield_now();
 }
 
+/// The time now, which passes by being read.
+pub fn now_us() -> u64 {
+    NOW_US.set(NOW_US.get() + 1);
+    NOW_US.get()
+}
+
 /// The clock of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduledClock;
 
 impl Clock for ScheduledClock {
     fn now_us(&self) -> u64 {
-        NOW_US.set(NOW_US.get() + 1);
-        NOW_US.get()
+        now_us()
     }
 
     fn unix_ms(&self) -> u64 {

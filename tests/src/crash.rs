@@ -27,6 +27,7 @@ use shamba::{CheckReport, Durability, ErrorKind, WriteOptions};
 
 use self::times::{Found, START_MS, Times};
 use crate::compare::{self, Spaces, failed};
+use crate::expiry::advance_to;
 use crate::follower::Follower;
 use crate::ops::{Op, shown};
 use crate::oracle::{Moment, Oracle, SPACES, State, fingerprint};
@@ -218,10 +219,11 @@ impl Explorer {
     /// The first violation, with its report.
     pub fn explore(&self, recording: &Recording, effort: Effort, seed: u64) -> Result<Tally, String> {
         let mut tally = Tally::default();
-        for k in (0..=recording.calls()).step_by(effort.points_step as usize) {
+        for (point, k) in (0..=recording.calls()).step_by(effort.points_step as usize).enumerate() {
             let policies = recording.sim.policies_for(k, seed);
             let count = policies.len();
-            let first = (k as usize).wrapping_mul(effort.policies_per_point) % count.max(1);
+            // The points have all policies in turn.
+            let first = point.wrapping_mul(effort.policies_per_point) % count.max(1);
             let chosen = (0..count.min(effort.policies_per_point)).map(|i| &policies[(first + i) % count]);
             for policy in chosen {
                 let image = recording.sim.crash(k, policy);
@@ -560,6 +562,6 @@ fn policy_name(policy: &CrashPolicy) -> String {
 
 /// An environment whose clock shows this time.
 fn at_time(env: Env, ms: u64) -> Env {
-    env.clock.sleep_us(ms.saturating_sub(env.clock.unix_ms()) * 1_000);
+    advance_to(&env, ms);
     env
 }

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use shamba::env::Env;
 use shamba::{Batch, Keyspace, WriteOptions};
 
 /// Longer than any run: a hundred years.
@@ -48,6 +49,11 @@ pub fn ends_ms(value: &[u8], now_ms: u64, passes_time: bool) -> Option<u64> {
 /// The time to live of a put of `value` at `now_ms`, where time passes.
 pub fn time_to_live_at(value: &[u8], now_ms: u64) -> Option<Duration> {
     ends_ms(value, now_ms, true).map(|ends_ms| Duration::from_millis(ends_ms - now_ms))
+}
+
+/// Lets time pass until `ms`, if it is earlier.
+pub fn advance_to(env: &Env, ms: u64) {
+    env.clock.sleep_us(ms.saturating_sub(env.clock.unix_ms()) * 1_000);
 }
 
 /// The beginning of the tick that follows that of `now_ms` by `ticks`.

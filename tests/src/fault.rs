@@ -9,7 +9,7 @@
 //! present, the rejected ones are absent, and an unknown one is present as a whole or absent. After
 //! a power cut the writes present are a prefix that includes everything durable.
 //!
-//! Time passes in the life by its steps, and a sixth of the values expire ([`crate::expiry`]):
+//! Time passes in the life by its steps, and more than half of the values expire ([`crate::expiry`]):
 //! reads see them until their time and not after it, whatever has failed in between.
 
 mod neighbour;
@@ -143,7 +143,7 @@ struct Life<'a> {
     opens: u64,
     /// Number of syncs of the disk before the run.
     syncs_before: u64,
-    /// A database that shares memory and threads with this one.
+    /// A database that shares a memory budget with this one.
     neighbour: Option<&'a mut Neighbour>,
 }
 
@@ -162,6 +162,8 @@ pub struct Seen {
     pub conflicts: u64,
     /// Number of entries that flushes and compactions dropped, as they had expired.
     pub expired: u64,
+    /// Number of lives that went on until everything that expires had ended.
+    pub outlived: u64,
 }
 
 /// Runs the script with all these faults and checks everything. At most one of them is a failing
@@ -225,6 +227,7 @@ fn run_with_neighbour(
         transactions: life.transactions,
         conflicts: life.conflicts,
         expired: life.expired_entries(),
+        outlived: 0,
     };
     if seen.faults == 0 && !faults.is_empty() {
         return Ok(seen);
@@ -232,8 +235,8 @@ fn run_with_neighbour(
     if faults.iter().all(|fault| fault.is_harmless()) && seen.failures > 0 {
         return Err(format!("{} calls of the engine failed on faults that it must get over", seen.failures));
     }
-    life.aftermath()?;
-    Ok(seen)
+    let outlived = u64::from(life.aftermath()?);
+    Ok(Seen { outlived, ..seen })
 }
 
 impl<'a> Life<'a> {
@@ -408,7 +411,8 @@ impl<'a> Life<'a> {
     }
 
     /// After the faults have ended: reads, writes, a power cut, a kill and a reopen.
-    fn aftermath(mut self) -> Result<(), String> {
+    /// Returns whether the life outlived all that expires.
+    fn aftermath(mut self) -> Result<bool, String> {
         let must_resume =
             self.faults.iter().all(|fault| fault.is_full_disk()) && self.struck_where_space_returns();
         self.faulty.clear_rules();
@@ -432,7 +436,7 @@ impl<'a> Life<'a> {
         // Pending data of a sync that always fails stays pending; the power cut covers this case
         // instead.
         if self.syncs_still_fail() {
-            return Ok(());
+            return Ok(false);
         }
         self.open().map_err(|error| format!("reopen after the fault is gone: {error:?}"))?;
         self.resolve_unknown().map_err(|error| format!("after a kill: {error}"))?;
@@ -440,7 +444,7 @@ impl<'a> Life<'a> {
             return Err(format!("after a kill: nothing fails any more, and write {at} cannot be read"));
         }
         self.holds_exactly_acked().map_err(|error| format!("after a kill: {error}"))?;
-        self.all_lives_end()?;
+        let has_ended = self.all_lives_end()?;
         self.neighbour_works()?;
         let spaces = self.spaces.as_ref().ok_or("not open")?;
         spaces.db.put_with("m/last", "1", synced()).map_err(failed("a write after the reopen"))?;
@@ -450,7 +454,7 @@ impl<'a> Life<'a> {
         let db =
             self.vector.builder(Path::new(HOME), &env).open().map_err(failed("open after write and cut"))?;
         match db.contains_key("m/last").map_err(failed("contains_key"))? {
-            true => Ok(()),
+            true => Ok(has_ended),
             false => Err("a write that was synced after the reopen did not survive a power cut".to_owned()),
         }
     }
@@ -557,6 +561,7 @@ pub fn every(
         tally.add("transactions", seen.transactions);
         tally.add("transactions refused", seen.conflicts);
         tally.add("expired entries that were dropped", seen.expired);
+        tally.add("lives that outlived all that expires", seen.outlived);
     }
     Ok(tally)
 }

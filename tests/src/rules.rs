@@ -40,6 +40,7 @@ use self::readers::Readers;
 pub use self::script::{Change, Op};
 use crate::compare::failed;
 use crate::crash::{Mark, Window, orphans};
+use crate::expiry::advance_to;
 use crate::ops::shown;
 use crate::runner::HOME;
 use crate::seed::mixed;
@@ -301,7 +302,7 @@ impl Life {
     /// An environment with this disk, at this time.
     fn env_at(&self, disk: SimFs, seed: u64, ms: u64) -> Env {
         let env = Env::deterministic(Arc::new(disk), seed);
-        env.clock.sleep_us(ms.saturating_sub(env.clock.unix_ms()) * 1_000);
+        advance_to(&env, ms);
         env
     }
 

@@ -145,6 +145,11 @@ impl Trouble {
     }
 
     fn begin(self, faulty: &FaultFs, disk: &SimFs) {
+        // Which fails one call at least.
+        let storm = |probability, effect| {
+            faulty.add_rule(FaultRule::nth(2, effect));
+            FaultRule::storm(probability, effect)
+        };
         let rule = match self {
             Self::FullDisk => {
                 FaultRule::nth(0, Effect::Enospc).on(&[OpKind::Append, OpKind::Create]).sticky()
@@ -158,8 +163,8 @@ impl Trouble {
             }
             Self::LogWrite => FaultRule::nth(3, Effect::Eio).on(&[OpKind::Append]).at_path(".log"),
             Self::ManifestWrite => FaultRule::nth(1, Effect::Eio).on(&[OpKind::Append]).at_path("MANIFEST"),
-            Self::Storm => FaultRule::storm(0.03, Effect::Eio),
-            Self::NoDescriptors => FaultRule::storm(0.4, Effect::Emfile),
+            Self::Storm => storm(0.03, Effect::Eio),
+            Self::NoDescriptors => storm(0.4, Effect::Emfile),
             Self::DroppingSyncs => {
                 return disk.fail_syncs_from(disk.sync_count(), FsyncFailure::Drop);
             }
@@ -249,8 +254,7 @@ impl Life {
         let mut rng = Rng::with_seed(seed);
         // The floors of the two, or more.
         let budget_bytes = [8, 9, 16, 32][rng.usize(..4)] << 20;
-        let policies = [MergePolicy::Leveling, MergePolicy::Tiering, MergePolicy::LazyLeveling];
-        let policy = policies[rng.usize(..3)];
+        let policy = MergePolicy::ALL[rng.usize(..MergePolicy::ALL.len())];
         let shares = Shares::new(budget_bytes, rng.usize(1..3));
         let told = format!("{trouble:?}, {ending:?}, seed {seed}, {policy}, {shares:?}");
         let disk = SimFs::new();
@@ -329,6 +333,9 @@ impl Life {
         if self.failures > 0 {
             return Err("a write fails before anything else does".to_owned());
         }
+        // So that they are kept by each failure.
+        failing.flush().map_err(failed("a flush before the failures"))?;
+        self.durable.push((self.disk.op_count(), self.written.len()));
         wait(1);
 
         let (calls, syncs) = (self.faulty.faults_injected(), self.disk.sync_count());
@@ -347,7 +354,7 @@ impl Life {
         if self.trouble == Trouble::DroppingSyncs {
             self.faults += self.disk.sync_count() - syncs;
         }
-        self.end(failing)?;
+        self.end(failing, wait)?;
         wait(ALONE_ROUNDS);
 
         // The database that failed works again, in the same pool.
@@ -372,10 +379,12 @@ impl Life {
     }
 
     /// Ends the failures and the open database.
-    fn end(&mut self, failing: Db) -> Result<(), String> {
+    fn end(&mut self, failing: Db, wait: &dyn Fn(u64)) -> Result<(), String> {
         match self.ending {
             Ending::Cease => {
                 self.faulty.clear_rules();
+                // A try that has met a failure ends first.
+                wait(1);
                 self.check_contents(&failing)?;
                 if self.trouble.lets_resume() {
                     self.resume(&failing)?;

@@ -19,7 +19,7 @@ use shamba::env::{CrashPolicy, SimFs};
 
 use super::{Recording, compared, env_of, open, open_in, verify};
 use crate::compare::{self, failed};
-use crate::expiry::{TICK_MS, TICKS_MAX, after_ticks};
+use crate::expiry::{TICK_MS, TICKS_MAX, advance_to, after_ticks};
 use crate::oracle::Moment;
 use crate::runner::Runner;
 use crate::tally::Tally;
@@ -156,7 +156,7 @@ pub(super) fn pass(
     let mut is_recorded = false;
     let mut last = None;
     for ms in [begins_ms - 1, begins_ms, begins_ms + 2 * TICK_MS, now_ms + LATER_MS] {
-        env.clock.sleep_us(ms.saturating_sub(env.clock.unix_ms()) * 1_000);
+        advance_to(&env, ms);
         let state = spaces.dump().map_err(failed("scan, later"))?;
         found.at.push((tick(ms), compared(state.clone(), dropped)));
         let before = spaces.db.stats().entries_expired;

@@ -1,4 +1,4 @@
-//! A database without failures that shares memory and threads with one that meets them, and works
+//! A database without failures that shares a memory budget with one that meets them, and works
 //! before each of its steps.
 //!
 //! It has a disk of its own, and is compared with its own oracle after each operation. Everything

@@ -115,7 +115,7 @@ fn changes(rng: &mut Rng, write: usize) -> Vec<Change> {
             2..5 => Change::Merge { space, key, operand: format!("{write}.{part}").into_bytes() },
             _ => {
                 let mut value = format!("{write}.{part}.{}", "v".repeat(rng.usize(..120))).into_bytes();
-                // Half of the values expire within the life.
+                // More than half of the values expire within the life.
                 let is_to_expire = rng.bool();
                 while is_to_expire && !is_fleeting(&value) {
                     value.push(b'v');

@@ -1,4 +1,4 @@
-//! Which of a life's faults have occurred.
+//! The faults of a life that have occurred.
 
 use shamba::env::{OpKind, Persistence};
 

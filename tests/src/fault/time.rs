@@ -6,7 +6,7 @@ use shamba::env::{Env, SimFs};
 
 use super::Life;
 use crate::compare::failed;
-use crate::expiry::{TICK_MS, TICKS_MAX, after_ticks};
+use crate::expiry::{TICK_MS, TICKS_MAX, advance_to, after_ticks};
 use crate::oracle::{Moment, Oracle};
 
 /// One life in this many goes on until everything that expires has ended.
@@ -21,7 +21,7 @@ impl Life<'_> {
     /// An environment with this disk, at this time.
     pub(super) fn env_of(&self, disk: SimFs, seed: u64) -> Env {
         let env = Env::deterministic(Arc::new(disk), seed);
-        env.clock.sleep_us(self.env.clock.unix_ms().saturating_sub(env.clock.unix_ms()) * 1_000);
+        advance_to(&env, self.env.clock.unix_ms());
         env
     }
 
@@ -39,18 +39,21 @@ impl Life<'_> {
         self.expired + self.spaces().map_or(0, |spaces| spaces.db.stats().entries_expired)
     }
 
-    /// In some lives, after the faults: lets all lives of entries end, and compacts.
+    /// In some lives, after the faults: lets all lives of entries end, and compacts. Returns whether
+    /// it did.
     ///
     /// # Errors
     /// A difference, or a failure.
-    pub(super) fn all_lives_end(&mut self) -> Result<(), String> {
+    pub(super) fn all_lives_end(&mut self) -> Result<bool, String> {
         if !self.sim.op_count().is_multiple_of(ENDS_ONE_IN) {
-            return Ok(());
+            return Ok(false);
         }
         self.pass(TICKS_MAX + 1);
         self.holds_exactly_acked().map_err(|error| format!("when all lives have ended: {error}"))?;
         let spaces = self.spaces().ok_or("not open")?;
         spaces.db.compact().map_err(failed("compact when all lives have ended"))?;
-        self.holds_exactly_acked().map_err(|error| format!("compacted when all lives have ended: {error}"))
+        self.holds_exactly_acked()
+            .map_err(|error| format!("compacted when all lives have ended: {error}"))?;
+        Ok(true)
     }
 }

@@ -208,8 +208,7 @@ fn expiring_life(base: u64, index: usize, images: u64) -> Result<Tally, String> 
     let explorer = Explorer::default();
     Recording::record(&vector, seed, &ops)
         .and_then(|recording| {
-            // Odd, so that the points have all policies in turn.
-            let points_step = (recording.calls() / images) | 1;
+            let points_step = (recording.calls() / images.max(1)).max(1);
             let effort = Effort { policies_per_point: 1, points_step, nested_one_in: 64, depth: 2 };
             explorer.explore(&recording, effort, seed)
         })

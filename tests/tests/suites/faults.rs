@@ -133,6 +133,7 @@ fn every_call_fails_once() {
             ("single-fault runs", 5_000),
             ("engine calls that failed", 1_000),
             ("expired entries that were dropped", 5_000),
+            ("lives that outlived all that expires", 500),
         ]);
     }
 }

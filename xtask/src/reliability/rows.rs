@@ -220,7 +220,7 @@ pub const ROWS: &[Row] = &[
             ("schedules-one_closes_while_the_other_works", "schedules"),
             ("schedules-readers_of_value_files", "schedules"),
             ("schedules-readers_of_expiring_entries", "schedules"),
-            ("schedules-scans_beside_changes_of_the_extractor", "schedules"),
+            ("schedules-scans_during_changes_of_the_extractor", "schedules"),
         ],
     ),
     row(

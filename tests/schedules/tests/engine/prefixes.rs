@@ -140,9 +140,9 @@ fn scans_while_extractors_change() {
 }
 
 #[test]
-fn scans_beside_changes_of_the_extractor() {
+fn scans_during_changes_of_the_extractor() {
     explore(
-        "prefixes::scans_beside_changes_of_the_extractor",
+        "prefixes::scans_during_changes_of_the_extractor",
         SCHEDULES_FEW,
         scans_while_extractors_change,
         &PREFIXES,

@@ -9,8 +9,9 @@
 //! present, the rejected ones are absent, and an unknown one is present as a whole or absent. After
 //! a power cut the writes present are a prefix that includes everything durable.
 //!
-//! Time passes in the life by its steps, and more than half of the values expire ([`crate::expiry`]):
-//! reads see them until their time and not after it, whatever has failed in between.
+//! Time passes in the life by its steps, and more than half of the values expire
+//! ([`crate::expiry`]): reads see them until their time and not after it, whatever has failed in
+//! between.
 
 mod neighbour;
 mod script;

@@ -39,8 +39,8 @@ impl Life<'_> {
         self.expired + self.spaces().map_or(0, |spaces| spaces.db.stats().entries_expired)
     }
 
-    /// In some lives, after the faults: lets all lives of entries end, and compacts. Returns whether
-    /// it did.
+    /// After the faults, in some lives: lets time pass until all that expires has ended, and
+    /// compacts. Returns whether it did.
     ///
     /// # Errors
     /// A difference, or a failure.

@@ -111,7 +111,7 @@ fn one_fails_while_the_other_works() {
     }
     total.tell("shared-lives", &format!("suites C and D, one of two of a pool, seed {base}"));
     if !is_brief() {
-        total.require(&[("lives", 128), ("calls that failed", 2_000), ("engine calls that failed", 2_000)]);
+        total.require(&[("lives", 128), ("calls that failed", 700), ("engine calls that failed", 700)]);
     }
 }
 

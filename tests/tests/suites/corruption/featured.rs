@@ -437,7 +437,7 @@ fn flips_in_a_database_with_every_feature() {
         ("flips in manifests", 500),
         ("flips in kept logs", 1_000),
         ("right scans", 1_000),
-        ("refused scans", 100),
+        ("refused scans", 30),
         ("refused opens", 500),
         ("refused streams", 100),
         ("streams that end with an error", 300),

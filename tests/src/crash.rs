@@ -13,7 +13,7 @@
 //! if the requested depth includes it. Equal disks are checked once: recovery is a function of the
 //! disk and of the time.
 //!
-//! In a life with [`Op::Pass`] time passes, and entries expire ([`times`]).
+//! In a life with [`Op::Pass`] time passes, and entries expire (`times`).
 
 mod times;
 

@@ -4,7 +4,7 @@
 //! A target puts the bytes in the place of a database's own file (a log, a manifest, a table, ...).
 //! It then describes the file, checks the database without opening it, opens it, reads everything
 //! in both directions, verifies, and repairs. Nothing may panic; the results may be anything. The
-//! work is limited in proportion to the bytes ([`steps`]).
+//! work is limited in proportion to the bytes (`steps`).
 //! Targets named `...-file` only describe the file, and process a hundred times as many inputs in
 //! the same time. Other targets take user input and the content of user files. So that mutations
 //! pass the checksums, a fuzzing process calls [`make_checksums_equal`] first: files are then

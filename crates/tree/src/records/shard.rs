@@ -213,10 +213,7 @@ impl Shard {
             let may_grow = self.chunks.len() < self.chunks_max;
             let grown = may_grow.then(|| Pages::zeroed(CHUNK_BYTES, ALIGN_BYTES)).flatten();
             let chunk = match grown {
-                Some(mut bytes) => {
-                    bytes.join_neighbours();
-                    Chunk { bytes, used: 0 }
-                }
+                Some(bytes) => Chunk { bytes, used: 0 },
                 None => self.empty_oldest(CHUNK_BYTES / 2)?,
             };
             self.chunks.push_back(chunk);

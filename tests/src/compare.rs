@@ -306,6 +306,14 @@ impl Spaces {
     }
 }
 
+/// A pair of a scan, as the oracle has it.
+///
+/// # Errors
+/// That of the scan.
+pub fn owned(pair: shamba::Result<(Slice, Slice)>) -> shamba::Result<Pair> {
+    pair.map(|(key, value)| (key.into_vec(), value.into_vec()))
+}
+
 /// The span of all keys.
 pub fn everything() -> Span {
     (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)

@@ -25,7 +25,7 @@ use std::sync::Mutex;
 use shamba::env::{CrashPolicy, DirEntry, Env, SimFs, Vfs};
 use shamba::{CheckReport, Durability, ErrorKind, WriteOptions};
 
-use self::times::{Found, START_MS, Times};
+use self::times::{Found, Times};
 use crate::compare::{self, Spaces, failed};
 use crate::expiry::advance_to;
 use crate::follower::Follower;
@@ -506,7 +506,7 @@ fn read_all(spaces: &Spaces, oracle: &Oracle, choice: u64) -> Result<State, Stri
 /// Checks that the stream of changes from the oldest position, of logs that were all kept, makes
 /// the state.
 fn follow_all(spaces: &Spaces, state: &State) -> Result<(), String> {
-    let now = Moment { commit: 0, ms: START_MS + times::LATER_MS, turn: 0 };
+    let now = Moment { commit: 0, ms: times::start_ms() + times::LATER_MS, turn: 0 };
     let oldest = spaces.db.oldest_change_position().map_err(failed("oldest_change_position"))?;
     Follower::from(oldest, true).expect_state(&spaces.db, state, now)
 }

@@ -35,7 +35,7 @@ use shamba::{
 };
 pub use shamba_table::make_checksums_equal;
 
-pub use self::steps::{Most, take_most};
+pub use self::steps::{Maxima, take_maxima};
 
 use crate::files::{Files, files_of};
 use crate::operators::appending;
@@ -520,7 +520,6 @@ pub fn by_chance(targets: &[&Target], times: f64, seed: u64) -> Result<Tally, St
         }
         Ok::<_, String>(Tally::of(&[(&format!("executions, {}", target.name), count)]))
     })?;
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies);
     Ok(total)
 }

@@ -38,6 +38,13 @@ impl Tally {
         written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
+    /// The sum of several tallies.
+    pub fn sum<'a>(tallies: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut total = Self::default();
+        tallies.into_iter().for_each(|tally| total.merge(tally));
+        total
+    }
+
     /// Adds to a count.
     pub fn add(&mut self, name: &str, more: u64) {
         if let Some(count) = self.counts.get_mut(name) {

@@ -70,7 +70,7 @@ fn child() {
         for bytes in corpus(target).into_iter().map(|(_, bytes)| bytes).chain(made) {
             let beyond = beyond_input(target, &bytes);
             let beyond = beyond.unwrap_or_else(|error| panic!("{}, seed {base}: {error}", target.name));
-            let steps = fuzz::take_most();
+            let steps = fuzz::take_maxima();
             tally.add("inputs", 1);
             tally.raise("max percent of the limit of calls", steps.calls_percent);
             tally.raise(&format!("max calls, {}", target.name), steps.calls);

@@ -50,6 +50,12 @@ pub(crate) fn file_number(name: &str) -> Option<u64> {
         .or_else(|| parse_manifest_file_name(name))
 }
 
+/// The number after those in these names of files; 1 without any. Numbers above `max` do not count.
+pub(crate) fn number_after<'n>(names: impl Iterator<Item = &'n str>, max: u64) -> u64 {
+    let numbers = names.filter_map(file_number).filter(|number| *number <= max);
+    numbers.max().map_or(1, |number| number.saturating_add(1))
+}
+
 /// Locks the database in `dir`; retries for `timeout_ms` while another holder has the lock.
 ///
 /// # Errors

@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use shamba::env::{CrashPolicy, SimFs};
+use shamba::env::{Clock, CrashPolicy, ManualClock, SimFs};
 
 use super::{Recording, compared, env_of, open, open_in, verify};
 use crate::compare::{self, failed};
@@ -25,7 +25,10 @@ use crate::runner::Runner;
 use crate::tally::Tally;
 
 /// The wall clock at the beginning of a life.
-pub(super) const START_MS: u64 = 1_704_067_200_000;
+pub(super) fn start_ms() -> u64 {
+    ManualClock::new().unix_ms()
+}
+
 /// Time by which the clock of a recovery is ahead of a life in which no time passes: a day.
 pub(super) const LATER_MS: u64 = 24 * 60 * 60 * 1_000;
 /// One new disk in this many is also recovered with other times.
@@ -78,7 +81,7 @@ impl Times {
 
     /// The time of a recovery after a crash right after call `k`.
     pub(super) fn of_crash(&self, k: u64) -> u64 {
-        if self.passes { self.ends[self.operation(k)].1 } else { START_MS + LATER_MS }
+        if self.passes { self.ends[self.operation(k)].1 } else { start_ms() + LATER_MS }
     }
 
     /// Counts a crash right after call `k`.
@@ -115,7 +118,7 @@ impl Recording {
         let is_at = |tick: u64, found: u64| self.states(tick).get(commit as usize) == Some(&found);
         let now = found.at.first().map_or(0, |(tick, _)| *tick);
         found.at.iter().all(|(tick, found)| is_at(*tick, *found))
-            && found.set_back.is_none_or(|found| (tick(START_MS)..=now).any(|tick| is_at(tick, found)))
+            && found.set_back.is_none_or(|found| (tick(start_ms())..=now).any(|tick| is_at(tick, found)))
     }
 
     /// The fingerprint of the state after each commit in this tick.
@@ -144,7 +147,7 @@ pub(super) fn pass(
 ) -> Result<(), String> {
     let Recording { vector, dropped, .. } = recording;
     let disk = image.crash(u64::MAX, &CrashPolicy::All);
-    let spaces = open(vector, &disk, 6, START_MS).map_err(|error| format!("clock set back: {error}"))?;
+    let spaces = open(vector, &disk, 6, start_ms()).map_err(|error| format!("clock set back: {error}"))?;
     found.set_back = Some(compared(spaces.dump().map_err(failed("scan, clock set back"))?, dropped));
     drop(spaces);
 
@@ -174,7 +177,7 @@ pub(super) fn pass(
     // The edit of the last compaction has recorded the time at which it dropped entries.
     let killed = disk.crash(u64::MAX, &CrashPolicy::All);
     drop(spaces);
-    let spaces = open(vector, &killed, 8, START_MS)?;
+    let spaces = open(vector, &killed, 8, start_ms())?;
     let got = spaces.dump().map_err(failed("scan after a kill"))?;
     tally.add("disks whose clock was set back after entries were dropped", 1);
     compare::same_state(&got, &last).map_err(|error| format!("killed, the clock set back: {error}"))

@@ -2,7 +2,7 @@
 //!
 //! Not here: what must be there afterwards ([`super`]).
 
-use shamba::{Durability, ErrorKind, Isolation, Keyspace, Slice, WriteOptions};
+use shamba::{Durability, ErrorKind, Isolation, Keyspace, WriteOptions};
 
 use super::script::Transaction;
 use super::{Life, Status};
@@ -129,9 +129,8 @@ impl<'a> Life<'a> {
             }
         }
         if let Some((space, prefix)) = &step.scan {
-            let pair = |pair: shamba::Result<(Slice, Slice)>| pair.map(|(k, v)| (k.into_vec(), v.into_vec()));
             let found: shamba::Result<Vec<Pair>> =
-                transaction.prefix_in(&handles[*space], prefix).map(pair).collect();
+                transaction.prefix_in(&handles[*space], prefix).map(compare::owned).collect();
             match (found, &expected) {
                 (Ok(found), Some(oracle)) => {
                     let mut want = oracle.pairs(*space, &compare::everything(), self.now(oracle));

@@ -20,12 +20,12 @@ const CALLS_PER_KIB: u64 = 100;
 /// Entries of a scan for each KiB of the database: a compressed block may hold 64 KiB.
 const ENTRIES_PER_KIB: u64 = 100_000;
 
-/// Maxima since the last [`take_most`]: calls, percent of their limit, and entries of a scan.
-static MOST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// Maxima since the last [`take_maxima`]: calls, percent of their limit, and entries of a scan.
+static MAXIMA: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 /// The most work that an input has caused.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Most {
+pub struct Maxima {
     /// Calls to the file system.
     pub calls: u64,
     /// The same in percent of the limit.
@@ -36,9 +36,9 @@ pub struct Most {
 
 /// Returns the maxima since the last call, and sets them to 0. They belong to one input only if no
 /// other target runs at the same time.
-pub fn take_most() -> Most {
-    let [calls, calls_percent, entries] = [0, 1, 2].map(|at| MOST[at].swap(0, Ordering::Relaxed));
-    Most { calls, calls_percent, entries }
+pub fn take_maxima() -> Maxima {
+    let [calls, calls_percent, entries] = [0, 1, 2].map(|at| MAXIMA[at].swap(0, Ordering::Relaxed));
+    Maxima { calls, calls_percent, entries }
 }
 
 /// The limit of the work on one hostile database.
@@ -94,7 +94,7 @@ impl Steps {
         entries.inspect(move |_| {
             count += 1;
             assert!(count <= self.entries_max, "a scan has more than {} entries", self.entries_max);
-            MOST[2].fetch_max(count, Ordering::Relaxed);
+            MAXIMA[2].fetch_max(count, Ordering::Relaxed);
         })
     }
 }
@@ -102,8 +102,8 @@ impl Steps {
 impl Drop for Steps {
     fn drop(&mut self) {
         let calls = self.fs.calls();
-        MOST[0].fetch_max(calls, Ordering::Relaxed);
-        MOST[1].fetch_max(calls * 100 / self.calls_max, Ordering::Relaxed);
+        MAXIMA[0].fetch_max(calls, Ordering::Relaxed);
+        MAXIMA[1].fetch_max(calls * 100 / self.calls_max, Ordering::Relaxed);
         // A part of the engine may have caught the panic.
         assert!(
             calls <= self.calls_max || std::thread::panicking(),

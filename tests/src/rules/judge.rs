@@ -93,12 +93,9 @@ impl Found {
 }
 
 fn pairs(surface: &dyn Surface) -> Result<Pairs, String> {
-    let pair = |pair: shamba::Result<_>| {
-        pair.map(|(key, value): (shamba::Slice, shamba::Slice)| (key.to_vec(), value.to_vec()))
-    };
     let everything = compare::everything();
     let pairs: Pairs =
-        surface.scan(&everything).map(pair).collect::<Result<_, _>>().map_err(failed("scan"))?;
+        surface.scan(&everything).map(compare::owned).collect::<Result<_, _>>().map_err(failed("scan"))?;
     let list = pairs.iter().map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>();
     compare::scan(surface, &everything, true, &list)?;
     for (key, value) in &pairs {

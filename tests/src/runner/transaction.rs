@@ -177,15 +177,12 @@ impl Runner {
             None => transaction.range(span.clone()),
             Some(other) => transaction.range_in(&other, span.clone()),
         };
-        let pair = |entry: shamba::Result<(shamba::Slice, shamba::Slice)>| {
-            entry.map(|(key, value)| (key.into_vec(), value.into_vec()))
-        };
         let found: shamba::Result<Vec<Pair>> = match reverse {
             true => {
                 wanted.reverse();
-                iter.rev().map(pair).collect()
+                iter.rev().map(compare::owned).collect()
             }
-            false => iter.map(pair).collect(),
+            false => iter.map(compare::owned).collect(),
         };
         let found = found.map_err(failed("scan of a transaction"))?;
         if found != wanted {

@@ -168,8 +168,7 @@ impl Sweep {
             })?;
             Ok(tally)
         })?;
-        let mut total = Tally::default();
-        tallies.iter().for_each(|tally| total.merge(tally));
+        let total = Tally::sum(&tallies);
         Ok(total)
     }
 

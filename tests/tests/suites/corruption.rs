@@ -378,8 +378,7 @@ fn every_byte_flipped_and_every_length_cut() {
         Work::Truncate { subject, file } => subjects[*subject].truncate(file),
         Work::WholeFiles { subject } => subjects[*subject].whole_files(),
     });
-    let mut total = Tally::default();
-    tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies.unwrap_or_else(|error| panic!("{error}")));
     let sizes = subjects.iter().map(|subject| {
         let bytes = subject.files.values().map(Vec::len).sum::<usize>();
         format!("  {}: {} files, {bytes} bytes\n", subject.name, subject.files.len())

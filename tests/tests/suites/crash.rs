@@ -143,7 +143,7 @@ fn short_lives(explorer: &Explorer, base: u64) -> Result<Tally, String> {
             })
             .map_err(|error| rerun(error, base, index))
     })?;
-    Ok(sum(&tallies))
+    Ok(Tally::sum(&tallies))
 }
 
 /// Operations of a random life: those that change the disk.
@@ -229,7 +229,7 @@ fn entries_expire_at_their_time_after_every_crash() {
     let only = seed::only_vector();
     let tallies =
         pool::run(only.map_or(lives, |_| 1), |index| expiring_life(base, only.unwrap_or(index), images));
-    let total = sum(&tallies.unwrap_or_else(|error| panic!("{error}")));
+    let total = Tally::sum(&tallies.unwrap_or_else(|error| panic!("{error}")));
     total.tell("crash-expiry", &format!("suite C, entries that expire, seed {base}: {lives} lives"));
     if is_brief() || only.is_some() {
         return;
@@ -284,12 +284,6 @@ fn rerun(error: String, base: u64, vector: usize) -> String {
     format!("{error}\n  rerun: {}", Rerun { test: TEST, seed: base, vector })
 }
 
-fn sum(tallies: &[Tally]) -> Tally {
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
-    total
-}
-
 #[test]
 fn every_crash_leaves_a_legal_state() {
     let base = seed::base(0xc4a5_4000);
@@ -304,7 +298,7 @@ fn every_crash_leaves_a_legal_state() {
     let lives = seed::number("SHAMBA_LONG_LIVES").unwrap_or(LONG_LIVES) as usize;
     let lives = if is_brief() { 0 } else { lives };
     let long = pool::run(lives, |index| long_life(&explorer, base, index));
-    total.merge(&sum(&long.unwrap_or_else(|error| panic!("{error}"))));
+    total.merge(&Tally::sum(&long.unwrap_or_else(|error| panic!("{error}"))));
     total.add("distinct images, of short lives", of_short);
     total.add("distinct images", explorer.distinct_images() as u64);
     let short = total.get("short lives");

@@ -24,12 +24,6 @@ const FAULTS: usize = 160;
 /// Approximate number of calls of such a life.
 const CALLS: u64 = 420;
 
-fn sum(tallies: &[Tally]) -> Tally {
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
-    total
-}
-
 /// Runs all cases, or the one that the environment names.
 fn all(test: &str, base: u64, count: usize, case: impl Fn(usize) -> Result<Tally, String> + Sync) -> Tally {
     let only = seed::only_vector();
@@ -39,7 +33,7 @@ fn all(test: &str, base: u64, count: usize, case: impl Fn(usize) -> Result<Tally
             format!("case {index}: {error}\n  rerun: {}", Rerun { test, seed: base, vector: index })
         })
     });
-    sum(&tallies.unwrap_or_else(|error| panic!("{error}")))
+    Tally::sum(&tallies.unwrap_or_else(|error| panic!("{error}")))
 }
 
 #[test]

@@ -216,8 +216,7 @@ fn all_calls(base: u64, no_wal: bool, minima: &[(&str, u64)]) {
     let tallies = tallies.unwrap_or_else(|error| panic!("{error}"));
     let last = &tallies[tallies.len() - ways..];
     assert!(last.iter().all(|tally| tally.get("lives") == 0), "a life has more calls than are tried");
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies);
     let name = if no_wal { "fault-then-crash-no-wal" } else { "fault-then-crash" };
     total.tell(name, &format!("suite D, seed {base}"));
     if !is_brief() {

@@ -125,8 +125,7 @@ fn every_call_fails_once() {
     let ways = (EFFECTS.len() + SYNCS.len() + TORN.len()).div_ceil(ways_step());
     let count = scripts() * ways;
     let tallies = pool::run(count, |index| case(base, index)).unwrap_or_else(|error| panic!("{error}"));
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies);
     total.tell("faults", &format!("suite D, seed {base}: {SCRIPTS} scripts"));
     if !is_brief() {
         total.require(&[

@@ -172,8 +172,7 @@ fn without_its_code_an_operator_loses_nothing() {
     }
     let cases = if is_brief() { 6 } else { CASES };
     let tallies = pool::run(cases, told).unwrap_or_else(|error| panic!("{error}"));
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
+    let mut total = Tally::sum(&tallies);
     total.add("databases", cases as u64);
     total.tell("merge", &format!("operators without their code, seed {base}"));
     if !is_brief() {

@@ -127,8 +127,7 @@ fn scripts_end_alike_however_they_are_run() {
         return;
     }
     let tallies = pool::run(SCRIPTS, |number| case(base, number)).unwrap_or_else(|error| panic!("{error}"));
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies);
     total.tell("metamorphic", &format!("suite B, seed {base}: {SCRIPTS} scripts"));
     total.require(&[
         ("runs", (SCRIPTS * VECTORS) as u64),

@@ -210,8 +210,7 @@ fn databases_that_share_take_turns() {
     }
     let pairs = if is_brief() { 6 } else { PAIRS };
     let tallies = pool::run(pairs, case).unwrap_or_else(|error| panic!("{error}"));
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies);
     total.tell("model-shared", &format!("suite A, pairs by turns, seed {base}"));
     if !is_brief() {
         total.require(&[
@@ -265,8 +264,7 @@ fn databases_that_share_work_at_the_same_time() {
     }
     let pairs = if is_brief() { 4 } else { PAIRS_ON_THREADS };
     let tallies = pool::run(pairs, case).unwrap_or_else(|error| panic!("{error}"));
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies);
     total.tell("model-threads", &format!("suite A, pairs on threads, seed {base}"));
     if !is_brief() {
         total.require(&[

@@ -34,12 +34,12 @@ use std::sync::Arc;
 use fastrand::Rng;
 use shamba::env::{Env, MemFs, Vfs, append_all};
 use shamba::filter::CompactionFilter;
-use shamba::{CheckReport, Db, ErrorKind, Loss, LostRange, RepairReport, Slice};
+use shamba::{CheckReport, Db, ErrorKind, Loss, LostRange, RepairReport};
 use shamba_tests::files::{Files, disk_of, files_of};
 use shamba_tests::oracle::{SPACES, State, contains};
 use shamba_tests::runner::caught;
 use shamba_tests::tally::Tally;
-use shamba_tests::{filters, pool, seed};
+use shamba_tests::{compare, filters, pool, seed};
 
 use self::subject::{FILTERED, Rules, Subject, Writer, key, subject};
 
@@ -118,13 +118,12 @@ fn contents(env: &Env, rules: Rules) -> shamba::Result<(State, CheckReport)> {
 
 fn contents_of(db: &Db) -> shamba::Result<(State, CheckReport)> {
     let mut state = State::new();
-    let pair = |pair: shamba::Result<(Slice, Slice)>| pair.map(|(key, value)| (key.to_vec(), value.to_vec()));
     for name in db.keyspaces() {
         let keyspace = db.keyspace(&name)?;
-        let pairs: BTreeMap<_, _> = keyspace.iter().map(pair).collect::<shamba::Result<_>>()?;
+        let pairs: BTreeMap<_, _> = keyspace.iter().map(compare::owned).collect::<shamba::Result<_>>()?;
         // By the prefixes that filters hold, and by longer ones.
         for prefix in ["k0", "k1", "k12", "k2"] {
-            let found = keyspace.prefix(prefix).map(pair).collect::<shamba::Result<Vec<_>>>()?;
+            let found = keyspace.prefix(prefix).map(compare::owned).collect::<shamba::Result<Vec<_>>>()?;
             let due = pairs.iter().filter(|(key, _)| key.starts_with(prefix.as_bytes()));
             let is_same = due.eq(found.iter().map(|(key, value)| (key, value)));
             assert!(is_same, "a scan of the prefix {prefix} of {name} gives other entries than a whole one");
@@ -307,8 +306,7 @@ fn damaged_databases_are_repaired_as_far_as_they_are_whole() {
             format!("{error}\nrun again: {}", seed::Rerun { test, seed: base, vector: index })
         })
     });
-    let mut total = Tally::default();
-    tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies.unwrap_or_else(|error| panic!("{error}")));
     total.tell("repair", "suite E, repair");
     if seed::only_vector().is_none() {
         total.require(&[
@@ -468,8 +466,7 @@ fn every_undamaged_block_is_kept() {
             format!("{error}\nrun again: {}", seed::Rerun { test, seed: base, vector: index })
         })
     });
-    let mut total = Tally::default();
-    tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies.unwrap_or_else(|error| panic!("{error}")));
     total.tell("repair-blocks", "suite E, blocks kept by repair");
     if seed::only_vector().is_none() {
         total.require(&[

@@ -58,8 +58,7 @@ fn every_call_of_one_fails_while_the_other_works() {
     };
     let ways = if is_brief() { 2 } else { EFFECTS.len() };
     let tallies = pool::run(ways, case).unwrap_or_else(|error| panic!("{error}"));
-    let mut total = Tally::default();
-    tallies.iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies);
     total.tell("shared-faults", &format!("suite D, one of two that share, seed {base}"));
     if !is_brief() {
         total.require(&[

@@ -429,8 +429,7 @@ fn every_byte_flipped_leaves_answers_right_or_says_what_is_damaged() {
         let (subject, file, from, to) = works[index];
         flip(&subjects[subject], file, from, to, stride)
     });
-    let mut total = Tally::default();
-    tallies.unwrap_or_else(|error| panic!("{error}")).iter().for_each(|tally| total.merge(tally));
+    let total = Tally::sum(&tallies.unwrap_or_else(|error| panic!("{error}")));
     let flips = total.get("flips");
     total.tell("sweep", &format!("every {stride}th byte"));
     for command in ["dump", "check", "lookups", "worst"] {

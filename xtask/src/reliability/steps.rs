@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::copy::output_of;
 use crate::tidy;
 
 /// A command that writes counts.
@@ -158,12 +159,9 @@ impl Step {
 
 /// The commit of the sources, with a `+` if they were changed since; a dash without `git`.
 fn commit() -> String {
-    let git =
-        Command::new("git").args(["describe", "--always", "--dirty=+"]).current_dir(tidy::root()).output();
-    match git {
-        Ok(git) if git.status.success() => String::from_utf8_lossy(&git.stdout).trim().to_owned(),
-        _ => "-".to_owned(),
-    }
+    let mut git = Command::new("git");
+    let described = output_of(git.args(["describe", "--always", "--dirty=+"]).current_dir(tidy::root()));
+    described.map_or_else(|_| "-".to_owned(), |commit| commit.trim().to_owned())
 }
 
 /// Creates the folder, or empties one that a step left; any other folder is an error.

@@ -19,7 +19,7 @@ use shamba_tree::version::manifest::ManifestState;
 use super::builder::Builder;
 use super::core::Core;
 use crate::catalog::{Catalog, InstallObserver, KeyspaceCore, Keyspaces};
-use crate::directory::file_number;
+use crate::directory::number_after;
 use crate::error::Result;
 use crate::filter_bits::FilterBits;
 use crate::lifecycle::Lifecycle;
@@ -78,9 +78,7 @@ pub(super) fn compose(
 
     let expiry = Arc::new(ExpiryClock::new(Arc::clone(&env.clock), state.time_ms));
     let keyspaces = keyspaces(state, &settings, &builder.keyspaces, (&lifecycle, &expiry))?;
-    let beyond_files =
-        files.iter().filter_map(|name| file_number(name)).max().map_or(1, |n| n.saturating_add(1));
-    let next_id = state.next_id.max(beyond_files);
+    let next_id = state.next_id.max(number_after(files.iter().map(String::as_str), u64::MAX));
     let keyspaces = (keyspaces, settings.keep_log);
     let catalog = Catalog::new(&env, dir, keyspaces, next_id, told(), Arc::clone(&expiry));
     let catalog = Arc::new(catalog);

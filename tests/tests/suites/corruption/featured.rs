@@ -253,10 +253,10 @@ impl Featured {
         is_kept: bool,
         tally: &mut Tally,
     ) -> Result<Option<u64>, String> {
-        let (least, newest) = (self.oracle.durable(), self.oracle.issued());
+        let (oldest, newest) = (self.oracle.durable(), self.oracle.issued());
         let (seen, allowed) = match spaces.dump() {
             Ok(state) => {
-                let at = (least..=newest).rev().find(|at| self.oracle.state(self.at(*at)) == state);
+                let at = (oldest..=newest).rev().find(|at| self.oracle.state(self.at(*at)) == state);
                 let Some(at) = at else {
                     let newest = self.oracle.state(self.now);
                     return Err(format!(
@@ -273,7 +273,7 @@ impl Featured {
             Err(error) => {
                 fit(&error)?;
                 tally.add("refused scans", 1);
-                (None, least..=newest)
+                (None, oldest..=newest)
             }
         };
         for space in 0..SPACES.len() {
@@ -299,11 +299,8 @@ impl Featured {
         let Some(at) = seen else { return Ok(None) };
         for (space, prefix) in [(0, "ab00"), (0, "ab03"), (0, "ab07"), (2, "log/"), (2, "none/")] {
             let found = spaces.at(space).ok_or("a keyspace is missing")?.scan_prefix(prefix.as_bytes());
-            let pair = |pair: shamba::Result<(shamba::Slice, shamba::Slice)>| {
-                pair.map(|(key, value)| (key.to_vec(), value.to_vec()))
-            };
             let found: Vec<Pair> = found
-                .map(pair)
+                .map(compare::owned)
                 .collect::<shamba::Result<_>>()
                 .map_err(|error| format!("a scan of the prefix {prefix}: {error:?}"))?;
             let mut due = self.oracle.pairs(space, &compare::everything(), self.at(at));

@@ -29,7 +29,7 @@ use shamba_table::{
 use super::report::{Loss, RepairReport};
 use super::values::Values;
 use crate::catalog::DEFAULT_KEYSPACE;
-use crate::directory::file_number;
+use crate::directory::number_after;
 use crate::error::{Error, ErrorKind, Result};
 use shamba_key::KeyspaceId;
 use shamba_log::wal::parse_log_file_name;
@@ -87,10 +87,9 @@ impl Found {
         let spaces = state.keyspaces.iter().map(named).collect();
         let mut tables = Tables::new(env, dir, &entries);
         let values = Values::new(env, dir, &entries, (Arc::clone(&tables.files), &state));
-        let numbers = entries.iter().filter_map(|entry| file_number(&entry.name));
         // Keyspaces are numbered with the files, in 32 bits: a stray name must not use them up.
-        let numbers = numbers.filter(|number| *number <= u64::from(u32::MAX / 2));
-        let beyond_files = numbers.max().map_or(1, |number| number.saturating_add(1));
+        let number_max = u64::from(u32::MAX / 2);
+        let beyond_files = number_after(entries.iter().map(|entry| &entry.name[..]), number_max);
         let mut found = Self { state, is_whole, beyond_files, spaces, values };
         if found.is_whole {
             found.take_named(&mut tables, report)?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use shamba::env::{CrashPolicy, Env, MemFs, SimFs, Vfs};
 use shamba::{Builder, Compression, Db, Durability, ErrorKind, KeyspaceOptions, WriteOptions};
 use shamba_table::{BirthId, checksum};
+use shamba_tests::compare;
 use shamba_tests::files::{Files, disk_of, files_of, put_files};
 
 use super::super::builder;
@@ -124,7 +125,7 @@ fn content() -> [BTreeMap<String, Vec<u8>>; 2] {
 fn check_valued(db: &Db) -> shamba::Result<()> {
     for (name, expected) in ["default", "plain"].into_iter().zip(content()) {
         let keyspace = db.get_keyspace(name)?.expect("a keyspace");
-        let found = keyspace.iter().map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())));
+        let found = keyspace.iter().map(compare::owned);
         let found = found.collect::<shamba::Result<BTreeMap<_, _>>>()?;
         let expected: BTreeMap<_, _> =
             expected.into_iter().map(|(key, value)| (key.into_bytes(), value)).collect();

@@ -50,6 +50,7 @@ macro_rules! model {
 model!(digest_index, super::models::memtable::index, Orderings: "Causality violation");
 model!(grace_periods, super::models::epochs::grace_periods, Consistency: "a reader of block");
 model!(cache_sections, super::models::blocks::sections, Usage: "outlives its section");
+model!(large_cache_sections, super::models::blocks::large_sections, Usage: "outlives its section");
 model!(cache_pins, super::models::blocks::pins, Steps: "block");
 model!(group_commit, super::models::writers::group_commit, Wakeups: "deadlock", Usage: "somebody leads");
 model!(snapshots, super::models::readers::snapshots, Usage: "a merge dropped what it sees");

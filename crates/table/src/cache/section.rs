@@ -90,10 +90,11 @@ impl ReadSection<'_> {
             return None;
         }
         let length = record.length.load(Ordering::Relaxed) as usize;
-        // SAFETY: the frame was published with this key and `length` initialised bytes. It has not
-        // been reused since: reuse needs a grace period after the key was cleared, and this
-        // section, which saw the key, is still inside. Published bytes are never written.
-        let payload = unsafe { std::slice::from_raw_parts(data, length) };
+        // SAFETY: the frame was published with this key and `length` initialised bytes at this
+        // address, which is read after the key. It has not been reused since: reuse needs a grace
+        // period after the key was cleared, and this section, which saw the key, is still inside.
+        // Published bytes are never written.
+        let payload = unsafe { std::slice::from_raw_parts(record.start(data), length) };
         Some(Hit { frames: self.frames, record, frame, payload })
     }
 }

@@ -89,6 +89,15 @@ impl Record {
         self.large_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// The address of the frame's bytes, where `start` is what [`Slabs::frame`] returned. The
+    /// caller owns or has pinned the frame, or found its key. Without that the frame can be taken
+    /// anew meanwhile, and then `start` is not that of the new bytes if the frame is large.
+    #[inline]
+    pub(super) fn start(&self, start: *mut u8) -> *mut u8 {
+        let large = self.large.load(Ordering::Relaxed);
+        if large.is_null() { start } else { large }
+    }
+
     /// Bytes reserved for a large frame; 0 for a small one.
     pub(super) fn large_bytes(&self) -> usize {
         self.large_bytes.load(Ordering::Relaxed) as usize
@@ -198,7 +207,8 @@ impl Slabs {
 
     /// Returns the record of a frame and the address of its bytes (null for a large frame without
     /// any); `None` if its slab is freed. For as long as it uses them, the caller is in a section,
-    /// holds the cache's lock, or owns or has pinned the frame.
+    /// holds the cache's lock, or owns or has pinned the frame. A caller that finds the frame's key
+    /// afterwards reads the bytes at [`Record::start`].
     #[inline]
     pub(super) fn frame(&self, frame: u32) -> Option<(&Record, *mut u8)> {
         let entry = self.directory().get(self.slab_of(frame))?;

@@ -397,11 +397,18 @@ fn begin(
         core.catalog.continue_with(&promise, &state)?;
         wal
     } else {
-        let mut wal = match place {
-            Place::Copied(tail) => create_log_with(core, log, state.first_log, &tail)?,
-            _ => create_log(core, log, None, last_seq)?,
+        let wal = match place {
+            Place::Copied(tail) => create_log_with(core, log, state.first_log, &tail),
+            _ => create_log(core, log, None, last_seq),
         };
-        wal.sync_unpromised()?;
+        let synced = wal.and_then(|mut wal| wal.sync_unpromised().map(|()| wal).map_err(Error::from));
+        let wal = match synced {
+            Ok(wal) => wal,
+            Err(error) => {
+                rebuild::abandon(core, edit.versions, edit.value_files);
+                return Err(error);
+            }
+        };
         edit.log_promise = Some((log, wal.synced()));
         core.catalog.begin(&mut state, edit)?;
         wal
@@ -460,7 +467,8 @@ fn fifo_settings(core: &Core, state: &ManifestState, last_seq: SeqNo) -> Result<
         let (Some(keyspace), known) = (keyspaces.get(id), FifoState::read(&recorded.settings)?) else {
             continue;
         };
-        let fifo = keyspace.fifo().map(|fifo| Arc::new(fifo.noted(last_seq, core.reads.expiry().now_ms())));
+        let now_ms = core.reads.expiry().now_ms();
+        let fifo = keyspace.fifo().map(|fifo| Arc::new(fifo.recovered(last_seq).noted(last_seq, now_ms)));
         if fifo.as_deref() != known.as_ref() {
             changed.push((*id, fifo_pairs(fifo.as_ref())));
             keyspace.set_fifo(fifo);

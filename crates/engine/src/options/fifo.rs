@@ -138,6 +138,21 @@ impl FifoState {
         self.times.last().map(|(_, ms)| *ms)
     }
 
+    /// The state of a database that goes on after `seq`. Later numbers were lost in a crash and are
+    /// assigned again, to entries that are younger than their times.
+    #[must_use]
+    pub fn recovered(&self, seq: SeqNo) -> Self {
+        let mut times = self.times.clone();
+        let lost = times.partition_point(|(covered, _)| *covered < seq);
+        // What is left of the first of them was in tables at its time.
+        times.truncate(lost + 1);
+        if let Some(first) = times.get_mut(lost) {
+            first.0 = seq;
+        }
+        debug_assert!(times.iter().all(|(covered, _)| *covered <= seq), "{times:?} after {seq}");
+        Self { limits: self.limits, times }
+    }
+
     /// The state after all entries up to `seq` were written to tables.
     #[must_use]
     pub fn noted(&self, seq: SeqNo, now_ms: u64) -> Self {

@@ -191,15 +191,17 @@ pub(super) fn replay_logs<'a>(
     match report {
         Ok(report) => Ok((rebuilt, report)),
         Err(error) => {
-            abandon(core, rebuilt.written);
+            abandon(core, rebuilt.written, rebuilt.value_files);
             Err(error)
         }
     }
 }
 
-/// Removes tables that will never be installed. Otherwise a retry, on a disk that may be full,
-/// would find its space taken.
-fn abandon(core: &Core, written: Vec<VersionEdit>) {
+/// Removes tables and value files that will never be installed. Otherwise a retry, on a disk that
+/// may be full, would find its space taken.
+pub(super) fn abandon(core: &Core, written: Vec<VersionEdit>, value_files: Vec<Arc<ValueFileMeta>>) {
+    // Once no table names them, they are removed.
+    drop(value_files);
     let added = written.into_iter().flat_map(|version| version.changes);
     core.catalog.mark_tables_obsolete(added.filter_map(|change| match change {
         Change::Add { table, .. } => Some(table.meta),
@@ -353,7 +355,7 @@ impl Rebuilt<'_> {
             return Ok((edit, Place::Deferred(self.generations, predecessor)));
         }
         if let Err(error) = moved.and_then(|()| self.write()) {
-            abandon(self.core, self.written);
+            abandon(self.core, self.written, self.value_files);
             return Err(error);
         }
         assert!(self.memtables.is_empty(), "a memtable of the replay is in no table");

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use shamba_env::{Effect, FaultFs, FaultRule, OpKind};
 use shamba_memtable::{ChunkedMemtable, Memtable};
 use shamba_table::LedgerPart;
 
@@ -239,5 +240,35 @@ fn with_a_bound_on_the_age_of_tombstones_none_is_copied_from_log_to_log() {
         let env = memory(1);
         killed_after(&env, fill);
         assert_eq!(places(&env, &open(builder(&env)).expect("opened")), (1, 0, 1), "without a bound");
+    }
+}
+
+/// An open that has to write tables and fails removes what it wrote: on a full disk, the next one
+/// needs the space.
+#[test]
+fn an_open_without_space_leaves_neither_tables_nor_value_files() {
+    for (place, refused_min) in [(".sst", 5), (".values", 3), (".log", 1)] {
+        let mut refused = 0;
+        for nth in 0.. {
+            let env = killed(60);
+            let faults = FaultFs::new(Arc::clone(&env.vfs), 1);
+            let faulty = Env { vfs: Arc::new(faults.clone()), ..env.clone() };
+            let calls = [OpKind::Create, OpKind::Append, OpKind::SyncData, OpKind::SyncAll];
+            faults.add_rule(FaultRule::nth(nth, Effect::Enospc).on(&calls).at_path(place));
+            let opened =
+                open(builder(&faulty).experimental(|e| e.max_immutable_memtables(2).value_threshold(500)));
+            let left_over = || [names(&env, ".sst"), names(&env, ".values")];
+            match opened {
+                Ok(_) => {
+                    assert!(left_over().iter().all(|names| !names.is_empty()), "{:?}", left_over());
+                    break;
+                }
+                Err(error) => {
+                    assert!(left_over().iter().all(Vec::is_empty), "{error}: {:?}", left_over());
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused >= refused_min, "{refused} opens are refused for {place}");
     }
 }

@@ -238,10 +238,10 @@ impl Flusher {
         let bits = Arc::new(self.filter_bits.of_flush(keyspace, memtable.entries()));
         let readers = self.reads.readers();
         let snapshots = &readers.seqs;
-        let below = [KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
+        let below = vec![KeyRange::everything()]; // Older data may lie anywhere: tombstones stay.
         let fragments = memtable.range_tombstones();
         let merging = keyspace.merging();
-        let retention = Retention::new(snapshots, &fragments, &below).at_times(&readers);
+        let retention = Retention::new(snapshots, &fragments, below).at_times(&readers);
         let mut folding = Folding::new(retention, merging.as_deref());
         let tombstones = fragments.thinned(b"", None, snapshots);
         let oldest_tombstone_ms = with_expired(oldest_tombstone_ms, &readers);

@@ -62,10 +62,15 @@ impl Compactor {
                 .tables()
                 .iter()
                 .filter(|table| input.tables.contains(&table.meta.id) && table.range.overlaps(slice));
-            // A table that no reader sees anything of, and that hides nothing, is not read.
+            // A table that no reader sees anything of, and that hides nothing, is not read. To an
+            // older reader, a transaction, its entries show that their keys have changed: then
+            // tombstones take their place.
+            let oldest_reader = readers.seqs.first();
             let (gone, tables): (Vec<TableUse>, Vec<TableUse>) = tables.cloned().partition(|table| {
                 let time_ms = readers.time_from_ms(table.meta.smallest_seq);
-                table.meta.is_expired(time_ms) && is_oldest(version, input.run, table)
+                table.meta.is_expired(time_ms)
+                    && oldest_reader.is_none_or(|oldest| *oldest >= table.meta.largest_seq)
+                    && is_oldest(version, input.run, table)
             });
             // Of a job with several slices the first one of a table counts it.
             let first = gone.iter().filter(|table| slice.contains(&table.range.lower));
@@ -106,7 +111,7 @@ impl Compactor {
         let sources: Vec<Source> = sources.collect();
         let below = job.below(version, slice);
         let fragments = FragmentedTombstones::new(tombstones);
-        let retention = Retention::new(snapshots, &fragments, &below).at_times(&readers);
+        let retention = Retention::new(snapshots, &fragments, below).at_times(&readers);
         let kept_tombstones = fragments
             .thinned(&slice.lower, slice.upper.as_deref(), snapshots)
             .into_iter()

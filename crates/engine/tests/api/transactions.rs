@@ -2,11 +2,32 @@
 //! `transaction_model.rs` compares them with a model.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use shamba::env::{Clock, Effect, Env, FaultFs, FaultRule, MemFs, OpKind, Vfs};
-use shamba::{Db, Durability, ErrorKind, Isolation, TransactionOptions};
+use shamba::{Db, Durability, ErrorKind, Isolation, TransactionOptions, WriteOptions};
 
 use super::support::{open, open_threaded};
+
+/// A table is dropped without reading it if all of it has expired. An older transaction would then
+/// not see that a key of it was written.
+#[test]
+fn a_transaction_conflicts_with_a_write_that_has_expired_since_and_was_compacted() {
+    let env = Env::deterministic(Arc::new(MemFs::new()), 1);
+    let db = Db::builder("/db").env(env.clone()).info_log(false).open().expect("opened");
+    let mut transaction = db.transaction();
+    assert_eq!(transaction.get("k").expect("readable"), None);
+    let options = WriteOptions::new().time_to_live(Duration::from_millis(100));
+    db.put_with("k", "v", options).expect("written");
+    db.flush().expect("flushed");
+    env.clock.sleep_us(200_000);
+    let before = db.stats();
+    db.compact().expect("compacted");
+    db.wait_idle().expect("idle");
+    assert_eq!(db.stats().entries_expired - before.entries_expired, 1);
+    transaction.put("other", "v").expect("taken");
+    assert_eq!(transaction.commit().expect_err("k was written").kind(), ErrorKind::Conflict);
+}
 
 /// A table that was flushed since the transaction began is read before it counts as a conflict.
 #[test]

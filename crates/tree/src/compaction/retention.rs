@@ -21,7 +21,7 @@
 use shamba_key::{EntryKind, Expiry, SeqNo, is_same_key};
 
 use crate::snapshot::Readers;
-use crate::version::KeyRange;
+use crate::version::{KeyRange, RangeUnion};
 use shamba_table::FragmentedTombstones;
 
 /// State of the retention decision of one compaction.
@@ -30,8 +30,8 @@ pub struct Retention<'a> {
     snapshots: &'a [SeqNo],
     /// Range tombstones of all inputs.
     tombstones: &'a FragmentedTombstones,
-    /// Ranges of the tables below the output that are not inputs.
-    below: &'a [KeyRange],
+    /// The keys of the tables below the output that are not inputs.
+    below: RangeUnion,
     /// The readers' times, if entries may expire.
     readers: Option<&'a Readers>,
     key: Vec<u8>,
@@ -56,11 +56,12 @@ pub struct Decision {
 impl<'a> Retention<'a> {
     /// The decision for readers at `snapshots`, input range tombstones `tombstones`, and tables
     /// with the ranges `below` under the output.
-    pub fn new(snapshots: &'a [SeqNo], tombstones: &'a FragmentedTombstones, below: &'a [KeyRange]) -> Self {
+    pub fn new(snapshots: &'a [SeqNo], tombstones: &'a FragmentedTombstones, below: Vec<KeyRange>) -> Self {
         debug_assert!(
             snapshots.is_sorted_by(|older, newer| older < newer),
             "the live sequence numbers do not ascend: {snapshots:?}"
         );
+        let below = RangeUnion::of(below);
         let (key, has_key, last_stripe, is_open) = (Vec::new(), false, None, false);
         Self { snapshots, tombstones, below, readers: None, key, has_key, last_stripe, is_open }
     }
@@ -128,12 +129,12 @@ impl<'a> Retention<'a> {
 
     /// Whether a table below the output, which is no input, may hold a version of the key.
     pub fn may_lie_below(&self, key: &[u8]) -> bool {
-        self.below.iter().any(|range| range.contains(key))
+        self.below.contains(key)
     }
 
     /// Whether the compaction may drop a range tombstone over `range`.
     pub fn drops_range_tombstone(&self, range: &KeyRange, seq: SeqNo) -> bool {
-        stripe_of(seq, self.snapshots) == 0 && !self.below.iter().any(|below| below.overlaps(range))
+        stripe_of(seq, self.snapshots) == 0 && !self.below.overlaps(range)
     }
 }
 
@@ -161,7 +162,7 @@ mod tests {
             seq: SeqNo(*seq),
         });
         let tombstones = FragmentedTombstones::new(tombstones.collect());
-        let mut retention = Retention::new(&snapshots, &tombstones, below);
+        let mut retention = Retention::new(&snapshots, &tombstones, below.to_vec());
         let keep = |(seq, kind): &&(u64, EntryKind)| retention.decide(b"k", SeqNo(*seq), *kind).is_kept;
         versions.iter().filter(keep).map(|(seq, _)| *seq).collect()
     }
@@ -210,7 +211,7 @@ mod tests {
     fn an_expired_version_is_a_tombstone_for_the_readers_of_its_stripe() {
         let readers = Readers { seqs: seqs(&[4, 7]), times_ms: vec![100, 200], now_ms: 300 };
         let tombstones = FragmentedTombstones::new(Vec::new());
-        let retention = Retention::new(&readers.seqs, &tombstones, &[]).at_times(&readers);
+        let retention = Retention::new(&readers.seqs, &tombstones, Vec::new()).at_times(&readers);
         let kind = |seq, ms| {
             retention.kind_for_readers(SeqNo(seq), EntryKind::PutWithExpiry, &Expiry(ms).encode(b"v"))
         };
@@ -223,7 +224,7 @@ mod tests {
             EntryKind::PutWithExpiry
         );
         assert_eq!(retention.kind_for_readers(SeqNo(3), Put, &Expiry(1).encode(b"v")), Put);
-        let untimed = Retention::new(&readers.seqs, &tombstones, &[]);
+        let untimed = Retention::new(&readers.seqs, &tombstones, Vec::new());
         let stored = Expiry(0).encode(b"v");
         assert_eq!(
             untimed.kind_for_readers(SeqNo(3), EntryKind::PutWithExpiry, &stored),

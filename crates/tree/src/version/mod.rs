@@ -10,6 +10,7 @@ mod live;
 pub mod manifest;
 mod notation;
 mod range;
+mod range_union;
 mod run;
 mod slot;
 mod tombstone_time;
@@ -23,6 +24,7 @@ pub use edit::{Change, KeyRange, ManifestEdit, Pairs, TableExpiry, TableMeta, Ta
 pub use hidden::HiddenValues;
 pub use history::{History, HistoryEntry};
 pub use live::{level_bytes, live_bytes, live_entries};
+pub use range_union::RangeUnion;
 pub use run::Run;
 pub use slot::OpenTables;
 pub use tombstone_time::TombstoneTime;

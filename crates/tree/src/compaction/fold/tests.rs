@@ -76,7 +76,7 @@ fn fold(
     (snapshots, tombstones): (&[SeqNo], &FragmentedTombstones),
     below: &[KeyRange],
 ) -> (Vec<Row>, u64) {
-    let mut folding = Folding::new(Retention::new(snapshots, tombstones, below), merging);
+    let mut folding = Folding::new(Retention::new(snapshots, tombstones, below.to_vec()), merging);
     let output = written(rows, &mut folding);
     (output, folding.failed())
 }
@@ -286,7 +286,7 @@ fn filtered(
     let filtering = Filtering::with(Arc::new(ByValue));
     let digest = DigestFn::new(DigestKind::Xxh3, 0);
     let run = FilterRun::new(&filtering, digest, 3, snapshots);
-    let folding = Folding::new(Retention::new(snapshots, tombstones, below), merging);
+    let folding = Folding::new(Retention::new(snapshots, tombstones, below.to_vec()), merging);
     let mut folding = folding.with_filter(run);
     let output = written(rows, &mut folding);
     (output, folding.into_filter_changes())

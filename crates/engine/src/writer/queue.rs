@@ -156,14 +156,20 @@ pub(super) struct CommitQueue {
     sync_us: AtomicU64,
 }
 
-/// Turns writes off when the writing thread panics.
+/// Turns writes off if the thread panics while it writes: if it is dropped before it has
+/// [ended](Self::end). Declared after the lock of the state, so that it is dropped first. (A thread
+/// that commits in a destructor may be panicking already, for reasons of its own.)
 struct PanicGuard<'a, G: Groups>(&'a G);
+
+impl<G: Groups> PanicGuard<'_, G> {
+    fn end(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl<G: Groups> Drop for PanicGuard<'_, G> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.give_up(&Error::new(ErrorKind::ReadOnly, PANICKED));
-        }
+        self.0.give_up(&Error::new(ErrorKind::ReadOnly, PANICKED));
     }
 }
 
@@ -190,12 +196,15 @@ impl CommitQueue {
     pub fn commit(&self, groups: &impl Groups, own: Own<'_>, durability: Durability) -> Result<SeqNo> {
         match self.state_at_once(groups, own.writes.writes().bytes(), durability) {
             Some(mut state) => {
-                let _guard = PanicGuard(groups);
+                let guard = PanicGuard(groups);
                 let shares = std::iter::once(own.share(durability));
-                if let Some(refusal) = groups.refused(&state, shares.clone()).into_iter().flatten().next() {
-                    return Err(refusal);
-                }
-                self.timed(durability, 1, || groups.write_group(&mut state, shares))
+                let refusal = groups.refused(&state, shares.clone()).into_iter().flatten().next();
+                let outcome = match refusal {
+                    Some(refusal) => Err(refusal),
+                    None => self.timed(durability, 1, || groups.write_group(&mut state, shares)),
+                };
+                guard.end();
+                outcome
             }
             None => self.enqueue(groups, own, durability),
         }
@@ -241,10 +250,10 @@ impl CommitQueue {
 
     /// Writes a group: the caller's operations and those of the waiting writers.
     fn lead(&self, groups: &impl Groups, mut lead: Lead<'_>, own: Share<'_>) -> Result<SeqNo> {
-        let _guard = PanicGuard(groups);
         // The lock comes before gathering, so that followers gather while its present holder (a
         // sync, a rotation) is at work.
         let mut state = groups.state().lock();
+        let guard = PanicGuard(groups);
         if own.durability == Durability::Sync {
             self.await_followers();
         }
@@ -271,6 +280,7 @@ impl CommitQueue {
             let durability = if is_synced { Durability::Sync } else { own.durability };
             self.timed(durability, lead.followers.len(), || groups.write_group(&mut state, shares))
         };
+        guard.end();
         drop(state);
         let mut refusals = refused.drain(..);
         let mut answer = || refusals.next().flatten().map_or_else(|| outcome.clone(), Err);

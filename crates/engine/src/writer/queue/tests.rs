@@ -323,3 +323,24 @@ fn a_panic_while_writing_turns_writes_off_and_leaves_nobody_waiting() {
     });
     assert_eq!(db.put("k", "v").expect_err("writes are off").kind(), ErrorKind::ReadOnly);
 }
+
+#[test]
+fn a_commit_in_a_destructor_of_a_panicking_thread_leaves_writes_on() {
+    struct Writes(Db);
+
+    impl Drop for Writes {
+        fn drop(&mut self) {
+            self.0.put("k", "v").expect("written");
+        }
+    }
+
+    let db = db();
+    let writes = Writes(db.clone());
+    let panicked = std::thread::spawn(move || {
+        let _writes = writes;
+        panic!("planned");
+    });
+    assert!(panicked.join().is_err());
+    assert_eq!(db.get("k").expect("readable").as_deref(), Some(&b"v"[..]));
+    db.put("l", "v").expect("writes are on");
+}
